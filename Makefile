@@ -1,0 +1,54 @@
+# Two commands for a fresh clone:   make verify    make test
+# Everything else is for work on the project itself; see CONTRIBUTING.md.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+# Small tensors: more threads per process only cost time (two processes share the cores).
+export OMP_NUM_THREADS = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup verify test lint types unit deep bench clean
+
+help:
+	@echo "make verify   set everything up and verify the theorems on generated data"
+	@echo "make test     set everything up and run lint, types and the tests"
+	@echo "make bench    gradient descent against normalized gradient descent, ATT-SVM against cvxpy"
+	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat)"
+	@echo "make clean    remove the environment and the caches"
+
+$(READY): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (a few minutes the first time) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]" 2>&1 | { grep -v -e '^WARNING' || true; }
+	@$(BIN)/theorems --help > /dev/null
+	@touch $@
+
+setup: $(READY)
+
+verify: $(READY)
+	@$(BIN)/theorems verify
+
+test: lint types unit
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(READY)
+	@$(BIN)/mypy
+
+unit: $(READY)
+	@$(BIN)/python -m pytest -n 2 --dist loadscope
+
+deep: $(READY)
+	@$(BIN)/theorems verify --examples 2000 --seed $(or $(SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '))
+
+bench: $(READY)
+	@$(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build *.egg-info

@@ -1,0 +1,48 @@
+"""What is under test: the functions that a statement calls, bundled so that any of them can be replaced.
+
+The reference is this package's own. A library author swaps in his kernel, a test plants a fault; the statements
+never import :mod:`attention.risk` or :mod:`attention.max_margin` directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from attention import risk as reference
+from attention.losses import Array, Loss
+from attention.max_margin import Infeasible, MaxMargin, max_margin
+from attention.risk import ScaledGradient
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """Softmax attention and its hard-margin SVM, as the statements see them.
+
+    Attributes:
+        name: shown in the report.
+        weights: (keys, p) → softmax weights, (*b, n, T).
+        risk: (keys, scores, loss, p) → L(p), (*b,).
+        scaled_gradient: (keys, scores, loss, p) → ∇L as a log scale and a direction.
+        log_excess_risk: (keys, scores, loss, p, alpha) → sign and logarithm of L(p) − L_α.
+        max_margin: (keys, alpha) → the solution of ATT-SVM(α), or a certificate that there is none.
+    """
+
+    name: str = "reference"
+    weights: Callable[[Array, Array], Array] = reference.softmax_weights
+    risk: Callable[[Array, Array, Loss, Array], Array] = reference.risk
+    scaled_gradient: Callable[[Array, Array, Loss, Array], ScaledGradient] = reference.scaled_gradient
+    log_excess_risk: Callable[[Array, Array, Loss, Array, Array], tuple[Array, Array]] = reference.log_excess_risk
+    max_margin: Callable[[Float64[np.ndarray, "n T d"], Int64[np.ndarray, "n"]], MaxMargin | Infeasible] = max_margin
+
+    def but(self, name: str, **replaced: Any) -> Implementation:
+        """This implementation with some functions replaced."""
+        return replace(self, name=name, **replaced)
+
+
+REFERENCE = Implementation()
+"""This package's own attention and SVM."""

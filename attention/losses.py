@@ -1,0 +1,204 @@
+"""Losses of Assumption A: strictly decreasing, with a Lipschitz and bounded derivative on bounded intervals.
+
+Every formula is written once and runs on NumPy arrays and on torch tensors alike.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from attention.errors import InvalidInput
+
+Array = Any
+"""A NumPy array or a torch tensor, float64."""
+
+
+class Loss(ABC):
+    """A loss ℓ(u) of the margin-like quantity u = Y f(X).
+
+    Everything that can underflow is offered as a logarithm: at softmax weights of e^{−1000} the loss itself
+    carries no information any more, its logarithmic excess does.
+    """
+
+    name: str
+
+    @abstractmethod
+    def value(self, u: Array) -> Array:
+        """ℓ(u)."""
+
+    @abstractmethod
+    def log_slope(self, u: Array) -> Array:
+        """log |ℓ'(u)|."""
+
+    def derivative(self, u: Array) -> Array:
+        """ℓ'(u) < 0."""
+        return -array_namespace(u).exp(self.log_slope(u))
+
+    @abstractmethod
+    def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        """Sign and logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}.
+
+        Args:
+            u: where the loss is compared with.
+            sign: −1, 0 or +1, the sign of δ; the excess has the same sign because ℓ decreases.
+            log_size: log |δ|.
+
+        Returns:
+            ``(sign, log |ℓ(u − δ) − ℓ(u)|)``; exact to rounding however small δ is.
+        """
+
+    @abstractmethod
+    def log_lipschitz(self, low: float, high: float) -> float:
+        """log M0, the Lipschitz constant of ℓ' on [low, high] (−inf where ℓ' is constant)."""
+
+    @abstractmethod
+    def log_bound(self, low: float, high: float) -> float:
+        """log M1, the largest |ℓ'| on [low, high]."""
+
+    @abstractmethod
+    def log_floor(self, low: float, high: float) -> float:
+        """The logarithm of the smallest |ℓ'| on [low, high]."""
+
+    def __repr__(self) -> str:
+        return f"<{self.name} loss>"
+
+
+def _log_expm1(xp: Any, log_x: Array) -> Array:
+    """log(e^x − 1) for x = e^{log_x} > 0."""
+    x = xp.exp(xp.clip(log_x, max=700.0))
+    small = x < 1e-8
+    large = x > 30.0
+    safe = xp.where(small | large, xp.ones_like(x), x)
+    middle = xp.log(xp.expm1(safe))
+    return xp.where(small, log_x + x / 2, xp.where(large, x, middle))
+
+
+def _log_one_minus_exp(xp: Any, log_x: Array) -> Array:
+    """log(1 − e^{−x}) for x = e^{log_x} > 0."""
+    x = xp.exp(xp.clip(log_x, max=700.0))
+    small = x < 1e-8
+    safe = xp.where(small, xp.ones_like(x), x)
+    return xp.where(small, log_x - x / 2, xp.log(-xp.expm1(-safe)))
+
+
+def _softplus(xp: Any, x: Array) -> Array:
+    """log(1 + e^x)."""
+    return xp.logaddexp(xp.zeros_like(x), x)
+
+
+class Logistic(Loss):
+    """ℓ(u) = log(1 + e^{−u})."""
+
+    name = "logistic"
+
+    def value(self, u: Array) -> Array:
+        return _softplus(array_namespace(u), -u)
+
+    def log_slope(self, u: Array) -> Array:
+        return -_softplus(array_namespace(u), u)
+
+    def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        # ℓ(u−δ) − ℓ(u) = log1p(σ(−u) expm1(δ)); both branches are kept in logarithms.
+        xp = array_namespace(u)
+        log_sigma = self.log_slope(u)
+        # δ > 0: y = log(σ(−u)(e^δ − 1)), the excess is log(1 + e^y).
+        y = log_sigma + _log_expm1(xp, log_size)
+        up = xp.where(y < -20.0, y - xp.exp(xp.clip(y, max=0.0)) / 2, xp.log(_softplus(xp, xp.clip(y, min=-20.0))))
+        # δ < 0: y = log(σ(−u)(1 − e^{−|δ|})) < 0, the excess is log(1 − e^y) = −(e^y + e^{2y}/2 + …).
+        z = xp.clip(log_sigma + _log_one_minus_exp(xp, log_size), max=-1e-300)
+        down = xp.where(
+            z < -20.0,
+            z + xp.exp(xp.clip(z, max=0.0)) / 2,
+            xp.log(-xp.log1p(-xp.exp(xp.clip(z, min=-20.0)))),
+        )
+        return sign, xp.where(sign > 0, up, xp.where(sign < 0, down, xp.full_like(down, -math.inf)))
+
+    def log_lipschitz(self, low: float, high: float) -> float:
+        # |ℓ''| = σ(u)σ(−u) is largest at the point of the interval nearest to zero.
+        nearest = abs(min(max(0.0, low), high))
+        return -nearest - 2 * math.log1p(math.exp(-nearest))
+
+    def log_bound(self, low: float, high: float) -> float:
+        return -_softplus_scalar(low)
+
+    def log_floor(self, low: float, high: float) -> float:
+        return -_softplus_scalar(high)
+
+
+class Exponential(Loss):
+    """ℓ(u) = e^{−u}."""
+
+    name = "exponential"
+
+    def value(self, u: Array) -> Array:
+        return array_namespace(u).exp(-u)
+
+    def log_slope(self, u: Array) -> Array:
+        return -u
+
+    def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        # ℓ(u−δ) − ℓ(u) = e^{−u} expm1(δ).
+        xp = array_namespace(u)
+        up = -u + _log_expm1(xp, log_size)
+        down = -u + _log_one_minus_exp(xp, log_size)
+        return sign, xp.where(sign > 0, up, xp.where(sign < 0, down, xp.full_like(down, -math.inf)))
+
+    def log_lipschitz(self, low: float, high: float) -> float:
+        return -low
+
+    def log_bound(self, low: float, high: float) -> float:
+        return -low
+
+    def log_floor(self, low: float, high: float) -> float:
+        return -high
+
+
+class Correlation(Loss):
+    """ℓ(u) = −u."""
+
+    name = "correlation"
+
+    def value(self, u: Array) -> Array:
+        return -u
+
+    def log_slope(self, u: Array) -> Array:
+        return array_namespace(u).zeros_like(u)
+
+    def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        xp = array_namespace(u)
+        return sign, xp.where(sign == 0, xp.full_like(log_size, -math.inf), log_size)
+
+    def log_lipschitz(self, low: float, high: float) -> float:
+        return -math.inf
+
+    def log_bound(self, low: float, high: float) -> float:
+        return 0.0
+
+    def log_floor(self, low: float, high: float) -> float:
+        return 0.0
+
+
+def _softplus_scalar(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), Exponential(), Correlation())}
+"""The losses by name."""
+
+
+def loss_named(name: str) -> Loss:
+    """The loss of that name.
+
+    Raises:
+        InvalidInput: for a name that is not in :data:`LOSSES`.
+    """
+    try:
+        return LOSSES[name]
+    except (KeyError, TypeError):
+        raise InvalidInput(f"loss: {name!r} is not one of {', '.join(LOSSES)}.") from None

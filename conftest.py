@@ -1,0 +1,26 @@
+"""Test session set-up: Hypothesis profiles, runtime shape checks, and a header that says what is under test."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Shapes and dtypes in signatures are checked at every call while the tests run.
+_hook = install_import_hook(("attention", "generators", "theorems"), "beartype.beartype")
+
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
+settings.register_profile("ci", max_examples=40, derandomize=True, database=None, **_COMMON)
+settings.register_profile("dev", max_examples=40, **_COMMON)
+settings.register_profile("deep", max_examples=2000, **_COMMON)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Announce the profile: a derandomized run and a deep one are different evidence."""
+    profile = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+    return f"theorems: Hypothesis profile {profile!r}, implementation under test: reference"

@@ -1,0 +1,210 @@
+"""Statement, Claim, Verdict: what a theorem is to this suite.
+
+A statement file reads like the paper: a function whose docstring states the theorem, its effective form and the
+derivation, and whose body yields claims. ``@statement`` registers it; the command, the tests, the hunt and the
+report pick it up from there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+
+from attention.errors import InvalidInput
+from attention.implementation import Implementation
+from generators.case import Case
+from theorems.tolerances import TOLERANCES
+
+
+class Verdict(StrEnum):
+    """The four outcomes; they are never mixed up, and only the first is a pass."""
+
+    UPHELD = "upheld"
+    FALSIFIED = "falsified"
+    NOT_APPLICABLE = "not-applicable"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Form(StrEnum):
+    """How much a claim says."""
+
+    EXACT = "exact"
+    """Decided over the rationals, or an identity up to rounding."""
+    EFFECTIVE = "effective"
+    """An inequality with explicit constants, true at every finite point."""
+    LIMIT = "limit"
+    """A limit, followed to where it is visible, with its rate."""
+    SHARP = "sharp"
+    """The next-order term, predicted in closed form."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One named inequality or limit: it holds when ``slack ≥ −tolerance``.
+
+    Attributes:
+        name: stable, kebab-case; the report lists claims by it.
+        form: exact, effective, limit or sharp.
+        slack: how far on the right side of the inequality, in the units of ``tolerance``; the worst one if the
+            claim was tried at many points.
+        tolerance: what rounding (or the argued rate) allows; never a bare number.
+        why: a key of :data:`theorems.tolerances.TOLERANCES`, the reason for the tolerance.
+        detail: both sides at the worst point, for a reader.
+        undecided: when not empty, the claim could not be decided, and why.
+    """
+
+    name: str
+    form: Form
+    slack: float
+    tolerance: float
+    why: str
+    detail: str = ""
+    undecided: str = ""
+
+    def __post_init__(self) -> None:
+        if self.why not in TOLERANCES:
+            raise ValueError(f"claim {self.name}: no tolerance named {self.why!r} in theorems/tolerances.py")
+
+    @property
+    def verdict(self) -> Verdict:
+        """Upheld, falsified or inconclusive. A NaN is never a pass."""
+        if self.undecided:
+            return Verdict.INCONCLUSIVE
+        if np.isnan(self.slack) or np.isnan(self.tolerance):
+            return Verdict.FALSIFIED
+        return Verdict.UPHELD if self.slack >= -self.tolerance else Verdict.FALSIFIED
+
+
+def at_least(
+    name: str,
+    form: Form,
+    left: Any,
+    right: Any,
+    *,
+    rounding: Any,
+    why: str,
+    scale: Any = 1.0,
+    points: str = "point",
+) -> Claim:
+    """The claim left ≥ right at every entry; the entry closest to (or furthest beyond) failing is reported.
+
+    Args:
+        left, right: arrays that broadcast against each other.
+        rounding: the absolute error that ``left − right`` may carry, per entry.
+        why: the key of the reason for ``rounding``.
+        scale: what slack and rounding are divided by, to be comparable between entries (e.g. Σ|terms|).
+        points: what an entry is, for the detail line.
+
+    A claim tried at no point at all is undecided, not upheld.
+    """
+    left, right, rounding, scale = np.broadcast_arrays(
+        *(np.asarray(x, dtype=np.float64) for x in (left, right, rounding, scale))
+    )
+    if left.size == 0:
+        return Claim(name, form, 0.0, 0.0, why, undecided=f"no {points} to try it at")
+    slack = ((left - right) / scale).ravel()
+    tolerance = (rounding / scale).ravel()
+    bad = np.isnan(slack) | np.isnan(tolerance)
+    worst = int(np.argmax(bad)) if bad.any() else int(np.argmin(slack + tolerance))
+    detail = f"{left.ravel()[worst]:.17g} ≥ {right.ravel()[worst]:.17g} at {points} {worst} of {left.size}"
+    return Claim(name, form, float(slack[worst]), float(tolerance[worst]), why, detail)
+
+
+Conclusion = Callable[[Case, Implementation], Iterator[Claim]]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of the paper.
+
+    Attributes:
+        id: e.g. ``theorem-2``.
+        title: what it says, in a few words.
+        source: where the paper states it.
+        assumptions: ids of :mod:`generators.assumptions`; all must hold for the conclusion to be checked.
+        cases: a strategy for cases that satisfy the assumptions by construction.
+        conclusion: yields the claims, given a case and the implementation under test.
+        text: the statement, its effective form and its derivation (the docstring of the conclusion).
+        from_data: the cases of one user-supplied case (e.g. one per locally optimal α); itself by default.
+        aliases: other ids of the same statement.
+    """
+
+    id: str
+    title: str
+    source: str
+    assumptions: tuple[str, ...]
+    cases: Callable[[], SearchStrategy[Case]]
+    conclusion: Conclusion
+    text: str
+    from_data: Callable[[Case], Iterator[Case]]
+    aliases: tuple[str, ...] = field(default=())
+
+
+_REGISTRY: dict[str, Statement] = {}
+
+
+def _as_it_is(case: Case) -> Iterator[Case]:
+    yield case
+
+
+def statement(
+    id: str,
+    title: str,
+    *,
+    source: str,
+    assumptions: tuple[str, ...],
+    cases: Callable[[], SearchStrategy[Case]],
+    from_data: Callable[[Case], Iterator[Case]] = _as_it_is,
+    aliases: tuple[str, ...] = (),
+) -> Callable[[Conclusion], Statement]:
+    """Register the decorated conclusion as a statement (see :class:`Statement`)."""
+
+    def register(conclusion: Conclusion) -> Statement:
+        if id in _REGISTRY:
+            raise ValueError(f"statement {id} is registered twice")
+        text = conclusion.__doc__
+        if not text:
+            raise ValueError(f"statement {id} has no docstring to state it")
+        _REGISTRY[id] = made = Statement(
+            id, title, source, assumptions, cases, conclusion, text, from_data, aliases
+        )
+        return made
+
+    return register
+
+
+def _order(id: str) -> tuple[int, int, str]:
+    kind, _, number = id.partition("-")
+    kinds = ("lemma", "theorem")
+    return (kinds.index(kind) if kind in kinds else len(kinds), int(number) if number.isdigit() else 0, id)
+
+
+@cache
+def statements() -> dict[str, Statement]:
+    """Every statement by id: lemmas, then theorems, each in the paper's order."""
+    import theorems
+
+    for module in pkgutil.iter_modules(theorems.__path__):
+        if module.name.startswith(("lemma_", "theorem_", "conjecture_")):
+            importlib.import_module(f"theorems.{module.name}")
+    return {id: _REGISTRY[id] for id in sorted(_REGISTRY, key=_order)}
+
+
+def statement_named(id: str) -> Statement:
+    """The statement of that id or alias.
+
+    Raises:
+        InvalidInput: for an unknown id.
+    """
+    for candidate in statements().values():
+        if id == candidate.id or id in candidate.aliases:
+            return candidate
+    raise InvalidInput(f"id: {id!r} is not a statement; known are {', '.join(statements())}.")
