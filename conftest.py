@@ -1,4 +1,4 @@
-"""Test session set-up: Hypothesis profiles, runtime shape checks, and a header that says what is under test."""
+"""Test session set-up: Hypothesis profiles, and a header that says what is under test."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
-from jaxtyping import install_import_hook
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-# Shapes and dtypes in signatures are checked at every call while the tests run.
-_hook = install_import_hook(("attention", "generators", "theorems"), "beartype.beartype")
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 settings.register_profile("ci", max_examples=40, derandomize=True, database=None, **_COMMON)

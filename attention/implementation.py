@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from attention import risk as reference
+from attention.directions import Direction, direction
+from attention.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from attention.losses import Array, Loss
 from attention.max_margin import Infeasible, MaxMargin, max_margin
 from attention.risk import ScaledGradient
@@ -30,6 +32,12 @@ class Implementation:
         scaled_gradient: (keys, scores, loss, p) → ∇L as a log scale and a direction.
         log_excess_risk: (keys, scores, loss, p, alpha) → sign and logarithm of L(p) − L_α.
         max_margin: (keys, alpha) → the solution of ATT-SVM(α), or a certificate that there is none.
+        textbook_eps: 0 for gradients that keep their digits when the softmax saturates. A kernel that computes the
+            textbook formula has absolute errors instead: give the spacing of its numbers at one (2⁻⁵² in float64),
+            and finite-point statements allow that much.
+        label_svm: signed features Y_i r_i → the solution of (SVM), or a certificate that there is none.
+        relaxed_max_margin: (keys, alpha, support) → p_relax of Theorem 6, or a certificate that there is none.
+        direction: (keys, q) → what the direction q selects, its margin and neighbours (Definition 3).
     """
 
     name: str = "reference"
@@ -38,6 +46,12 @@ class Implementation:
     scaled_gradient: Callable[[Array, Array, Loss, Array], ScaledGradient] = reference.scaled_gradient
     log_excess_risk: Callable[[Array, Array, Loss, Array, Array], tuple[Array, Array]] = reference.log_excess_risk
     max_margin: Callable[[Float64[np.ndarray, "n T d"], Int64[np.ndarray, "n"]], MaxMargin | Infeasible] = max_margin
+    textbook_eps: float = 0.0
+    label_svm: Callable[[Float64[np.ndarray, "n d"]], LabelSvm | Infeasible] = label_svm
+    relaxed_max_margin: Callable[
+        [Float64[np.ndarray, "n T d"], Int64[np.ndarray, "n"], Bool[np.ndarray, "n"]], MaxMargin | Infeasible
+    ] = relaxed_max_margin
+    direction: Callable[[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "d"]], Direction] = direction
 
     def but(self, name: str, **replaced: Any) -> Implementation:
         """This implementation with some functions replaced."""

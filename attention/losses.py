@@ -11,9 +11,12 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from attention.errors import InvalidInput
+
+_NUMPY = array_namespace(np.empty(0))
 
 Array = Any
 """A NumPy array or a torch tensor, float64."""
@@ -39,6 +42,10 @@ class Loss(ABC):
     def derivative(self, u: Array) -> Array:
         """ℓ'(u) < 0."""
         return -array_namespace(u).exp(self.log_slope(u))
+
+    @abstractmethod
+    def relative_curvature(self, u: Array) -> Array:
+        """ℓ''(u) / |ℓ'(u)|."""
 
     @abstractmethod
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
@@ -69,11 +76,23 @@ class Loss(ABC):
         return f"<{self.name} loss>"
 
 
+SMALLEST = 2.0**-1022
+"""The smallest normal float: it keeps the logarithm of a branch not taken finite."""
+
+
+def _at_most(xp: Any, x: Array, bound: float) -> Array:
+    return np.minimum(x, bound) if xp is _NUMPY else xp.clip(x, max=bound)
+
+
+def _at_least(xp: Any, x: Array, bound: float) -> Array:
+    return np.maximum(x, bound) if xp is _NUMPY else xp.clip(x, min=bound)
+
+
 def _log_expm1(xp: Any, log_x: Array) -> Array:
     """log(e^x − 1) for x = e^{log_x} > 0."""
-    x = xp.exp(xp.clip(log_x, max=700.0))
+    x = xp.exp(_at_most(xp, log_x, 700.0))
     small = x < 1e-8
-    large = x > 30.0
+    large = x > 37.0  # e^{−37} is below rounding
     safe = xp.where(small | large, xp.ones_like(x), x)
     middle = xp.log(xp.expm1(safe))
     return xp.where(small, log_x + x / 2, xp.where(large, x, middle))
@@ -81,7 +100,7 @@ def _log_expm1(xp: Any, log_x: Array) -> Array:
 
 def _log_one_minus_exp(xp: Any, log_x: Array) -> Array:
     """log(1 − e^{−x}) for x = e^{log_x} > 0."""
-    x = xp.exp(xp.clip(log_x, max=700.0))
+    x = xp.exp(_at_most(xp, log_x, 700.0))
     small = x < 1e-8
     safe = xp.where(small, xp.ones_like(x), x)
     return xp.where(small, log_x - x / 2, xp.log(-xp.expm1(-safe)))
@@ -103,19 +122,29 @@ class Logistic(Loss):
     def log_slope(self, u: Array) -> Array:
         return -_softplus(array_namespace(u), u)
 
+    def relative_curvature(self, u: Array) -> Array:
+        # ℓ'' = σ(u) σ(−u) and |ℓ'| = σ(−u).
+        xp = array_namespace(u)
+        return xp.exp(-_softplus(xp, -u))
+
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         # ℓ(u−δ) − ℓ(u) = log1p(σ(−u) expm1(δ)); both branches are kept in logarithms.
         xp = array_namespace(u)
         log_sigma = self.log_slope(u)
         # δ > 0: y = log(σ(−u)(e^δ − 1)), the excess is log(1 + e^y).
         y = log_sigma + _log_expm1(xp, log_size)
-        up = xp.where(y < -20.0, y - xp.exp(xp.clip(y, max=0.0)) / 2, xp.log(_softplus(xp, xp.clip(y, min=-20.0))))
-        # δ < 0: y = log(σ(−u)(1 − e^{−|δ|})) < 0, the excess is log(1 − e^y) = −(e^y + e^{2y}/2 + …).
-        z = xp.clip(log_sigma + _log_one_minus_exp(xp, log_size), max=-1e-300)
+        up = xp.where(
+            y < -20.0, y - xp.exp(_at_most(xp, y, 0.0)) / 2, xp.log(_softplus(xp, _at_least(xp, y, -20.0)))
+        )
+        # δ < 0: z = log(σ(−u)(1 − e^{−|δ|})) < 0, the excess is −log(1 − e^z) = e^z + e^{2z}/2 + …; where e^z is
+        # near one (u ≪ 0), 1 − e^z = σ(u) + σ(−u) e^{−|δ|} does not cancel.
+        z = log_sigma + _log_one_minus_exp(xp, log_size)
+        middle = -xp.log1p(-xp.exp(_at_least(xp, _at_most(xp, z, -0.5), -20.0)))
+        far = -xp.logaddexp(-_softplus(xp, -u), log_sigma - xp.exp(_at_most(xp, log_size, 700.0)))
+        near = z + xp.exp(_at_most(xp, z, 0.0)) / 2
+        # Clamped where not taken, so that no branch is infinite.
         down = xp.where(
-            z < -20.0,
-            z + xp.exp(xp.clip(z, max=0.0)) / 2,
-            xp.log(-xp.log1p(-xp.exp(xp.clip(z, min=-20.0)))),
+            z < -20.0, near, xp.log(xp.where(z < -0.5, middle, _at_least(xp, far, SMALLEST)))
         )
         return sign, xp.where(sign > 0, up, xp.where(sign < 0, down, xp.full_like(down, -math.inf)))
 
@@ -141,6 +170,9 @@ class Exponential(Loss):
 
     def log_slope(self, u: Array) -> Array:
         return -u
+
+    def relative_curvature(self, u: Array) -> Array:
+        return array_namespace(u).ones_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         # ℓ(u−δ) − ℓ(u) = e^{−u} expm1(δ).
@@ -168,6 +200,9 @@ class Correlation(Loss):
         return -u
 
     def log_slope(self, u: Array) -> Array:
+        return array_namespace(u).zeros_like(u)
+
+    def relative_curvature(self, u: Array) -> Array:
         return array_namespace(u).zeros_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:

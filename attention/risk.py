@@ -20,6 +20,8 @@ from array_api_compat import array_namespace
 
 from attention.losses import Array, Loss
 
+_NUMPY = array_namespace(np.empty(0))
+
 
 @dataclass(frozen=True)
 class ScaledGradient:
@@ -37,11 +39,7 @@ class ScaledGradient:
     def log_norm(self) -> Array:
         """log ‖∇L‖, shape (*b,)."""
         xp = array_namespace(self.direction)
-        size = xp.sqrt(xp.sum(self.direction * self.direction, axis=-1))
-        if xp is not array_namespace(np.empty(0)):
-            return self.log_scale + xp.log(size)
-        with np.errstate(divide="ignore"):
-            return self.log_scale + np.log(size)
+        return self.log_scale + _log(xp, xp.sqrt(xp.sum(self.direction * self.direction, axis=-1)))
 
 
 @dataclass(frozen=True)
@@ -52,35 +50,46 @@ class Selection:
         token: (*b, n) integer, the selected token.
         key_differences: k_t − k_selected, (*b, n, T, d).
         log_weights: log s_t, (*b, n, T).
-        others: (*b, n, T) boolean, true off the selected token.
     """
 
     token: Array
     key_differences: Array
     log_weights: Array
-    others: Array
 
 
 def select(keys: Array, p: Array) -> Selection:
     """Softmax weights of K p in logarithms; logits are differences to the selected token, never raw."""
     xp = array_namespace(keys, p)
-    logits = xp.sum(keys * p[..., None, None, :], axis=-1)
-    token = xp.argmax(logits, axis=-1)
+    token = xp.argmax(_logits(xp, keys, p), axis=-1)
     index = xp.broadcast_to(token[..., None, None], (*token.shape, 1, keys.shape[-1]))
-    full = xp.broadcast_to(keys, (*logits.shape, keys.shape[-1]))
+    full = xp.broadcast_to(keys, (*token.shape, *keys.shape[-2:]))
     differences = full - xp.take_along_axis(full, index, axis=-2)
-    relative = xp.sum(differences * p[..., None, None, :], axis=-1)
+    relative = _dot(xp, differences, p[..., None, None, :])
     top = xp.max(relative, axis=-1, keepdims=True)
-    log_total = top + xp.log(xp.sum(xp.exp(relative - top), axis=-1, keepdims=True))
-    others = _positions(xp, relative) != token[..., None]
-    return Selection(token, differences, relative - log_total, others)
+    relative = relative - top
+    log_weights = relative - xp.log(xp.sum(xp.exp(relative), axis=-1, keepdims=True))
+    return Selection(token, differences, log_weights)
 
 
-def _positions(xp: Any, like: Array) -> Array:
-    """0 … T−1 along the last axis, on the device of ``like``."""
-    if hasattr(like, "new_tensor"):
-        return xp.arange(like.shape[-1], device=like.device)
-    return np.arange(like.shape[-1])
+def _log(xp: Any, x: Array) -> Array:
+    """log x, −inf at zero, silently."""
+    if xp is not _NUMPY:
+        return xp.log(x)
+    with np.errstate(divide="ignore"):
+        return np.log(x)
+
+
+def _dot(xp: Any, a: Array, b: Array) -> Array:
+    """Σ a b over the last axis."""
+    return np.vecdot(a, b) if xp is _NUMPY else xp.einsum("...d,...d->...", a, b)
+
+
+def _logits(xp: Any, keys: Array, p: Array) -> Array:
+    """K p, (*b, n, T), only good enough to select by."""
+    if keys.ndim > 3:
+        return _dot(xp, keys, p[..., None, None, :])
+    flat = xp.reshape(keys, (-1, keys.shape[-1]))
+    return xp.reshape(xp.matmul(p, flat.T), (*p.shape[:-1], *keys.shape[:-1]))
 
 
 def softmax_weights(keys: Array, p: Array) -> Array:
@@ -107,32 +116,35 @@ def risk(keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
 def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
     """∇L(p) = (1/n) Σ_i ℓ'(γ_iᵀ s_i) Σ_t s_it (γ_it − γ_iᵀ s_i) k_it, as a log scale and a direction.
 
-    With δ = difference to the selected token, Σ_t s_t (γ_t − γᵀs) k_t = E[δγ δk] − E[δγ] E[δk]: sums over the
-    other tokens only. The largest term |ℓ'| s_t |δγ_t| is taken out as e^{log_scale}.
+    With δ = difference to the selected token, γ_t − γᵀs = δγ_t − E[δγ] and the sum over k_t is one over δk_t, to
+    which the selected token contributes nothing: nothing cancels when the softmax saturates. The largest term
+    |ℓ'| s_t |γ_t − γᵀs| ‖δk_t‖ is taken out as e^{log_scale}; duplicates of the selected token (δk = 0) do not
+    count. Where ∇L vanishes term by term, log_scale is −inf and direction zero.
     """
     xp = array_namespace(keys, scores, p)
     chosen = select(keys, p)
     scores = xp.broadcast_to(scores, chosen.log_weights.shape)
     best = xp.take_along_axis(scores, chosen.token[..., None], axis=-1)
     differences = scores - best
-    weights = xp.exp(chosen.log_weights)
-    outputs = best[..., 0] + xp.sum(weights * differences, axis=-1)
-    magnitude = xp.abs(differences)
-    matters = chosen.others & (magnitude > 0)
-    log_terms = (
-        loss.log_slope(outputs)[..., None]
-        - math.log(keys.shape[-3])
-        + chosen.log_weights
-        + xp.log(xp.where(matters, magnitude, xp.ones_like(magnitude)))
+    mean = xp.sum(xp.exp(chosen.log_weights) * differences, axis=-1, keepdims=True)
+    # Where scores tie with the selected one, −E[δγ] is what is left of γ_t − γᵀs, and only its logarithm is safe.
+    mean_sign, log_mean = signed_logsumexp(
+        xp.sign(differences), chosen.log_weights + _log(xp, xp.abs(differences))
     )
-    log_terms = xp.where(matters, log_terms, xp.full_like(log_terms, -math.inf))
-    log_scale = xp.max(xp.reshape(log_terms, (*log_terms.shape[:-2], -1)), axis=-1)
-    shift = xp.where(log_scale > -math.inf, log_scale, xp.zeros_like(log_scale))
-    terms = xp.sign(differences) * xp.exp(log_terms - shift[..., None, None])
-    mixing = xp.sum(terms, axis=-1)[..., None] * weights
-    coefficients = xp.where(chosen.others, mixing - terms, xp.zeros_like(terms))
-    direction = xp.sum(xp.sum(coefficients[..., None] * chosen.key_differences, axis=-2), axis=-2)
-    return ScaledGradient(log_scale, direction)
+    ties = differences == 0
+    centred = xp.where(ties, -mean_sign[..., None], differences - mean)
+    log_centred = xp.where(ties, log_mean[..., None], _log(xp, xp.abs(centred)))
+    slope = loss.log_slope((best + mean)[..., 0]) - math.log(keys.shape[-3])
+    size = _dot(xp, chosen.key_differences, chosen.key_differences)
+    log_terms = chosen.log_weights + log_centred + slope[..., None]
+    log_terms = xp.where(size > 0, log_terms, xp.full_like(log_terms, -math.inf))
+    log_sized = log_terms + xp.log(xp.where(size > 0, size, xp.ones_like(size))) / 2
+    log_scale = xp.max(xp.reshape(log_sized, (*log_terms.shape[:-2], -1)), axis=-1)
+    shift = xp.clip(log_scale, min=-1e300)  # −inf − (−inf) would be NaN
+    coefficients = -xp.sign(centred) * xp.exp(log_terms - shift[..., None, None])
+    flat = xp.reshape(coefficients, (*log_terms.shape[:-2], 1, -1))
+    rows = xp.reshape(chosen.key_differences, (*log_terms.shape[:-2], -1, keys.shape[-1]))
+    return ScaledGradient(log_scale, xp.matmul(flat, rows)[..., 0, :])
 
 
 def log_excess_risk(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
@@ -152,8 +164,7 @@ def log_excess_risk(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Arr
     reference = xp.take_along_axis(scores, alpha[..., None], axis=-1)
     gap = reference - scores
     size = xp.abs(gap)
-    log_gap = xp.where(size > 0, xp.log(xp.where(size > 0, size, xp.ones_like(size))), xp.full_like(size, -math.inf))
-    sign, log_size = signed_logsumexp(xp.sign(gap), chosen.log_weights + log_gap)
+    sign, log_size = signed_logsumexp(xp.sign(gap), chosen.log_weights + _log(xp, size))
     sign, log_size = loss.log_excess(reference[..., 0], sign, log_size)
     sign, log_size = signed_logsumexp(sign, log_size)
     return sign, log_size - math.log(keys.shape[-3])

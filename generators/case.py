@@ -1,4 +1,4 @@
-"""A case: everything that one check of a statement needs, immutable, from a strategy or from a user's file."""
+"""A case: all that one check of a statement needs, immutable, from a strategy or from a user's file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from attention.errors import InvalidInput
 from attention.problem import Dataset, Problem
 
 
@@ -18,11 +19,12 @@ class Case:
 
     Attributes:
         problem: keys, scores, loss.
-        dataset: tokens, labels, head and key-query weights that the problem was made from, where the statement
-            speaks of them.
+        dataset: tokens, labels, head and key-query weights that the problem was made from, where the
+            statement speaks of them.
         alpha: chosen tokens, shape (n,); ``None`` means the optimal ones.
         start: p(0), shape (d,); ``None`` lets the statement take its own starts.
-        arrays: further named arrays of a statement (``u`` and ``W0`` of Lemma 1, ``q`` of Lemma 3, …).
+        arrays: further named arrays of a statement (``u`` and ``W0`` of Lemma 1, ``q`` of Lemma 3, …). The
+            name says how they change with the units of the keys, see :meth:`normalised`.
         seed: drives the points at which a "for every p" conclusion is tried; same seed, same points.
         name: where the case comes from, for the report.
     """
@@ -44,6 +46,47 @@ class Case:
         """A fresh generator that depends on the seed alone."""
         return np.random.default_rng(self.seed)
 
+    def normalised(self) -> Case:
+        """The same case in units in which max |key| lies in [1, 2): keys K/s, prompts s·p, s a power of two.
+
+        Nothing is rounded. ``start`` is a prompt. Of the named arrays, those with a word (between
+        underscores) ``p``, ``p0``, ``prompt(s)``, ``norm(s)``, ``radius`` or ``radii`` in their name scale
+        like a prompt, unless another word is ``head``; those with ``eta(s)`` or ``step_size(s)`` are step
+        sizes of gradient descent and scale with s². Others (directions, heads, W-space) keep their values.
+        The dataset's W is divided by s, so that it still makes this problem.
+
+        Raises:
+            InvalidInput: a magnitude would leave the range in which scaling is exact.
+        """
+        scale = self.problem.key_scale
+        if scale == 1.0:
+            return self
+        arrays = {name: _scaled(name, value, scale ** _degree(name)) for name, value in self.arrays.items()}
+        dataset = self.dataset and replace(self.dataset, W=self.dataset.key_query / scale)
+        start = None if self.start is None else _scaled("start", self.start, scale)
+        problem = self.problem.with_keys_scaled(1 / scale)
+        return replace(self, problem=problem, dataset=dataset, start=start, arrays=MappingProxyType(arrays))
+
     def but(self, **changed: object) -> Case:
         """This case with some fields replaced."""
         return replace(self, **changed)  # type: ignore[arg-type]
+
+
+_PROMPTS = {"p", "p0", "prompt", "prompts", "norm", "norms", "radius", "radii"}
+
+
+def _degree(name: str) -> int:
+    """The power of the unit of prompts in which an array of that name is measured."""
+    words = set(name.split("_"))
+    if words & {"eta", "etas"} or "step_size" in name:
+        return 2
+    return int("head" not in words and bool(words & _PROMPTS))
+
+
+def _scaled(name: str, value: Float64[np.ndarray, "..."], factor: float) -> Float64[np.ndarray, "..."]:
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = np.asarray(value * factor)
+        exact = bool(np.array_equal(scaled / factor, value, equal_nan=True))
+    if not exact:
+        raise InvalidInput(f"{name}: magnitudes leave float64 when the keys are scaled to one; rescale the data.")
+    return scaled

@@ -33,5 +33,127 @@ TOLERANCES: Mapping[str, Tolerance] = {
         " softmax weight; every quantity compared is a sum of products of such weights, so its error is that"
         " relative error times the sum of the absolute values of its terms",
     ),
+    "log-weights": Tolerance(
+        "s_t (e^{e_t + Σ_u s_u e_u + eps (T + 6 + 2|log s_t|)} − 1), e_t = (d + 3) eps Σ_j |δk_tj p_j|",
+        "theorems.rounding.log_weight_error: the logits are differences of rounded keys times p, summed; log-sum-exp"
+        " adds T + 4 roundings; eps is twice the unit roundoff, which pays for the two evaluations compared",
+    ),
+    "gradient": Tolerance(
+        "(1/n) Σ_i |ℓ'_i| Σ_t s_t |δk_tj| (|δγ_t| r_t + Σ_u s_u |δγ_u| (r_t + r_u)) per coordinate j",
+        "theorems.evaluation.Evaluation.gradient: r_t is the relative error of s_t and ℓ'; each product in the"
+        " covariance inherits it, relative to its own size; inner products with p_mm or p add (d + 2) eps Σ|terms|",
+    ),
+    "exponent-rounding": Tolerance(
+        "(d + 6) eps (max_j Σ_k |ĝ_jk p_k| + max|log c_j| + m)",
+        "a logit difference is a sum of d products of rounded differences; the log-excess risk is a log-sum-exp of m"
+        " of them plus the logarithms of slope and gap, and inherits the largest error of a term",
+    ),
+    "cosine-rounding": Tolerance("(d + 4) eps", "an inner product of d terms divided by two norms"),
+    "path-rounding": Tolerance(
+        "2 (ε Σ_j w_j |H⁻¹(e_j − ē)| + m eps Σ_j w_j |e_j| / λ_min(H)) + 8 d eps ρ",
+        "a minimiser moves by −H⁻¹δ∇F: ε is the error of an exponent (exponent-rounding), the second term that of the"
+        " sums of the gradient, the third that of the point and of the direction themselves; doubled, because the"
+        " predicted and the followed minimiser both carry it",
+    ),
+    "path-dual-gap": Tolerance(
+        "(|y| e + e²)/ρ² + (m + d + 8) eps (Σ_j w_j|exponent_j| + 1 + max|log c| + max|log w|)/ρ",
+        "1 − cos ≤ (F_ρ(y') − D)/ρ holds without a margin; e is the rounding of the followed point (path-rounding), the"
+        " rest that of the sums F and D of logarithms",
+    ),
+    "offset-convergence": Tolerance(
+        "|H⁻¹∇F_ρ| + (e^{1.5 x} − 1)|H⁻¹∇F_ρ|_H/√λ_min(H) + path-rounding",
+        "the distance of a limit point from the minimiser at radius ρ, O(1/ρ), bounded by the gradient there:"
+        " log-sum-exp is quasi-self-concordant (theorems.path_offset.Reduced.correction)",
+    ),
+    "rate-fit": Tolerance(
+        "Σ|x_i| e_i / Σ x_i², x_i = log ρ_i − mean, e_i = 2 log((|o| + τ_i)/(|o| − τ_i)) + 4|o|²/ρ_i²",
+        "log(1 − cos) = log(|o|²/2) − 2 log ρ + an error e_i that follows from the bound τ_i on the offset's distance"
+        " from its limit; a least-squares slope is linear in it",
+    ),
+    "constants": Tolerance(
+        "16 eps (T + d + n + |log L|) on the logarithm",
+        "spectral norms by a backward stable SVD are off by a few eps (T + d) relatively, sums over inputs by n eps",
+    ),
+    "risk-change": Tolerance(
+        "Σ_t |ℓ'| s_t (|δγ_t| + Σ s|δγ|) (|expm1 Δ_t| r_t + e^{Δ_t} err(Δ_t)) / n + terms of the gradient",
+        "theorems.risk_change: L(p + h) − L(p) is a sum over unselected tokens of s_t (γ_t − f) expm1(Δ_t), each factor"
+        " with its own relative error; nothing cancels but these terms",
+    ),
+    "solution": Tolerance(
+        "(d + 4) eps Σ|terms|",
+        "p_mm is the exact solution rounded once per entry; inner products with it are sums of d rounded terms",
+    ),
+    "autograd": Tolerance(
+        "(1/n) Σ_i |ℓ'_i| Σ_t s_t |x_tj| (|γ_t| + Σ s|γ|) r per coordinate j, r the relative error of the weights",
+        "lemma-1 compares with plain automatic differentiation, which does not avoid cancellation: its error is"
+        " relative to the terms, not to their sum",
+    ),
+    "two-runs": Tolerance(
+        "E(t+1) = (1 + η L) E(t) + η · autograd + eps (4‖p(t)‖ + 4‖p(t+1)‖ + (d_u + 6)‖p(t+1) − p(t)‖)",
+        "two runs in floating point drift apart by the rounding of each step, amplified by the curvature between them",
+    ),
+    "second-solver": Tolerance(
+        "2 sqrt(1e-10) (1 + Σλ)",
+        "Clarabel is asked for a gap and infeasibility of 1e-10; |x − p|² = |x|² − |p|² − 2 Σ λ_j (g_j·x − 1) is then at"
+        " most 1e-10 (1 + |p|²) + 2e-10 (1 + |p|) Σλ, and |p|² = Σλ",
+    ),
+    "descent-rounding": Tolerance(
+        "t · max_s η‖δ∇L(p(s))‖ + Σ_s eps (‖p(s)‖ + ‖p(s+1)‖ + 2‖Δ_s‖), times ‖p_mm‖ for ⟨p, p_mm⟩",
+        "a computed iterate differs from p − η∇L(p) by the error of the gradient (Evaluation.gradient) and one rounding"
+        " of the sum; the inequalities are summed over iterates, and so are their errors",
+    ),
+    "gradient-flow": Tolerance(
+        "evaluations · √d (1e-12 ‖p‖ + 1e-10/κ) + 8 d eps ‖p‖",
+        "the solver keeps its local error below rtol‖p‖ + atol per coordinate and step; for n = 1 the flow is the"
+        " gradient flow of the convex Σ e^{−g_j·p}, which amplifies no error, and ⟨p, p_mm⟩ rises along every flow, so"
+        " errors only add; the last term is the rounding of a point of that norm; rtol is 1e-9 for n > 1",
+    ),
+    "joint-sublevel": Tolerance(
+        "Λ: Σ_i π_i (error of E_i) + eps (1 + 4 log n); log q: 4 eps (T + k + 8)(1 + max Σ_j |δk_j p_j|); margins: the same",
+        "theorems.joint_sublevel: a softmax weight has the relative error of its logit, E_i the errors of its terms, a mean of"
+        " exponentials their average; only points inside by more than this count, so the bounds themselves need no more"
+        " than the rounding of their own sides",
+    ),
+    "cone": Tolerance(
+        "(d + 8) eps (‖p‖ + ‖a‖)/‖p − a‖ · √(2ν')",
+        "1 − cos = |p̄' − p̄_mm|²/2, and the unit vectors carry (d + 8) eps of the vectors they were made of; the drift of a"
+        " step has the rounding of the gradient",
+    ),
+    "increments": Tolerance(
+        "Σ_{s<t} ‖Δ(s)‖ (|err ∇L|/|∇L| √(2ν' + 2|π'|) + 32 eps) + (t + 64) eps (‖p'(t)‖ + ‖a‖); for logarithms 2 err log s + "
+        "(t + 64) eps |exponent|",
+        "each increment inherits the rounding of its gradient, times the part of p̄' − p̄_mm that the inequality sees; sums of"
+        " t increments add t eps",
+    ),
+    "flow-solver": Tolerance(
+        "rtol · evaluations · ‖p‖/‖p_mm‖",
+        "a step of the solver has a local error of rtol ‖p‖ and costs at least one gradient; lateral errors do not grow along"
+        " the path, because it descends a convex function of the lateral coordinates",
+    ),
+    "joint-limit": Tolerance(
+        "logits: 4 eps (k + 8) R max|k_iα − k_it|; cosine: that over R, plus 16 eps (k + 2)",
+        "theorems.joint_limit: the bound of the found minimiser's margins is effective; its excess and its margins carry the"
+        " rounding of logits of size R",
+    ),
+    "joint-sharp": Tolerance(
+        "4 √m ‖G⁺‖² (‖o‖ + 1)/(R Θ min μ) + rounding of logits · ‖G⁺‖ + residual of the solver · inverse curvature",
+        "theorems.joint_limit: the curvature of the sphere moves the duals by O(1/R); at least 2·40 units separate"
+        " non-neighbours, so that they and r e^{−RΘ} are below e^{−40}",
+    ),
+    "excess-risk": Tolerance(
+        "log(1 + ν/(|left| + ν)) ≤ log 2, ν = (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1); plus 16 eps |log|",
+        "theorems.directional_risk: L(p) − L_α is a sum of terms of either sign, each with the relative error of its softmax"
+        " weight; two such sums are compared in logarithms after the error has been added to both sides",
+    ),
+    "leading-term": Tolerance(
+        "−log(1 − r/|D|) + excess-risk, r = Σ_others C|g|e^{−R(a−θ)} + Σ_neighbours c|g|(T−1)e^{−Rθ} + M0/2 Σ_i δ_i²e^{Rθ}",
+        "theorems.directional_risk.leading_term: what tokens beyond the directional neighbours, the softmax normaliser and the"
+        " curvature of the loss add to the first-order term D e^{−Rθ}/n",
+    ),
+    "neighbourhood": Tolerance(
+        "(d + 8) eps / δ",
+        "the distance of a unit vector from q̄ carries (d + 8) eps of the vectors it is computed from, relative to the radius δ"
+        " of the neighbourhood",
+    ),
 }
 """Reasons by key."""

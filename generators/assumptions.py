@@ -1,0 +1,135 @@
+"""The assumptions of the paper by id: a name, a source and a predicate on data each.
+
+The strategies that build data satisfying them are in :mod:`generators.problems`; predicates are written
+independently of those, and decide equalities exactly.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumptions A–D, Definition 2, Theorems 1–8.
+"""
+
+from __future__ import annotations
+
+from attention.errors import InvalidInput
+from generators.dataset_assumptions import (
+    head_in_key_range,
+    optimal_support_tokens,
+    optimal_tokens,
+    positive_labels,
+    radius_schedule,
+)
+from generators.direction_assumptions import (
+    decided_neighbours,
+    direction_given,
+    higher_neighbours,
+    not_locally_optimal_direction,
+    wider_direction,
+)
+from generators.finding import Assumption, Finding
+from generators.general_position import general_position
+from generators.margin_assumptions import in_cone, locally_optimal, separable, separable_optimal_sets
+from generators.score_assumptions import (
+    distinct_scores,
+    equal_non_optimal_scores,
+    mixing_hurts,
+    single_input,
+    strict_optimum,
+    well_behaved_loss,
+)
+from generators.step_size import step_size
+
+__all__ = ["ASSUMPTIONS", "Assumption", "Finding", "assumption_named"]
+
+ASSUMPTIONS: dict[str, Assumption] = {
+    a.id: a
+    for a in (
+        Assumption(
+            "well-behaved-loss",
+            "the loss is strictly decreasing with a bounded, Lipschitz derivative on the score range",
+            "Assumption A",
+            well_behaved_loss,
+        ),
+        Assumption("strict-optimum", "one token of each input scores strictly highest", "Theorem 1", strict_optimum),
+        Assumption(
+            "equal-non-optimal-scores",
+            "within each input all non-optimal scores are equal and below the optimal one",
+            "Assumption B",
+            equal_non_optimal_scores,
+        ),
+        Assumption("separable", "ATT-SVM of the chosen tokens is feasible", "(ATT-SVM)", separable),
+        Assumption(
+            "separable-optimal-sets",
+            "ATT-SVM' is feasible: optimal sets are separable from the non-optimal tokens",
+            "(ATT-SVM'), Theorem 8",
+            separable_optimal_sets,
+        ),
+        Assumption("single-input", "there is one input, n = 1", "Theorem 2, Lemma 5", single_input),
+        Assumption("distinct-scores", "no two tokens of an input have the same score", "Theorem 4", distinct_scores),
+        Assumption("general-position", "differences of keys are in general position", "Theorem 7", general_position),
+        Assumption(
+            "locally-optimal",
+            "every SVM-neighbour scores strictly below its chosen token",
+            "Definition 2",
+            locally_optimal,
+        ),
+        Assumption("in-cone", "the start lies in the cone around p_mm(α)", "Theorem 3", in_cone),
+        Assumption("step-size", "the step size is at most 1/L_p", "Lemma 6, Theorems 2 and 3", step_size),
+        Assumption(
+            "optimal-tokens",
+            "not selecting α costs label margin, uniformly in p",
+            "Assumption C",
+            optimal_tokens,
+        ),
+        Assumption(
+            "optimal-support-tokens",
+            "Assumption C over the support inputs of v_mm",
+            "Theorem 6",
+            optimal_support_tokens,
+        ),
+        Assumption("mixing-hurts", "weight on non-optimal tokens raises the risk", "Assumption D", mixing_hurts),
+        Assumption(
+            "radius-schedule",
+            "the head's radius grows fast enough against the prompt's",
+            "Theorem 6 (added here)",
+            radius_schedule,
+        ),
+        Assumption("positive-labels", "all labels are +1", "Lemma 2", positive_labels),
+        Assumption("head-in-key-range", "v lies in the range of Wᵀ", "Lemma 2", head_in_key_range),
+        Assumption("direction-given", "a direction q ≠ 0 is given", "Definition 3", direction_given),
+        Assumption(
+            "wider-direction",
+            "q1 and q2 select the same single tokens, q2 by a larger directional margin",
+            "Lemma 8",
+            wider_direction,
+        ),
+        Assumption(
+            "decided-neighbours",
+            "q1 and q2 are neighbour-optimal, or the only directional neighbour of q1 scores higher",
+            "Lemma 8",
+            decided_neighbours,
+        ),
+        Assumption(
+            "higher-neighbours",
+            "q selects single tokens and all its directional neighbours score above them",
+            "Lemma 9",
+            higher_neighbours,
+        ),
+        Assumption(
+            "not-locally-optimal-direction",
+            "q is not the max-margin direction of locally optimal tokens",
+            "Theorems 4 and 7",
+            not_locally_optimal_direction,
+        ),
+    )
+}
+"""Every assumption by id."""
+
+
+def assumption_named(id: str) -> Assumption:
+    """The assumption of that id.
+
+    Raises:
+        InvalidInput: for an unknown id.
+    """
+    try:
+        return ASSUMPTIONS[id]
+    except (KeyError, TypeError):
+        raise InvalidInput(f"assumption: {id!r} is not one of {', '.join(ASSUMPTIONS)}.") from None

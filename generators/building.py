@@ -1,0 +1,127 @@
+"""One draw of a case, from assumptions that :func:`generators.problems.cases` has found to be possible.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1–8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from jaxtyping import Bool, Float64, Int64
+
+from attention.losses import loss_named
+from attention.max_margin import MaxMargin, max_margin
+from attention.problem import Dataset, Problem
+from generators.case import Case
+from generators.directions import prompts
+from generators.keys import arbitrary_keys, nudged_to_general_position, rescaled, separable_keys
+from generators.numbers import Frame, one_in
+from generators.scores import free_scores, locally_optimal_scores, optimal_scores
+from generators.tokens import datasets_with_head_in_key_range, datasets_with_optimal_tokens, realisations
+
+Start = Literal["anywhere"] | Callable[[Problem], SearchStrategy[Float64[np.ndarray, "d"]]] | None
+Data = tuple[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "n T"], Int64[np.ndarray, "n"] | None]
+
+JOINT = frozenset({"optimal-tokens", "optimal-support-tokens"})
+"""Assumptions on joint training: the dataset comes first, its problem follows."""
+
+
+@st.composite
+def built_cases(
+    draw: DrawFn,
+    wanted: frozenset[str],
+    frames: SearchStrategy[Frame],
+    losses: tuple[str, ...],
+    *,
+    any_alpha: bool,
+    start: Start,
+    dataset: bool,
+) -> Case:
+    """A case with the wanted assumptions; see :func:`generators.problems.cases` for the arguments."""
+    frame = draw(frames)
+    loss = draw(st.sampled_from(losses))
+    positive = "positive-labels" in wanted
+    data: Dataset | None = None
+    alpha: Int64[np.ndarray, "n"] | None = None
+    if wanted & JOINT:
+        relaxed = "optimal-tokens" not in wanted
+        data = draw(datasets_with_optimal_tokens(frame, loss, positive=positive, relaxed=relaxed))
+    elif "head-in-key-range" in wanted:
+        equal = "equal-non-optimal-scores" in wanted
+        data = draw(datasets_with_head_in_key_range(frame, loss, positive=positive, equal=equal))
+    if data is not None:
+        problem = data.problem
+        alpha = problem.optimal if "locally-optimal" in wanted else None
+    else:
+        make = _locally_optimal if "locally-optimal" in wanted else _scores_first
+        keys, scores, alpha = make(draw, frame, wanted, any_alpha)
+        problem = Problem(keys, scores, loss_named(loss))
+        if dataset:
+            data = draw(realisations(frame, problem, positive=positive))
+    first = None
+    if start is not None:
+        first = draw(prompts(problem.d) if start == "anywhere" else start(problem))
+    return Case(problem, dataset=data, alpha=alpha, start=first, seed=draw(st.integers(0, 2**32 - 1)))
+
+
+def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], any_alpha: bool) -> Data:
+    """Keys first, then the exact neighbours of α, then scores that make it locally optimal."""
+    alpha = draw(frame.integers("n", 0, frame.tokens - 1))
+    every = np.ones((frame.n, frame.tokens), dtype=bool)
+    keys = _separated(draw, frame, wanted, alpha, every)
+    solution = max_margin(keys, alpha)
+    assert isinstance(solution, MaxMargin), "keys are separable by construction"
+    scores = locally_optimal_scores(
+        frame,
+        alpha,
+        solution.neighbours,
+        strict="strict-optimum" in wanted,
+        equal="equal-non-optimal-scores" in wanted,
+        distinct="distinct-scores" in wanted,
+    )
+    return keys, draw(scores), alpha
+
+
+def _scores_first(draw: DrawFn, frame: Frame, wanted: frozenset[str], any_alpha: bool) -> Data:
+    """Scores first, then keys around the tokens to be chosen."""
+    equal, distinct = "equal-non-optimal-scores" in wanted, "distinct-scores" in wanted
+    strict = equal or distinct or "strict-optimum" in wanted
+    by_sets = "separable-optimal-sets" in wanted
+    if strict or by_sets or "mixing-hurts" in wanted:
+        scores = draw(optimal_scores(frame, equal=equal, distinct=distinct, ties=not strict))
+    else:
+        scores = draw(free_scores(frame))
+    best = scores == scores.max(axis=1, keepdims=True)
+    alpha = draw(frame.integers("n", 0, frame.tokens - 1)) if any_alpha else None
+    around: Int64[np.ndarray, "n"] = np.argmax(scores, axis=1) if alpha is None else alpha
+    apart: Bool[np.ndarray, "n T"] = np.ones_like(best)
+    if "separable" not in wanted and by_sets:
+        # Any of the optimal tokens is separated, and from the non-optimal ones only.
+        nth = draw(frame.integers("n", 0, frame.tokens - 1)) % best.sum(axis=1)
+        around = np.argmax(np.cumsum(best, axis=1) > nth[:, None], axis=1)
+        apart = ~best
+    elif "separable" not in wanted and draw(st.booleans()):
+        return _finished(draw, wanted, draw(arbitrary_keys(frame))), scores, alpha
+    return _separated(draw, frame, wanted, around, apart), scores, alpha
+
+
+def _separated(
+    draw: DrawFn,
+    frame: Frame,
+    wanted: frozenset[str],
+    alpha: Int64[np.ndarray, "n"],
+    apart: Bool[np.ndarray, "n T"],
+) -> Float64[np.ndarray, "n T d"]:
+    wide = "general-position" not in wanted and draw(one_in(8))
+    return _finished(draw, wanted, draw(separable_keys(frame, alpha, apart, wide=wide)))
+
+
+def _finished(draw: DrawFn, wanted: frozenset[str], keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
+    """In general position if asked for, otherwise now and then in other units."""
+    if "general-position" in wanted:
+        return nudged_to_general_position(keys)
+    return draw(rescaled(keys))

@@ -1,0 +1,202 @@
+"""Assumptions on tokens, labels and head: Lemma 2, Assumption C and the schedule of Theorem 6.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 2/11, Assumption C, Theorems 5 and 6.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+
+from attention.exact import rational, rational_matrix
+from attention.problem import Dataset
+from generators.case import Case
+from generators.finding import Finding, number
+from generators.label_margin import LabelMargin, label_margin
+from generators.margin_assumptions import Vector, checked_margins, dot, exact_vector
+from generators.optimal_tokens import token_optimality
+
+NO_DATASET = "the case has keys and scores only; give tokens X, labels Y and head v"
+MOST_VERTICES = 4096
+"""Selections of one token per input that Assumption C is checked at, before giving up."""
+
+
+def positive_labels(case: Case) -> Finding:
+    """Y_i = 1 for all i."""
+    if case.dataset is None:
+        return Finding(None, NO_DATASET)
+    negative = np.flatnonzero(case.dataset.Y < 0)
+    if negative.size:
+        return Finding(False, f"label {int(negative[0])} is -1")
+    return Finding(True, f"all {case.dataset.Y.size} labels are +1")
+
+
+def head_in_key_range(case: Case) -> Finding:
+    """v ∈ range(Wᵀ), decided over the rationals; if not, a z with W z = 0 and v·z ≠ 0 proves it."""
+    if case.dataset is None:
+        return Finding(None, NO_DATASET)
+    W, v = rational_matrix(case.dataset.key_query), exact_vector(case.dataset.v)
+    reduced, rank = W.rref()
+    for z in _kernel(reduced, int(rank)):
+        if dot(v, z) != 0:
+            named = "(" + ", ".join(str(x) for x in z) + ")"
+            return Finding(False, f"z = {named} has W z = 0 but v·z = {dot(v, z)}")
+    return Finding(True, f"v is orthogonal to the kernel of W, which has dimension {W.ncols() - int(rank)}")
+
+
+def _kernel(reduced: fmpq_mat, rank: int) -> list[Vector]:
+    """A basis of {z : A z = 0} from the reduced row echelon form of A."""
+    entries, width = reduced.tolist(), reduced.ncols()
+    pivots = [next(j for j in range(width) if entries[r][j] != 0) for r in range(rank)]
+    basis = []
+    for free in (j for j in range(width) if j not in pivots):
+        z = [fmpq(0)] * width
+        z[free] = fmpq(1)
+        for r, j in enumerate(pivots):
+            z[j] = -entries[r][free]
+        basis.append(z)
+    return basis
+
+
+def optimal_tokens(case: Case) -> Finding:
+    """Assumption C: for some ν > 0 the label margin on (x_i^p) is ≤ Γ − ν max_i(1 − s_iα_i), for every p.
+
+    It quantifies over all p, so sampling proves nothing.
+
+    *Holds* by convexity. For any λ in the simplex the label margin on (x_i^p) is at most F(s) = ‖Σ λ_i Y_i
+    Σ_t s_it x_it‖ (duality). Take the SVM duals: F(α) = Γ. F is convex in each s_i, so F(s) ≤ Σ over
+    selections σ of P_s(σ) F(σ), where P_s(σ) = Π s_iσ_i, and P_s(σ ≠ α) ≥ max_i(1 − s_iα_i). If F(σ) < Γ at
+    every σ ≠ α, C holds with ν = Γ − max_{σ≠α} F(σ). The family x_iα = Y_i u*, other tokens shorter, is an
+    instance.
+
+    *Fails* if some input i has Y_i v_mm·x_iα_i > 1 (strictly more than needed) while α can be selected
+    everywhere, and also α except at i. Between the two directions there is one that ties α_i at input i and
+    selects α elsewhere; along it, with a finite offset, 1 − s_iα_i stays at any small positive value that
+    keeps i from binding, and the label margin tends to Γ.
+    """
+    return _established(case, supports_only=False)
+
+
+def optimal_support_tokens(case: Case) -> Finding:
+    """Assumption C over the support inputs of v_mm only (Theorem 6); see :func:`optimal_tokens`."""
+    return _established(case, supports_only=True)
+
+
+def _established(case: Case, *, supports_only: bool) -> Finding:
+    """Proven here, or else by the cone certificate or a refuting prompt of :mod:`generators.optimal_tokens`."""
+    found = _by_selections(case, supports_only=supports_only)
+    if found.holds is not None or case.dataset is None:
+        return found
+    other = token_optimality(case, supports_only=supports_only)
+    return found if other.holds is None else Finding(other.holds, other.evidence)
+
+
+def _by_selections(case: Case, *, supports_only: bool) -> Finding:
+    data = case.dataset
+    if data is None:
+        return Finding(None, NO_DATASET)
+    alpha = case.chosen
+    features = data.Y[:, None] * data.X[np.arange(len(alpha)), alpha]
+    label = label_margin(features)
+    if label is None:
+        return Finding(
+            False,
+            f"the features x_iα of α = {alpha.tolist()} are not separated by any head: Γ does not exist",
+        )
+    slack = [i for i, m in enumerate(label.margins) if m > 1]
+    if slack and not supports_only:
+        witness = _tied_away(case, slack)
+        if witness is not None:
+            i, t = witness
+            return Finding(
+                False,
+                f"input {i} has label margin {number(label.margins[i])}·Γ and can tie tokens {alpha[i]}"
+                f" and {t} while all others select α: its softmax need not saturate for the label margin to reach Γ",
+            )
+        return Finding(None, f"input {slack[0]} is not a support of v_mm, and no way to leave its α was found")
+    return _at_vertices(data, alpha.tolist(), label)
+
+
+def _tied_away(case: Case, slack: list[int]) -> tuple[int, int] | None:
+    """(i, t) such that both α and α with t at input i ∈ slack are separable."""
+    keys, alpha = case.problem.keys, case.chosen
+    if checked_margins(keys, alpha).p is None:
+        return None
+    for i in slack:
+        for t in range(case.problem.T):
+            if t != alpha[i]:
+                other = alpha.copy()
+                other[i] = t
+                if checked_margins(keys, other).p is not None:
+                    return i, t
+    return None
+
+
+def _at_vertices(data: Dataset, alpha: list[int], label: LabelMargin) -> Finding:
+    """Compare F(σ) with Γ at every selection σ ≠ α of the inputs that v_mm rests on, exactly."""
+    tight = [i for i, m in enumerate(label.margins) if m == 1]
+    if any(label.duals[i] == 0 for i in tight):
+        idle = next(i for i in tight if label.duals[i] == 0)
+        return Finding(None, f"input {idle} has label margin Γ but a zero dual: C was not proven this way")
+    vertices = data.X.shape[1] ** len(tight)
+    if vertices > MOST_VERTICES:
+        return Finding(None, f"{vertices} selections are more than the {MOST_VERTICES} that are tried")
+    weighted = {
+        (i, t): [label.duals[i] * rational(data.Y[i]) * x for x in exact_vector(data.X[i, t])]
+        for i in tight
+        for t in range(data.X.shape[1])
+    }
+    limit = label.norm_squared
+    worst = fmpq(-1)
+    worst_at: tuple[int, ...] = ()
+    for choice in np.ndindex(*([data.X.shape[1]] * len(tight))):
+        if all(t == alpha[i] for i, t in zip(tight, choice, strict=True)):
+            continue
+        total = [fmpq(0)] * data.X.shape[2]
+        for i, t in zip(tight, choice, strict=True):
+            total = [a + b for a, b in zip(total, weighted[i, t], strict=True)]
+        size = dot(total, total)
+        if size > worst:
+            worst, worst_at = size, choice
+    if worst >= limit:
+        ratio = math.sqrt(float(worst / limit))
+        where = dict(zip(tight, worst_at, strict=True))
+        return Finding(
+            None, f"selecting {where} gives a bound of {ratio:.6g}·Γ, not below Γ: C was not proven this way"
+        )
+    gamma = 1 / math.sqrt(float(limit))
+    nu = gamma * (1 - math.sqrt(float(worst / limit)))
+    return Finding(True, f"Γ = {gamma:.6g}, ν = {nu:.6g} from {vertices - 1} selections")
+
+
+def radius_schedule(case: Case) -> Finding:
+    """Theorem 6 needs r·(label margin of the non-supports − Γ) to outgrow R·Θ (Figure 3(b) shows why).
+
+    The radii are the arrays ``head_radii`` (or ``log_head_radii``, as r grows like e^{RΘ}) and
+    ``prompt_radii``, shape (k,), in increasing order; the ratio of both sides must be at least 1 throughout
+    and must not decrease. Without them the statement takes its own schedule.
+    """
+    arrays = case.arrays
+    if "prompt_radii" not in arrays or not {"head_radii", "log_head_radii"} & set(arrays):
+        return Finding(True, "no radii are given: the statement takes its own schedule")
+    if case.dataset is None:
+        return Finding(None, NO_DATASET)
+    given = arrays["log_head_radii"] if "log_head_radii" in arrays else np.log(arrays["head_radii"])
+    log_r, log_R = np.asarray(given, dtype=np.float64), np.log(arrays["prompt_radii"])
+    alpha, data = case.chosen, case.dataset
+    label = label_margin(data.Y[:, None] * data.X[np.arange(len(alpha)), alpha])
+    checked = checked_margins(case.problem.keys, alpha)
+    if label is None or checked.p is None:
+        return Finding(False, "v_mm or p_mm does not exist: " + checked.evidence)
+    slack = [float(m - 1) for m in label.margins if m > 1]
+    if not slack:
+        return Finding(True, "every input is a support of v_mm: any schedule will do")
+    gamma = 1 / math.sqrt(float(label.norm_squared))
+    theta = 1 / math.sqrt(float(dot(checked.p, checked.p)))
+    log_ratios = log_r - log_R + math.log(min(slack) * gamma / theta)
+    holds = bool((log_ratios >= 0).all() and (np.diff(log_ratios) >= 0).all())
+    first, last, least = log_ratios[0], log_ratios[-1], log_ratios.min()
+    said = f"log of r(m − Γ)/(RΘ) runs from {first:.6g} to {last:.6g}, smallest {least:.6g}"
+    return Finding(holds, said)

@@ -1,0 +1,132 @@
+"""Assumptions on directions, all decided over the rationals: what q (or q1 and q2) selects, and how it is placed.
+
+A case gives its directions in ``Case.arrays``: ``q``, or ``q1`` and ``q2``, of any length.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3, Lemmas 8 and 9, Theorem 7.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attention.directions import Direction, direction, margin_sign, not_below, parallel
+from attention.errors import InvalidInput
+from generators.case import Case
+from generators.finding import Finding, number
+from generators.margin_assumptions import checked_margins
+
+
+def _directions(case: Case, *names: str) -> list[Direction] | Finding:
+    """The named directions of the case, or why they cannot be had."""
+    missing = [name for name in names if name not in case.arrays]
+    if missing:
+        return Finding(None, f"the direction {missing[0]} is not given")
+    try:
+        return [direction(case.problem.keys, case.arrays[name]) for name in names]
+    except InvalidInput as error:
+        return Finding(False, str(error))
+
+
+def _tie(found: Direction) -> str:
+    """A tie in selection, in words; empty when there is none."""
+    if found.unique:
+        return ""
+    i = int(found.tied[0])
+    tokens = np.flatnonzero(found.selected[i])
+    return f"input {i}: tokens {', '.join(map(str, tokens))} are all selected"
+
+
+def wider_direction(case: Case) -> Finding:
+    """q1 and q2 select the same single tokens and θ(q1) < θ(q2)."""
+    found = _directions(case, "q1", "q2")
+    if isinstance(found, Finding):
+        return found
+    first, second = found
+    for name, one in (("q1", first), ("q2", second)):
+        tie = _tie(one)
+        if tie:
+            return Finding(False, f"{name}, {tie}")
+    differs = np.argwhere(first.selected != second.selected)
+    if differs.size:
+        return Finding(False, f"q1 and q2 select different tokens of input {differs[0, 0]}")
+    said = f"θ(q1) = {first.margin:.17g}, θ(q2) = {second.margin:.17g}"
+    return Finding(margin_sign(first, second) < 0, said)
+
+
+def decided_neighbours(case: Case) -> Finding:
+    """Lemma 8: q1 and q2 are neighbour-optimal, or the only directional neighbour of q1 scores strictly higher.
+
+    The lemma says "q1 is not neighbour-optimal (i.e. this neighbour has higher score)"; a neighbour of *equal* score is
+    not neighbour-optimal either, and then the lemma is false.
+    """
+    found = _directions(case, "q1", "q2")
+    if isinstance(found, Finding):
+        return found
+    scores = case.problem.scores
+    offending = [not_below(one, scores) for one in found]
+    if not offending[0] and not offending[1]:
+        return Finding(True, "q1 and q2 are neighbour-optimal")
+    several = int(found[0].neighbours.sum())
+    if several == 1 and offending[0]:
+        i, t = offending[0][0]
+        own, other = scores[i, int(found[0].best(scores)[i])], scores[i, t]
+        what = f"token {t} of input {i} is the only directional neighbour of q1 and scores {number(other)}"
+        return Finding(bool(other > own), f"{what}, the selected token {number(own)}")
+    which, (i, t) = next((k, pairs[0]) for k, pairs in enumerate(offending, start=1) if pairs)
+    return Finding(
+        False, f"q{which} is not neighbour-optimal (token {t} of input {i}), q1 has {several} directional neighbours"
+    )
+
+
+def higher_neighbours(case: Case) -> Finding:
+    """Lemma 9: q selects single tokens, and all its directional neighbours score strictly above theirs."""
+    found = _directions(case, "q")
+    if isinstance(found, Finding):
+        return found
+    tie = _tie(found[0])
+    if tie:
+        return Finding(False, tie)
+    scores, neighbours = case.problem.scores, found[0].neighbours
+    own = np.take_along_axis(scores, found[0].best(scores)[:, None], axis=1)
+    low = np.argwhere(neighbours & (scores <= own))
+    if low.size:
+        i, t = (int(x) for x in low[0])
+        return Finding(
+            False, f"input {i}: the directional neighbour {t} scores {number(scores[i, t])},"
+            f" not above the {number(own[i, 0])} of the selected token"
+        )  # fmt: skip
+    return Finding(True, f"all {int(neighbours.sum())} directional neighbours score higher")
+
+
+def direction_given(case: Case) -> Finding:
+    """A direction q ≠ 0 is given."""
+    found = _directions(case, "q")
+    if isinstance(found, Finding):
+        return found
+    one = found[0]
+    return Finding(True, f"{int(one.neighbours.sum())} directional neighbours, {one.tied.size} inputs with ties")
+
+
+def not_locally_optimal_direction(case: Case) -> Finding:
+    """q is not an LMM direction: not parallel to p_mm(α) for a locally optimal α.
+
+    p_mm(α) selects α alone, so only the selected tokens of q can be such an α; and if q ∥ p_mm(α), the directional
+    neighbours of q are the SVM-neighbours of α.
+    """
+    found = _directions(case, "q")
+    if isinstance(found, Finding):
+        return found
+    one, scores = found[0], case.problem.scores
+    tie = _tie(one)
+    if tie:
+        return Finding(True, f"{tie}, so q is no max-margin direction")
+    checked = checked_margins(case.problem.keys, one.best(scores))
+    if not checked.proven or checked.p is None:
+        return Finding(None, checked.evidence)
+    if not parallel(one.vector, checked.p):
+        return Finding(True, "q is not parallel to the max-margin direction of the tokens that it selects")
+    offending = not_below(one, scores)
+    if offending:
+        i, t = offending[0]
+        return Finding(True, f"q is max-margin, but its neighbour {t} of input {i} does not score lower")
+    return Finding(False, "q is the max-margin direction of the locally optimal tokens that it selects")

@@ -1,0 +1,109 @@
+"""General position of keys (Theorem 4/7), decided exactly.
+
+The assumption speaks of all matrices M with rows k_iα_i − k_it, one per chosen (i,t), for the selected
+tokens α. Because the theorem is applied to whatever a direction q selects, it is asked for every choice α
+here: for m ≤ d rows M has full rank, for m > d the all-ones vector is not in its range.
+
+Two reductions keep the enumeration small. Rows of a matrix of full row rank are independent, so only m =
+min(d, n(T−1)) matters; and if 1 = M p for more rows, then also for the first d + 1 of them, so beyond d
+only m = d + 1 matters, where (given full rank d) 1 ∈ range(M) exactly when det [M 1] = 0.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import combinations, product
+
+import numpy as np
+from flint import fmpz, fmpz_mat
+from jaxtyping import Float64
+
+from attention.exact import rational
+from generators.case import Case
+from generators.finding import Finding
+
+MOST_MATRICES = 20_000
+"""Matrices that are tried before giving up with "not established"; about a fifth of a second."""
+
+Choice = tuple[tuple[int, int, int], ...]
+"""Rows (i, α_i, t) of one matrix."""
+
+
+def selections(n: int, tokens: int, m: int) -> Iterator[Choice]:
+    """All choices of m rows k_iα_i − k_it: distinct (i,t), t ≠ α_i, over every α.
+
+    α_i is enumerated only for inputs that a row belongs to.
+    """
+    for split in product(range(tokens), repeat=n):
+        if sum(split) != m:
+            continue
+        per_input = []
+        for i, count in enumerate(split):
+            if count:
+                per_input.append(
+                    [
+                        tuple((i, a, t) for t in chosen)
+                        for a in range(tokens)
+                        for chosen in combinations([t for t in range(tokens) if t != a], count)
+                    ]
+                )
+        for parts in product(*per_input):
+            yield tuple(row for part in parts for row in part)
+
+
+@cache
+def matrices(n: int, tokens: int, d: int) -> int:
+    """How many matrices general position is about (counted up to :data:`MOST_MATRICES` + 1)."""
+    count = 0
+    for m in sizes(n, tokens, d):
+        for _ in selections(n, tokens, m):
+            count += 1
+            if count > MOST_MATRICES:
+                return count
+    return count
+
+
+def sizes(n: int, tokens: int, d: int) -> tuple[int, ...]:
+    """The numbers of rows that matter: min(d, n(T−1)), and d + 1 if there are as many."""
+    rows = n * (tokens - 1)
+    return (d, d + 1) if rows > d else (rows,)
+
+
+def _integer_keys(keys: Float64[np.ndarray, "n T d"]) -> list[list[list[fmpz]]]:
+    """Keys times a common power of two that makes them integers; general position does not notice."""
+    exact = [[[rational(x) for x in token] for token in block] for block in keys.tolist()]
+    unit = max(int(x.q) for block in exact for token in block for x in token)
+    return [[[fmpz(int(x.p) * (unit // int(x.q))) for x in token] for token in block] for block in exact]
+
+
+def offending_choice(keys: Float64[np.ndarray, "n T d"]) -> Choice | None:
+    """A choice of rows that is not in general position, or ``None``."""
+    n, tokens, d = keys.shape
+    exact = _integer_keys(keys)
+    for m in sizes(n, tokens, d):
+        for choice in selections(n, tokens, m):
+            rows = [[a - b for a, b in zip(exact[i][alpha], exact[i][t], strict=True)] for i, alpha, t in choice]
+            if m > d:
+                # The range of M does not change when M is multiplied by the unit of the keys.
+                if fmpz_mat([[*row, fmpz(1)] for row in rows]).det() == 0:
+                    return choice
+            elif fmpz_mat(rows).rank() < m:
+                return choice
+    return None
+
+
+def general_position(case: Case) -> Finding:
+    """Differences of keys are in general position, for every choice α of selected tokens."""
+    n, tokens, d = case.problem.keys.shape
+    count = matrices(n, tokens, d)
+    if count > MOST_MATRICES:
+        return Finding(None, f"more than {MOST_MATRICES} matrices to try at n = {n}, T = {tokens}, d = {d}")
+    offending = offending_choice(case.problem.keys)
+    if offending is None:
+        return Finding(True, f"all {count} matrices of {' and '.join(map(str, sizes(n, tokens, d)))} rows pass")
+    rows = ", ".join(f"k_{i},{alpha} − k_{i},{t}" for i, alpha, t in offending)
+    what = "reach the all-ones vector" if len(offending) > d else "are linearly dependent"
+    return Finding(False, f"the {len(offending)} rows {rows} {what}")

@@ -1,0 +1,168 @@
+"""Strategies for joint (v, p) problems that satisfy Assumption C, over all inputs or over the supports of v_mm.
+
+Coordinates: e_0 is v̄_mm, e_1 selects. Chosen tokens are x_iα = Y_i Γ e_0 + h_i e_1 + l_i with h_i ≥ 0, and the signed
+lateral parts Y_i (h_i, l_i) sum to zero, so that λ = 1/n is dual and every input is a support; non-supports get Γ + s_i
+along e_0. Other tokens of supports are c x_iα + e with ‖e‖ < Γ(1 − c), c ∈ [0, 1): the cone certificate of
+:mod:`generators.optimal_tokens`. Their e_1-component does not exceed c h_i (and is negative where h_i = 0), so e_1
+separates and p_mm exists. Then everything may be rotated (where the chosen tokens are independent: supports survive
+rounding then), scaled by a power of two, permuted, and mapped by an injective W. Nothing is filtered away.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C, Theorems 5 and 6, Figure 3.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from hypothesis.strategies import DrawFn, SearchStrategy
+from jaxtyping import Float64, Int64
+
+from attention.problem import Dataset
+from generators.case import Case
+
+SHRINKS = (0.0, 0.5, 0.25, 0.75, 0.9375)
+"""c of x_it = c x_iα + e."""
+REACHES = (0.0, 0.5, 0.875)
+"""‖e‖ as a share of Γ (1 − c), at most."""
+
+
+class Chosen(StrEnum):
+    """What the chosen tokens look like, in the order in which they shrink."""
+
+    COMMON = "common"
+    """All z_iα = Γ v̄_mm: the paper's example."""
+    BALANCED = "balanced"
+    """Several support directions, as in Figure 3(a)."""
+
+
+@st.composite
+def joint_cases(
+    draw: DrawFn, *, non_supports: bool = False, loose: bool = False, max_n: int = 4, max_T: int = 4, max_d: int = 4
+) -> Case:
+    """A case with dataset and α for which Assumption C holds over the supports, v_mm and p_mm exist.
+
+    Args:
+        non_supports: add one or two inputs with a label margin above Γ (Theorem 6); otherwise all inputs are supports.
+        loose: tokens of the non-supports may have a label margin of Γ and more, even above that of α.
+    """
+    n = draw(st.integers(1, max_n))
+    T = draw(st.integers(2, max_T))
+    d = draw(st.integers(2, max_d))
+    gamma = draw(st.sampled_from((1.0, 0.5, 2.0)))
+    chosen, labels = draw(_chosen_tokens(n, d, gamma))
+    others = [draw(_cone_tokens(chosen[i], T - 1, gamma)) for i in range(n)]
+    if non_supports:
+        for _ in range(draw(st.integers(1, 2))):
+            token, label, rest = draw(_non_support(T, d, gamma, loose))
+            chosen, labels = np.vstack([chosen, token]), np.append(labels, label)
+            others.append(rest)
+    X = np.concatenate([chosen[:, None], np.array(others)], axis=1)
+    order = draw(st.permutations(range(len(X))))
+    X, labels = X[list(order)], labels[list(order)]
+    alpha = np.array(draw(st.lists(st.integers(0, T - 1), min_size=len(X), max_size=len(X))), dtype=np.int64)
+    for i, a in enumerate(alpha):
+        X[i, [0, a]] = X[i, [a, 0]]
+    head = np.eye(d)[0]
+    if draw(st.booleans()) and np.linalg.matrix_rank(chosen) == len(chosen):
+        turn = draw(_rotation(d))
+        X, head = X @ turn.T, turn @ head
+    X = X * 2.0 ** draw(st.sampled_from((0, 0, 0, -3, 4)))
+    data = Dataset(X, labels, head, draw(_key_queries(d)))
+    return Case(data.problem, dataset=data, alpha=alpha, seed=draw(st.integers(0, 2**16)), name="joint")
+
+
+@st.composite
+def _chosen_tokens(
+    draw: DrawFn, n: int, d: int, gamma: float
+) -> tuple[Float64[np.ndarray, "n d"], Float64[np.ndarray, "n"]]:
+    """x_iα of the supports and their labels."""
+    labels = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=n, max_size=n)))
+    X = np.zeros((n, d))
+    if n > 1 and draw(st.sampled_from(Chosen)) is Chosen.BALANCED:
+        lateral = draw(hnp.arrays(np.int64, (n, d - 1), elements=st.integers(-3, 3))) * (gamma / 2)
+        lateral[:, 0] = np.abs(lateral[:, 0])
+        signed = lateral[:-1] * labels[:-1, None]
+        missing = -signed.sum(axis=0)
+        # The balancing input takes the label with which its e_1-component is not negative.
+        labels[-1] = -1.0 if missing[0] < 0 else 1.0
+        lateral[-1] = missing * labels[-1]
+        X[:, 1:] = lateral
+    X[:, 0] = labels * gamma
+    return X, labels
+
+
+@st.composite
+def _cone_tokens(
+    draw: DrawFn, chosen: Float64[np.ndarray, "d"], count: int, gamma: float
+) -> Float64[np.ndarray, "count d"]:
+    """Tokens c x_iα + e, ‖e‖ ≤ (7/8) Γ (1 − c), that e_1 separates from x_iα."""
+    d = chosen.size
+    rest = np.zeros((count, d))
+    for t in range(count):
+        c = draw(st.sampled_from(SHRINKS))
+        direction = np.array(draw(st.lists(st.integers(-3, 3), min_size=d, max_size=d)), dtype=np.float64)
+        direction[1] = -abs(direction[1])
+        reach = draw(st.sampled_from(REACHES))
+        if chosen[1] == 0:
+            direction[1] = min(direction[1], -1.0)
+            reach = max(reach, 0.5)
+        length = math.ceil(float(np.linalg.norm(direction)))
+        rest[t] = c * chosen + (gamma * (1 - c) * reach / max(length, 1)) * direction
+    return rest
+
+
+@st.composite
+def _non_support(
+    draw: DrawFn, T: int, d: int, gamma: float, loose: bool
+) -> tuple[Float64[np.ndarray, "d"], float, Float64[np.ndarray, "t d"]]:
+    """An input with label margin Γ + s, and other tokens with label margin below Γ (or any) and smaller e_1-component."""
+    label = draw(st.sampled_from((1.0, -1.0)))
+    token = np.array(draw(st.lists(st.integers(-4, 4), min_size=d, max_size=d))) * (gamma / 2)
+    token[0] = label * (gamma + gamma * draw(st.sampled_from((0.5, 0.25, 1.0, 2.0))))
+    rest = np.array(draw(hnp.arrays(np.int64, (T - 1, d), elements=st.integers(-4, 4)))) * (gamma / 2)
+    outputs = (0.0, -1.0, 0.5, 0.75, 1.0, 1.25, 4.0) if loose else (0.0, -1.0, 0.5, 0.75)
+    for t in range(T - 1):
+        rest[t, 0] = label * gamma * draw(st.sampled_from(outputs))
+        rest[t, 1] = token[1] - gamma * draw(st.sampled_from((0.5, 1.0, 2.0)))
+    return token, label, rest
+
+
+@st.composite
+def _rotation(draw: DrawFn, d: int) -> Float64[np.ndarray, "d d"]:
+    """An orthogonal matrix up to rounding: the QR factor of a unit lower triangular matrix of small integers."""
+    entries = np.tril(draw(hnp.arrays(np.int64, (d, d), elements=st.integers(-2, 2))), -1)
+    return np.asarray(np.linalg.qr(entries + np.eye(d))[0])
+
+
+def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
+    """W: the identity, or injective with small integer entries, square or tall, scaled by a power of two."""
+
+    @st.composite
+    def integer(draw: DrawFn) -> Float64[np.ndarray, "k d"]:
+        extra = draw(st.integers(0, 1))
+        square = np.triu(draw(hnp.arrays(np.int64, (d, d), elements=st.integers(-2, 2))), 1) + np.eye(d)
+        tall = draw(hnp.arrays(np.int64, (extra, d), elements=st.integers(-2, 2)))
+        return np.vstack([square, tall]).astype(np.float64) * 2.0 ** draw(st.integers(-2, 2))
+
+    return st.one_of(st.none(), integer())
+
+
+def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k"]] | None:
+    """The arrays ``log_head_radii`` or ``head_radii`` and ``prompt_radii`` of a case as (log r, R), if given."""
+    arrays = case.arrays
+    if "prompt_radii" not in arrays or not {"head_radii", "log_head_radii"} & set(arrays):
+        return None
+    R = np.asarray(arrays["prompt_radii"], dtype=np.float64)
+    if "log_head_radii" in arrays:
+        return np.asarray(arrays["log_head_radii"], dtype=np.float64), R
+    return np.log(np.asarray(arrays["head_radii"], dtype=np.float64)), R
+
+
+def chosen_labels(case: Case) -> Int64[np.ndarray, "n"]:
+    """Labels as integers, for reports."""
+    assert case.dataset is not None
+    return case.dataset.Y.astype(np.int64)

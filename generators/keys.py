@@ -1,0 +1,145 @@
+"""Strategies for keys: arbitrary, separable by construction, in general position, badly scaled.
+
+Separable keys are built from a direction u of small integers with an entry u_j = ±1. Every difference is
+k_iα_i − k_it = c·a + e with e ⊥ u (integers, by solving for entry j) and
+
+- a = u ("designed"): c = 1 makes a token an SVM-neighbour with p_mm = u/‖u‖², if u is a non-negative
+  combination of neighbours, which e = 0 once or a pair ±e ensures; c > 1 puts it further away;
+- a = u_j e_j ("lifted"): the differences are small integers with u-product c; p_mm is anything.
+
+In both cases the u-product is positive, so nothing is filtered away.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Bool, Float64, Int64
+
+from generators.general_position import offending_choice
+from generators.numbers import STYLES, Frame, integers, one_in
+
+NEAR_TIE = 1 + 2.0**-28
+"""A margin that a float tolerance of 1e-8 takes for a neighbour's."""
+MODERATE_MARGINS = (1.0, 1.0, 1.0, 2.0, 3.0, 1.5, 4.0, NEAR_TIE)
+WIDE_MARGINS = (*MODERATE_MARGINS, 2.0**-6, 1e3)
+
+
+@st.composite
+def key_directions(draw: DrawFn, frame: Frame) -> tuple[Float64[np.ndarray, "d"], int]:
+    """A direction u of small integers and the position of an entry that is ±1."""
+    u = draw(frame.integers("d", -2, 2)).astype(np.float64)
+    pivot = draw(st.integers(0, frame.d - 1))
+    u[pivot] = draw(st.sampled_from((1.0, -1.0)))
+    return u, pivot
+
+
+@st.composite
+def separable_keys(
+    draw: DrawFn,
+    frame: Frame,
+    alpha: Int64[np.ndarray, "n"],
+    constrained: Bool[np.ndarray, "n T"],
+    *,
+    wide: bool = True,
+) -> Float64[np.ndarray, "n T d"]:
+    """Keys for which some direction separates α_i from every constrained token of each input.
+
+    Args:
+        frame: the sizes.
+        alpha: the chosen tokens.
+        constrained: the tokens to separate from; the others are arbitrary.
+        wide: also margins far below and above the others, which make the limits slower to reach.
+    """
+    n, tokens, d = frame.shape
+    style = draw(STYLES)
+    u, pivot = draw(key_directions(frame))
+    along = u if draw(st.booleans()) else u[pivot] * np.eye(d)[pivot]
+    multiples = draw(frame.choices("nT", WIDE_MARGINS if wide else MODERATE_MARGINS))
+    if draw(one_in(4)):
+        # Mostly an input without neighbours.
+        multiples[draw(st.integers(0, n - 1))] *= 4
+    sideways = draw(frame.entries("nTd", style))
+    free = np.arange(tokens) != alpha[:, None]
+    _close(draw, sideways, multiples, np.argwhere(constrained & free))
+    sideways[:, :, pivot] = 0
+    sideways[:, :, pivot] = -u[pivot] * (sideways @ u)
+    differences = sideways + multiples[:, :, None] * along
+    loose = ~constrained & free
+    if loose.any():
+        differences[loose] = draw(frame.entries("nTd", style))[loose]
+    bases = draw(frame.entries("nd", style))
+    if draw(one_in(4)):
+        # Tokens collinear with the chosen one wherever e = 0.
+        bases = bases[:, :1] * u
+    keys: Float64[np.ndarray, "n T d"] = bases[:, None] - differences
+    keys[np.arange(n), alpha] = bases
+    if draw(one_in(4)):
+        i, first, second = (draw(st.integers(0, size - 1)) for size in (n, tokens, tokens))
+        if free[i, first] and free[i, second] and (constrained[i, first] or not constrained[i, second]):
+            keys[i, second] = keys[i, first]
+    return keys
+
+
+def _close(
+    draw: DrawFn,
+    sideways: Float64[np.ndarray, "n T d"],
+    multiples: Float64[np.ndarray, "n T"],
+    used: Int64[np.ndarray, "m 2"],
+) -> None:
+    """Make u a combination of neighbours: one token with e = 0, or two with e and −e."""
+    if len(used) == 0:
+        return
+    first = tuple(used[draw(st.integers(0, len(used) - 1))])
+    multiples[first] = 1.0
+    if len(used) > 1 and draw(st.booleans()):
+        second = tuple(draw(st.sampled_from([tuple(x) for x in used if tuple(x) != first])))
+        multiples[second] = 1.0
+        sideways[second] = -sideways[first]
+    else:
+        sideways[first] = 0.0
+
+
+@st.composite
+def arbitrary_keys(draw: DrawFn, frame: Frame) -> Float64[np.ndarray, "n T d"]:
+    """Any keys, separable or not."""
+    return np.asarray(draw(frame.entries("nTd", draw(STYLES))))
+
+
+def nudged_to_general_position(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
+    """The keys themselves if they are in general position, otherwise after a small dyadic perturbation.
+
+    The grid of perturbations gets finer with every try, so that the share of bad ones goes to zero. Entries
+    move by at most 1/(16 d), hence u-products of differences by at most 2·2d/(16 d) = 1/4: separable stays
+    separable.
+    """
+    largest = 2.0 ** -(4 + (keys.shape[2] - 1).bit_length())
+    nudged, tries = keys, 0
+    while offending_choice(nudged) is not None:
+        tries += 1
+        steps = np.random.default_rng(tries).integers(-(4**tries), 4**tries + 1, size=keys.shape)
+        nudged = keys + steps * (largest / 4**tries)
+    return nudged
+
+
+@st.composite
+def rescaled(draw: DrawFn, keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
+    """The keys in other units: mostly as they are, else per input, per coordinate, or globally up to 1e±120.
+
+    Per input and coordinate the factors are powers of two: exact, hence what was separable stays so. The
+    global factor may be a power of ten, which rounds every entry by half an ulp.
+    """
+    kind = draw(st.integers(0, 15))
+    n, _, d = keys.shape
+    if kind == 13:
+        factors = draw(integers((n,), -10, 10))
+        return np.asarray(keys * (2.0**factors)[:, None, None])
+    if kind == 14:
+        factors = draw(integers((d,), -10, 10))
+        return np.asarray(keys * 2.0**factors)
+    if kind == 15:
+        powers_of_two = st.integers(-398, 398).map(lambda k: 2.0**k)
+        powers_of_ten = st.integers(-120, 120).map(lambda k: 10.0**k)
+        return np.asarray(keys * draw(st.one_of(powers_of_two, powers_of_ten)))
+    return keys

@@ -1,0 +1,79 @@
+"""(SVM): the max-margin head on given features, exact, with duals that are positive wherever they can be.
+
+(SVM) on features f_i = Y_i r_i is ATT-SVM with two tokens f_i and 0 per input, so the same certified solver
+serves both.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, (SVM).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from jaxtyping import Float64
+
+from attention.exact import rational
+from attention.max_margin import MaxMargin, max_margin
+from generators.margin_assumptions import Vector, checked_margins, dot, exact_vector
+
+
+@dataclass(frozen=True)
+class LabelMargin:
+    """v_mm, its margins v_mm·f_i ≥ 1 and duals λ with v_mm = Σ λ_i f_i, all exact.
+
+    Attributes:
+        v: v_mm, d rationals.
+        margins: v_mm·f_i, n rationals; 1 exactly at supports.
+        duals: λ_i ≥ 0, n rationals; positive at every support if some dual solution is.
+    """
+
+    v: Vector
+    margins: list[fmpq]
+    duals: list[fmpq]
+
+    @property
+    def norm_squared(self) -> fmpq:
+        """‖v_mm‖² = 1/Γ²."""
+        return dot(self.v, self.v)
+
+
+def label_margin(features: Float64[np.ndarray, "n d"]) -> LabelMargin | None:
+    """The max-margin head on features Y_i r_i, or ``None`` when no head separates them."""
+    keys = np.stack([features, np.zeros_like(features)], axis=1)
+    alpha = np.zeros(len(features), dtype=np.int64)
+    checked = checked_margins(keys, alpha)
+    if checked.p is None:
+        return None
+    solution = max_margin(keys, alpha)
+    assert isinstance(solution, MaxMargin)
+    margins = [checked.margins[i, 1] for i in range(len(features))]
+    duals = [solution.exact.duals.get((i, 1), fmpq(0)) for i in range(len(features))]
+    tight = [i for i, m in enumerate(margins) if m == 1]
+    if any(duals[i] == 0 for i in tight) and solution.positive_duals is not None:
+        better = _completed(features, checked.p, tight, solution.positive_duals[:, 1])
+        duals = better if better is not None else duals
+    return LabelMargin(checked.p, margins, duals)
+
+
+def _completed(
+    features: Float64[np.ndarray, "n d"], v: Vector, tight: list[int], guess: Float64[np.ndarray, "n"]
+) -> list[fmpq] | None:
+    """Exact λ > 0 on ``tight`` near ``guess``: free unknowns are taken from it, the others solved for."""
+    d = len(v)
+    rows = [exact_vector(features[i]) for i in tight]
+    system = fmpq_mat([[row[k] for row in rows] + [v[k]] for k in range(d)])
+    reduced, rank = system.rref()
+    entries = reduced.tolist()
+    pivots = [next(j for j in range(len(tight)) if entries[r][j] != 0) for r in range(int(rank))]
+    values = [rational(float(guess[i])) for i in tight]
+    for r, j in enumerate(pivots):
+        free = (entries[r][k] * values[k] for k in range(len(tight)) if k not in pivots)
+        values[j] = entries[r][len(tight)] - sum(free, fmpq(0))
+    if any(x <= 0 for x in values):
+        return None
+    duals = [fmpq(0)] * len(features)
+    for i, x in zip(tight, values, strict=True):
+        duals[i] = x
+    return duals

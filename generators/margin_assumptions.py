@@ -1,0 +1,212 @@
+"""Assumptions on margins: ATT-SVM feasible, α locally optimal, the start inside a cone.
+
+The solver only proposes: what it returns is checked here, over the rationals, against the keys themselves
+(feasible, or Farkas multipliers; stationary, dual feasible and complementary), so that a wrong solution can
+never turn into a finding.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2, Theorem 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from flint import fmpq
+from jaxtyping import Float64, Int64
+
+from attention.exact import rational
+from attention.max_margin import Infeasible, max_margin
+from generators.case import Case
+from generators.finding import Finding, number
+
+Vector = list[fmpq]
+
+
+def dot(a: Vector, b: Vector) -> fmpq:
+    """a·b over the rationals."""
+    return sum((x * y for x, y in zip(a, b, strict=True)), fmpq(0))
+
+
+def exact_vector(values: Float64[np.ndarray, "d"]) -> Vector:
+    """The rational vector that a float vector is."""
+    return [rational(x) for x in values.tolist()]
+
+
+def difference_rows(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> dict[tuple[int, int], Vector]:
+    """k_iα_i − k_it by (i, t), t ≠ α_i, exactly."""
+    rows = {}
+    for i, block in enumerate(keys):
+        tokens = [exact_vector(k) for k in block]
+        chosen = int(alpha[i])
+        for t, token in enumerate(tokens):
+            if t != chosen:
+                rows[i, t] = [a - b for a, b in zip(tokens[chosen], token, strict=True)]
+    return rows
+
+
+@dataclass(frozen=True)
+class CheckedMargins:
+    """ATT-SVM(α) after its solution was checked exactly.
+
+    Attributes:
+        p: p_mm(α); ``None`` when infeasible.
+        margins: (k_iα_i − k_it)·p_mm by (i, t), exact; empty when infeasible.
+        evidence: the smallest margin, or the Farkas multipliers.
+        proven: whether the check succeeded; ``False`` means the solver is wrong.
+    """
+
+    p: Vector | None
+    margins: dict[tuple[int, int], fmpq]
+    evidence: str
+    proven: bool = True
+
+
+def checked_margins(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> CheckedMargins:
+    """Solve ATT-SVM(α) and check the answer over the rationals."""
+    rows = difference_rows(keys, alpha)
+    solution = max_margin(keys, alpha)
+    if isinstance(solution, Infeasible):
+        weights = solution.exact
+        total = _combination(rows, weights, keys.shape[2])
+        proven = all(w >= 0 for w in weights.values()) and any(w > 0 for w in weights.values())
+        proven = proven and all(x == 0 for x in total)
+        named = ", ".join(f"({i},{t}): {w}" for (i, t), w in weights.items() if w != 0)
+        evidence = f"the differences k_iα − k_it weighted by λ = {{{_short(named)}}} add up to 0, so no p separates"
+        if not proven:
+            evidence = "the solver says infeasible, but its Farkas multipliers do not prove it"
+        return CheckedMargins(None, {}, evidence, proven)
+    p, duals = list(solution.exact.p), solution.exact.duals
+    margins = {pair: dot(row, p) for pair, row in rows.items()}
+    optimal = (
+        all(m >= 1 for m in margins.values())
+        and all(w >= 0 for w in duals.values())
+        and all(margins[pair] == 1 for pair, w in duals.items() if w != 0)
+        and _combination(rows, duals, keys.shape[2]) == p
+    )
+    if not optimal:
+        return CheckedMargins(None, {}, "the solver's p_mm does not satisfy the KKT conditions exactly", False)
+    norm = math.sqrt(float(dot(p, p)))
+    tight = sum(m == 1 for m in margins.values())
+    return CheckedMargins(p, margins, f"‖p_mm‖ = {norm:.6g}, {tight} of {len(margins)} tokens are SVM-neighbours")
+
+
+def _combination(rows: dict[tuple[int, int], Vector], weights: dict[tuple[int, int], fmpq], d: int) -> Vector:
+    total = [fmpq(0)] * d
+    for pair, w in weights.items():
+        total = [x + w * g for x, g in zip(total, rows[pair], strict=True)]
+    return total
+
+
+def _short(text: str, limit: int = 160) -> str:
+    return text if len(text) <= limit else text[:limit] + " …"
+
+
+def separable(case: Case) -> Finding:
+    """ATT-SVM(α) is feasible for the chosen tokens α (the optimal ones unless others were chosen)."""
+    checked = checked_margins(case.problem.keys, case.chosen)
+    if not checked.proven:
+        return Finding(None, checked.evidence)
+    return Finding(checked.p is not None, checked.evidence)
+
+
+def locally_optimal(case: Case) -> Finding:
+    """Definition 2: ATT-SVM(α) is feasible and every SVM-neighbour scores strictly below its chosen token."""
+    alpha, scores = case.chosen, case.problem.scores
+    checked = checked_margins(case.problem.keys, alpha)
+    if not checked.proven:
+        return Finding(None, checked.evidence)
+    if checked.p is None:
+        return Finding(False, checked.evidence)
+    gaps = {}
+    for (i, t), margin in checked.margins.items():
+        if margin == 1:
+            own, other = float(scores[i, alpha[i]]), float(scores[i, t])
+            if other >= own:
+                return Finding(
+                    False,
+                    f"input {i}: token {t} is an SVM-neighbour (margin exactly 1) and scores {number(other)},"
+                    f" not below the {number(own)} of token {alpha[i]}",
+                )
+            gaps[i, t] = own - other
+    (i, t), gap = min(gaps.items(), key=lambda item: item[1])
+    next_margin = min((m for m in checked.margins.values() if m != 1), default=None)
+    next_said = "" if next_margin is None else f"; the next margin is 1 + {float(next_margin - 1):.3g}"
+    return Finding(True, f"smallest gap to a neighbour is {number(gap)}, of token {t} of input {i}{next_said}")
+
+
+def separable_optimal_sets(case: Case) -> Finding:
+    """ATT-SVM' is feasible: some choice α_i ∈ O_i = argmax_t γ_it is separated from every non-optimal token.
+
+    All choices are tried (ATT-SVM' is the union over them), up to :data:`MOST_CHOICES`.
+    """
+    keys, scores = case.problem.keys, case.problem.scores
+    best = scores == scores.max(axis=1, keepdims=True)
+    if best.all():
+        return Finding(True, "no token is non-optimal, so there is no constraint")
+    choices = math.prod(int(row.sum()) for row in best)
+    if choices > MOST_CHOICES:
+        return Finding(None, f"{choices} choices of optimal tokens are more than the {MOST_CHOICES} that are tried")
+    refusal = ""
+    for code in np.ndindex(*(int(row.sum()) for row in best)):
+        alpha = np.array([np.flatnonzero(row)[c] for row, c in zip(best, code, strict=True)], dtype=np.int64)
+        kept = only_non_optimal(keys, scores, alpha)
+        checked = checked_margins(*kept)
+        if checked.proven and checked.p is not None:
+            return Finding(True, f"α = {alpha.tolist()}: {checked.evidence}")
+        if not checked.proven:
+            return Finding(None, checked.evidence)
+        refusal = checked.evidence
+    return Finding(False, f"all {choices} choices of optimal tokens are infeasible; for the last, {refusal}")
+
+
+MOST_CHOICES = 4096
+"""Choices of optimal tokens, beyond which separable_optimal_sets gives up."""
+
+
+def only_non_optimal(
+    keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]
+) -> tuple[Float64[np.ndarray, "m T d"], Int64[np.ndarray, "m"]]:
+    """Keys in which the optimal tokens other than α repeat a non-optimal one; inputs without one are dropped.
+
+    ATT-SVM(α) of these keys has exactly the constraints of ATT-SVM' for the choice α.
+    """
+    blocks, chosen = [], []
+    for block, row, a in zip(keys, scores, alpha, strict=True):
+        worse = np.flatnonzero(row < row.max())
+        if worse.size == 0:
+            continue
+        block = block.copy()
+        block[(row == row.max()) & (np.arange(row.size) != a)] = block[worse[0]]
+        blocks.append(block)
+        chosen.append(int(a))
+    return np.array(blocks), np.array(chosen, dtype=np.int64)
+
+
+def in_cone(case: Case) -> Finding:
+    """p(0) ∈ C_{μ,R}(p_mm(α)): cos(p(0), p_mm) ≥ 1 − μ and ‖p(0)‖ ≥ R, compared by squares, exactly.
+
+    μ and R are the arrays ``cone_mu`` and ``cone_radius`` (shape ()) of the case; without a start the
+    statement takes its own starts inside its cone.
+    """
+    if case.start is None:
+        return Finding(True, "no start is given: the statement takes its own inside its cone")
+    if "cone_mu" not in case.arrays or "cone_radius" not in case.arrays:
+        return Finding(None, "cone_mu and cone_radius are not given, so the cone is not known")
+    mu, radius = rational(float(case.arrays["cone_mu"])), rational(float(case.arrays["cone_radius"]))
+    checked = checked_margins(case.problem.keys, case.chosen)
+    if not checked.proven:
+        return Finding(None, checked.evidence)
+    if checked.p is None:
+        return Finding(False, checked.evidence)
+    start, q = exact_vector(case.start), checked.p
+    size = dot(start, start)
+    if size == 0 or size < radius * radius:
+        return Finding(False, f"‖p(0)‖ = {math.sqrt(float(size)):.17g} is below R = {float(radius):.17g}")
+    along, least = dot(start, q), 1 - mu
+    square = along * along - least * least * size * dot(q, q)
+    inside = (along >= 0 and square >= 0) if least >= 0 else (along >= 0 or square <= 0)
+    cosine = float(along) / math.sqrt(float(size)) / math.sqrt(float(dot(q, q)))
+    said = f"cos(p(0), p_mm) = {cosine:.17g}, 1 − μ = {float(least):.17g}"
+    return Finding(bool(inside), f"{said}; ‖p(0)‖ = {math.sqrt(float(size)):.6g}, R = {float(radius):.6g}")

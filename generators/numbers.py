@@ -1,0 +1,124 @@
+"""Numbers that data are drawn from: readable ones first, so that a failure shrinks to them.
+
+References: Hypothesis, *Strategies that shrink*.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from jaxtyping import Float64, Int64
+
+from attention.errors import InvalidInput
+
+Size = int | tuple[int, int]
+"""A length, or the smallest and largest allowed."""
+
+
+class Style(StrEnum):
+    """What the entries of keys and tokens look like, in the order in which they shrink."""
+
+    INTEGERS = "integers"
+    HALVES = "halves"
+    DECIMALS = "decimals"
+    """Multiples of 0.001: generic floats, whose sums are rounded and whose ties are ties no more."""
+
+
+STYLES: SearchStrategy[Style] = st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES, Style.DECIMALS))
+
+
+RANGES = {Style.INTEGERS: (3, 1), Style.HALVES: (6, 2), Style.DECIMALS: (3000, 1000)}
+"""Largest numerator, and denominator."""
+
+
+def integers(
+    shape: tuple[int, ...], low: int, high: int, *, most: tuple[int, ...] | None = None
+) -> SearchStrategy[Int64[np.ndarray, "..."]]:
+    """An array of integers, cut out of one of the shape ``most``.
+
+    However small the shape, the same number of entries is drawn, so that an example can shrink in shape
+    without its later draws being shifted.
+    """
+    most = shape if most is None else most
+    size = math.prod(most)
+    corner = tuple(slice(axis) for axis in shape)
+    drawn = st.lists(st.integers(low, high), min_size=size, max_size=size)
+    return drawn.map(lambda values: np.array(values, dtype=np.int64).reshape(most)[corner].copy())
+
+
+def entries(
+    shape: tuple[int, ...], style: Style, *, most: tuple[int, ...] | None = None
+) -> SearchStrategy[Float64[np.ndarray, "..."]]:
+    """An array of numbers of that style, of size at most three; see :func:`integers` for ``most``."""
+    largest, denominator = RANGES[style]
+    return integers(shape, -largest, largest, most=most).map(lambda values: values / denominator)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The sizes of one problem, and the largest ones it could have had.
+
+    Axes are named by the letters n, T and d.
+
+    Attributes:
+        n, tokens, d: the sizes.
+        most: the largest (n, T, d), see :func:`integers`.
+    """
+
+    n: int
+    tokens: int
+    d: int
+    most: tuple[int, int, int]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(n, T, d)."""
+        return self.n, self.tokens, self.d
+
+    def _axes(self, axes: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        which = ["nTd".index(letter) for letter in axes]
+        return tuple(self.shape[k] for k in which), tuple(self.most[k] for k in which)
+
+    def integers(self, axes: str, low: int, high: int) -> SearchStrategy[Int64[np.ndarray, "..."]]:
+        """An array of integers."""
+        shape, most = self._axes(axes)
+        return integers(shape, low, high, most=most)
+
+    def entries(self, axes: str, style: Style) -> SearchStrategy[Float64[np.ndarray, "..."]]:
+        """An array of numbers of that style."""
+        shape, most = self._axes(axes)
+        return entries(shape, style, most=most)
+
+    def values(self, axes: str, elements: SearchStrategy[Any]) -> SearchStrategy[Any]:
+        """An array of any elements; slower than the others."""
+        shape, most = self._axes(axes)
+        size, corner = math.prod(most), tuple(slice(axis) for axis in shape)
+        drawn = st.lists(elements, min_size=size, max_size=size)
+        return drawn.map(lambda values: np.array(values).reshape(most)[corner].copy())
+
+    def choices(self, axes: str, options: tuple[Any, ...]) -> SearchStrategy[Any]:
+        """An array of options, each entry shrinking to the first."""
+        return self.integers(axes, 0, len(options) - 1).map(lambda indices: np.array(options)[indices])
+
+
+def length(name: str, wanted: Size | None, default: tuple[int, int], *, smallest: int) -> tuple[int, int]:
+    """The allowed lengths of an axis.
+
+    Raises:
+        InvalidInput: lengths below ``smallest`` or in the wrong order.
+    """
+    low, high = default if wanted is None else (wanted, wanted) if isinstance(wanted, int) else wanted
+    if low < smallest or high < low:
+        raise InvalidInput(f"{name}: {wanted!r} is no range of lengths; give at least {smallest}, smaller one first.")
+    return low, high
+
+
+def one_in(k: int) -> SearchStrategy[bool]:
+    """True about once in k; shrinks to False."""
+    return st.integers(0, k - 1).map(lambda x: x == k - 1)

@@ -1,0 +1,264 @@
+"""Assumption C: proofs, refutations, and Hypothesis strategies of cases that satisfy it by construction.
+
+**Theorem (ice-cream cone).** Let z_it = Y_i x_it, let v_mm solve (SVM) on z_iα with margin Γ, and suppose that
+
+(i) for every input i some dual solution (λ ≥ 0, Σ λ = 1, Σ λ_j z_jα = Γ v̄_mm) has λ_i > 0, and
+(ii) every other token lies in the convex hull of the ball of radius Γ and z_iα, off the ball's surface and z_iα: for
+     some c_it ∈ [0, 1), ε_it := ‖z_it − c_it z_iα‖ < Γ (1 − c_it).
+
+Then Assumption C holds for every W, with ν = ρ min_i (λ_i^max min_t (1 − c_it)), where
+ρ = min_{i,t} (Γ − ε_it/(1 − c_it)) and λ_i^max is the largest i-th entry of a dual solution.
+
+Proof. By duality the label margin on features z_i^s = Σ_t s_it z_it is m(s) = min over the simplex of ‖Σ λ_i z_i^s‖. Let
+g_i = s_iα + Σ_t s_it c_it, so 1 − g_i = Σ_t s_it (1 − c_it) and z_i^s = g_i z_iα + e_i with ‖e_i‖ ≤ (Γ − ρ)(1 − g_i).
+If all g_i > 0, take the weights (λ_i/g_i)/Σ_j (λ_j/g_j) for any dual solution λ. With X = Σ_j λ_j (1 − g_j)/g_j, so
+Σ_j λ_j/g_j = 1 + X,
+
+    m(s) ≤ (‖Σ λ_i z_iα‖ + Σ (λ_i/g_i) ‖e_i‖)/(1 + X) ≤ (Γ + (Γ − ρ) X)/(1 + X) = Γ − ρ X/(1 + X).
+
+X/(1 + X) ≥ λ_i(1 − g_i)/(g_i + λ_i (1 − g_i)) ≥ λ_i (1 − g_i) for each i, as the denominator is at most 1; and
+1 − g_i ≥ q_i min_t (1 − c_it). Choose i with the largest q_i and λ with the largest λ_i. If some g_i = 0, use e_i alone:
+m(s) ≤ Γ − ρ, the same bound's limit. ∎
+
+Families it covers: the paper's (all z_iα = u*, ‖x_it‖ < ‖u*‖: c = 0, λ_i^max = 1, ν = ‖u*‖ − max ‖x_it‖); Figure 3(a)
+(second tokens 0); tokens that are shrunk copies c x_iα, 0 ≤ c < 1; mixtures; any number of supports, dependent or not;
+rotations; every W. Condition (i) cannot be dropped: if no λ has λ_i > 0, mixing input i alone costs no margin to first
+order. c < 0 cannot be allowed: z = (1, ±10) with copies at c = −0.9 has margin 9.1 after one swap, against Γ = 1.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C and the example after it, Theorem 6.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from jaxtyping import Bool, Float64, Int64
+from scipy.optimize import linprog
+
+from attention.exact import rational, to_float
+from attention.joint import chosen_of
+from attention.label_svm import LabelSvm, label_svm
+from attention.max_margin import Infeasible
+from attention.risk import softmax_weights
+from generators.case import Case
+from generators.finding import Finding
+
+SAFETY = 1 - 2.0**-40
+"""ν and λ^max are computed in floats with a few dozen roundings and shrunk by this: a smaller ν remains a valid one."""
+WITNESS_POINTS = 48
+"""Prompts at which a refutation is looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenOptimality:
+    """What is known about Assumption C over some inputs.
+
+    Attributes:
+        holds: proven, refuted, or neither (``None``).
+        nu: a valid ν where proven, else 0.
+        evidence: the number that decides.
+        witness: a prompt p at which the label margin exceeds Γ although no finite p selects α exactly, if refuted.
+    """
+
+    holds: bool | None
+    nu: float
+    evidence: str
+    witness: Float64[np.ndarray, "k"] | None = None
+
+
+def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimality:
+    """Assumption C for the case's α, over all inputs or over the support set of v_mm (Theorem 6).
+
+    Proven by the theorem above, exactly; refuted by a prompt with a label margin above Γ beyond rounding. It quantifies
+    over all p, so everything else is "not established".
+    """
+    data = case.dataset
+    if data is None:
+        return TokenOptimality(None, 0.0, "the case has keys and scores only; give tokens X and labels Y")
+    tokens = data.Y[:, None, None] * data.X
+    alpha = case.chosen
+    svm = label_svm(chosen_of(tokens, alpha))
+    if isinstance(svm, Infeasible):
+        return TokenOptimality(
+            False, 0.0, f"no head separates the features of α = {alpha.tolist()}: Γ does not exist"
+        )
+    inputs = svm.support if supports_only else np.ones(len(alpha), dtype=bool)
+    if not (inputs & ~svm.support).any():
+        proof = _cone_certificate(tokens[inputs], alpha[inputs], svm, svm.duals[inputs])
+        if proof.holds:
+            return proof
+    witness = _witness(tokens[inputs], case.problem.keys[inputs], alpha[inputs], svm.margin, case.rng())
+    if witness is not None:
+        p, above = witness
+        named = ", ".join(f"{x:.6g}" for x in p)
+        return TokenOptimality(False, 0.0, f"at p = ({named}) the label margin exceeds Γ by {above:.3g}", p)
+    if (inputs & ~svm.support).any():
+        i = int(np.argmax(inputs & ~svm.support))
+        return TokenOptimality(None, 0.0, f"input {i} is not a support of v_mm; no refuting p was found")
+    return proof
+
+
+def optimal_tokens(case: Case) -> Finding:
+    """Assumption C as a finding."""
+    found = token_optimality(case)
+    return Finding(found.holds, found.evidence)
+
+
+def optimal_support_tokens(case: Case) -> Finding:
+    """Assumption C over the support set, as a finding."""
+    found = token_optimality(case, supports_only=True)
+    return Finding(found.holds, found.evidence)
+
+
+def _cone_certificate(
+    tokens: Float64[np.ndarray, "m T d"],
+    alpha: Int64[np.ndarray, "m"],
+    svm: LabelSvm,
+    duals: Float64[np.ndarray, "m"],
+) -> TokenOptimality:
+    """Conditions (i) and (ii), decided over the rationals; all inputs are supports."""
+    chosen = chosen_of(tokens, alpha)
+    largest = _largest_duals(chosen, svm, duals)
+    if not (largest > 0).all():
+        i = int(np.argmin(largest))
+        return TokenOptimality(
+            None, 0.0, f"support input {i} has no positive dual: C was not proven this way"
+        )
+    v = [rational(x) for x in _exact_head(chosen)]
+    gamma_squared = 1 / sum((x * x for x in v), fmpq(0))
+    rho, shares = math.inf, np.ones(len(alpha))
+    for i, t in np.ndindex(*tokens.shape[:2]):
+        if t == alpha[i]:
+            continue
+        c = _mixing(tokens[i, t], chosen[i], gamma_squared)
+        if c is None:
+            return TokenOptimality(
+                None,
+                0.0,
+                f"token {t} of support input {i} is outside the cone over the ball of radius Γ and z_iα",
+            )
+        distance = float(np.linalg.norm(tokens[i, t] - c * chosen[i]))
+        rho = min(rho, svm.margin - distance / (1 - c))
+        shares[i] = min(shares[i], 1 - c)
+    nu = rho * float(np.min(largest * shares)) * SAFETY
+    if not nu > svm.margin * 2.0**-30:
+        # The strict inequality holds, but its size is lost in the rounding of distances.
+        return TokenOptimality(
+            None, 0.0, f"ν = {nu:.3g} is too small against Γ = {svm.margin:.6g} to be sure of its digits"
+        )
+    return TokenOptimality(True, nu, f"Γ = {svm.margin:.6g}, ν = {nu:.6g} from the cone certificate")
+
+
+def _exact_head(chosen: Float64[np.ndarray, "m d"]) -> list[fmpq]:
+    """The exact v_mm on the supports."""
+    from attention.max_margin import MaxMargin, max_margin
+
+    keys = np.stack([chosen, np.zeros_like(chosen)], axis=1)
+    solution = max_margin(keys, np.zeros(len(chosen), dtype=np.int64))
+    assert isinstance(solution, MaxMargin)
+    return list(solution.exact.p)
+
+
+def _mixing(
+    token: Float64[np.ndarray, "d"], chosen: Float64[np.ndarray, "d"], gamma_squared: fmpq
+) -> float | None:
+    """A c ∈ [0, 1) with ‖token − c·chosen‖ < Γ (1 − c), or ``None`` where there is none (or none that floats can name).
+
+    f(c) = ‖token − c·chosen‖² − Γ²(1 − c)² is a quadratic with leading coefficient ‖chosen‖² − Γ² ≥ 0.
+    """
+    a = [rational(x) for x in token.tolist()]
+    b = [rational(x) for x in chosen.tolist()]
+    aa, ab, bb = _dot(a, a), _dot(a, b), _dot(b, b)
+    lead = bb - gamma_squared
+    tries = [0.0]
+    if lead > 0:
+        tries.append(min(max(to_float((ab - gamma_squared) / lead), 0.0), 1 - 2.0**-30))
+    best: tuple[float, float] | None = None
+    for c in tries:
+        q = rational(c)
+        value = aa - 2 * q * ab + q * q * bb - gamma_squared * (1 - q) * (1 - q)
+        if value < 0:
+            room = math.sqrt(to_float(gamma_squared)) * (1 - c) - float(np.linalg.norm(token - c * chosen))
+            if best is None or room > best[0]:
+                best = (room, c)
+    return None if best is None else best[1]
+
+
+def _dot(a: list[fmpq], b: list[fmpq]) -> fmpq:
+    return sum((x * y for x, y in zip(a, b, strict=True)), fmpq(0))
+
+
+def _largest_duals(
+    chosen: Float64[np.ndarray, "m d"], svm: LabelSvm, duals: Float64[np.ndarray, "m"]
+) -> Float64[np.ndarray, "m"]:
+    """λ_i^max for each i: a vertex of the dual polytope proposed by a linear program, checked exactly."""
+    m, d = chosen.shape
+    best = np.array(duals)
+    if np.linalg.matrix_rank(chosen) == m:
+        return best * SAFETY
+    v = _exact_head(chosen)
+    scale = float(np.abs(chosen).max())
+    target = np.append(svm.margin * svm.direction / scale, 1.0)
+    system = np.vstack([chosen.T / scale, np.ones(m)])
+    for i in range(m):
+        result = linprog(-np.eye(m)[i], A_eq=system, b_eq=target, bounds=(0, None), method="highs")
+        if result.status != 0:
+            continue
+        used = np.flatnonzero(result.x > 1e-9)
+        exact = _solved([[rational(x) for x in chosen[j].tolist()] for j in used], v)
+        if exact is not None and i in used:
+            best[i] = max(best[i], to_float(exact[int(np.searchsorted(used, i))] / sum(exact, fmpq(0))))
+    return best * SAFETY
+
+
+def _solved(columns: list[list[fmpq]], target: list[fmpq]) -> list[fmpq] | None:
+    """The unique non-negative exact solution of Σ x_j columns_j = target, if there is one."""
+    if not columns:
+        return None
+    system = fmpq_mat([[c[k] for c in columns] + [target[k]] for k in range(len(target))])
+    reduced, rank = system.rref()
+    entries, m = reduced.tolist(), len(columns)
+    if int(rank) != m or any(entries[r][r] != 1 for r in range(m)):
+        return None
+    values = [entries[r][m] for r in range(m)]
+    return values if all(x >= 0 for x in values) else None
+
+
+def _witness(
+    tokens: Float64[np.ndarray, "m T d"],
+    keys: Float64[np.ndarray, "m T k"],
+    alpha: Int64[np.ndarray, "m"],
+    gamma: float,
+    rng: np.random.Generator,
+) -> tuple[Float64[np.ndarray, "k"], float] | None:
+    """A prompt whose features have a label margin above Γ by more than rounding, and by how much."""
+    size = float(np.max(np.linalg.norm(keys - chosen_of(keys, alpha)[:, None], axis=-1)))
+    prompts = rng.normal(size=(WITNESS_POINTS, keys.shape[-1]))
+    prompts *= (
+        10.0 ** rng.uniform(-1, 2, WITNESS_POINTS) / max(size, 1e-300) / np.linalg.norm(prompts, axis=1)
+    )[:, None]
+    weights = softmax_weights(keys, prompts)
+    features = np.sum(weights[..., None] * tokens, axis=2)
+    # Σ_t s_t z_t is off by about (T + 4) roundings of its terms and by what (k + 3) roundings of a logit make of s.
+    largest = float(np.abs(tokens).sum(axis=2).max())
+    relative = 2.0**-50 * (tokens.shape[1] + keys.shape[2] + 8) * (1 + size * np.linalg.norm(prompts, axis=1))
+    for p, feature, error in zip(prompts, features, relative, strict=True):
+        svm = label_svm(feature)
+        if isinstance(svm, Infeasible):
+            continue
+        # v̄ is a head of norm one up to rounding: whatever it achieves is a lower bound of the label margin.
+        above = float(np.min(feature @ svm.direction)) - gamma - largest * error
+        if above > 0:
+            return p, above
+    return None
+
+
+def support_of(case: Case) -> Bool[np.ndarray, "n"]:
+    """The support set S of v_mm for the case's α, exact; all false where v_mm does not exist."""
+    assert case.dataset is not None
+    features = chosen_of(case.dataset.Y[:, None, None] * case.dataset.X, case.chosen)
+    svm = label_svm(features)
+    return np.zeros(len(features), dtype=bool) if isinstance(svm, Infeasible) else svm.support

@@ -1,0 +1,153 @@
+"""Strategies for problems and cases that satisfy any wanted assumptions by construction.
+
+``cases(assumptions=("separable", "strict-optimum"))`` draws data for which both hold; nothing is filtered
+away. Combinations that no data can satisfy, or that no construction here covers, raise at once.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1–8; Hypothesis, *API style guide*.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from itertools import product
+from typing import Literal
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from attention.errors import InvalidInput
+from attention.losses import LOSSES, loss_named
+from attention.problem import Problem
+from generators.assumptions import assumption_named
+from generators.building import JOINT, Start, built_cases
+from generators.case import Case
+from generators.general_position import MOST_MATRICES, matrices
+from generators.numbers import Frame, Size, length
+
+__all__ = ["ALL_LOSSES", "cases", "problems"]
+
+ALL_LOSSES: tuple[str, ...] = tuple(LOSSES)
+MOST_IN_STRATEGY = min(MOST_MATRICES, 2_000)
+"""Matrices of general position per drawn problem: its exact check runs in every draw."""
+MOST_DRAWN = 256
+"""Entries up to which every array is drawn at its largest size and cut, to shrink well."""
+
+NOT_COMBINED = {
+    "optimal-tokens": {"equal-non-optimal-scores", "distinct-scores", "general-position"},
+    "optimal-support-tokens": {"equal-non-optimal-scores", "distinct-scores", "general-position"},
+    "head-in-key-range": {"distinct-scores", "general-position"},
+    "locally-optimal": {"separable-optimal-sets"},
+}
+"""Assumptions that no construction here combines."""
+
+
+def problems(
+    *,
+    assumptions: Collection[str] = (),
+    n: Size | None = None,
+    tokens: Size | None = None,
+    d: Size | None = None,
+    losses: Collection[str] = ALL_LOSSES,
+) -> SearchStrategy[Problem]:
+    """Problems that satisfy the assumptions; see :func:`cases`.
+
+    Raises:
+        InvalidInput: also for assumptions that speak of more than a problem (α, tokens).
+    """
+    beyond = sorted({*assumptions} & {"locally-optimal", "in-cone", "positive-labels", "head-in-key-range", *JOINT})
+    if beyond:
+        raise InvalidInput(f"assumptions: {', '.join(beyond)} speak of more than keys and scores; use cases().")
+    made = cases(assumptions=assumptions, n=n, tokens=tokens, d=d, losses=losses)
+    return made.map(lambda case: case.problem)
+
+
+def cases(
+    *,
+    assumptions: Collection[str] = (),
+    n: Size | None = None,
+    tokens: Size | None = None,
+    d: Size | None = None,
+    losses: Collection[str] = ALL_LOSSES,
+    alpha: Literal["optimal", "any"] = "optimal",
+    start: Start = None,
+    dataset: bool = False,
+) -> SearchStrategy[Case]:
+    """Cases that satisfy all the assumptions.
+
+    Args:
+        assumptions: ids of :data:`generators.assumptions.ASSUMPTIONS`.
+        n, tokens, d: numbers of inputs and tokens, dimension of the keys: a number or (smallest, largest);
+            1–4, 2–5 and 1–5 by default.
+        losses: names of the losses to draw from.
+        alpha: ``"any"`` draws chosen tokens into ``Case.alpha`` (and ``separable`` is then about them).
+            ``locally-optimal`` implies it.
+        start: ``"anywhere"``, or a strategy for p(0) given the problem; none by default.
+        dataset: also give tokens, labels and head that make the problem. Implied by assumptions about them.
+
+    ``in-cone`` is satisfied by giving no start unless ``start`` is given: the cone's constants are the
+    statement's.
+
+    Raises:
+        InvalidInput: unknown ids or losses; lengths out of range; assumptions that contradict each other
+            or the lengths, or that no construction here combines.
+    """
+    wanted = {assumption_named(id).id for id in assumptions}
+    names = [loss_named(name).name for name in losses]
+    if not names:
+        raise InvalidInput("losses: none given; name at least one.")
+    if alpha not in ("optimal", "any"):
+        raise InvalidInput(f"alpha: {alpha!r} is not 'optimal' or 'any'.")
+    frames = _frames(wanted, n, tokens, d)
+    for id, others in NOT_COMBINED.items():
+        if id in wanted and wanted & others:
+            refused = ", ".join(sorted(wanted & others))
+            raise InvalidInput(f"assumptions: {refused} cannot be combined with {id} here; leave one out.")
+    separated = wanted & {"separable", "separable-optimal-sets", "locally-optimal"}
+    fixed = wanted & {*JOINT, "head-in-key-range"}
+    if "head-in-key-range" in wanted and separated and not wanted & {*JOINT, "positive-labels"}:
+        raise InvalidInput(
+            f"assumptions: {', '.join(sorted(separated))} with head-in-key-range needs positive-labels"
+            " (Lemma 2); add it."
+        )
+    if alpha == "any" and (fixed or "separable-optimal-sets" in wanted):
+        named = ", ".join(sorted(fixed)) or "separable-optimal-sets"
+        raise InvalidInput(f"alpha: {named} is about the optimal tokens; leave alpha='optimal'.")
+    return built_cases(
+        frozenset(wanted),
+        frames,
+        tuple(names),
+        any_alpha=alpha == "any",
+        start=start,
+        dataset=dataset or bool(wanted & {"positive-labels", "radius-schedule"}),
+    )
+
+
+def _frames(wanted: set[str], n: Size | None, tokens: Size | None, d: Size | None) -> SearchStrategy[Frame]:
+    """(n, T, d) within the ranges, as far as the assumptions allow; small ones first."""
+    inputs = length("n", n, (1, 4), smallest=1)
+    counts = length("tokens", tokens, (2, 5), smallest=2)
+    dims = length("d", d, (1, 5), smallest=1)
+    if "single-input" in wanted:
+        if inputs[0] > 1:
+            raise InvalidInput(f"n: single-input needs n = 1, not at least {inputs[0]}.")
+        inputs = (1, 1)
+    if {"equal-non-optimal-scores", "distinct-scores"} <= wanted:
+        if counts[0] > 2:
+            raise InvalidInput("tokens: equal-non-optimal-scores and distinct-scores together need T = 2.")
+        counts = (2, 2)
+    shapes: SearchStrategy[tuple[int, int, int]]
+    if "general-position" not in wanted:
+        shapes = st.tuples(st.integers(*inputs), st.integers(*counts), st.integers(*dims))
+    else:
+        every = product(*(range(low, high + 1) for low, high in (inputs, counts, dims)))
+        allowed = [(a, b, c) for a, b, c in every if matrices(a, b, c) <= MOST_IN_STRATEGY]
+        if not allowed:
+            raise InvalidInput(
+                f"n, tokens, d: general-position has more than {MOST_IN_STRATEGY} matrices at these"
+                " lengths; take smaller ones."
+            )
+        shapes = st.sampled_from(allowed)
+    most = (inputs[1], counts[1], dims[1])
+    fits = math.prod(most) <= MOST_DRAWN
+    return shapes.map(lambda shape: Frame(shape[0], shape[1], shape[2], most if fits else shape))

@@ -1,0 +1,112 @@
+"""Assumptions on the loss and the scores, on which floats are compared as they are: exactly.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumptions A, B and D, Lemma 14.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Bool
+
+from attention.losses import LOSSES
+from generators.case import Case
+from generators.finding import Finding, number
+
+
+def well_behaved_loss(case: Case) -> Finding:
+    """Assumption A on the interval of scores: ℓ' < 0, |ℓ'| ≤ M1, ℓ' M0-Lipschitz.
+
+    Proven for the losses of this package. For any other the constants that it states are tried on a grid,
+    which can refute them but never establish them.
+    """
+    loss = case.problem.loss
+    low, high = case.problem.score_range
+    log_m1, log_m0 = loss.log_bound(low, high), loss.log_lipschitz(low, high)
+    if type(loss) is type(LOSSES.get(loss.name)):
+        return Finding(True, f"{loss.name}: log M1 = {log_m1:.6g}, log M0 = {log_m0:.6g} on [{low:g}, {high:g}]")
+    grid = np.linspace(low, high, 257)
+    slope = np.asarray(loss.derivative(grid), dtype=np.float64)
+    if not (slope < 0).all():
+        at = int(np.argmin(slope < 0))
+        return Finding(False, f"{loss.name}: ℓ'({number(grid[at])}) = {slope[at]:g} is not negative")
+    slack = 1 + 64 * np.finfo(np.float64).eps
+    if np.abs(slope).max() > math.exp(log_m1) * slack:
+        at = int(np.argmax(np.abs(slope)))
+        return Finding(
+            False, f"{loss.name}: |ℓ'({number(grid[at])})| = {-slope[at]:g} exceeds M1 = {math.exp(log_m1):g}"
+        )
+    rise = np.abs(np.diff(slope))
+    rounding = 64 * np.finfo(np.float64).eps * np.abs(slope).max()
+    if (rise > math.exp(log_m0) * np.diff(grid) + rounding).any():
+        at = int(np.argmax(rise))
+        return Finding(False, f"{loss.name}: ℓ' changes by {rise[at]:g} near {grid[at]:g}, more than M0 allows")
+    return Finding(None, f"{loss.name}: its stated constants survived a grid of {grid.size} points, which is no proof")
+
+
+def strict_optimum(case: Case) -> Finding:
+    """γ_it < γ_i,opt for every t ≠ opt_i."""
+    scores = case.problem.scores
+    for i, row in enumerate(scores):
+        best = np.flatnonzero(row == row.max())
+        if best.size > 1:
+            return Finding(False, f"input {i}: tokens {best[0]} and {best[1]} both score {number(row.max())}")
+    ranked = np.sort(scores, axis=1)
+    gaps = ranked[:, -1] - ranked[:, -2]
+    i = int(np.argmin(gaps))
+    return Finding(True, f"smallest gap to the optimal token is {number(gaps[i])}, in input {i}")
+
+
+def equal_non_optimal_scores(case: Case) -> Finding:
+    """Assumption B: in every input all non-optimal scores are equal, and strictly below the optimal one."""
+    strict = strict_optimum(case)
+    if not strict.holds:
+        return strict
+    for i, row in enumerate(case.problem.scores):
+        others = np.delete(np.arange(row.size), int(np.argmax(row)))
+        differs = others[row[others] != row[others[0]]]
+        if differs.size:
+            a, b = int(others[0]), int(differs[0])
+            return Finding(
+                False,
+                f"input {i}: non-optimal tokens {a} and {b} score {number(row[a])} and {number(row[b])}",
+            )
+    return Finding(True, f"{strict.evidence}; all other scores are equal within each input")
+
+
+def distinct_scores(case: Case) -> Finding:
+    """Within each input no two tokens have the same score."""
+    for i, row in enumerate(case.problem.scores):
+        order = np.argsort(row, kind="stable")
+        same = np.flatnonzero(np.diff(row[order]) == 0)
+        if same.size:
+            a, b = sorted(int(t) for t in order[same[0] : same[0] + 2])
+            return Finding(False, f"input {i}: tokens {a} and {b} both score {number(row[a])}")
+    smallest = float(np.diff(np.sort(case.problem.scores, axis=1), axis=1).min())
+    return Finding(True, f"scores of an input differ by at least {number(smallest)}")
+
+
+def single_input(case: Case) -> Finding:
+    """n = 1."""
+    return Finding(case.problem.n == 1, f"n = {case.problem.n}")
+
+
+def optimal_sets(case: Case) -> Bool[np.ndarray, "n T"]:
+    """The optimal sets O_i = argmax_t γ_it of Appendix D, as a mask."""
+    scores = case.problem.scores
+    return np.asarray(scores == scores.max(axis=1, keepdims=True))
+
+
+def mixing_hurts(case: Case) -> Finding:
+    """Assumption D for O_i = argmax_t γ_it and the linear head that a Problem has, by Lemma 14.
+
+    With ν_i the common score of O_i, γ_iᵀs_i = ν_i − Σ_{t∉O_i} s_it gap_it lies between ν_i − c1 q_i and
+    ν_i − c0 q_i for c0, c1 = smallest, largest gap. Without any non-optimal token q_max = 0 for every p, the
+    premise of D is always true (log q_max = −∞) and L is constant: D fails.
+    """
+    scores = case.problem.scores
+    gaps = (scores.max(axis=1, keepdims=True) - scores)[~optimal_sets(case)]
+    if gaps.size == 0:
+        return Finding(False, "all tokens of every input have the same score: no token is non-optimal, L is constant")
+    return Finding(True, f"Lemma 14 with c0 = {number(gaps.min())} and c1 = {number(gaps.max())}")

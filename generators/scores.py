@@ -1,0 +1,107 @@
+"""Strategies for scores: ties where allowed, tiny and wide gaps, locally but not globally optimal tokens.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumption B, Definition 2, Theorem 4.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Bool, Float64, Int64
+
+from generators.numbers import Frame, one_in
+
+GAPS = (1.0, 2.0, 0.5, 3.0, 0.1, 2.0**-20)
+"""Distances between scores; the last is tiny, 0.1 is no dyadic number."""
+LEVELS = 3
+"""The largest of the integers that scores are measured from."""
+
+
+@st.composite
+def free_scores(draw: DrawFn, frame: Frame) -> Float64[np.ndarray, "n T"]:
+    """Any scores; small integers, so ties are frequent."""
+    return draw(frame.integers("nT", -LEVELS, LEVELS)).astype(np.float64)
+
+
+@st.composite
+def optimal_scores(
+    draw: DrawFn, frame: Frame, *, equal: bool = False, distinct: bool = False, ties: bool = False
+) -> Float64[np.ndarray, "n T"]:
+    """Scores with one optimal token per input, anywhere.
+
+    Args:
+        frame: the sizes.
+        equal: all others score the same (Assumption B).
+        distinct: no two tokens of an input score the same.
+        ties: further tokens may share the optimal score, but some token of some input is not optimal.
+    """
+    n, tokens, _ = frame.shape
+    best = draw(frame.integers("n", 0, tokens - 1))
+    below = draw(frame.choices("nT", GAPS))
+    if equal:
+        below[:] = below[:, :1]
+    elif distinct:
+        below = _ladder(draw, frame, below)
+    if ties:
+        shared = draw(frame.choices("nT", (False, True)))
+        # Input 0 keeps a non-optimal token, the one after its best.
+        shared[0, (best[0] + 1) % tokens] = False
+        below[shared] = 0
+    below[np.arange(n), best] = 0
+    return _spread(draw, draw(frame.integers("n", -LEVELS, LEVELS))[:, None] - below)
+
+
+@st.composite
+def locally_optimal_scores(
+    draw: DrawFn,
+    frame: Frame,
+    alpha: Int64[np.ndarray, "n"],
+    neighbours: Bool[np.ndarray, "n T"],
+    *,
+    strict: bool = False,
+    equal: bool = False,
+    distinct: bool = False,
+) -> Float64[np.ndarray, "n T"]:
+    """Scores below α's for the SVM-neighbours, anything for the others: α is often not globally optimal.
+
+    Args:
+        frame: the sizes.
+        alpha: the chosen tokens.
+        neighbours: their SVM-neighbours.
+        strict: one token per input scores strictly highest.
+        equal: Assumption B; then an input with neighbours has α as its optimal token, any other input any token.
+        distinct: no two tokens of an input score the same.
+    """
+    n, tokens, _ = frame.shape
+    every, chosen = np.arange(n), np.arange(tokens) == alpha[:, None]
+    steps = draw(frame.choices("nT", GAPS))
+    # The best token where one is wanted: not a neighbour, so that it may exceed α.
+    best = draw(frame.integers("n", 0, tokens - 1))
+    best = np.where(neighbours.any(axis=1) if equal else neighbours[every, best], alpha, best)
+    if equal:
+        above = np.zeros((n, tokens))
+        above[every, best] = steps[every, best]
+        return _spread(draw, draw(frame.integers("n", -LEVELS, LEVELS))[:, None] + above)
+    if distinct:
+        steps = _ladder(draw, frame, steps)
+    signs = draw(frame.choices("nT", (-1.0, 1.0) if distinct else (-1.0, 1.0, 0.0)))
+    above = np.where(neighbours, -steps, signs * steps)
+    above[chosen] = 0.0
+    if strict and not distinct:
+        own = (best == alpha)[:, None]
+        above = np.where(own & ~chosen, -steps, above)
+        higher = np.maximum(0.0, above.max(axis=1)) + steps[every, best]
+        above[every, best] = np.where(best == alpha, 0.0, higher)
+    return _spread(draw, draw(frame.integers("n", -LEVELS, LEVELS))[:, None] + above)
+
+
+def _ladder(draw: DrawFn, frame: Frame, gaps: Float64[np.ndarray, "n T"]) -> Float64[np.ndarray, "n T"]:
+    """Distinct positive numbers in each row, in any order; neighbouring ones differ by a gap."""
+    order = np.argsort(draw(frame.integers("nT", 0, 9)), axis=1, kind="stable")
+    return np.take_along_axis(np.cumsum(gaps, axis=1), order, axis=1)
+
+
+def _spread(draw: DrawFn, scores: Float64[np.ndarray, "n T"]) -> Float64[np.ndarray, "n T"]:
+    """Now and then in other units, by a power of two so that order and ties remain."""
+    return np.asarray(scores * draw(st.sampled_from((0.25, 4.0))) if draw(one_in(8)) else scores)

@@ -1,0 +1,31 @@
+"""The step size of gradient descent: η ≤ 1/L_p.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 6.
+"""
+
+from __future__ import annotations
+
+import math
+
+from generators.case import Case
+from generators.finding import Finding
+
+
+def step_size(case: Case) -> Finding:
+    """η ≤ 1/L_p for the constant L_p of the problem; η is the array ``eta`` (shape ()), 1/L_p if not given.
+
+    L_p is a sum of n products of norms, computed in logarithms: it is known to within 64 eps of the largest
+    logarithm involved (SVD and norms are accurate to a small multiple of eps), and an η that exceeds 1/L_p by
+    less is 1/L_p rounded.
+    """
+    log_smoothness = case.problem.log_smoothness
+    if "eta" not in case.arrays:
+        return Finding(True, f"η = 1/L_p is used, log L_p = {log_smoothness:.6g}")
+    eta = float(case.arrays["eta"])
+    if eta <= 0:
+        return Finding(False, f"η = {eta:g} is not positive")
+    if log_smoothness == -math.inf:
+        return Finding(True, f"η = {eta:g}; L_p = 0, the risk is constant")
+    excess = math.log(eta) + log_smoothness
+    rounding = 64 * 2.0**-52 * (1 + abs(math.log(eta)) + abs(log_smoothness))
+    return Finding(excess <= rounding, f"η·L_p = 1 + {math.expm1(min(excess, 700.0)):.3g}")

@@ -1,0 +1,153 @@
+"""Strategies for datasets: tokens, labels, head and key-query weights, in integers so that floats are exact.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 2/11, Assumption C, Theorems 5 and 6.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Bool, Float64
+
+from attention.losses import loss_named
+from attention.problem import Dataset, Problem
+from generators.numbers import Frame, Style, entries, integers, one_in
+
+
+@st.composite
+def labels(draw: DrawFn, frame: Frame, *, positive: bool) -> Float64[np.ndarray, "n"]:
+    """Labels ±1, or all +1."""
+    if positive:
+        return np.ones(frame.n)
+    return np.asarray(draw(frame.choices("n", (1.0, -1.0))))
+
+
+@st.composite
+def realisations(draw: DrawFn, frame: Frame, problem: Problem, *, positive: bool) -> Dataset:
+    """A dataset with exactly this problem: one more token coordinate holds Y_i γ_it, v is its axis."""
+    Y = draw(labels(frame, positive=positive))
+    plain = Dataset.realising(problem)
+    X = plain.X.copy()
+    X[:, :, -1] *= Y[:, None]
+    return Dataset(X, Y, plain.v, plain.W, problem.loss)
+
+
+@st.composite
+def key_query_weights(draw: DrawFn, frame: Frame) -> tuple[Float64[np.ndarray, "d D"] | None, Float64[np.ndarray, "D"]]:
+    """W (``None`` is the identity), often rank-deficient, and a nonzero v = Wᵀw in its row space, exactly."""
+    d, most = frame.d, frame.most[2]
+    w = draw(frame.entries("d", Style.INTEGERS))
+    if not w.any():
+        w[0] = 1.0
+    if not draw(st.booleans()):
+        return None, w
+    width = draw(st.integers(max(1, d - 1), d + 1))
+    W = draw(integers((d, width), -2, 2, most=(most, most + 1))).astype(np.float64)
+    if d > 1 and draw(st.booleans()):
+        W[-1] = draw(st.sampled_from((0.0, 1.0, -1.0))) * W[0]
+    if not (w @ W).any():
+        w, W[0] = np.eye(d)[0], np.eye(width)[0]
+    return W, w @ W
+
+
+@st.composite
+def datasets_with_head_in_key_range(
+    draw: DrawFn, frame: Frame, loss: str, *, positive: bool, equal: bool = False
+) -> Dataset:
+    """v ∈ range(Wᵀ) and one strictly best token per input (Lemma 2), keys of dimension d.
+
+    The best token is lifted along the largest entry of v; with ``equal`` all others differ by vectors
+    orthogonal to v, so that their scores are the same (Assumption B).
+    """
+    W, v = draw(key_query_weights(frame))
+    Y = draw(labels(frame, positive=positive))
+    (n, tokens, _), width = frame.shape, len(v)
+    X = draw(entries((n, tokens, width), Style.INTEGERS, most=(*frame.most[:2], frame.most[2] + 1)))
+    best = draw(frame.integers("n", 0, tokens - 1))
+    axis = int(np.argmax(np.abs(v)))
+    if equal:
+        # X[:, t] − (X[:, t]·v / v_axis) e_axis, times v_axis to stay in integers, is orthogonal to v.
+        orthogonal = X * v[axis]
+        orthogonal[:, :, axis] -= X @ v
+        X = X[:, :1] + orthogonal
+    scores = Y[:, None] * (X @ v)
+    scores[np.arange(n), best] = -np.inf
+    gain = draw(frame.integers("n", 1, 3))
+    for i, t in enumerate(best):
+        missing = scores[i].max() - Y[i] * (X[i, t] @ v)
+        X[i, t, axis] += Y[i] * np.sign(v[axis]) * max(0, np.floor(missing / abs(v[axis])) + gain[i])
+    return Dataset(X, Y, v, W, loss_named(loss))
+
+
+@st.composite
+def datasets_with_optimal_tokens(
+    draw: DrawFn, frame: Frame, loss: str, *, positive: bool, relaxed: bool = False
+) -> Dataset:
+    """Assumption C with separable keys: x_iα = Y_i (u* ± e) and shorter other tokens; the head is u*.
+
+    u* is orthogonal to axis 0 and at least 4 long. Other tokens are negative on axis 0, which therefore
+    separates α, and at most 3/4 as long as u*. With e = 0 that is the paper's family. Inputs with ±e come
+    in pairs, e ⊥ u*, ‖e‖ ≤ ‖u*‖/2: then v_mm = u*/‖u*‖² with equal duals, and breaking a pair lowers its
+    share of F from 2/n ‖u*‖ to at most (√1.25 + 3/4)/n ‖u*‖, so that the proof of
+    :func:`generators.dataset_assumptions.optimal_tokens` applies. ``relaxed`` adds inputs with x_iα = 2 Y_i
+    u*, which are no supports (Theorem 6). For d = 1, where only one sign of p separates, all labels are
+    equal.
+    """
+    n, tokens, d = frame.shape
+    Y = draw(labels(frame, positive=positive))
+    u = 4.0 * draw(frame.entries("d", Style.INTEGERS))
+    if d == 1:
+        Y[:] = Y[0]
+        u = np.abs(u)
+    else:
+        u[0] = 0.0
+    u[-1] = u[-1] if u.any() else 4.0
+    paired = np.zeros(n, dtype=bool)
+    turned = np.zeros(d)
+    if d > 2 and n > 1 and draw(st.booleans()):
+        paired[: n - n % 2] = True
+        turned[-1], turned[-2] = u[-2] / 2, -u[-1] / 2
+    signs = np.where(np.arange(n) % 2 == 0, 1.0, -1.0) * paired
+    chosen = Y[:, None] * (u + signs[:, None] * turned)
+    if relaxed:
+        beyond = _beyond_support(draw, frame, paired)
+        chosen[beyond] = 2 * Y[beyond, None] * u
+    X = draw(_shorter(frame, u))
+    X[np.arange(n), draw(frame.integers("n", 0, tokens - 1))] = chosen
+    W = None
+    if d > 1 and draw(one_in(3)):
+        most = frame.most[2]
+        W = np.eye(d) + np.triu(draw(entries((d, d), Style.INTEGERS, most=(most, most))), 1)
+    return Dataset(X, Y, u, W, loss_named(loss))
+
+
+def _beyond_support(draw: DrawFn, frame: Frame, paired: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
+    """Inputs that are to be no supports: not the first, and both or none of a pair."""
+    beyond: Bool[np.ndarray, "n"] = draw(frame.choices("n", (False, True)))
+    first = np.arange(frame.n) - np.arange(frame.n) % 2
+    beyond = np.where(paired, beyond[first], beyond)
+    beyond[first == first[0]] &= ~paired[0]
+    beyond[0] = False
+    return beyond
+
+
+@st.composite
+def _shorter(draw: DrawFn, frame: Frame, u: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n T d"]:
+    """Tokens negative on axis 0 and at most 3/4 as long as u: multiples of u, or small integers.
+
+    ‖u‖ ≥ 4 and u_0 = 0, so a multiple is at most √(0.625² + 1/16) ‖u‖ < 0.68 ‖u‖ long, and a token of
+    entries ±1 (2 on axis 0) at most √(d + 3); more than 9/16 ‖u‖² − 4 of its entries are therefore cleared.
+    For d = 1 the tokens lie between −3/4 u and 3/4 u.
+    """
+    if frame.d == 1:
+        return np.asarray(draw(frame.choices("nTd", (0.0, 0.5, -0.5, 0.75, -0.75))) * u)
+    multiples = draw(frame.choices("nT", (0.0, 0.5, -0.5, 0.625)))
+    small = draw(frame.integers("nTd", -1, 1)).astype(np.float64)
+    small[:, :, int(9 / 16 * (u @ u)) - 4 + 1 :] = 0.0
+    use_small = draw(frame.choices("nT", (False, True)))
+    tokens = np.where(use_small[:, :, None], small, multiples[:, :, None] * u)
+    down = draw(frame.choices("nT", (1.0, 0.25, 2.0**-10, 2.0)))
+    # A multiple may be 2 down only where u is long enough.
+    tokens[:, :, 0] = -np.where(use_small, down, np.minimum(down, 1.0))
+    return np.asarray(tokens)

@@ -1,0 +1,200 @@
+"""The strategies reach the hard corners, and shrink to small readable data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, find, given, settings
+
+from attention.max_margin import MaxMargin, max_margin
+from generators.assumptions import ASSUMPTIONS
+from generators.case import Case
+from generators.problems import cases
+
+EXAMPLES = 400
+"""A corner must turn up among so many examples: it is no rarer than about one in a hundred."""
+
+
+@cache
+def pool(*wanted: str, dataset: bool = False) -> tuple[Case, ...]:
+    """Examples of a strategy, the same ones in every run."""
+    drawn: list[Case] = []
+
+    @settings(max_examples=EXAMPLES, derandomize=True, database=None, phases=[Phase.generate])
+    @given(cases(assumptions=wanted, dataset=dataset))
+    def collect(case: Case) -> None:
+        drawn.append(case)
+
+    collect()
+    return tuple(drawn)
+
+
+def share(corner: Callable[[Case], Any], *wanted: str, dataset: bool = False) -> float:
+    """The part of the examples with that property."""
+    return float(np.mean([bool(corner(case)) for case in pool(*wanted, dataset=dataset)]))
+
+
+def simplest(corner: Callable[[Case], Any], *wanted: str) -> Case:
+    """The example with that property to which Hypothesis shrinks."""
+    quick = settings(max_examples=EXAMPLES, derandomize=True, database=None, phases=[Phase.generate, Phase.shrink])
+    return find(cases(assumptions=wanted), lambda case: bool(corner(case)), settings=quick)
+
+
+@cache
+def solved(case: Case) -> MaxMargin:
+    solution = max_margin(case.problem.keys, case.chosen)
+    assert isinstance(solution, MaxMargin)
+    return solution
+
+
+def scale(case: Case) -> float:
+    return float(np.abs(case.problem.keys).max())
+
+
+def far_margins(case: Case) -> np.ndarray[Any, Any]:
+    """SVM margins minus one of all tokens that are no neighbours."""
+    solution = solved(case)
+    rest = ~solution.neighbours & np.isfinite(solution.margins)
+    return solution.margins[rest] - 1
+
+
+def some_input_scores(test: Callable[[np.ndarray[Any, Any]], Any]) -> Callable[[Case], bool]:
+    return lambda case: any(test(row) for row in case.problem.scores)
+
+
+def smallest_gap(case: Case) -> float:
+    ranked = np.sort(case.problem.scores, axis=1)
+    return float((ranked[:, -1] - ranked[:, -2]).min())
+
+
+def a_token_is_doubled(case: Case) -> bool:
+    return any(len({tuple(k) for k in block}) < len(block) for block in case.problem.keys)
+
+
+def a_token_is_collinear_with_the_chosen_one(case: Case) -> bool:
+    for block, a in zip(case.problem.keys, case.chosen, strict=True):
+        for t, key in enumerate(block):
+            if t != a and key.any() and block[a].any() and np.linalg.matrix_rank(np.stack([key, block[a]])) == 1:
+                return True
+    return False
+
+
+SEPARABLE_CORNERS: dict[str, Callable[[Case], Any]] = {
+    "one input": lambda c: c.problem.n == 1,
+    "two tokens": lambda c: c.problem.T == 2,
+    "dimension one": lambda c: c.problem.d == 1,
+    "d < T": lambda c: c.problem.d < c.problem.T,
+    "d > nT": lambda c: c.problem.d > c.problem.n * c.problem.T,
+    "more neighbours than dimensions": lambda c: solved(c).neighbours.sum() > c.problem.d,
+    "neighbours linearly dependent": lambda c: not solved(c).independent,
+    "an input without neighbours": lambda c: not solved(c).neighbours.any(axis=1).all(),
+    "a neighbour with zero dual": lambda c: (solved(c).neighbours & (solved(c).duals == 0)).any(),
+    "no strictly complementary dual": lambda c: not solved(c).strictly_complementary,
+    "a margin within 1e-8 of a neighbour's": lambda c: (far_margins(c) < 1e-8).any(),
+    "a margin above 100": lambda c: (far_margins(c) > 99).any(),
+    "a token twice": a_token_is_doubled,
+    "a collinear token": a_token_is_collinear_with_the_chosen_one,
+    "keys below 1e-30": lambda c: scale(c) < 1e-30,
+    "keys above 1e30": lambda c: scale(c) > 1e30,
+    "inputs of different scale": lambda c: (
+        c.problem.n > 1 and np.ptp(np.log10(np.abs(c.problem.keys).max(axis=(1, 2)) + 1e-99)) > 2
+    ),
+    "ill-conditioned": lambda c: solved(c).norm * scale(c) > 1e4,
+    "well-conditioned": lambda c: solved(c).norm * scale(c) < 10,
+    "generic floats": lambda c: (c.problem.keys * 4 % 1 != 0).mean() > 0.5,
+}
+
+
+@pytest.mark.parametrize("corner", SEPARABLE_CORNERS)
+@pytest.mark.parametrize("wanted", [("separable", "strict-optimum"), ("locally-optimal",)], ids="+".join)
+def test_separable_corners_are_reached(corner: str, wanted: tuple[str, ...]) -> None:
+    assert share(SEPARABLE_CORNERS[corner], *wanted) > 0
+
+
+def test_a_corner_that_is_not_there_is_missed() -> None:
+    assert share(lambda case: case.problem.n == 5, "locally-optimal") == 0
+
+
+def test_most_problems_are_well_conditioned() -> None:
+    # Limits can be followed at ‖p_mm‖·max|k| of up to about a hundred; some examples must be far beyond.
+    wanted = ("separable", "strict-optimum")
+    assert share(lambda c: solved(c).norm * scale(c) < 100, *wanted) > 0.6
+    assert share(lambda c: solved(c).norm * scale(c) > 1e4, *wanted) > 0.01
+
+
+def test_score_corners_are_reached() -> None:
+    assert share(lambda c: smallest_gap(c) < 1e-5, "separable", "strict-optimum") > 0
+    assert share(lambda c: smallest_gap(c) >= 2, "separable", "strict-optimum") > 0
+    assert share(lambda c: {*c.problem.optimal} >= {0, 1}, "separable", "strict-optimum") > 0
+    assert share(some_input_scores(lambda row: len(set(row)) == 1)) > 0
+    ties = some_input_scores(lambda row: (row == row.max()).sum() > 1)
+    assert share(ties, "mixing-hurts", "separable-optimal-sets") > 0
+    assert share(lambda c: np.ptp(c.problem.scores) > 6, "locally-optimal") > 0
+
+
+@pytest.mark.parametrize(
+    ("further", "least"), [((), 0.3), (("distinct-scores",), 0.3), (("equal-non-optimal-scores",), 0.1)]
+)
+def test_locally_but_not_globally_optimal_tokens_are_frequent(further: tuple[str, ...], least: float) -> None:
+    # Under Assumption B an input with a neighbour has α as its optimal token: only inputs without one are free.
+    assert share(lambda c: (c.problem.gaps(c.alpha) < 0).any(), "locally-optimal", *further) > least
+
+
+def test_dataset_corners_are_reached() -> None:
+    lemma = ("positive-labels", "strict-optimum", "head-in-key-range")
+    given_w = lambda c: c.dataset.W is not None  # noqa: E731
+    assert share(lambda c: c.dataset.W is None, *lemma) > 0
+    assert share(lambda c: given_w(c) and np.linalg.matrix_rank(c.dataset.W) < min(c.dataset.W.shape), *lemma) > 0
+    assert share(lambda c: given_w(c) and c.dataset.W.shape[0] > c.dataset.W.shape[1], *lemma) > 0
+    assert share(lambda c: given_w(c) and c.dataset.W.shape[0] < c.dataset.W.shape[1], *lemma) > 0
+    assert share(lambda c: {*c.dataset.Y} == {-1, 1}, dataset=True) > 0
+    assert share(lambda c: {*c.dataset.Y} == {-1, 1}, "optimal-tokens") > 0
+    chosen_rank = lambda c: np.linalg.matrix_rank(c.dataset.X[np.arange(c.problem.n), c.chosen])  # noqa: E731
+    assert share(lambda c: chosen_rank(c) == 2, "optimal-tokens") > 0
+    assert share(lambda c: ASSUMPTIONS["optimal-tokens"].check(c).holds is False, "optimal-support-tokens") > 0
+
+
+MINIMAL: list[tuple[tuple[str, ...], list[Any], list[Any]]] = [
+    (("separable",), [[[0.0], [-1.0]]], [[0.0, 0.0]]),
+    (("separable", "strict-optimum"), [[[0.0], [-1.0]]], [[0.0, -1.0]]),
+    (("locally-optimal",), [[[0.0], [-1.0]]], [[0.0, -1.0]]),
+    (("single-input", "equal-non-optimal-scores", "separable"), [[[0.0], [-1.0]]], [[0.0, -1.0]]),
+    (("mixing-hurts", "separable-optimal-sets"), [[[0.0], [-1.0]]], [[0.0, -1.0]]),
+    (("positive-labels", "strict-optimum", "head-in-key-range"), [[[1.0], [0.0]]], [[1.0, 0.0]]),
+    (("optimal-tokens",), [[[4.0], [0.0]]], [[16.0, 0.0]]),
+]
+
+
+@pytest.mark.parametrize(("wanted", "keys", "scores"), MINIMAL, ids=lambda x: "+".join(map(str, x))[:40])
+def test_the_simplest_example(wanted: tuple[str, ...], keys: list[Any], scores: list[Any]) -> None:
+    case = simplest(lambda _: True, *wanted)
+    assert case.problem.keys.tolist() == keys
+    assert case.problem.scores.tolist() == scores
+    assert case.problem.loss.name == "logistic"
+    assert case.seed == 0
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "n", "tokens"),
+    [
+        (lambda c: not solved(c).strictly_complementary, ("separable", "strict-optimum"), 2, 4),
+        (lambda c: (c.problem.gaps(c.alpha) < 0).any(), ("locally-optimal",), 2, 3),
+        (lambda c: (far_margins(c) < 1e-8).any(), ("separable",), 2, 3),
+        (lambda c: c.problem.n >= 2 and solved(c).neighbours.all(axis=1).sum() == 0, ("separable",), 3, 3),
+    ],
+    ids=["degenerate", "not global", "near tie", "two inputs"],
+)
+def test_hard_examples_shrink_to_few_small_integers(
+    what: Callable[[Case], Any], wanted: tuple[str, ...], n: int, tokens: int
+) -> None:
+    problem = simplest(what, *wanted).problem
+    assert problem.n <= n
+    assert problem.T <= tokens
+    assert np.abs(problem.keys).max() <= 8
+    # Mostly zeros, and integers but for the deliberate near-tie.
+    assert (problem.keys != np.round(problem.keys)).sum() <= 1
+    assert (problem.keys != 0).sum() <= 8

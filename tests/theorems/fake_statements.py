@@ -1,0 +1,127 @@
+"""Tiny statements, true and false ones, to test runner and command with; also as a command of its own.
+
+``python fake_statements.py verify …`` is ``theorems verify …`` on these, in processes of their own too.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from hypothesis import strategies as st
+
+import theorems.describe
+import theorems.session
+import theorems.statement
+from attention.implementation import Implementation
+from attention.losses import LOSSES
+from attention.problem import Problem
+from generators.case import Case
+from theorems.statement import Claim, Form, Statement, at_least
+from theorems.tolerances import EPS
+
+
+@st.composite
+def small_cases(draw: st.DrawFn, least_n: int = 1) -> Case:
+    """One to three inputs of two or three tokens in the plane, whole numbers."""
+    n, tokens = draw(st.integers(least_n, 3)), draw(st.integers(2, 3))
+    whole = st.integers(-9, 9)
+    keys = draw(st.lists(whole, min_size=2 * n * tokens, max_size=2 * n * tokens))
+    scores = draw(st.lists(whole, min_size=n * tokens, max_size=n * tokens))
+    problem = Problem(
+        np.array(keys, dtype=np.float64).reshape(n, tokens, 2),
+        np.array(scores, dtype=np.float64).reshape(n, tokens) / 3,
+        LOSSES[draw(st.sampled_from(sorted(LOSSES)))],
+    )
+    start = np.array(draw(st.tuples(whole, whole)), dtype=np.float64) / 7
+    return Case(problem, start=start, arrays={"u": np.array([0.1, 1 / 3])}, seed=draw(st.integers(0, 2**32)))
+
+
+def weights_sum_to_one(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Softmax weights sum to one.
+
+    A second paragraph, to be shown.
+    """
+    total = under_test.weights(case.problem.keys, case.start).sum(axis=-1)
+    rounding = 4 * EPS * case.problem.T
+    yield at_least("sum-at-least-one", Form.EXACT, total, 1.0, rounding=rounding, why="rounding")
+    yield at_least("sum-at-most-one", Form.EXACT, 1.0, total, rounding=rounding, why="rounding")
+
+
+def single_input_only(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """False as soon as there are two inputs; another claim is false for a few cases of one input."""
+    yield Claim("one-input", Form.EXACT, 1.0 - case.problem.n, 0.0, "exact", f"n = {case.problem.n}")
+    rare = case.problem.n == 1 and case.problem.scores.max() == 1 / 3 and not case.problem.keys.any()
+    yield Claim("rarely-false", Form.EXACT, -1.0 if rare else 1.0, 0.0, "exact")
+
+
+def sometimes_undecided(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Undecided for three tokens."""
+    undecided = "three tokens are too many" if case.problem.T == 3 else ""
+    yield Claim("two-tokens", Form.LIMIT, float(case.problem.T), 0.0, "exact", undecided=undecided)
+
+
+def breaks_down(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Divides by zero when there are two inputs."""
+    yield Claim("before", Form.EXACT, 1.0, 0.0, "exact")
+    if case.problem.n > 1:
+        raise ZeroDivisionError("n is two")
+
+
+def says_nothing(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """No claim at all."""
+    yield from ()
+
+
+def takes_its_time(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """True, after a while."""
+    time.sleep(0.3)
+    yield Claim("slow", Form.EXACT, 1.0, 0.0, "exact")
+
+
+def made(
+    id: str,
+    conclusion: Callable[[Case, Implementation], Iterator[Claim]],
+    assumptions: tuple[str, ...] = (),
+    least_n: int = 1,
+    from_data: Callable[[Case], Iterator[Case]] = lambda case: iter([case]),
+    aliases: tuple[str, ...] = (),
+) -> Statement:
+    """A statement without registering it."""
+    text = conclusion.__doc__ or ""
+    title = text.partition(".")[0]
+    return Statement(
+        id, title, "no paper", assumptions, lambda: small_cases(least_n), conclusion, text, from_data, aliases
+    )
+
+
+FAKES = {
+    fake.id: fake
+    for fake in (
+        made("true", weights_sum_to_one, aliases=("also-true",)),
+        made("true-too", weights_sum_to_one),
+        made("false", single_input_only),
+        made("undecided", sometimes_undecided),
+        made("broken", breaks_down),
+        made("silent", says_nothing),
+        made("never", weights_sum_to_one, ("single-input",), least_n=2),
+        made("single", weights_sum_to_one, ("single-input",)),
+        made("slow", takes_its_time),
+    )
+}
+
+
+def install(put: Callable[[object, str, object], object] = setattr, fakes: dict[str, Statement] = FAKES) -> None:
+    """Make these the statements there are (``put`` = ``monkeypatch.setattr`` for the time of a test)."""
+    for module in (theorems.statement, theorems.session, theorems.describe):
+        put(module, "statements", lambda: fakes)
+
+
+if __name__ in ("__main__", "__mp_main__"):  # in worker processes as well
+    install()
+if __name__ == "__main__":
+    from theorems.__main__ import main
+
+    sys.exit(main())

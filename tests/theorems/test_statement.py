@@ -1,0 +1,134 @@
+"""Claims and the registry: a claim that says nothing, a NaN or an unknown tolerance never passes."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from fake_statements import small_cases
+from hypothesis import given
+from hypothesis import strategies as st
+
+import theorems.statement as registry
+from attention.errors import InvalidInput
+from attention.implementation import Implementation
+from generators.assumptions import ASSUMPTIONS
+from generators.case import Case
+from theorems.describe import tolerances_of
+from theorems.statement import (
+    Claim,
+    Form,
+    Statement,
+    Verdict,
+    at_least,
+    statement,
+    statement_named,
+    statements,
+)
+from theorems.tolerances import TOLERANCES
+
+FLOATS = st.floats(-10, 10)
+
+
+@given(slack=FLOATS, tolerance=st.floats(0, 10))
+def test_verdict_of_a_claim(slack: float, tolerance: float) -> None:
+    claim = Claim("x", Form.EXACT, slack, tolerance, "exact")
+    assert claim.verdict is (Verdict.UPHELD if slack + tolerance >= 0 else Verdict.FALSIFIED)
+    assert Claim("x", Form.EXACT, slack, tolerance, "exact", undecided="why").verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("slack", "tolerance"), [(math.nan, 1.0), (1.0, math.nan), (-math.inf, 1.0)])
+def test_not_a_number_is_never_a_pass(slack: float, tolerance: float) -> None:
+    assert Claim("x", Form.EXACT, slack, tolerance, "exact").verdict is Verdict.FALSIFIED
+
+
+def test_a_tolerance_needs_a_reason() -> None:
+    with pytest.raises(ValueError, match="no tolerance named 'because'"):
+        Claim("x", Form.EXACT, 1.0, 1e-2, "because")
+
+
+@given(st.lists(st.tuples(FLOATS, FLOATS, st.floats(0, 1)), min_size=1, max_size=6))
+def test_at_least_reports_the_worst_entry(entries: list[tuple[float, float, float]]) -> None:
+    left, right, rounding = np.array(entries).T
+    claim = at_least("x", Form.EXACT, left, right, rounding=rounding, why="rounding")
+    assert claim.slack + claim.tolerance == (left - right + rounding).min()
+    assert (claim.verdict is Verdict.UPHELD) == bool((left - right >= -rounding).all())
+
+
+def test_at_least_without_points_is_undecided() -> None:
+    claim = at_least("x", Form.EXACT, np.empty(0), 0.0, rounding=0.0, why="exact", points="iterate")
+    assert claim.verdict is Verdict.INCONCLUSIVE
+    assert "no iterate" in claim.undecided
+
+
+def test_at_least_finds_the_nan() -> None:
+    left = np.array([5.0, math.nan, -1.0])
+    assert at_least("x", Form.EXACT, left, -2.0, rounding=0.0, why="exact").verdict is Verdict.FALSIFIED
+    assert at_least("x", Form.EXACT, 5.0, 0.0, rounding=left, why="exact").verdict is Verdict.FALSIFIED
+
+
+@pytest.fixture
+def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    statements()  # the real ones register themselves where they belong
+    monkeypatch.setattr(registry, "_REGISTRY", {})
+
+
+@pytest.mark.usefixtures("empty_registry")
+def test_registering() -> None:
+    def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        """What it says."""
+        yield Claim("x", Form.EXACT, 1.0, 0.0, "exact")
+
+    made = statement("lemma-99", "a title", source="here", assumptions=(), cases=small_cases)(conclusion)
+    assert isinstance(made, Statement)
+    assert made.text == "What it says."
+    with pytest.raises(ValueError, match="registered twice"):
+        statement("lemma-99", "again", source="here", assumptions=(), cases=small_cases)(conclusion)
+    conclusion.__doc__ = None
+    with pytest.raises(ValueError, match="no docstring"):
+        statement("lemma-98", "silent", source="here", assumptions=(), cases=small_cases)(conclusion)
+
+
+def test_unknown_ids_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(InvalidInput, match=r"'lemma-0' is not a statement; known are .*lemma-3"):
+        statement_named("lemma-0")
+
+
+def test_order_is_the_papers() -> None:
+    ids = ["lemma-10", "theorem-2", "lemma-3", "other", "theorem-1", "lemma-1"]
+    random.Random(0).shuffle(ids)
+    assert sorted(ids, key=registry._order) == [
+        "lemma-1",
+        "lemma-3",
+        "lemma-10",
+        "theorem-1",
+        "theorem-2",
+        "other",
+    ]
+
+
+# ---- every statement of the suite ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id", statements())
+def test_every_statement_is_well_formed(id: str) -> None:
+    one = statements()[id]
+    assert re.fullmatch(r"(lemma|theorem|conjecture)-[a-z0-9-]+", id)
+    assert one.title
+    assert one.source
+    assert set(one.assumptions) <= set(ASSUMPTIONS)
+    assert len(one.text.strip().splitlines()) >= 2, "the docstring states the theorem and derives its forms"
+    assert tolerances_of(one).keys() <= TOLERANCES.keys()
+    assert tolerances_of(one), "a statement without a reason for its tolerances"
+
+
+def test_ids_and_aliases_are_unique() -> None:
+    names = [name for one in statements().values() for name in (one.id, *one.aliases)]
+    assert len(names) == len(set(names))
+    for one in statements().values():
+        for name in (one.id, *one.aliases):
+            assert statement_named(name) is one

@@ -1,0 +1,198 @@
+"""The statements' own evaluation of softmax attention, every number with a bound on its rounding error.
+
+Independent of :mod:`attention.risk`, which is under test: here the covariance of scores and keys under the
+softmax weights is taken pairwise, Σ_u s_t s_u (γ_t − γ_u), so that nothing cancels at any norm of the
+prompt.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from attention.implementation import Implementation
+from attention.problem import Problem
+from theorems.rounding import UNDERFLOW, dot, log_weight_error, logit_error, relative_error
+from theorems.tolerances import EPS
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedGradient:
+    """∇L = e^{log_scale} · (direction ± error), log_scale (b,), direction and error (b, d).
+
+    ``error`` covers this evaluation and one more, by any float64 method that works with differences.
+    """
+
+    log_scale: Float64[np.ndarray, "b"]
+    direction: Float64[np.ndarray, "b d"]
+    error: Float64[np.ndarray, "b d"]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Softmax attention of a problem at points p, shape (b, d).
+
+    Attributes:
+        problem: keys, scores, loss.
+        points: p, (b, d).
+        textbook_eps: that of the implementation compared with; its errors are added where it is not zero.
+    """
+
+    problem: Problem
+    points: Float64[np.ndarray, "b d"]
+    textbook_eps: float = 0.0
+
+    @cached_property
+    def token(self) -> Int64[np.ndarray, "b n"]:
+        """The token of largest logit, which differences refer to."""
+        return np.asarray(np.argmax(dot(self.problem.keys, self.points), axis=-1))
+
+    @cached_property
+    def key_differences(self) -> Float64[np.ndarray, "b n T d"]:
+        """k_t − k_token."""
+        keys = self.problem.keys
+        return np.asarray(keys[None] - keys[np.arange(self.problem.n), self.token][:, :, None, :])
+
+    @cached_property
+    def score_differences(self) -> Float64[np.ndarray, "b n T"]:
+        """γ_t − γ_token."""
+        scores = self.problem.scores
+        return np.asarray(scores[None] - scores[np.arange(self.problem.n), self.token][:, :, None])
+
+    @cached_property
+    def log_weights(self) -> Float64[np.ndarray, "b n T"]:
+        """log s_t."""
+        relative = dot(self.key_differences, self.points)
+        return relative - np.logaddexp.reduce(relative, axis=-1, keepdims=True)
+
+    @cached_property
+    def log_weights_error(self) -> Float64[np.ndarray, "b n T"]:
+        """:func:`theorems.rounding.log_weight_error`; with raw logits for a textbook kernel."""
+        logits = logit_error(self.key_differences, self.points)
+        if self.textbook_eps:
+            logits = logits + textbook_logit_error(self.problem.keys, self.points, self.textbook_eps)
+        return log_weight_error(logits, self.log_weights) + self.textbook_eps * (self.problem.T + 6)
+
+    @cached_property
+    def weights(self) -> Float64[np.ndarray, "b n T"]:
+        """s_t."""
+        return np.asarray(np.exp(self.log_weights))
+
+    @cached_property
+    def outputs(self) -> Float64[np.ndarray, "b n"]:
+        """γ_iᵀ s_i."""
+        chosen = self.problem.scores[np.arange(self.problem.n), self.token]
+        return np.asarray(chosen + np.sum(self.weights * self.score_differences, axis=-1))
+
+    @cached_property
+    def outputs_error(self) -> Float64[np.ndarray, "b n"]:
+        """Σ_t s_t |δγ_t| (relative error of s_t + (T + 3) EPS) + 2 EPS |γᵀs|."""
+        relative = relative_error(self.log_weights_error) + (self.problem.T + 3) * EPS
+        size = np.sum(self.weights * np.abs(self.score_differences) * relative, axis=-1)
+        return np.asarray(size + 2 * EPS * np.abs(self.outputs))
+
+    @cached_property
+    def log_slopes(self) -> Float64[np.ndarray, "b n"]:
+        """log |ℓ'(γ_iᵀ s_i)|."""
+        return np.asarray(self.problem.loss.log_slope(self.outputs))
+
+    @cached_property
+    def log_slopes_error(self) -> Float64[np.ndarray, "b n"]:
+        """|d log|ℓ'| / du| ≤ 1 for every loss here; four roundings of the formula itself."""
+        return np.asarray(self.outputs_error + 4 * EPS * (1 + np.abs(self.log_slopes)))
+
+    def log_complement(self, alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "b n"]:
+        """log(1 − s_iα_i), from the other tokens; error ≤ max ``log_weights_error`` + (T + 2) EPS."""
+        hidden = np.arange(self.problem.T) == alpha[:, None]
+        return np.asarray(np.logaddexp.reduce(np.where(hidden, -math.inf, self.log_weights), axis=-1))
+
+    def log_weight_of(self, alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "b n"]:
+        """log s_iα_i."""
+        return self.log_weights[:, np.arange(self.problem.n), alpha]
+
+    @cached_property
+    def gradient(self) -> BoundedGradient:
+        """∇L = (1/n) Σ_i ℓ'_i Σ_t c_it δk_it with c_t = s_t (γ_t − γᵀs) = s_t Σ_u s_u (γ_t − γ_u).
+
+        Error of coordinate j, r_t the relative error of s_t ℓ' and of the products with it:
+        (1/n) Σ_i |ℓ'_i| Σ_t s_t |δk_tj| ( |δγ_t| r_t + Σ_u s_u |δγ_u| (r_t + r_u) ).
+        """
+        problem = self.problem
+        s, g = self.weights, np.abs(self.score_differences)
+        spread = np.einsum("bnu,ntu->bnt", s, problem.scores[:, :, None] - problem.scores[:, None, :])
+        log_size = (self.log_slopes[..., None] - math.log(problem.n)) + self.log_weights
+        others = np.arange(problem.T) != self.token[..., None]
+        with np.errstate(divide="ignore"):
+            log_terms = np.where(others, log_size + np.log(g), -math.inf)
+        scale = np.max(log_terms, axis=(-2, -1))
+        shift = np.where(np.isfinite(scale), scale, 0.0)[:, None, None]
+        factor = np.where(others, np.exp(np.minimum(log_size - shift, 700.0)), 0.0)
+        direction = -np.sum((factor * spread)[..., None] * self.key_differences, axis=(1, 2))
+        # Logarithms up to |log_size| + |scale| are added and subtracted before each exponential.
+        logs = EPS * (4 * np.abs(log_size) + 2 * np.abs(shift) + problem.T + problem.n + 12)
+        r = relative_error(self.log_weights_error + self.log_slopes_error[..., None] + logs)
+        mixed = np.sum(s * g, axis=-1, keepdims=True) * r + np.sum(s * g * r, axis=-1, keepdims=True)
+        errors = factor * (g * r + mixed) + UNDERFLOW
+        error = np.sum(errors[..., None] * np.abs(self.key_differences), axis=(1, 2))
+        if self.textbook_eps:
+            absolute = textbook_gradient_error(self, np.abs(problem.scores), self.textbook_eps)
+            error = error + absolute * np.exp(np.minimum(-shift[:, :, 0], 700.0))
+        return BoundedGradient(scale, direction, error)
+
+
+def textbook_logit_error(
+    keys: Float64[np.ndarray, "n T d"], points: Float64[np.ndarray, "b d"], eps: float, extra: int = 0
+) -> Float64[np.ndarray, "b n T"]:
+    """Error of k·p without differences, of their maximum and of its subtraction: (d + 8 + extra) eps Σ_j
+    |k_j p_j|."""
+    return np.asarray((points.shape[-1] + 8 + extra) * eps * dot(np.abs(keys), np.abs(points)))
+
+
+def textbook_underflow(eps: float) -> float:
+    """Weights below this may be lost: eps⁵ is above the smallest numbers of float32 and of float64 alike."""
+    return eps**5
+
+
+def textbook_gradient_error(
+    at: Evaluation, score_sizes: Float64[np.ndarray, "n T"], eps: float, extra: int = 0
+) -> Float64[np.ndarray, "b d"]:
+    """Absolute error of (1/n) Σ_i ℓ'_i Σ_t s_t (γ_t − γᵀs) k_t by that formula, or by automatic
+    differentiation.
+
+    Every term s_t (|γ_t| + Σ s|γ|) |k_tj| has the relative error of the weights, of the sums over T, d and
+    n, and of the slope, which moves with the output: |d log|ℓ'|/du| ≤ 1, and the output is off by Σ s|γ|
+    times the same.
+
+    Args:
+        at: the points (its keys and weights are used).
+        score_sizes: |γ_t|, or Σ_j |x_tj v_j| where the scores are computed as inner products.
+        eps: spacing of the numbers at one.
+        extra: further roundings in each logit.
+    """
+    problem = at.problem
+    logits = textbook_logit_error(problem.keys, at.points, eps, extra)
+    relative = relative_error(log_weight_error(logits, at.log_weights) + eps * (problem.T + 6))
+    worst = np.max(relative, axis=-1, keepdims=True) + (problem.n + 2) * (problem.T + problem.d + 12) * eps
+    mean = np.sum(at.weights * score_sizes, axis=-1, keepdims=True)
+    lost = at.weights * worst + textbook_underflow(eps)
+    terms = lost * (score_sizes + mean) * (2 + mean * (1 + worst))
+    each = np.exp(at.log_slopes)[..., None] / problem.n * terms
+    return np.asarray(np.sum(each[..., None] * np.abs(problem.keys), axis=(1, 2))) + UNDERFLOW
+
+
+def scaled_gradient_of(
+    under_test: Implementation,
+    problem: Problem,
+    points: Float64[np.ndarray, "b d"],
+    log_scale: Float64[np.ndarray, "b"],
+) -> Float64[np.ndarray, "b d"]:
+    """The gradient under test, divided by e^{log_scale}; (b, d)."""
+    theirs = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, points)
+    reported = np.asarray(theirs.log_scale)
+    target = np.where(np.isfinite(log_scale), log_scale, 0.0)
+    shift = np.where(np.isneginf(reported), -math.inf, reported - target)
+    return np.asarray(theirs.direction) * np.exp(np.minimum(shift, 700.0))[:, None]

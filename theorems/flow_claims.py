@@ -1,0 +1,106 @@
+"""The limit and sharp claims of Theorem 2, along the gradient flow.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2; :mod:`theorems.flow_offset`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float64
+
+from attention.descent import Stop
+from attention.flow import ABSOLUTE, RELATIVE, Flow, gradient_flow
+from attention.implementation import Implementation
+from attention.max_margin import MaxMargin
+from attention.problem import Problem
+from theorems.evaluation import Evaluation, scaled_gradient_of
+from theorems.flow_offset import FlowOffset
+from theorems.growth_bounds import reach
+from theorems.path_constants import Constraints
+from theorems.statement import Claim, Form, at_least
+from theorems.tolerances import EPS
+
+FLOW_NORM = 1e6
+"""Norm to which the flow is followed, in units of ‖p_mm‖ for n = 1 and of 1/(scale of the keys) for n > 1."""
+FLOW_RELATIVE = 1e-12
+"""Relative tolerance of its solver for n = 1, where the offset from the ray is read off."""
+
+
+def flow_claims(
+    problem: Problem, under_test: Implementation, svm: MaxMargin, start: Float64[np.ndarray, "d"]
+) -> Iterator[Claim]:
+    """Follow the flow from ``start`` and check its norm, and for n = 1 its direction and its offset."""
+    begin = float(np.linalg.norm(start))
+    # The direction is seen in units of p_mm; that the norm diverges, in those of the keys.
+    single = problem.n == 1
+    norm = FLOW_NORM * max(svm.norm if single else 1 / problem.key_scale, begin)
+    relative = FLOW_RELATIVE if single else RELATIVE
+    flow = gradient_flow(problem, start, norm=norm, relative=relative, gradient=under_test.scaled_gradient)
+    if flow.stop is Stop.FAILED:
+        yield Claim(
+            "norm-diverges", Form.LIMIT, 0.0, 0.0, "exact", undecided=f"the flow was not followed: {flow.reason}"
+        )
+        return
+    if flow.stop is Stop.STATIONARY and not _vanishes(problem, under_test, flow.final):
+        why = f"the flow solver stopped at ‖p‖ = {flow.norms[-1]:.6g}, where the gradient does not vanish"
+        yield Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, "exact", undecided=why)
+        return
+    reached = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
+    yield Claim("norm-diverges", Form.LIMIT, 0.0 if flow.reached else -1.0, 0.0, "exact", reached)
+    if not flow.reached:
+        return
+    solver = flow.evaluations * math.sqrt(problem.d) * (relative * flow.norms + ABSOLUTE / problem.key_scale)
+    w = flow.points @ svm.p
+    yield at_least(
+        "arc-climbs", Form.LIMIT, w[1:] - w[0], flow.arc_length[1:] / reach(problem),
+        rounding=(svm.norm * solver + 16 * EPS * np.abs(w))[1:], why="gradient-flow",
+        scale=svm.norm * (flow.norms + flow.arc_length)[1:], points="recorded norm",
+    )  # fmt: skip
+    if single:
+        yield from _flow_direction(problem, svm, flow, solver / svm.norm)
+
+
+def _vanishes(problem: Problem, under_test: Implementation, p: Float64[np.ndarray, "d"]) -> bool:
+    """Whether the gradient under test is zero at p to the rounding of its terms."""
+    mine = Evaluation(problem, p[None]).gradient
+    direction = scaled_gradient_of(under_test, problem, p[None], mine.log_scale)
+    return bool((np.abs(direction) <= mine.error).all())
+
+
+def _flow_direction(problem: Problem, svm: MaxMargin, flow: Flow, solver: Float64[np.ndarray, "r"]) -> Iterator[Claim]:
+    offsets = FlowOffset.of(Constraints.of(problem, svm), svm)
+    if not offsets.solved:
+        why = "Newton's method for the dual weights did not converge"
+        yield Claim("flow-correlation", Form.LIMIT, 0.0, 0.0, "gradient-flow", undecided=why)
+        return
+    p = flow.points / svm.norm
+    rho = flow.norms / svm.norm
+    z = offsets.across(p)
+    size = np.linalg.norm(z, axis=1)
+    bound = np.array([offsets.from_start(p[0], r) for r in rho[1:]])
+    yield at_least(
+        "flow-correlation", Form.LIMIT, bound, size[1:],
+        rounding=solver[1:], why="gradient-flow", scale=np.maximum(size[1:], 1.0), points="recorded norm",
+    )  # fmt: skip
+    late = np.flatnonzero(rho >= max(100.0, 10 * rho[0]))
+    checkpoints = [offsets.q + offsets.free(p[k]) for k in late]
+    remaining = np.array([offsets.after(p[k], rho[k + 1], q) for k, q in zip(late[:-1], checkpoints, strict=False)])
+    moved = np.array(
+        [np.linalg.norm(z[k + 1] - offsets.across(q)) for k, q in zip(late[:-1], checkpoints, strict=False)]
+    )
+    after = solver[late[1:]] + 8 * problem.d * EPS * rho[late[1:]]
+    yield at_least(
+        "flow-offset-is-kept", Form.SHARP, remaining, moved,
+        rounding=after, why="gradient-flow", scale=np.maximum(size[late[1:]], 1.0), points="recorded norm",
+    )  # fmt: skip
+    earlier = np.searchsorted(rho, rho[late] / 10)
+    inside = np.array([offsets.span.T @ (offsets.span @ (p[k] - offsets.q)) for k in late])
+    contracted = np.array([offsets.contracted(p[j], p[k]) for j, k in zip(earlier, late, strict=True)])
+    yield at_least(
+        "flow-offset-closed-form", Form.SHARP, contracted, np.linalg.norm(offsets.across(inside), axis=1),
+        rounding=solver[late] + 8 * problem.d * EPS * rho[late], why="gradient-flow",
+        scale=np.maximum(size[late], 1.0), points="recorded norm",
+    )  # fmt: skip

@@ -1,0 +1,38 @@
+"""Failing cases as files: written by the command, read back by ``theorems verify ID --data FILE``."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from attention.errors import InvalidInput
+from attention.files import write_text
+from theorems.result import Failure
+
+DIRECTORY = Path("falsified")
+"""Where failing cases go unless told otherwise."""
+
+
+def check_directory(directory: Path) -> None:
+    """Refuse a directory that is a file, before anything runs.
+
+    Raises:
+        InvalidInput: it exists and is no directory.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise InvalidInput(f"{directory}: is not a directory; give another one for failing cases.")
+
+
+def save(id: str, failure: Failure, directory: Path) -> Path:
+    """Write the case; the name follows from its content, so that the same failure is the same file.
+
+    Raises:
+        InvalidInput: the directory cannot be written.
+    """
+    name = f"{id}-{hashlib.sha256(failure.case.encode()).hexdigest()[:10]}.json"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{directory}: cannot be made ({error.strerror or error}).") from None
+    write_text(directory / name, failure.case)
+    return directory / name

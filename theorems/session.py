@@ -1,0 +1,131 @@
+"""``theorems verify``: from its options to tables, files and an exit code."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from attention.errors import InvalidInput
+from attention.files import check_writable, to_json, write_text
+from attention.implementation import REFERENCE, Implementation
+from generators.assumptions import ASSUMPTIONS
+from theorems.exit_code import Exit
+from theorems.progress import watching
+from theorems.report_table import assumptions_table, console, print_failure, print_reasons, results_table
+from theorems.reproduce import check_directory, save
+from theorems.result import Result
+from theorems.run import Interrupted, Unit, run
+from theorems.statement import Statement, Verdict, statement_named, statements
+from theorems.user_data import Given, load
+from theorems.version import version
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of ``theorems verify``."""
+
+    ids: tuple[str, ...]
+    examples: int
+    seed: int
+    data: str | None
+    json: Path | None
+    out: Path
+    jobs: int
+    under_test: Implementation = REFERENCE
+
+
+def verify_and_report(request: Request) -> int:
+    """Run, print, write; returns the exit code.
+
+    Raises:
+        InvalidInput: unknown ids, data or targets that cannot be used; before anything runs.
+    """
+    if request.json is not None:
+        check_writable(request.json)
+    check_directory(request.out)
+    given = None if request.data is None else load(request.data, request.seed)
+    chosen = _chosen(request.ids or ((given.failed,) if given and given.failed else ()))
+    out, err = console(), console(stderr=True)
+    if given:
+        out.print(assumptions_table(findings(given, chosen)))
+    units = [Unit(s.id, request.examples, request.seed, given, request.under_test) for s in chosen]
+    interrupted = False
+    try:
+        with watching(err, units) as watcher:
+            results = run(units, request.jobs, watcher)
+    except Interrupted as stopped:
+        results, interrupted = stopped.results, True
+    out.print(results_table(results))
+    print_reasons(out, results)
+    _print_failures(out, results, request.out)
+    if request.json is not None:
+        write_text(request.json, as_json(request, results))
+    if interrupted:
+        err.print("theorems: interrupted; what is not marked so was finished.", soft_wrap=True)
+        return Exit.INTERRUPTED
+    return _exit_code(err, results)
+
+
+def _chosen(ids: Sequence[str]) -> list[Statement]:
+    if not ids:
+        return list(statements().values())
+    # An alias names the same statement: it is verified once.
+    return list({found.id: found for found in map(statement_named, ids)}.values())
+
+
+def findings(given: Given, chosen: Sequence[Statement]) -> list[tuple[str, str, bool | None, str]]:
+    """Id, title, holds and evidence of every assumption that one of the statements makes."""
+    needed = {id for statement in chosen for id in statement.assumptions}
+    found: list[tuple[str, str, bool | None, str]] = []
+    for assumption in (a for a in ASSUMPTIONS.values() if a.id in needed):
+        try:
+            finding = assumption.check(given.case)
+            found.append((assumption.id, assumption.title, finding.holds, finding.evidence))
+        except InvalidInput as error:
+            found.append((assumption.id, assumption.title, None, str(error)))
+    return found
+
+
+def _print_failures(out: Console, results: Sequence[Result], directory: Path) -> None:
+    for result in results:
+        if result.failure is None:
+            continue
+        try:
+            path = save(result.id, result.failure, directory)
+            line = f"Reproduce with: theorems verify {result.id} --data {shlex.quote(str(path))}"
+        except InvalidInput as error:
+            line = f"The case could not be written: {error}"
+        print_failure(out, result, result.failure, line)
+
+
+def as_json(request: Request, results: Sequence[Result]) -> str:
+    """The report as strict JSON; a number that was never decided is null, an infinite one a string."""
+    report = {
+        "version": version(),
+        "seed": request.seed,
+        "examples": request.examples,
+        "data": request.data,
+        "implementation": request.under_test.name,
+        "statements": [result.as_json() for result in results],
+    }
+    return to_json(report, indent=2) + "\n"
+
+
+def _exit_code(err: Console, results: Sequence[Result]) -> int:
+    verdicts = {result.verdict for result in results}
+    if Verdict.FALSIFIED in verdicts:
+        return Exit.FALSIFIED
+    bad = next((result for result in results if result.bad_input), None)
+    if bad is not None:
+        err.print(f"theorems: {bad.id}: {bad.bad_input}", soft_wrap=True)
+        return Exit.BAD_INPUT
+    if Verdict.INCONCLUSIVE in verdicts:
+        return Exit.INCONCLUSIVE
+    if Verdict.UPHELD in verdicts:
+        return Exit.UPHELD
+    err.print("theorems: nothing was checked: no statement applies to these data.", soft_wrap=True)
+    return Exit.INCONCLUSIVE

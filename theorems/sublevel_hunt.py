@@ -1,0 +1,141 @@
+"""Points of the sublevel set {‖p‖ ≤ R, L(p) ≤ L(R p̄_mm)} that try to violate Theorem 1.
+
+Everything is batched over radii and directions; only points whose log-excess risk is below that of R p̄_mm by more
+than its rounding error count as inside. Found by bisection along rays, so they lie on the set's boundary, where cos
+and margin are worst; the rays are then bent towards the worst of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+Inside = Callable[[Float64[np.ndarray, "r b d"]], Bool[np.ndarray, "r b"]]
+
+BISECTIONS = 26
+"""Halvings of a logarithmic interval of e^{±40}: the boundary to a relative 1e-6."""
+
+
+def boundary(
+    inside: Inside,
+    along: Callable[[Float64[np.ndarray, "r b"]], Float64[np.ndarray, "r b d"]],
+    low: Float64[np.ndarray, "r b"],
+    high: Float64[np.ndarray, "r b"],
+) -> tuple[Float64[np.ndarray, "r b d"], Bool[np.ndarray, "r b"], Float64[np.ndarray, "r b"]]:
+    """Bisect log s between ``low`` and ``high`` for the last point ``along(s)`` found inside.
+
+    Returns:
+        The point, whether any was inside, and its s.
+    """
+    log_low, log_high = np.log(low), np.log(high)
+    best, best_s = along(low), np.array(low)
+    found = inside(best)
+    for _ in range(BISECTIONS):
+        middle = (log_low + log_high) / 2
+        s = np.exp(middle)
+        points = along(s)
+        good = inside(points)
+        best = np.where(good[..., None], points, best)
+        best_s = np.where(good, s, best_s)
+        found |= good
+        log_low, log_high = np.where(good, middle, log_low), np.where(good, log_high, middle)
+    return best, found, best_s
+
+
+def special_directions(
+    rows: Float64[np.ndarray, "m e"],
+    near: Bool[np.ndarray, "m"],
+    centre: Float64[np.ndarray, "e"],
+    size: int,
+    rng: np.random.Generator,
+) -> Float64[np.ndarray, "b e"]:
+    """Unit tangents: random, random in the null space of the neighbours' rows, along single rows and the centre."""
+    e = rows.shape[1]
+    tries = [rng.normal(size=(max(4, size // 3), e))]
+    if near.any():
+        _, values, vt = np.linalg.svd(rows[near], full_matrices=True)
+        flat = vt[int((values > 1e-9 * max(float(values.max(initial=0.0)), 1e-300)).sum()) :]
+        if len(flat):
+            tries.append(rng.normal(size=(max(4, size // 3), len(flat))) @ flat)
+    order = rng.permutation(len(rows))[: max(2, size // 6)]
+    tries += [-rows[order], rows[order], centre[None], -centre[None]]
+    stacked = np.concatenate(tries)
+    norms = np.linalg.norm(stacked, axis=1)
+    return np.asarray(stacked[norms > 0] / norms[norms > 0, None])
+
+
+def on_sphere(
+    s: Float64[np.ndarray, "r b"],
+    u: Float64[np.ndarray, "r b e"],
+    origins: Float64[np.ndarray, "r b e"],
+    ray: Float64[np.ndarray, "r d"],
+    basis: Float64[np.ndarray, "d e"],
+) -> Float64[np.ndarray, "r b d"]:
+    """The points of the spheres through ``ray`` in the directions ray + origin + s u."""
+    q = ray[:, None] + (origins + s[..., None] * u) @ basis.T
+    return np.asarray(q * (np.linalg.norm(ray, axis=-1)[:, None] / np.linalg.norm(q, axis=-1))[..., None])
+
+
+def inwards(s: Float64[np.ndarray, "r b"], outer: Float64[np.ndarray, "r b d"]) -> Float64[np.ndarray, "r b d"]:
+    """The points (1 − s) outer: the margin of a direction is smallest where its ray enters the set."""
+    return np.asarray(outer * (1 - s)[..., None])
+
+
+def hunt(
+    inside: Inside,
+    direction: Float64[np.ndarray, "d"],
+    basis: Float64[np.ndarray, "d e"],
+    rows: Float64[np.ndarray, "m d"],
+    near: Bool[np.ndarray, "m"],
+    rhos: Float64[np.ndarray, "r"],
+    centres: Float64[np.ndarray, "r e"],
+    *,
+    size: int,
+    rounds: int,
+    rng: np.random.Generator,
+) -> list[tuple[Float64[np.ndarray, "r b d"], Bool[np.ndarray, "r b"]]]:
+    """Batches of points with a mask of those surely inside, all in units of ‖p_mm‖.
+
+    Args:
+        inside: decides membership, with room for rounding.
+        direction, basis: p̄_mm and its complement.
+        rows, near: the constraints ĝ_j and which of them are SVM-neighbours.
+        rhos: radii.
+        centres: tangential parts of interior points, the origins of every other ray.
+        size: about how many rays per radius.
+        rounds: how often rays are bent towards the worst points.
+    """
+    d, r = direction.size, rhos.size
+    ray = rhos[:, None] * direction
+    anywhere = rng.normal(size=(r, size, d))
+    sizes = rhos[:, None] * rng.uniform(0, 1, (r, size)) ** (1 / d)
+    anywhere *= (sizes / np.linalg.norm(anywhere, axis=-1))[..., None]
+    radial = ray[:, None] * np.linspace(-1, 1, 9)[:, None]
+    found = [(points, inside(points)) for points in (anywhere, radial)]
+    if d == 1:
+        return found
+    tangents = [special_directions(rows @ basis, near, c, size, rng) for c in centres]
+    count = min(len(t) for t in tangents)
+    u = np.stack([t[:count] for t in tangents])
+    even = np.arange(count) % 2 == 0
+    origins = np.where(even[None, :, None], centres[:, None], 0.0)
+    limits = np.tile(rhos[:, None], (1, count))
+    for _ in range(1 + rounds):
+        along = partial(on_sphere, u=u, origins=origins, ray=ray, basis=basis)
+        edge, good, s = boundary(inside, along, limits * 1e-12, limits * 1e6)
+        found.append((edge, good))
+        for outer in (along(s / 2), edge):
+            deepest, deep, _ = boundary(
+                inside, partial(inwards, outer=outer), np.full((r, count), 1e-14), np.ones((r, count))
+            )
+            found.append((deepest, deep))
+        cosine = np.where(good, edge @ direction, np.inf)
+        margin = np.where(deep, np.min(deepest @ rows.T, axis=-1), np.inf)
+        worst = [np.take_along_axis(u, np.argmin(x, axis=1)[:, None, None], axis=1) for x in (cosine, margin)]
+        noise = rng.normal(size=u.shape) * (0.5 / np.sqrt(d)) * rng.uniform(0, 1, (r, count, 1))
+        bent = np.where((np.arange(count) % 4 < 2)[None, :, None], worst[0], worst[1]) + noise
+        u = bent / np.linalg.norm(bent, axis=-1, keepdims=True)
+    return found
