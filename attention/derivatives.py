@@ -87,7 +87,7 @@ class Terms:
     weights: Float64[np.ndarray, "*b n others"]
     log_weights: Float64[np.ndarray, "*b n others"]
     outputs: Float64[np.ndarray, "*b n"]
-    log_scale: Float64[np.ndarray, "*b"]
+    log_scale: Float64[np.ndarray, "*b"] | np.float64
     coefficients: Float64[np.ndarray, "*b n others"]
 
 
@@ -224,7 +224,7 @@ def batch_gradient_field(
     The selection of the last call is kept wherever no other token has a larger logit now, so that along a descent
     the differences are hardly ever formed again.
     """
-    b, n, tokens, d = keys.shape
+    b, n, tokens = keys.shape[:3]
     token = np.zeros((b, n), dtype=np.int64)
     kept = replace(differences_to(keys, scores, token), tied=_ever_tied(scores))
 

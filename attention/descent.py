@@ -93,10 +93,10 @@ class Trajectory:
 
 def gradient_descent(
     problem: Problem,
-    start: Float64[np.ndarray, "*b d"],
+    start: Float64[np.ndarray, "..."],
     *,
     steps: int,
-    log_step: float | Float64[np.ndarray, "*b"] | None = None,
+    log_step: float | Float64[np.ndarray, "..."] | None = None,
     gradient: Gradient = risk.scaled_gradient,
     record_every: int = 1,
 ) -> Trajectory:
@@ -128,7 +128,7 @@ def gradient_descent(
 
 def normalized_gradient_descent(
     problem: Problem,
-    start: Float64[np.ndarray, "*b d"],
+    start: Float64[np.ndarray, "..."],
     *,
     steps: int,
     step: float,
@@ -155,13 +155,13 @@ def normalized_gradient_descent(
 
 
 def descend(
-    keys: Float64[np.ndarray, "*b n T d"],
-    scores: Float64[np.ndarray, "*b n T"],
+    keys: Float64[np.ndarray, "... n T d"],
+    scores: Float64[np.ndarray, "... _ _"],
     loss: Loss,
-    start: Float64[np.ndarray, "*b d"],
+    start: Float64[np.ndarray, "..."],
     *,
     steps: int,
-    log_step: float | Float64[np.ndarray, "*b"],
+    log_step: float | Float64[np.ndarray, "..."],
     normalized: bool = False,
     gradient: Gradient = risk.scaled_gradient,
     record_every: int = 1,
@@ -207,9 +207,9 @@ def descend(
 
 
 def _batch_shape(
-    keys: Float64[np.ndarray, "*b n T d"],
-    scores: Float64[np.ndarray, "*b n T"],
-    start: Float64[np.ndarray, "*b d"],
+    keys: Float64[np.ndarray, "... n T d"],
+    scores: Float64[np.ndarray, "... _ _"],
+    start: Float64[np.ndarray, "..."],
     steps: int,
     record_every: int,
 ) -> tuple[int, ...]:
@@ -251,8 +251,8 @@ def _single_field(
 
 
 def _batch_field(
-    keys: Float64[np.ndarray, "*b n T d"],
-    scores: Float64[np.ndarray, "*b n T"],
+    keys: Float64[np.ndarray, "... n T d"],
+    scores: Float64[np.ndarray, "... n T"],
     loss: Loss,
     gradient: Gradient,
     batch: tuple[int, ...],
@@ -337,8 +337,8 @@ def _many(
 
 
 def _excess(
-    keys: Float64[np.ndarray, "*b n T d"],
-    scores: Float64[np.ndarray, "*b n T"],
+    keys: Float64[np.ndarray, "... n T d"],
+    scores: Float64[np.ndarray, "... n T"],
     loss: Loss,
     points: Float64[np.ndarray, "r *b d"],
     budget: int = 2_000_000,

@@ -24,6 +24,9 @@ from attention.descent import Gradient, Stop
 from attention.errors import InvalidInput
 from attention.problem import Problem
 
+Dense = Callable[[float], Point]
+"""u ↦ p within the last step of a solver."""
+
 METHODS = {"LSODA": (LSODA, 10_000), "BDF": (BDF, 3_000), "Radau": (Radau, 1_000)}
 """Solver and the steps it may take, tried in this order; a method is left only when it fails. A flow to norm 10⁶
 takes a few hundred steps of LSODA, thousands from a start of norm 10³ and more."""
@@ -65,6 +68,7 @@ class Flow:
         stop: ``NORM``, ``STATIONARY`` (the flow converges to the finite last point) or ``FAILED``.
         reason: why it failed, empty otherwise.
         method: the solver that succeeded.
+        relative, absolute: its tolerances on p.
         evaluations: gradients computed, over all methods tried.
     """
 
@@ -78,6 +82,8 @@ class Flow:
     stop: Stop
     reason: str
     method: str
+    relative: float
+    absolute: float
     evaluations: int
 
     @property
@@ -155,6 +161,8 @@ def gradient_flow(
         stop=stop,
         reason="; ".join(reasons) if stop is Stop.FAILED else "",
         method=name,
+        relative=relative,
+        absolute=tracer.absolute,
         evaluations=tracer.evaluations,
     )
 
@@ -180,6 +188,7 @@ class _Tracer:
             if self._reference
             else _differenced(self._field, self._scale)
         )
+        self.absolute = max(ABSOLUTE / kappa, ROUNDINGS * float(np.finfo(float).eps) * float(targets[-1]))
         self.evaluations = 0
         self._restart()
 
@@ -228,9 +237,8 @@ class _Tracer:
         # The path is never longer than e^{u_end}/κ here; a flow that needs more has not reached the norm.
         u_end = math.log1p(self._kappa * 1e4 * float(self._targets[-1]))
         options = {"jac": self._jacobian} if self._reference else {}
-        absolute = max(ABSOLUTE / self._kappa, ROUNDINGS * np.finfo(float).eps * float(self._targets[-1]))
         method, most = METHODS[name]
-        solver = method(self._velocity, 0.0, p, u_end, rtol=self._relative, atol=absolute, **options)
+        solver = method(self._velocity, 0.0, p, u_end, rtol=self._relative, atol=self.absolute, **options)
         log_time, wanted, s, steps, flips, chatter = -math.inf, 0, 0.0, 0, 0.0, 0
         while solver.status == "running":
             steps += 1
@@ -256,19 +264,17 @@ class _Tracer:
                     return self._at_rest(rest, s)
             if chatter >= CHATTER:
                 return self._give_up(p, s, log_time, log_norm, UNRESOLVED)
-            log_start = log_time
-            log_time = _log_time(log_start, s - s_before, log_norm_before, log_norm)
-            if size >= self._targets[wanted]:
-                dense = solver.dense_output()
-                while wanted < len(self._targets) and size >= self._targets[wanted]:
-                    target = float(self._targets[wanted])
-                    at = _passage(dense, solver.t_old, solver.t, target)
-                    passed = dense(at)
-                    passed = passed * (target / np.linalg.norm(passed))
-                    s_at = math.expm1(at) / self._kappa
-                    log_at, _ = self._gradient(passed)
-                    self._add(passed, s_at, _log_time(log_start, s_at - s_before, log_norm_before, log_at), log_at)
-                    wanted += 1
+            dense = solver.dense_output()
+            before, log_start = (s_before, log_norm_before), log_time
+            log_time = self._log_time(dense, log_start, before, (s, log_norm))
+            while size >= self._targets[wanted]:
+                target = float(self._targets[wanted])
+                at = _passage(dense, solver.t_old, solver.t, target)
+                passed = dense(at)
+                passed = passed * (target / np.linalg.norm(passed))
+                s_at, log_at = math.expm1(at) / self._kappa, self._gradient(passed)[0]
+                self._add(passed, s_at, self._log_time(dense, log_start, before, (s_at, log_at)), log_at)
+                wanted += 1
                 if wanted == len(self._targets):
                     return Stop.NORM, ""
             if steps >= most:
@@ -277,6 +283,28 @@ class _Tracer:
                     return self._at_rest(rest, s)
                 return self._give_up(p, s, log_time, log_norm, f"{steps} steps without reaching the norm")
         return self._give_up(p, s, log_time, log_norm, "the path is 10^4 times longer than the norm")
+
+    def _log_time(
+        self, dense: Dense, log_start: float, before: tuple[float, float], after: tuple[float, float]
+    ) -> float:
+        """log(e^{log_start} + ∫ ds/‖∇L‖) over the piece between two points (s, log ‖∇L‖) of a step.
+
+        log ‖∇L‖ is taken as linear in s, on the piece and on its halves, and Richardson's rule applied to the two.
+        """
+        (s, log_norm), (s_after, log_norm_after) = before, after
+        if s_after <= s:
+            return log_start
+        s_half = (s + s_after) / 2
+        log_half = self._gradient(dense(math.log1p(self._kappa * s_half)))[0]
+        coarse = _log_piece(s_after - s, log_norm, log_norm_after)
+        fine = float(
+            np.logaddexp(_log_piece(s_half - s, log_norm, log_half), _log_piece(s_half - s, log_half, log_norm_after))
+        )
+        if not math.isfinite(fine):
+            return fine
+        # Coarse and fine differ by far less than a factor unless the step is not resolved; then fine alone.
+        richer = (4 - math.exp(min(coarse - fine, 1.0))) / 3
+        return float(np.logaddexp(log_start, fine + math.log(richer)))
 
     def _give_up(self, p: Point, s: float, log_time: float, log_norm: float, why: str) -> tuple[Stop, str]:
         self._add(p, s, log_time, log_norm)
@@ -339,7 +367,7 @@ def _differenced(field: GradientField, scale: float) -> NewtonField:
     return newton
 
 
-def _passage(dense: Callable[[float], Point], before: float, after: float, target: float) -> float:
+def _passage(dense: Dense, before: float, after: float, target: float) -> float:
     """Where in [before, after] the norm passes ``target``."""
 
     def short(u: float) -> float:
@@ -352,14 +380,10 @@ def _passage(dense: Callable[[float], Point], before: float, after: float, targe
     return float(brentq(short, before, after, xtol=1e-14, rtol=1e-14))
 
 
-def _log_time(log_start: float, length: float, log_norm_before: float, log_norm_after: float) -> float:
-    """log(e^{log_start} + ∫ ds/‖∇L‖) over a piece of that length on which log ‖∇L‖ is taken as linear."""
-    if length <= 0:
-        return log_start
-    change = log_norm_before - log_norm_after
-    size = abs(change)
-    mean = -math.expm1(-size) / size if size > 1e-12 else 1.0
-    if mean == 0.0:  # one end is stationary: never reached
+def _log_piece(length: float, log_norm_before: float, log_norm_after: float) -> float:
+    """log ∫ ds/‖∇L‖ over a length on which log ‖∇L‖ is linear; infinite where one end is stationary."""
+    change = abs(log_norm_before - log_norm_after)
+    if change == math.inf:
         return math.inf
-    piece = math.log(length) + math.log(mean) - min(log_norm_before, log_norm_after)
-    return float(np.logaddexp(log_start, piece))
+    mean = -math.expm1(-change) / change if change > 1e-12 else 1.0
+    return math.log(length) + math.log(mean) - min(log_norm_before, log_norm_after)

@@ -70,7 +70,7 @@ def joint_path(
     before: tuple[float, Float64[np.ndarray, "dk"]] | None = None
     found = []
     for goal in radii.tolist():
-        while R < goal:
+        while goal > R:
             growth = LATE_GROWTH if R * unit > LATE else GROWTH
             target = goal if R * growth >= goal * (1 - 1e-9) else R * growth
             first = _predicted(R, p, before, target) if R * unit > LATE else p * (target / R)

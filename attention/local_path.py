@@ -23,7 +23,7 @@ from attention.problem import Problem
 from attention.risk import ScaledGradient
 
 SCANNED_NORMS, SCANNED_DIRECTIONS = 12, 24
-POLISHED = 2
+POLISHED = 1
 """How many of the best scanned points are polished, per radius."""
 
 SignedLog = tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]
@@ -53,9 +53,11 @@ class LocalPath:
 
 
 def order(sign: Float64[np.ndarray, "*b"], log_size: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
-    """A number that increases with sign·e^{log_size}, for ranking; log_size is of size 1e300 at most."""
-    size = np.maximum(np.nan_to_num(log_size, neginf=-1e300, posinf=1e300), -1e300)
-    return np.where(sign > 0, 2e300 + size, np.where(sign < 0, -2e300 - size, 0.0))
+    """Numbers that increase with sign·e^{log_size}, to rank the entries of one array by."""
+    finite = np.isfinite(log_size)
+    beyond = 2 * float(np.max(np.abs(log_size), where=finite, initial=1.0))
+    size = beyond + np.where(finite, log_size, -beyond)
+    return np.where(sign > 0, size, np.where(sign < 0, -size, 0.0))
 
 
 class _Cone:
@@ -201,7 +203,7 @@ def _polished(
     bounds = [(-1.0, 1.0)] * y.size + [(0.0, 1.0)]
     result = minimize(
         objective, first, jac=True, method="SLSQP", bounds=bounds, constraints=[ball] if y.size else [],
-        options={"maxiter": 60, "ftol": 1e-14},
+        options={"maxiter": 40, "ftol": 1e-14},
     )  # fmt: skip
     z = np.asarray(result.x, dtype=np.float64)
     if not np.isfinite(z).all():

@@ -18,15 +18,27 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from scipy.optimize import minimize
 
-from attention.derivatives import Point, Selected, differences_to, hessian, terms
+from attention.derivatives import Point, Selected, differences_to, hessian, newton_field, terms
 from attention.errors import InvalidInput
 from attention.problem import Problem
 
 if TYPE_CHECKING:
     from attention.max_margin import MaxMargin
 
-RANDOM_STARTS = 4
+RANDOM_STARTS = 16
 """Random unit starts per radius, beside the given ones; the objective is not convex."""
+
+FEW_STARTS = 4
+"""Random starts at logits beyond :data:`LARGE_LOGITS` where p_mm exists: the ray and the path so far lead there."""
+
+LARGE_LOGITS = 30.0
+"""R κ from which on softmax weights e^{−30} leave little of the landscape but the margins."""
+
+WORTHWHILE = 0.01
+"""How far, relatively, L-BFGS may end above the lowest log excess for Newton to continue from there."""
+
+SAME = 1e-3
+"""Directions this close are in the same valley: L-BFGS leaves an error of the square root of its tolerance."""
 
 NEGLIGIBLE = -40.0
 """Below e^{−40} the excess risk equals slope times unselected weight to rounding."""
@@ -40,8 +52,10 @@ ROUNDING = 1e-13
 STALLED = 1e-8
 """Newton steps this small that no longer shrink are rounding too; a larger one means that it has not converged."""
 
-FLAT = 1e-6
-"""Slope of log(L − L_opt), per 1/κ, that L-BFGS leaves at an interior minimiser."""
+UNSEEN = 1e-13
+"""Slope of log(L − L_opt), per 1/κ, that is rounding: the risk is flat there."""
+
+FLAT_RISK = "a token of lower score is selected: the excess does not vanish and the risk is flat to rounding"
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -112,10 +126,13 @@ def regularization_path(
     search = _Search(problem, chosen, max_margin)
     rng = np.random.default_rng(seed)
     directions = [] if starts is None else [np.asarray(x, dtype=np.float64) for x in starts]
+    given = len(directions)
     directions += list(rng.standard_normal((RANDOM_STARTS, problem.d)))
     found: list[_Minimum] = []
     for R in radii.tolist():
-        found.append(search.best(R, directions, found[-1] if found else None))
+        few = max_margin is not None and R * problem.key_scale > LARGE_LOGITS
+        tried = directions[: given + FEW_STARTS] if few else directions
+        found.append(search.best(R, tried, found[-1] if found else None))
     unit = None if max_margin is None else max_margin.direction
     points = np.array([m.p for m in found])
     offsets = np.array([m.offset for m in found])
@@ -146,6 +163,7 @@ class _Search:
         self.problem, self._chosen, self._max_margin = problem, chosen, max_margin
         self.differences = differences_to(problem.keys, problem.scores, chosen)
         self._selected = Selected(problem.keys, problem.scores)
+        self._newton_at = newton_field(problem.keys, problem.scores, problem.loss)
         self._best = problem.scores[np.arange(problem.n), chosen]
         self._scale = float(np.abs(problem.keys).max()) or 1.0
 
@@ -161,8 +179,10 @@ class _Search:
         found = [m for m in candidates if m is not None]
         for start in directions:
             rough, value = self._on_sphere(R, start / float(np.linalg.norm(start)))
-            # Newton gains little over L-BFGS: only what comes near the lowest value so far is worth it.
-            if not found or value < min(m.log_excess for m in found) + 1.0:
+            # Newton gains little over L-BFGS: only what comes near the lowest value, elsewhere, is worth it.
+            lowest_yet = min((m.log_excess for m in found), default=math.inf)
+            near = value < lowest_yet + WORTHWHILE * (1 + abs(lowest_yet)) or not found
+            if near and all(np.linalg.norm(m.p - rough) > SAME * R for m in found):
                 found.append(self._polished(R, rough))
         lowest = min(found, key=lambda m: m.log_excess)
         if not lowest.interior and self._slope(lowest.p) @ lowest.p > 0:
@@ -234,13 +254,30 @@ class _Search:
             found = minimize(objective, start * self._scale, jac=True, method="L-BFGS-B", options=options)
         except _LeftTheBall:
             return None
-        p = found.x / self._scale
+        p, reason = self._interior_newton(found.x / self._scale)
         if np.linalg.norm(p) >= R:
             return None
-        value, slope = self._value_and_slope(p)
-        steep = float(np.linalg.norm(slope)) / self._scale
-        reason = "" if steep <= FLAT else f"an interior minimiser was not reached: slope {steep:.1e}"
-        return _Minimum(p, self._across(p), value, True, reason)
+        return _Minimum(p, self._across(p), self._value_and_slope(p)[0], True, reason)
+
+    def _interior_newton(self, p: Point) -> tuple[Point, str]:
+        """The local minimum of the risk next to p, or p and the reason why there is none: on a plateau, where the
+        slope vanishes as fast as the curvature, Newton's steps do not shrink.
+        """
+        found = p
+        for _ in range(30):
+            log_scale, direction, curvature = self._newton_at(found)
+            if log_scale == -math.inf:
+                return found, ""
+            values, vectors = np.linalg.eigh(curvature)
+            seen = values > np.abs(values).max() * 1e-13
+            step = -vectors[:, seen] @ ((vectors[:, seen].T @ direction) / values[seen])
+            found = found + step
+            if not np.linalg.norm(found - p) * self._scale <= 1:
+                return p, FLAT_RISK
+            if np.linalg.norm(step) * self._scale <= 1e-11 * (1 + float(np.linalg.norm(found)) * self._scale):
+                saddle = values[0] < -1e-9 * values[-1]
+                return (p, "the point of rest inside is no minimum") if saddle else (found, "")
+        return p, "Newton's method did not converge inside"
 
     def _across(self, p: Point) -> Point:
         if self._max_margin is None:
@@ -262,8 +299,7 @@ class _Search:
         found = self._newton(R, unit, np.zeros_like(unit), (relative - shift, shift))
         if found is None:
             value = self._value_and_slope(R * unit)[0]
-            why = "a token of lower score is selected: the excess does not vanish and the risk is flat to rounding"
-            return _Minimum(R * unit, self._across(R * unit), value, False, why)
+            return _Minimum(R * unit, self._across(R * unit), value, False, FLAT_RISK)
         return found
 
     def _newton(
@@ -306,6 +342,9 @@ class _Search:
             y, state, last = y + length * step, moved, size
         across = basis @ y
         p = math.sqrt(R * R - y @ y) * unit + across
+        if float(np.linalg.norm(self._slope(p))) <= UNSEEN * self._scale:
+            # Selecting as at p costs what it costs: no digit of the risk tells this point from its neighbours.
+            reason = FLAT_RISK
         on_ray = self._max_margin is not None and unit is self._max_margin.direction
         return _Minimum(p, across if on_ray else self._across(p), state[0] + logits[1], False, reason)
 
@@ -319,7 +358,9 @@ def _complement(unit: Point) -> Float64[np.ndarray, "d d-1"]:
     return np.linalg.qr(np.column_stack([unit, np.eye(len(unit))]))[0][:, 1:]
 
 
-def _descent_step(slope: Point, curvature: Float64[np.ndarray, "k k"]) -> Point:
+def _descent_step(
+    slope: Float64[np.ndarray, "e"], curvature: Float64[np.ndarray, "e e"]
+) -> Float64[np.ndarray, "e"]:
     """Newton's step with the curvature's eigenvalues made positive."""
     if not slope.size:
         return slope
@@ -332,10 +373,10 @@ def _evaluate(
     search: _Search,
     R: float,
     unit: Point,
-    basis: Float64[np.ndarray, "d d-1"],
-    y: Float64[np.ndarray, "d-1"],
+    basis: Float64[np.ndarray, "d e"],
+    y: Float64[np.ndarray, "e"],
     logits: tuple[Float64[np.ndarray, "n others"], float],
-) -> tuple[float, Point, Float64[np.ndarray, "d-1 d-1"]] | None:
+) -> tuple[float, Float64[np.ndarray, "e"], Float64[np.ndarray, "e e"]] | None:
     """log excess minus shift, its gradient and Hessian in y; None where exp overflows."""
     differences, loss = search.differences, search.problem.loss
     along = math.sqrt(R * R - y @ y)

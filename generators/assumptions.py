@@ -14,7 +14,6 @@ from generators.dataset_assumptions import (
     optimal_support_tokens,
     optimal_tokens,
     positive_labels,
-    radius_schedule,
 )
 from generators.direction_assumptions import (
     decided_neighbours,
@@ -26,6 +25,7 @@ from generators.direction_assumptions import (
 from generators.finding import Assumption, Finding
 from generators.general_position import general_position
 from generators.margin_assumptions import in_cone, locally_optimal, separable, separable_optimal_sets
+from generators.radius_schedule import radius_schedule
 from generators.score_assumptions import (
     distinct_scores,
     equal_non_optimal_scores,
@@ -87,7 +87,7 @@ ASSUMPTIONS: dict[str, Assumption] = {
         Assumption("mixing-hurts", "weight on non-optimal tokens raises the risk", "Assumption D", mixing_hurts),
         Assumption(
             "radius-schedule",
-            "the head's radius grows fast enough against the prompt's",
+            "the head's radius is at least c* times the prompt's",
             "Theorem 6 (added here)",
             radius_schedule,
         ),

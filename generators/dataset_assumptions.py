@@ -1,4 +1,4 @@
-"""Assumptions on tokens, labels and head: Lemma 2, Assumption C and the schedule of Theorem 6.
+"""Assumptions on tokens, labels and head: Lemma 2 and Assumption C.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 2/11, Assumption C, Theorems 5 and 6.
 """
@@ -169,34 +169,3 @@ def _at_vertices(data: Dataset, alpha: list[int], label: LabelMargin) -> Finding
     gamma = 1 / math.sqrt(float(limit))
     nu = gamma * (1 - math.sqrt(float(worst / limit)))
     return Finding(True, f"Γ = {gamma:.6g}, ν = {nu:.6g} from {vertices - 1} selections")
-
-
-def radius_schedule(case: Case) -> Finding:
-    """Theorem 6 needs r·(label margin of the non-supports − Γ) to outgrow R·Θ (Figure 3(b) shows why).
-
-    The radii are the arrays ``head_radii`` (or ``log_head_radii``, as r grows like e^{RΘ}) and
-    ``prompt_radii``, shape (k,), in increasing order; the ratio of both sides must be at least 1 throughout
-    and must not decrease. Without them the statement takes its own schedule.
-    """
-    arrays = case.arrays
-    if "prompt_radii" not in arrays or not {"head_radii", "log_head_radii"} & set(arrays):
-        return Finding(True, "no radii are given: the statement takes its own schedule")
-    if case.dataset is None:
-        return Finding(None, NO_DATASET)
-    given = arrays["log_head_radii"] if "log_head_radii" in arrays else np.log(arrays["head_radii"])
-    log_r, log_R = np.asarray(given, dtype=np.float64), np.log(arrays["prompt_radii"])
-    alpha, data = case.chosen, case.dataset
-    label = label_margin(data.Y[:, None] * data.X[np.arange(len(alpha)), alpha])
-    checked = checked_margins(case.problem.keys, alpha)
-    if label is None or checked.p is None:
-        return Finding(False, "v_mm or p_mm does not exist: " + checked.evidence)
-    slack = [float(m - 1) for m in label.margins if m > 1]
-    if not slack:
-        return Finding(True, "every input is a support of v_mm: any schedule will do")
-    gamma = 1 / math.sqrt(float(label.norm_squared))
-    theta = 1 / math.sqrt(float(dot(checked.p, checked.p)))
-    log_ratios = log_r - log_R + math.log(min(slack) * gamma / theta)
-    holds = bool((log_ratios >= 0).all() and (np.diff(log_ratios) >= 0).all())
-    first, last, least = log_ratios[0], log_ratios[-1], log_ratios.min()
-    said = f"log of r(m − Γ)/(RΘ) runs from {first:.6g} to {last:.6g}, smallest {least:.6g}"
-    return Finding(holds, said)

@@ -15,7 +15,7 @@ from flint import fmpq, fmpq_mat
 from jaxtyping import Bool, Float64, Int64
 
 from attention.directions import Direction, exact_direction, inner, within_cone
-from attention.exact import rational
+from attention.exact import rational, to_float
 
 HALVINGS = 200
 """A perturbation is halved until it lies in the cone."""
@@ -32,7 +32,7 @@ def tilted(
     """
     # Powers of two that bring q and p_mm to comparable length; the mixture is then (nearly) one of unit vectors.
     length = (inner(p_mm, p_mm) / found.norm_squared) if any(x != 0 for x in p_mm) else fmpq(1)
-    scale = rational(2.0 ** round(np.log2(float(length.p) / float(length.q)) / 2))
+    scale = rational(2.0 ** round(float(np.log2(to_float(length))) / 2))
 
     def candidates() -> Iterator[list[fmpq]]:
         yield p_mm

@@ -35,7 +35,7 @@ class Descent:
         log_unit: (b,).
     """
 
-    points: Float64[np.ndarray, "t+1 b d"]
+    points: Float64[np.ndarray, "records b d"]
     directions: Float64[np.ndarray, "t b d"]
     log_sizes: Float64[np.ndarray, "t b"]
     moved: Float64[np.ndarray, "t b d"]

@@ -78,7 +78,7 @@ def _sides(level: Sublevel, points: Points) -> dict[str, tuple[Float64[np.ndarra
 def _in_quadrant(level: Sublevel, points: Points) -> Bool[np.ndarray, "m"]:
     joint = level.setup.joint
     rows = np.where(joint.others, np.sum(joint.rows * points.p[:, None, None, :], axis=-1), np.inf)
-    return np.asarray((np.min(rows, axis=2) >= level.relative(points.p)[:, None])[:, ~joint.svm.support].all(axis=1))
+    return np.asarray((np.min(rows, axis=2) >= -level.relative(points.p)[:, None])[:, ~joint.svm.support].all(axis=1))
 
 
 def direction_bound(level: Sublevel, floors: Float64[np.ndarray, "n"], points: Points) -> Float64[np.ndarray, "m"]:
@@ -98,12 +98,12 @@ def target_bound(
 ) -> Float64[np.ndarray, "m"]:
     """Σ_i (Σ_t μ_it) floor_i/(R‖p_relax‖), floor_i ≤ R m_i.
 
-    At a non-support whose margin is not negative, beyond rounding, 0 may serve as the floor: p is then in the quadrant of
+    At a non-support whose margin is not negative, up to rounding, that may serve as the floor: p is then in the quadrant of
     Lemma 12, the theorem's own hypothesis.
     """
     shares = np.sum(setup.target.duals, axis=1)
     support = setup.joint.svm.support
-    floor = np.where(~support & (margins >= slip[:, None]), np.maximum(floors, 0.0), floors)
+    floor = np.where(~support & (margins >= -slip[:, None]), np.maximum(floors, -slip[:, None]), floors)
     used = np.where(shares > 0, shares * np.where(shares > 0, floor, 0.0), 0.0)
     return np.asarray(np.sum(used, axis=1) / (R * setup.target.norm))
 

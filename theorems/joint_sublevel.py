@@ -224,7 +224,8 @@ class Sublevel:
         rows = joint.rows[joint.others]
         unit = float(np.max(np.linalg.norm(rows, axis=1)))
         origin_w, origin_p = np.zeros((rays, d)), np.repeat(self.competitor[None], rays, axis=0)
-        kept: list[Points] = []
+        # The competitor itself belongs to the set, and may be all of it that rounding can tell from the outside.
+        kept = [self.start]
         coarse = np.logspace(-5, math.log10(8 * unit * self.R + 8), 22)
         for _ in range(rounds):
             by_w, by_p = self._directions(rng, rays, rows, unit)
@@ -238,8 +239,6 @@ class Sublevel:
                 kept.append(tried.where(inside))
                 last = np.max(np.where(inside.reshape(g, rays), steps, 0.0), axis=0)
                 steps = np.maximum(last, coarse[0]) * np.linspace(1.0, coarse[1] / coarse[0], 10)[:, None]
-            if sum(len(x.value) for x in kept) == 0:
-                continue
             w, p = np.concatenate([x.w for x in kept]), np.concatenate([x.p for x in kept])
             chosen = rng.integers(len(w), size=rays)
             chosen[: rays // 2] = rng.integers(max(0, len(w) - 40), len(w), size=rays // 2)

@@ -11,8 +11,7 @@ from attention.joint import Joint
 from generators.case import Case
 from theorems.joint_sublevel import Sublevel, joint_setup
 from theorems.points import probe_points
-from theorems.statement import Claim, Form, at_least
-from theorems.statement import statement
+from theorems.statement import Claim, Form, at_least, statement
 from theorems.theorem_6_relaxed_joint_path import relaxed_cases, sublevel
 
 LARGEST = 600.0

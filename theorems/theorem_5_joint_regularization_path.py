@@ -14,10 +14,8 @@ from theorems.joint_limit import LARGEST_UNITS, limit_claims, sharp_claim
 from theorems.joint_sublevel import Sublevel, joint_setup
 from theorems.statement import Claim, Form, statement
 
-UNITS = (6.0, 30.0, 120.0)
-"""RΘ of the sublevel sets."""
-GROWTHS = (0.5, 1.0, 2.0)
-"""log r as a share of RΘ there: below, at and above r = e^{RΘ}."""
+LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
+"""RΘ and log r/(RΘ) of the sublevel sets: r below, at and above e^{RΘ}."""
 
 
 @statement(
@@ -54,7 +52,7 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     theta, norm, direction = setup.separator.margin, setup.separator.norm, setup.separator.direction
     given = schedule_of(case)
     if given is None:
-        radii = [(g * units, units * norm) for units in UNITS for g in GROWTHS]
+        radii = [(share * units, units * norm) for units, share in LEVELS]
     else:
         radii = list(zip(given[0].tolist(), given[1].tolist(), strict=True))
     levels = [Sublevel(setup, under_test, log_r, R, R * direction) for log_r, R in radii]

@@ -18,10 +18,8 @@ from theorems.joint_limit import LARGEST_UNITS, competitors, limit_claims
 from theorems.joint_sublevel import JointSetup, Sublevel, joint_setup
 from theorems.statement import Claim, Form, statement
 
-UNITS = (8.0, 30.0, 120.0)
-"""RΘ_relax of the sublevel sets."""
-GROWTHS = (0.5, 1.0, 2.0)
-"""log r as a share of RΘ_relax there."""
+LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
+"""RΘ_relax and log r/(RΘ_relax) of the sublevel sets: r below, at and above e^{RΘ_relax}."""
 
 
 def relaxed_cases() -> SearchStrategy[Case]:
@@ -62,7 +60,7 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     given = schedule_of(case)
     norm = setup.target.norm
     if given is None:
-        radii = [(g * units, units * norm) for units in UNITS for g in GROWTHS]
+        radii = [(share * units, units * norm) for units, share in LEVELS]
     else:
         radii = list(zip(given[0].tolist(), given[1].tolist(), strict=True))
     levels = [sublevel(setup, under_test, log_r, R) for log_r, R in radii]

@@ -155,5 +155,14 @@ TOLERANCES: Mapping[str, Tolerance] = {
         "the distance of a unit vector from q̄ carries (d + 8) eps of the vectors it is computed from, relative to the radius δ"
         " of the neighbourhood",
     ),
+    "path-norm": Tolerance(
+        "8 (d + 8) eps B (1 + 1/(μ + Bδ))",
+        "the points compared carry the rounding of their exponents, (d + 8) eps R B, which moves the norm at which the risks"
+        " are equal by as much over the margin there",
+    ),
+    "joint-descent": Tolerance(
+        "‖p‖·‖p/‖p‖ − p(c)‖ at step 4k is at most twice that at step k, or than one logit",
+        "argued rate of a conjecture: an O(1/R) deviation keeps R·deviation bounded, a limit elsewhere makes it grow fourfold",
+    ),
 }
 """Reasons by key."""

@@ -15,8 +15,8 @@ from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from generators.problems import cases
 
-EXAMPLES = 400
-"""A corner must turn up among so many examples: it is no rarer than about one in a hundred."""
+EXAMPLES = 250
+"""A corner must turn up among so many examples: it is no rarer than about one in sixty."""
 
 
 @cache
@@ -193,7 +193,7 @@ def test_hard_examples_shrink_to_few_small_integers(
 ) -> None:
     problem = simplest(what, *wanted).problem
     assert problem.n <= n
-    assert problem.T <= tokens
+    assert tokens >= problem.T
     assert np.abs(problem.keys).max() <= 8
     # Mostly zeros, and integers but for the deliberate near-tie.
     assert (problem.keys != np.round(problem.keys)).sum() <= 1

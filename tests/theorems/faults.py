@@ -136,21 +136,16 @@ def _decayed(g: ScaledGradient, keys: Array, scores: Array, loss: Loss, p: Array
     return _scaled(g.direction * xp.exp(g.log_scale)[..., None] + 1e-3 * p)
 
 
-class _Slope:
+def _with_slope_at_minus_u(loss: Loss) -> Loss:
     """A loss whose derivative is taken at −u."""
-
-    def __init__(self, loss: Loss) -> None:
-        self._loss = loss
-
-    def log_slope(self, u: Array) -> Array:
-        return self._loss.log_slope(-u)
-
-    def derivative(self, u: Array) -> Array:
-        return self._loss.derivative(-u)
+    wrong = copy(loss)
+    vars(wrong)["log_slope"] = lambda u: loss.log_slope(-u)
+    vars(wrong)["derivative"] = lambda u: loss.derivative(-u)
+    return wrong
 
 
 def _wrong_slope(_: ScaledGradient, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    return reference.scaled_gradient(keys, scores, _Slope(loss), p)  # type: ignore[arg-type]
+    return reference.scaled_gradient(keys, scores, _with_slope_at_minus_u(loss), p)
 
 
 Solution = MaxMargin | Infeasible

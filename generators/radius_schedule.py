@@ -1,0 +1,44 @@
+"""The hypothesis that Theorem 6 lacks: how fast the head's radius must grow against the prompt's.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 6; the schedule is derived in
+``theorems/joint_limit.py``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attention.joint import Joint, chosen_of
+from attention.label_svm import label_svm, relaxed_max_margin
+from attention.max_margin import Infeasible
+from attention.scheduled_direction import critical_ratio
+from generators.case import Case
+from generators.finding import Finding, number
+from generators.joint_cases import schedule_of
+
+
+def radius_schedule(case: Case) -> Finding:
+    """r ≥ c* R throughout, c* = max over the non-supports of (Θ_relax − ρ_i)^+/slack_i.
+
+    slack_i = v̄_mm·Y_i x_iα − Γ is what the non-support has to spare, ρ_i its margin along p_relax. The radii are the
+    arrays ``head_radii`` (or ``log_head_radii``, as r may grow like e^{RΘ}) and ``prompt_radii``, shape (k,), increasing.
+    Without them the statement takes its own schedule. c* is a float, but a schedule on the threshold has the limit, too.
+    """
+    given = schedule_of(case)
+    if given is None:
+        return Finding(True, "no radii are given: the statement takes its own schedule")
+    if case.dataset is None:
+        return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
+    log_r, R = given
+    if log_r.shape != R.shape or not (R > 0).all() or not (np.diff(R) > 0).all() or not (np.diff(log_r) > 0).all():
+        return Finding(False, "head and prompt radii are not positive, increasing and of the same length")
+    tokens, alpha = case.dataset.Y[:, None, None] * case.dataset.X, case.chosen
+    svm = label_svm(chosen_of(tokens, alpha))
+    if isinstance(svm, Infeasible):
+        return Finding(False, "v_mm does not exist")
+    relaxed = relaxed_max_margin(case.problem.keys, alpha, svm.support)
+    if isinstance(relaxed, Infeasible):
+        return Finding(False, "p_relax does not exist")
+    threshold = critical_ratio(Joint(tokens, case.problem.keys, alpha, svm), relaxed)
+    smallest = float(np.exp(np.min(np.minimum(log_r - np.log(R), 690.0))))
+    return Finding(smallest >= threshold, f"r/R is at least {number(smallest)}, c* = {number(threshold)}")

@@ -1,0 +1,236 @@
+"""The regularization path: its offset in closed form, its rates, its minimality, and when it does not converge."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from attention import risk
+from attention.errors import InvalidInput
+from attention.losses import LOSSES
+from attention.max_margin import Infeasible, MaxMargin, max_margin
+from attention.problem import Problem
+from attention.regularization_path import Path, regularization_path
+
+EPS = float(np.finfo(float).eps)
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def separable(seed: int, loss: str = "logistic", n: int = 2, T: int = 4, d: int = 6) -> tuple[Problem, MaxMargin]:
+    rng = np.random.default_rng(seed)
+    problem = Problem(rng.normal(size=(n, T, d)), rng.normal(size=(n, T)), LOSSES[loss])
+    svm = max_margin(problem.keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    return problem, svm
+
+
+def predicted_offset(problem: Problem, svm: MaxMargin) -> np.ndarray:
+    """o = G_S⁺ b without its part along p_mm, b_j = log(c_j/λ_j), S the positive duals (independent here)."""
+    i, t = np.nonzero(svm.duals > 0)
+    best = problem.optimal[i]
+    rows = problem.keys[i, best] - problem.keys[i, t]
+    gaps = problem.scores[i, best] - problem.scores[i, t]
+    b = problem.loss.log_slope(problem.scores[i, best]) + np.log(gaps / svm.duals[i, t])
+    offset = np.linalg.pinv(rows) @ b
+    return np.asarray(offset - (offset @ svm.direction) * svm.direction)
+
+
+def offset_errors(path: Path, predicted: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(path.offsets - predicted, axis=1) / np.linalg.norm(predicted)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_offset_converges_to_the_prediction_at_rate_one_over_R(loss: str, seed: int) -> None:
+    problem, svm = separable(seed, loss)
+    assert svm.independent
+    radii = np.array([1e3, 1e4, 1e5, 1e6]) / svm.margin
+    path = regularization_path(problem, radii, max_margin=svm)
+    assert path.converged.all(), path.reasons
+    assert not path.interior.any()
+    errors = offset_errors(path, predicted_offset(problem, svm))
+    slope = np.polyfit(np.log(radii), np.log(errors), 1)[0]
+    # The error is C/R (1 + C'/R): from RΘ = 1e3 on the slope is −1 to O(C' 1e-3).
+    assert abs(slope + 1) <= 0.05
+    assert errors[-1] <= 1.1 * errors[0] / 1e3
+    # 1 − cos = |o|²/(2R²) (1 + O(1/R)).
+    across = np.linalg.norm(predicted_offset(problem, svm))
+    assert path.one_minus_cosine[-1] == pytest.approx(across**2 / (2 * radii[-1] ** 2), rel=4 * errors[-1] + 1e-9)
+    # The rounded points still carry the offset to the rounding of R.
+    rounded = path.points - (path.points @ svm.direction)[:, None] * svm.direction
+    assert (np.linalg.norm(rounded - path.offsets, axis=1) <= 16 * EPS * radii).all()
+
+
+def test_the_prediction_catches_another_loss_temperature_and_score() -> None:
+    problem, svm = separable(0)
+    radii = np.array([1e4, 1e5]) / svm.margin
+    predicted = predicted_offset(problem, svm)
+    right = offset_errors(regularization_path(problem, radii, max_margin=svm), predicted)
+    louder = problem.scores.copy()
+    louder[0, problem.optimal[0]] += 0.1
+    faulty = [
+        replace(problem, loss=LOSSES["exponential"]),
+        replace(problem, scores=louder),
+    ]
+    for wrong in faulty:
+        errors = offset_errors(regularization_path(wrong, radii, max_margin=svm), predicted)
+        assert errors[1] > 10 * right[1]
+        assert errors[1] > 0.5 * errors[0]  # and it does not go away with R
+
+
+def exact_stationary_offset(problem: Problem, svm: MaxMargin, R: float, guess: np.ndarray) -> np.ndarray:
+    """The zero of the tangential gradient of log(L − L_opt) in 60 digits, from the exact p_mm; d = 3."""
+    with mpmath.workdps(60):
+        exact = [mpmath.mpf(int(x.p)) / mpmath.mpf(int(x.q)) for x in svm.exact.p]
+        norm = mpmath.sqrt(mpmath.fsum(x * x for x in exact))
+        unit = [x / norm for x in exact]
+        seed_axis = min(range(3), key=lambda j: abs(unit[j]))
+        first = [(1 if j == seed_axis else 0) - unit[seed_axis] * unit[j] for j in range(3)]
+        size = mpmath.sqrt(mpmath.fsum(x * x for x in first))
+        first = [x / size for x in first]
+        second = [
+            unit[1] * first[2] - unit[2] * first[1],
+            unit[2] * first[0] - unit[0] * first[2],
+            unit[0] * first[1] - unit[1] * first[0],
+        ]
+
+        def tangential(a: Any, b: Any) -> list[Any]:
+            z = [a * x + b * y for x, y in zip(first, second, strict=True)]
+            along = mpmath.sqrt(mpmath.mpf(R) ** 2 - a * a - b * b)
+            p = [along * u + x for u, x in zip(unit, z, strict=True)]
+            gradient = [mpmath.mpf(0)] * 3
+            for keys, scores, best in zip(problem.keys, problem.scores, problem.optimal, strict=True):
+                rows = [[mpmath.mpf(x) - mpmath.mpf(y) for x, y in zip(k, keys[best], strict=True)] for k in keys]
+                # Divided by e^{−RΘ}, so that the equations are of order one.
+                raised = [mpmath.exp(mpmath.fdot(row, p) + R / norm) for row in rows]
+                total = 1 + mpmath.fsum(w for t, w in enumerate(raised) if t != best) * mpmath.exp(-R / norm)
+                mean = mpmath.fsum(
+                    w / total * (mpmath.mpf(g) - mpmath.mpf(scores[best]))
+                    for t, (w, g) in enumerate(zip(raised, scores, strict=True))
+                    if t != best
+                ) * mpmath.exp(-R / norm)
+                slope = 1 / (1 + mpmath.exp(mpmath.mpf(scores[best]) + mean))
+                for t, row in enumerate(rows):
+                    if t != best:
+                        c = -slope * raised[t] / total * (mpmath.mpf(scores[t]) - mpmath.mpf(scores[best]) - mean)
+                        gradient = [g + c * x for g, x in zip(gradient, row, strict=True)]
+            radial = mpmath.fdot(gradient, p) / mpmath.mpf(R) ** 2
+            rest = [g - radial * x for g, x in zip(gradient, p, strict=True)]
+            return [mpmath.fdot(rest, first), mpmath.fdot(rest, second)]
+
+        start = [mpmath.fdot(map(mpmath.mpf, guess), axis) for axis in (first, second)]
+        a, b = mpmath.findroot(tangential, start, tol=1e-80)
+        return np.array([float(a * x + b * y) for x, y in zip(first, second, strict=True)])
+
+
+@pytest.mark.parametrize("R", [50.0, 1e5])
+def test_offset_agrees_with_sixty_digits(R: float) -> None:
+    problem, svm = separable(3, n=1, T=4, d=3)
+    path = regularization_path(problem, [R], max_margin=svm)
+    exact = exact_stationary_offset(problem, svm, R, path.offsets[0])
+    error = np.linalg.norm(path.offsets[0] - exact) / np.linalg.norm(exact)
+    # Weak directions have curvature Θ/R: the rounding of the slope is amplified by R ‖p_mm‖.
+    assert error <= 64 * EPS * (1 + R * svm.norm)
+    assert error <= 1e-6
+
+
+def test_no_point_of_the_ball_is_lower() -> None:
+    problem, svm = separable(4, n=3, T=3, d=3)
+    radii = [0.5, 3.0, 20.0]
+    path = regularization_path(problem, radii, max_margin=svm)
+    rng = np.random.default_rng(1)
+    for R, best in zip(path.norms, path.log_excess, strict=True):
+        points = rng.normal(size=(20_000, 3))
+        points *= R * rng.uniform(size=(20_000, 1)) ** (1 / 3) / np.linalg.norm(points, axis=1, keepdims=True)
+        _, found = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, points, problem.optimal)
+        assert found.min() >= best - 64 * EPS * (1 + abs(best) + R)
+        # SLSQP as a second opinion, from the best of them.
+        second = minimize(
+            lambda p: float(
+                risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, problem.optimal)[1]
+            ),
+            points[found.argmin()],
+            constraints={"type": "ineq", "fun": lambda p, R=R: R * R - p @ p},
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        # SLSQP violates its constraint by its tolerance; the slope of log excess is at most max‖k − k'‖.
+        violation = max(0.0, float(np.linalg.norm(second.x)) - R)
+        assert second.fun >= best - 1e-9 * (1 + abs(best)) - 10 * violation
+        assert second.fun <= best + 1e-4 * (1 + abs(best))
+
+
+def test_norms_come_sorted_and_lie_on_the_sphere() -> None:
+    problem, svm = separable(0)
+    path = regularization_path(problem, [100.0, 1.0, 10.0], max_margin=svm)
+    assert path.norms.tolist() == [1.0, 10.0, 100.0]
+    assert np.linalg.norm(path.points, axis=1) == pytest.approx(path.norms, rel=8 * EPS)
+    assert (np.diff(path.log_excess) < 0).all()
+    _, again = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, path.points, problem.optimal)
+    assert path.log_excess == pytest.approx(again, rel=64 * EPS, abs=64 * EPS * 100)
+
+
+def test_same_seed_same_path() -> None:
+    problem, svm = separable(1)
+    one, two = (regularization_path(problem, [1.0, 30.0], max_margin=svm, seed=7) for _ in range(2))
+    assert (one.points == two.points).all()
+
+
+@pytest.mark.parametrize("factor", [2.0**-398, 2.0**398])
+def test_the_scale_of_the_keys_is_a_change_of_units(factor: float) -> None:
+    problem, svm = separable(2)
+    scaled = Problem(problem.keys * factor, problem.scores, problem.loss)
+    other = max_margin(scaled.keys, scaled.optimal)
+    assert isinstance(other, MaxMargin)
+    here = regularization_path(problem, [10.0, 1e5], max_margin=svm)
+    there = regularization_path(scaled, np.array([10.0, 1e5]) / factor, max_margin=other)
+    assert there.converged.all(), there.reasons
+    for k, R in enumerate(here.norms):
+        assert np.abs(there.offsets[k] * factor - here.offsets[k]).max() <= 64 * EPS * (1 + R * svm.norm) * (
+            1 + np.linalg.norm(here.offsets[k])
+        )
+
+
+def test_without_p_mm_the_path_may_end_inside() -> None:
+    # Two inputs prefer opposite ends, and both the middle to the other's end: p = 0 is the best of all.
+    keys = np.array([[[1.0], [0.0], [-1.0]], [[-1.0], [0.0], [1.0]]])
+    problem = Problem(keys, np.array([[1.0, 0.8, 0.0], [1.0, 0.8, 0.0]]))
+    assert isinstance(max_margin(keys, problem.optimal), Infeasible)
+    path = regularization_path(problem, [0.5, 5.0, 50.0])
+    assert path.interior.all()
+    assert path.converged.all(), path.reasons
+    # Newton stops below steps of 1e-11, at quadratic convergence.
+    assert np.abs(path.points).max() <= 1e-11
+    assert np.isnan(path.offsets).all()
+    assert np.isnan(path.one_minus_cosine).all()
+
+
+def test_a_flat_risk_is_reported_not_converged() -> None:
+    # One token cannot be selected by both inputs: the first is selected for good, the risk no longer changes.
+    keys = np.array([[[1.0, 0.0], [0.0, 0.0]], [[-1.0, 0.0], [0.0, 0.0]]])
+    problem = Problem(keys, np.array([[3.0, 0.0], [0.1, 0.0]]), LOSSES["correlation"])
+    path = regularization_path(problem, [1.0, 1e4])
+    assert path.converged[0]
+    assert not path.converged[1]
+    assert path.reasons[1]
+
+
+def test_bad_input_is_refused() -> None:
+    problem, svm = separable(0)
+    with pytest.raises(InvalidInput, match="norms: radii must be positive"):
+        regularization_path(problem, [0.0, 1.0], max_margin=svm)
+    with pytest.raises(InvalidInput, match="alpha: the path is relative to the tokens of highest score"):
+        regularization_path(problem, [1.0], alpha=(problem.optimal + 1) % 4)
