@@ -157,9 +157,7 @@ def hessian(differences: Differences, loss: Loss, at: Terms) -> Square:
     return np.asarray((rows.T * at.coefficients.ravel()) @ rows - cross - cross.T - curved)
 
 
-def gradient_field(
-    keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss
-) -> GradientField:
+def gradient_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss) -> GradientField:
     """:func:`attention.risk.scaled_gradient` of one problem as a fast function of p (d,)."""
     at = Selected(keys, scores)
 
@@ -200,7 +198,7 @@ class Selected:
         if relative.max() > MISSED:
             # Raw logits cancelled: select by the differences instead.
             full = np.zeros(self._scores.shape)
-            full[np.arange(full.shape[1]) != self.token[:, None]] = relative.ravel()
+            full[np.arange(self._scores.shape[1]) != self.token[:, None]] = relative.ravel()
             self._take(full.argmax(axis=1))
             relative = (self._differences.rows @ p).reshape(self._differences.gaps.shape)
         return self._differences, relative
@@ -240,7 +238,7 @@ def batch_gradient_field(
                 getattr(kept, name)[stale] = getattr(fresh, name)
             relative[stale] = (fresh.rows @ p[stale][:, :, None]).reshape(-1, n, tokens - 1)
         found = terms(kept, loss, relative)
-        return found.log_scale, (found.coefficients.reshape(b, 1, -1) @ kept.rows)[:, 0]
+        return np.asarray(found.log_scale), (found.coefficients.reshape(b, 1, -1) @ kept.rows)[:, 0]
 
     return field
 

@@ -18,17 +18,10 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from attention import risk
-from attention.derivatives import BatchField, GradientField, Point, batch_gradient_field, gradient_field
 from attention.errors import InvalidInput
-from attention.losses import Array, Loss
+from attention.iteration import Gradient, batch_field, iterate, iterate_batch, signed_excess, single_field
+from attention.losses import Loss
 from attention.problem import Problem
-from attention.risk import ScaledGradient
-
-Gradient = Callable[[Array, Array, Loss, Array], ScaledGradient]
-"""(keys, scores, loss, p) → ∇L, in the shapes of :func:`attention.risk.scaled_gradient`."""
-
-LARGEST_LOG_STEP = 700.0
-"""A step beyond e^700 is not representable."""
 
 
 class Stop(StrEnum):
@@ -81,7 +74,7 @@ class Trajectory:
     @property
     def final(self) -> Float64[np.ndarray, "*b d"]:
         """The last iterate, (*b, d)."""
-        return self.points[-1]
+        return np.asarray(self.points[-1])
 
     def one_minus_cosine(self, direction: Float64[np.ndarray, "... d"]) -> Float64[np.ndarray, "r ..."]:
         """1 − cos∠(p(t), direction), (r, *b), from the difference of unit vectors: it does not cancel; NaN at 0."""
@@ -185,12 +178,12 @@ def descend(
         raise InvalidInput("log_step: it is NaN; give the logarithm of a step size.")
     iterations = np.unique(np.append(np.arange(0, steps + 1, record_every), steps)).astype(np.int64)
     if batch == ():
-        single = _single_field(keys, scores, loss, gradient)
-        points, log_times, log_norms, ok = _one(single, start, float(log_steps), normalized, iterations)
+        single = single_field(keys, scores, loss, gradient)
+        points, log_times, log_norms, ok = iterate(single, start, float(log_steps), normalized, iterations)
     else:
-        many = _batch_field(keys, scores, loss, gradient, batch)
+        many = batch_field(keys, scores, loss, gradient, batch)
         flat = start.reshape(-1, keys.shape[-1])
-        points, log_times, log_norms, ok = _many(many, flat, log_steps.reshape(-1), normalized, iterations)
+        points, log_times, log_norms, ok = iterate_batch(many, flat, log_steps.reshape(-1), normalized, iterations)
         records = len(iterations)
         points, ok = points.reshape(records, *start.shape), ok.reshape(batch)
         log_times, log_norms = log_times.reshape(records, *batch), log_norms.reshape(records, *batch)
@@ -202,7 +195,7 @@ def descend(
         log_time=log_times,
         representable=ok,
         stop=Stop.STEPS if ok.all() else Stop.OVERFLOW,
-        _excess=partial(_excess, keys, scores, loss, points),
+        _excess=partial(signed_excess, keys, scores, loss, points),
     )
 
 
@@ -229,125 +222,3 @@ def _batch_shape(
             f"start: batch axes {start.shape[:-1]} do not broadcast against the problems'"
             f" {keys.shape[:-3]} and {scores.shape[:-2]}; give one start per problem or one for all."
         ) from None
-
-
-_Raw = tuple[
-    Float64[np.ndarray, "r *b d"], Float64[np.ndarray, "r *b"], Float64[np.ndarray, "r *b"], Bool[np.ndarray, "*b"]
-]
-"""Points, log times, log gradient norms, and which starts stayed representable."""
-
-
-def _single_field(
-    keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss, gradient: Gradient
-) -> GradientField:
-    if gradient is risk.scaled_gradient:
-        return gradient_field(keys, scores, loss)
-
-    def field(p: Point) -> tuple[float, Point]:
-        found = gradient(keys, scores, loss, p)
-        return float(found.log_scale), np.asarray(found.direction)
-
-    return field
-
-
-def _batch_field(
-    keys: Float64[np.ndarray, "... n T d"],
-    scores: Float64[np.ndarray, "... n T"],
-    loss: Loss,
-    gradient: Gradient,
-    batch: tuple[int, ...],
-) -> BatchField:
-    def flat(array: Float64[np.ndarray, "..."], axes: int) -> Float64[np.ndarray, "..."]:
-        own = array.shape[-axes:]
-        return np.broadcast_to(array, (*batch, *own)).reshape(-1, *own)
-
-    if gradient is risk.scaled_gradient:
-        return batch_gradient_field(flat(keys, 3), flat(scores, 2), loss)
-    # A problem shared by all starts stays unbatched: that is cheaper for the kernel.
-    some = keys if keys.ndim == 3 else flat(keys, 3)
-    theirs = scores if scores.ndim == 2 else flat(scores, 2)
-
-    def field(p: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]:
-        found = gradient(some, theirs, loss, p)
-        return np.asarray(found.log_scale), np.asarray(found.direction)
-
-    return field
-
-
-def _one(
-    field: GradientField, p: Point, log_step: float, normalized: bool, iterations: Int64[np.ndarray, "r"]
-) -> _Raw:
-    records = len(iterations)
-    points, log_norms, log_times = np.empty((records, len(p))), np.empty(records), np.empty(records)
-    log_time, record, ok = -math.inf, 0, True
-    for t in range(int(iterations[-1]) + 1):
-        log_scale, direction = field(p)
-        length = math.sqrt(direction @ direction)
-        log_norm = log_scale + math.log(length) if length > 0 else -math.inf
-        if t == iterations[record]:
-            points[record], log_norms[record], log_times[record] = p, log_norm, log_time
-            record += 1
-        log_taken = log_step - log_norm if normalized and length > 0 else log_step
-        if length > 0 and ok:
-            log_factor = log_taken + log_scale
-            ok = log_factor <= LARGEST_LOG_STEP
-            if ok:
-                moved = p - math.exp(log_factor) * direction
-                ok = bool(np.isfinite(moved).all())
-                p = moved if ok else p
-        if ok and (length > 0 or not normalized):
-            high, low = max(log_time, log_taken), min(log_time, log_taken)
-            log_time = high + math.log1p(math.exp(low - high)) if low > -math.inf else high
-    return points, log_times, log_norms, np.asarray(ok)
-
-
-def _many(
-    field: BatchField,
-    p: Float64[np.ndarray, "b d"],
-    log_step: Float64[np.ndarray, "b"],
-    normalized: bool,
-    iterations: Int64[np.ndarray, "r"],
-) -> _Raw:
-    records = len(iterations)
-    points = np.empty((records, *p.shape))
-    log_norms, log_times = np.empty((records, len(p))), np.empty((records, len(p)))
-    log_time, record, ok = np.full(len(p), -math.inf), 0, np.ones(len(p), dtype=bool)
-    for t in range(int(iterations[-1]) + 1):
-        log_scale, direction = field(p)
-        length = np.sqrt(np.vecdot(direction, direction))
-        moves = length > 0
-        log_length = np.log(np.where(moves, length, 1.0))
-        if t == iterations[record]:
-            points[record], log_times[record] = p, log_time
-            log_norms[record] = np.where(moves, log_scale + log_length, -math.inf)
-            record += 1
-        if normalized:
-            log_factor = log_step - log_length
-            log_taken = np.where(moves, log_factor - np.where(moves, log_scale, 0.0), -math.inf)
-        else:
-            log_factor = log_step + log_scale
-            log_taken = log_step
-        ok &= ~moves | (log_factor <= LARGEST_LOG_STEP)
-        factor = np.exp(np.where(moves & ok, log_factor, -math.inf))
-        moved = p - factor[:, None] * direction
-        ok &= np.isfinite(moved).all(axis=1)
-        p = np.where(ok[:, None], moved, p)
-        log_time = np.where(ok, np.logaddexp(log_time, log_taken), log_time)
-    return points, log_times, log_norms, ok
-
-
-def _excess(
-    keys: Float64[np.ndarray, "... n T d"],
-    scores: Float64[np.ndarray, "... n T"],
-    loss: Loss,
-    points: Float64[np.ndarray, "r *b d"],
-    budget: int = 2_000_000,
-) -> tuple[Float64[np.ndarray, "r *b"], Float64[np.ndarray, "r *b"]]:
-    """Sign and logarithm of L(p) − L_opt at every recorded point, in blocks of at most ``budget`` entries."""
-    optimal = scores.argmax(axis=-1)
-    at_once = max(1, budget * len(points) // max(1, points.size * keys.shape[-3] * keys.shape[-2]))
-    parts = [
-        risk.log_excess_risk(keys, scores, loss, points[k : k + at_once], optimal)
-        for k in range(0, len(points), at_once)
-    ]
-    return np.concatenate([sign for sign, _ in parts]), np.concatenate([size for _, size in parts])

@@ -67,7 +67,7 @@ class Direction:
     @cached_property
     def margins(self) -> Float64[np.ndarray, "n T"]:
         """(k_iα_i − k_it)·q/‖q‖ for α_i ∈ S_i(q), each to two units in the last place, shape (n, T)."""
-        return np.array([[to_float(x) for x in row] for row in self.exact]) / self.norm
+        return np.asarray(np.array([[to_float(x) for x in row] for row in self.exact]) / self.norm)
 
     @property
     def unique(self) -> bool:
@@ -84,12 +84,12 @@ class Direction:
         return np.argmax(np.where(self.selected, scores, -np.inf), axis=1).astype(np.int64)
 
 
-def direction(keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"]) -> Direction:
+def direction(keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "e"]) -> Direction:
     """Definition 3 of q, decided over the rationals.
 
     Args:
         keys: shape (n, T, d).
-        q: any non-zero vector, shape (d,).
+        q: any non-zero vector, shape (d,); another length is refused.
 
     Raises:
         InvalidInput: q of another shape, not finite or zero.

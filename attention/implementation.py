@@ -18,6 +18,7 @@ from attention.directions import Direction, direction
 from attention.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from attention.losses import Array, Loss
 from attention.max_margin import Infeasible, MaxMargin, max_margin
+from attention.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
 from attention.risk import ScaledGradient
 
 
@@ -38,6 +39,8 @@ class Implementation:
         label_svm: signed features Y_i r_i → the solution of (SVM), or a certificate that there is none.
         relaxed_max_margin: (keys, alpha, support) → p_relax of Theorem 6, or a certificate that there is none.
         direction: (keys, q) → what the direction q selects, its margin and neighbours (Definition 3).
+        max_margin_sets: (keys, mask of optimal tokens, max_margin) → the solutions of ATT-SVM', or certificates that there
+            are none.
     """
 
     name: str = "reference"
@@ -52,6 +55,9 @@ class Implementation:
         [Float64[np.ndarray, "n T d"], Int64[np.ndarray, "n"], Bool[np.ndarray, "n"]], MaxMargin | Infeasible
     ] = relaxed_max_margin
     direction: Callable[[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "d"]], Direction] = direction
+    max_margin_sets: Callable[
+        [Float64[np.ndarray, "n T d"], Bool[np.ndarray, "n T"], Solver], MaxMarginSets | InfeasibleSets
+    ] = max_margin_sets
 
     def but(self, name: str, **replaced: Any) -> Implementation:
         """This implementation with some functions replaced."""

@@ -148,18 +148,20 @@ def joint_gradient(
     losses = _log_losses(joint, log_r, E)
     total = np.logaddexp.reduce(losses)
     log_pi = log_slopes(joint, log_r, E) - total
-    along_p = _prompt_gradient(joint, log_r, w, logs, log_pi)
+    shares, rows = _prompt_terms(joint, log_r, w, logs, log_pi)
+    along_p = np.sum(shares[..., None] * rows, axis=(0, 1))
     features = joint.chosen - np.sum((np.exp(logs) * joint.others)[..., None] * joint.sides, axis=1)
     return float(total - math.log(len(E))), -np.exp(log_pi) @ features, along_p
 
 
 def excess_gradient(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
-) -> tuple[float, Float64[np.ndarray, "k"]]:
-    """log(L(v, p) − L_α(v)) + rΓ, L_α(v) the risk of v when α is selected exactly, and its derivative in p.
+) -> tuple[float, Float64[np.ndarray, "k"], Float64[np.ndarray, "k k"]]:
+    """log(L(v, p) − L_α(v)) + rΓ, L_α(v) the risk of v when α is selected exactly, its derivative in p, and a curvature.
 
     Where r e^{−RΘ} is tiny, L as a function of p differs from L_α(v) beyond its last digit; this does not. It is
-    +inf where the excess is not positive (there p does better than α).
+    +inf where the excess is not positive (there p does better than α). The curvature is positive semidefinite and tends to
+    the second derivative as α is selected: there the function is log Σ_j c_j e^{−g_j·p}, its Hessian a covariance.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -169,9 +171,13 @@ def excess_gradient(
     parts = _logistic_excess(joint, log_r, at_alpha, E, total_sign, log_x)
     total_sign, total = signed_logsumexp(total_sign, parts)
     if total_sign <= 0:
-        return math.inf, np.zeros(p.size)
-    gradient = _prompt_gradient(joint, log_r, w, logs, log_slopes(joint, log_r, E) - total)
-    return float(total - math.log(len(E))), gradient
+        return math.inf, np.zeros(p.size), np.zeros((p.size, p.size))
+    shares, rows = _prompt_terms(joint, log_r, w, logs, log_slopes(joint, log_r, E) - total)
+    gradient = np.sum(shares[..., None] * rows, axis=(0, 1))
+    positive = np.maximum(shares, 0.0)
+    mean = np.sum(positive[..., None] * rows, axis=(0, 1)) / max(float(positive.sum()), 1e-300)
+    centred = rows - mean
+    return float(total - math.log(len(E))), gradient, np.einsum("it,itk,itl->kl", positive, centred, centred)
 
 
 def log_slopes(joint: Joint, log_r: float, E: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b n"]:
@@ -242,18 +248,21 @@ def _logistic_excess(
     return np.where(log_size <= 0.0, base + log_expm1 + near, far)
 
 
-def _prompt_gradient(
+def _prompt_terms(
     joint: Joint,
     log_r: float,
     w: Float64[np.ndarray, "d"],
     logs: Float64[np.ndarray, "n T"],
     log_factors: Float64[np.ndarray, "n"],
-) -> Float64[np.ndarray, "k"]:
-    """Σ_i e^{log_factors_i} d(−E_i)/dp = Σ_i e^{…} Σ_t s_it c_it (k_it − k̄_i); factor and weight meet in logarithms."""
+) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T k"]]:
+    """e^{log_factors_i} s_it c_it and k_it − k̄_i, whose products sum to Σ_i e^{log_factors_i} d(−E_i)/dp.
+
+    Factor and weight meet in logarithms.
+    """
     sign, size = _log_moves(joint, log_r, w, logs)
     moves = sign * np.exp(np.clip(size + log_factors[:, None], -745.0, 690.0))
     mean = np.sum((np.exp(logs) * joint.others)[..., None] * -joint.rows, axis=1)
-    return np.asarray(np.sum(moves[..., None] * (-joint.rows - mean[:, None]), axis=(0, 1)))
+    return moves, -joint.rows - mean[:, None]
 
 
 def _dot(sides: Float64[np.ndarray, "n T d"], w: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n T"]:

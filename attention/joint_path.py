@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.optimize import minimize
 
-from attention.joint import Joint, excess_gradient, joint_gradient
+from attention.joint import Joint, excess_gradient, exponents, joint_gradient, relative_log_risk
 
 Schedule = Callable[[float], float]
 """R ↦ log r."""
@@ -29,10 +29,14 @@ TURNS = 6
 """Turns of head and prompt; each contracts the error by about r max q ≤ e^{COUPLED}."""
 GRADIENT, ON_THE_WAY = 1e-10, 1e-4
 """Largest entry of the gradient of log L, per unit of w and p, at the radii asked for and at those between them."""
+NEWTON_STEPS, HALVINGS = 60, 40
+"""Of a prompt's turn, and of one of its steps."""
 GROWTH = 4.0
 """Radii between those asked for: continuation in R, this factor at a time while logits are small …"""
 LATE, LATE_GROWTH = 256.0, 16.0
 """… and this one once max|k_iα − k_it| R is beyond LATE, where p moves along a straight line up to o(1)."""
+HARMLESS, SMALLEST_GROWTH = 8.0, 1.2
+"""log L + rΓ of a starting point that has lost no input (the minimiser has at most about log 2), and when to give in."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +75,7 @@ def joint_path(
     found = []
     for goal in radii.tolist():
         while goal > R:
-            growth = LATE_GROWTH if R * unit > LATE else GROWTH
-            target = goal if R * growth >= goal * (1 - 1e-9) else R * growth
-            first = _predicted(R, p, before, target) if R * unit > LATE else p * (target / R)
+            target, first = _next(joint, basis, schedule, (R, y, p), before, goal, R * unit > LATE)
             before = (R, p)
             y, p, left = _minimised(joint, basis, schedule(target), target, y, first, GRADIENT if target == goal else ON_THE_WAY)
             R = target
@@ -111,15 +113,43 @@ def _path(
     )
 
 
-def _predicted(
-    R: float,
-    p: Float64[np.ndarray, "dk"],
+def _next(
+    joint: Joint,
+    basis: Float64[np.ndarray, "d e"],
+    schedule: Schedule,
+    now: tuple[float, Float64[np.ndarray, "e"], Float64[np.ndarray, "dk"]],
     before: tuple[float, Float64[np.ndarray, "dk"]] | None,
-    target: float,
-) -> Float64[np.ndarray, "dk"]:
-    """p = R p̄ + o(1) continues along its secant; scaling would blow the offset up."""
-    q = p * (target / R) if before is None else p + (p - before[1]) * ((target - R) / (R - before[0]))
-    return np.asarray(q * (target / float(np.linalg.norm(q))))
+    goal: float,
+    late: bool,
+) -> tuple[float, Float64[np.ndarray, "dk"]]:
+    """The next radius and a prompt to start from there.
+
+    p = R p̄ + o(1) continues along its secant; scaling blows the offset up, but keeps a selected token selected. Where an
+    input that is no support is only just selected, either may lose it, and the risk jumps by many orders: the step is
+    shortened until that does not happen.
+    """
+    R, y, p = now
+    growth = LATE_GROWTH if late else GROWTH
+    while True:
+        target = goal if R * growth >= goal * (1 - 1e-9) else R * growth
+        tries = [p * (target / R)]
+        if late and before is not None:
+            secant = p + (p - before[1]) * ((target - R) / (R - before[0]))
+            tries.insert(0, secant * (target / float(np.linalg.norm(secant))))
+        log_r = schedule(target)
+        w = _offset(joint, basis, log_r, _shortened(y, log_r))
+        risks = [float(relative_log_risk(joint, log_r, w, joint.log_weights(q))) for q in tries]
+        best = int(np.argmin(risks))
+        if risks[best] < HARMLESS or growth < SMALLEST_GROWTH or not late:
+            return target, tries[best]
+        growth = math.sqrt(growth)
+
+
+def _coupling(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "dk"]) -> float:
+    """log(r max q) over the inputs whose selection matters for the digits of L: those with E_i below 40."""
+    logs = joint.log_weights(p)
+    matters = joint.svm.support | (exponents(joint, log_r, w, logs) < 40.0)
+    return log_r + float(np.max(joint.log_nonoptimality(logs)[matters]))
 
 
 def _minimised(
@@ -133,18 +163,18 @@ def _minimised(
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "dk"], float]:
     """A local minimiser on both spheres, from (y, p)."""
     y = _shortened(y, log_r)
-    coupling = log_r + float(np.max(joint.log_nonoptimality(joint.log_weights(p))))
+    coupling = _coupling(joint, log_r, _offset(joint, basis, log_r, y), p)
     residual = math.inf
     if coupling > COUPLED:
         y, p, residual = _together(joint, basis, log_r, R, y, p, max(0.0, coupling), gradient)
-        coupling = log_r + float(np.max(joint.log_nonoptimality(joint.log_weights(p))))
+        coupling = _coupling(joint, log_r, _offset(joint, basis, log_r, y), p)
     if coupling > COUPLED:
         return y, p, residual
     for _ in range(TURNS):
         y, left_y = _head_turn(joint, basis, log_r, y, p, gradient)
         p, left_p = _prompt_turn(joint, log_r, R, _offset(joint, basis, log_r, y), p, gradient)
         residual = max(left_y, left_p)
-        if log_r + float(np.max(joint.log_nonoptimality(joint.log_weights(p)))) < -40.0:
+        if _coupling(joint, log_r, _offset(joint, basis, log_r, y), p) < -40.0:
             break
     return y, p, residual
 
@@ -203,13 +233,37 @@ def _prompt_turn(
     p: Float64[np.ndarray, "dk"],
     gradient: float,
 ) -> tuple[Float64[np.ndarray, "dk"], float]:
-    def objective(x: Float64[np.ndarray, "dk"]) -> tuple[float, Float64[np.ndarray, "dk"]]:
-        point, pull = _on_sphere(p + x, R)
-        value, by_p = excess_gradient(joint, log_r, w, point)
-        return value, pull(by_p)
+    """Damped Newton on the sphere. Curvatures differ by a factor R between the span of the tight rows and its complement,
 
-    x = _descend(objective, np.zeros(p.size), gradient)
-    return _on_sphere(p + x, R)[0], float(np.linalg.norm(objective(x)[1]))
+    where only the sphere curves; quasi-Newton methods learn that too slowly.
+    """
+    value, by_p, curvature = excess_gradient(joint, log_r, w, p)
+    left = math.inf
+    for _ in range(NEWTON_STEPS):
+        unit = p / R
+        across = by_p - (by_p @ unit) * unit
+        left = float(np.linalg.norm(across))
+        if not left > gradient or not math.isfinite(value):
+            break
+        # Along the sphere, −∇·p/R is the curvature that the constraint adds; the radial direction is removed.
+        sphere = max(-float(by_p @ unit), left * 2.0**-20) / R
+        tangent = np.eye(p.size) - np.outer(unit, unit)
+        step = tangent @ np.linalg.lstsq(tangent @ curvature @ tangent + sphere * np.eye(p.size), -across, rcond=None)[0]
+        length = 1.0
+        for _ in range(HALVINGS):
+            q = _on_sphere(p + length * step, R)[0]
+            new = excess_gradient(joint, log_r, w, q)
+            at_q = new[1] - (new[1] @ q / R) * q / R
+            # Near the minimum the value has no digits left to compare; the gradient has.
+            if new[0] < value - 1e-12 * abs(value) or (
+                new[0] <= value + 1e-12 * abs(value) and float(np.linalg.norm(at_q)) < left
+            ):
+                break
+            length /= 2
+        else:
+            break
+        p, (value, by_p, curvature) = q, new
+    return p, left
 
 
 def _descend(

@@ -49,7 +49,7 @@ class LocalPath:
     @property
     def sizes(self) -> Float64[np.ndarray, "r"]:
         """‖p̄(R)‖, shape (r,)."""
-        return np.linalg.norm(self.points, axis=1)
+        return np.asarray(np.linalg.norm(self.points, axis=1))
 
 
 def order(sign: Float64[np.ndarray, "*b"], log_size: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
@@ -126,7 +126,8 @@ def local_path(
     if excess is None:
 
         def excess(p: Float64[np.ndarray, "*b d"]) -> SignedLog:
-            return risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, alpha)
+            sign, size = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, alpha)
+            return np.asarray(sign), np.asarray(size)
 
     if gradient is None:
 

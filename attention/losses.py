@@ -133,9 +133,7 @@ class Logistic(Loss):
         log_sigma = self.log_slope(u)
         # δ > 0: y = log(σ(−u)(e^δ − 1)), the excess is log(1 + e^y).
         y = log_sigma + _log_expm1(xp, log_size)
-        up = xp.where(
-            y < -20.0, y - xp.exp(_at_most(xp, y, 0.0)) / 2, xp.log(_softplus(xp, _at_least(xp, y, -20.0)))
-        )
+        up = xp.where(y < -20.0, y - xp.exp(_at_most(xp, y, 0.0)) / 2, xp.log(_softplus(xp, _at_least(xp, y, -20.0))))
         # δ < 0: z = log(σ(−u)(1 − e^{−|δ|})) < 0, the excess is −log(1 − e^z) = e^z + e^{2z}/2 + …; where e^z is
         # near one (u ≪ 0), 1 − e^z = σ(u) + σ(−u) e^{−|δ|} does not cancel.
         z = log_sigma + _log_one_minus_exp(xp, log_size)
@@ -143,9 +141,7 @@ class Logistic(Loss):
         far = -xp.logaddexp(-_softplus(xp, -u), log_sigma - xp.exp(_at_most(xp, log_size, 700.0)))
         near = z + xp.exp(_at_most(xp, z, 0.0)) / 2
         # Clamped where not taken, so that no branch is infinite.
-        down = xp.where(
-            z < -20.0, near, xp.log(xp.where(z < -0.5, middle, _at_least(xp, far, SMALLEST)))
-        )
+        down = xp.where(z < -20.0, near, xp.log(xp.where(z < -0.5, middle, _at_least(xp, far, SMALLEST))))
         return sign, xp.where(sign > 0, up, xp.where(sign < 0, down, xp.full_like(down, -math.inf)))
 
     def log_lipschitz(self, low: float, high: float) -> float:

@@ -128,9 +128,7 @@ def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledG
     differences = scores - best
     mean = xp.sum(xp.exp(chosen.log_weights) * differences, axis=-1, keepdims=True)
     # Where scores tie with the selected one, −E[δγ] is what is left of γ_t − γᵀs, and only its logarithm is safe.
-    mean_sign, log_mean = signed_logsumexp(
-        xp.sign(differences), chosen.log_weights + _log(xp, xp.abs(differences))
-    )
+    mean_sign, log_mean = signed_logsumexp(xp.sign(differences), chosen.log_weights + _log(xp, xp.abs(differences)))
     ties = differences == 0
     centred = xp.where(ties, -mean_sign[..., None], differences - mean)
     log_centred = xp.where(ties, log_mean[..., None], _log(xp, xp.abs(centred)))

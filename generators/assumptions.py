@@ -24,12 +24,13 @@ from generators.direction_assumptions import (
 )
 from generators.finding import Assumption, Finding
 from generators.general_position import general_position
+from generators.joint_run import descent_selects
 from generators.margin_assumptions import in_cone, locally_optimal, separable, separable_optimal_sets
+from generators.optimal_sets import mixing_hurts
 from generators.radius_schedule import radius_schedule
 from generators.score_assumptions import (
     distinct_scores,
     equal_non_optimal_scores,
-    mixing_hurts,
     single_input,
     strict_optimum,
     well_behaved_loss,
@@ -90,6 +91,12 @@ ASSUMPTIONS: dict[str, Assumption] = {
             "the head's radius is at least c* times the prompt's",
             "Theorem 6 (added here)",
             radius_schedule,
+        ),
+        Assumption(
+            "descent-selects",
+            "normalized joint descent selects α (found by running it)",
+            "Figure 3 (conjecture)",
+            descent_selects,
         ),
         Assumption("positive-labels", "all labels are +1", "Lemma 2", positive_labels),
         Assumption("head-in-key-range", "v lies in the range of Wᵀ", "Lemma 2", head_in_key_range),

@@ -116,7 +116,7 @@ def _separated(
     alpha: Int64[np.ndarray, "n"],
     apart: Bool[np.ndarray, "n T"],
 ) -> Float64[np.ndarray, "n T d"]:
-    wide = "general-position" not in wanted and draw(one_in(8))
+    wide = "general-position" not in wanted and draw(one_in(5))
     return _finished(draw, wanted, draw(separable_keys(frame, alpha, apart, wide=wide)))
 
 

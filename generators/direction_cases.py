@@ -1,13 +1,14 @@
 """Strategies for cases with a direction q, by construction: what q selects, its neighbours, and ties.
 
-Everything starts from the *levels* of q: level_it = (k_iα_i − k_it)·q in units, 0 at α_i and at ties, 1 at directional
-neighbours, larger elsewhere. Keys follow as k_it = k_iα_i − (level·a + e) with a·q = 1 and e ⊥ q. As q has small integer
-entries, one of them ±1, all of this is exact in float64.
+Everything starts from the *levels* of q: level_it = (k_iα_i − k_it)·q in units, 0 at α_i and at ties, 1 at
+directional neighbours, larger elsewhere. Keys follow as k_it = k_iα_i − (level·a + e) with a·q = 1 and e ⊥ q. As q has
+small integer entries, one of them ±1, all of this is exact in float64.
 
-General position. For a fixed choice of tokens the rows are (level, e) with free e, so by genericity of e all that can go
+General position. For a fixed choice of tokens the rows are (level, e) with free e, so for generic e all that can go
 wrong are the levels: d rows are dependent for every e only if all their levels are 0; d + 1 rows reach the all-ones
 vector for every e only if all their levels are equal. Levels are therefore assigned so that no choice of tokens has
-more than d rows of one level (d − 1 of level 0), and e is moved, orthogonally to q, until the keys are in general position.
+more than d rows of one level (d − 1 of level 0), and e is moved, orthogonally to q, until the keys are in general
+position.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3, Lemmas 8–10, Theorem 7.
 """
@@ -22,11 +23,11 @@ from typing import Literal
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 from jaxtyping import Bool, Float64, Int64
 
 from attention.directions import direction, margin_sign
-from attention.losses import LOSSES
+from attention.losses import LOSSES, loss_named
 from attention.max_margin import MaxMargin, max_margin
 from attention.problem import Problem
 from generators.case import Case
@@ -35,7 +36,7 @@ from generators.keys import NEAR_TIE, key_directions
 from generators.numbers import Frame, one_in
 
 Kind = Literal["lower", "higher", "mixed", "tied", "near"]
-"""Directional neighbours all score lower, all higher, or at least one higher; ties in selection; near an LMM direction."""
+"""Directional neighbours score lower, higher, or one of them higher; ties in selection; near an LMM direction."""
 
 LARGEST = (3, 4, 4)
 """The largest (n, T, d)."""
@@ -118,7 +119,7 @@ def _keys_of_levels(
     general: bool,
 ) -> Float64[np.ndarray, "n T d"]:
     """Keys with those levels of q; ``off_axis``: all rows of level 1 lean to one side, so that q is not max-margin."""
-    n, tokens, d = frame.shape
+    n, _, d = frame.shape
     sideways = draw(frame.values("nTd", DYADIC))
     bases = draw(frame.values("nd", st.integers(-2, 2).map(float)))
     _make_orthogonal(sideways, q, pivot)
@@ -217,7 +218,7 @@ def direction_cases(
         "cone_mu": np.array(draw(st.sampled_from((0.5, 0.125, 2.0**-10, 2.0**-20)))),
         "cone_radius": np.array(unit * draw(st.sampled_from((1.0, 16.0, 256.0)))),
     }
-    problem = Problem(keys, scores, draw(st.sampled_from(tuple(losses))))  # type: ignore[arg-type]
+    problem = Problem(keys, scores, loss_named(draw(st.sampled_from(tuple(losses)))))
     return Case(problem, arrays=MappingProxyType(arrays), seed=draw(st.integers(0, 2**32 - 1)))
 
 
@@ -285,13 +286,13 @@ def pair_cases(
     below = first.neighbours | second.neighbours | solution.neighbours if kind == "lower" else nothing
     above = first.neighbours if kind == "higher" else nothing
     scores = draw(_scores(frame, alpha, below, above, distinct=False))
-    problem = Problem(keys, scores, draw(st.sampled_from(tuple(losses))))  # type: ignore[arg-type]
+    problem = Problem(keys, scores, loss_named(draw(st.sampled_from(tuple(losses)))))
     arrays = MappingProxyType({"q1": np.asarray(q), "q2": np.asarray(wider)})
     return Case(problem, arrays=arrays, seed=draw(st.integers(0, 2**32 - 1)))
 
 
 def directions_for(case: Case) -> Iterator[Case]:
-    """The case with its own q, or with seeded ones: anywhere, and near the max-margin direction of the optimal tokens."""
+    """The case with its own q, or with seeded ones: anywhere, and near p_mm of the chosen tokens."""
     if "q" in case.arrays:
         yield case
         return
@@ -317,8 +318,3 @@ def pairs_for(case: Case) -> Iterator[Case]:
         if first.unique and isinstance(solution, MaxMargin):
             pair = {"q1": first.q, "q2": np.asarray((first.unit + solution.direction) / 2)}
             yield case.but(arrays=MappingProxyType({**case.arrays, **pair}))
-
-
-def all_cases(kinds: Collection[Kind], *, general: bool = True) -> SearchStrategy[Case]:
-    """:func:`direction_cases` as a plain function of kinds, for ``cases=`` of a statement."""
-    return direction_cases(kinds=tuple(kinds), general=general)

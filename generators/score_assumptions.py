@@ -1,6 +1,6 @@
 """Assumptions on the loss and the scores, on which floats are compared as they are: exactly.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Assumptions A, B and D, Lemma 14.
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumptions A and B, Definition of O_i in Appendix D.
 """
 
 from __future__ import annotations
@@ -96,17 +96,3 @@ def optimal_sets(case: Case) -> Bool[np.ndarray, "n T"]:
     """The optimal sets O_i = argmax_t γ_it of Appendix D, as a mask."""
     scores = case.problem.scores
     return np.asarray(scores == scores.max(axis=1, keepdims=True))
-
-
-def mixing_hurts(case: Case) -> Finding:
-    """Assumption D for O_i = argmax_t γ_it and the linear head that a Problem has, by Lemma 14.
-
-    With ν_i the common score of O_i, γ_iᵀs_i = ν_i − Σ_{t∉O_i} s_it gap_it lies between ν_i − c1 q_i and
-    ν_i − c0 q_i for c0, c1 = smallest, largest gap. Without any non-optimal token q_max = 0 for every p, the
-    premise of D is always true (log q_max = −∞) and L is constant: D fails.
-    """
-    scores = case.problem.scores
-    gaps = (scores.max(axis=1, keepdims=True) - scores)[~optimal_sets(case)]
-    if gaps.size == 0:
-        return Finding(False, "all tokens of every input have the same score: no token is non-optimal, L is constant")
-    return Finding(True, f"Lemma 14 with c0 = {number(gaps.min())} and c1 = {number(gaps.max())}")

@@ -133,4 +133,4 @@ def _least_norm_preimage(rows: list[Row], values: list[fmpq]) -> Row | None:
         solved = (matrix * matrix.transpose()).solve(fmpq_mat(len(values), 1, values))
     except ZeroDivisionError:
         return None
-    return [x for x in (matrix.transpose() * solved).entries()]
+    return list((matrix.transpose() * solved).entries())

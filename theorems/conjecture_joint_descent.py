@@ -9,19 +9,16 @@ from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from attention.implementation import Implementation
-from attention.joint_descent import JointTrajectory, joint_descent
+from attention.joint_descent import JointTrajectory
 from attention.scheduled_direction import scheduled_direction
 from generators.case import Case
 from generators.joint_cases import joint_cases
+from generators.joint_run import continued, joint_run, largest_nonoptimality
 from theorems.joint_sublevel import JointSetup, joint_setup
 from theorems.statement import Claim, Form, Verdict, at_least, statement
 
-STEPS = 480
-"""Iterations; R·deviation at the last is compared with that at a quarter of them."""
 EXTENSIONS = 2
 """How often a run whose rate is not (yet) right is made four times as long before the claim is made."""
-RATIOS = (1.0, 0.5, 2.0)
-"""η_v/η_p, in units of Θ/Γ."""
 GROWTH = 2.0
 """By how much R·deviation may grow over a fourfold R: O(1/R) keeps it bounded, a limit elsewhere makes it grow fourfold."""
 
@@ -35,14 +32,14 @@ def conjecture_cases() -> SearchStrategy[Case]:
     "conjecture-joint-descent",
     "conjecture: normalized joint descent goes to v_mm and p(η_v/η_p)",
     source="Section 3, Figure 3 (experiments only)",
-    assumptions=("optimal-support-tokens", "separable"),
+    assumptions=("optimal-support-tokens", "separable", "descent-selects"),
     cases=conjecture_cases,
 )
 def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """*A conjecture: the paper shows Figure 3 and proves nothing about joint descent.*
 
     Let v ← v − η_v ∇_v L/‖∇_v L‖, p ← p − η_p ∇_p L/‖∇_p L‖ select α from some iterate on. Then v/‖v‖ → v̄_mm, and p/‖p‖ → p(c),
-    c = η_v/η_p, the limit of the *regularization path* along r = cR (:mod:`attention.scheduled_direction`): p_mm for c → 0,
+    c = lim ‖v‖/‖p‖ (η_v/η_p where steps are small against a logit), the limit of the *regularization path* along r = cR (:mod:`attention.scheduled_direction`): p_mm for c → 0,
     p_relax for c ≥ c*. So whether joint descent shows the relaxed SVM of Theorem 6 depends on the ratio of the step sizes.
 
     Heuristic: both norms grow by their step size per iteration, so ‖v‖/‖p‖ → c, and descent follows the softmin of the margins
@@ -52,76 +49,40 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Selection is needed: where p_relax only ties an input (ρ_i = 0), normalized steps keep crossing its boundary, each crossing
     lets that input's gradient rule, and the head was seen to settle 0.07 away from v̄_mm (a test keeps the instance). And it
     is a conjecture about the end: *which* tokens are selected depends on the start. On Figure 3(b) from the paper's start
-    with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v, v_mm) = 0.3 at step 8000). Such runs are undecided here.
+    with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v, v_mm) = 0.3 at step 8000). Such runs are not applicable here.
     """
     setup = joint_setup(case, under_test)
     if isinstance(setup, str):
         yield Claim("prompt-rate", Form.LIMIT, 0.0, 0.0, "joint-descent", undecided=setup)
         return
-    rng = case.rng()
-    ratio = float(rng.choice(RATIOS)) * setup.separator.margin / setup.joint.svm.margin
-    target = scheduled_direction(setup.joint, ratio)
-    run = descended(setup, under_test, ratio, rng)
-    claims: list[Claim] = []
-    for _ in range(EXTENSIONS + 1):
-        claims = _claims(setup, run, target)
-        if all(claim.verdict is Verdict.UPHELD for claim in claims):
+    theta = setup.separator.margin
+    parts = {"weights": under_test.weights, "gradient": under_test.scaled_gradient}
+    run = joint_run(case, setup.joint, theta, **parts)
+    claims = _claims(setup, run)
+    for _ in range(EXTENSIONS):
+        if all(claim.verdict is not Verdict.FALSIFIED for claim in claims):
             break
-        run = _continued(setup, under_test, ratio, run)
+        run = continued(case, setup.joint, theta, run, **parts)
+        claims = _claims(setup, run)
     yield from claims
 
 
-def _claims(setup: JointSetup, run: JointTrajectory, target: Float64[np.ndarray, "k"]) -> list[Claim]:
-    """Selection from a quarter of the run on, then the two rates between there and its end."""
+def _claims(setup: JointSetup, run: JointTrajectory) -> list[Claim]:
+    """The two rates between a quarter of the run and its end, if α is selected from the former on."""
     joint = setup.joint
     late = len(run.prompts) - 1
     early = late // 4
-    worst = np.max(joint.log_nonoptimality(joint.log_weights(run.prompts[early:])))
-    if not worst < np.log(0.5):
-        reason = f"α is not selected throughout: 1 − s_iα reaches {np.exp(worst):.3g} after step {early}"
+    worst = largest_nonoptimality(joint, run.prompts[early:])
+    if not worst < 0.5:
+        reason = f"α is not selected throughout: 1 − s_iα reaches {worst:.3g} after step {early}"
         return [Claim("prompt-rate", Form.LIMIT, 0.0, 0.0, "joint-descent", undecided=reason)]
+    ratio = float(np.linalg.norm(run.heads[late]) / np.linalg.norm(run.prompts[late]))
     unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
     size = float(np.max(np.linalg.norm(joint.chosen, axis=-1)))
     return [
-        _rate("prompt-rate", run.prompts[[early, late]], target, unit),
+        _rate("prompt-rate", run.prompts[[early, late]], scheduled_direction(joint, ratio), unit),
         _rate("head-rate", run.heads[[early, late]], joint.svm.direction, size),
     ]
-
-
-def descended(
-    setup: JointSetup, under_test: Implementation, ratio: float, rng: np.random.Generator
-) -> JointTrajectory:
-    """Normalized joint descent with η_v/η_p = ``ratio``, from a head near v_mm and a small random prompt."""
-    joint = setup.joint
-    unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
-    start = rng.normal(size=joint.keys.shape[2]) * 0.1 / unit
-    return _run(setup, under_test, ratio, joint.svm.direction / joint.svm.margin, start, STEPS)
-
-
-def _continued(
-    setup: JointSetup, under_test: Implementation, ratio: float, run: JointTrajectory
-) -> JointTrajectory:
-    """The run, four times as long."""
-    further = _run(setup, under_test, ratio, run.heads[-1], run.prompts[-1], 3 * (len(run.prompts) - 1))
-    return JointTrajectory(
-        np.concatenate([run.heads, further.heads[1:]]), np.concatenate([run.prompts, further.prompts[1:]])
-    )
-
-
-def _run(
-    setup: JointSetup,
-    under_test: Implementation,
-    ratio: float,
-    head: Float64[np.ndarray, "d"],
-    prompt: Float64[np.ndarray, "k"],
-    steps: int,
-) -> JointTrajectory:
-    joint = setup.joint
-    prompt_step = 0.1 * setup.separator.norm
-    return joint_descent(
-        joint.tokens, joint.keys, head, prompt, steps=steps, head_step=ratio * prompt_step, prompt_step=prompt_step,
-        weights=under_test.weights, gradient=under_test.scaled_gradient,
-    )
 
 
 def _rate(name: str, points: Float64[np.ndarray, "2 d"], target: Float64[np.ndarray, "d"], unit: float) -> Claim:

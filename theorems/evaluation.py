@@ -115,28 +115,55 @@ class Evaluation:
         return self.log_weights[:, np.arange(self.problem.n), alpha]
 
     @cached_property
+    def spreads(self) -> tuple[Float64[np.ndarray, "b n T"], Float64[np.ndarray, "b n T"]]:
+        """Sign and logarithm of γ_t − γᵀs = Σ_u s_u (γ_t − γ_u), which may be as small as the weights."""
+        scores = self.problem.scores
+        pairs = scores[:, :, None] - scores[:, None, :]
+        with np.errstate(divide="ignore"):
+            logs = self.log_weights[:, :, None, :] + np.log(np.abs(pairs))
+            top = np.max(logs, axis=-1, keepdims=True)
+            top = np.where(np.isfinite(top), top, 0.0)
+            total = np.sum(np.sign(pairs) * np.exp(logs - top), axis=-1)
+            return np.sign(total), top[..., 0] + np.log(np.abs(total))
+
+    @cached_property
+    def log_sizes(self) -> tuple[Float64[np.ndarray, "b n T"], Float64[np.ndarray, "b n #T"]]:
+        """log |δγ_t| and log Σ_u s_u |δγ_u|: what the terms of γ_t − γᵀs are as large as."""
+        with np.errstate(divide="ignore"):
+            own = np.log(np.abs(self.score_differences))
+        return own, np.logaddexp.reduce(self.log_weights + own, axis=-1, keepdims=True)
+
+    @cached_property
+    def log_factors(self) -> Float64[np.ndarray, "b n T"]:
+        """log(|ℓ'_i| s_t / n); −inf at the selected token and its duplicates, which add nothing to ∇L."""
+        apart = np.any(self.key_differences != 0, axis=-1)
+        size = (self.log_slopes[..., None] - math.log(self.problem.n)) + self.log_weights
+        return np.where(apart, size, -math.inf)
+
+    def product_error(self, shift: Float64[np.ndarray, "b 1 1"]) -> Float64[np.ndarray, "b n T"]:
+        """Relative error of s_t, ℓ' and their products, whose logarithms (and ``shift``) are added up."""
+        logs = np.zeros_like(self.log_weights)
+        for added in (self.log_factors, self.spreads[1]):
+            logs += np.where(np.isfinite(added), np.abs(added), 0.0)
+        roundings = EPS * (4 * logs + 2 * np.abs(shift) + self.problem.T + self.problem.n + 12)
+        return relative_error(self.log_weights_error + self.log_slopes_error[..., None] + roundings)
+
+    @cached_property
     def gradient(self) -> BoundedGradient:
         """∇L = (1/n) Σ_i ℓ'_i Σ_t c_it δk_it with c_t = s_t (γ_t − γᵀs) = s_t Σ_u s_u (γ_t − γ_u).
 
         Error of coordinate j, r_t the relative error of s_t ℓ' and of the products with it:
-        (1/n) Σ_i |ℓ'_i| Σ_t s_t |δk_tj| ( |δγ_t| r_t + Σ_u s_u |δγ_u| (r_t + r_u) ).
+        (1/n) Σ_i |ℓ'_i| Σ_t s_t |δk_tj| ( |δγ_t| r_t + Σ_u s_u |δγ_u| (r_t + max r) ).
         """
-        problem = self.problem
-        s, g = self.weights, np.abs(self.score_differences)
-        spread = np.einsum("bnu,ntu->bnt", s, problem.scores[:, :, None] - problem.scores[:, None, :])
-        log_size = (self.log_slopes[..., None] - math.log(problem.n)) + self.log_weights
-        others = np.arange(problem.T) != self.token[..., None]
-        with np.errstate(divide="ignore"):
-            log_terms = np.where(others, log_size + np.log(g), -math.inf)
-        scale = np.max(log_terms, axis=(-2, -1))
+        problem, log_factor = self.problem, self.log_factors
+        scale = np.max(log_factor + np.logaddexp(*self.log_sizes), axis=(-2, -1))
         shift = np.where(np.isfinite(scale), scale, 0.0)[:, None, None]
-        factor = np.where(others, np.exp(np.minimum(log_size - shift, 700.0)), 0.0)
-        direction = -np.sum((factor * spread)[..., None] * self.key_differences, axis=(1, 2))
-        # Logarithms up to |log_size| + |scale| are added and subtracted before each exponential.
-        logs = EPS * (4 * np.abs(log_size) + 2 * np.abs(shift) + problem.T + problem.n + 12)
-        r = relative_error(self.log_weights_error + self.log_slopes_error[..., None] + logs)
-        mixed = np.sum(s * g, axis=-1, keepdims=True) * r + np.sum(s * g * r, axis=-1, keepdims=True)
-        errors = factor * (g * r + mixed) + UNDERFLOW
+        sign, log_spread = self.spreads
+        coefficients = -sign * np.exp(log_factor + log_spread - shift)
+        direction = np.sum(coefficients[..., None] * self.key_differences, axis=(1, 2))
+        r = self.product_error(shift)
+        own, mean = (np.exp(log_factor + log_size - shift) for log_size in self.log_sizes)
+        errors = own * r + mean * (r + np.max(r, axis=-1, keepdims=True)) + UNDERFLOW
         error = np.sum(errors[..., None] * np.abs(self.key_differences), axis=(1, 2))
         if self.textbook_eps:
             absolute = textbook_gradient_error(self, np.abs(problem.scores), self.textbook_eps)

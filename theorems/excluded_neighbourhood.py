@@ -114,7 +114,8 @@ class Region:
 
         def excess(p: Float64[np.ndarray, "*b d"]) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
             problem = costs.problem
-            return under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, p, costs.alpha)  # type: ignore[return-value]
+            sign, size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, p, costs.alpha)
+            return np.asarray(sign, dtype=np.float64), np.asarray(size, dtype=np.float64)
 
         hints = np.concatenate([costs.rows[costs.gaps != 0], self.better.unit[None]])
         return lowest_in_neighbourhood(excess, self.found.unit, self.delta, radii, hints, rng)

@@ -115,7 +115,7 @@ def claims(constants: LocalConstants, under_test: Implementation, rng: np.random
     yield _radius_of_pi(constants, under_test, rng)
 
 
-def _columns(pairs: Sequence[tuple[Float64[np.ndarray, "m"], ...]], width: int) -> list[list[Float64[np.ndarray, "m"]]]:
+def _columns(pairs: Sequence[tuple[Float64[np.ndarray, "_"], ...]], width: int) -> list[list[Float64[np.ndarray, "_"]]]:
     return [[pair[k] for pair in pairs] for k in range(width)]
 
 

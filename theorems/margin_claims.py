@@ -69,7 +69,8 @@ def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"
     unit = constants.norm * points / np.linalg.norm(points, axis=1, keepdims=True)
     rows, others = constants.rows[constants.others], constants.others
     margins = unit @ rows.T
-    error = logit_error(constants.rows, unit)[:, others] + 8 * EPS * (np.abs(margins) + constants.reach[others])
+    rows_of_all = np.broadcast_to(constants.rows, (len(unit), *constants.rows.shape))
+    error = logit_error(rows_of_all, unit)[:, others] + 8 * EPS * (np.abs(margins) + constants.reach[others])
     moved = np.abs(margins - constants.solution.margins[others])
     beyond = np.where(constants.harmful, constants.beyond / 4, 0.25)[others]
     allowed = np.minimum(constants.tilt[others], beyond) * (1 + 8 * EPS)

@@ -62,7 +62,7 @@ class Constraints:
             log_costs=log_costs - log_costs.max(),
             log_unit=float(log_costs.max()),
             weights=duals / duals.sum(),
-            rank=_rank_of_neighbours(svm),
+            rank=rank_of_neighbours(svm),
             others=others,
         )
 
@@ -90,7 +90,8 @@ class Constraints:
         return np.asarray((p.shape[-1] + 6) * EPS * (size + costs + self.others.size))
 
 
-def _rank_of_neighbours(svm: MaxMargin) -> int:
+def rank_of_neighbours(svm: MaxMargin) -> int:
+    """The rank of the rows of the SVM-neighbours, exact."""
     pairs = np.argwhere(svm.neighbours).tolist()
     if svm.independent:
         return len(pairs)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from theorems.evaluation import Evaluation
-from theorems.rounding import UNDERFLOW, dot, logit_error, relative_error
+from theorems.rounding import UNDERFLOW, dot, logit_error
 from theorems.tolerances import EPS
 
 LARGEST_LOGIT_CHANGE = 30.0
@@ -41,29 +41,25 @@ def risk_change(at: Evaluation, steps: Float64[np.ndarray, "b d"]) -> RiskChange
     change = np.clip(change, -LARGEST_LOGIT_CHANGE, LARGEST_LOGIT_CHANGE)
     change_error = logit_error(at.key_differences, steps)
     shift = np.where(np.isfinite(gradient.log_scale), gradient.log_scale, 0.0)[:, None]
-    log_factor = at.log_slopes - math.log(problem.n) - shift
-    s, others = at.weights, np.arange(problem.T) != at.token[..., None]
-    factor = np.where(others, np.exp(np.minimum(log_factor[..., None] + at.log_weights, 700.0)), 0.0)
-    spread = np.einsum("bnu,ntu->bnt", s, problem.scores[:, :, None] - problem.scores[:, None, :])
-    grown = np.expm1(change)
-    total = 1 + np.sum(np.where(others, s * grown, 0.0), axis=-1)
-    moved = np.sum(factor * spread * grown, axis=-1) / total
+    log_factor = at.log_factors - shift[..., None]
+    sign, log_spread = at.spreads
+    s, grown = at.weights, np.expm1(change)
+    total = 1 + np.sum(s * grown, axis=-1)
+    moved = np.sum(sign * np.exp(log_factor + log_spread) * grown, axis=-1) / total
 
-    logs = EPS * (4 * np.abs(log_factor)[..., None] + 4 * np.abs(at.log_weights) + problem.T + 12)
-    relative = relative_error(at.log_weights_error + logs)
-    sizes = np.abs(at.score_differences)
-    size = sizes + np.sum(s * sizes, axis=-1, keepdims=True)
+    relative = at.product_error(shift[..., None])
+    own, mean = (np.exp(log_factor + log_size) for log_size in at.log_sizes)
     worst = np.max(relative, axis=-1, keepdims=True)
-    one = factor * size * (np.abs(grown) * (relative + 2 * worst) + (1 + grown) * change_error)
+    one = (own + mean) * (np.abs(grown) * (relative + 2 * worst) + (1 + grown) * change_error)
     total_error = np.sum(s * np.abs(grown) * relative + s * (1 + grown) * change_error, axis=-1) / total
     moved_error = np.sum(one, axis=-1) / total + np.abs(moved) * (total_error + 4 * EPS) + UNDERFLOW
 
     # moved = |ℓ'| (f(p + h) − f(p)) / (n e^shift); the excess of the loss is for δ = f(p) − f(p + h).
     with np.errstate(divide="ignore"):
-        log_size = np.log(np.abs(moved)) - log_factor
-    sign, log_excess = problem.loss.log_excess(at.outputs, -np.sign(moved), log_size)
+        log_size = np.log(np.abs(moved)) - (at.log_slopes - math.log(problem.n) - shift)
+    direction, log_excess = problem.loss.log_excess(at.outputs, -np.sign(moved), log_size)
     finite = np.where(np.isneginf(log_excess), 0.0, log_excess)
-    terms = np.where(np.isneginf(log_excess), 0.0, sign * np.exp(finite - math.log(problem.n) - shift))
+    terms = np.where(np.isneginf(log_excess), 0.0, direction * np.exp(finite - math.log(problem.n) - shift))
     distance = np.exp(np.minimum(log_size, 700.0))
     growth = np.exp(np.minimum(distance, 700.0)) * moved_error
     inherited = np.abs(terms) * (at.outputs_error + EPS * (12 + 2 * np.abs(finite) + 2 * np.abs(shift)))

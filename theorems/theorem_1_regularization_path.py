@@ -20,8 +20,9 @@ from theorems.followed_path import Sphere
 from theorems.path_claims import Followed, path_claims
 from theorems.path_constants import Constraints, exact_to_rounding, log_kappa
 from theorems.path_offset import Reduced, tangent_basis
-from theorems.statement import Claim, Form, statement
+from theorems.statement import Claim, Form, Verdict, statement
 from theorems.sublevel_claims import sublevel_claims
+from theorems.svm_claims import svm_claim
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
@@ -77,6 +78,10 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     svm = under_test.max_margin(problem.keys, problem.optimal)
     if isinstance(svm, Infeasible):
         yield Claim("separable", Form.EXACT, 0.0, 0.0, "exact", undecided="ATT-SVM(opt) was reported infeasible")
+        return
+    optimal = svm_claim(problem, svm)
+    yield optimal
+    if optimal.verdict is Verdict.FALSIFIED:
         return
     constraints = Constraints.of(problem, svm)
     basis = tangent_basis(svm.direction)

@@ -20,6 +20,7 @@ from generators.problems import cases
 from theorems.descent_claims import descent_claims
 from theorems.flow_claims import flow_claims
 from theorems.statement import Claim, Form, Verdict, statement
+from theorems.svm_claims import svm_claim
 
 ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
 
@@ -53,7 +54,8 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     because r/(r+λ) ≤ r/(‖p‖+λ) where r ≥ ‖p‖ and the reverse where r ≤ ‖p‖. Lemma 6 bounds the sum:
     Σ‖Δ_s‖² ≤ 2η (L(p(0)) − L_opt), the only place where η ≤ 1/L_p enters. So the right side is ‖p(t)‖(1 − o(1)).
 
-    **Limit**, along the gradient flow (the same curve in arc length). The norm reaches 1e6, because w rises by at
+    **Limit**, along the gradient flow (the same curve in arc length), to which the gradient under test is shown to be
+    tangent. The norm reaches 1e6, because w rises by at
     least s/D along an arc of length s. For n = 1, 1 − cos ≤ 1 − √(1 − (B/ρ)²) at norm ρ‖p_mm‖ with B computed from
     the data and p(0) alone (:mod:`theorems.flow_offset`); B grows like log ρ if an SVM-neighbour has no positive dual.
 
@@ -65,12 +67,14 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if isinstance(svm, Infeasible):
         yield Claim("separable", Form.EXACT, 0.0, 0.0, "exact", undecided="ATT-SVM(opt) was reported infeasible")
         return
+    optimal = svm_claim(problem, svm)
+    yield optimal
+    if optimal.verdict is Verdict.FALSIFIED:
+        return
     rng = case.rng()
-    effective = list(descent_claims(case, under_test, svm, rng))
-    yield from effective
-    if under_test.textbook_eps or any(claim.verdict is Verdict.FALSIFIED for claim in effective):
-        # A textbook kernel's gradient is rounding noise long before a limit is visible; a wrong one has no flow to
-        # speak of, and solvers take long to give up on it.
+    yield from descent_claims(case, under_test, svm, rng)
+    if under_test.textbook_eps:
+        # Such a kernel's gradient is rounding noise long before a limit is visible.
         return
     start = case.start if case.start is not None else rng.normal(size=problem.d) / problem.key_scale
     yield from flow_claims(problem, under_test, svm, start)

@@ -103,7 +103,7 @@ TOLERANCES: Mapping[str, Tolerance] = {
         " of the sum; the inequalities are summed over iterates, and so are their errors",
     ),
     "gradient-flow": Tolerance(
-        "evaluations · √d (1e-12 ‖p‖ + 1e-10/κ) + 8 d eps ‖p‖",
+        "evaluations · √d (1e-12 ‖p‖ + max(1e-10/κ, 64 eps ‖p_end‖)) + 8 d eps ‖p‖",
         "the solver keeps its local error below rtol‖p‖ + atol per coordinate and step; for n = 1 the flow is the"
         " gradient flow of the convex Σ e^{−g_j·p}, which amplifies no error, and ⟨p, p_mm⟩ rises along every flow, so"
         " errors only add; the last term is the rounding of a point of that norm; rtol is 1e-9 for n > 1",
@@ -163,6 +163,12 @@ TOLERANCES: Mapping[str, Tolerance] = {
     "joint-descent": Tolerance(
         "‖p‖·‖p/‖p‖ − p(c)‖ at step 4k is at most twice that at step k, or than one logit",
         "argued rate of a conjecture: an O(1/R) deviation keeps R·deviation bounded, a limit elsewhere makes it grow fourfold",
+    ),
+    "mixing": Tolerance(
+        "Σ_j |b_j| (max φ'_j (Σ_t s_t g_tj r_t + (T + 4) eps (Σ s|z| + |z*|)) + 8 eps |φ_j|) + c1 q r; in logarithms"
+        " max_t err(log s_t) + 4 eps (n + T + m + 8)(1 + |logs|)",
+        "Lemma 14: the input of a unit has the errors of its softmax weights, which the steepest slope passes on; q inherits"
+        " the relative error r of its weights; log-excess risks are sums of such terms in logarithms",
     ),
 }
 """Reasons by key."""

@@ -21,11 +21,12 @@ from attention.files import numbers, read_named_values, to_json
 from attention.losses import Loss, loss_named
 from attention.problem import Dataset, Problem, checked_array
 from generators.case import Case
+from generators.optimal_sets import HEAD_ARRAYS
 
 TOKENS = ("X", "Y", "v", "W")
 PAIR = ("keys", "scores")
 OPTIONAL = ("loss", "alpha", "p0", "start", "seed")
-FURTHER = ("u", "q", "eta", "cone_mu", "cone_radius", "head_radii", "prompt_radii")
+FURTHER = ("u", "q", "eta", "cone_mu", "cone_radius", "head_radii", "prompt_radii", *HEAD_ARRAYS)
 """Arrays of single statements that may stand beside the others without an ``arrays`` object around them."""
 RECORD = ("arrays", "case_of", "claim", "name")
 """Written by the command with a failing case."""

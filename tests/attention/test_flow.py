@@ -227,7 +227,7 @@ def test_a_method_that_gives_up_is_followed_by_another(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("factor", [2.0**-398, 2.0**398])
 def test_the_scale_of_the_keys_is_a_change_of_units(factor: float) -> None:
-    problem, svm = separable(0, n=1)
+    problem, _ = separable(0, n=1)
     scaled = Problem(problem.keys * factor, problem.scores, problem.loss)
     found = gradient_flow(scaled, np.full(6, 0.1) / factor, norm=1e4 / factor)
     here = gradient_flow(problem, np.full(6, 0.1), norm=1e4)

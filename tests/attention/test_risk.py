@@ -364,9 +364,7 @@ def test_hessian_is_the_derivative_of_the_gradient(loss: Loss) -> None:
         rows = []
         for axis in np.eye(4):
             ahead, behind = field(p + h * axis), field(p - h * axis)
-            rows.append(
-                (np.exp(ahead[0] - log_scale) * ahead[1] - np.exp(behind[0] - log_scale) * behind[1]) / (2 * h)
-            )
+            rows.append((np.exp(ahead[0] - log_scale) * ahead[1] - np.exp(behind[0] - log_scale) * behind[1]) / (2 * h))
         # Central differences: third derivatives times h²/6, and the rounding of a logit over h.
         span = float(np.abs(data.keys).max() * 2)
         allowed = span**2 * 12 * (span**2 * h**2 + 64 * EPS * (1 + span * np.linalg.norm(p)) / (span * h))

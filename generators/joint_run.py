@@ -1,0 +1,82 @@
+"""A run of normalized joint descent on a case, and whether it selects α: the hypothesis of the conjecture on joint descent."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from attention.joint import Joint, chosen_of
+from attention.joint_descent import JointTrajectory, joint_descent
+from attention.label_svm import label_svm
+from attention.max_margin import Infeasible, max_margin
+from generators.case import Case
+from generators.finding import Finding
+
+STEPS = 480
+"""Iterations of a run."""
+RATIOS = (1.0, 0.5, 2.0)
+"""η_v/η_p, in units of Θ/Γ."""
+CLEARLY = 0.01
+"""1 − s_iα at the last iterate: selected, and not about to be lost again."""
+
+
+def joint_run(case: Case, joint: Joint, theta: float, *, steps: int = STEPS, **under_test: Any) -> JointTrajectory:
+    """Normalized joint descent with η_p = 0.1/Θ from a head near v_mm and a small prompt, both drawn from the case's seed.
+
+    Args:
+        joint: tokens, keys, α and (SVM).
+        theta: Θ, the margin of p_mm.
+        under_test: ``weights`` and ``gradient`` of :func:`attention.joint_descent.joint_descent`.
+    """
+    rng = case.rng()
+    ratio = float(rng.choice(RATIOS)) * theta / joint.svm.margin
+    unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    start = rng.normal(size=joint.keys.shape[2]) * 0.1 / unit
+    head = joint.svm.direction / joint.svm.margin
+    return _descend(joint, theta, ratio, head, start, steps, under_test)
+
+
+def continued(case: Case, joint: Joint, theta: float, run: JointTrajectory, **under_test: Any) -> JointTrajectory:
+    """The run, four times as long."""
+    ratio = float(case.rng().choice(RATIOS)) * theta / joint.svm.margin
+    steps = 3 * (len(run.prompts) - 1)
+    more = _descend(joint, theta, ratio, run.heads[-1], run.prompts[-1], steps, under_test)
+    return JointTrajectory(np.concatenate([run.heads, more.heads[1:]]), np.concatenate([run.prompts, more.prompts[1:]]))
+
+
+def largest_nonoptimality(joint: Joint, prompts: Float64[np.ndarray, "s k"]) -> float:
+    """max over iterates and inputs of 1 − s_iα."""
+    return math.exp(float(np.max(joint.log_nonoptimality(joint.log_weights(prompts)))))
+
+
+def descent_selects(case: Case) -> Finding:
+    """Normalized joint descent selects α from a quarter of the run on, and clearly at its end; found by running it."""
+    if case.dataset is None:
+        return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
+    tokens, alpha = case.dataset.Y[:, None, None] * case.dataset.X, case.chosen
+    svm, separator = label_svm(chosen_of(tokens, alpha)), max_margin(case.problem.keys, alpha)
+    if isinstance(svm, Infeasible) or isinstance(separator, Infeasible):
+        return Finding(False, "v_mm or p_mm does not exist")
+    joint = Joint(tokens, case.problem.keys, alpha, svm)
+    run = joint_run(case, joint, separator.margin)
+    throughout, last = (largest_nonoptimality(joint, run.prompts[k:]) for k in (STEPS // 4, STEPS))
+    holds = throughout < 0.5 and last < CLEARLY
+    return Finding(holds, f"1 − s_iα is at most {throughout:.3g} from step {STEPS // 4} on and {last:.3g} at step {STEPS}")
+
+
+def _descend(
+    joint: Joint,
+    theta: float,
+    ratio: float,
+    head: Float64[np.ndarray, "d"],
+    prompt: Float64[np.ndarray, "k"],
+    steps: int,
+    under_test: dict[str, Any],
+) -> JointTrajectory:
+    step = 0.1 / theta
+    return joint_descent(
+        joint.tokens, joint.keys, head, prompt, steps=steps, head_step=ratio * step, prompt_step=step, **under_test
+    )

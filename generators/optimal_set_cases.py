@@ -1,0 +1,111 @@
+"""Strategies for Appendix D: several optimal tokens per input, several equally good solutions, nonlinear heads.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumption D, (ATT-SVM'), Lemma 14, Theorem 8.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from jaxtyping import Bool, Float64
+
+from attention.heads import ACTIVATIONS, Head
+from attention.losses import LOSSES
+from attention.problem import Problem
+from generators.case import Case
+from generators.numbers import one_in
+from generators.problems import cases
+from generators.score_assumptions import optimal_sets
+
+GAPS = (1.0, 0.5, 2.0, 0.25)
+"""Distances of features from those of the optimal tokens."""
+RELU = [phi.name for phi in ACTIVATIONS].index("relu")
+
+
+def optimal_set_cases(*, separable: bool = True) -> SearchStrategy[Case]:
+    """Cases of Assumption D, with a linear head or another one, in general or with symmetric solutions.
+
+    Args:
+        separable: ATT-SVM' is feasible.
+    """
+    wanted = ("mixing-hurts", "separable-optimal-sets") if separable else ("mixing-hurts",)
+    drawn = cases(assumptions=wanted, n=(1, 3), tokens=(2, 5), d=(1, 4))
+    base = st.one_of(drawn, drawn, symmetric_cases())
+    return base.flatmap(lambda case: st.one_of(st.just(case), with_heads(case)))
+
+
+@st.composite
+def symmetric_cases(draw: DrawFn) -> Case:
+    """Every input has two or more optimal tokens that a symmetry of its own block of coordinates exchanges.
+
+    Optimal tokens are c e_1, …, c e_r of the block, non-optimal ones −g (1, …, 1), g ≥ 0, at the latter's worst zero.
+    Each input has r equally good choices and the blocks are orthogonal, so ATT-SVM' has r^n solutions; r = 2, g = 0,
+    n = 1 is the example of the paper. Further tokens: duplicates, and optimal ones that are shorter, hence worse.
+    """
+    n = draw(st.integers(1, 2))
+    r = draw(st.integers(2, 3)) if n == 1 else 2
+    c = draw(st.sampled_from((1.0, 2.0, 0.5)))
+    lower = draw(st.lists(st.sampled_from((0.0, 0.5, 1.0)), min_size=1, max_size=2))
+    shorter = draw(st.lists(st.sampled_from((0.5, 1.0)), max_size=1))
+    spare = draw(st.integers(0, 1))
+    T, d = r + len(lower) + len(shorter), n * r + spare
+    keys, scores = np.zeros((n, T, d)), np.zeros((n, T))
+    flips = draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=d, max_size=d))
+    for i in range(n):
+        block = slice(i * r, (i + 1) * r)
+        keys[i, :r, block] = c * np.eye(r)
+        for k, g in enumerate(lower):
+            keys[i, r + k, block] = -g
+            scores[i, r + k] = -draw(st.sampled_from(GAPS))
+        for k, share in enumerate(shorter):
+            keys[i, r + len(lower) + k, i * r] = c * share
+        order = draw(st.permutations(range(T)))
+        keys[i], scores[i] = keys[i, list(order)], scores[i, list(order)]
+    loss = LOSSES[draw(st.sampled_from(sorted(LOSSES)))]
+    return Case(Problem(keys * np.array(flips), scores, loss), seed=draw(st.integers(0, 2**16)), name="symmetric")
+
+
+@st.composite
+def with_heads(draw: DrawFn, case: Case) -> Case:
+    """The case with a network of one to three units for its head, of the family in :mod:`generators.optimal_sets`."""
+    optimal = optimal_sets(case)
+    n, _ = optimal.shape
+    m = draw(st.integers(1, 3))
+    kinds = draw(st.lists(st.integers(0, len(ACTIVATIONS) - 1), min_size=m, max_size=m))
+    # The first unit has a slope everywhere, so that every non-optimal token costs something.
+    kinds[0] = kinds[0] % RELU
+    signs = st.sampled_from((1.0, -1.0))
+    weights = np.array([draw(signs) * draw(st.sampled_from(GAPS)) for _ in range(m)])
+    labels = np.array([draw(signs) for _ in range(n)])
+    best = np.array(draw(st.lists(st.integers(-4, 4), min_size=n * m, max_size=n * m))).reshape(n, 1, m) / 2
+    gaps = _gaps(draw, optimal, m)
+    signs_of = -np.sign(labels[:, None] * weights)
+    head = Head(best + signs_of[:, None] * gaps, weights, np.array(kinds), labels)
+    return case_with_head(case, head)
+
+
+def case_with_head(case: Case, head: Head) -> Case:
+    """The case with that head in its arrays, its scores unchanged: they only say which tokens are optimal."""
+    arrays = {
+        **case.arrays,
+        "head_features": head.features,
+        "head_weights": head.weights,
+        "head_activations": head.activations.astype(np.float64),
+        "head_labels": head.labels,
+    }
+    return case.but(dataset=None, arrays=MappingProxyType(arrays), name=f"{case.name} with a head")
+
+
+def _gaps(draw: DrawFn, optimal: Bool[np.ndarray, "n T"], m: int) -> Float64[np.ndarray, "n T m"]:
+    n, T = optimal.shape
+    steps = draw(st.lists(st.sampled_from((0.0, *GAPS)), min_size=n * T * m, max_size=n * T * m))
+    gaps = np.array(steps).reshape(n, T, m)
+    gaps[:, :, 0] = np.maximum(gaps[:, :, 0], 0.25)
+    if draw(one_in(4)):
+        # All non-optimal tokens alike: Assumption B for this head.
+        gaps[:] = gaps[:, :1]
+    gaps[optimal] = 0.0
+    return gaps

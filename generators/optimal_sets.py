@@ -1,0 +1,145 @@
+"""Assumption D, mixing hurts: proven by Lemma 14 where it can be, for heads with one hidden layer.
+
+Proof for a family. Suppose that all tokens of O_i have the same features z*_i, and that every feature of a
+non-optimal token is z*_ij + s_ij g_itj, g ≥ 0, with s_ij = −sign(Y_i b_j) the direction in which unit j lowers Y_i ψ.
+At the attended token the feature is z*_ij + s_ij δ_ij, δ_ij = Σ_{t∉O_i} s_it g_itj, so
+
+    Y_i ψ(X_iᵀs_i) = ν_i − Σ_j |b_j| (change of φ_j over a step δ_ij),   ν_i = Y_i ψ at z*_i.
+
+The change is δ_ij times a secant slope of φ_j between its least and largest value over steps up to max_t g_itj. Hence
+ν_i − c1 q_i ≤ Y_i ψ ≤ ν_i − c0 q_i with c0 = min_t Σ_j |b_j| (least secant) g_itj and c1 = max_t Σ_j |b_j| (largest
+slope) g_itj over t ∉ O_i: Lemma 14 applies if c0 > 0. An increasing transform of a linear head is the case of one unit.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumption D, Lemma 14.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from attention.heads import Head
+from attention.max_margin import MaxMargin, max_margin
+from attention.max_margin_sets import MaxMarginSets, max_margin_sets
+from generators.case import Case
+from generators.finding import Finding, number
+from generators.score_assumptions import optimal_sets
+
+HEAD_ARRAYS = ("head_features", "head_weights", "head_activations", "head_labels")
+"""The arrays of a case that hold a nonlinear head, see :class:`attention.heads.Head`; labels are +1 if not given."""
+
+OUTWARD = 64 * 2.0**-52
+"""Relative rounding of the constants; they are widened by it."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMixing:
+    """The constants of Lemma 14, and what they were computed from.
+
+    Attributes:
+        head: ψ.
+        optimal: the sets O_i as a mask, shape (n, T).
+        mixed: the inputs that have a non-optimal token; the others never lose anything, shape (n,).
+        best: z*, the features of the optimal tokens, shape (n, m).
+        gaps: g ≥ 0, zero at optimal tokens, shape (n, T, m).
+        nu: ν_i, shape (n,).
+        c0, c1: the constants of each input, 0 where it is not mixed, shape (n,).
+    """
+
+    head: Head
+    optimal: Bool[np.ndarray, "n T"]
+    mixed: Bool[np.ndarray, "n"]
+    best: Float64[np.ndarray, "n m"]
+    gaps: Float64[np.ndarray, "n T m"]
+    nu: Float64[np.ndarray, "n"]
+    c0: Float64[np.ndarray, "n"]
+    c1: Float64[np.ndarray, "n"]
+
+
+def head_of(case: Case) -> Head:
+    """The head that the arrays of a case hold; the linear one of its scores if they hold none.
+
+    Raises:
+        InvalidInput: arrays that do not make a head, or not one for this problem.
+    """
+    arrays, problem = case.arrays, case.problem
+    if "head_features" not in arrays:
+        return Head.linear(problem.scores)
+    features = np.asarray(arrays["head_features"], dtype=np.float64)
+    m = features.shape[-1] if features.ndim == 3 else 1
+    return Head(
+        features,
+        np.asarray(arrays.get("head_weights", np.ones(m))),
+        np.asarray(arrays.get("head_activations", np.zeros(m))),
+        np.asarray(arrays.get("head_labels", np.ones(problem.n))),
+    )
+
+
+def linear_mixing(case: Case) -> LinearMixing | Finding:
+    """The constants of Lemma 14 for O_i = argmax_t γ_it, or what stands in the way of its proof."""
+    optimal = optimal_sets(case)
+    if optimal.all():
+        return Finding(False, "all tokens of every input score the same: no token is non-optimal, L is constant")
+    head = head_of(case)
+    if head.features.shape[:2] != optimal.shape:
+        return Finding(None, f"head_features are of shape {head.features.shape}, not (n, T, m) of this problem")
+    first = np.argmax(optimal, axis=1)
+    best = head.features[np.arange(len(first)), first]
+    moved = head.features - best[:, None]
+    unequal = optimal[:, :, None] & (moved != 0)
+    if unequal.any():
+        i, t, j = (int(k) for k in np.argwhere(unequal)[0])
+        return Finding(
+            None, f"input {i}: optimal tokens {first[i]} and {t} differ in feature {j}, which Lemma 14 does not cover"
+        )
+    nu = np.asarray(head.labels * np.sum(head.weights * head.units("value", best), axis=-1))
+    gaps = head.signs[:, None] * moved
+    if (gaps < 0).any():
+        i, t, j = (int(k) for k in np.argwhere(gaps < 0)[0])
+        return _refuted(case, head, optimal, nu) or Finding(
+            None, f"input {i}: feature {j} of the non-optimal token {t} lies on the better side, which is not covered"
+        )
+    size = np.abs(head.weights)
+    reach = gaps.max(axis=1)
+    low = head.units("lowest_secant", best, head.signs, reach)
+    high = head.units("highest_slope", best, head.signs, reach)
+    mixed = ~optimal.all(axis=1)
+    least = np.where(optimal, np.inf, np.sum(gaps * (size * low)[:, None], axis=2)).min(axis=1)
+    largest = np.sum(gaps * (size * high)[:, None], axis=2).max(axis=1)
+    c0 = np.where(mixed, least * (1 - OUTWARD), 0.0)
+    c1 = np.where(mixed, largest * (1 + OUTWARD), 0.0)
+    if (c0[mixed] <= 0).any():
+        i = int(np.flatnonzero(mixed)[np.argmin(c0[mixed])])
+        return Finding(None, f"input {i}: a little of some non-optimal token costs nothing to first order, c0 = 0")
+    return LinearMixing(head, optimal, mixed, best, gaps, nu, c0, c1)
+
+
+def _refuted(
+    case: Case, head: Head, optimal: Bool[np.ndarray, "n T"], nu: Float64[np.ndarray, "n"]
+) -> Finding | None:
+    """D fails when, for a single input, a non-optimal token can be selected and is better than ν.
+
+    Along the ray that selects it q_max → 1, so that the premise of D holds against it for every p with log q_max(p)
+    ≤ 2ρ and R large; such p exist if ATT-SVM' is feasible, and L(p) → ℓ(ν) there, above the loss on the ray.
+    """
+    keys = case.problem.keys
+    if len(keys) != 1 or not isinstance(max_margin_sets(keys, optimal), MaxMarginSets):
+        return None
+    terms = head.weights * head.units("value", head.features[0])
+    values, error = head.labels[0] * terms.sum(axis=-1), OUTWARD * np.abs(terms).sum(axis=-1).max()
+    for t in np.flatnonzero(~optimal[0] & (values > nu[0] + 2 * error)).tolist():
+        if isinstance(max_margin(keys, np.array([t])), MaxMargin):
+            found = f"Y ψ = {number(values[t])} at the non-optimal token {t}, which can be selected"
+            return Finding(False, f"{found}, above ν = {number(nu[0])}")
+    return None
+
+
+def mixing_hurts(case: Case) -> Finding:
+    """Assumption D for O_i = argmax_t γ_it, by Lemma 14: proven, refuted, or not established."""
+    mixing = linear_mixing(case)
+    if isinstance(mixing, Finding):
+        return mixing
+    c0, c1 = mixing.c0[mixing.mixed].min(), mixing.c1.max()
+    return Finding(True, f"Lemma 14 with c0 = {number(c0)} and c1 = {number(c1)}")

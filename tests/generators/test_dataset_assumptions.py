@@ -1,0 +1,126 @@
+"""Predicates on tokens, labels and head: proofs, refutations, and what is not established."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention.problem import Dataset, Problem
+from generators.assumptions import ASSUMPTIONS, Finding
+from generators.case import Case
+from generators.label_margin import label_margin
+
+ULP = 2.0**-52
+
+
+def case(X: Any, Y: Any, v: Any, W: Any = None, alpha: Any = None, **arrays: Any) -> Case:
+    given = (np.array(a, dtype=np.float64) for a in (X, Y, v))
+    data = Dataset(*given, None if W is None else np.array(W, dtype=np.float64))
+    named = {key: np.array(value, dtype=np.float64) for key, value in arrays.items()}
+    return Case(data.problem, dataset=data, alpha=None if alpha is None else np.array(alpha), arrays=named)
+
+
+def found(id: str, *args: Any, **options: Any) -> Finding:
+    return ASSUMPTIONS[id].check(case(*args, **options))
+
+
+def test_without_a_dataset_nothing_is_established() -> None:
+    bare = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])))
+    for id in ("positive-labels", "head-in-key-range", "optimal-tokens", "optimal-support-tokens"):
+        finding = ASSUMPTIONS[id].check(bare)
+        assert finding.holds is None
+        assert "give tokens X" in finding.evidence
+
+
+def test_positive_labels() -> None:
+    X, v = [[[1], [0]], [[2], [0]]], [1]
+    assert found("positive-labels", X, [1, 1], v).holds
+    assert found("positive-labels", X, [1, -1], v) == Finding(False, "label 1 is -1")
+
+
+def test_head_in_key_range() -> None:
+    X = [[[1, 0], [0, 0]]]
+    assert found("head-in-key-range", X, [1], [3, 1]).holds
+    assert found("head-in-key-range", X, [1], [1, 1], [[1, 1], [2, 2]]).holds
+    assert found("head-in-key-range", X, [1], [0, 0], [[0, 0]]).holds
+    off = found("head-in-key-range", X, [1], [1, 1 + ULP], [[1, 1], [2, 2]])
+    assert off.holds is False
+    assert "W z = 0" in off.evidence
+    # 0.1 + 0.2 is not 0.3: the rows (0.1, 0.2) and (0.2, 0.4) are proportional, (0.1, 0.3) and (0.2, 0.6) as well,
+    # (0.1, 0.7) and (0.3, 2.1) are not, as floats.
+    assert found("head-in-key-range", X, [1], [0.2, 0.4], [[0.1, 0.2]]).holds
+    assert found("head-in-key-range", X, [1], [0.3, 2.1], [[0.1, 0.7]]).holds is False
+
+
+def paper_family(short: float, Y: Any = (1, -1)) -> Finding:
+    X = [[[0, 2], [-1, short]], [[0, -2], [-1, -short]]]
+    return found("optimal-tokens", X, Y, [0, 1])
+
+
+def test_assumption_c_on_the_papers_family() -> None:
+    proven = paper_family(1.0)
+    assert proven.holds
+    assert "ν" in proven.evidence
+    # ‖(−1, √3)‖ = 2 = ‖u*‖ is the limit.
+    assert paper_family(1.7).holds
+    assert paper_family(1.8).holds is not True
+
+
+def test_assumption_c_on_figure_3() -> None:
+    X = np.zeros((3, 2, 2))
+    X[:, 0] = [(1, 1), (1, -1), (0.5, 1)]
+    assert found("optimal-tokens", X, [1, -1, 1], [0, 1]).holds
+    # Its duals can all be positive, but the vertex of the dual polytope that a solver returns has a zero.
+    label = label_margin(np.array([(1.0, 1.0), (-1.0, 1.0), (0.5, 1.0)]))
+    assert label is not None
+    assert all(x > 0 for x in label.duals)
+    X[2, 0] = (0.5, 1.5)
+    refuted = found("optimal-tokens", X, [1, -1, 1], [0, 1])
+    assert refuted.holds is False
+    assert "input 2" in refuted.evidence
+    assert found("optimal-support-tokens", X, [1, -1, 1], [0, 1]).holds
+    # One ulp above the margin, the third input is no support any more.
+    X[2, 0] = (0.5, 1 + ULP)
+    assert found("optimal-tokens", X, [1, -1, 1], [0, 1]).holds is False
+
+
+def test_assumption_c_needs_separable_features() -> None:
+    opposed = found("optimal-tokens", [[[1], [0]], [[1], [0]]], [1, -1], [1], alpha=[0, 0])
+    assert opposed.holds is False
+    assert "no" in opposed.evidence
+
+
+def test_assumption_c_is_refuted_where_a_longer_token_helps() -> None:
+    longer = found("optimal-tokens", [[[1, 0], [2, 1]]], [1], [1, 0], alpha=[0])
+    assert longer.holds is False
+
+
+def relaxed(head_radii: Any, prompt_radii: Any) -> Finding:
+    X = np.zeros((3, 2, 2))
+    X[:, 0] = [(1, 1), (1, -1), (0.5, 1.5)]
+    radii = {"head_radii": head_radii, "prompt_radii": prompt_radii}
+    return found("radius-schedule", X, [1, -1, 1], [0, 1], **radii)
+
+
+def test_radius_schedule() -> None:
+    assert relaxed([10, 1e3], [1, 10]).holds
+    assert relaxed([1e3, 1e3], [1, 10]).holds is False
+    assert relaxed([0.1, 10], [1, 10]).holds is False
+    X = [[[1, 1], [0, 0]]]
+    assert found("radius-schedule", X, [1], [0, 1]).holds
+    assert found("radius-schedule", X, [1], [0, 1], head_radii=[1.0], prompt_radii=[1e9]).holds
+    assert found("radius-schedule", X, [1], [0, 1], log_head_radii=[1e6], prompt_radii=[1e5]).holds
+
+
+@pytest.mark.parametrize("features", [[(1.0, 1.0), (-1.0, 1.0), (0.5, 1.0), (0.25, 1.0)], [(2.0, 0.0), (2.0, 0.0)]])
+def test_label_margin_solves_the_svm_exactly(features: Any) -> None:
+    label = label_margin(np.array(features))
+    assert label is not None
+    for k in range(2):
+        total = sum(w * int(4 * f[k]) for w, f in zip(label.duals, features, strict=True)) / 4
+        assert total == label.v[k]
+    assert all(m >= 1 for m in label.margins)
+    assert all(w > 0 for w, m in zip(label.duals, label.margins, strict=True) if m == 1)
+    assert label_margin(np.array([(1.0, 0.0), (-1.0, 0.0)])) is None

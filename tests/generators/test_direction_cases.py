@@ -1,0 +1,110 @@
+"""Cases with a direction: what is promised holds by construction, the corners occur, and examples shrink."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import Phase, find, given, settings
+
+from attention.directions import direction, neighbour_optimal, not_below
+from attention.max_margin import MaxMargin, max_margin
+from generators.assumptions import ASSUMPTIONS
+from generators.case import Case
+from generators.direction_cases import direction_cases, levels_allowed, pair_cases
+
+THEOREM_4 = ("distinct-scores", "general-position", "direction-given", "not-locally-optimal-direction")
+
+
+@given(direction_cases())
+def test_theorem_4_holds_by_construction(case: Case) -> None:
+    for id in THEOREM_4:
+        finding = ASSUMPTIONS[id].check(case)
+        assert finding.holds, (id, finding.evidence)
+
+
+@given(direction_cases(kinds=("higher",), general=False))
+def test_higher_neighbours_by_construction(case: Case) -> None:
+    assert ASSUMPTIONS["higher-neighbours"].check(case).holds
+
+
+@given(pair_cases())
+def test_pairs_by_construction(case: Case) -> None:
+    for id in ("wider-direction", "decided-neighbours"):
+        assert ASSUMPTIONS[id].check(case).holds
+
+
+@pytest.mark.parametrize("kind", ["lower", "mixed", "tied", "near", "higher"])
+def test_each_kind_is_what_it_says(kind: str) -> None:
+    @settings(max_examples=25)
+    @given(direction_cases(kinds=(kind,)))  # type: ignore[arg-type]
+    def check(case: Case) -> None:
+        found, scores = direction(case.problem.keys, case.arrays["q"]), case.problem.scores
+        assert found.unique == (kind != "tied")
+        if kind != "tied":
+            assert neighbour_optimal(found, scores) == (kind in ("lower", "near"))
+        if kind == "higher":
+            assert len(not_below(found, scores)) == int(found.neighbours.sum())
+        if kind == "near":
+            solution = max_margin(case.problem.keys, found.best(scores))
+            assert isinstance(solution, MaxMargin)
+            assert 0 < np.linalg.norm(found.unit - solution.direction) < 2.0**-8
+
+    check()
+
+
+def test_the_corners_occur() -> None:
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=150, phases=(Phase.generate,))
+    @given(direction_cases())
+    def look(case: Case) -> None:
+        found, d = direction(case.problem.keys, case.arrays["q"]), case.problem.d
+        seen["d neighbours"] += int(found.neighbours.sum()) == d > 1
+        seen["d − 1 ties"] += int(found.selected.sum()) - case.problem.n == d - 1 > 0
+        seen["d = 1"] += d == 1
+        seen["several inputs"] += case.problem.n > 1
+        seen["no neighbour"] += not found.neighbours.any()
+        seen["higher-scoring token"] += bool((case.problem.gaps(found.best(case.problem.scores)) < 0).any())
+
+    look()
+    names = ("d neighbours", "d − 1 ties", "d = 1", "several inputs", "higher-scoring token", "no neighbour")
+    assert all(seen[name] for name in names), seen
+
+
+def test_examples_shrink() -> None:
+    small = find(direction_cases(), lambda case: True)
+    assert small.problem.keys.size <= 6
+    assert np.abs(small.problem.keys).max() <= 1
+
+
+def test_levels_that_general_position_forbids() -> None:
+    assert levels_allowed(np.array([[0.0, 1.0, 1.0]]), 2)
+    assert not levels_allowed(np.array([[0.0, 1.0, 1.0]]), 1), "two rows of level 1 in one dimension"
+    assert not levels_allowed(np.array([[0.0, 0.0]]), 1), "a tie in one dimension is a zero row"
+    assert not levels_allowed(np.array([[0.0, 1.0, 2.0], [0.0, 1.0, 3.0], [0.0, 1.0, 7.0]]), 2)
+
+
+@pytest.mark.parametrize(
+    "id", ["direction-given", "not-locally-optimal-direction", "wider-direction", "higher-neighbours"]
+)
+def test_without_a_direction_nothing_is_established(id: str) -> None:
+    case = find(direction_cases(), lambda case: True)
+    assert ASSUMPTIONS[id].check(Case(case.problem)).holds is None
+
+
+def test_an_lmm_direction_is_refused_and_one_beside_it_is_not() -> None:
+    case = find(direction_cases(kinds=("lower",)), lambda case: case.problem.n == 1 and case.problem.T == 2)
+    keys = np.array([[[0.0, 0.0], [-1.0, 0.0]]])
+    problem = type(case.problem)(keys, np.array([[0.0, -1.0]]))
+
+    def holds(q: list[float], scores: list[float] | None = None) -> bool | None:
+        other = problem if scores is None else type(problem)(keys, np.array([scores]))
+        return ASSUMPTIONS["not-locally-optimal-direction"].check(Case(other, arrays={"q": np.array(q)})).holds
+
+    assert holds([3.0, 0.0]) is False
+    assert holds([3.0, 2.0**-1000 * 1e120]) is True
+    assert holds([1.0, 1e-6]) is True
+    assert holds([1.0, 0.0], [0.0, 1.0]) is True, "max-margin, but not locally optimal"
+    assert holds([0.0, 1.0]) is True, "a tie"

@@ -1,0 +1,79 @@
+"""Prompts anywhere, unit vectors, and points of a cone by construction."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+
+from attention.errors import InvalidInput
+from attention.max_margin import MaxMargin, max_margin
+from generators.assumptions import ASSUMPTIONS
+from generators.case import Case
+from generators.directions import points_in_cone, prompts, unit_directions
+from generators.problems import cases
+
+QUICK = settings(max_examples=300, derandomize=True, database=None, phases=[Phase.generate])
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_prompts_reach_zero_small_and_huge(d: int) -> None:
+    along = np.arange(1.0, d + 1)
+    made = prompts(d, along=along)
+    find(made, lambda p: not p.any(), settings=QUICK)
+    find(made, lambda p: 0 < np.linalg.norm(p) < 1e-4, settings=QUICK)
+    find(made, lambda p: np.linalg.norm(p) > 900, settings=QUICK)
+    find(made, lambda p: np.array_equal(p, along), settings=QUICK)
+    find(made, lambda p: np.array_equal(p, -along), settings=QUICK)
+    assert not find(made, lambda p: True, settings=settings(database=None)).any()
+    with pytest.raises(InvalidInput, match="along"):
+        prompts(d + 1, along=along).example()
+
+
+@given(st.integers(1, 6).flatmap(unit_directions))
+def test_unit_directions_have_length_one(q: np.ndarray) -> None:  # type: ignore[type-arg]
+    # Division rounds each entry once, the norm a few times more.
+    assert abs(np.linalg.norm(q) - 1) <= (q.size + 3) * 2.0**-52
+
+
+@settings(max_examples=150)
+@given(
+    cases(assumptions=("locally-optimal",)),
+    st.sampled_from([0.5, 1e-2, 1e-6, 1e-10, 0.0]),
+    st.sampled_from([0.0, 1e-3, 7.0, 1e5]),
+    st.data(),
+)
+def test_points_lie_in_the_cone(case: Case, mu: float, radius: float, data: st.DataObject) -> None:
+    case = case.normalised()
+    solution = max_margin(case.problem.keys, case.chosen)
+    assert isinstance(solution, MaxMargin)
+    p = data.draw(points_in_cone(solution.p, mu, radius))
+    arrays = {"cone_mu": np.array(max(mu, 2.0**-45)), "cone_radius": np.array(radius)}
+    placed = case.but(start=p, arrays=arrays)
+    assert ASSUMPTIONS["in-cone"].check(placed).holds
+    # The check can fail: the same point is outside a narrower cone or beyond a larger radius.
+    too_far = case.but(start=p, arrays={**arrays, "cone_radius": np.array(2 * np.linalg.norm(p) + 1)})
+    assert ASSUMPTIONS["in-cone"].check(too_far).holds is False
+
+
+def test_the_boundary_of_the_cone_is_approached() -> None:
+    axis = np.array([1.0, 2.0, 0.0])
+    mu, radius = 0.1, 3.0
+
+    def miss(p: np.ndarray) -> float:  # type: ignore[type-arg]
+        return float(p @ axis / np.linalg.norm(p) / np.linalg.norm(axis)) - (1 - mu)
+
+    # At 0.999 of the angle, cos exceeds 1 − μ by about 2μ/1000.
+    near = find(points_in_cone(axis, mu, radius), lambda p: miss(p) < 3e-3 * mu, settings=QUICK)
+    assert miss(near) > 0
+    shortest = find(points_in_cone(axis, mu, radius), lambda p: np.linalg.norm(p) < radius * 1.001, settings=QUICK)
+    assert math.hypot(*shortest) >= radius
+
+
+@pytest.mark.parametrize(("p", "mu", "radius"), [([0.0], 0.5, 1.0), ([1.0], 1.5, 1.0), ([1.0], 0.5, -1.0)])
+def test_no_cone_is_refused(p: list[float], mu: float, radius: float) -> None:
+    with pytest.raises(InvalidInput, match="cone"):
+        points_in_cone(np.array(p), mu, radius).example()

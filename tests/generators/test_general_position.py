@@ -1,0 +1,87 @@
+"""General position: hand-made keys, near-misses, and agreement with the definition taken literally."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from attention.exact import rational_matrix
+from attention.problem import Problem
+from generators.case import Case
+from generators.general_position import MOST_MATRICES, general_position, matrices
+from generators.keys import nudged_to_general_position
+
+
+def found(keys: Any) -> bool | None:
+    keys = np.array(keys, dtype=np.float64)
+    return general_position(Case(Problem(keys, np.zeros(keys.shape[:2])))).holds
+
+
+def literally(keys: np.ndarray[Any, Any]) -> bool:
+    """The definition: every choice α, every set of rows (i, t), rank or range over the rationals."""
+    n, tokens, d = keys.shape
+    for alpha in product(range(tokens), repeat=n):
+        rows = [keys[i, a] - keys[i, t] for i, a in enumerate(alpha) for t in range(tokens) if t != a]
+        for m in range(1, len(rows) + 1):
+            for chosen in combinations(rows, m):
+                matrix = np.array(chosen)
+                rank = rational_matrix(matrix).rank()
+                with_ones = rational_matrix(np.column_stack([matrix, np.ones(m)])).rank()
+                if (rank < m) if m <= d else (with_ones == rank):
+                    return False
+    return True
+
+
+def test_three_tokens_on_a_line_are_not_in_general_position() -> None:
+    assert found([[[0, 0], [1, 1], [2, 2]]]) is False
+    assert found([[[0, 0], [1, 1], [2, 2 + 2.0**-51]]])
+    assert found([[[0, 0], [1, 1], [2, 3]]])
+
+
+def test_a_repeated_token_or_difference_is_not_in_general_position() -> None:
+    assert found([[[0, 0], [0, 0]]]) is False
+    assert found([[[0], [1]], [[5], [6]]]) is False
+    assert found([[[0], [1]], [[5], [7]]])
+
+
+def test_the_all_ones_vector() -> None:
+    # d = 1, rows ±1 and 2: p = 1 gives all ones for two equal rows only.
+    assert found([[[1], [0]], [[2], [0]]])
+    assert found([[[1], [0]], [[1], [0]]]) is False
+    # d = 2: (1,0), (0,1), (1/2,1/2) are independent in pairs, but all reach 1 with p = (1, 1).
+    keys = [[[1, 0], [0, 0]], [[0, 1], [0, 0]], [[0.5, 0.5], [0, 0]]]
+    assert found(keys) is False
+    keys[2][0][0] += 2.0**-50
+    assert found(keys)
+
+
+def test_more_matrices_than_are_tried_is_not_established() -> None:
+    assert matrices(4, 6, 5) == MOST_MATRICES + 1
+    assert found(np.arange(120.0).reshape(4, 6, 5)) is None
+
+
+@settings(max_examples=60)
+@given(
+    hnp.arrays(
+        np.int64, st.tuples(*(st.integers(1, 2), st.integers(2, 3), st.integers(1, 3))), elements=st.integers(-4, 4)
+    )
+)
+def test_the_enumeration_agrees_with_the_definition(keys: np.ndarray[Any, Any]) -> None:
+    keys = keys.astype(np.float64)
+    assert found(keys) is literally(keys)
+    nudged = nudged_to_general_position(keys)
+    assert literally(nudged)
+    assert np.abs(nudged - keys).max() <= 1 / 16
+
+
+@pytest.mark.parametrize("scale", [2.0**-300, 2.0**300])
+def test_units_do_not_matter(scale: float) -> None:
+    keys = np.array([[[0, 0], [1, 1], [2, 3.0]]])
+    assert found(keys * scale)
+    assert found(np.array([[[0, 0], [1, 1], [2, 2.0]]]) * scale) is False

@@ -1,0 +1,141 @@
+"""Predicates on margins, exact: instances that miss by one ulp or by 3e-9, and solvers that lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import fmpq
+
+from attention.max_margin import Infeasible, max_margin
+from attention.problem import Problem
+from generators import margin_assumptions
+from generators.assumptions import ASSUMPTIONS, Finding
+from generators.case import Case
+
+NEAR = 1 + 2.0**-28
+ULP = 2.0**-52
+
+
+def case(keys: Any, scores: Any, alpha: Any = None, **arrays: float) -> Case:
+    keys, scores = np.array(keys, dtype=np.float64), np.array(scores, dtype=np.float64)
+    named = {key: np.array(value, dtype=np.float64) for key, value in arrays.items()}
+    return Case(Problem(keys, scores), alpha=None if alpha is None else np.array(alpha), arrays=named)
+
+
+def found(id: str, *args: Any, **arrays: Any) -> Finding:
+    return ASSUMPTIONS[id].check(case(*args, **arrays))
+
+
+def test_separable_and_its_farkas_proof() -> None:
+    assert found("separable", [[[1, 0], [0, 0]], [[0, 1], [0, 0]]], [[1, 0], [1, 0]]).holds
+    opposed = found("separable", [[[1, 0], [0, 0]], [[-1, 0], [0, 0]]], [[1, 0], [1, 0]])
+    assert opposed.holds is False
+    assert "1/2" in opposed.evidence
+    # The smallest turn away from opposition separates again.
+    assert found("separable", [[[1, 0], [0, 0]], [[-1, 1e-12], [0, 0]]], [[1, 0], [1, 0]]).holds
+    doubled = found("separable", [[[1, 0], [1, 0]]], [[1, 0]])
+    assert doubled.holds is False
+
+
+def test_separable_is_about_the_chosen_tokens() -> None:
+    keys, scores = [[[2], [1], [0]]], [[1, 0, 0]]
+    assert found("separable", keys, scores).holds
+    assert found("separable", keys, scores, [2]).holds
+    assert found("separable", keys, scores, [1]).holds is False
+
+
+def test_locally_optimal_needs_the_neighbours_below() -> None:
+    keys = [[[0, 0], [-1, 0], [-2, 1]]]
+    assert found("locally-optimal", keys, [[0, -1, 5]], [0]).holds
+    higher = found("locally-optimal", keys, [[0, 0, 5]], [0])
+    assert higher.holds is False
+    assert "token 1" in higher.evidence
+    assert "margin exactly 1" in higher.evidence
+    assert found("locally-optimal", keys, [[0, -ULP, 5]], [0]).holds
+    assert found("locally-optimal", [[[1, 0], [1, 0]]], [[1, 0]], [0]).holds is False
+
+
+@pytest.mark.parametrize("beyond", [NEAR, 1 + ULP])
+def test_a_margin_of_almost_one_is_no_neighbour(beyond: float) -> None:
+    # A float tolerance of 1e-8 would call token 2, which scores higher, a neighbour.
+    assert found("locally-optimal", [[[0], [-1], [-beyond]]], [[0, -1, 5]], [0]).holds
+    assert found("locally-optimal", [[[0], [-1], [-1]]], [[0, -1, 5]], [0]).holds is False
+
+
+def test_an_input_without_neighbours_is_free() -> None:
+    keys = [[[1, 0], [0, 0]], [[-2, 1], [0, 0]]]
+    assert found("locally-optimal", keys, [[1, 0], [1, 0]], [0, 1]).holds
+    assert found("locally-optimal", keys, [[1, 0], [1, 0]], [1, 0]).holds is False
+
+
+def test_optimal_sets_are_separable_though_no_single_token_is() -> None:
+    # (1) and (1) share the optimum: ATT-SVM(opt) is infeasible, ATT-SVM' is not.
+    keys, scores = [[[1], [1], [0]]], [[1, 1, 0]]
+    assert found("separable", keys, scores).holds is False
+    assert found("separable-optimal-sets", keys, scores).holds
+    assert found("separable-optimal-sets", [[[0], [0], [1], [-1]]], [[1, 1, 0, 0]]).holds is False
+    # Only the second of the optimal tokens is outside the others.
+    second = found("separable-optimal-sets", [[[0], [2], [1], [-1]]], [[1, 1, 0, 0]])
+    assert second.holds
+    assert "[1]" in second.evidence
+    assert found("separable-optimal-sets", [[[0], [2]]], [[1, 1]]).holds
+
+
+def test_too_many_choices_are_not_established() -> None:
+    keys, scores = np.zeros((4, 10, 1)), np.ones((4, 10))
+    scores[:, -1] = 0
+    assert found("separable-optimal-sets", keys, scores).holds is None
+
+
+def start_in_cone(start: list[float], mu: float, radius: float) -> Finding:
+    # p_mm = (1, 0)
+    one = case([[[1, 0], [0, 0]]], [[1, 0]], cone_mu=mu, cone_radius=radius)
+    return ASSUMPTIONS["in-cone"].check(one.but(start=np.array(start)))
+
+
+def test_in_cone_is_exact_at_its_boundary() -> None:
+    # cos((3, 4), (1, 0)) = 3/5 and 1 − μ = 0.625 − …: 3/5 is no dyadic number, so take (3, 4) against μ = 3/8, 7/16.
+    assert start_in_cone([3, 4], 0.4375, 5).holds
+    assert start_in_cone([3, 4], 0.375, 5).holds is False
+    # (1, 0) on the axis: any μ; length exactly R, one ulp below.
+    assert start_in_cone([1, 0], 0.0, 1).holds
+    assert start_in_cone([1 - ULP / 2, 0], 0.0, 1).holds is False
+    assert start_in_cone([1, 2.0**-60], 0.0, 1).holds is False
+    assert start_in_cone([-1, 0], 1.5, 1).holds is False
+    assert start_in_cone([-1, 0], 2.0, 1).holds
+    assert start_in_cone([0, 0], 0.5, 0).holds is False
+
+
+def test_in_cone_without_start_or_constants() -> None:
+    one = case([[[1, 0], [0, 0]]], [[1, 0]])
+    assert ASSUMPTIONS["in-cone"].check(one).holds
+    assert ASSUMPTIONS["in-cone"].check(one.but(start=np.ones(2))).holds is None
+    apart = case([[[1, 0], [1, 0]]], [[1, 0]], cone_mu=0.1, cone_radius=1.0).but(start=np.ones(2))
+    assert ASSUMPTIONS["in-cone"].check(apart).holds is False
+
+
+def test_step_size() -> None:
+    one = case([[[1, 0], [0, 0]]], [[1, 0]])
+    largest = float(np.exp(-one.problem.log_smoothness))
+    assert ASSUMPTIONS["step-size"].check(one).holds
+    for eta, holds in ((largest, True), (largest / 2, True), (largest * (1 + 1e-9), False), (0.0, False)):
+        arrays = {"eta": np.array(eta)}
+        assert ASSUMPTIONS["step-size"].check(one.but(arrays=arrays)).holds is holds
+    flat = case([[[0, 0], [0, 0]]], [[1, 0]], eta=1e9)
+    assert ASSUMPTIONS["step-size"].check(flat).holds
+
+
+def test_a_solver_that_lies_establishes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, alpha = np.array([[[1.0, 0], [0, 0]], [[0, 1], [0, 0]]]), np.zeros(2, dtype=np.int64)
+    lie = Infeasible(alpha, np.zeros((2, 2)), {(0, 1): fmpq(1)})
+    honest = max_margin(keys, alpha)
+    other = max_margin(2 * keys, alpha)
+    for answer, proven in ((honest, True), (lie, False), (other, False)):
+        monkeypatch.setattr(margin_assumptions, "max_margin", lambda *_, answer=answer: answer)
+        checked = margin_assumptions.checked_margins(keys, alpha)
+        assert checked.proven is proven
+        one = Case(Problem(keys, np.array([[1.0, 0], [1, 0]])))
+        assert ASSUMPTIONS["separable"].check(one).holds is (True if proven else None)
+        assert ASSUMPTIONS["locally-optimal"].check(one).holds is (True if proven else None)

@@ -1,0 +1,111 @@
+"""Predicates on losses and scores, each with an instance that misses by one ulp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention.errors import InvalidInput
+from attention.losses import Exponential, Logistic
+from attention.problem import Problem
+from generators.assumptions import ASSUMPTIONS, Finding, assumption_named
+from generators.case import Case
+
+UP = float(np.nextafter(1.0, 2.0))
+
+
+def found(id: str, scores: Any, loss: Any = "logistic") -> Finding:
+    scores = np.array(scores, dtype=np.float64)
+    return ASSUMPTIONS[id].check(Case(Problem(np.zeros((*scores.shape, 1)), scores, loss)))
+
+
+def test_strict_optimum() -> None:
+    assert found("strict-optimum", [[1, 0.5], [UP, 1]]).holds
+    tied = found("strict-optimum", [[1, 0.5], [0, 1.5, 1.5][1:]])
+    assert tied.holds is False
+    assert tied.evidence == "input 1: tokens 0 and 1 both score 1.5"
+
+
+def test_equal_non_optimal_scores() -> None:
+    assert found("equal-non-optimal-scores", [[2, 1, 1], [0, 5, 0]]).holds
+    assert found("equal-non-optimal-scores", [[2, 1], [3, 9]]).holds
+    near = found("equal-non-optimal-scores", [[2, 1, UP], [0, 5, 0]])
+    assert near.holds is False
+    assert near.evidence == "input 0: non-optimal tokens 1 and 2 score 1 and 1.0000000000000002"
+    tied = found("equal-non-optimal-scores", [[2, 2, 1]])
+    assert tied.holds is False
+    assert "both score 2" in tied.evidence
+
+
+def test_distinct_scores() -> None:
+    assert found("distinct-scores", [[1, UP, 0], [1, 0, 2]]).holds
+    same = found("distinct-scores", [[1, UP, 0], [1, 0, 1]])
+    assert same.holds is False
+    assert same.evidence == "input 1: tokens 0 and 2 both score 1"
+    assert found("distinct-scores", [[0.0, -0.0]]).holds is False
+
+
+def test_single_input() -> None:
+    assert found("single-input", [[1, 0]]).holds
+    assert found("single-input", [[1, 0], [1, 0]]) == Finding(False, "n = 2")
+
+
+def test_mixing_hurts_unless_no_token_is_worse() -> None:
+    mixed = found("mixing-hurts", [[1, 1, 0.5], [2, 2, 2]])
+    assert mixed.holds
+    assert "c0 = 0.5" in mixed.evidence
+    assert found("mixing-hurts", [[1, 1], [2, 2]]).holds is False
+
+
+def test_well_behaved_loss() -> None:
+    assert found("well-behaved-loss", [[-2, 3]], "exponential").holds
+    assert found("well-behaved-loss", [[-2, 3]], "correlation").holds
+
+
+class Increasing(Logistic):
+    """Assumption A fails: ℓ grows."""
+
+    def derivative(self, u: Any) -> Any:
+        return -super().derivative(u)
+
+
+class Steeper(Exponential):
+    """States M1 too small, by a millionth."""
+
+    def log_bound(self, low: float, high: float) -> float:
+        return super().log_bound(low, high) - 1e-6
+
+
+class Rougher(Exponential):
+    """States M0 too small by far."""
+
+    def log_lipschitz(self, low: float, high: float) -> float:
+        return super().log_lipschitz(low, high) - 3
+
+
+class Renamed(Logistic):
+    """Another class, whose constants are right but not proven here."""
+
+
+@pytest.mark.parametrize(
+    ("loss", "holds", "said"),
+    [
+        (Increasing(), False, "not negative"),
+        (Steeper(), False, "exceeds M1"),
+        (Rougher(), False, "M0"),
+        (Renamed(), None, "no proof"),
+    ],
+)
+def test_an_unknown_loss_is_refuted_or_not_established(loss: Any, holds: bool | None, said: str) -> None:
+    finding = found("well-behaved-loss", [[-2, 3]], loss)
+    assert finding.holds is holds
+    assert said in finding.evidence
+
+
+def test_ids_are_looked_up() -> None:
+    assert assumption_named("separable").id == "separable"
+    with pytest.raises(InvalidInput, match="separable"):
+        assumption_named("seperable")
+    assert all(id == one.id and one.title and one.source for id, one in ASSUMPTIONS.items())
