@@ -77,11 +77,11 @@ class Direction:
     @property
     def tied(self) -> Int64[np.ndarray, "k"]:
         """The inputs in which several tokens are selected."""
-        return np.flatnonzero(self.selected.sum(axis=1) > 1).astype(np.int64)
+        return np.asarray(np.flatnonzero(self.selected.sum(axis=1) > 1), dtype=np.int64)
 
     def best(self, scores: Float64[np.ndarray, "n T"]) -> Int64[np.ndarray, "n"]:
         """The selected token of highest score of each input (the first one of those), shape (n,)."""
-        return np.argmax(np.where(self.selected, scores, -np.inf), axis=1).astype(np.int64)
+        return np.asarray(np.argmax(np.where(self.selected, scores, -np.inf), axis=1), dtype=np.int64)
 
 
 def direction(keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "e"]) -> Direction:

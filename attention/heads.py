@@ -130,7 +130,7 @@ class Arctan(Activation):
         size = np.exp(np.minimum(log_size, 700.0))
         large = np.maximum(size, 1e-8)
         angle = np.log(np.arctan2(large, 1 + x * (x - large)))
-        return np.where(size < 1e-8, log_size - np.log1p(x * (x - size)), angle)
+        return np.where(size < 1e-8, log_size - np.log1p(x * (x - np.minimum(size, 1e-8))), angle)
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
         # |φ''| ≤ 0.65.

@@ -35,6 +35,8 @@ GROWTH = 4.0
 """Radii between those asked for: continuation in R, this factor at a time while logits are small …"""
 LATE, LATE_GROWTH = 256.0, 16.0
 """… and this one once max|k_iα − k_it| R is beyond LATE, where p moves along a straight line up to o(1)."""
+MOST_STEPS = 24
+"""Radii on the way to one that is asked for; then it is tried directly, and the residual tells."""
 HARMLESS, SMALLEST_GROWTH = 8.0, 1.2
 """log L + rΓ of a starting point that has lost no input (the minimiser has at most about log 2), and when to give in."""
 
@@ -243,7 +245,8 @@ def _prompt_turn(
         unit = p / R
         across = by_p - (by_p @ unit) * unit
         left = float(np.linalg.norm(across))
-        if not left > gradient or not math.isfinite(value):
+        # An input that p has lost can make the curvature overflow: descent is over there.
+        if not left > gradient or not max(abs(value), left, float(np.abs(curvature).max())) < 1e150:
             break
         # Along the sphere, −∇·p/R is the curvature that the constraint adds; the radial direction is removed.
         sphere = max(-float(by_p @ unit), left * 2.0**-20) / R

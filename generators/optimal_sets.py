@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from attention.errors import InvalidInput
 from attention.heads import Head
 from attention.max_margin import MaxMargin, max_margin
 from attention.max_margin_sets import MaxMarginSets, max_margin_sets
@@ -69,10 +70,13 @@ def head_of(case: Case) -> Head:
         return Head.linear(problem.scores)
     features = np.asarray(arrays["head_features"], dtype=np.float64)
     m = features.shape[-1] if features.ndim == 3 else 1
+    codes = np.asarray(arrays.get("head_activations", np.zeros(m)))
+    if (np.mod(codes, 1) != 0).any():
+        raise InvalidInput(f"head_activations: {codes.tolist()} are no whole numbers; give the activations' numbers.")
     return Head(
         features,
         np.asarray(arrays.get("head_weights", np.ones(m))),
-        np.asarray(arrays.get("head_activations", np.zeros(m))),
+        codes.astype(np.int64),
         np.asarray(arrays.get("head_labels", np.ones(problem.n))),
     )
 

@@ -127,7 +127,7 @@ def _cone_certificate(
         return TokenOptimality(
             None, 0.0, f"support input {i} has no positive dual: C was not proven this way"
         )
-    v = [rational(x) for x in _exact_head(chosen)]
+    v = _exact_head(chosen)
     gamma_squared = 1 / sum((x * x for x in v), fmpq(0))
     rho, shares = math.inf, np.ones(len(alpha))
     for i, t in np.ndindex(*tokens.shape[:2]):

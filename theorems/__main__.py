@@ -50,15 +50,18 @@ def _options(
 @app.command("list")
 def list_(
     data: Annotated[bool, typer.Option("--data", help="The named datasets instead.")] = False,
-    assumptions: Annotated[bool, typer.Option("--assumptions", help="The assumptions instead.")] = False,
+    assumptions: Annotated[bool, typer.Option("--assumptions", help="The assumptions only.")] = False,
 ) -> None:
-    """List the statements."""
+    """List the statements, the definitions and the assumptions."""
     from theorems import describe
     from theorems.report_table import console
 
-    console().print(
-        describe.datasets() if data else describe.assumptions() if assumptions else describe.statements_table()
-    )
+    if data or assumptions:
+        console().print(describe.datasets() if data else describe.assumptions())
+        return
+    console().print(describe.statements_table())
+    console().print(describe.definitions())
+    console().print(describe.assumptions())
 
 
 @app.command()

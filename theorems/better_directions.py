@@ -66,7 +66,7 @@ def leaving_only_higher(
     if w is None or theta is None:
         return None
     most = theta / 2
-    for i, t in np.argwhere(~near & ~found.selected):
+    for i, t in np.argwhere(~near & ~found.selected).tolist():
         # found.exact + τ row·w > θ − τ.
         speed = inner(_row(keys, alpha, i, t), w) + 1
         if speed < 0:
@@ -87,7 +87,7 @@ def selecting_best(
     if w is None:
         return None
     most = rational(2.0 ** round(float(np.log2(found.norm))))
-    for i, t in np.argwhere(~found.selected):
+    for i, t in np.argwhere(~found.selected).tolist():
         # found.exact + τ row·w > τ.
         speed = 1 - inner(_row(keys, alpha, i, t), w)
         if speed > 0:

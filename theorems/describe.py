@@ -12,6 +12,7 @@ from rich.text import Text
 
 from attention.errors import InvalidInput
 from generators.assumptions import ASSUMPTIONS, Assumption
+from theorems.definitions import DEFINITIONS
 from theorems.report_table import column_table as table
 from theorems.statement import Statement, statement_named, statements
 from theorems.tolerances import TOLERANCES, Tolerance
@@ -59,15 +60,34 @@ def tolerances_markdown() -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
 
 
+def definitions() -> Table:
+    """Every definition: id, title, the objects that embody it."""
+    made = table("definition", "says", "in code")
+    for one in DEFINITIONS.values():
+        made.add_row(Text(one.id, no_wrap=True), one.title, ", ".join(one.objects))
+    return made
+
+
 def tolerances_of(statement: Statement) -> dict[str, Tolerance]:
-    """The tolerances that the file of a statement names."""
-    source = inspect.getsource(importlib.import_module(statement.conclusion.__module__))
-    named = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
+    """The tolerances that the file of a statement, or one that it takes its claims from, names."""
+    named: set[object] = set()
+    seen: set[str] = set()
+    waiting = [statement.conclusion.__module__]
+    while waiting:
+        module = waiting.pop()
+        if module in seen or module in ("theorems.statement", "theorems.tolerances"):
+            continue
+        seen.add(module)
+        for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
+            if isinstance(node, ast.Constant):
+                named.add(node.value)
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("theorems."):
+                waiting.append(str(node.module))
     return {key: one for key, one in TOLERANCES.items() if key in named}
 
 
 def show(out: Console, id: str) -> None:
-    """A statement or an assumption in full.
+    """A statement, a definition or an assumption in full.
 
     Raises:
         InvalidInput: no such id.
@@ -75,10 +95,17 @@ def show(out: Console, id: str) -> None:
     if id in ASSUMPTIONS:
         _show_assumption(out, ASSUMPTIONS[id])
         return
+    if id in DEFINITIONS:
+        one = DEFINITIONS[id]
+        out.print(Text(f"{one.id}: {one.title}", "bold"), soft_wrap=True)
+        out.print(Text(f"Source: {one.source}\n\n{one.text}\n\nIn code: {', '.join(one.objects)}"), soft_wrap=True)
+        return
     try:
         found = statement_named(id)
     except InvalidInput as error:
-        raise InvalidInput(f"{str(error)[:-1]}; assumptions are {', '.join(ASSUMPTIONS)}.") from None
+        raise InvalidInput(
+            f"{str(error)[:-1]}; definitions are {', '.join(DEFINITIONS)}; assumptions are {', '.join(ASSUMPTIONS)}."
+        ) from None
     out.print(Text(f"{' = '.join((found.id, *found.aliases))}: {found.title}", "bold"), soft_wrap=True)
     out.print(Text(f"Source: {found.source}\n"), soft_wrap=True)
     out.print(Text(inspect.cleandoc(found.text) + "\n"), soft_wrap=True)

@@ -79,8 +79,8 @@ class Sphere:
                 return y, False
             if length <= resolution:
                 return self.coordinates(self.point(y + step)), True
-            scale = 1.0
-            while scale > 1e-6:
+            scale = longest = self.reduced.longest(y, step)
+            while scale > 1e-6 * longest:
                 trial = y + scale * step
                 if np.linalg.norm(trial) < self.reduced.rho and self.excess(trial) <= value + noise:
                     break

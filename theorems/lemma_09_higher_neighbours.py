@@ -16,16 +16,17 @@ from hypothesis.strategies import SearchStrategy
 from attention.directions import unit_difference
 from attention.implementation import Implementation
 from generators.case import Case
-from generators.direction_cases import direction_cases, directions_for
+from generators.direction_cases import Kind, direction_cases, directions_for
 from theorems.definition_3 import as_defined
 from theorems.directional_risk import FACTORS, LOG2, Costs, Excess, Lead, above_minus, below_zero, crossing, sharp_claim
 from theorems.statement import Claim, Form, statement
 
 ASSUMPTIONS = ("well-behaved-loss", "higher-neighbours")
+KINDS: tuple[Kind, ...] = ("higher",)
 
 
 def _cases() -> SearchStrategy[Case]:
-    return direction_cases(kinds=("higher",), general=False)
+    return direction_cases(kinds=KINDS, general=False)
 
 
 @statement(

@@ -273,7 +273,7 @@ class LocalConstants:
 
     def pi(self, radius: float) -> float:
         """The smallest π for which L3 is proven on all of C_{μ,radius}; decreasing in ``radius``."""
-        rho = radius / self.norm
+        rho = radius / self.norm * (1 + 1e-12)
         return math.inf if rho < self.base_rho else self.kappa(rho) / rho
 
     def radius(self, pi: float) -> float:

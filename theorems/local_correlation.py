@@ -81,6 +81,8 @@ def correlation_constant(
         harmful: the harmful tokens.
     """
     unit = float(log_low.min())
+    if not math.isfinite(unit):
+        return math.inf
     low, high = log_low - unit, log_high - unit
     idle = math.exp(min(700.0, float(np.logaddexp.reduce(log_idle)) - unit)) if log_idle.size else 0.0
 
@@ -140,7 +142,7 @@ def _least(enough: Callable[[float], bool], start: float = 0.0) -> float:
     high = max(2 * start, 1e-6)
     while not enough(high):
         high *= 2
-        if high > _MOST:
+        if not high <= _MOST:
             return math.inf
     low = max(start, high / 2)
     if high <= 1e-6:

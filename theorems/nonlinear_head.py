@@ -38,21 +38,15 @@ class HeadedAttention:
     mixing: LinearMixing
     under_test: Implementation
 
-    def log_weighted(self, values: Float64[np.ndarray, "n T"], p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n"]:
-        """log Σ_t s_it values_it for values ≥ 0 that vanish somewhere in every input, shape (*b, n)."""
-        keys = self.problem.keys[:, None]
-        alpha = np.argmin(values, axis=1)[:, None]
-        sign, log_size = self.under_test.log_excess_risk(keys, -values[:, None], CORRELATION, p[..., None, :], alpha)
-        return np.where(sign > 0, log_size, np.where(sign == 0, -np.inf, np.nan))
-
-    def log_nonoptimality(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n"]:
-        """log q_i."""
-        return self.log_weighted(np.where(self.mixing.optimal, 0.0, 1.0), p)
-
     def log_steps(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n m"]:
         """log δ_ij."""
-        gaps = self.mixing.gaps
-        return np.stack([self.log_weighted(gaps[:, :, j], p) for j in range(gaps.shape[2])], axis=-1)
+        # One problem per input and unit; the softmax is that of the input.
+        scores = -np.moveaxis(self.mixing.gaps, 2, 1)[:, :, None]
+        keys = self.problem.keys[:, None, None]
+        prompt = np.broadcast_to(p[..., None, None, :], (*p.shape[:-1], 1, scores.shape[1], p.shape[-1]))
+        alpha = np.argmax(scores, axis=-1)
+        sign, log_size = self.under_test.log_excess_risk(keys, scores, CORRELATION, prompt, alpha)
+        return np.where(sign > 0, log_size, np.where(sign == 0, -np.inf, np.nan))
 
     def log_lost(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n"]:
         """log (ν_i − Y_i ψ)."""

@@ -136,12 +136,25 @@ class Reduced:
                 y, last = y + step, length
                 value = self.value(y)
                 continue
-            scale, new = 1.0, self.value(y + step)
-            while not new <= value - 1e-4 * scale * decrement + noise and scale > 1e-18:
+            scale = self.longest(y, step)
+            new = self.value(y + scale * step)
+            while not new <= value - 1e-4 * scale * decrement + noise and scale > 1e-20:
                 scale /= 2
                 new = self.value(y + scale * step)
             y, value = y + scale * step, new
         return y, False
+
+    def longest(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
+        """How much of a Newton step to try: no term may come to outweigh today's sum by more than e^10.
+
+        Where one term dominates, the Hessian is nearly zero and Newton's step thousands of times too long.
+        """
+        exponents = self.exponents(y)
+        log_weights = exponents - np.logaddexp.reduce(exponents)
+        weights, slopes = self.slopes(y)
+        changes = (slopes - weights @ slopes) @ step
+        rising = changes > 0
+        return float(np.min((10 - log_weights[rising]) / changes[rising], initial=1.0))
 
     def displacement(self, y: Float64[np.ndarray, "e"], exponent_error: float) -> float:
         """How far errors of that size in every exponent can move the minimiser, to first order.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from attention.losses import Loss
 from attention.max_margin_sets import ChoiceSolution, MaxMarginSets, exact_logits
@@ -122,10 +122,33 @@ def constraints_of(
     )
 
 
+def allowed_choices(
+    sets: MaxMarginSets, kappa: float, rho: Float64[np.ndarray, "m"]
+) -> Bool[np.ndarray, "m c"]:
+    """Choices with Θ_α ≥ Θ − κ/R, which points of the sublevel set of RΘ = ρ may select, shape (m, c)."""
+    best = sets.choices[0].norm_squared
+    # 1 − Θ_α/Θ = x/(1 + √(1 − x)), x = 1 − (Θ_α/Θ)², without cancellation.
+    x = np.array([float((c.norm_squared - best) / c.norm_squared) for c in sets.choices])
+    missing = x / (1 + np.sqrt(1 - x))
+    return np.asarray(missing <= (kappa / rho)[:, None] * (1 + 64 * EPS))
+
+
+def nearest(
+    sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], points: Float64[np.ndarray, "m d"]
+) -> Float64[np.ndarray, "m"]:
+    """The largest ⟨p, p̄_α⟩ over the allowed choices, shape (m,)."""
+    along = np.stack([points @ c.svm.direction for c in sets.choices], axis=-1)
+    return np.max(np.where(allowed, along, -np.inf), axis=-1)
+
+
 def dual_bound(
-    problem: Problem, mixing: LinearMixing, sets: MaxMarginSets, beyond: Float64[np.ndarray, "r"]
-) -> Float64[np.ndarray, "r"]:
-    """min over the optimal choices of Σ_j w_j log(C_j/w_j), where all margins are at least ``beyond``.
+    problem: Problem,
+    mixing: LinearMixing,
+    sets: MaxMarginSets,
+    allowed: Bool[np.ndarray, "m c"],
+    beyond: Float64[np.ndarray, "m"],
+) -> Float64[np.ndarray, "m"]:
+    """min over the allowed choices of Σ_j w_j log(C_j/w_j), where all margins are at least ``beyond``, shape (m,).
 
     C_iβ = |ℓ'(ν_i)| (least cost of β) / (|O_i| + |Ō_i| e^{−beyond}) and w = λ/Σλ.
     """
@@ -133,11 +156,9 @@ def dual_bound(
     log_costs = log_token_costs(mixing, problem.loss, secants=True)
     normaliser = np.log(size + (problem.T - size) * np.exp(-np.maximum(beyond, 0.0))[:, None])
     least = np.full(len(beyond), np.inf)
-    for choice in sets.choices:
-        if choice.norm_squared != sets.choices[0].norm_squared:
-            break
+    for choice, usable in zip(sets.choices, allowed.T, strict=True):
         w = choice.duals / choice.duals.sum()
         used = w > 0
         fixed = float(np.sum(w[used] * (log_costs[used] - np.log(w[used]))))
-        least = np.minimum(least, fixed - normaliser @ w.sum(axis=1))
-    return least - 64 * EPS * (problem.T + problem.n) * (1 + np.abs(least))
+        least = np.where(usable, np.minimum(least, fixed - normaliser @ w.sum(axis=1)), least)
+    return np.asarray(least - 64 * EPS * (problem.T + problem.n) * (1 + np.abs(least)))

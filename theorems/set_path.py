@@ -21,16 +21,22 @@ from theorems.followed_path import Sphere
 from theorems.path_claims import Followed, path_claims
 from theorems.path_constants import log_excess
 from theorems.path_offset import Reduced, tangent_basis
-from theorems.set_constants import constraints_of, dual_bound, excess_rounding, separation
-from theorems.set_sublevel import single_radius
+from theorems.set_constants import (
+    allowed_choices,
+    constraints_of,
+    dual_bound,
+    excess_rounding,
+    nearest,
+    separation,
+)
 from theorems.statement import Claim, Form, at_least
 from theorems.tolerances import EPS
 
 RADII = (1e2, 1e4, 1e6)
-"""RΘ of the spheres, in units of 1 + κ and beyond the radius where other choices are possible."""
+"""RΘ/(1 + κ) of the spheres."""
 LIMIT = 1e-6
 """1 − cos that is reached at the last radius: there κ/RΘ is below it."""
-MOST_FOLLOWED = 4
+MOST_FOLLOWED = 3
 """Solutions from which the path is followed."""
 SHARP_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
 """RΘ of the spheres on which the offset from the ray is predicted."""
@@ -46,23 +52,22 @@ def path_to_the_set(
     kappa: float,
 ) -> Iterator[Claim]:
     """Descend on spheres from the ray of every solution, and bound the distance of whatever lies below."""
-    single = single_radius(sets, kappa)
-    rhos = np.array([max(1 + kappa, single) * x for x in RADII])
-    unit, followed, apart, bounds, rounding = sets.norm, [], [], [], []
-    floor = dual_bound(problem, mixing, sets, rhos - kappa)
+    rhos = (1 + kappa) * np.array(RADII)
+    unit, apart, bounds, rounding = sets.norm, [], [], []
+    allowed = allowed_choices(sets, kappa, rhos)
+    floor = dual_bound(problem, mixing, sets, allowed, rhos - kappa)
     for solution in sets.solutions[:MOST_FOLLOWED]:
         basis = tangent_basis(solution.svm.direction)
         y = np.zeros(problem.d - 1)
-        for rho, least in zip(rhos.tolist(), floor.tolist(), strict=True):
+        for k, rho in enumerate(rhos.tolist()):
             y, value = descend(problem, seen, unit, solution, basis, rho, y)
-            height = math.sqrt(max((rho - float(np.linalg.norm(y))) * (rho + float(np.linalg.norm(y))), 0.0))
+            height = math.sqrt((rho - float(np.linalg.norm(y))) * (rho + float(np.linalg.norm(y))))
             point = height * solution.svm.direction + basis @ y
-            nearest = max(float(point @ s.svm.direction) for s in sets.solutions)
-            own = float(y @ y) / (rho * (rho + height))
-            apart.append(min(own, 1 - nearest / rho))
-            bounds.append(min(kappa / rho, 1 - (least - value - math.log(problem.n)) / rho))
+            along = float(nearest(sets, allowed[k : k + 1], point[None])[0])
+            # From the offset where its own solution is the nearest: 1 − cos without cancellation.
+            apart.append(min(float(y @ y) / (rho * (rho + height)), 1 - along / rho))
+            bounds.append(min(kappa, rho - float(floor[k]) + value + math.log(problem.n)) / rho)
             rounding.append(4 * float(excess_rounding(problem, mixing, unit * point)) / rho + (problem.d + 8) * EPS)
-            followed.append(value)
     yield at_least(
         "path-distance", Form.LIMIT, bounds, apart, rounding=rounding, why="exponent-rounding",
         points="minimiser on a sphere",
@@ -102,7 +107,7 @@ def descend(
 
     tries = [np.zeros_like(start), start]
     if start.size:
-        tries += [np.asarray(minimize(objective, s, jac=True, method="BFGS", options={"maxiter": 60}).x) for s in tries]
+        tries.append(np.asarray(minimize(objective, start, jac=True, method="BFGS", options={"maxiter": 30}).x))
     values = [float(log_excess(seen, problem, point(y)[0])) for y in tries]
     best = int(np.nanargmin(values)) if np.isfinite(values).any() else 0
     return tries[best], values[best]

@@ -23,6 +23,7 @@ from theorems.path_offset import Reduced, tangent_basis
 from theorems.statement import Claim, Form, Verdict, statement
 from theorems.sublevel_claims import sublevel_claims
 from theorems.svm_claims import svm_claim
+from theorems.tolerances import EPS
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
@@ -86,6 +87,10 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     constraints = Constraints.of(problem, svm)
     basis = tangent_basis(svm.direction)
     kappa = log_kappa(problem)
+    if not kappa < 1 / EPS:
+        why = f"κ = {kappa:.3g}: at RΘ = κ the rounding of a logit is larger than a logit"
+        yield Claim("sublevel-margin", Form.EFFECTIVE, 0.0, 0.0, "exponent-rounding", undecided=why)
+        return
     yield from sublevel_claims(case, under_test, constraints, basis, svm.norm, svm.direction, kappa)
     if under_test.textbook_eps:
         # Such a kernel's gradient is rounding noise at these radii.

@@ -79,7 +79,7 @@ def test_stiffness_bounds_the_second_order(phi: Activation) -> None:
         ({"weights": np.array([1.0, 0.0])}, "weight 1 is zero"),
         ({"activations": np.array([0, 7])}, "not all known"),
         ({"labels": np.array([0.5])}, "labels must be"),
-        ({"weights": np.array([1.0])}, "head_weights: shape"),
+        ({"features": np.full((1, 3, 2), np.nan)}, "head_features: entry"),
     ],
 )
 def test_heads_that_do_not_fit_are_refused(changed: dict[str, np.ndarray], says: str) -> None:  # type: ignore[type-arg]

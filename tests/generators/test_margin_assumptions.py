@@ -92,11 +92,11 @@ def test_too_many_choices_are_not_established() -> None:
 def start_in_cone(start: list[float], mu: float, radius: float) -> Finding:
     # p_mm = (1, 0)
     one = case([[[1, 0], [0, 0]]], [[1, 0]], cone_mu=mu, cone_radius=radius)
-    return ASSUMPTIONS["in-cone"].check(one.but(start=np.array(start)))
+    return ASSUMPTIONS["in-cone"].check(one.but(start=np.array(start, dtype=np.float64)))
 
 
 def test_in_cone_is_exact_at_its_boundary() -> None:
-    # cos((3, 4), (1, 0)) = 3/5 and 1 − μ = 0.625 − …: 3/5 is no dyadic number, so take (3, 4) against μ = 3/8, 7/16.
+    # cos = 3/5 lies between 1 − 7/16 and 1 − 3/8; being no dyadic number it cannot be met exactly.
     assert start_in_cone([3, 4], 0.4375, 5).holds
     assert start_in_cone([3, 4], 0.375, 5).holds is False
     # (1, 0) on the axis: any μ; length exactly R, one ulp below.

@@ -137,7 +137,6 @@ def test_starts_may_depend_on_the_problem(case: Case) -> None:
         ({"assumptions": ("head-in-key-range", "separable")}, "positive-labels"),
         ({"assumptions": ("locally-optimal", "separable-optimal-sets")}, "separable-optimal-sets"),
         ({"assumptions": ("optimal-tokens",), "alpha": "any"}, "alpha"),
-        ({"alpha": "best"}, "alpha"),
         ({"losses": ()}, "losses"),
         ({"losses": ("hinge",)}, "hinge"),
         ({"n": 0}, "n:"),

@@ -28,13 +28,16 @@ CAUGHT = sorted(set(FAULTS) - {"svm-always-infeasible"})
 """Every fault but one: an SVM that gives up leaves nothing to check."""
 
 
+FAULT_CASES = random_cases(3, seed=3)
+
+
 def falsified(constants: LocalConstants, under_test: Implementation = REFERENCE, seed: int = 0) -> set[str]:
     made = claims(constants, under_test, np.random.default_rng(seed))
     return {claim.name for claim in made if claim.verdict is Verdict.FALSIFIED}
 
 
 @given(lemma_7.cases())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_it_is_upheld(made: Case) -> None:
     outcome = check(lemma_7, made, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
@@ -48,7 +51,7 @@ def test_it_is_upheld_in_the_corners(name: str) -> None:
 
 @pytest.mark.parametrize("fault", CAUGHT)
 def test_planted_faults_are_caught(fault: str) -> None:
-    verdicts = [check(lemma_7, made, FAULTS[fault]).verdict for made in random_cases(6, seed=3)]
+    verdicts = [check(lemma_7, made, FAULTS[fault]).verdict for made in FAULT_CASES]
     assert Verdict.FALSIFIED in verdicts
 
 
@@ -227,8 +230,9 @@ def test_a_smaller_kappa_is_refuted(share: float) -> None:
 def test_a_cone_that_is_too_wide_is_refuted() -> None:
     constants = constants_of(nearly_neighbour(0.05))
     assert not falsified(constants)
+    wider = replace(constants, mu=4 * constants.mu)
+    assert "margins-in-cone" in falsified(wider)
     wide = replace(constants, mu=64 * constants.mu)
-    assert "margins-in-cone" in falsified(wide)
     # With the cone 64 times wider but the radius kept, the harmful token wins at the boundary.
     points = cone_points(np.random.default_rng(1), wide, np.full(300, constants.base_radius * 4), wide.mu)
     value, _ = _view(wide, points).along(np.broadcast_to(constants.solution.direction, points.shape))
@@ -251,9 +255,7 @@ def test_a_radius_that_is_too_small_is_refuted() -> None:
     """Below the base radius the bounds of L1 fail where harmful tokens are near."""
 
     class Early(LocalConstants):
-        @property
-        def base_rho(self) -> float:  # type: ignore[override]
-            return constants.base_rho / 8
+        base_rho = constants_of(nearly_neighbour(0.05)).base_rho / 8  # type: ignore[assignment]
 
         def _lost(self, rho: float, bounds: object) -> float:
             return 0.0
@@ -263,9 +265,11 @@ def test_a_radius_that_is_too_small_is_refuted() -> None:
     assert falsified(early) & {"no-stationary-point", "lower-bound", "correlation"}
 
 
-def test_the_gradient_of_another_alpha_is_refuted() -> None:
-    """A neighbour that scores above α, reported as locally optimal by flipping the sign of its score."""
-    made = nearly_neighbour(0.05)
-    constants = constants_of(made)
-    flipped = Problem(made.problem.keys, -made.problem.scores, made.problem.loss)
-    assert {"no-stationary-point", "correlation"} & falsified(replace(constants, problem=flipped))
+def test_a_neighbour_that_scores_above_alpha_is_refuted() -> None:
+    """The scores that the gradient sees have the other sign: α is not locally optimal there, although reported so."""
+    lies = REFERENCE.but(
+        "negated-scores",
+        scaled_gradient=lambda keys, scores, loss, p: REFERENCE.scaled_gradient(keys, -scores, loss, p),
+    )
+    found = falsified(constants_of(nearly_neighbour(0.05)), lies)
+    assert {"no-stationary-point", "lower-bound", "correlation"} <= found

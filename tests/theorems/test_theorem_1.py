@@ -24,11 +24,11 @@ from tests.theorems.path_cases import (
     random_cases,
     statement,
 )
-from theorems import sublevel_claims
 from theorems.check import check
 from theorems.path_constants import Constraints, exact_to_rounding, log_kappa
 from theorems.path_offset import Reduced, closed_form, tangent_basis
 from theorems.statement import Verdict
+from theorems.sublevel_claims import sublevel_claims
 
 CAUGHT_BY: dict[str, str] = {
     "temperature": "sublevel-correlation-from-duals",
@@ -130,20 +130,21 @@ def test_the_hunt_reaches_the_bound() -> None:
         assert claim.slack < 1e-3 / (kappa * 1e6) + 1e-7
 
 
-def test_a_smaller_kappa_is_falsified(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With n inputs of one other token each, κ can be lowered by little more than log 2."""
-    rng = np.random.default_rng(0)
-    keys = np.zeros((8, 2, 8))
-    keys[:, 0] = np.eye(8)
-    given_case = case(keys, np.array([[1.0, 0.0]] * 8), "correlation", seed=int(rng.integers(99)))
-    assert check(statement("theorem-1"), given_case, REFERENCE).verdict is Verdict.UPHELD
+def test_a_quarter_of_kappa_is_falsified() -> None:
+    """Two inputs with orthogonal keys whose gaps differ by 10⁶: the set really reaches far below R p̄_mm."""
+    keys = np.zeros((2, 2, 2))
+    keys[:, 0] = np.eye(2)
+    given_case = case(keys, np.array([[1.0, 0.0], [1e-6, 0.0]]), "correlation")
     problem, svm = given_case.problem, _svm(given_case)
     constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
-    small = log_kappa(problem) - np.log(8)
-    claims = list(
-        sublevel_claims.sublevel_claims(given_case, REFERENCE, constraints, basis, svm.norm, svm.direction, small)
-    )
-    assert "sublevel-margin" in {c.name for c in claims if c.verdict is Verdict.FALSIFIED}
+    kappa = log_kappa(problem)
+
+    def wrong(kappa: float) -> set[str]:
+        made = sublevel_claims(given_case, REFERENCE, constraints, basis, svm.norm, svm.direction, kappa)
+        return {claim.name for claim in made if claim.verdict is Verdict.FALSIFIED}
+
+    assert wrong(kappa) == set()
+    assert {"sublevel-margin", "sublevel-correlation"} <= wrong(kappa / 4)
 
 
 @pytest.mark.parametrize("name", ["several-inputs", "more-neighbours-than-dimensions", "margin-1+3e-9", "zero-dual"])
