@@ -1,8 +1,8 @@
 """Nonlinear heads ψ: networks with one hidden layer, and what they lose when attention mixes in other tokens.
 
 ψ(x) = Σ_j b_j φ_j(w_j·x + c_j). Softmax weights sum to one, so the input of unit j at the attended token X_iᵀs is
-Σ_t s_t z_itj with z_itj = w_j·x_it + c_j: a head enters through these *features* z, shape (n, T, m), only. A linear head
-has one unit with φ(z) = z, features γ and weight 1. Changes of φ are computed in logarithms: at softmax weights of
+Σ_t s_t z_itj with z_itj = w_j·x_it + c_j: a head enters through these *features* z, shape (n, T, m), only. A linear
+head has one unit with φ(z) = z, features γ and weight 1. Changes of φ are computed in logarithms: at softmax weights of
 e^{−10⁶} the value of ψ carries no information.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (83), Lemma 14.
@@ -102,9 +102,7 @@ class Tanh(Activation):
         # tanh x − tanh(x − δ) = sinh δ / (cosh x cosh(x − δ)); tanh is odd, so a step up from z is one down from −z.
         x = -sign * z
         size = np.exp(np.minimum(log_size, 700.0))
-        log_sinh = np.where(
-            size < 1e-8, log_size, size - math.log(2) + np.log(-np.expm1(-2 * np.maximum(size, 1e-8)))
-        )
+        log_sinh = np.where(size < 1e-8, log_size, size - math.log(2) + np.log(-np.expm1(-2 * np.maximum(size, 1e-8))))
         return log_sinh - _log_cosh(x) - _log_cosh(x - size)
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:

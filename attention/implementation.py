@@ -39,8 +39,8 @@ class Implementation:
         label_svm: signed features Y_i r_i → the solution of (SVM), or a certificate that there is none.
         relaxed_max_margin: (keys, alpha, support) → p_relax of Theorem 6, or a certificate that there is none.
         direction: (keys, q) → what the direction q selects, its margin and neighbours (Definition 3).
-        max_margin_sets: (keys, mask of optimal tokens, max_margin) → the solutions of ATT-SVM', or certificates that there
-            are none.
+        max_margin_sets: (keys, mask of optimal tokens, max_margin) → the solutions of ATT-SVM', or certificates that
+            there are none.
     """
 
     name: str = "reference"

@@ -29,7 +29,7 @@ TURNS = 6
 """Turns of head and prompt; each contracts the error by about r max q ≤ e^{COUPLED}."""
 GRADIENT, ON_THE_WAY = 1e-10, 1e-4
 """Largest entry of the gradient of log L, per unit of w and p, at the radii asked for and at those between them."""
-NEWTON_STEPS, HALVINGS = 60, 40
+NEWTON_STEPS, HALVINGS = 30, 24
 """Of a prompt's turn, and of one of its steps."""
 GROWTH = 4.0
 """Radii between those asked for: continuation in R, this factor at a time while logits are small …"""
@@ -61,7 +61,12 @@ class JointPath:
 
 
 def joint_path(
-    joint: Joint, schedule: Schedule, radii: Float64[np.ndarray, "k"], start: Float64[np.ndarray, "dk"]
+    joint: Joint,
+    schedule: Schedule,
+    radii: Float64[np.ndarray, "k"],
+    start: Float64[np.ndarray, "dk"],
+    *,
+    most_steps: int = MOST_STEPS,
 ) -> JointPath:
     """Follow the minimiser from the direction ``start`` at a small radius to each of ``radii`` (increasing).
 
@@ -76,8 +81,12 @@ def joint_path(
     before: tuple[float, Float64[np.ndarray, "dk"]] | None = None
     found = []
     for goal in radii.tolist():
+        steps = 0
         while goal > R:
+            steps += 1
             target, first = _next(joint, basis, schedule, (R, y, p), before, goal, R * unit > LATE)
+            if steps > most_steps:
+                target, first = goal, p * (goal / R)
             before = (R, p)
             y, p, left = _minimised(joint, basis, schedule(target), target, y, first, GRADIENT if target == goal else ON_THE_WAY)
             R = target
@@ -173,10 +182,12 @@ def _minimised(
     if coupling > COUPLED:
         return y, p, residual
     for _ in range(TURNS):
+        earlier = p
         y, left_y = _head_turn(joint, basis, log_r, y, p, gradient)
         p, left_p = _prompt_turn(joint, log_r, R, _offset(joint, basis, log_r, y), p, gradient)
         residual = max(left_y, left_p)
-        if _coupling(joint, log_r, _offset(joint, basis, log_r, y), p) < -40.0:
+        still = float(np.linalg.norm(p - earlier)) * float(np.max(np.linalg.norm(joint.rows, axis=-1))) < 1e3 * gradient
+        if still or _coupling(joint, log_r, _offset(joint, basis, log_r, y), p) < -40.0:
             break
     return y, p, residual
 

@@ -226,7 +226,8 @@ def _checked_sets(optimal: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "n T
     mask = np.asarray(optimal)
     if mask.dtype != np.bool_ or mask.shape != shape:
         raise InvalidInput(
-            f"optimal: dtype {mask.dtype} and shape {mask.shape} are no mask of the tokens; give booleans of shape {shape}."
+            f"optimal: dtype {mask.dtype} and shape {mask.shape} are no mask of the tokens;"
+            f" give booleans of shape {shape}."
         )
     if not mask.any(axis=1).all():
         i = int(np.argmin(mask.any(axis=1)))

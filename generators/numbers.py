@@ -32,7 +32,8 @@ class Style(StrEnum):
 
 STYLES: SearchStrategy[Style] = st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES, Style.DECIMALS))
 
-
+MOST_DRAWN = 256
+"""Entries of an array up to which each is drawn by itself."""
 RANGES = {Style.INTEGERS: (3, 1), Style.HALVES: (6, 2), Style.DECIMALS: (3000, 1000)}
 """Largest numerator, and denominator."""
 
@@ -42,11 +43,15 @@ def integers(
 ) -> SearchStrategy[Int64[np.ndarray, "..."]]:
     """An array of integers, cut out of one of the shape ``most``.
 
-    However small the shape, the same number of entries is drawn, so that an example can shrink in shape
-    without its later draws being shifted.
+    However small the shape, the same number of entries is drawn, so that an example can shrink in shape without
+    its later draws being shifted. An array of more than :data:`MOST_DRAWN` entries comes from a drawn seed: so
+    many draws would be more than Hypothesis can handle.
     """
     most = shape if most is None else most
     size = math.prod(most)
+    if size > MOST_DRAWN:
+        seeds = st.integers(0, 2**32 - 1)
+        return seeds.map(lambda seed: np.random.default_rng(seed).integers(low, high + 1, size=shape))
     corner = tuple(slice(axis) for axis in shape)
     drawn = st.lists(st.integers(low, high), min_size=size, max_size=size)
     return drawn.map(lambda values: np.array(values, dtype=np.int64).reshape(most)[corner].copy())

@@ -109,7 +109,7 @@ def linear_mixing(case: Case) -> LinearMixing | Finding:
     reach = gaps.max(axis=1)
     low = head.units("lowest_secant", best, head.signs, reach)
     high = head.units("highest_slope", best, head.signs, reach)
-    mixed = ~optimal.all(axis=1)
+    mixed = np.asarray(~optimal.all(axis=1))
     least = np.where(optimal, np.inf, np.sum(gaps * (size * low)[:, None], axis=2)).min(axis=1)
     largest = np.sum(gaps * (size * high)[:, None], axis=2).max(axis=1)
     c0 = np.where(mixed, least * (1 - OUTWARD), 0.0)
@@ -120,9 +120,7 @@ def linear_mixing(case: Case) -> LinearMixing | Finding:
     return LinearMixing(head, optimal, mixed, best, gaps, nu, c0, c1)
 
 
-def _refuted(
-    case: Case, head: Head, optimal: Bool[np.ndarray, "n T"], nu: Float64[np.ndarray, "n"]
-) -> Finding | None:
+def _refuted(case: Case, head: Head, optimal: Bool[np.ndarray, "n T"], nu: Float64[np.ndarray, "n"]) -> Finding | None:
     """D fails when, for a single input, a non-optimal token can be selected and is better than ν.
 
     Along the ray that selects it q_max → 1, so that the premise of D holds against it for every p with log q_max(p)
@@ -146,4 +144,4 @@ def mixing_hurts(case: Case) -> Finding:
     if isinstance(mixing, Finding):
         return mixing
     c0, c1 = mixing.c0[mixing.mixed].min(), mixing.c1.max()
-    return Finding(True, f"Lemma 14 with c0 = {number(c0)} and c1 = {number(c1)}")
+    return Finding(True, f"Lemma 14 with c0 = {c0:.6g} and c1 = {c1:.6g}")

@@ -23,15 +23,13 @@ from generators.assumptions import assumption_named
 from generators.building import JOINT, Start, built_cases
 from generators.case import Case
 from generators.general_position import MOST_MATRICES, matrices
-from generators.numbers import Frame, Size, length
+from generators.numbers import MOST_DRAWN, Frame, Size, length
 
 __all__ = ["ALL_LOSSES", "cases", "problems"]
 
 ALL_LOSSES: tuple[str, ...] = tuple(LOSSES)
 MOST_IN_STRATEGY = min(MOST_MATRICES, 2_000)
 """Matrices of general position per drawn problem: its exact check runs in every draw."""
-MOST_DRAWN = 256
-"""Entries up to which every array is drawn at its largest size and cut, to shrink well."""
 
 NOT_COMBINED = {
     "optimal-tokens": {"equal-non-optimal-scores", "distinct-scores", "general-position"},

@@ -14,7 +14,7 @@ from jaxtyping import Float64
 from attention.flow import RELATIVE, gradient_flow
 from attention.implementation import REFERENCE, Implementation
 from theorems.cone_descent import Descent
-from theorems.cone_points import ConeView, cone_points, resolvable_rho
+from theorems.cone_points import ConeView, cone_points, is_followable, resolvable_rho
 from theorems.invariant_cone import SLACK, InvariantCone, cone_for_flow
 from theorems.statement import Claim, Form, at_least
 from theorems.tolerances import EPS
@@ -159,6 +159,9 @@ def flow_claims(cone: InvariantCone, under_test: Implementation, start: Float64[
         if flow.reached:
             break
     if flow.norms[-1] < 2 * begin:
+        if not is_followable(constants, begin / norm):
+            yield _no_flow(f"float64 cannot follow it from ‖p‖ = {begin:.3g}, where lateral forces cancel to rounding")
+            return
         yield _no_flow(f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}")
         return
     view = ConeView(constants, flow.points, REFERENCE, around.tip)

@@ -41,6 +41,15 @@ def is_resolvable(constants: LocalConstants, rho: float) -> bool:
     return steady and 2 * rho <= resolvable_rho(constants)
 
 
+def is_followable(constants: LocalConstants, rho: float) -> bool:
+    """Whether float64 can follow a flow through ‖p‖ = ρP.
+
+    Along the path the lateral forces, each up to P‖g‖ times the axial one, cancel. Their relative rounding, that of a
+    weight, must leave nine bits of the axial one: (d+3) eps · 2ρ max(P‖g‖)² ≤ 2^−9.
+    """
+    return is_resolvable(constants, rho) and 8 * max(1.0, 2 * constants.A) * rho <= resolvable_rho(constants)
+
+
 def sides(rng: np.random.Generator, constants: LocalConstants, m: int) -> Float64[np.ndarray, "m d"]:
     """Unit vectors orthogonal to p_mm; zero where there is none (d = 1, or a token straight along p_mm)."""
     axis, rows = constants.solution.direction, constants.rows[constants.others]

@@ -47,8 +47,8 @@ DEFINITIONS: Mapping[str, Definition] = {
             "definition-1",
             "Token score, optimal tokens and globally-optimal max-margin (GMM) direction",
             "Definition 1",
-            "The score of token x_it is γ_it = Y_i vᵀx_it; the optimal tokens are opt_i ∈ argmax_t γ_it. The GMM direction"
-            " is p_mm(opt) = argmin ‖p‖ subject to (k_i,opt − k_it)ᵀp ≥ 1 for all i and t ≠ opt_i.",
+            "The score of token x_it is γ_it = Y_i vᵀx_it; the optimal tokens are opt_i ∈ argmax_t γ_it. The GMM"
+            " direction is p_mm(opt) = argmin ‖p‖ subject to (k_i,opt − k_it)ᵀp ≥ 1 for all i and t ≠ opt_i.",
             (
                 "attention.problem:Dataset.problem",
                 "attention.problem:Problem.optimal",
@@ -71,9 +71,10 @@ DEFINITIONS: Mapping[str, Definition] = {
             "definition-3",
             "Selected tokens, directional margin, directional neighbours, neighbour-optimality",
             "Definition 3, Appendix B.5.1",
-            "For a unit vector q, S_i(q) = argmax_t k_itᵀq are the selected tokens, θ(q) = min over i, α ∈ S_i(q),"
-            " t ∉ S_i(q) of (k_iα − k_it)ᵀq is the directional margin, and the (i, t) that attain it are the directional"
-            " neighbours; q is neighbour-optimal when each of these scores strictly below its selected token.",
+            "For a unit vector q, S_i(q) = argmax_t k_itᵀq are the selected tokens. θ(q), the minimum over i,"
+            " α ∈ S_i(q) and t ∉ S_i(q) of (k_iα − k_it)ᵀq, is the directional margin, and the (i, t) that attain it"
+            " are the directional neighbours. q is neighbour-optimal when each of these scores strictly below its"
+            " selected token.",
             (
                 "attention.directions:Direction",
                 "attention.directions:direction",

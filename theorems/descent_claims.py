@@ -77,8 +77,9 @@ def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: 
     log_scale, error = evaluation.gradient.log_scale, evaluation.gradient.error
     direction = scaled_gradient_of(under_test, problem, flat, log_scale)
     log_bound, log_error = log_climb(evaluation, problem)
-    if not np.abs(log_bound).max() < LARGEST_LOGARITHM:
-        why = f"log|∇L| reaches {np.abs(log_bound).max():.3g}: its digits are lost in float64"
+    largest = float(np.abs(log_bound).max())
+    if not (largest < LARGEST_LOGARITHM and np.isfinite(error).all() and float(log_error.max()) < 1):
+        why = f"log|∇L| reaches {largest:.3g} with an error of {float(log_error.max()):.3g}: no digits left in float64"
         yield Claim("climbs-to-max-margin", Form.EFFECTIVE, 0.0, 0.0, "gradient", undecided=why)
         return
     terms = np.exp(np.minimum(log_bound - log_scale[:, None], 700.0))

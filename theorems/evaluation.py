@@ -102,8 +102,10 @@ class Evaluation:
 
     @cached_property
     def log_slopes_error(self) -> Float64[np.ndarray, "b n"]:
-        """|d log|ℓ'| / du| ≤ 1 for every loss here; four roundings of the formula itself."""
-        return np.asarray(self.outputs_error + 4 * EPS * (1 + np.abs(self.log_slopes)))
+        """|d log|ℓ'| / du| ≤ 1 for every loss here, 0 where ℓ' is constant; four roundings of the formula itself."""
+        constant = self.problem.loss.log_lipschitz(*self.problem.score_range) == -math.inf
+        moved = np.zeros_like(self.outputs) if constant else self.outputs_error
+        return np.asarray(moved + 4 * EPS * (1 + np.abs(self.log_slopes)))
 
     def log_complement(self, alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "b n"]:
         """log(1 − s_iα_i), from the other tokens; error ≤ max ``log_weights_error`` + (T + 2) EPS."""

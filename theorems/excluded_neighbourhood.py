@@ -1,8 +1,8 @@
 """Neighbourhoods of a direction that Theorem 4 excludes, with their constants, and the attempt to refute that.
 
-:class:`Beaten` is cases (A1) and (B) of the proof: another direction beats the whole neighbourhood at every radius beyond
-R_q. :class:`Outdone` is case (A2): one finite point beats everything beyond R_q. Both derivations are in the docstring of
-:mod:`theorems.theorem_4_nothing_else_is_reachable`.
+:class:`Beaten` is cases (A1) and (B) of the proof: another direction beats the whole neighbourhood at every radius
+beyond R_q. :class:`Outdone` is case (A2): one finite point beats everything beyond R_q. Both derivations are in the
+docstring of :mod:`theorems.theorem_4_nothing_else_is_reachable`.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2.
 """
@@ -19,20 +19,8 @@ from jaxtyping import Bool, Float64
 from attention.directions import Direction, unit_difference
 from attention.implementation import Implementation
 from generators.case import Case
-from theorems.directional_risk import (
-    FACTORS,
-    LOG2,
-    Costs,
-    Excess,
-    Lead,
-    above,
-    above_minus,
-    below,
-    below_zero,
-    crossing,
-    dominates,
-    float_of,
-)
+from theorems.directional_risk import FACTORS, LOG2, Costs, Lead, crossing, float_of
+from theorems.excess_claims import Excess, above, above_minus, below, below_zero, dominates
 from theorems.neighbourhood_hunt import lowest_in_neighbourhood
 from theorems.statement import Claim, Form
 

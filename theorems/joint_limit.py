@@ -46,6 +46,8 @@ VISIBLE = 1e-6
 """1 − cos at which a limit counts as reached; the radius is chosen so that the bound is below it."""
 LARGEST_UNITS = 2.0**28
 """RΘ of the limit: logits carry an error of eps RΘ = 6e-8."""
+SOLVED = 1e-6
+"""Residual of a minimiser that the sharp form is compared at."""
 SHARP_ERROR = 1e-3
 """The sharp form is compared where its error bound is below this."""
 
@@ -185,6 +187,12 @@ def sharp_claim(setup: JointSetup, start: Float64[np.ndarray, "k"]) -> Iterator[
         return
     R = units / theta
     path = joint_path(joint, schedule, np.array([R]), start)
+    if not float(path.residuals[0]) < SOLVED:
+        path = polished(joint, schedule, R, svm.direction, w)
+    if not float(path.residuals[0]) < SOLVED:
+        reason = f"the path's solver stopped at a gradient of {float(path.residuals[0]):.3g}"
+        yield Claim("sharp-offset", Form.SHARP, 0.0, 0.0, "joint-sharp", undecided=reason)
+        return
     w, p = path.offsets[0], path.prompts[0]
     o, pi = _predicted_offset(setup, w, pseudo)
     error = factor * (float(np.linalg.norm(o)) + 1) / R

@@ -21,7 +21,7 @@ from generators.case import Case
 from generators.problems import cases
 from theorems.chosen_tokens import locally_optimal_choices
 from theorems.cone_points import ConeView, cone_points, is_resolvable, log_saturation
-from theorems.local_cases import away_from_harm
+from theorems.local_cases import resolved, without_near_neighbours
 from theorems.local_constants import LocalConstants, local_constants
 from theorems.margin_claims import margins_in_cone, solves_att_svm
 from theorems.points import climb
@@ -40,7 +40,8 @@ PIS = (1.0, 1 / 16)
 
 
 def _cases() -> SearchStrategy[Case]:
-    return cases(assumptions=ASSUMPTIONS).map(away_from_harm)
+    drawn = cases(assumptions=ASSUMPTIONS)
+    return drawn.map(lambda case: case if resolved(case) else without_near_neighbours(case)).filter(resolved)
 
 
 @statement(

@@ -20,20 +20,9 @@ from attention.implementation import Implementation
 from generators.case import Case
 from generators.direction_cases import pair_cases, pairs_for
 from theorems.definition_3 import as_defined
-from theorems.directional_risk import (
-    FACTORS,
-    LOG2,
-    Costs,
-    Excess,
-    Lead,
-    above,
-    above_minus,
-    below,
-    below_zero,
-    crossing,
-    dominates,
-    sharp_claim,
-)
+from theorems.directional_risk import FACTORS, LOG2, Costs, Lead, crossing
+from theorems.excess_claims import Excess, above, above_minus, below, below_zero, dominates
+from theorems.leading_term import sharp_claim
 from theorems.statement import Claim, Form, at_least, statement
 
 ASSUMPTIONS = ("well-behaved-loss", "wider-direction", "decided-neighbours")
@@ -57,23 +46,25 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     (a) If both are neighbour-optimal, L(R q2) < L(R q1) for all R > R0.
     (b) If q1 has one directional neighbour and it scores *strictly higher*, L(R q1) < L(R q2) for all R > R0.
 
-    **Effective.** Notation and the two-sided bound (*) are those of :mod:`theorems.directional_risk`. Let θ⁺ (θ⁻) be the
-    smallest margin of q1 over lower-scoring (higher-scoring) tokens, w = Σ c_i |g_it| over the tokens that attain θ1.
+    **Effective.** Notation and the two-sided bound (*) are those of :mod:`theorems.directional_risk`. Let θ⁺ (θ⁻) be
+    the smallest margin of q1 over lower-scoring (higher-scoring) tokens, w = Σ c_i |g_it| over the tokens that
+    attain θ1.
 
     (a) θ⁺ = θ1 < θ⁻. By (*) and a ≥ 0,
-            n (L(Rq1) − L_α) ≥ w e^{−Rθ1}/T − S_high e^{−Rθ⁻},      n (L(Rq2) − L_α) ≤ S_low e^{−Rθ2}.
-        From R0 = max( log(2T S_high/w)/(θ⁻ − θ1), log(2T S_low/w)/(θ2 − θ1) ) on, each of the two exponentials that were
-        given away is at most half of w e^{−Rθ1}/T, so L(Rq1) − L_α ≥ w e^{−Rθ1}/(2Tn) ≥ L(Rq2) − L_α, strictly beyond R0.
+            n (L(Rq1) − L_α) ≥ w e^{−Rθ1}/T − S_high e^{−Rθ⁻},    n (L(Rq2) − L_α) ≤ S_low e^{−Rθ2}.
+        From R0 = max( log(2T S_high/w)/(θ⁻ − θ1), log(2T S_low/w)/(θ2 − θ1) ) on, each of the two exponentials that
+        were given away is at most half of w e^{−Rθ1}/T, so L(Rq1) − L_α ≥ w e^{−Rθ1}/(2Tn) ≥ L(Rq2) − L_α, strictly
+        beyond R0.
     (b) θ⁻ = θ1 < θ⁺: the same with the signs exchanged,
-            n (L(Rq1) − L_α) ≤ −w e^{−Rθ1}/T + S_low e^{−Rθ⁺},      n (L(Rq2) − L_α) ≥ −S_high e^{−Rθ2},
+            n (L(Rq1) − L_α) ≤ −w e^{−Rθ1}/T + S_low e^{−Rθ⁺},    n (L(Rq2) − L_α) ≥ −S_high e^{−Rθ2},
         R0 = max( log(2T S_low/w)/(θ⁺ − θ1), log(2T S_high/w)/(θ2 − θ1) ).
 
     Two remarks. That q2 is neighbour-optimal is not used in (a), nor that the neighbour is the only one in (b). And R0
-    depends on θ⁻ − θ1 too, the distance to the next token of *higher* score, which the paper's proof leaves out of case 1
-    ("only depends on the margin difference and global problem variables"); with θ2 − θ1 fixed R0 is unbounded.
+    depends on θ⁻ − θ1 too, the distance to the next token of *higher* score, which the paper's proof leaves out of
+    case 1 ("only depends on the margin difference and global problem variables"); with θ2 − θ1 fixed R0 is unbounded.
 
     **Sharp.** n (L(Rq) − L_α) e^{Rθ} → Σ |ℓ'(γ_iα_i)| (γ_iα_i − γ_it) over the directional neighbours of q, for either
-    direction, with an explicit remainder (:func:`theorems.directional_risk.leading_term`).
+    direction, with an explicit remainder (:func:`theorems.leading_term.leading_term`).
     """
     keys, scores = case.problem.keys, case.problem.scores
     first, second = (under_test.direction(keys, case.arrays[name]) for name in ("q1", "q2"))

@@ -18,7 +18,9 @@ from attention.implementation import Implementation
 from generators.case import Case
 from generators.direction_cases import Kind, direction_cases, directions_for
 from theorems.definition_3 import as_defined
-from theorems.directional_risk import FACTORS, LOG2, Costs, Excess, Lead, above_minus, below_zero, crossing, sharp_claim
+from theorems.directional_risk import FACTORS, LOG2, Costs, Lead, crossing
+from theorems.excess_claims import Excess, above_minus, below_zero
+from theorems.leading_term import sharp_claim
 from theorems.statement import Claim, Form, statement
 
 ASSUMPTIONS = ("well-behaved-loss", "higher-neighbours")
@@ -57,7 +59,7 @@ def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
     costs = Costs.of(problem, found.best(problem.scores))
     high, low = (Lead.among(found, costs, mask) for mask in (costs.higher, costs.lower))
     if found.least is None or high.least is None:
-        yield Claim("gain", Form.EFFECTIVE, -1.0, 0.0, "exact", "no token was reported to be a neighbour of higher score")
+        yield Claim("gain", Form.EFFECTIVE, -1.0, 0.0, "exact", "no neighbour of higher score was reported")
         return
     gap = unit_difference(low.least, found, high.least, found)
     constant = LOG2 + math.log(problem.T) + costs.log_low - high.log_weight

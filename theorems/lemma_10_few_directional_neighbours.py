@@ -37,9 +37,10 @@ def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Keys in general position: every direction q ≠ 0 has at most d directional neighbours, and the rows k_iα_i − k_it
     of these are linearly independent; likewise at most d − 1 tokens tie with a selected one, with independent rows.
 
-    *Derivation.* Let M hold the rows of the neighbours, for any choice α of selected tokens: M q = θ‖q‖ 1 with θ > 0. With
-    more than d rows, the all-ones vector M q/(θ‖q‖) would be in the range, which general position excludes; up to d rows
-    have full rank. Rows of ties have M q = 0 with q ≠ 0: rank below d, so d of them would not have full rank.
+    *Derivation.* Let M hold the rows of the neighbours, for any choice α of selected tokens: M q = θ‖q‖ 1 with θ >
+    0. With more than d rows, the all-ones vector M q/(θ‖q‖) would be in the range, which general position excludes;
+    up to d rows have full rank. Rows of ties have M q = 0 with q ≠ 0: rank below d, so d of them would not have full
+    rank.
 
     Everything is decided over the rationals, and what is counted is checked against the keys: each neighbour reported
     has the smallest positive margin, and no other token has it (claim ``definition-3``).

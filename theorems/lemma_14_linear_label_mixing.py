@@ -51,12 +51,13 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
 )
 def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """If ν_i − c1_i q_i(p) ≤ Y_i ψ(X_iᵀs_i) ≤ ν_i − c0_i q_i(p) for all p, q_i the weight on the non-optimal tokens, then
-    Assumption D holds: for every Δ > 0 there is a ρ < 0 such that log q_max(p) ≤ min((1+Δ) log q_max(p'), ρ) implies
-    L(p) < L(p'). (The lemma has common constants c0, c1; inputs without a non-optimal token lose nothing.)
+    """If ν_i − c1_i q_i(p) ≤ Y_i ψ(X_iᵀs_i) ≤ ν_i − c0_i q_i(p) for all p, q_i the weight on the non-optimal tokens,
+    then Assumption D holds: for every Δ > 0 there is a ρ < 0 such that log q_max(p) ≤ min((1+Δ) log q_max(p'), ρ)
+    implies L(p) < L(p'). (The lemma has common constants c0, c1; inputs without a non-optimal token lose nothing.)
 
-    **Effective.** For heads of the family of :mod:`generators.optimal_sets` the hypothesis holds with the ν, c0, c1 computed
-    there: the sandwich is claimed at every p. With C0_i = c0_i min|ℓ'| and C1_i = c1_i max|ℓ'| over [ν_i − c1_i, ν_i],
+    **Effective.** For heads of the family of :mod:`generators.optimal_sets` the hypothesis holds with the ν, c0, c1
+    computed there: the sandwich is claimed at every p. With C0_i = c0_i min|ℓ'| and C1_i = c1_i max|ℓ'| over [ν_i −
+    c1_i, ν_i],
 
         log Σ_i C0_i q_i ≤ log n(L(p) − L_*) ≤ log Σ_i C1_i q_i   (mean value theorem),
 
@@ -65,9 +66,9 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     *Derivation of ρ.* Let x = −log q_max(p) ≥ −ρ. By the premise log q_max(p') ≥ −x/(1+Δ), so n(L(p') − L_*) ≥
     min C0 · e^{−x/(1+Δ)}, and n(L(p) − L_*) ≤ Σ C1 · e^{−x}. The logarithms differ by at least xΔ/(1+Δ) − Λ ≥ log 2.
 
-    All constants need |ℓ'| bounded away from 0 on bounded intervals. "Strictly decreasing", which the paper's Assumption A
-    says, does not give that: for ℓ(u) = −u³ and an input with ν_i = 0 the lemma is false, and so are Theorems 1 and 8.
-    Here Assumption A includes ℓ' < 0.
+    All constants need |ℓ'| bounded away from 0 on bounded intervals. "Strictly decreasing", which the paper's
+    Assumption A says, does not give that: for ℓ(u) = −u³ and an input with ν_i = 0 the lemma is false, and so are
+    Theorems 1 and 8. Here Assumption A includes ℓ' < 0.
     """
     mixing = linear_mixing(case)
     if isinstance(mixing, Finding):
@@ -143,10 +144,24 @@ class Sandwich:
         _, lost, low, high, error = self.predictions(points)
         scale = self.mixing.c1[self.mixing.mixed]
         yield at_least(
-            "sandwich-above", Form.EFFECTIVE, lost, low, rounding=error, why="mixing", scale=scale, points="point and input"
+            "sandwich-above",
+            Form.EFFECTIVE,
+            lost,
+            low,
+            rounding=error,
+            why="mixing",
+            scale=scale,
+            points="point and input",
         )
         yield at_least(
-            "sandwich-below", Form.EFFECTIVE, high, lost, rounding=error, why="mixing", scale=scale, points="point and input"
+            "sandwich-below",
+            Form.EFFECTIVE,
+            high,
+            lost,
+            rounding=error,
+            why="mixing",
+            scale=scale,
+            points="point and input",
         )
         log_q, log_error, excess = self.risks(points)
         log_q = log_q[:, self.mixing.mixed]
@@ -164,9 +179,11 @@ class Sandwich:
         self, points: Float64[np.ndarray, "m d"]
     ) -> tuple[Float64[np.ndarray, "m n"], Float64[np.ndarray, "m"], Float64[np.ndarray, "m"]]:
         """log q_i, the error of comparing it with the log-excess risk, and that risk."""
-        log_q, error, mine = self.nonoptimality(points)
+        log_q, error, _ = self.nonoptimality(points)
         excess = log_excess(self.seen, self.problem, points)
-        logs = np.abs(np.concatenate([self.log_low, self.log_high])).max() + np.abs(log_q).max(axis=-1, initial=0.0, where=np.isfinite(log_q))
+        logs = np.abs(np.concatenate([self.log_low, self.log_high])).max() + np.abs(log_q).max(
+            axis=-1, initial=0.0, where=np.isfinite(log_q)
+        )
         count = self.problem.n + self.problem.T + self.mixing.gaps.shape[2] + 8
         return log_q, np.max(error, axis=-1) + 4 * EPS * count * (1 + logs), excess
 

@@ -3,42 +3,56 @@
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Float64
 
-from attention.max_margin import Infeasible, max_margin
+from attention.max_margin import Infeasible, MaxMargin, max_margin
 from attention.problem import Problem
 from generators.case import Case
-from theorems.cone_points import is_resolvable
+from theorems.cone_points import is_followable, is_resolvable
 from theorems.invariant_cone import invariant_cone
 from theorems.local_constants import local_constants, margins_beyond_one
 
 CLOSE = 2.0**-10
-"""Harmful tokens with a margin below 1 + this are made good where they keep float64 from resolving the cone."""
+"""Tokens with a margin below 1 + this are moved where they keep float64 from resolving the cone."""
 
 
-def away_from_harm(case: Case) -> Case:
-    """The case itself if float64 resolves its invariant cone; otherwise with lower scores for nearly neighbours.
-
-    A token that does not score below α with margin 1 + 10^−17 leaves a cone that begins at ‖p‖ = 10^17. Its score is
-    set to the smallest of its input, less than α's, which keeps the geometry and α locally optimal. A problem whose
-    invariant cone begins too far out for other reasons is left as it is.
-    """
+def resolved(case: Case) -> bool:
+    """Whether float64 resolves the cone in which Lemma 7 speaks."""
     normal = case.normalised()
     solution = max_margin(normal.problem.keys, normal.chosen)
-    if isinstance(solution, Infeasible) or resolved(normal.problem, solution):
-        return case
-    problem, alpha = case.problem, case.chosen
-    gaps = problem.gaps(alpha)
-    others = np.arange(problem.T) != alpha[:, None]
-    near = others & (gaps <= 0) & (margins_beyond_one(solution) < CLOSE)
-    chosen = problem.scores[np.arange(problem.n), alpha][:, None]
-    scores = np.where(near, np.minimum(problem.scores.min(axis=1, keepdims=True), chosen - 1.0), problem.scores)
-    return case.but(problem=Problem(problem.keys, scores, problem.loss), alpha=alpha)
+    if isinstance(solution, Infeasible):
+        return False
+    constants = local_constants(normal.problem, solution)
+    return constants is not None and is_resolvable(constants, constants.base_rho)
 
 
-def resolved(problem: Problem, solution: object) -> bool:
-    """Whether float64 resolves the invariant cone of η = 1/L_p."""
-    constants = local_constants(problem, solution)  # type: ignore[arg-type]
+def followable(case: Case) -> bool:
+    """Whether float64 can follow gradient flow in the invariant cone of η = 1/L_p."""
+    normal = case.normalised()
+    solution = max_margin(normal.problem.keys, normal.chosen)
+    if isinstance(solution, Infeasible):
+        return False
+    constants = local_constants(normal.problem, solution)
     if constants is None or not is_resolvable(constants, constants.base_rho):
         return False
-    cone = invariant_cone(constants, -problem.log_smoothness)
-    return cone is not None and is_resolvable(constants, cone.height)
+    cone = invariant_cone(constants, -normal.problem.log_smoothness)
+    return cone is not None and is_followable(constants, cone.height)
+
+
+def without_near_neighbours(case: Case) -> Case:
+    """The case with margins of 1 + 10^−17 … 1 + 10^−3 turned into about 2; p_mm, its neighbours and α stay as they are.
+
+    A token that is almost a neighbour leaves a cone that begins where float64 cannot resolve a logit any more. Its
+    constraint is not active, and doubling k_α − k_t keeps it so.
+    """
+    solution = max_margin(case.problem.keys, case.chosen)
+    if isinstance(solution, Infeasible):
+        return case
+    near = (margins_beyond_one(solution) < CLOSE) & ~solution.neighbours
+    keys = _pushed(case.problem.keys, solution, near)
+    return case.but(problem=Problem(keys, case.problem.scores, case.problem.loss), alpha=solution.alpha)
+
+
+def _pushed(keys: Float64[np.ndarray, "n T d"], solution: MaxMargin, near: object) -> Float64[np.ndarray, "n T d"]:
+    chosen = np.take_along_axis(keys, solution.alpha[:, None, None], axis=1)
+    return np.where(np.asarray(near)[:, :, None], chosen - 2 * (chosen - keys), keys)

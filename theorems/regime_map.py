@@ -84,7 +84,7 @@ def _linear(setup: JointSetup, ratio: float) -> Schedule:
 def _regime(data: str, name: str, setup: JointSetup, schedule: Schedule, ratio: float) -> Regime:
     R = UNITS / setup.target.margin
     start = setup.separator.direction + setup.target.direction
-    path = joint_path(setup.joint, schedule, np.array([R]), start)
+    path = joint_path(setup.joint, schedule, np.array([R]), start, most_steps=400)
     direction = path.prompts[0] / R
     predicted = scheduled_direction(setup.joint, min(ratio, 1e6))
     return Regime(

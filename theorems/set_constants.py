@@ -60,7 +60,9 @@ def logit_rounding(problem: Problem, p: Float64[np.ndarray, "*b d"]) -> Float64[
     return np.asarray(2 * (problem.d + 4) * EPS * np.max(np.abs(p) @ reach.T, axis=-1))
 
 
-def excess_rounding(problem: Problem, mixing: LinearMixing, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
+def excess_rounding(
+    problem: Problem, mixing: LinearMixing, p: Float64[np.ndarray, "*b d"]
+) -> Float64[np.ndarray, "*b"]:
     """Error of log(L − L_*): that of a logit, and of the logarithms of slopes, gaps, weights and their sums."""
     low, high = log_slope_bounds(mixing, problem.loss)
     size = max(float(np.abs(x[mixing.mixed]).max()) for x in (low, high))
@@ -122,9 +124,7 @@ def constraints_of(
     )
 
 
-def allowed_choices(
-    sets: MaxMarginSets, kappa: float, rho: Float64[np.ndarray, "m"]
-) -> Bool[np.ndarray, "m c"]:
+def allowed_choices(sets: MaxMarginSets, kappa: float, rho: Float64[np.ndarray, "m"]) -> Bool[np.ndarray, "m c"]:
     """Choices with Θ_α ≥ Θ − κ/R, which points of the sublevel set of RΘ = ρ may select, shape (m, c)."""
     best = sets.choices[0].norm_squared
     # 1 − Θ_α/Θ = x/(1 + √(1 − x)), x = 1 − (Θ_α/Θ)², without cancellation.

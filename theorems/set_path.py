@@ -88,7 +88,7 @@ def descend(
     rho: float,
     start: Float64[np.ndarray, "e"],
 ) -> tuple[Float64[np.ndarray, "e"], float]:
-    """A minimiser of log(L − L_*) on the sphere, in tangential coordinates; never above the ray itself, nor the start."""
+    """A minimiser of log(L − L_*) on the sphere, in tangential coordinates; never above the ray or the start."""
     axis = solution.svm.direction
 
     def point(y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "d"], float]:
@@ -123,15 +123,17 @@ def sharp_claims(
 ) -> Iterator[Claim]:
     """Theorem 1's claims on the path near the lowest solution, where no other optimal token competes in the limit.
 
-    There L − L_* is, to rounding, Σ_j c_j e^{−margin_j} with the first-order costs of :func:`log_token_costs`, divided by
-    how many optimal tokens share the key of α.
+    There L − L_* is, to rounding, Σ_j c_j e^{−margin_j} with the first-order costs of :func:`log_token_costs`,
+    divided by how many optimal tokens share the key of α.
     """
     lowest, best = math.inf, None
     for solution in sets.solutions[:MOST_FOLLOWED]:
         basis = tangent_basis(solution.svm.direction)
         ahead, multiplicity = separation(problem, sets, solution)
         constraints = constraints_of(problem, mixing, solution, multiplicity)
-        radii = [rho for rho in SHARP_RADII if constraints.exponent_rounding(rho * solution.svm.direction) < LARGEST_ROUNDING]
+        radii = [
+            rho for rho in SHARP_RADII if constraints.exponent_rounding(rho * solution.svm.direction) < LARGEST_ROUNDING
+        ]
         spheres = []
         for rho in radii:
             reduced = Reduced.at(constraints, basis, rho)
@@ -149,7 +151,13 @@ def sharp_claims(
 
 
 def first_order_is_exact(
-    problem: Problem, mixing: LinearMixing, solution: ChoiceSolution, kappa: float, rho: float, ahead: float, offset: float
+    problem: Problem,
+    mixing: LinearMixing,
+    solution: ChoiceSolution,
+    kappa: float,
+    rho: float,
+    ahead: float,
+    offset: float,
 ) -> bool:
     """Whether normaliser, curvature of loss and head, and other optimal tokens are below rounding on the path at ρ.
 

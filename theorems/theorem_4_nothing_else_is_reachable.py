@@ -52,39 +52,42 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     bounded norm, or p̄(R)/‖p̄(R)‖ does not tend to q; either way p̄(R)/R does not tend to q.
 
     Notation: α_i is the selected token (the best of them where several tie); D_δ(q) = {x : ‖x‖ = 1, ‖x − q‖ ≤ δ};
-    B = max ‖k_iα_i − k_it‖, so that margins on D_δ(q) differ from those of q by at most Bδ; S_low, S_high, c_i and (*) as
-    in :mod:`theorems.directional_risk`; θ⁻ is the smallest margin of q over tokens that score above α_i. The *binding*
-    tokens are those of smallest margin μ: the ties (μ = 0), or without ties the directional neighbours (μ = θ).
+    B = max ‖k_iα_i − k_it‖, so that margins on D_δ(q) differ from those of q by at most Bδ; S_low, S_high, c_i and
+    (*) as in :mod:`theorems.directional_risk`; θ⁻ is the smallest margin of q over tokens that score above α_i. The
+    *binding* tokens are those of smallest margin μ: the ties (μ = 0), or without ties the directional neighbours (μ
+    = θ).
 
     **(A1) neighbour-optimal, (B) ties.** All binding tokens score lower, so θ⁻ > μ. Let x* select α with margin θ* > μ:
-    in (A1) a tilt of q towards p_mm(α), which exists because q separates, and is wider because q is not max-margin; in (B)
-    q + τ M⁺1 for the rows M of the ties. For δ = min(θ⁻ − μ, θ* − μ, 2θ)/(4B) and x ∈ D_δ(q), w = (number of binding
-    tokens)·min c_i g_it:
+    in (A1) a tilt of q towards p_mm(α), which exists because q separates, and is wider because q is not max-margin;
+    in (B) q + τ M⁺1 for the rows M of the ties. For δ = min(θ⁻ − μ, θ* − μ, 2θ)/(4B) and x ∈ D_δ(q), w = (number of
+    binding tokens)·min c_i g_it:
 
-        n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/T − S_high e^{−R(θ⁻−Bδ)},        n (L(Rx*) − L_α) ≤ S_low e^{−Rθ*}.
+        n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/T − S_high e^{−R(θ⁻−Bδ)},    n (L(Rx*) − L_α) ≤ S_low e^{−Rθ*}.
 
-    *Derivation.* Without ties all margins of x are ≥ θ − Bδ ≥ 0, so s_it ≥ e^{−R(θ+Bδ)}/T at a neighbour of q. With ties
-    let A be the sum of e^{−Ra} over the m tied tokens of an input and C that over the others; C ≤ T−1−m, and A/(1+A+C)
-    grows with A ≥ m e^{−RBδ}, hence is ≥ m e^{−RBδ}/T, whichever of the tied tokens x selects. A higher-scoring token has
-    s_iu ≤ s_iu/s_iα ≤ e^{−R(θ⁻−Bδ)}. Then (*). So from
+    *Derivation.* Without ties all margins of x are ≥ θ − Bδ ≥ 0, so s_it ≥ e^{−R(θ+Bδ)}/T at a neighbour of q. With
+    ties let A be the sum of e^{−Ra} over the m tied tokens of an input and C that over the others; C ≤ T−1−m, and
+    A/(1+A+C) grows with A ≥ m e^{−RBδ}, hence is ≥ m e^{−RBδ}/T, whichever of the tied tokens x selects. A
+    higher-scoring token has s_iu ≤ s_iu/s_iα ≤ e^{−R(θ⁻−Bδ)}. Then (*). So from
 
         R_q = max( log(2T S_high/w)/(θ⁻ − μ − 2Bδ), log(2T S_low/w)/(θ* − μ − Bδ) )
 
-    on, L(Rx*) < L(Rx) for *every* x ∈ D_δ(q): p̄(R) has norm at most R_q or is δ away from q. (The paper's footnote, that
-    Lemma 8 may be applied uniformly because its radius depends on the margin difference alone, needs this repair: it
-    depends on θ⁻ − μ as well, which is bounded below only once δ is small.) Both cases are one argument, with μ = 0 in (B).
+    on, L(Rx*) < L(Rx) for *every* x ∈ D_δ(q): p̄(R) has norm at most R_q or is δ away from q. (The paper's footnote,
+    that Lemma 8 may be applied uniformly because its radius depends on the margin difference alone, needs this
+    repair: it depends on θ⁻ − μ as well, which is bounded below only once δ is small.) Both cases are one argument,
+    with μ = 0 in (B).
 
-    If moreover the cone lies in D_{δ'}(q), δ' = min(θ⁻ − μ, 2θ)/(4B), and R0 ≥ log(2T S_high/w)/(θ⁻ − μ − 2Bδ'), the risk
-    is above L_α on all of it, and comparing with R x*: ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ') → ∞. There it is the
-    direction that stays away.
+    If moreover the cone lies in D_{δ'}(q), δ' = min(θ⁻ − μ, 2θ)/(4B), and R0 ≥ log(2T S_high/w)/(θ⁻ − μ − 2Bδ'), the
+    risk is above L_α on all of it, and comparing with R x*: ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ') → ∞. There
+    it is the direction that stays away.
 
-    **(A2) not neighbour-optimal.** With M the rows of the neighbours and N⁺ the higher-scoring of them, q + τ M⁺(−1_{N⁺})
-    has N⁺ alone as its nearest tokens (:func:`theorems.better_directions.leaving_only_higher`); Lemma 9 gives a finite
-    R* with L(R* x*) ≤ L_α − E, E = w* e^{−R*θ*}/(2Tn). For δ = θ/(2B) and x ∈ D_δ(q),
+    **(A2) not neighbour-optimal.** With M the rows of the neighbours and N⁺ the higher-scoring of them, q + τ
+    M⁺(−1_{N⁺}) has N⁺ alone as its nearest tokens (:func:`theorems.better_directions.leaving_only_higher`); Lemma 9
+    gives a finite R* with L(R* x*) ≤ L_α − E, E = w* e^{−R*θ*}/(2Tn). For δ = θ/(2B) and x ∈ D_δ(q),
     n (L(Rx) − L_α) ≥ −S_high e^{−R(θ−Bδ)}, which exceeds −nE for R > R_q = (log(2T S_high/w*) + R*θ*)/(θ − Bδ). So
     p̄(R), R ≥ R*, has norm at most R_q or is δ away from q; if the cone lies in D_δ(q) the norm stays bounded by R_q.
 
-    **The path** is searched in the given cone (either branch may occur) and in one so narrow that the branch is certain.
+    **The path** is searched in the given cone (either branch may occur) and in one so narrow that the branch is
+    certain.
     """
     problem, q = case.problem, case.arrays["q"]
     found = under_test.direction(problem.keys, q)

@@ -45,26 +45,29 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     - margin a = min_i max_{α∈O_i} min_{β∈Ō_i} (k_iα − k_iβ)·p ≥ ρ − κ;
     - cos(p, p_α) ≥ 1 − κ/ρ for the solution p_α of some choice α with Θ_α ≥ Θ − κ/R. Once ρ(1 − Θ₂/Θ) > κ, Θ₂ the
-      margin of the best choice that is not optimal, these are the optimal ones: p_α ∈ G_mm, ‖p/ρ − p_α‖ ≤ ‖p_α‖ √(2κ/ρ).
+      margin of the best choice that is not optimal, these are the optimal ones: p_α ∈ G_mm, ‖p/ρ − p_α‖ ≤ ‖p_α‖
+      √(2κ/ρ).
 
     *Derivation.* max_α min_β (k_α − k_β)·p = max_{O_i} k·p − max_{Ō_i} k·p =: a_i, and q_i = B/(A + B) with
-    e^{max_O k·p} ≤ A ≤ |O_i| e^{max_O k·p}, likewise B. Hence e^{−max(a_i,0)}/(1 + |O_i|) ≤ 1/(1 + |O_i| e^{a_i}) ≤ q_i ≤
-    |Ō_i| e^{−a_i}. By Lemma 14 and the mean value theorem C0_i q_i ≤ ℓ(Y_iψ) − ℓ(ν_i) ≤ C1_i q_i. At R p̄_mm every a_i ≥ ρ, so
-    n(L − L_*) ≤ Σ C1_i|Ō_i| e^{−ρ}; at p, with a attained in input i, n(L − L_*) ≥ C0_i e^{−max(a,0)}/(1 + |O_i|). Together
-    max(a, 0) ≥ ρ − κ > 0. Let α_i be the largest logit of p in O_i: p/a is feasible for the choice α, whose solution
-    p_α is the projection of 0 onto a convex set: ⟨p/a, p_α⟩ ≥ ‖p_α‖². So a ≤ RΘ_α, which is Θ_α ≥ Θ − κ/R; if that
-    exceeds Θ₂, α is an optimal choice, p_α ∈ G_mm. cos ≥ a‖p_α‖/‖p‖ ≥ (ρ − κ)/ρ as ‖p_α‖ ≥ 1/Θ; |p/ρ − p_α|² expands.
+    e^{max_O k·p} ≤ A ≤ |O_i| e^{max_O k·p}, likewise B. Hence e^{−max(a_i,0)}/(1 + |O_i|) ≤ 1/(1 + |O_i| e^{a_i}) ≤
+    q_i ≤ |Ō_i| e^{−a_i}. By Lemma 14 and the mean value theorem C0_i q_i ≤ ℓ(Y_iψ) − ℓ(ν_i) ≤ C1_i q_i. At R p̄_mm
+    every a_i ≥ ρ, so n(L − L_*) ≤ Σ C1_i|Ō_i| e^{−ρ}; at p, with a attained in input i, n(L − L_*) ≥ C0_i
+    e^{−max(a,0)}/(1 + |O_i|). Together max(a, 0) ≥ ρ − κ > 0. Let α_i be the largest logit of p in O_i: p/a is
+    feasible for the choice α, whose solution p_α is the projection of 0 onto a convex set: ⟨p/a, p_α⟩ ≥ ‖p_α‖². So a
+    ≤ RΘ_α, which is Θ_α ≥ Θ − κ/R; if that exceeds Θ₂, α is an optimal choice, p_α ∈ G_mm. cos ≥ a‖p_α‖/‖p‖ ≥ (ρ −
+    κ)/ρ as ‖p_α‖ ≥ 1/Θ; |p/ρ − p_α|² expands.
 
-    **Effective, from the duals**, convex ℓ, same points: ⟨p, p_α⟩/‖p_α‖² ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(p) − L_*) over the
-    same choices α, w = λ/Σλ, C_iβ = |ℓ'(ν_i)| e_iβ/(|O_i| + |Ō_i|e^{−(ρ−κ)}), e_iβ = Σ_j |b_j|(least secant of φ_j) g_iβj.
-    *Derivation.* s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit; then Jensen as in Theorem 1.
+    **Effective, from the duals**, convex ℓ, same points: ⟨p, p_α⟩/‖p_α‖² ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(p) −
+    L_*) over the same choices α, w = λ/Σλ, C_iβ = |ℓ'(ν_i)| e_iβ/(|O_i| + |Ō_i|e^{−(ρ−κ)}), e_iβ = Σ_j |b_j|(least
+    secant of φ_j) g_iβj. *Derivation.* s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit; then
+    Jensen as in Theorem 1.
 
-    **Limit.** For *every* minimiser p̄(R), 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ, D the minimum above and p'
-    any point of the sphere: O(1/ρ). Descended from each of G_mm to ρ = 10⁶(1 + κ): 1 − cos ≤ 10⁻⁶ there.
+    **Limit.** For *every* minimiser p̄(R), 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ, D the minimum above
+    and p' any point of the sphere: O(1/ρ). Descended from each of G_mm to ρ = 10⁶(1 + κ): 1 − cos ≤ 10⁻⁶ there.
 
-    **Sharp.** Where all other optimal tokens fall behind along p_mm (exactly decided) and p_mm has the lowest limit among G_mm,
-    the path is Theorem 1's with costs c_iβ = |ℓ'(ν_i)| Σ_j |b_j| φ'_j(z*_ij) g_iβj over the number of optimal tokens that
-    share α's key: same offset, same rate −2.
+    **Sharp.** Where all other optimal tokens fall behind along p_mm (exactly decided) and p_mm has the lowest limit
+    among G_mm, the path is Theorem 1's with costs c_iβ = |ℓ'(ν_i)| Σ_j |b_j| φ'_j(z*_ij) g_iβj over the number of
+    optimal tokens that share α's key: same offset, same rate −2.
     """
     mixing = linear_mixing(case)
     if isinstance(mixing, Finding):

@@ -142,12 +142,12 @@ TOLERANCES: Mapping[str, Tolerance] = {
     ),
     "excess-risk": Tolerance(
         "log(1 + ν/(|left| + ν)) ≤ log 2, ν = (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1); plus 16 eps |log|",
-        "theorems.directional_risk: L(p) − L_α is a sum of terms of either sign, each with the relative error of its softmax"
+        "theorems.excess_claims: L(p) − L_α is a sum of terms of either sign, each with the relative error of its softmax"
         " weight; two such sums are compared in logarithms after the error has been added to both sides",
     ),
     "leading-term": Tolerance(
         "−log(1 − r/|D|) + excess-risk, r = Σ_others C|g|e^{−R(a−θ)} + Σ_neighbours c|g|(T−1)e^{−Rθ} + M0/2 Σ_i δ_i²e^{Rθ}",
-        "theorems.directional_risk.leading_term: what tokens beyond the directional neighbours, the softmax normaliser and the"
+        "theorems.leading_term: what tokens beyond the directional neighbours, the softmax normaliser and the"
         " curvature of the loss add to the first-order term D e^{−Rθ}/n",
     ),
     "neighbourhood": Tolerance(
@@ -167,7 +167,7 @@ TOLERANCES: Mapping[str, Tolerance] = {
     "mixing": Tolerance(
         "Σ_j |b_j| (max φ'_j (Σ_t s_t g_tj r_t + (T + 4) eps (Σ s|z| + |z*|)) + 8 eps |φ_j|) + c1 q r; in logarithms"
         " max_t err(log s_t) + 4 eps (n + T + m + 8)(1 + |logs|)",
-        "Lemma 14: the input of a unit has the errors of its softmax weights, which the steepest slope passes on; q inherits"
+        "Lemma 14: the input of a unit has the errors of its softmax weights, which the steepest slope passes on; q has"
         " the relative error r of its weights; log-excess risks are sums of such terms in logarithms",
     ),
 }

@@ -99,5 +99,7 @@ def test_outputs_are_those_of_the_network() -> None:
     head = Head(features, weights, np.arange(5), np.array([1.0, -1.0]))
     s = rng.dirichlet(np.ones(3), size=2)
     x = np.einsum("nt,ntm->nm", s, features)
-    hidden = np.stack([x[:, 0], np.tanh(x[:, 1]), np.arctan(x[:, 2]), np.log1p(np.exp(x[:, 3])), np.maximum(x[:, 4], 0)], 1)
+    hidden = np.stack(
+        [x[:, 0], np.tanh(x[:, 1]), np.arctan(x[:, 2]), np.log1p(np.exp(x[:, 3])), np.maximum(x[:, 4], 0)], 1
+    )
     assert head.outputs(s) == pytest.approx(np.array([1.0, -1.0]) * (hidden @ weights), rel=1e-13)

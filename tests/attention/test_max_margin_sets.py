@@ -118,7 +118,9 @@ def test_it_agrees_with_brute_force(seed: int) -> None:
         assert (own >= np.where(optimal, logits, -np.inf).max(axis=1) - 1e-9)[mixed].all()
 
 
-def _is_optimal(keys: np.ndarray, optimal: np.ndarray, alpha: np.ndarray, best: dict[tuple[int, ...], MaxMargin]) -> None:  # type: ignore[type-arg]
+def _is_optimal(
+    keys: np.ndarray, optimal: np.ndarray, alpha: np.ndarray, best: dict[tuple[int, ...], MaxMargin]
+) -> None:  # type: ignore[type-arg]
     assert optimal[np.arange(len(alpha)), alpha].all()
     assert tuple(alpha.tolist()) in {tuple(map(int, a)) for a in best}
 

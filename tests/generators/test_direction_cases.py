@@ -12,7 +12,8 @@ from attention.directions import direction, neighbour_optimal, not_below
 from attention.max_margin import MaxMargin, max_margin
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
-from generators.direction_cases import direction_cases, levels_allowed, pair_cases
+from generators.direction_cases import direction_cases, pair_cases
+from generators.direction_keys import levels_allowed
 
 THEOREM_4 = ("distinct-scores", "general-position", "direction-given", "not-locally-optimal-direction")
 

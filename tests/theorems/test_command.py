@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_statements import FAKES, install
+from tests.theorems.fake_statements import FAKES, install
 
 from attention.problem import Problem
 from generators.case import Case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_alpha_that_is_not_locally_optimal_is_not_applicable() -> None:
 def test_the_constants_of_two_tokens_by_hand() -> None:
     """P‖g‖ = 1, so A = ½, ε = ¼ and μ = (ε/A)²/8 = 1/32; nothing is better than p_mm, so κ = 0."""
     constants = constants_of(HAND_MADE["two-tokens"])
-    assert constants.A == pytest.approx(0.5, rel=1e-15)
+    assert pytest.approx(0.5, rel=1e-15) == constants.A
     assert constants.delta == math.inf
     assert constants.epsilon == 0.25
     assert constants.mu == pytest.approx(1 / 32, rel=1e-14)
@@ -152,7 +153,7 @@ def test_constants_are_monotone_and_radius_inverts_pi(made: Case) -> None:
     constants = constants_of(made)
     rhos = constants.base_rho * np.geomspace(1, 1e4, 12)
     kappas = [constants.kappa(rho) for rho in rhos]
-    assert all(b <= a * (1 + 1e-3) + 1e-12 for a, b in zip(kappas, kappas[1:], strict=False))
+    assert all(b <= a * (1 + 1e-3) + 1e-12 for a, b in pairwise(kappas))
     assert all(constants.is_base(rho) for rho in rhos)
     if constants.base_rho > 1e-3:
         assert not constants.is_base(constants.base_rho / 1.02)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,11 @@ def verdicts(under_test: Implementation) -> list[Verdict]:
     return [check(statement_named("lemma-14"), case, under_test).verdict for case in CASES]
 
 
+def is_caught(under_test: Implementation) -> bool:
+    statement = statement_named("lemma-14")
+    return any(check(statement, case, under_test).verdict is Verdict.FALSIFIED for case in CASES)
+
+
 @settings(max_examples=25, deadline=None)
 @given(optimal_set_cases(separable=False))
 def test_it_is_upheld(case: Case) -> None:
@@ -70,7 +76,7 @@ def test_it_is_upheld(case: Case) -> None:
 
 def test_exactly_the_faults_of_the_softmax_are_caught() -> None:
     assert verdicts(REFERENCE) == [Verdict.UPHELD] * len(CASES)
-    assert {name for name, fault in FAULTS.items() if Verdict.FALSIFIED in verdicts(fault)} == CAUGHT
+    assert {name for name, fault in FAULTS.items() if is_caught(fault)} == CAUGHT
 
 
 def test_a_larger_rho_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,8 +98,6 @@ def _shrunk(low: Any, high: Any) -> Any:
 def test_better_constants_are_refuted(
     monkeypatch: pytest.MonkeyPatch, change0: float, change1: float, claim: str
 ) -> None:
-    from dataclasses import replace
-
     def better(case: Case) -> Any:
         found = linear_mixing(case)
         assert isinstance(found, LinearMixing)
@@ -134,7 +138,7 @@ def test_assumption_d_is_proven_refuted_or_left_open(
 
 
 def test_a_relu_at_its_flat_side_violates_assumption_d() -> None:
-    """Why c0 = 0 matters: max(z, 0) at z* = 0 loses nothing, L is constant and D is false; below, a kink is passed late."""
+    """Why c0 = 0 matters: max(z, 0) at z* = 0 loses nothing: L is constant and D is false."""
     made = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
     assert mixing_hurts(with_head(made, [4], z=0.0)).holds is None
     assert mixing_hurts(with_head(made, [4], z=0.25)).holds is True
@@ -181,13 +185,14 @@ def log_excess_of_flat(a: float, b: float) -> float:
     return float(np.logaddexp(3 * log_q1, log_q2 + math.log(3 - 3 * q2 + q2 * q2)))
 
 
-@pytest.mark.parametrize("x", [10.0, 1e3, 1e6])
+@pytest.mark.parametrize("x", [20.0, 1e3, 1e6])
 def test_strictly_decreasing_alone_does_not_give_lemma_14(x: float) -> None:
     """FINDING. Assumption A as printed asks for ℓ strictly decreasing and ℓ' Lipschitz, not for ℓ' < 0. With ℓ(u) = −u³
-    and Δ = 1: q_max(p) = q_max(p')² however small, and yet L(p) > L(p'). So no ρ works; the same scores and keys have
-    c0 = c1 = 1, i.e. the hypothesis of Lemma 14."""
-    assert log_excess_of_flat(x / 2, x) < log_excess_of_flat(x, x)
-    assert -np.logaddexp(0.0, x) <= 2 * -np.logaddexp(0.0, x / 2)
+    and Δ = ½: log q_max(p) ≤ 1.5 log q_max(p') however small, and yet L(p) > L(p'). So no ρ works; the same scores
+    and keys have c0 = c1 = 1, i.e. the hypothesis of Lemma 14."""
+    # q_max(p) = σ(−x) at p = (x, x), q_max(p') = σ(−x/2) at p' = (x/2, 2x).
+    assert -np.logaddexp(0.0, x) <= 1.5 * -np.logaddexp(0.0, x / 2)
+    assert log_excess_of_flat(x / 2, 2 * x) < log_excess_of_flat(x, x) - x / 4
 
 
 def test_strictly_decreasing_alone_does_not_give_theorems_1_and_8() -> None:

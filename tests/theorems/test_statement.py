@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from fake_statements import small_cases
+from tests.theorems.fake_statements import small_cases
 from hypothesis import given
 from hypothesis import strategies as st
 

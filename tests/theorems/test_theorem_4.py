@@ -24,7 +24,8 @@ from tests.theorems.faults import FAULTS
 from theorems.better_directions import leaving_only_higher, selecting_best, tilted
 from theorems.check import check
 from theorems.definitions import DEFINITIONS
-from theorems.directional_risk import Costs, Excess
+from theorems.directional_risk import Costs
+from theorems.excess_claims import Excess
 from theorems.statement import Verdict, statement_named, statements
 
 IDS = ("lemma-8", "lemma-9", "lemma-10", "theorem-4")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_statements import FAKES, install, made, weights_sum_to_one
+from tests.theorems.fake_statements import FAKES, install, made, weights_sum_to_one
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -176,7 +176,7 @@ from dataclasses import replace
 sys.path[:0] = ["{tests}", "{extra}"]
 import {module}
 import numpy as np
-from fake_statements import FAKES, install
+from tests.theorems.fake_statements import FAKES, install
 from hypothesis import strategies as st
 from attention.problem import Problem
 from generators.case import Case
@@ -308,7 +308,7 @@ def test_bad_input_within_a_conclusion_is_reported_as_such(monkeypatch: pytest.M
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_case_survives_as_text(data: st.DataObject) -> None:
-    from fake_statements import small_cases
+    from tests.theorems.fake_statements import small_cases
 
     case = data.draw(small_cases())
     if data.draw(st.booleans()):

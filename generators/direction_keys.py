@@ -1,0 +1,134 @@
+"""Keys for a given direction q: what it selects, its neighbours and ties are set first, exactly.
+
+Everything starts from the *levels* of q: level_it = (k_iα_i − k_it)·q in units, 0 at α_i and at ties, 1 at
+directional neighbours, larger elsewhere. Keys follow as k_it = k_iα_i − (level·a + e) with a·q = 1 and e ⊥ q. As q has
+small integer entries, one of them ±1, all of this is exact in float64.
+
+General position. For a fixed choice of tokens the rows are (level, e) with free e, so for generic e all that can go
+wrong are the levels: d rows are dependent for every e only if all their levels are 0; d + 1 rows reach the all-ones
+vector for every e only if all their levels are equal. Levels are therefore assigned so that no choice of tokens has
+more than d rows of one level (d − 1 of level 0), and e is moved, orthogonally to q, until the keys are in general
+position.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3, Theorem 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Float64, Int64
+
+from generators.general_position import offending_choice
+from generators.keys import NEAR_TIE
+from generators.numbers import Frame
+
+HIGHER_LEVELS = (2.0, 1.5, 3.0, NEAR_TIE, 1.0625, 8.0)
+DYADIC = st.one_of(
+    st.integers(-3, 3).map(float), st.integers(-3, 3).map(float), st.integers(-3072, 3072).map(lambda k: k / 1024)
+)
+
+
+def levels_allowed(levels: Float64[np.ndarray, "n T"], d: int) -> bool:
+    """Whether no choice of tokens has more than d rows of one level, or d − 1 of level 0 (NaN: not yet assigned)."""
+    differences = levels[:, None, :] - levels[:, :, None]
+    itself = np.eye(levels.shape[1], dtype=bool)
+    values = np.unique(differences[:, ~itself])
+    for value in values[np.isfinite(values)]:
+        most = int(((differences == value) & ~itself).sum(axis=2).max(axis=1).sum())
+        if most > (d if value != 0 else d - 1):
+            return False
+    return True
+
+
+@st.composite
+def direction_levels(
+    draw: DrawFn, frame: Frame, alpha: Int64[np.ndarray, "n"], *, ties: bool, single: bool
+) -> Float64[np.ndarray, "n T"]:
+    """Levels of q with at least one directional neighbour (one only if ``single``), or at least one tie."""
+    n, tokens, d = frame.shape
+    wanted = draw(frame.values("nT", st.sampled_from((1.0, 2.0, 1.0, 0.0) if ties else (1.0, 2.0, 1.0))))
+    others = draw(frame.values("nT", st.sampled_from(HIGHER_LEVELS)))
+    first = (draw(st.integers(0, n - 1)), draw(st.integers(0, tokens - 2)))
+    levels = np.full((n, tokens), np.nan)
+    levels[np.arange(n), alpha] = 0.0
+    free = [(i, t) for i in range(n) for t in range(tokens) if t != alpha[i]]
+    lead = (first[0], int(np.delete(np.arange(tokens), alpha[first[0]])[first[1]]))
+    free.remove(lead)
+    for at in (lead, *free):
+        asked = (0.0 if ties else 1.0) if at == lead else float(wanted[at])
+        tries = [] if asked == 2.0 or (single and at != lead) else [asked]
+        levels[at] = next(x for x in chain(tries, [float(others[at])], _ladder(others[at])) if _fits(levels, at, x, d))
+    return levels
+
+
+def _fits(levels: Float64[np.ndarray, "n T"], at: tuple[int, int], value: float, d: int) -> bool:
+    trial = levels.copy()
+    trial[at] = value
+    return levels_allowed(trial, d)
+
+
+def _ladder(start: float) -> Iterator[float]:
+    """Ever higher levels, whose differences repeat less and less."""
+    step = 0.25
+    while True:
+        yield float(start) + step
+        step = step * 1.5 if step < 64 else step + 0.625
+        step = np.ceil(step * 16) / 16
+
+
+@st.composite
+def keys_of_levels(
+    draw: DrawFn,
+    frame: Frame,
+    alpha: Int64[np.ndarray, "n"],
+    levels: Float64[np.ndarray, "n T"],
+    q: Float64[np.ndarray, "d"],
+    pivot: int,
+    *,
+    off_axis: bool,
+    general: bool,
+) -> Float64[np.ndarray, "n T d"]:
+    """Keys with those levels of q; ``off_axis``: all rows of level 1 lean to one side, so that q is not max-margin."""
+    n, _, d = frame.shape
+    sideways = draw(frame.values("nTd", DYADIC))
+    bases = draw(frame.values("nd", st.integers(-2, 2).map(float)))
+    _make_orthogonal(sideways, q, pivot)
+    if off_axis and d > 1:
+        j = (pivot + 1) % d
+        side = np.eye(d)[j] - q[j] * q[pivot] * np.eye(d)[pivot]
+        missing = np.maximum(0.0, np.ceil((1.0 - sideways @ side) / (side @ side)))
+        sideways += np.where(levels == 1.0, missing, 0.0)[:, :, None] * side
+    differences = sideways + levels[:, :, None] * (q[pivot] * np.eye(d)[pivot])
+    differences[np.arange(n), alpha] = 0.0
+    keys = np.asarray(bases[:, None] - differences)
+    return nudged_beside(keys, q, pivot) if general else keys
+
+
+def _make_orthogonal(rows: Float64[np.ndarray, "*b d"], q: Float64[np.ndarray, "d"], pivot: int) -> None:
+    """Solve for entry ``pivot``; exact because q_pivot = ±1 and all entries are short."""
+    rows[..., pivot] = 0.0
+    rows[..., pivot] = -q[pivot] * (rows @ q)
+
+
+def nudged_beside(
+    keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"], pivot: int
+) -> Float64[np.ndarray, "n T d"]:
+    """The keys, moved orthogonally to q by less than 1/8 per entry until they are in general position.
+
+    The grid of moves gets finer with every try, so that the share of bad ones goes to zero. Margins of q stay as they
+    are, exactly; the product of a row with a vector of entries −2 … 2, one of them not zero, moves by less than 1.
+    """
+    d = keys.shape[2]
+    largest = 2.0 ** -(5 + 2 * (d - 1).bit_length())
+    nudged, tries = keys, 0
+    while offending_choice(nudged) is not None:
+        tries += 1
+        steps = np.random.default_rng(tries).integers(-(4**tries), 4**tries + 1, size=keys.shape) * (largest / 4**tries)
+        _make_orthogonal(steps, q, pivot)
+        nudged = keys + steps
+    return np.asarray(nudged)

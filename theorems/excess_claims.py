@@ -1,0 +1,132 @@
+"""Comparing risks of any magnitude: L(p) − L_α by sign and logarithm, its rounding, and claims about it.
+
+References: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Section 4.2; :mod:`theorems.rounding`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from attention.implementation import Implementation
+from theorems.directional_risk import Costs
+from theorems.rounding import log_weight_error
+from theorems.statement import Claim, Form, at_least
+from theorems.tolerances import EPS
+
+
+@dataclass(frozen=True, eq=False)
+class Excess:
+    """Sign and logarithm of L(p) − L_α as the implementation under test has it, and how far rounding reaches.
+
+    Attributes:
+        sign, log_size: shape (*b,).
+        log_noise: logarithm of the absolute error, shape (*b,).
+    """
+
+    sign: Float64[np.ndarray, "*b"]
+    log_size: Float64[np.ndarray, "*b"]
+    log_noise: Float64[np.ndarray, "*b"]
+
+    @classmethod
+    def at(cls, costs: Costs, points: Float64[np.ndarray, "*b d"], under_test: Implementation) -> Excess:
+        problem = costs.problem
+        sign, size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, points, costs.alpha)
+        return cls(np.asarray(sign, dtype=np.float64), np.asarray(size, dtype=np.float64), log_noise(costs, points))
+
+    @property
+    def log_positive(self) -> Float64[np.ndarray, "*b"]:
+        """log max(L − L_α, 0)."""
+        return np.where(self.sign > 0, self.log_size, -np.inf)
+
+    @property
+    def log_negative(self) -> Float64[np.ndarray, "*b"]:
+        """log max(L_α − L, 0)."""
+        return np.where(self.sign < 0, self.log_size, -np.inf)
+
+
+def log_noise(costs: Costs, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
+    """Logarithm of the absolute error of L(p) − L_α: (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1).
+
+    A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j|, that of the reference token used by the implementation
+    on top; p is rounded itself. The loss, its logarithms and the two sums add EPS (n + T + 24) plus EPS times the size
+    of each logarithm, relative to each term.
+    """
+    problem, rows = costs.problem, costs.rows
+    logits = -np.einsum("ntd,...d->...nt", rows, points)
+    error = (problem.d + 8) * EPS * np.einsum("ntd,...d->...nt", np.abs(rows), np.abs(points))
+    now = np.argmax(logits, axis=-1)[..., None]
+    error = error + np.take_along_axis(error, now, axis=-1)
+    relative = logits - np.take_along_axis(logits, now, axis=-1)
+    log_weights = relative - np.log(np.sum(np.exp(relative), axis=-1, keepdims=True))
+    finite = np.where(np.isfinite(costs.log_largest), costs.log_largest, 0.0)
+    further = EPS * (problem.n + problem.T + 24 + 2 * np.abs(log_weights) + 4 * np.abs(finite))
+    total = log_weight_error(error, log_weights) + further
+    # log(e^x − 1) without overflow.
+    growth = np.where(total > 30, total, np.log(np.expm1(np.minimum(total, 30.0))))
+    terms = log_weights + growth + costs.log_largest
+    return np.asarray(np.logaddexp.reduce(terms.reshape(*terms.shape[:-2], -1), axis=-1) - math.log(problem.n))
+
+
+def dominates(name: str, form: Form, larger: Excess, smaller: Excess, points: str) -> Claim:
+    """The claim that the excess ``larger`` is at least ``smaller``; see :func:`signed_at_least`."""
+    noise = np.logaddexp(larger.log_noise, smaller.log_noise)
+    return signed_at_least(
+        name, form, (larger.log_positive, larger.log_negative), (smaller.log_positive, smaller.log_negative), noise,
+        points
+    )
+
+
+Parts = tuple[Float64[np.ndarray, "..."], Float64[np.ndarray, "..."]]
+"""Logarithms of the positive and the negative part of a number."""
+
+
+def signed_at_least(
+    name: str, form: Form, left: Parts, right: Parts, log_noise: Float64[np.ndarray, "..."], points: str
+) -> Claim:
+    """left ≥ right for signed numbers of any magnitude: l⁺ + r⁻ + noise ≥ r⁺ + l⁻ + noise, compared in logarithms.
+
+    With the noise ν on both sides the claim may miss by it: tolerance log(1 + ν/(l⁺ + r⁻ + ν)) ≤ log 2, plus the
+    rounding of the logarithms themselves.
+    """
+    top = np.logaddexp(np.logaddexp(left[0], right[1]), log_noise)
+    bottom = np.logaddexp(np.logaddexp(right[0], left[1]), log_noise)
+    size = np.maximum(np.abs(top), np.abs(bottom))
+    size = np.where(np.isfinite(size), size, 0.0)
+    allowed = np.log1p(np.exp(np.minimum(log_noise - top, 0.0))) + 16 * EPS * (1 + size)
+    return at_least(name, form, top, bottom, rounding=allowed, why="excess-risk", points=points)
+
+
+def above(name: str, form: Form, found: Excess, log_bound: Float64[np.ndarray, "..."], points: str) -> Claim:
+    """L − L_α ≥ e^{log_bound}, one that is positive."""
+    nothing = np.full_like(found.log_size, -np.inf)
+    bound = np.broadcast_to(np.asarray(log_bound), nothing.shape)
+    parts = (found.log_positive, found.log_negative)
+    return signed_at_least(name, form, parts, (bound, nothing), found.log_noise, points)
+
+
+def below(name: str, form: Form, found: Excess, log_bound: Float64[np.ndarray, "..."], points: str) -> Claim:
+    """L − L_α ≤ e^{log_bound}."""
+    nothing = np.full_like(found.log_size, -np.inf)
+    bound = np.broadcast_to(np.asarray(log_bound), nothing.shape)
+    parts = (found.log_positive, found.log_negative)
+    return signed_at_least(name, form, (bound, nothing), parts, found.log_noise, points)
+
+
+def below_zero(name: str, form: Form, found: Excess, log_bound: Float64[np.ndarray, "..."], points: str) -> Claim:
+    """L − L_α ≤ −e^{log_bound}."""
+    nothing = np.full_like(found.log_size, -np.inf)
+    bound = np.broadcast_to(np.asarray(log_bound), nothing.shape)
+    parts = (found.log_positive, found.log_negative)
+    return signed_at_least(name, form, (nothing, bound), parts, found.log_noise, points)
+
+
+def above_minus(name: str, form: Form, found: Excess, log_bound: Float64[np.ndarray, "..."], points: str) -> Claim:
+    """L − L_α ≥ −e^{log_bound}."""
+    nothing = np.full_like(found.log_size, -np.inf)
+    bound = np.broadcast_to(np.asarray(log_bound), nothing.shape)
+    parts = (found.log_positive, found.log_negative)
+    return signed_at_least(name, form, parts, (nothing, bound), found.log_noise, points)
