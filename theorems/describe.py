@@ -96,9 +96,9 @@ def show(out: Console, id: str) -> None:
         _show_assumption(out, ASSUMPTIONS[id])
         return
     if id in DEFINITIONS:
-        one = DEFINITIONS[id]
-        out.print(Text(f"{one.id}: {one.title}", "bold"), soft_wrap=True)
-        out.print(Text(f"Source: {one.source}\n\n{one.text}\n\nIn code: {', '.join(one.objects)}"), soft_wrap=True)
+        definition = DEFINITIONS[id]
+        out.print(Text(f"{definition.id}: {definition.title}", "bold"), soft_wrap=True)
+        out.print(Text(f"Source: {definition.source}\n\n{definition.text}\n\nIn code: {', '.join(definition.objects)}"), soft_wrap=True)
         return
     try:
         found = statement_named(id)

@@ -43,7 +43,10 @@ def flow_claims(
         why = f"the flow was not followed: {flow.reason}"
         yield Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, "exact", undecided=why)
         return
-    yield _is_a_flow(problem, under_test, flow)
+    tangent = _is_a_flow(problem, under_test, flow)
+    yield tangent
+    if tangent.undecided:
+        return
     if flow.stop is Stop.STATIONARY and not _vanishes(problem, flow.final):
         why = f"the flow solver stopped at ‖p‖ = {flow.norms[-1]:.6g}, where the gradient does not vanish"
         yield Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, "exact", undecided=why)
@@ -72,6 +75,11 @@ def _is_a_flow(problem: Problem, under_test: Implementation, flow: Flow) -> Clai
     mine = Evaluation(problem, flow.points).gradient
     theirs = scaled_gradient_of(under_test, problem, flow.points, mine.log_scale)
     size = np.linalg.norm(mine.direction, axis=1)
+    if not (np.isfinite(mine.error).all() and np.isfinite(mine.log_scale).all()):
+        why = (
+            "the rounding error of log|ℓ'| is larger than one: no digit of the gradient's direction is left in float64"
+        )
+        return Claim("flow-is-of-this-gradient", Form.EFFECTIVE, 0.0, 0.0, "gradient", undecided=why)
     apart = theirs / np.linalg.norm(theirs, axis=1)[:, None] - mine.direction / size[:, None]
     rounding = 2 * np.linalg.norm(mine.error, axis=1) / size + 4 * problem.d * EPS
     return at_least(
