@@ -234,7 +234,7 @@ def _logistic_excess(
     log_x = np.minimum(log_size, 0.0)
     x = sign * np.exp(log_x)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        log_expm1 = np.where(np.abs(x) < 1e-8, log_x, np.log(np.abs(np.expm1(x))))
+        log_expm1 = np.where(np.abs(x) < 1e-8, log_x + x / 2, np.log(np.abs(np.expm1(x))))
         log_y = base - _exp(log_r) * joint.svm.margin + log_expm1
         # log|log1p(y)| = log|y| − y/2 + O(y²).
         near = np.where(

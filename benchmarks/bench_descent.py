@@ -75,8 +75,8 @@ def iterations_to(run: Trajectory, svm: MaxMargin) -> dict[str, int | str]:
 def test_descent(benchmark: BenchmarkFixture, name: str, rule: str) -> None:
     problem, _ = figure(name)
     svm = limit_of(problem, start_of(problem))
-    run = benchmark.pedantic(RULES[rule], args=(problem, start_of(problem)), rounds=1)
     benchmark.group = name
+    run = benchmark.pedantic(RULES[rule], args=(problem, start_of(problem)), rounds=1)
     benchmark.extra_info["iterations to 1 - cos"] = iterations_to(run, svm)
     benchmark.extra_info["seconds per step"] = benchmark.stats.stats.mean / CAP
 

@@ -244,6 +244,8 @@ def _witness(
     features = np.sum(weights[..., None] * tokens, axis=2)
     # Σ_t s_t z_t is off by about (T + 4) roundings of its terms and by what (k + 3) roundings of a logit make of s.
     largest = float(np.abs(tokens).sum(axis=2).max())
+    # Entries that the solver would refuse as too small are far below the rounding of the others.
+    features = np.where(np.abs(features) < 1e-100 * largest, 0.0, features)
     relative = 2.0**-50 * (tokens.shape[1] + keys.shape[2] + 8) * (1 + size * np.linalg.norm(prompts, axis=1))
     for p, feature, error in zip(prompts, features, relative, strict=True):
         svm = label_svm(feature)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float64
 
-from attention.flow import RELATIVE, gradient_flow
+from attention.flow import RELATIVE, Flow, gradient_flow
 from attention.implementation import REFERENCE, Implementation
 from theorems.cone_descent import Descent
 from theorems.cone_points import ConeView, cone_points, is_followable, resolvable_rho
@@ -23,7 +23,7 @@ VISIBLE = 1e-9
 """The 1 − cos at which a limit counts as seen."""
 
 RTOLS = (RELATIVE, 10 * RELATIVE, 100 * RELATIVE)
-"""At norms of 1e9 and more a solver may chatter in the valley of the path at one tolerance and pass at the next."""
+"""Relative tolerances of the solver, in the order in which they are tried."""
 
 LOWEST_GOAL = 1e6
 """Flow is followed at least to this norm (keys of order one)."""
@@ -144,26 +144,33 @@ def correlation(cone: InvariantCone, long: Descent) -> Claim:
     )
 
 
-def flow_claims(cone: InvariantCone, under_test: Implementation, start: Float64[np.ndarray, "d"]) -> Iterator[Claim]:
-    """Gradient flow from ``start``: ν'ρ'² stays below its bound, and 1 − cos(p, p_mm) ends below the proven one."""
+def flow_claims(cone: InvariantCone, under_test: Implementation, starts: Batch) -> Iterator[Claim]:
+    """Gradient flow in the cone: ν'ρ'² stays below its bound, and the angle to p_mm ends below the proven one.
+
+    From the first of the starts from which float64 can follow it; at norms of 1e7 and more a solver may chatter in the
+    valley of the path at one tolerance, or from one start, and not at the next.
+    """
     constants, norm = cone.constants, cone.constants.norm
-    begin = float(np.linalg.norm(start))
     factor = max(10.0, 2 * math.sqrt(cone.start_mu / VISIBLE))
-    goal = min(max(LOWEST_GOAL, factor * begin), resolvable_rho(constants) * norm)
-    around = cone_for_flow(constants, start, goal) or cone
-    if goal < 2 * begin:
-        yield _no_flow("float64 resolves too little of the cone")
-        return
-    for rtol in RTOLS:
-        flow = gradient_flow(constants.problem, start, norm=goal, gradient=under_test.scaled_gradient, relative=rtol)
-        if flow.reached:
-            break
-    if flow.norms[-1] < 2 * begin:
-        if not is_followable(constants, begin / norm):
-            yield _no_flow(f"float64 cannot follow it from ‖p‖ = {begin:.3g}, where lateral forces cancel to rounding")
-            return
-        yield _no_flow(f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}")
-        return
+    reason = "float64 cannot follow it in this cone, where lateral forces cancel to rounding"
+    for start in starts:
+        begin = float(np.linalg.norm(start))
+        goal = min(max(LOWEST_GOAL, factor * begin), resolvable_rho(constants) * norm)
+        if not is_followable(constants, begin / norm) or goal < 2 * begin:
+            continue
+        for rtol in RTOLS:
+            flow = gradient_flow(
+                constants.problem, start, norm=goal, gradient=under_test.scaled_gradient, relative=rtol
+            )
+            if flow.norms[-1] >= 2 * begin:
+                yield from _along(cone_for_flow(constants, start, goal) or cone, flow, rtol)
+                return
+            reason = f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}"
+    yield Claim("flow-rate", Form.EFFECTIVE, 0.0, 0.0, "flow-solver", undecided=f"flow: {reason}")
+
+
+def _along(around: InvariantCone, flow: Flow, rtol: float) -> Iterator[Claim]:
+    constants, norm, start = around.constants, around.constants.norm, flow.points[0]
     view = ConeView(constants, flow.points, REFERENCE, around.tip)
     lateral = rtol * flow.evaluations * flow.norms / norm
     bound = np.array([around.lateral_squared(start, length) for length in view.rho])
@@ -178,10 +185,6 @@ def flow_claims(cone: InvariantCone, under_test: Implementation, start: Float64[
     rounding = lateral[-1] * norm / end + 8 * EPS
     claim = at_least("limit", Form.LIMIT, proven, reached, rounding=rounding, why="flow-solver", points="end")
     yield claim
-
-
-def _no_flow(reason: str) -> Claim:
-    return Claim("flow-rate", Form.EFFECTIVE, 0.0, 0.0, "flow-solver", undecided=f"flow: {reason}")
 
 
 def _relative(view: ConeView) -> Float64[np.ndarray, "m"]:

@@ -100,7 +100,10 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("path-correlation", Form.LIMIT, 0.0, 0.0, "path-dual-gap", undecided=why)
         return
     begun = [rho for rho in PATH_RADII if exact_to_rounding(problem, kappa, rho)]
-    radii = [rho for rho in begun if constraints.exponent_rounding(rho * svm.direction) < LARGEST_ROUNDING]
+    # In one dimension the path is the ray whatever the rounding.
+    radii = [
+        rho for rho in begun if problem.d == 1 or constraints.exponent_rounding(rho * svm.direction) < LARGEST_ROUNDING
+    ]
     if not radii:
         why = f"‖p_mm‖ = {svm.norm:.3g}: rounding of the logits at RΘ = {begun[0]:g} hides the path"
         yield Claim("path-correlation", Form.LIMIT, 0.0, 0.0, "path-dual-gap", undecided=why)

@@ -35,7 +35,7 @@ from theorems.cone_claims import (
     stays_in_cone,
 )
 from theorems.cone_descent import descents, growth
-from theorems.cone_points import cone_points, is_followable, is_resolvable, resolvable_rho
+from theorems.cone_points import cone_points, is_resolvable, resolvable_rho
 from theorems.invariant_cone import InvariantCone, invariant_cone
 from theorems.lemma_07_local_gradient_condition import too_thin
 from theorems.local_cases import followable, without_near_neighbours
@@ -181,8 +181,7 @@ def claims(
     yield from made
     # The flow of a gradient that is known to be wrong costs most and says least.
     if not any(claim.verdict is Verdict.FALSIFIED for claim in made):
-        followed = [p for p in starts if is_followable(cone.constants, _rho(cone, p))]
-        yield from flow_claims(cone, under_test, (followed or list(starts))[0])
+        yield from flow_claims(cone, under_test, starts)
 
 
 def _rho(cone: InvariantCone, p: Float64[np.ndarray, "d"]) -> float:

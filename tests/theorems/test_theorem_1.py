@@ -1,4 +1,4 @@
-"""Theorem 1: upheld by the reference, falsified by planted faults, and its predictions checked against other solvers."""
+"""Theorem 1: upheld by the reference, falsified by planted faults; its predictions against other solvers."""
 
 from __future__ import annotations
 

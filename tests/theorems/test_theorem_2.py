@@ -167,7 +167,7 @@ def _offset(name: str, norm: float = 1e6) -> tuple[FlowOffset, np.ndarray, float
 
 
 def test_flow_offset_is_the_closed_form_plus_what_is_conserved() -> None:
-    """Every row is an SVM-neighbour: the flow keeps p(0) off their span exactly, and the offset is known to 8 digits."""
+    """Every row is an SVM-neighbour: the flow keeps p(0) off their span, and the offset is known to 8 digits."""
     offsets, z, one_minus_cosine, start = _offset("duplicate-tokens")
     predicted = offsets.across(offsets.q + offsets.free(start))
     np.testing.assert_allclose(z, predicted, atol=1e-8 * (1 + np.linalg.norm(predicted)))

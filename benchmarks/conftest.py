@@ -1,0 +1,29 @@
+"""After the timings: the iterations that each rule needed, which pytest-benchmark itself does not print."""
+
+from __future__ import annotations
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+from benchmarks.bench_descent import CAP
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    """Iterations to each level of 1 − cos, a row per figure and rule."""
+    session = getattr(config, "_benchmarksession", None)
+    rows = sorted(
+        (bench.params["name"], bench.params["rule"], bench.stats.mean / CAP, bench.extra_info["iterations to 1 - cos"])
+        for bench in getattr(session, "benchmarks", ())
+        if "iterations to 1 - cos" in bench.extra_info
+    )
+    for unit in ("iterations", "seconds") if rows else ():
+        terminalreporter.section(f"{unit} to 1 - cos")
+        terminalreporter.line(f"{'data':12}{'rule':16}" + "".join(f"{level:>9}" for level in rows[0][3]))
+        for name, rule, seconds, reached in rows:
+            cells = (
+                "-" if isinstance(count, str) else str(count) if unit == "iterations" else f"{count * seconds:.2g}"
+                for count in reached.values()
+            )
+            terminalreporter.line(f"{name:12}{rule:16}" + "".join(f"{cell:>9}" for cell in cells))
+        terminalreporter.line("-: not within the cap of the benchmark")

@@ -1,0 +1,166 @@
+"""The joint risk against 60-digit arithmetic, its gradients, the path and joint descent (Figure 3)."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from attention.joint import Joint, excess_gradient, joint_gradient, relative_log_risk, retracted
+from attention.joint_descent import joint_descent
+from attention.joint_path import joint_path
+from attention.label_svm import LabelSvm, label_svm, relaxed_max_margin
+from attention.max_margin import Infeasible, MaxMargin, max_margin
+from attention.scheduled_direction import critical_ratio, scheduled_direction
+
+
+def figure_3(third: tuple[float, float]) -> Joint:
+    """Figure 3 with its third optimal token."""
+    labels = np.array([1.0, -1.0, 1.0])
+    X = np.zeros((3, 2, 2))
+    X[:, 0] = [(1.0, 1.0), (1.0, -1.0), third]
+    tokens = labels[:, None, None] * X
+    svm = label_svm(tokens[:, 0])
+    assert isinstance(svm, LabelSvm)
+    return Joint(tokens, X, np.zeros(3, dtype=np.int64), svm)
+
+
+def exact_log_risk(joint: Joint, log_r: float, w: np.ndarray, p: np.ndarray) -> tuple[float, float]:
+    """log L + rΓ and log(L − L_α) + rΓ with 60 digits beyond e^{−rΓ}; v̄_mm = (0, 1) exactly."""
+    with mpmath.workdps(60 + int(math.exp(log_r))):
+        r = mpmath.exp(mpmath.mpf(log_r))
+        v = [mpmath.mpf(float(w[0])), r + mpmath.mpf(float(w[1]))]
+        risk, at = mpmath.mpf(0), mpmath.mpf(0)
+        for z, keys in zip(joint.tokens, joint.keys, strict=True):
+            logits = [sum(mpmath.mpf(float(a)) * mpmath.mpf(float(b)) for a, b in zip(k, p, strict=True)) for k in keys]
+            s = [mpmath.exp(x) for x in logits]
+            out = [sum(a * mpmath.mpf(float(b)) for a, b in zip(v, token, strict=True)) for token in z]
+            u = sum(a * b for a, b in zip(s, out, strict=True)) / sum(s)
+            risk += mpmath.log1p(mpmath.exp(-u)) / len(joint.tokens)
+            at += mpmath.log1p(mpmath.exp(-out[0])) / len(joint.tokens)
+        return float(mpmath.log(risk) + r), float(mpmath.log(risk - at) + r)
+
+
+@pytest.mark.parametrize("third", [(0.5, 1.0), (0.5, 1.5)])
+@pytest.mark.parametrize("log_r", [-1.0, 1.0, 4.0, 6.0])
+@pytest.mark.parametrize("scale", [1.0, 10.0, 40.0])
+def test_log_risks_agree_with_sixty_digits(third: tuple[float, float], log_r: float, scale: float) -> None:
+    joint = figure_3(third)
+    w, p = np.array([0.3, -0.01]), scale * np.array([0.97, 0.2])
+    risk, excess = exact_log_risk(joint, log_r, w, p)
+    # Logits of size 2·scale: a relative error of 2 eps per weight and of E_i, times r q.
+    assert float(relative_log_risk(joint, log_r, w, joint.log_weights(p))) == pytest.approx(risk, abs=1e-12, rel=1e-13)
+    assert excess_gradient(joint, log_r, w, p)[0] == pytest.approx(excess, abs=1e-12, rel=1e-13)
+
+
+@pytest.mark.parametrize("log_r", [0.3, 3.0])
+def test_gradients_are_derivatives(log_r: float) -> None:
+    joint = figure_3((0.5, 1.5))
+    w, p, h = np.array([0.2, -0.3]), np.array([1.5, 0.4]), 1e-6
+    _, by_w, by_p = joint_gradient(joint, log_r, w, p)
+    by_excess = excess_gradient(joint, log_r, w, p)[1]
+    for k, e in enumerate(np.eye(2)):
+        moved = (joint_gradient(joint, log_r, w + h * e, p)[0] - joint_gradient(joint, log_r, w - h * e, p)[0]) / (2 * h)
+        turned = (joint_gradient(joint, log_r, w, p + h * e)[0] - joint_gradient(joint, log_r, w, p - h * e)[0]) / (2 * h)
+        beyond = (excess_gradient(joint, log_r, w, p + h * e)[0] - excess_gradient(joint, log_r, w, p - h * e)[0]) / (2 * h)
+        # Central differences: h² of a third derivative below 1e3, and eps/h.
+        assert [by_w[k], by_p[k], by_excess[k]] == pytest.approx([moved, turned, beyond], abs=2e-9)
+
+
+def test_heads_are_retracted_into_the_ball() -> None:
+    joint = figure_3((0.5, 1.0))
+    w = np.array([[0.0, 0.0], [3.0, 5.0], [1e9, 0.0], [0.5, -1.0], [0.0, -1e9]])
+    inside = retracted(joint, math.log(10.0), w)
+    heads = 10.0 * joint.svm.direction + inside
+    assert (np.linalg.norm(heads, axis=1) <= 10.0 * (1 + 1e-15)).all()
+    assert np.array_equal(inside[[0, 3]], w[[0, 3]])
+
+
+def test_support_sets_are_exact() -> None:
+    near = np.nextafter(1.0, 2.0)
+    svm = label_svm(np.array([[1.0, 1.0], [-1.0, 1.0], [0.0, near]]))
+    assert isinstance(svm, LabelSvm)
+    assert svm.support.tolist() == [True, True, False]
+    assert svm.slack[2] == near - 1.0
+    tied = label_svm(np.array([[1.0, 1.0], [-1.0, 1.0], [0.0, 1.0]]))
+    assert isinstance(tied, LabelSvm)
+    assert tied.support.all()
+    assert tied.strictly_complementary
+    assert (tied.duals > 0).all()
+    assert isinstance(label_svm(np.array([[1.0, 0.0], [-1.0, 0.0]])), Infeasible)
+
+
+def test_relaxed_solution_of_figure_3b() -> None:
+    joint = figure_3((0.5, 1.5))
+    assert joint.svm.support.tolist() == [True, True, False]
+    relaxed, separator = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support), max_margin(joint.keys, joint.alpha)
+    assert isinstance(relaxed, MaxMargin)
+    assert isinstance(separator, MaxMargin)
+    assert relaxed.p.tolist() == [1.0, 0.0]
+    assert separator.p.tolist() == [1.25, 0.25]
+    assert critical_ratio(joint, relaxed) == 1.0
+    for ratio, end in ((0.0, separator), (1.0, relaxed), (50.0, relaxed)):
+        # Bisection to the last digit of τ, least squares with a condition below 10.
+        assert scheduled_direction(joint, ratio) == pytest.approx(end.direction, abs=1e-14)
+
+
+@pytest.mark.parametrize("start", [(1.0, 0.3), (-1.0, 0.2), (0.0, -1.0)])
+def test_the_path_does_not_depend_on_its_start(start: tuple[float, float]) -> None:
+    joint = figure_3((0.5, 1.0))
+    path = joint_path(joint, lambda R: math.log(R), np.array([1e2, 1e4, 1e6]), np.array(start))
+    other = joint_path(joint, lambda R: math.log(R), np.array([1e2, 1e4, 1e6]), np.array([0.9, 0.1]))
+    # Gradients of 1e-10 against a curvature of Θ/R = 1e-6, relative to R; logits of 1e6 carry 1e-10.
+    assert path.prompts / path.radii[:, None] == pytest.approx(other.prompts / path.radii[:, None], abs=1e-9)
+    assert (path.residuals < 1e-6).all()
+
+
+@pytest.mark.parametrize(("third", "relaxed"), [((0.5, 1.0), False), ((0.5, 1.5), True)])
+def test_figure_3_by_joint_descent(third: tuple[float, float], relaxed: bool) -> None:
+    """Figures 3(a) and 3(b): normalized descent with η = 0.1 from p = (0, −1), v = (−1, 0); 3(c): both probabilities reach 1."""
+    joint = figure_3(third)
+    run = joint_descent(
+        joint.tokens, joint.keys, np.array([-1.0, 0.0]), np.array([0.0, -1.0]), steps=1000, head_step=0.1, prompt_step=0.1
+    )
+    solution = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
+    assert isinstance(solution, MaxMargin)
+    deviations = []
+    for k in (200, 1000):
+        v, p = run.heads[k], run.prompts[k]
+        deviations.append(float(np.linalg.norm(p / np.linalg.norm(p) - solution.direction)) * float(np.linalg.norm(p)))
+        assert float(v @ joint.svm.direction) / float(np.linalg.norm(v)) > 1 - 1e-4
+    # O(1/R): R·deviation is below half a logit and does not grow (measured 0.33 and 0.30).
+    assert max(deviations) < 0.5
+    weights = np.exp(joint.log_weights(run.prompts[[0, 200]]))[:, :, 0]
+    features = np.einsum("knt,ntd->knd", np.exp(joint.log_weights(run.prompts[[0, 200]])), joint.tokens)
+    logistic = 1 / (1 + np.exp(-np.einsum("knd,kd->kn", features, run.heads[[0, 200]])))
+    assert weights[0].mean() < 0.6
+    assert logistic[0].mean() < 0.6
+    assert weights[1].min() > 1 - 1e-3
+    assert logistic[1].min() > 1 - 1e-6
+    assert relaxed == bool((~joint.svm.support).any())
+
+
+def test_descent_with_other_step_ratios_ends_between() -> None:
+    """η_v = η_p/2 on Figure 3(b): the path along r = R/2, neither p_mm nor p_relax (0.099 from each)."""
+    joint = figure_3((0.5, 1.5))
+    run = joint_descent(
+        joint.tokens, joint.keys, np.array([-1.0, 0.0]), np.array([0.0, -1.0]), steps=1000, head_step=0.05, prompt_step=0.1
+    )
+    v, p = run.heads[-1], run.prompts[-1]
+    ratio = float(np.linalg.norm(v) / np.linalg.norm(p))
+    unit = p / np.linalg.norm(p)
+    assert np.linalg.norm(unit - scheduled_direction(joint, ratio)) * np.linalg.norm(p) < 0.5
+    assert min(np.linalg.norm(unit - scheduled_direction(joint, c)) for c in (0.0, 1.0)) > 0.09
+
+
+def test_descent_can_select_other_tokens() -> None:
+    """η_v = 0.02, η_p = 0.1 from the paper's start on Figure 3(b): another selection, a head 45° from v_mm."""
+    joint = figure_3((0.5, 1.5))
+    run = joint_descent(
+        joint.tokens, joint.keys, np.array([-1.0, 0.0]), np.array([0.0, -1.0]), steps=2000, head_step=0.02, prompt_step=0.1
+    )
+    v = run.heads[-1]
+    assert float(v @ joint.svm.direction) / float(np.linalg.norm(v)) < 0.75
+    assert float(np.exp(joint.log_nonoptimality(joint.log_weights(run.prompts[-1])).max())) > 0.5

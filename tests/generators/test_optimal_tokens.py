@@ -1,0 +1,142 @@
+"""Assumption C: the cone certificate is right, refutations are witnessed, the strategies reach the corners."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention.joint import chosen_of
+from attention.label_svm import LabelSvm, label_svm
+from attention.problem import Dataset
+from generators.case import Case
+from generators.datasets import DATASETS
+from generators.joint_cases import joint_cases
+from generators.optimal_tokens import support_of, token_optimality
+
+
+def case_of(X: list[list[tuple[float, ...]]], Y: list[float], alpha: list[int] | None = None) -> Case:
+    data = Dataset(np.array(X), np.array(Y), np.eye(len(X[0][0]))[0])
+    return Case(data.problem, dataset=data, alpha=np.array(alpha or [0] * len(Y)))
+
+
+def signed(case: Case) -> np.ndarray:
+    assert case.dataset is not None
+    return case.dataset.Y[:, None, None] * case.dataset.X
+
+
+def label_margin_at(tokens: np.ndarray, weights: np.ndarray) -> float:
+    """The label margin of mixed features, 0 where no head separates them."""
+    features = np.sum(weights[..., None] * tokens, axis=1)
+    svm = label_svm(np.where(np.abs(features) < 1e-100, 0.0, features))
+    return svm.margin if isinstance(svm, LabelSvm) else 0.0
+
+
+@settings(max_examples=40)
+@given(joint_cases(), st.integers(0, 2**16))
+def test_the_certified_bound_holds_at_every_mixture(case: Case, seed: int) -> None:
+    """m(s) ≤ Γ − ν q_max for all softmax weights, not only those of some p; vertices, edges and the interior."""
+    found = token_optimality(case)
+    assert found.holds, found.evidence
+    tokens, alpha = signed(case), case.chosen
+    svm = label_svm(chosen_of(tokens, alpha))
+    assert isinstance(svm, LabelSvm)
+    assert svm.support.all()
+    rng = np.random.default_rng(seed)
+    n, T = tokens.shape[:2]
+    for concentration in (1e-3, 0.1, 1.0):
+        weights = rng.dirichlet(np.full(T, concentration), size=n)
+        for share in (0.0, 0.5, 0.99):
+            mixed = share * np.eye(T)[alpha] + (1 - share) * weights
+            q = float(np.max(1 - mixed[np.arange(n), alpha]))
+            # Features carry T + 2 roundings of entries of size max|z|.
+            slip = 2.0**-48 * float(np.abs(tokens).max())
+            assert label_margin_at(tokens, mixed) <= svm.margin - found.nu * q + slip
+
+
+@settings(max_examples=30)
+@given(joint_cases(non_supports=True))
+def test_supports_are_certified_and_non_supports_are_not(case: Case) -> None:
+    support = support_of(case)
+    assert 0 < support.sum() < len(support)
+    assert token_optimality(case, supports_only=True).holds
+    assert token_optimality(case).holds is not True
+
+
+def test_the_papers_example_has_the_papers_constants() -> None:
+    """x_i1 = Y_i u*, ‖x_it‖ < ‖u*‖: ν = ‖u*‖ − max‖x_it‖."""
+    case = case_of([[(2.0, 0.0), (0.0, 1.0)], [(-2.0, 0.0), (0.6, 0.8)]], [1.0, -1.0])
+    found = token_optimality(case)
+    assert found.holds
+    assert found.nu == pytest.approx(1.0, rel=1e-9)
+
+
+def test_figure_3a_is_certified_with_the_best_dual() -> None:
+    """Γ = 1, zero tokens: ν = min_i λ_i^max; the duals of (1, 1), (−1, 1), (1/2, 1) have maxima 1/2, 1/2, 2/3."""
+    found = token_optimality(DATASETS["figure-3a"]())
+    assert found.holds
+    assert found.nu == pytest.approx(1 / 3, rel=1e-9) or found.nu == pytest.approx(0.5, rel=1e-9)
+
+
+def test_negative_copies_are_refuted_with_a_witness() -> None:
+    """z = (1, ±10) with copies −0.9 z: c < 0 is not covered, and indeed a swap gives a margin far above Γ = 1."""
+    first, second = np.array([1.0, 10.0]), np.array([1.0, -10.0])
+    case = case_of([[tuple(first), tuple(-0.9 * first)], [tuple(second), tuple(0.0 * second)]], [1.0, 1.0])
+    found = token_optimality(case)
+    assert found.holds is False
+    assert found.witness is not None
+    logits = case.problem.keys @ found.witness
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    assert label_margin_at(signed(case), weights / weights.sum(axis=1, keepdims=True)) > 1.0
+
+
+def test_the_boundary_of_the_cone_is_not_certified() -> None:
+    inside = case_of([[(1.0, 0.0), (0.0, 1 - 2.0**-20)]], [1.0])
+    boundary = case_of([[(1.0, 0.0), (0.0, 1.0)]], [1.0])
+    assert token_optimality(inside).holds
+    assert token_optimality(boundary).holds is None
+
+
+def test_a_longer_token_is_refuted() -> None:
+    """One input: selecting the longer token has the larger label margin."""
+    found = token_optimality(case_of([[(1.0, 0.0), (0.0, 2.0)]], [1.0]))
+    assert found.holds is False
+
+
+def test_without_tokens_nothing_is_established() -> None:
+    case = replace(case_of([[(1.0, 0.0), (0.0, 0.0)]], [1.0]), dataset=None)
+    assert token_optimality(case).holds is None
+
+
+def test_the_strategy_reaches_the_corners() -> None:
+    seen: set[str] = set()
+
+    @settings(max_examples=300)
+    @given(joint_cases(non_supports=True))
+    def look(case: Case) -> None:
+        assert case.dataset is not None
+        tokens = signed(case)
+        chosen = chosen_of(tokens, case.chosen)[support_of(case)]
+        if len(chosen) > 1:
+            seen.add("one direction" if np.ptp(chosen, axis=0).max() == 0 else "several directions")
+        if np.linalg.matrix_rank(chosen) < len(chosen):
+            seen.add("dependent supports")
+        if len(chosen) == 1:
+            seen.add("one support")
+        if set(case.dataset.Y) == {1.0, -1.0}:
+            seen.add("both labels")
+        if case.dataset.W is not None and case.dataset.W.shape[0] > case.dataset.W.shape[1]:
+            seen.add("tall W")
+        if (tokens == 0).all(axis=2).any():
+            seen.add("zero token")
+        if np.abs(tokens * 64 - np.round(tokens * 64)).max() > 0:
+            seen.add("rotated")
+
+    look()
+    assert seen == {
+        "one direction", "several directions", "dependent supports", "one support", "both labels", "tall W", "zero token",
+        "rotated",
+    }

@@ -1,0 +1,131 @@
+"""Theorems 5 and 6, Lemmas 12 and 13, the conjecture on joint descent: upheld, and falsified by the faults of a table."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from attention.implementation import REFERENCE
+from attention.problem import Dataset
+from generators.case import Case
+from generators.datasets import DATASETS
+from tests.theorems.joint_faults import JOINT_FAULTS
+from theorems.check import check
+from theorems.joint_sublevel import Sublevel, joint_setup
+from theorems.statement import Verdict, statement_named
+
+SOFTMAX = {"temperature", "masked-token", "float32-softmax", "clipped-logits"}
+LABEL = {"label-svm-misses-a-constraint", "label-svm-with-intercept", "label-margin-doubled"}
+CAUGHT: dict[str, set[str]] = {
+    "lemma-12": SOFTMAX,
+    "lemma-13": SOFTMAX | LABEL | {"all-inputs-supports", "relaxed-without-quadrant", "epsilon-in-denominator"},
+    "theorem-5": SOFTMAX
+    | LABEL
+    | {"support-lost", "svm-scaled", "svm-misses-a-constraint", "svm-with-bias", "epsilon-in-denominator"},
+    "theorem-6": SOFTMAX
+    | LABEL
+    | {"support-lost", "all-inputs-supports", "relaxed-is-not-relaxed", "relaxed-without-quadrant"},
+    "conjecture-joint-descent": {
+        "label-svm-misses-a-constraint",
+        "masked-token",
+        "epsilon-in-denominator",
+        "clipped-logits",
+        "rolled-coordinates",
+    },
+}
+JOINT = tuple(CAUGHT)
+
+
+@cache
+def cases_of(id: str) -> tuple[Case, ...]:
+    """Ten fixed cases of the statement's own strategy, the trivial first ones left out."""
+    drawn: list[Case] = []
+
+    @settings(max_examples=14)
+    @given(statement_named(id).cases())
+    def draw(case: Case) -> None:
+        drawn.append(case)
+
+    draw()
+    return tuple(drawn[4:14])
+
+
+@pytest.mark.parametrize("id", JOINT)
+def test_reference_is_never_falsified(id: str) -> None:
+    verdicts = [check(statement_named(id), case, REFERENCE) for case in cases_of(id)]
+    allowed = {Verdict.UPHELD} | ({Verdict.NOT_APPLICABLE} if id.startswith("conjecture") else set())
+    assert {v.verdict for v in verdicts} <= allowed, [v.reason for v in verdicts]
+    assert sum(v.verdict is Verdict.UPHELD for v in verdicts) >= 5
+
+
+@pytest.mark.parametrize(("id", "fault"), [(id, fault) for id in JOINT for fault in sorted(CAUGHT[id])])
+def test_planted_faults_are_caught(id: str, fault: str) -> None:
+    statement = statement_named(id)
+    assert any(
+        check(statement, case, JOINT_FAULTS[fault]).verdict is Verdict.FALSIFIED for case in cases_of(id)
+    ), f"{id} missed {fault}"
+
+
+@pytest.mark.parametrize("id", ["theorem-5", "theorem-6", "lemma-12", "lemma-13"])
+def test_figures(id: str) -> None:
+    name = "figure-3a" if id == "theorem-5" else "figure-3b"
+    outcome = check(statement_named(id), DATASETS[name](), REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_figure_3b_is_no_case_of_theorem_5() -> None:
+    outcome = check(statement_named("theorem-5"), DATASETS["figure-3b"](), REFERENCE)
+    assert outcome.verdict is Verdict.NOT_APPLICABLE
+    assert outcome.reason.startswith("optimal-tokens")
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(0.9, Verdict.NOT_APPLICABLE), (1.0, Verdict.UPHELD), (3.0, Verdict.UPHELD)])
+def test_the_schedule_is_part_of_the_case(ratio: float, verdict: Verdict) -> None:
+    """On Figure 3(b), c* = 1: along r = 0.9 R Theorem 6 is false, hence not applicable."""
+    prompts = np.array([16.0, 64.0, 256.0])
+    case = DATASETS["figure-3b"]().but(arrays={"head_radii": ratio * prompts, "prompt_radii": prompts})
+    outcome = check(statement_named("theorem-6"), case, REFERENCE)
+    assert outcome.verdict is verdict, outcome.reason
+
+
+def test_theorem_6_is_refuted_when_its_schedule_is_dropped() -> None:
+    """The claim that the path ends at p_relax fails along r = R/2, where it ends in between (smallest instance: Figure 3(b))."""
+    import math
+
+    from theorems.joint_limit import limit_claims
+
+    setup = joint_setup(DATASETS["figure-3b"](), REFERENCE)
+    assert not isinstance(setup, str)
+    R = 2.0**24
+    start = np.array([1.0, 0.3])
+    right = {c.name: c.verdict for c in limit_claims(setup, lambda R: math.log(R), R, start)}
+    wrong = [c for c in limit_claims(setup, lambda R: math.log(R / 2), R, start)]
+    assert set(right.values()) == {Verdict.UPHELD}
+    assert any(c.name == "limit-reached" and c.verdict is Verdict.FALSIFIED for c in wrong)
+
+
+def test_bounds_are_tight_to_a_few_percent() -> None:
+    """The hunt reaches the bound on q_max: a bound ten percent smaller is violated."""
+    setup = joint_setup(DATASETS["figure-3a"](), REFERENCE)
+    assert not isinstance(setup, str)
+    R = 30.0 * setup.separator.norm
+    level = Sublevel(setup, REFERENCE, 30.0, R, R * setup.separator.direction)
+    points = level.hunted(np.random.default_rng(0))
+    reached = float(np.exp(np.max(setup.joint.log_nonoptimality(points.log_weights)))) / level.bound
+    assert 0 < reached <= 1
+    tight = single_input()
+    setup = joint_setup(tight, REFERENCE)
+    assert not isinstance(setup, str)
+    R = 30.0 * setup.separator.norm
+    level = Sublevel(setup, REFERENCE, 60.0, R, R * setup.separator.direction)
+    points = level.hunted(np.random.default_rng(0))
+    assert 0.9 < float(np.exp(np.max(setup.joint.log_nonoptimality(points.log_weights)))) / level.bound <= 1
+
+
+def single_input() -> Case:
+    """One input, tokens (1, 0) and (0, 0): Γ = ν = D = 1, every inequality of the derivation an equality up to e^{−RΘ}."""
+    data = Dataset(np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([1.0]), np.array([1.0, 0.0]))
+    return Case(data.problem, dataset=data, alpha=np.array([0]))
