@@ -106,9 +106,7 @@ class Dyadic:
         return [m << s for m, s in pairs]
 
 
-def rounded_product(
-    a: Float64[np.ndarray, "m k"], b: Float64[np.ndarray, "k l"]
-) -> Float64[np.ndarray, "m l"]:
+def rounded_product(a: Float64[np.ndarray, "m k"], b: Float64[np.ndarray, "k l"]) -> Float64[np.ndarray, "m l"]:
     """The matrix product a b, each entry the exact sum rounded once to float64, shape (m, l).
 
     Unlike ``a @ b`` it does not depend on the order of summation, hence not on BLAS, cores or machine, and
@@ -125,7 +123,5 @@ def rounded_product(
     values = np.array([ratio(x, one, unit) for x in product], dtype=np.float64)
     normal = np.isfinite(values) & (np.abs(values) >= sys.float_info.min)
     if not all(ok or x == 0 for ok, x in zip(normal.tolist(), product, strict=True)):
-        raise InvalidInput(
-            "array: a product of the data is beyond the normal range of float64; rescale the data."
-        )
+        raise InvalidInput("array: a product of the data is beyond the normal range of float64; rescale the data.")
     return values.reshape(m, l)

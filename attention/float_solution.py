@@ -48,9 +48,7 @@ def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "
     sizes = np.abs(rows).max(axis=1)
     exponents = np.frexp(sizes)[1]
     smallest = int(exponents[sizes > 0].min()) if (sizes > 0).any() else 0
-    design = np.vstack(
-        [np.ldexp(rows.T, -exponents), np.ldexp(bounds.astype(np.float64), smallest - exponents)]
-    )
+    design = np.vstack([np.ldexp(rows.T, -exponents), np.ldexp(bounds.astype(np.float64), smallest - exponents)])
     target = np.zeros(len(design))
     target[-1] = 1.0
     try:

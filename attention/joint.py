@@ -114,9 +114,7 @@ def log_mean_exp(x: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b"]:
     return np.asarray(np.logaddexp.reduce(x, axis=-1) - math.log(x.shape[-1]))
 
 
-def retracted(
-    joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]
-) -> Float64[np.ndarray, "*b d"]:
+def retracted(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
     """The offset moved along −v̄_mm, and shortened across it if need be, until ‖r v̄_mm + w‖ ≤ r; feasible ones stay.
 
     In terms of w the ball is v̄_mm·w ≤ −(r − √(r² − ‖w_⊥‖²)) = −‖w_⊥‖²/(r + √(r² − ‖w_⊥‖²)), which needs no r².

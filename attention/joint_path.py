@@ -88,7 +88,9 @@ def joint_path(
             if steps > most_steps:
                 target, first = goal, p * (goal / R)
             before = (R, p)
-            y, p, left = _minimised(joint, basis, schedule(target), target, y, first, GRADIENT if target == goal else ON_THE_WAY)
+            y, p, left = _minimised(
+                joint, basis, schedule(target), target, y, first, GRADIENT if target == goal else ON_THE_WAY
+            )
             R = target
         found.append((schedule(R), _offset(joint, basis, schedule(R), y), p, left))
     return _path(radii, found)
@@ -255,14 +257,17 @@ def _prompt_turn(
     for _ in range(NEWTON_STEPS):
         unit = p / R
         across = by_p - (by_p @ unit) * unit
-        left = float(np.linalg.norm(across))
+        # Where p does better than α there is no excess to descend: not a minimiser of it.
+        left = float(np.linalg.norm(across)) if math.isfinite(value) else math.inf
         # An input that p has lost can make the curvature overflow: descent is over there.
-        if not left > gradient or not max(abs(value), left, float(np.abs(curvature).max())) < 1e150:
+        if not gradient < left < 1e150 or not max(abs(value), float(np.abs(curvature).max())) < 1e150:
             break
         # Along the sphere, −∇·p/R is the curvature that the constraint adds; the radial direction is removed.
         sphere = max(-float(by_p @ unit), left * 2.0**-20) / R
         tangent = np.eye(p.size) - np.outer(unit, unit)
-        step = tangent @ np.linalg.lstsq(tangent @ curvature @ tangent + sphere * np.eye(p.size), -across, rcond=None)[0]
+        step = (
+            tangent @ np.linalg.lstsq(tangent @ curvature @ tangent + sphere * np.eye(p.size), -across, rcond=None)[0]
+        )
         length = 1.0
         for _ in range(HALVINGS):
             q = _on_sphere(p + length * step, R)[0]

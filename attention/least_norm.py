@@ -172,9 +172,7 @@ def _independent(matrix: fmpz_mat) -> list[int]:
     return [next(j for j, x in enumerate(entries[k]) if x != 0) for k in range(rank)]
 
 
-def least_norm(
-    rows: Rows, bounds: Int64[np.ndarray, "m"], guess: Float64[np.ndarray, "m"] | None = None
-) -> Outcome:
+def least_norm(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: Float64[np.ndarray, "m"] | None = None) -> Outcome:
     """The p of least norm with g_j·p ≥ h_j for all j, or multipliers that prove there is none; exact.
 
     Args:

@@ -159,9 +159,7 @@ def max_margin(
     alpha = _per_input("alpha", alpha, n, tokens - 1)
     required = _per_input("required", np.ones(n, dtype=np.int64) if required is None else required, n, 1)
     if not required.any():
-        raise InvalidInput(
-            "required: zero throughout makes p = 0 the solution; require 1 of at least one input."
-        )
+        raise InvalidInput("required: zero throughout makes p = 0 the solution; require 1 of at least one input.")
     rows = KeyRows(keys, alpha)
     bounds = required[rows.inputs]
     guess = float_solution(rows.floats, bounds)

@@ -92,9 +92,7 @@ def direction_cases(
     alpha = np.array(draw(frame.values("n", st.integers(0, frame.tokens - 1))), dtype=np.int64)
     q, pivot = draw(key_directions(frame))
     levels = draw(direction_levels(frame, alpha, ties=kind == "tied", single=False))
-    keys = draw(
-        keys_of_levels(frame, alpha, levels, q, pivot, off_axis=kind == "lower", general=general)
-    )
+    keys = draw(keys_of_levels(frame, alpha, levels, q, pivot, off_axis=kind == "lower", general=general))
     if kind == "near":
         q = draw(_near_max_margin(keys, alpha))
     found = direction(keys, q)

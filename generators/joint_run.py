@@ -64,7 +64,9 @@ def descent_selects(case: Case) -> Finding:
     run = joint_run(case, joint, separator.margin)
     throughout, last = (largest_nonoptimality(joint, run.prompts[k:]) for k in (STEPS // 4, STEPS))
     holds = throughout < 0.5 and last < CLEARLY
-    return Finding(holds, f"1 − s_iα is at most {throughout:.3g} from step {STEPS // 4} on and {last:.3g} at step {STEPS}")
+    return Finding(
+        holds, f"1 − s_iα is at most {throughout:.3g} from step {STEPS // 4} on and {last:.3g} at step {STEPS}"
+    )
 
 
 def _descend(

@@ -82,9 +82,7 @@ def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimal
     alpha = case.chosen
     svm = label_svm(chosen_of(tokens, alpha))
     if isinstance(svm, Infeasible):
-        return TokenOptimality(
-            False, 0.0, f"no head separates the features of α = {alpha.tolist()}: Γ does not exist"
-        )
+        return TokenOptimality(False, 0.0, f"no head separates the features of α = {alpha.tolist()}: Γ does not exist")
     inputs = svm.support if supports_only else np.ones(len(alpha), dtype=bool)
     if not (inputs & ~svm.support).any():
         proof = _cone_certificate(tokens[inputs], alpha[inputs], svm, svm.duals[inputs])
@@ -124,9 +122,7 @@ def _cone_certificate(
     largest = _largest_duals(chosen, svm, duals)
     if not (largest > 0).all():
         i = int(np.argmin(largest))
-        return TokenOptimality(
-            None, 0.0, f"support input {i} has no positive dual: C was not proven this way"
-        )
+        return TokenOptimality(None, 0.0, f"support input {i} has no positive dual: C was not proven this way")
     v = _exact_head(chosen)
     gamma_squared = 1 / sum((x * x for x in v), fmpq(0))
     rho, shares = math.inf, np.ones(len(alpha))
@@ -162,9 +158,7 @@ def _exact_head(chosen: Float64[np.ndarray, "m d"]) -> list[fmpq]:
     return list(solution.exact.p)
 
 
-def _mixing(
-    token: Float64[np.ndarray, "d"], chosen: Float64[np.ndarray, "d"], gamma_squared: fmpq
-) -> float | None:
+def _mixing(token: Float64[np.ndarray, "d"], chosen: Float64[np.ndarray, "d"], gamma_squared: fmpq) -> float | None:
     """A c ∈ [0, 1) with ‖token − c·chosen‖ < Γ (1 − c), or ``None`` where there is none (or none that floats can name).
 
     f(c) = ‖token − c·chosen‖² − Γ²(1 − c)² is a quadratic with leading coefficient ‖chosen‖² − Γ² ≥ 0.
@@ -237,9 +231,9 @@ def _witness(
     """A prompt whose features have a label margin above Γ by more than rounding, and by how much."""
     size = float(np.max(np.linalg.norm(keys - chosen_of(keys, alpha)[:, None], axis=-1)))
     prompts = rng.normal(size=(WITNESS_POINTS, keys.shape[-1]))
-    prompts *= (
-        10.0 ** rng.uniform(-1, 2, WITNESS_POINTS) / max(size, 1e-300) / np.linalg.norm(prompts, axis=1)
-    )[:, None]
+    prompts *= (10.0 ** rng.uniform(-1, 2, WITNESS_POINTS) / max(size, 1e-300) / np.linalg.norm(prompts, axis=1))[
+        :, None
+    ]
     weights = softmax_weights(keys, prompts)
     features = np.sum(weights[..., None] * tokens, axis=2)
     # Σ_t s_t z_t is off by about (T + 4) roundings of its terms and by what (k + 3) roundings of a logit make of s.

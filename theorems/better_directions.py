@@ -22,9 +22,7 @@ HALVINGS = 200
 Row = list[fmpq]
 
 
-def tilted(
-    keys: Float64[np.ndarray, "n T d"], found: Direction, p_mm: list[fmpq], mu: float
-) -> Direction | None:
+def tilted(keys: Float64[np.ndarray, "n T d"], found: Direction, p_mm: list[fmpq], mu: float) -> Direction | None:
     """(A1) The direction of the segment from q to p_mm that is nearest to p_mm (up to halving) within the cone.
 
     Margins are concave along the segment, and normalising a proper mixture of two unit vectors only raises them: with
@@ -95,9 +93,7 @@ def selecting_best(
     return _perturbed(keys, found, w, most, mu)
 
 
-def _perturbed(
-    keys: Float64[np.ndarray, "n T d"], found: Direction, w: Row, most: fmpq, mu: float
-) -> Direction | None:
+def _perturbed(keys: Float64[np.ndarray, "n T d"], found: Direction, w: Row, most: fmpq, mu: float) -> Direction | None:
     def candidates() -> Iterator[list[fmpq]]:
         step = most
         for _ in range(HALVINGS):

@@ -90,6 +90,11 @@ def _rate(name: str, points: Float64[np.ndarray, "2 d"], target: Float64[np.ndar
     norms = np.linalg.norm(points, axis=1)
     offsets = np.linalg.norm(points - norms[:, None] * target, axis=1)
     return at_least(
-        name, Form.LIMIT, GROWTH * max(float(offsets[0]), 1.0 / unit), float(offsets[1]), rounding=0.0,
-        why="joint-descent", points="iterate",
+        name,
+        Form.LIMIT,
+        GROWTH * max(float(offsets[0]), 1.0 / unit),
+        float(offsets[1]),
+        rounding=0.0,
+        why="joint-descent",
+        points="iterate",
     )

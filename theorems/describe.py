@@ -98,7 +98,10 @@ def show(out: Console, id: str) -> None:
     if id in DEFINITIONS:
         definition = DEFINITIONS[id]
         out.print(Text(f"{definition.id}: {definition.title}", "bold"), soft_wrap=True)
-        out.print(Text(f"Source: {definition.source}\n\n{definition.text}\n\nIn code: {', '.join(definition.objects)}"), soft_wrap=True)
+        out.print(
+            Text(f"Source: {definition.source}\n\n{definition.text}\n\nIn code: {', '.join(definition.objects)}"),
+            soft_wrap=True,
+        )
         return
     try:
         found = statement_named(id)

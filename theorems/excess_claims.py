@@ -75,8 +75,12 @@ def dominates(name: str, form: Form, larger: Excess, smaller: Excess, points: st
     """The claim that the excess ``larger`` is at least ``smaller``; see :func:`signed_at_least`."""
     noise = np.logaddexp(larger.log_noise, smaller.log_noise)
     return signed_at_least(
-        name, form, (larger.log_positive, larger.log_negative), (smaller.log_positive, smaller.log_negative), noise,
-        points
+        name,
+        form,
+        (larger.log_positive, larger.log_negative),
+        (smaller.log_positive, smaller.log_negative),
+        noise,
+        points,
     )
 
 

@@ -14,9 +14,7 @@ from theorems.statement import Claim, Form, at_least
 from theorems.tolerances import EPS
 
 
-def effective_claims(
-    levels: list[Sublevel], rng: np.random.Generator, *, quadrant: bool = False
-) -> Iterator[Claim]:
+def effective_claims(levels: list[Sublevel], rng: np.random.Generator, *, quadrant: bool = False) -> Iterator[Claim]:
     """Selection, margin, quadrant, direction and head bounds at hunted points of every sublevel set.
 
     Args:
@@ -32,7 +30,9 @@ def effective_claims(
     for name, parts in gathered.items():
         left, right, rounding = (np.concatenate([np.broadcast_to(p[k], p[0].shape) for p in parts]) for k in range(3))
         if left.size or name == "non-optimality":
-            yield at_least(name, Form.EFFECTIVE, left, right, rounding=rounding, why="joint-sublevel", points="pair (v, p)")
+            yield at_least(
+                name, Form.EFFECTIVE, left, right, rounding=rounding, why="joint-sublevel", points="pair (v, p)"
+            )
 
 
 def _sides(level: Sublevel, points: Points) -> dict[str, tuple[Float64[np.ndarray, "m"], ...]]:
@@ -44,7 +44,11 @@ def _sides(level: Sublevel, points: Points) -> dict[str, tuple[Float64[np.ndarra
     log_q = joint.log_nonoptimality(points.log_weights)
     out: dict[str, tuple[Float64[np.ndarray, "m"], ...]] = {}
     worst_q = np.max(log_q[:, support], axis=1)
-    out["non-optimality"] = (np.full_like(worst_q, math.log(B)) if B > 0 else worst_q * 0 - np.inf, worst_q, 2 * relative)
+    out["non-optimality"] = (
+        np.full_like(worst_q, math.log(B)) if B > 0 else worst_q * 0 - np.inf,
+        worst_q,
+        2 * relative,
+    )
     rows = np.where(joint.others, np.sum(joint.rows * points.p[:, None, None, :], axis=-1), np.inf)
     margins = np.min(rows, axis=2)
     supports = np.min(margins[:, support], axis=1)
@@ -155,11 +159,21 @@ def competitor_claims(levels: list[Sublevel]) -> Iterator[Claim]:
     names = (("competitor-selects", above), ("competitor-mixes", below))
     for name, parts in names:
         yield at_least(
-            name, Form.EFFECTIVE, np.concatenate(parts), 0.0, rounding=np.concatenate(relative), why="joint-sublevel",
+            name,
+            Form.EFFECTIVE,
+            np.concatenate(parts),
+            0.0,
+            rounding=np.concatenate(relative),
+            why="joint-sublevel",
             points="input",
         )
     yield at_least(
-        "competitor-risk", Form.EFFECTIVE, np.array(closed), 0.0, rounding=np.array(errors), why="joint-sublevel",
+        "competitor-risk",
+        Form.EFFECTIVE,
+        np.array(closed),
+        0.0,
+        rounding=np.array(errors),
+        why="joint-sublevel",
         points="pair of radii",
     )
 
@@ -174,12 +188,22 @@ def solution_claims(setup: JointSetup, under_test: Implementation) -> Iterator[C
     outputs = joint.chosen @ joint.svm.direction
     rounding = (d + 4) * EPS * np.sum(np.abs(joint.chosen) * np.abs(joint.svm.direction), axis=1)
     yield at_least(
-        "label-margin", Form.EFFECTIVE, outputs - joint.svm.slack, joint.svm.margin, rounding=rounding,
-        why="joint-sublevel", points="input",
+        "label-margin",
+        Form.EFFECTIVE,
+        outputs - joint.svm.slack,
+        joint.svm.margin,
+        rounding=rounding,
+        why="joint-sublevel",
+        points="input",
     )
     yield at_least(
-        "label-supports", Form.EFFECTIVE, joint.svm.margin, outputs[support], rounding=rounding[support],
-        why="joint-sublevel", points="support",
+        "label-supports",
+        Form.EFFECTIVE,
+        joint.svm.margin,
+        outputs[support],
+        rounding=rounding[support],
+        why="joint-sublevel",
+        points="support",
     )
     level = Sublevel(setup, under_test, 0.0, 600.0 * target.norm, 600.0 * target.p)
     prompts = np.array([4.0, 60.0, 600.0])[:, None] * target.p
@@ -189,15 +213,30 @@ def solution_claims(setup: JointSetup, under_test: Implementation) -> Iterator[C
     units = np.linalg.norm(prompts, axis=1) * target.margin
     relative = 2 * level.relative(prompts) + 4 * EPS * units
     yield at_least(
-        "target-selects", Form.EFFECTIVE, math.log(T - 1) - np.logaddexp(units, math.log(T - 1)), worst,
-        rounding=relative, why="joint-sublevel", points="radius",
+        "target-selects",
+        Form.EFFECTIVE,
+        math.log(T - 1) - np.logaddexp(units, math.log(T - 1)),
+        worst,
+        rounding=relative,
+        why="joint-sublevel",
+        points="radius",
     )
     yield at_least(
-        "target-is-tight", Form.EFFECTIVE, worst, -np.logaddexp(units, 0.0), rounding=relative, why="joint-sublevel",
+        "target-is-tight",
+        Form.EFFECTIVE,
+        worst,
+        -np.logaddexp(units, 0.0),
+        rounding=relative,
+        why="joint-sublevel",
         points="radius",
     )
     if not support.all():
         yield at_least(
-            "target-keeps-others", Form.EFFECTIVE, math.log((T - 1) / T), log_q[:, ~support],
-            rounding=relative[:, None], why="joint-sublevel", points="radius and input",
+            "target-keeps-others",
+            Form.EFFECTIVE,
+            math.log((T - 1) / T),
+            log_q[:, ~support],
+            rounding=relative[:, None],
+            why="joint-sublevel",
+            points="radius and input",
         )

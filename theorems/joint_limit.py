@@ -93,14 +93,22 @@ def limit_claims(
         found, best, target = _compared(setup, log_r, R, w, p)
     if found > target + slip:
         yield Claim(
-            "limit-direction", Form.LIMIT, 0.0, 0.0, "joint-limit",
+            "limit-direction",
+            Form.LIMIT,
+            0.0,
+            0.0,
+            "joint-limit",
             undecided=f"the path's solver is at log-excess {found:.6g}, the competitor at {target:.6g}: no minimiser",
         )
         return
     drops_sign, log_drops = head_drops(joint, log_r, w)
     if (drops_sign[joint.others] <= 0).any():
         yield Claim(
-            "limit-direction", Form.LIMIT, 0.0, 0.0, "joint-limit",
+            "limit-direction",
+            Form.LIMIT,
+            0.0,
+            0.0,
+            "joint-limit",
             undecided="at the head found some token scores no less than the chosen one: α is not what the path selects",
         )
         return
@@ -118,7 +126,12 @@ def limit_claims(
     bound = float(target_bound(setup, floors[None], np.min(rows, axis=1)[None], np.array([slip]), R)[0])
     cosine = float(p @ setup.target.direction) / R
     yield at_least(
-        "limit-direction", Form.LIMIT, cosine, bound, rounding=16 * EPS * (p.size + 2) + slip / R, why="joint-limit",
+        "limit-direction",
+        Form.LIMIT,
+        cosine,
+        bound,
+        rounding=16 * EPS * (p.size + 2) + slip / R,
+        why="joint-limit",
         points="minimiser",
     )
     if reached:
@@ -130,8 +143,13 @@ def limit_claims(
     loss = inverse * deficit * (1 + setup.spread / setup.nu) / joint.svm.margin
     if loss <= 1:
         yield at_least(
-            "limit-head", Form.LIMIT, loss, one_minus_cosine(joint.svm.direction, log_r, w[None])[0],
-            rounding=EPS * loss, why="joint-limit", points="minimiser",
+            "limit-head",
+            Form.LIMIT,
+            loss,
+            one_minus_cosine(joint.svm.direction, log_r, w[None])[0],
+            rounding=EPS * loss,
+            why="joint-limit",
+            points="minimiser",
         )
 
 
@@ -200,8 +218,13 @@ def sharp_claim(setup: JointSetup, start: Float64[np.ndarray, "k"]) -> Iterator[
     solver = 4 * EPS * (p.size + 8) * R * norm * float(np.max(np.linalg.norm(joint.rows, axis=-1)))
     flat = float(np.max(path.residuals)) * (norm**2 / float((pi.min() * mu.min()) / mu.sum()) + R / theta)
     yield at_least(
-        "sharp-offset", Form.SHARP, error + solver + flat, float(np.linalg.norm(measured - o)), rounding=0.0,
-        why="joint-sharp", points="radius",
+        "sharp-offset",
+        Form.SHARP,
+        error + solver + flat,
+        float(np.linalg.norm(measured - o)),
+        rounding=0.0,
+        why="joint-sharp",
+        points="radius",
     )
 
 

@@ -158,13 +158,17 @@ class Sublevel:
         terms = np.sum(along + weights * heads, axis=-1) * relative[:, None]
         own = (d + 4) * EPS * (direct + r * joint.svm.slack)
         E = exponents(joint, self.log_r, w, logs)
-        shares = np.exp(np.minimum(log_slopes(joint, self.log_r, E), 690.0) - np.logaddexp.reduce(
-            np.minimum(log_slopes(joint, self.log_r, E), 690.0), axis=1)[:, None])
+        shares = np.exp(
+            np.minimum(log_slopes(joint, self.log_r, E), 690.0)
+            - np.logaddexp.reduce(np.minimum(log_slopes(joint, self.log_r, E), 690.0), axis=1)[:, None]
+        )
         wobble = np.minimum(terms + own, 1e300)
-        # First order is enough below 1/8; beyond, nothing is claimed of such a point.
-        first = np.sum(shares * wobble, axis=1)
+        # Small errors average; large ones count as they are, at the inputs that are not e^{−40} beneath the others.
+        first = 2 * np.sum(shares * wobble, axis=1)
+        active = E - wobble <= np.min(E + wobble, axis=1, keepdims=True) + 40.0
+        largest = np.max(np.where(active, wobble, 0.0), axis=1) + E.shape[1] * math.exp(-40.0)
         count = 4 * EPS * math.log(E.shape[1]) + (EPS * (1 + np.abs(log_mean_exp(-E))) if E.shape[1] > 1 else 0.0)
-        return np.where(np.max(shares * wobble, axis=1) < 0.125, 2 * first + count, np.inf)
+        return np.where(np.max(shares * wobble, axis=1) < 0.125, first, largest) + count
 
     def relative(self, p: Float64[np.ndarray, "m k"]) -> Float64[np.ndarray, "m"]:
         """Relative error of a softmax weight: 2 eps (T + k + 8)(1 + max Σ_j |δk_j p_j|)."""
@@ -243,8 +247,9 @@ class Sublevel:
             chosen = rng.integers(len(w), size=rays)
             chosen[: rays // 2] = rng.integers(max(0, len(w) - 40), len(w), size=rays // 2)
             origin_w, origin_p = w[chosen], p[chosen]
-        return Points(*(np.concatenate([getattr(x, name) for x in kept]) for name in (
-            "w", "p", "log_weights", "value", "error")))
+        return Points(
+            *(np.concatenate([getattr(x, name) for x in kept]) for name in ("w", "p", "log_weights", "value", "error"))
+        )
 
     def _directions(
         self, rng: np.random.Generator, rays: int, rows: Float64[np.ndarray, "m k"], unit: float

@@ -53,9 +53,16 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
     log_q = joint.log_nonoptimality(tried.log_weights)
     odds = np.take_along_axis(tried.log_weights, joint.alpha[None, :, None], axis=2)[..., 0] - log_q
     rounding = 4 * wide.relative(tried.p)[:, None]
-    yield at_least("odds", Form.EFFECTIVE, margins, odds, rounding=rounding, why="joint-sublevel", points="point and input")
     yield at_least(
-        "odds-reversed", Form.EFFECTIVE, odds + np.log(T - 1), margins, rounding=rounding, why="joint-sublevel",
+        "odds", Form.EFFECTIVE, margins, odds, rounding=rounding, why="joint-sublevel", points="point and input"
+    )
+    yield at_least(
+        "odds-reversed",
+        Form.EFFECTIVE,
+        odds + np.log(T - 1),
+        margins,
+        rounding=rounding,
+        why="joint-sublevel",
         points="point and input",
     )
     bounds = level.other_bounds
@@ -63,8 +70,13 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if (bounds <= 0.5).any():
         low = lowest_margins(joint, inside.p)[:, bounds <= 0.5]
         yield at_least(
-            "quadrant-from-r0", Form.EFFECTIVE, low, 0.0, rounding=level.relative(inside.p)[:, None],
-            why="joint-sublevel", points="pair (v, p) and input",
+            "quadrant-from-r0",
+            Form.EFFECTIVE,
+            low,
+            0.0,
+            rounding=level.relative(inside.p)[:, None],
+            why="joint-sublevel",
+            points="pair (v, p) and input",
         )
 
 

@@ -54,5 +54,3 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if (setup.smallest_drops > setup.joint.svm.slack).all():
         start = rng.normal(size=setup.target.p.size)
         yield from limit_claims(setup, slower(setup.target.margin / 2), LARGEST_UNITS * setup.target.norm, start)
-
-

@@ -173,9 +173,7 @@ def statement(
         text = conclusion.__doc__
         if not text:
             raise ValueError(f"statement {id} has no docstring to state it")
-        _REGISTRY[id] = made = Statement(
-            id, title, source, assumptions, cases, conclusion, text, from_data, aliases
-        )
+        _REGISTRY[id] = made = Statement(id, title, source, assumptions, cases, conclusion, text, from_data, aliases)
         return made
 
     return register

@@ -70,7 +70,13 @@ def _cases(draw: DrawFn) -> Case:
         return case
     # Drawn in units in which keys are of order one, and scaled back by a power of two.
     scale = case.problem.key_scale
-    start = draw(points_in_cone(solution.p, float(known.arrays["cone_mu"]), float(known.arrays["cone_radius"]) * scale))
+    radius = float(known.arrays["cone_radius"]) * scale
+    start = draw(points_in_cone(solution.p, float(known.arrays["cone_mu"]), radius))
+    constants = local_constants(case.normalised().problem, solution)
+    furthest = max(2 * radius, resolvable_rho(constants) * solution.norm / 4) if constants is not None else 0.0
+    # Halving is exact and leaves the angle as it is.
+    while np.linalg.norm(start) > furthest:
+        start = start / 2
     return known.but(start=start / scale)
 
 

@@ -91,9 +91,7 @@ def test_rational_matrix_keeps_entries_and_shape() -> None:
 @st.composite
 def factors(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     m, k, l = (draw(st.integers(1, 4)) for _ in range(3))
-    return draw(arrays(np.float64, (m, k), elements=moderate)), draw(
-        arrays(np.float64, (k, l), elements=moderate)
-    )
+    return draw(arrays(np.float64, (m, k), elements=moderate)), draw(arrays(np.float64, (k, l), elements=moderate))
 
 
 @given(factors())

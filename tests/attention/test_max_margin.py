@@ -59,9 +59,7 @@ def check_kkt(
 ) -> set[str]:
     """The KKT conditions of ATT-SVM that fail, by name; none means that p is the one and only solution."""
     rows = rows_of(keys, alpha)
-    margins = {
-        pair: sum((a * b for a, b in zip(row, p, strict=True)), Fraction(0)) for pair, row in rows.items()
-    }
+    margins = {pair: sum((a * b for a, b in zip(row, p, strict=True)), Fraction(0)) for pair, row in rows.items()}
     bound = {(i, t): 1 if required is None else int(required[i]) for i, t in rows}
     failed = set()
     if any(margins[pair] < bound[pair] for pair in rows):
@@ -210,9 +208,7 @@ def assert_agrees(keys: np.ndarray, alpha: np.ndarray, required: np.ndarray | No
     assert "optimal" in status
     assert p is not None
     size = 1 + float(solution.duals.sum())
-    assert np.linalg.norm(p - solution.p) <= np.sqrt(SECOND_SOLVER_GAP) * 2 * size, TOLERANCES[
-        "second-solver"
-    ]
+    assert np.linalg.norm(p - solution.p) <= np.sqrt(SECOND_SOLVER_GAP) * 2 * size, TOLERANCES["second-solver"]
 
 
 def feasible(n: int, tokens: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -263,9 +259,7 @@ def test_every_small_integer_problem_is_certified(problem: tuple[np.ndarray, np.
 
 
 @given(st.integers(1, 4), st.integers(2, 6), st.integers(1, 5), st.integers(0, 2**32), st.integers(-110, 110))
-def test_every_feasible_gaussian_problem_is_certified(
-    n: int, tokens: int, d: int, seed: int, scale: int
-) -> None:
+def test_every_feasible_gaussian_problem_is_certified(n: int, tokens: int, d: int, seed: int, scale: int) -> None:
     keys, alpha = feasible(n, tokens, d, seed)
     keys *= 10.0**scale
     solution = max_margin(keys, alpha)
@@ -283,16 +277,12 @@ def test_degenerate_cases_abound_among_the_small_integer_problems() -> None:
         if isinstance(solution, Infeasible):
             seen.add(("infeasible",))
         else:
-            seen.add(
-                (f"independent {solution.independent}", f"complementary {solution.strictly_complementary}")
-            )
+            seen.add((f"independent {solution.independent}", f"complementary {solution.strictly_complementary}"))
             if solution.neighbours.sum() > keys.shape[2]:
                 seen.add(("more neighbours than dimensions",))
             if not solution.neighbours.any(axis=1).all():
                 seen.add(("input without neighbour",))
-    kinds = itertools.product(
-        ("independent True", "independent False"), ("complementary True", "complementary False")
-    )
+    kinds = itertools.product(("independent True", "independent False"), ("complementary True", "complementary False"))
     corners = {("infeasible",), ("more neighbours than dimensions",), ("input without neighbour",)}
     assert seen == corners | set(kinds)
 

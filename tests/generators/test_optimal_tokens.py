@@ -137,6 +137,12 @@ def test_the_strategy_reaches_the_corners() -> None:
 
     look()
     assert seen == {
-        "one direction", "several directions", "dependent supports", "one support", "both labels", "tall W", "zero token",
+        "one direction",
+        "several directions",
+        "dependent supports",
+        "one support",
+        "both labels",
+        "tall W",
+        "zero token",
         "rotated",
     }

@@ -86,7 +86,16 @@ JOINT_FAULTS: dict[str, Implementation] = {
     **LABEL_FAULTS,
     **RELAXED_FAULTS,
     **ATTENTION_FAULTS,
-    **{name: FAULTS[name] for name in ("svm-scaled", "svm-misses-a-constraint", "svm-with-bias", "negated-gradient",
-                                       "rolled-coordinates", "weight-decay")},
+    **{
+        name: FAULTS[name]
+        for name in (
+            "svm-scaled",
+            "svm-misses-a-constraint",
+            "svm-with-bias",
+            "negated-gradient",
+            "rolled-coordinates",
+            "weight-decay",
+        )
+    },
 }
 """What the joint statements are tried on."""

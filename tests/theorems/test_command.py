@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.theorems.fake_statements import FAKES, install
 
 from attention.problem import Problem
 from generators.case import Case
+from tests.theorems.fake_statements import FAKES, install
 from theorems.__main__ import main
 from theorems.describe import tolerances_markdown
 from theorems.tolerances import TOLERANCES

@@ -89,7 +89,7 @@ def test_harmful_tokens_alone_decide_delta() -> None:
     assert near.base_rho > 3 * good.base_rho
 
 
-@pytest.mark.parametrize("made", random_cases(40, seed=1), ids=str)
+@pytest.mark.parametrize("made", random_cases(40, seed=1), ids=lambda made: str(made.seed))
 def test_mu_is_at_least_the_papers(made: Case) -> None:
     constants = constants_of(made)
     assert constants.mu >= (constants.epsilon / constants.A) ** 2 / 8 * (1 - 1e-12)
@@ -148,7 +148,7 @@ def test_kappa_is_sharp() -> None:
     assert needed.max() >= kappa * (1 - 1e-4)
 
 
-@pytest.mark.parametrize("made", random_cases(12, seed=2), ids=str)
+@pytest.mark.parametrize("made", random_cases(12, seed=2), ids=lambda made: str(made.seed))
 def test_constants_are_monotone_and_radius_inverts_pi(made: Case) -> None:
     constants = constants_of(made)
     rhos = constants.base_rho * np.geomspace(1, 1e4, 12)
@@ -185,7 +185,7 @@ def _view(constants: LocalConstants, points: np.ndarray) -> ConeView:  # type: i
     return ConeView(constants, points, REFERENCE, np.zeros(constants.problem.d))
 
 
-@pytest.mark.parametrize("made", random_cases(5, seed=6), ids=str)
+@pytest.mark.parametrize("made", random_cases(5, seed=6), ids=lambda made: str(made.seed))
 def test_optimisation_at_the_radius_itself_finds_no_violation(made: Case) -> None:
     """L3's slack minimised over the spherical cap ‖p‖ = R, ν ≤ μ, from the worst of many points."""
     constants = constants_of(made)

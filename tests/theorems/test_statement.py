@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.theorems.fake_statements import small_cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from attention.errors import InvalidInput
 from attention.implementation import Implementation
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
+from tests.theorems.fake_statements import small_cases
 from theorems.describe import tolerances_of
 from theorems.statement import (
     Claim,

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.theorems.fake_statements import FAKES, install, made, weights_sum_to_one
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from attention.files import from_json
 from attention.implementation import REFERENCE, Implementation
 from attention.problem import Dataset, Problem
 from generators.case import Case
+from tests.theorems.fake_statements import FAKES, install, made, weights_sum_to_one
 from theorems import verify as runner
 from theorems.check import check
 from theorems.result import Result, merged, of_outcome
