@@ -45,27 +45,27 @@ class Joint:
     @cached_property
     def chosen(self) -> Float64[np.ndarray, "n d"]:
         """z_iα, shape (n, d)."""
-        return chosen_of(self.tokens, self.alpha)
+        return np.asarray(chosen_of(self.tokens, self.alpha))
 
     @cached_property
     def others(self) -> Bool[np.ndarray, "n T"]:
         """True off α, shape (n, T)."""
-        return np.arange(self.tokens.shape[1]) != self.alpha[:, None]
+        return np.asarray(np.arange(self.tokens.shape[1]) != self.alpha[:, None])
 
     @cached_property
     def sides(self) -> Float64[np.ndarray, "n T d"]:
         """z_iα − z_it, shape (n, T, d)."""
-        return self.chosen[:, None] - self.tokens
+        return np.asarray(self.chosen[:, None] - self.tokens)
 
     @cached_property
     def rows(self) -> Float64[np.ndarray, "n T k"]:
         """k_iα − k_it, shape (n, T, k)."""
-        return chosen_of(self.keys, self.alpha)[:, None] - self.keys
+        return np.asarray(chosen_of(self.keys, self.alpha)[:, None] - self.keys)
 
     @cached_property
     def drops(self) -> Float64[np.ndarray, "n T"]:
         """δ_it = v̄_mm·(z_iα − z_it), shape (n, T)."""
-        return np.sum(self.sides * self.svm.direction, axis=-1)
+        return np.asarray(np.sum(self.sides * self.svm.direction, axis=-1))
 
     def log_weights(self, p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b n T"]:
         """log softmax(K p), shape (*b, n, T)."""
@@ -73,12 +73,12 @@ class Joint:
 
     def log_nonoptimality(self, log_weights: Float64[np.ndarray, "*b n T"]) -> Float64[np.ndarray, "*b n"]:
         """log q_i = log(1 − s_iα), as a sum over the other tokens, shape (*b, n)."""
-        return np.logaddexp.reduce(np.where(self.others, log_weights, -np.inf), axis=-1)
+        return np.asarray(np.logaddexp.reduce(np.where(self.others, log_weights, -np.inf), axis=-1))
 
 
 def chosen_of(values: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "n d"]:
     """The rows of the chosen tokens, shape (n, d)."""
-    return values[np.arange(len(alpha)), alpha]
+    return np.asarray(values[np.arange(len(alpha)), alpha])
 
 
 def exponents(
@@ -243,7 +243,7 @@ def _logistic_excess(
         losses, at = _log_losses(joint, log_r, E), _log_losses(joint, log_r, at_alpha)
         top, low = np.maximum(losses, at), np.minimum(losses, at)
         far = top + np.log(-np.expm1(np.minimum(low - top, -1e-300)))
-    return np.where(log_size <= 0.0, base + log_expm1 + near, far)
+    return np.asarray(np.where(log_size <= 0.0, base + log_expm1 + near, far))
 
 
 def _prompt_terms(

@@ -34,8 +34,8 @@ def joint_run(case: Case, joint: Joint, theta: float, *, steps: int = STEPS, **u
     rng = case.rng()
     ratio = float(rng.choice(RATIOS)) * theta / joint.svm.margin
     unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
-    start = rng.normal(size=joint.keys.shape[2]) * 0.1 / unit
-    head = joint.svm.direction / joint.svm.margin
+    start = np.asarray(rng.normal(size=joint.keys.shape[2]) * (0.1 / unit))
+    head: Float64[np.ndarray, "d"] = joint.svm.direction / joint.svm.margin
     return _descend(joint, theta, ratio, head, start, steps, under_test)
 
 

@@ -125,7 +125,7 @@ def _cone_certificate(
         return TokenOptimality(None, 0.0, f"support input {i} has no positive dual: C was not proven this way")
     v = _exact_head(chosen)
     gamma_squared = 1 / sum((x * x for x in v), fmpq(0))
-    rho, shares = math.inf, np.ones(len(alpha))
+    rho, shares = math.inf, [1.0] * len(alpha)
     for i, t in np.ndindex(*tokens.shape[:2]):
         if t == alpha[i]:
             continue
@@ -138,8 +138,8 @@ def _cone_certificate(
             )
         distance = float(np.linalg.norm(tokens[i, t] - c * chosen[i]))
         rho = min(rho, svm.margin - distance / (1 - c))
-        shares[i] = min(shares[i], 1 - c)
-    nu = rho * float(np.min(largest * shares)) * SAFETY
+        shares[i] = min(float(shares[i]), 1 - float(c))
+    nu = rho * float(np.min(largest * np.array(shares))) * SAFETY
     if not nu > svm.margin * 2.0**-30:
         # The strict inequality holds, but its size is lost in the rounding of distances.
         return TokenOptimality(
@@ -189,7 +189,7 @@ def _largest_duals(
     chosen: Float64[np.ndarray, "m d"], svm: LabelSvm, duals: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m"]:
     """λ_i^max for each i: a vertex of the dual polytope proposed by a linear program, checked exactly."""
-    m, d = chosen.shape
+    m = len(chosen)
     best = np.array(duals)
     if np.linalg.matrix_rank(chosen) == m:
         return best * SAFETY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from hypothesis.strategies import SearchStrategy
@@ -39,7 +40,8 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """*A conjecture: the paper shows Figure 3 and proves nothing about joint descent.*
 
     Let v ← v − η_v ∇_v L/‖∇_v L‖, p ← p − η_p ∇_p L/‖∇_p L‖ select α from some iterate on. Then v/‖v‖ → v̄_mm, and p/‖p‖ → p(c),
-    c = lim ‖v‖/‖p‖ (η_v/η_p where steps are small against a logit), the limit of the *regularization path* along r = cR (:mod:`attention.scheduled_direction`): p_mm for c → 0,
+    c = lim ‖v‖/‖p‖ (η_v/η_p where steps are small against a logit), the limit of the *regularization path*
+    along r = cR (:mod:`attention.scheduled_direction`): p_mm for c → 0,
     p_relax for c ≥ c*. So whether joint descent shows the relaxed SVM of Theorem 6 depends on the ratio of the step sizes.
 
     Heuristic: both norms grow by their step size per iteration, so ‖v‖/‖p‖ → c, and descent follows the softmin of the margins
@@ -56,7 +58,7 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("prompt-rate", Form.LIMIT, 0.0, 0.0, "joint-descent", undecided=setup)
         return
     theta = setup.separator.margin
-    parts = {"weights": under_test.weights, "gradient": under_test.scaled_gradient}
+    parts: dict[str, Any] = {"weights": under_test.weights, "gradient": under_test.scaled_gradient}
     run = joint_run(case, setup.joint, theta, **parts)
     claims = _claims(setup, run)
     for _ in range(EXTENSIONS):

@@ -205,8 +205,11 @@ def sharp_claim(setup: JointSetup, start: Float64[np.ndarray, "k"]) -> Iterator[
         return
     R = units / theta
     path = joint_path(joint, schedule, np.array([R]), start)
-    if not float(path.residuals[0]) < SOLVED:
-        path = polished(joint, schedule, R, svm.direction, w)
+    found, best, target = _compared(setup, schedule(R), R, path.offsets[0], path.prompts[0])
+    slip = 4 * EPS * (start.size + 8) * R * float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    if not float(path.residuals[0]) < SOLVED or found > target + slip:
+        # A local minimum that selects other tokens, or a solver in distress.
+        path = polished(joint, schedule, R, best, w)
     if not float(path.residuals[0]) < SOLVED:
         reason = f"the path's solver stopped at a gradient of {float(path.residuals[0]):.3g}"
         yield Claim("sharp-offset", Form.SHARP, 0.0, 0.0, "joint-sharp", undecided=reason)

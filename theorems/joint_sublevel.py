@@ -168,7 +168,7 @@ class Sublevel:
         active = E - wobble <= np.min(E + wobble, axis=1, keepdims=True) + 40.0
         largest = np.max(np.where(active, wobble, 0.0), axis=1) + E.shape[1] * math.exp(-40.0)
         count = 4 * EPS * math.log(E.shape[1]) + (EPS * (1 + np.abs(log_mean_exp(-E))) if E.shape[1] > 1 else 0.0)
-        return np.where(np.max(shares * wobble, axis=1) < 0.125, first, largest) + count
+        return np.asarray(np.where(np.max(shares * wobble, axis=1) < 0.125, first, largest) + count)
 
     def relative(self, p: Float64[np.ndarray, "m k"]) -> Float64[np.ndarray, "m"]:
         """Relative error of a softmax weight: 2 eps (T + k + 8)(1 + max Σ_j |δk_j p_j|)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from jaxtyping import Float64
 
 from attention.implementation import Implementation
 from attention.joint import Joint
@@ -80,7 +81,7 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
         )
 
 
-def lowest_margins(joint: Joint, p: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def lowest_margins(joint: Joint, p: Float64[np.ndarray, "m k"]) -> Float64[np.ndarray, "m n"]:
     """m_i, shape (m, n)."""
     rows = np.sum(joint.rows * p[:, None, None, :], axis=-1)
     return np.asarray(np.min(np.where(joint.others, rows, np.inf), axis=2))

@@ -116,19 +116,19 @@ TOLERANCES: Mapping[str, Tolerance] = {
     ),
     "cone": Tolerance(
         "(d + 8) eps (‖p‖ + ‖a‖)/‖p − a‖ · √(2ν')",
-        "1 − cos = |p̄' − p̄_mm|²/2, and the unit vectors carry (d + 8) eps of the vectors they were made of; the drift of a"
-        " step has the rounding of the gradient",
+        "1 − cos = |p̄' − p̄_mm|²/2, and the unit vectors carry (d + 8) eps of the vectors they were made of; the drift"
+        " of a step has the rounding of the gradient",
     ),
     "increments": Tolerance(
-        "Σ_{s<t} ‖Δ(s)‖ (|err ∇L|/|∇L| √(2ν' + 2|π'|) + 32 eps) + (t + 64) eps (‖p'(t)‖ + ‖a‖); for logarithms 2 err log s + "
-        "(t + 64) eps |exponent|",
-        "each increment inherits the rounding of its gradient, times the part of p̄' − p̄_mm that the inequality sees; sums of"
-        " t increments add t eps",
+        "Σ_{s<t} ‖Δ(s)‖ (|err ∇L|/|∇L| √(2ν' + 2|π'|) + (d + 64) eps); for logarithms 2 err log s + (t + 64) eps"
+        " (1 + |exponent|)",
+        "each increment inherits the rounding of its gradient, times the part of p̄' − p̄_mm that the inequality sees;"
+        " sums of t increments add t eps",
     ),
     "flow-solver": Tolerance(
         "rtol · evaluations · ‖p‖/‖p_mm‖",
-        "a step of the solver has a local error of rtol ‖p‖ and costs at least one gradient; lateral errors do not grow along"
-        " the path, because it descends a convex function of the lateral coordinates",
+        "a step of the solver has a local error of rtol ‖p‖ and costs at least one gradient; lateral errors do not"
+        " grow along the path, because it descends a convex function of the lateral coordinates",
     ),
     "joint-limit": Tolerance(
         "logits: 4 eps (k + 8) R max|k_iα − k_it|; cosine: that over R, plus 16 eps (k + 2)",
