@@ -113,6 +113,13 @@ def head_at(joint: Joint, log_r: float, p: Float64[np.ndarray, "dk"]) -> Float64
     return _offset(joint, basis, log_r, y)
 
 
+def prompt_at(
+    joint: Joint, log_r: float, R: float, w: Float64[np.ndarray, "d"], start: Float64[np.ndarray, "dk"]
+) -> Float64[np.ndarray, "dk"]:
+    """The prompt of norm R that descent on the log-excess risk reaches from ``start`` for a fixed head; never a worse one."""
+    return _prompt_turn(joint, log_r, R, w, R * start / np.linalg.norm(start), GRADIENT)[0]
+
+
 def _path(
     radii: Float64[np.ndarray, "k"],
     found: list[tuple[float, Float64[np.ndarray, "d"], Float64[np.ndarray, "dk"], float]],

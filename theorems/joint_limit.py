@@ -36,7 +36,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from attention.joint import Joint, excess_gradient, exponents, head_drops, log_slopes, relative_log_risk
-from attention.joint_path import Schedule, head_at, joint_path, polished
+from attention.joint_path import Schedule, head_at, joint_path, polished, prompt_at
 from theorems.joint_claims import log_odds, one_minus_cosine, target_bound
 from theorems.joint_sublevel import JointSetup
 from theorems.statement import Claim, Form, at_least
@@ -46,6 +46,8 @@ VISIBLE = 1e-6
 """1 − cos at which a limit counts as reached; the radius is chosen so that the bound is below it."""
 LARGEST_UNITS = 2.0**28
 """RΘ of the limit: logits carry an error of eps RΘ = 6e-8."""
+POLISHES = 3
+"""Descents from the competitor before the limit is given up as undecided."""
 SOLVED = 1e-6
 """Residual of a minimiser that the sharp form is compared at."""
 SHARP_ERROR = 1e-3
@@ -84,12 +86,17 @@ def limit_claims(
     path = joint_path(joint, schedule, np.array([R]), start)
     w, p = path.offsets[0], path.prompts[0]
     found, best, target = _compared(setup, log_r, R, w, p)
-    if found > target + slip or (head_drops(joint, log_r, w)[0][joint.others] <= 0).any():
-        # A local minimum or a solver in distress: descend from the competitor instead.
-        w = np.zeros(w.size)
-        _, best, _ = _compared(setup, log_r, R, w, p)
+    for _ in range(POLISHES):
+        if found <= target + slip and (head_drops(joint, log_r, w)[0][joint.others] > 0).all():
+            break
+        # A local minimum or a solver in distress: descend from the competitor instead, which depends on the head.
+        _, best, _ = _compared(setup, log_r, R, np.zeros(w.size) if found == math.inf else w, p)
         path = polished(joint, schedule, R, best, head_at(joint, log_r, best))
         w, p = path.offsets[0], path.prompts[0]
+        found, best, target = _compared(setup, log_r, R, w, p)
+    if found > target + slip:
+        # The bound needs a good prompt for this head, not the best pair.
+        p = prompt_at(joint, log_r, R, w, best)
         found, best, target = _compared(setup, log_r, R, w, p)
     if found > target + slip:
         yield Claim(

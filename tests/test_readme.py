@@ -1,0 +1,55 @@
+"""The README keeps up with the code: its commands exist, its tables are those of the registry."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from attention.losses import loss_named
+from attention.max_margin import MaxMargin, max_margin
+from attention.problem import Problem
+from generators.datasets import DATASETS, dataset_named
+from theorems.__main__ import main
+from theorems.statement import statements
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+TARGETS = sorted(set(re.findall(r"make ([a-z]+)", README)))
+
+
+def test_the_two_commands_are_there() -> None:
+    assert {"verify", "test"} <= set(TARGETS)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_make_targets_exist(target: str) -> None:
+    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_target_that_does_not_exist_is_noticed() -> None:
+    assert subprocess.run(["make", "-n", "nothing"], cwd=ROOT, capture_output=True, check=False).returncode != 0
+
+
+def test_the_table_of_statements_is_the_registry() -> None:
+    rows = re.findall(r"^\| `([a-z0-9-]+)`[^|]*\| ([^|]+) \| ([^|]+) |$", table, re.MULTILINE)
+    assert rows == [(one.id, one.title, one.source) for one in statements().values()]
+
+
+@pytest.mark.parametrize("id", sorted(set(re.findall(r"theorems show ([a-z0-9-]+)", README))))
+def test_what_it_shows_exists(id: str) -> None:
+    assert main(["show", id]) == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"--data ([a-z0-9-]+)(?![a-z0-9.-])", README))))
+def test_named_datasets_exist(name: str) -> None:
+    assert dataset_named(name).name
+
+
+def test_the_library_example_runs() -> None:
+    data = DATASETS["figure-1a"]().problem
+    problem = Problem(data.keys, data.scores, loss_named("logistic"))
+    assert isinstance(max_margin(problem.keys, problem.optimal), MaxMargin)
