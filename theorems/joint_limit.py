@@ -65,7 +65,10 @@ def competitors(setup: JointSetup, R: float) -> list[Float64[np.ndarray, "k"]]:
     if not np.any(towards):
         return [R * setup.target.direction]
     unit = R / setup.separator.norm
-    shares = [0.0] + [min(1.0, 2.0**k / unit) for k in range(-2, 9)]
+    # Where p_relax ties an input, ε = 0 would leave to rounding on which side of a tie the competitor is.
+    tied = setup.target.neighbours[~setup.joint.svm.support].any()
+    shares = [] if tied else [0.0]
+    shares += [min(1.0, 2.0**k / unit) for k in range(-2, 9)]
     prompts = [start + share * towards for share in shares]
     return [R / float(np.linalg.norm(p)) * p for p in prompts]
 

@@ -200,6 +200,9 @@ class Reduced:
         reaches = np.sqrt(np.maximum(np.sum(centred * solved(hessian, centred.T).T, axis=1), 0.0))
         # A term that stays below rounding of the Hessian wherever the minimiser may be has no weight.
         grown = np.log(np.maximum(weights, 1e-300)) + 3 * reaches * size + 2 * np.log1p(reaches)
+        if not np.isfinite(grown).all():
+            # y so far off that its Hessian has underflowed.
+            return step, np.inf
         reach = float(reaches[grown > math.log(EPS)].max())
         x = 2 * reach * size + float(np.linalg.norm(y)) / self.rho
         if not x <= 0.25:

@@ -45,6 +45,8 @@ CORNERS: dict[str, Case] = {
     # Margin of the third token: 1 + 3e-9, no neighbour, and yet felt at every radius up to 1e8.
     "margin-1+3e-9": case([[[0, 0], [-1, 0], [-(1 + 3e-9), -1]]], [[1, 0, 0]]),
     "margin-1+1e-5": case([[[0, 0], [-1, 0], [-(1 + 1e-5), -1]]], [[1, 0, 0]]),
+    # Two inputs whose rows are a thousandth apart: the limit offset is so far that its Hessian underflows nearby.
+    "nearly-one-row": case([[[0, 0], [-1, -1]], [[0, 0], [-0.999, -1.001]]], [[0, -1], [0, -1]]),
     "one-dimension": case([[[0.0], [-1.0], [-2.0]]], [[1, 0, 0]]),
     "two-tokens": case([[[0.5, 0.25], [-1, 1]]], [[1, 0]], "exponential"),
     "several-inputs": case(
