@@ -49,7 +49,7 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     deviation from p(c) at step 8000 is 3.4e-4 at c = 1/2, where p_mm and p_relax are both 0.099 away.
 
     Selection is needed: where p_relax only ties an input (ρ_i = 0), normalized steps keep crossing its boundary, each crossing
-    lets that input's gradient rule, and the head was seen to settle 0.07 away from v̄_mm (a test keeps the instance). And it
+    lets that input's gradient rule, and the head was seen to settle 0.21 away from v̄_mm (a test keeps the instance). And it
     is a conjecture about the end: *which* tokens are selected depends on the start. On Figure 3(b) from the paper's start
     with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v, v_mm) = 0.3 at step 8000). Such runs are not applicable here.
     """

@@ -194,15 +194,15 @@ class Reduced:
         weights, slopes = self.slopes(y)
         hessian = self.hessian(y)
         gradient = weights @ slopes
+        if not np.isfinite(hessian).all():
+            # y lies outside the ball of this radius.
+            return np.zeros_like(y), np.inf
         step = -solved(hessian, gradient)
         size = float(np.sqrt(max(-gradient @ step, 0.0)))
         centred = slopes - gradient
         reaches = np.sqrt(np.maximum(np.sum(centred * solved(hessian, centred.T).T, axis=1), 0.0))
         # A term that stays below rounding of the Hessian wherever the minimiser may be has no weight.
         grown = np.log(np.maximum(weights, 1e-300)) + 3 * reaches * size + 2 * np.log1p(reaches)
-        if not np.isfinite(grown).all():
-            # y so far off that its Hessian has underflowed.
-            return step, np.inf
         reach = float(reaches[grown > math.log(EPS)].max())
         x = 2 * reach * size + float(np.linalg.norm(y)) / self.rho
         if not x <= 0.25:

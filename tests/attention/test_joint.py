@@ -192,3 +192,43 @@ def test_descent_can_select_other_tokens() -> None:
     v = run.heads[-1]
     assert float(v @ joint.svm.direction) / float(np.linalg.norm(v)) < 0.75
     assert float(np.exp(joint.log_nonoptimality(joint.log_weights(run.prompts[-1])).max())) > 0.5
+
+
+def test_without_selection_the_head_of_descent_goes_elsewhere() -> None:
+    """p_relax ties input 2, normalized steps keep crossing its boundary, and the head settles 0.21 away from v̄_mm."""
+    tokens = np.array(
+        [
+            [[0.34375, 0.03125, 0.03125], [0.5, 0.0, 0.0]],
+            [[1.0, -0.25, -0.75], [-0.5, 0.0, -0.75]],
+            [[0.375, -0.25, 0.5], [1.0, -0.75, -0.75]],
+            [[0.5, 0.0, 0.0], [0.4625, 0.009375, -0.00625]],
+            [[0.5, 0.0, 0.0], [0.421875, -0.015625, 0.015625]],
+        ]
+    )
+    keys = np.array([-1.0, 1.0, -1.0, -1.0, 1.0])[:, None, None] * tokens / 2
+    keys[0, 0] = (-0.234375, -0.015625, -0.015625)
+    keys[1:3] = [[[0.5, 0.125, 0.375], [1.0, 0.0, 0.375]], [[-0.4375, 0.125, -0.25], [1.0, 0.375, 0.375]]]
+    keys[3:, 1] = [(-0.234375, -0.0046875, 0.003125), (0.2109375, -0.0078125, 0.0078125)]
+    alpha = np.array([1, 0, 1, 0, 0])
+    svm = label_svm(tokens[np.arange(5), alpha])
+    separator = max_margin(keys, alpha)
+    assert isinstance(svm, LabelSvm)
+    assert isinstance(separator, MaxMargin)
+    joint = Joint(tokens, keys, alpha, svm)
+    step = 0.1 * separator.norm
+    run = joint_descent(
+        tokens,
+        keys,
+        svm.direction / svm.margin,
+        np.array([0.01, -0.01, 0.03]),
+        steps=4000,
+        head_step=2 * separator.margin / svm.margin * step,
+        prompt_step=step,
+    )
+    away = [float(np.linalg.norm(v / np.linalg.norm(v) - svm.direction)) for v in run.heads[[2000, 4000]]]
+    assert min(away) > 0.2
+    assert away[1] > away[0] / 2
+    assert float(np.exp(joint.log_nonoptimality(joint.log_weights(run.prompts[2000:])).max())) > 0.5
+    v, p = run.heads[-1], run.prompts[-1]
+    between = scheduled_direction(joint, float(np.linalg.norm(v) / np.linalg.norm(p)))
+    assert np.linalg.norm(p / np.linalg.norm(p) - between) < 0.01
