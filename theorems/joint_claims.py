@@ -71,10 +71,13 @@ def _sides(level: Sublevel, points: Points) -> dict[str, tuple[Float64[np.ndarra
         slip = 8 * EPS * (points.p.shape[1] + 2) * level.R
         out["prompt-direction"] = (along, level.R * lowest[good], slip + relative[good] * level.R)
     if 0 <= level.head_loss <= 1:
+        # Whether r v̄_mm + w lies in the ball is known up to the rounding of w; a ball larger by δ adds δ/r to 1 − cos.
+        length = np.exp(min(level.log_r, 690.0)) + points.w @ joint.svm.direction
+        error = (points.w.shape[1] + 4) * EPS * np.linalg.norm(points.w, axis=1) / np.maximum(length, 1e-300)
         out["head-direction"] = (
             np.full(len(points.w), level.head_loss * (1 + 64 * EPS)),
             one_minus_cosine(joint.svm.direction, level.log_r, points.w),
-            np.full(len(points.w), 0.0),
+            error * (1 + error),
         )
     return out
 

@@ -109,7 +109,8 @@ TOLERANCES: Mapping[str, Tolerance] = {
         " errors only add; the last term is the rounding of a point of that norm; rtol is 1e-9 for n > 1",
     ),
     "joint-sublevel": Tolerance(
-        "Λ: Σ_i π_i (error of E_i) + eps (1 + 4 log n); log q: 4 eps (T + k + 8)(1 + max Σ_j |δk_j p_j|); margins: the same",
+        "Λ: Σ_i π_i (error of E_i) + eps (1 + 4 log n); log q: 4 eps (T + k + 8)(1 + max Σ_j |δk_j p_j|); margins: the same;"
+        " 1 − cos(v, v_mm): (d + 4) eps ‖w‖/r, the rounding of ‖r v̄_mm + w‖ ≤ r",
         "theorems.joint_sublevel: a softmax weight has the relative error of its logit, E_i the errors of its terms, a mean of"
         " exponentials their average; only points inside by more than this count, so the bounds themselves need no more"
         " than the rounding of their own sides",
