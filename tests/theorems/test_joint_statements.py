@@ -135,3 +135,11 @@ def single_input() -> Case:
     """One input, tokens (1, 0) and (0, 0): Γ = ν = D = 1, every inequality of the derivation an equality up to e^{−RΘ}."""
     data = Dataset(np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([1.0]), np.array([1.0, 0.0]))
     return Case(data.problem, dataset=data, alpha=np.array([0]))
+
+
+@pytest.mark.parametrize("id", ["theorem-5", "theorem-6"])
+@pytest.mark.parametrize("name", ["figure-1a", "figure-1b"])
+def test_one_input_with_a_head_on_the_sphere_is_no_false_alarm(name: str, id: str) -> None:
+    # Lateral offsets of 1e6 at r = e^60: whether the head lies in its ball is known up to the rounding of w only.
+    outcome = check(statement_named(id), DATASETS[name](), REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
