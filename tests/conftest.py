@@ -24,7 +24,7 @@ INNER_LOOPS = {
     "attention.least_norm",
     "attention.losses",
 }
-"""Called thousands of times by one call of a module that is checked: checking them too made the tests 4 times slower."""
+"""Called thousands of times by one call of a module that is checked: checking them too costs most of the tests' time."""
 
 ROOT = Path(__file__).parent.parent
 CHECKED = [

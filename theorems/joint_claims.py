@@ -72,7 +72,7 @@ def _sides(level: Sublevel, points: Points) -> dict[str, tuple[Float64[np.ndarra
         out["prompt-direction"] = (along, level.R * lowest[good], slip + relative[good] * level.R)
     if 0 <= level.head_loss <= 1:
         # Whether r v̄_mm + w lies in the ball is known up to the rounding of w; a ball larger by δ adds δ/r to 1 − cos.
-        length = np.exp(min(level.log_r, 690.0)) + points.w @ joint.svm.direction
+        length = part_along(joint.svm.direction, level.log_r, points.w)
         error = (points.w.shape[1] + 4) * EPS * np.linalg.norm(points.w, axis=1) / np.maximum(length, 1e-300)
         out["head-direction"] = (
             np.full(len(points.w), level.head_loss * (1 + 64 * EPS)),
@@ -119,12 +119,16 @@ def one_minus_cosine(
     u: Float64[np.ndarray, "d"], log_r: float, w: Float64[np.ndarray, "m d"]
 ) -> Float64[np.ndarray, "m"]:
     """1 − cos(r u + w, u) for unit u, without cancellation: x²/(1 + x² + √(1 + x²)), x = ‖w_⊥‖/(r + u·w)."""
-    along = w @ u
-    r = math.exp(min(log_r, 690.0))
-    x = np.linalg.norm(w - along[:, None] * u, axis=1) / (r + along)
+    length = part_along(u, log_r, w)
+    x = np.linalg.norm(w - (w @ u)[:, None] * u, axis=1) / length
     with np.errstate(over="ignore", invalid="ignore"):
         small = x * x / (1 + x * x + np.sqrt(1 + x * x))
-    return np.where(r + along > 0, small, 2.0)
+    return np.where(length > 0, small, 2.0)
+
+
+def part_along(u: Float64[np.ndarray, "d"], log_r: float, w: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
+    """⟨r u + w, u⟩ for unit u, shape (m,); r is cut off where it would overflow."""
+    return np.asarray(math.exp(min(log_r, 690.0)) + w @ u)
 
 
 def log_odds(
