@@ -26,6 +26,9 @@ from generators.tokens import datasets_with_head_in_key_range, datasets_with_opt
 Start = Literal["anywhere"] | Callable[[Problem], SearchStrategy[Float64[np.ndarray, "d"]]] | None
 Data = tuple[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "n T"], Int64[np.ndarray, "n"] | None]
 
+PLAIN = "plain"
+"""Beside the wanted assumptions: keys in small readable numbers only."""
+
 JOINT = frozenset({"optimal-tokens", "optimal-support-tokens"})
 """Assumptions on joint training: the dataset comes first, its problem follows."""
 
@@ -40,6 +43,7 @@ def built_cases(
     any_alpha: bool,
     start: Start,
     dataset: bool,
+    plain: bool = False,
 ) -> Case:
     """A case with the wanted assumptions; see :func:`generators.problems.cases` for the arguments."""
     frame = draw(frames)
@@ -58,7 +62,7 @@ def built_cases(
         alpha = problem.optimal if "locally-optimal" in wanted else None
     else:
         make = _locally_optimal if "locally-optimal" in wanted else _scores_first
-        keys, scores, alpha = make(draw, frame, wanted, any_alpha)
+        keys, scores, alpha = make(draw, frame, wanted | {PLAIN} if plain else wanted, any_alpha)
         problem = Problem(keys, scores, loss_named(loss))
         if dataset:
             data = draw(realisations(frame, problem, positive=positive))
@@ -116,7 +120,7 @@ def _separated(
     alpha: Int64[np.ndarray, "n"],
     apart: Bool[np.ndarray, "n T"],
 ) -> Float64[np.ndarray, "n T d"]:
-    wide = "general-position" not in wanted and draw(one_in(5))
+    wide = not wanted & {"general-position", PLAIN} and draw(one_in(5))
     return _finished(draw, wanted, draw(separable_keys(frame, alpha, apart, wide=wide)))
 
 
@@ -124,4 +128,4 @@ def _finished(draw: DrawFn, wanted: frozenset[str], keys: Float64[np.ndarray, "n
     """In general position if asked for, otherwise now and then in other units."""
     if "general-position" in wanted:
         return nudged_to_general_position(keys)
-    return draw(rescaled(keys))
+    return keys if PLAIN in wanted else draw(rescaled(keys))

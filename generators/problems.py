@@ -70,6 +70,7 @@ def cases(
     alpha: Literal["optimal", "any"] = "optimal",
     start: Start = None,
     dataset: bool = False,
+    plain: bool = False,
 ) -> SearchStrategy[Case]:
     """Cases that satisfy all the assumptions.
 
@@ -82,6 +83,7 @@ def cases(
             ``locally-optimal`` implies it.
         start: ``"anywhere"``, or a strategy for p(0) given the problem; none by default.
         dataset: also give tokens, labels and head that make the problem. Implied by assumptions about them.
+        plain: no keys in other units or spread over magnitudes: for a hunt, which wants readable numbers.
 
     ``in-cone`` is satisfied by giving no start unless ``start`` is given: the cone's constants are the
     statement's.
@@ -118,6 +120,7 @@ def cases(
         any_alpha=alpha == "any",
         start=start,
         dataset=dataset or bool(wanted & {"positive-labels", "radius-schedule"}),
+        plain=plain,
     )
 
 

@@ -10,6 +10,7 @@ import math
 import numpy as np
 from jaxtyping import Bool
 
+from attention.ill_behaved_losses import IllBehavedLoss
 from attention.losses import LOSSES
 from generators.case import Case
 from generators.finding import Finding, number
@@ -18,14 +19,18 @@ from generators.finding import Finding, number
 def well_behaved_loss(case: Case) -> Finding:
     """Assumption A on the interval of scores: ℓ' < 0, |ℓ'| ≤ M1, ℓ' M0-Lipschitz.
 
-    Proven for the losses of this package. For any other the constants that it states are tried on a grid,
-    which can refute them but never establish them.
+    Proven for the losses of this package, and decided for those of :mod:`attention.ill_behaved_losses` by a score at
+    which it fails. For any other the constants that it states are tried on a grid, which can refute them but never
+    establish them.
     """
     loss = case.problem.loss
     low, high = case.problem.score_range
     log_m1, log_m0 = loss.log_bound(low, high), loss.log_lipschitz(low, high)
     if type(loss) is type(LOSSES.get(loss.name)):
         return Finding(True, f"{loss.name}: log M1 = {log_m1:.6g}, log M0 = {log_m0:.6g} on [{low:g}, {high:g}]")
+    if isinstance(loss, IllBehavedLoss):
+        defect = loss.defect(low, high)
+        return Finding(not defect, f"{loss.name}: {defect or f'no defect on [{low:g}, {high:g}]'}")
     grid = np.linspace(low, high, 257)
     slope = np.asarray(loss.derivative(grid), dtype=np.float64)
     if not (slope < 0).all():

@@ -90,7 +90,8 @@ def limit_claims(
     w, p = path.offsets[0], path.prompts[0]
     found, best, target = _compared(setup, log_r, R, w, p)
     for _ in range(POLISHES):
-        if found <= target + slip and (head_drops(joint, log_r, w)[0][joint.others] > 0).all():
+        no_worse = found <= target + slip and _pair_excess(setup, log_r, R, w, p) <= slip
+        if no_worse and (head_drops(joint, log_r, w)[0][joint.others] > 0).all():
             break
         # A local minimum or a solver in distress: descend from the competitor instead, which depends on the head.
         _, best, _ = _compared(setup, log_r, R, np.zeros(w.size) if found == math.inf else w, p)
@@ -110,6 +111,11 @@ def limit_claims(
             "joint-limit",
             undecided=f"the path's solver is at log-excess {found:.6g}, the competitor at {target:.6g}: no minimiser",
         )
+        return
+    beyond = _pair_excess(setup, log_r, R, w, p)
+    if not beyond <= slip:
+        reason = f"the path's solver ended at a pair whose log-risk is {beyond:.6g} above that of (r v̄_mm, R p̄_c): no minimiser"
+        yield Claim("limit-direction", Form.LIMIT, 0.0, 0.0, "joint-limit", undecided=reason)
         return
     drops_sign, log_drops = head_drops(joint, log_r, w)
     if (drops_sign[joint.others] <= 0).any():
@@ -169,6 +175,18 @@ def _compared(
     """The log-excess at p, the best competitor for the same head, and its log-excess."""
     best = min(competitors(setup, R), key=lambda c: log_excess(setup.joint, log_r, w, c))
     return log_excess(setup.joint, log_r, w, p), best, log_excess(setup.joint, log_r, w, best)
+
+
+def _pair_excess(
+    setup: JointSetup, log_r: float, R: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
+) -> float:
+    """log L(r v̄_mm + w, p) less that of the best pair (r v̄_mm, R p̄_c): a minimiser's is not positive.
+
+    The bounds hold for any head, but they are O(1)/R only if the head's outputs stay within O(1) of rΓ.
+    """
+    joint, alone = setup.joint, np.zeros(w.size)
+    pairs = (relative_log_risk(joint, log_r, alone, joint.log_weights(c)) for c in competitors(setup, R))
+    return float(relative_log_risk(joint, log_r, w, joint.log_weights(p))) - min(float(x) for x in pairs)
 
 
 def _floors_from_outputs(

@@ -1,0 +1,44 @@
+"""The folder of counterexamples: each replays from its data alone, every pair is accounted for, the table is current."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from attention.files import read_named_values
+from theorems.hunting.examine import examine
+from theorems.hunting.needed import NEEDED_TO_STATE
+from theorems.hunting.record import load
+from theorems.hunting.table import pairs
+
+ROOT = Path(__file__).parent.parent.parent.parent
+FOLDER = ROOT / "counterexamples"
+FILES = sorted(FOLDER.glob("*.json"))
+FOUND = [path for path in FILES if "none_found" not in read_named_values(path)]
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_every_counterexample_replays(path: Path) -> None:
+    record = load(path)
+    seen = examine(record.weakened, record.case, guided=False, claim=record.claim)
+    assert seen.is_counterexample, seen.refusal
+    assert path.stem == record.weakened.name
+
+
+def test_every_assumption_of_every_statement_is_accounted_for() -> None:
+    names = {path.stem for path in FILES}
+    wanted = {(s.id, without) for s, without in pairs()}
+    missing = sorted(f"{id}-without-{w}" for id, w in wanted if (id, w) not in NEEDED_TO_STATE)
+    assert [name for name in missing if name not in names] == []
+    assert set(NEEDED_TO_STATE) <= wanted
+    assert names <= set(missing)
+
+
+def test_the_document_lists_what_the_folder_holds() -> None:
+    """Its numbers are those of `theorems counterexamples --markdown`; the test would be as long as the command."""
+    text = (ROOT / "docs" / "assumptions.md").read_text(encoding="utf-8")
+    for path in FILES:
+        assert f"counterexamples/{path.name})" in text
+    for s, without in pairs():
+        assert f"| `{s.id}` | `{without}` |" in text

@@ -1,0 +1,170 @@
+"""Hunts: the same seed finds the same counterexample, small and round; true statements stand; nothing found is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from attention.implementation import Implementation
+from attention.losses import LOSSES
+from attention.problem import Problem
+from generators.case import Case
+from generators.finding import Finding
+from tests.theorems.fake_statements import small_cases
+from theorems.hunting.examine import FAR, Examined, examine
+from theorems.hunting.followed import direction_claims, norm_claim
+from theorems.hunting.record import as_record
+from theorems.hunting.search import Effort, Hunt
+from theorems.hunting.weakened import Weakened, weakened_named
+from theorems.statement import Claim, Form, Verdict, statement_named
+
+SINGLE = ("theorem-2", "single-input")
+
+
+def hunted_anew(seed: int) -> Hunt:
+    hunt = Hunt(weakened_named(*SINGLE), seed, 300.0)
+    hunt.run()
+    return hunt
+
+
+hunted = cache(hunted_anew)
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_theorem_2_with_two_inputs_is_refuted_by_integers_or_halves(seed: int) -> None:
+    hunt = hunted(seed)
+    assert hunt.found is not None
+    assert hunt.finished
+    problem = hunt.found.problem
+    assert (problem.n, problem.T, problem.d) == (2, 2, 2)
+    start = np.zeros(2) if hunt.found.start is None else hunt.found.start
+    numbers = np.concatenate([problem.keys.ravel(), problem.scores.ravel(), start])
+    assert np.array_equal(2 * numbers, np.rint(2 * numbers))
+    assert examine(hunt.weakened, hunt.found, guided=False).is_counterexample
+
+
+def test_same_seed_same_counterexample() -> None:
+    texts = []
+    for hunt in (hunted(7), hunted_anew(7)):
+        assert hunt.found is not None
+        assert hunt.examined is not None
+        texts.append(as_record(hunt.weakened, hunt.found, hunt.examined, 7))
+    assert texts[0] == texts[1]
+
+
+def test_the_same_data_with_one_input_are_no_counterexample() -> None:
+    hunt = hunted(7)
+    assert hunt.found is not None
+    problem = hunt.found.problem
+    alone = hunt.found.but(problem=Problem(problem.keys[:1], problem.scores[:1], problem.loss))
+    seen = examine(hunt.weakened, alone, guided=False)
+    assert not seen.is_counterexample
+    assert "single-input holds" in seen.refusal
+    # And the conclusion itself is not always false: there it holds.
+    start = np.zeros(problem.d) if alone.start is None else alone.start
+    claims = list(direction_claims(alone.problem, start, Implementation(), alone.problem.optimal))
+    assert {c.verdict for c in claims} == {Verdict.UPHELD}
+
+
+@pytest.mark.parametrize("id", ["lemma-5", "lemma-11"])
+def test_a_statement_as_it_stands_is_not_refuted(id: str) -> None:
+    hunt = Hunt(weakened_named(id, ""), 0, 300.0, cases=25)
+    hunt.run()
+    assert hunt.found is None
+    assert hunt.effort.tried == 25
+
+
+def test_ctrl_c_keeps_what_was_found() -> None:
+    def interrupted(effort: Effort) -> None:
+        if effort.shrinking == 12:
+            raise KeyboardInterrupt
+
+    hunt = Hunt(weakened_named(*SINGLE), 7, 300.0, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        hunt.run()
+    assert hunt.found is not None
+    assert not hunt.finished
+    assert examine(hunt.weakened, hunt.found, guided=False).is_counterexample
+
+
+def test_a_hunt_ends_with_its_time() -> None:
+    hunt = Hunt(weakened_named("lemma-11", ""), 0, 0.5)
+    hunt.run()
+    assert hunt.found is None
+    assert hunt.effort.tried > 0
+
+
+def fake(slack: float, tolerance: float, *, kept: bool | None = True, fails: bool | None = False) -> Weakened:
+    def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        """A claim."""
+        yield Claim("a", Form.EXACT, slack, tolerance, "rounding")
+
+    class Told:
+        def __init__(self, holds: bool | None) -> None:
+            self.holds = holds
+            self.title = "told"
+
+        def check(self, case: Case) -> Finding:
+            return Finding(self.holds, "so it is")
+
+    base = statement_named("lemma-3")
+    statement = replace(base, assumptions=("kept",))
+    object.__setattr__(statement, "assumption", lambda id: Told(kept))
+    return Weakened(statement, "dropped", ("kept",), "", "", small_cases, conclusion, lambda case: Finding(fails, "so"))
+
+
+CASE = Case(Problem(np.eye(2)[None], np.array([[1.0, 0.0]]), LOSSES["logistic"]))
+
+
+def seen(*numbers: float, **findings: bool | None) -> Examined:
+    return examine(fake(*numbers, **findings), CASE)  # type: ignore[arg-type]
+
+
+def test_a_violation_must_be_far_beyond_its_tolerance() -> None:
+    assert seen(-1.01 * FAR * 1e-9, 1e-9).is_counterexample
+    assert not seen(-0.99 * FAR * 1e-9, 1e-9).is_counterexample
+    assert not seen(-5e-10, 1e-9).is_counterexample
+    assert not seen(float("nan"), 1e-9).is_counterexample
+
+
+def test_assumptions_are_decided_or_there_is_no_counterexample() -> None:
+    assert not seen(-1.0, 1e-9, kept=False).is_counterexample
+    undecided = seen(-1.0, 1e-9, kept=None)
+    assert not undecided.is_counterexample
+    assert undecided.undecided
+    assert not seen(-1.0, 1e-9, fails=True).is_counterexample
+    assert not seen(-1.0, 1e-9, fails=None).is_counterexample
+
+
+def test_a_conclusion_that_breaks_down_refutes_nothing() -> None:
+    def broken(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        """Breaks."""
+        yield Claim("a", Form.EXACT, 1.0 / case.seed, 0.0, "exact")
+
+    found = examine(replace(fake(0.0, 0.0), conclusion=broken), CASE)
+    assert not found.is_counterexample
+    assert "ZeroDivisionError" in found.refusal
+
+
+def test_a_flow_that_cannot_move_in_float64_is_no_stationary_point() -> None:
+    """Keys of size 3e23 beside a start of norm one: in units of the keys, p(0) has norm 3e23 and every step is lost."""
+    scale = 3e23
+    keys = np.array([[[0.0, 0.0], [-scale, 0.0]], [[0.0, 0.0], [0.0, -scale]]])
+    case = Case(Problem(keys, np.array([[0.0, -1.0], [0.0, -1.0]]), LOSSES["correlation"]), start=np.array([0.0, -1.0]))
+    entry = weakened_named(*SINGLE)
+    found = examine(entry, case, guided=False)
+    assert found.violated is None or found.violated.name != "norm-diverges"
+
+
+def test_a_finite_stationary_point_refutes_divergence() -> None:
+    """Optimal tokens in opposite directions: the risk is coercive along the line."""
+    from theorems.hunting.followed import followed
+
+    keys = np.array([[[1.0], [0.0]], [[-1.0], [0.0]]])
+    problem = Problem(keys, np.array([[1.0, 0.0], [1.0, 0.0]]), LOSSES["logistic"])
+    claim = norm_claim(followed(problem, np.array([1.0]), 1.0), 1.0)
+    assert claim.verdict is Verdict.FALSIFIED

@@ -1,0 +1,106 @@
+"""The simplifier reaches the smallest instance of a property, and never leaves the property."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attention.losses import LOSSES
+from attention.problem import Dataset, Problem
+from generators.case import Case
+from theorems.hunting.simplify import STEPS, Parts, simplified
+
+
+def large() -> Case:
+    rng = np.random.default_rng(1)
+    keys, scores = rng.normal(size=(3, 4, 3)), rng.normal(size=(3, 4))
+    return Case(Problem(keys, scores, LOSSES["logistic"]), start=rng.normal(size=3), seed=77)
+
+
+def test_without_a_condition_everything_goes() -> None:
+    small = simplified(large(), lambda case: True)
+    assert (small.problem.n, small.problem.T, small.problem.d) == (1, 2, 1)
+    assert not small.problem.keys.any()
+    assert not small.problem.scores.any()
+    assert small.seed == 0
+    assert small.start is not None
+    assert not small.start.any()
+
+
+def test_what_is_needed_stays_and_becomes_round() -> None:
+    def two_inputs_that_disagree(case: Case) -> bool:
+        k = case.problem.keys
+        return case.problem.n >= 2 and bool(k[0, 0, 0] > 1.7) and bool(k[1, 0, 0] < -0.3)
+
+    case = large()
+    keys = case.problem.keys.copy()
+    keys[0, 0, 0], keys[1, 0, 0] = 1.83, -0.41
+    small = simplified(
+        case.but(problem=Problem(keys, case.problem.scores, case.problem.loss)), two_inputs_that_disagree
+    )
+    assert two_inputs_that_disagree(small)
+    assert (small.problem.n, small.problem.T, small.problem.d) == (2, 2, 1)
+    assert small.problem.keys[0, 0, 0] == 2
+    assert small.problem.keys[1, 0, 0] in (-1.0, -0.5)
+
+
+def test_ties_stay_ties() -> None:
+    scores = np.array([[0.731, 0.205, 0.205]])
+
+    def tied(case: Case) -> bool:
+        g = case.problem.scores[0]
+        return bool(g[1] == g[2] < g[0]) if len(g) == 3 else False
+
+    keys = np.random.default_rng(0).normal(size=(1, 3, 2))
+    small = simplified(Case(Problem(keys, scores, LOSSES["logistic"])), tied)
+    assert sorted(set(small.problem.scores.ravel())) in ([-1.0, 0.0], [0.0, 1.0])
+
+
+def test_chosen_tokens_follow_what_is_dropped() -> None:
+    case = large().but(alpha=np.array([3, 1, 2]))
+    chosen = [tuple(case.problem.keys[i, a]) for i, a in enumerate(case.alpha)]  # type: ignore[arg-type]
+
+    def still(other: Case) -> bool:
+        assert other.alpha is not None
+        held = [tuple(other.problem.keys[i, a]) for i, a in enumerate(other.alpha)]
+        return held == chosen
+
+    small = simplified(case, still)
+    assert small.problem.T == 2
+    assert still(small)
+
+
+def test_tokens_labels_and_head_stay_together() -> None:
+    rng = np.random.default_rng(2)
+    data = Dataset(rng.normal(size=(2, 3, 3)), np.array([1.0, -1.0]), rng.normal(size=3), None, LOSSES["logistic"])
+    case = Case(data.problem, dataset=data)
+
+    def still(other: Case) -> bool:
+        assert other.dataset is not None
+        return np.array_equal(other.dataset.problem.keys, other.problem.keys)
+
+    small = simplified(case, still)
+    assert small.dataset is not None
+    assert small.dataset.X.shape == (1, 2, 1)
+
+
+def test_the_number_of_steps_is_bounded() -> None:
+    calls = 0
+
+    def never(case: Case) -> bool:
+        nonlocal calls
+        calls += 1
+        return False
+
+    case = large()
+    assert simplified(case, never) is not None
+    assert calls <= STEPS
+
+
+@pytest.mark.parametrize("name", ["keys", "scores", "start"])
+def test_parts_make_the_case_again(name: str) -> None:
+    case = large()
+    again = Parts.of(case).built()
+    assert again is not None
+    made = {"keys": again.problem.keys, "scores": again.problem.scores, "start": again.start}[name]
+    assert np.array_equal(made, {"keys": case.problem.keys, "scores": case.problem.scores, "start": case.start}[name])

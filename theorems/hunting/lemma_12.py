@@ -1,0 +1,87 @@
+"""Lemma 12 with less: it needs none of what it assumes.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix C.2, Lemma 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Float64
+
+from attention.implementation import Implementation
+from attention.risk import select
+from generators.case import Case
+from generators.numbers import Style, entries
+from theorems.hunting.free_mixing import assumption_c_over_supports_fails
+from theorems.hunting.joint_drawing import plain_joint_cases
+from theorems.hunting.weakened import weakened
+from theorems.statement import Claim, Form, at_least
+from theorems.tolerances import EPS
+
+
+@st.composite
+def _with_prompt(draw: DrawFn, separable: bool) -> Case:
+    """Any tokens and keys, and a prompt, in whole numbers."""
+    case = draw(plain_joint_cases(n=(1, 3), T=draw(st.sampled_from((2, 3))), d=2, key_queries=not separable))
+    p = draw(entries((case.problem.d,), Style.INTEGERS))
+    return case.but(arrays=MappingProxyType({"prompt": p * draw(st.sampled_from((1.0, 4.0, 0.25)))}))
+
+
+def _selects(case: Case) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
+    """s_iα and the smallest (k_iα − k_it)·p, (n,) each."""
+    keys, p = case.problem.keys, np.asarray(case.arrays["prompt"])
+    rows = np.take_along_axis(keys, case.chosen[:, None, None], axis=1) - keys
+    margins = np.where(np.arange(case.problem.T) != case.chosen[:, None], rows @ p, np.inf)
+    logs = select(keys, p).log_weights
+    return np.exp(np.take_along_axis(logs, case.chosen[:, None], axis=1)[:, 0]), margins.min(axis=1)
+
+
+def _outside(case: Case) -> float:
+    """How far a prompt that gives every α more than half the weight is outside the quadrant; −1 where it gives less."""
+    weights, margins = _selects(case)
+    return float(-margins.min()) if (weights > 0.5).all() else min(-1.0, float(-np.abs(margins).max()))
+
+
+def _quadrant_claim(case: Case) -> Iterator[Claim]:
+    weights, margins = _selects(case)
+    if not (weights > 0.5).all():
+        yield Claim("quadrant", Form.EFFECTIVE, 0.0, 0.0, "joint-sublevel", undecided="the prompt does not select α")
+        return
+    size = float(np.abs(case.problem.keys).max() * np.abs(np.asarray(case.arrays["prompt"])).max())
+    rounding = 4 * EPS * (case.problem.d + 4) * (1 + case.problem.d * size)
+    yield at_least("quadrant", Form.EFFECTIVE, margins, 0.0, rounding=rounding, why="joint-sublevel", points="input")
+
+
+@weakened(
+    "lemma-12",
+    without="optimal-support-tokens",
+    refutes="a prompt with s_iα > ½ for all i has (k_iα − k_it)·p ≥ 0",
+    cases=lambda: _with_prompt(separable=True),
+    fails=assumption_c_over_supports_fails,
+    violation=_outside,
+)
+def any_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Superfluous: the lemma is about the softmax alone. Its hypothesis s_iα → 1 gives s_iα > ½ from some R₀ on, and
+    s_it/s_iα = e^{−(k_iα − k_it)·p} < 1 for every t ≠ α once s_iα > ½, because the weights add up to one. Labels, heads and
+    label margins do not occur.
+    """
+    yield from _quadrant_claim(case)
+
+
+@weakened(
+    "lemma-12",
+    without="separable",
+    refutes="a prompt with s_iα > ½ for all i has (k_iα − k_it)·p ≥ 0",
+    cases=lambda: _with_prompt(separable=False),
+    violation=_outside,
+)
+def no_separator(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Superfluous: a prompt with s_iα > ½ for all i has (k_iα − k_it)·p > 0 for all i and t, so a multiple of it is feasible for
+    ATT-SVM(α). Where that is infeasible, no prompt satisfies the lemma's hypothesis, and it holds vacuously.
+    """
+    yield from _quadrant_claim(case)

@@ -1,0 +1,112 @@
+"""A counterexample as a file: enough to check it again from the data alone, and to read it.
+
+References: JSON as in :mod:`attention.files`; the case as in :mod:`theorems.user_data`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attention.errors import InvalidInput
+from attention.files import from_json, read_named_values, to_json, write_text
+from generators.case import Case
+from theorems.check import sentence
+from theorems.hunting.examine import Examined
+from theorems.hunting.weakened import Weakened, weakened_named
+from theorems.user_data import as_text, case_of
+
+NAMES = ("statement", "without", "refutes", "why", "claim", "violation", "assumptions", "seed", "case", "none_found")
+REQUIRED = ("statement", "without", "claim", "case")
+
+
+@dataclass(frozen=True)
+class Record:
+    """A counterexample that was written down.
+
+    Attributes:
+        weakened: what it refutes.
+        claim: the violated claim.
+        case: the data.
+    """
+
+    weakened: Weakened
+    claim: str
+    case: Case
+
+
+def as_record(weakened: Weakened, case: Case, examined: Examined, seed: int) -> str:
+    """The text of the file: what is refuted and how, every assumption with its evidence, the data."""
+    assert examined.violated is not None
+    findings = [*examined.kept, *([(weakened.without, examined.dropped)] if weakened.without else [])]
+    held: dict[str, Any] = {
+        "statement": weakened.statement.id,
+        "without": weakened.without,
+        "refutes": weakened.refutes,
+        "why": " ".join(weakened.why.split()),
+        "claim": examined.violated.name,
+        "violation": sentence(examined.violated),
+        "assumptions": [{"id": id, "holds": f.holds, "because": f.evidence} for id, f in findings],
+        "seed": seed,
+        "case": from_json(as_text(case)),
+    }
+    return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in held.items()) + "\n}\n"
+
+
+def as_effort(weakened: Weakened, cases: int, rounds: int, best: float, undecided: int, seed: int) -> str:
+    """The text of the file about a hunt that found nothing: how much was tried."""
+    held: dict[str, Any] = {
+        "statement": weakened.statement.id,
+        "without": weakened.without,
+        "refutes": weakened.refutes,
+        "why": " ".join(weakened.why.split()),
+        "seed": seed,
+        "none_found": {"cases": cases, "rounds": rounds, "largest_violation": best, "undecided": undecided},
+    }
+    return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in held.items()) + "\n}\n"
+
+
+def save(weakened: Weakened, text: str, directory: Path, *, name: str = "") -> Path:
+    """Write the file.
+
+    Args:
+        name: of the file; by default it follows from what it holds, so the same counterexample is the same file.
+
+    Raises:
+        InvalidInput: the directory cannot be written.
+    """
+    name = name or f"{weakened.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}.json"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{directory}: cannot be made ({error.strerror or error}).") from None
+    write_text(directory / name, text)
+    return directory / name
+
+
+def load(path: Path) -> Record:
+    """Read a file that ``theorems hunt`` wrote.
+
+    Raises:
+        InvalidInput: with one sentence that says what to change.
+    """
+    if path.suffix != ".json":
+        raise InvalidInput(f"{path}: the name must end in .json; give a file that theorems hunt wrote.")
+    held = read_named_values(path)
+    if "none_found" in held:
+        raise InvalidInput(f"{path}: tells of a hunt that found nothing; there is no counterexample to replay.")
+    unknown = sorted(set(held) - set(NAMES))
+    missing = [name for name in REQUIRED if name not in held]
+    if missing or unknown:
+        wrong = f"{missing[0]} is missing" if missing else f"{unknown[0]!r} is unknown"
+        raise InvalidInput(f"{path}: {wrong}; give a file that theorems hunt wrote.")
+    for name in ("statement", "without", "claim"):
+        if not isinstance(held[name], str):
+            raise InvalidInput(f"{path}: {name} must be text.")
+    if not isinstance(held["case"], dict):
+        raise InvalidInput(f"{path}: case must be an object of named arrays.")
+    return Record(
+        weakened_named(held["statement"], held["without"]), held["claim"], case_of(held["case"], name=path.name)
+    )

@@ -1,0 +1,146 @@
+"""Search for a counterexample, make it small, and say how much was tried.
+
+Rounds of Hypothesis, each from its own seed: it draws cases from the entry's strategy and climbs on the measure of
+violation (``target``). The first counterexample is made small by :mod:`theorems.hunting.simplify`, which knows what a
+token is: shrinking the draws takes longer, and leaves numbers that the strategy computed from them. Which one is found
+depends on the seed alone; a time limit can only end a search that has found none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings, target
+from hypothesis import seed as hypothesis_seed
+
+from generators.case import Case
+from theorems.hunting.examine import Examined, examine
+from theorems.hunting.simplify import simplified
+from theorems.hunting.weakened import Weakened
+from theorems.verify import drawing_from_the_seed_alone
+
+ROUND = 400
+"""Cases of one round; the next one starts afresh, so that no climb is stuck for good."""
+
+
+class _Enough(BaseException):
+    """Found, or out of time; not an Exception, so that Hypothesis passes it on at once."""
+
+
+@dataclass
+class Effort:
+    """What a hunt has done so far.
+
+    Attributes:
+        tried: cases looked at, without those of shrinking.
+        best: the largest measure of violation met.
+        rounds: begun.
+        undecided: cases that might be counterexamples, but something could not be decided.
+        why_undecided: the first reason for it.
+        phase: what is going on, for a progress bar.
+    """
+
+    tried: int = 0
+    best: float = -math.inf
+    rounds: int = 0
+    undecided: int = 0
+    why_undecided: str = ""
+    phase: str = "searching"
+    shrinking: int = 0
+
+
+@dataclass
+class Hunt:
+    """A hunt under way; what it has found survives an interruption.
+
+    Attributes:
+        weakened: what is to be refuted.
+        seed: drives all draws.
+        seconds: after which the search gives up.
+        watch: called after every case.
+        found: the counterexample, the smallest so far.
+        effort: how much was tried.
+        finished: whether the counterexample was made as small as the hunt makes it.
+    """
+
+    weakened: Weakened
+    seed: int
+    seconds: float
+    watch: Callable[[Effort], None] = lambda effort: None
+    found: Case | None = None
+    examined: Examined | None = None
+    effort: Effort = field(default_factory=Effort)
+    finished: bool = False
+    cases: int | None = None
+    _until: float = math.inf
+
+    def run(self) -> None:
+        """Search until a counterexample is found and small, the time is over, or ``cases`` cases were tried."""
+        self._until = time.monotonic() + self.seconds
+        with suppress(_Enough):
+            while self.found is None:
+                self.effort.rounds += 1
+                self._round()
+        if self.found is not None:
+            self.effort.phase = "simplifying"
+            simplified(self.found, self._still)
+            self.finished = True
+
+    def _round(self) -> None:
+        @hypothesis_seed(_seed(self.weakened.name, self.seed, self.effort.rounds))
+        @settings(
+            max_examples=ROUND,
+            phases=(Phase.generate, Phase.target),
+            database=None,
+            deadline=None,
+            derandomize=False,
+            report_multiple_bugs=False,
+            print_blob=False,
+            verbosity=Verbosity.quiet,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(self.weakened.cases())
+        def example(case: Case) -> None:
+            if self._searching(case):
+                raise _Enough
+
+        with drawing_from_the_seed_alone():
+            example()
+
+    def _searching(self, case: Case) -> bool:
+        if time.monotonic() > self._until or (self.cases is not None and self.effort.tried >= self.cases):
+            raise _Enough
+        seen = examine(self.weakened, case)
+        self.effort.tried += 1
+        self.effort.best = max(self.effort.best, seen.score)
+        if seen.undecided:
+            self.effort.undecided += 1
+            self.effort.why_undecided = self.effort.why_undecided or seen.refusal
+        self.watch(self.effort)
+        if seen.is_counterexample:
+            self.found, self.examined = case, seen
+            return True
+        if math.isfinite(seen.score):
+            target(seen.score)
+        return False
+
+    def _still(self, case: Case) -> bool:
+        """Whether a case is a counterexample to the same claim; it is kept if so."""
+        assert self.examined is not None
+        assert self.examined.violated is not None
+        self.effort.shrinking += 1
+        self.watch(self.effort)
+        seen = examine(self.weakened, case, claim=self.examined.violated.name)
+        if seen.is_counterexample:
+            self.found, self.examined = case, seen
+        return seen.is_counterexample
+
+
+def _seed(name: str, seed: int, round: int) -> int:
+    """The seed of one round of one hunt."""
+    return int.from_bytes(hashlib.sha256(f"hunt {name} {seed} {round}".encode()).digest()[:8], "big")

@@ -1,0 +1,127 @@
+"""The table statement × assumption: what goes wrong without it, from the folder of counterexamples.
+
+Every file is replayed from its data before it is listed; a pair without a file is a hole, and is called one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from attention.errors import InvalidInput
+from attention.files import read_named_values
+from generators.assumptions import ASSUMPTIONS
+from theorems.hunting.examine import Examined, examine
+from theorems.hunting.needed import NEEDED_TO_STATE
+from theorems.hunting.record import Record, load
+from theorems.hunting.weakened import droppable, entries
+from theorems.statement import Statement, statements
+
+
+class Status(StrEnum):
+    """What is known of a statement without an assumption."""
+
+    REFUTED = "refuted"
+    NONE_FOUND = "none found"
+    NEEDED = "needed to state it"
+    DOES_NOT_REPLAY = "does not replay"
+    HOLE = "not hunted"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A statement without one of its assumptions.
+
+    Attributes:
+        statement, without: ids.
+        status: what is known.
+        said: the violated claim in numbers, the effort, or the reason.
+        why: the mechanism.
+        shape: (n, T, d) of the counterexample.
+        file: its name.
+    """
+
+    statement: str
+    without: str
+    status: Status
+    said: str = ""
+    why: str = ""
+    shape: tuple[int, int, int] | None = None
+    file: str = ""
+
+
+def pairs() -> list[tuple[Statement, str]]:
+    """Every statement with every assumption that can be left out."""
+    return [(s, without) for s in statements().values() for without in droppable(s)]
+
+
+def rows(directory: Path, progress: Callable[[str], None] = lambda name: None) -> Iterator[Row]:
+    """A row per pair, in the statements' order.
+
+    Raises:
+        InvalidInput: no such directory, or a file in it that cannot be read.
+    """
+    if not directory.is_dir():
+        raise InvalidInput(f"{directory}: is no directory; give the folder of counterexamples.")
+    for statement, without in pairs():
+        progress(f"{statement.id} without {without}")
+        yield _row(directory, statement, without)
+
+
+def _row(directory: Path, statement: Statement, without: str) -> Row:
+    path = directory / f"{statement.id}-without-{without}.json"
+    needed = NEEDED_TO_STATE.get((statement.id, without))
+    if needed is not None:
+        return Row(statement.id, without, Status.NEEDED, needed)
+    if not path.exists():
+        return Row(statement.id, without, Status.HOLE)
+    held: dict[str, Any] = read_named_values(path)
+    if "none_found" in held:
+        effort = held["none_found"]
+        said = f"{effort['cases']} cases, seed {held['seed']}"
+        entry = entries().get((statement.id, without))
+        why = entry.why if entry else str(held.get("why", ""))
+        return Row(statement.id, without, Status.NONE_FOUND, said, " ".join(why.split()), file=path.name)
+    record = load(path)
+    seen = examine(record.weakened, record.case, guided=False, claim=record.claim)
+    why = " ".join(record.weakened.why.split())
+    if not seen.is_counterexample:
+        return Row(statement.id, without, Status.DOES_NOT_REPLAY, seen.refusal, why, file=path.name)
+    problem = record.case.problem
+    return Row(statement.id, without, Status.REFUTED, _violation(record, seen), why, problem.keys.shape, path.name)
+
+
+def _violation(record: Record, seen: Examined) -> str:
+    assert seen.violated is not None
+    return f"{record.weakened.refutes}: {seen.violated.name}, {seen.violated.detail or seen.violated.slack}"
+
+
+def markdown(found: list[Row]) -> str:
+    """The table as a document."""
+    lines = [
+        "# Why every assumption is there",
+        "",
+        "Each statement without one of its assumptions: a certified counterexample (all other assumptions hold exactly, the",
+        "violation is at least a hundred times its tolerance, limits are followed to norms of a million), or what was tried.",
+        "Printed by `theorems counterexamples --markdown`, which replays every file of [counterexamples](../counterexamples)",
+        "first; `theorems replay FILE` shows one, `theorems hunt ID --without ASSUMPTION` finds one from scratch.",
+        "",
+        "| statement | without | | n, T, d | what fails |",
+        "|---|---|---|---|---|",
+    ]
+    for row in found:
+        shape = ", ".join(map(str, row.shape)) if row.shape else ""
+        status = f"[{row.status}](../counterexamples/{row.file})" if row.file else str(row.status)
+        lines.append(f"| `{row.statement}` | `{row.without}` | {status} | {shape} | {_cell(row.said)} |")
+    lines += ["", "## Why", ""]
+    for row in found:
+        if row.why:
+            lines += [f"**{row.statement} without {row.without}** ({ASSUMPTIONS[row.without].title}). {row.why}", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
