@@ -19,7 +19,13 @@ from attention.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from attention.losses import Array, Loss
 from attention.max_margin import Infeasible, MaxMargin, max_margin
 from attention.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
+from attention.problem import Problem
 from attention.risk import ScaledGradient
+
+
+def reference_log_smoothness(problem: Problem) -> float:
+    """log L_p of Lemma 6 in terms of keys and scores."""
+    return problem.log_smoothness
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class Implementation:
         direction: (keys, q) → what the direction q selects, its margin and neighbours (Definition 3).
         max_margin_sets: (keys, mask of optimal tokens, max_margin) → the solutions of ATT-SVM', or certificates that
             there are none.
+        log_smoothness: problem → log L_p, whose inverse bounds the step size of gradient descent.
     """
 
     name: str = "reference"
@@ -58,6 +65,7 @@ class Implementation:
     max_margin_sets: Callable[
         [Float64[np.ndarray, "n T d"], Bool[np.ndarray, "n T"], Solver], MaxMarginSets | InfeasibleSets
     ] = max_margin_sets
+    log_smoothness: Callable[[Problem], float] = reference_log_smoothness
 
     def but(self, name: str, **replaced: Any) -> Implementation:
         """This implementation with some functions replaced."""

@@ -122,6 +122,8 @@ def retracted(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Flo
     u = joint.svm.direction
     along = np.sum(w * u, axis=-1, keepdims=True)
     across = w - along * u
+    # Once more: what is left of v̄_mm·w is then rounding of the part that stays, not of the part that goes.
+    across = across - np.sum(across * u, axis=-1, keepdims=True) * u
     size = np.linalg.norm(across, axis=-1, keepdims=True)
     ratio = np.exp(np.log(np.maximum(size, 1e-300)) - log_r)
     across = across * np.where(ratio > 1, 1 / np.maximum(ratio, 1.0), 1.0)

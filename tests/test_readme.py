@@ -17,7 +17,7 @@ from theorems.statement import statements
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-TARGETS = sorted(set(re.findall(r"make ([a-z]+)", README)))
+TARGETS = sorted(set(re.findall(r"(?:^|`)make ([a-z]+)", README, re.MULTILINE)))
 
 
 def test_the_two_commands_are_there() -> None:

@@ -96,13 +96,21 @@ def verify(
         str | None,
         typer.Option(metavar="FILE|NAME", help="A .npz or .json file or a named dataset instead of generated cases."),
     ] = None,
+    attention: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:CALLABLE", help="Your attention kernel in place of the reference's softmax."),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(metavar="float64|float32", help="What the kernel computes in; float64 if it takes it."),
+    ] = None,
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where failing cases are written.")] = Path("falsified"),
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the results do not depend on it.")] = min(
         2, os.cpu_count() or 1
     ),
 ) -> int:
-    """Verify statements on generated cases, or on your data.
+    """Verify statements on generated cases, or on your data; of the reference, or of your attention kernel.
 
     Exact decisions and limits take time: with 400 tokens in 50 dimensions a statement about locally optimal
     tokens takes minutes, the others seconds.
@@ -112,7 +120,97 @@ def verify(
     """
     from theorems.session import Request, verify_and_report
 
-    return verify_and_report(Request(tuple(ids or ()), examples, seed, data, json, out, jobs))
+    request = Request(tuple(ids or ()), examples, seed, data, json, out, jobs, attention=attention, dtype=dtype)
+    return verify_and_report(request)
+
+
+@app.command()
+def hunt(
+    id: Annotated[str, typer.Argument(metavar="ID", help="A statement, or path.py:name.")],
+    without: Annotated[
+        str, typer.Option(metavar="ASSUMPTION", help="The assumption to leave out; none hunts the statement itself.")
+    ] = "",
+    seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Give up after that long.")] = 60.0,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same counterexample.")] = 0,
+    cases: Annotated[int | None, typer.Option(min=1, metavar="N", help="Try at most so many cases.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where a counterexample is written.")] = Path("hunted"),
+    record: Annotated[
+        bool, typer.Option("--record", help="Write ID-without-ASSUMPTION.json, also if nothing is found.")
+    ] = False,
+) -> int:
+    """Hunt for data on which a statement fails once one of its assumptions is left out.
+
+    All other assumptions hold exactly, the violation is far above rounding, limits are followed to norms of a
+    million, and what is found is made as small and as round as it gets.
+
+    Exit code 1: a counterexample was found and written; 0: none was; 2: bad input.
+    """
+    from theorems.hunting.command import HuntRequest, hunt_and_report
+
+    return hunt_and_report(HuntRequest(id, without, seconds, seed, out, cases, record))
+
+
+@app.command()
+def replay(file: Annotated[Path, typer.Argument(metavar="FILE", help="A counterexample that hunt wrote.")]) -> int:
+    """Check a counterexample again, from its data alone.
+
+    Exit code 1: it still falsifies; 0: it does not; 2: bad input; 3: undecided.
+    """
+    from theorems.hunting.command import replay_and_report
+
+    return replay_and_report(file)
+
+
+@app.command()
+def power(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Statements; all by default.")] = None,
+    faults: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A planted fault; repeat it for several; all by default.")
+    ] = None,
+    examples: Annotated[int, typer.Option(min=1, metavar="N", help="Generated cases per statement at most.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same table.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the table does not depend on it.")] = min(
+        2, os.cpu_count() or 1
+    ),
+    sizes: Annotated[bool, typer.Option(help="Also how small a fault is still caught.")] = True,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the document docs/power.md.")] = False,
+) -> int:
+    """Tabulate which statement catches which planted fault, on how many examples, and how small a one.
+
+    Exit code 0: each fault is caught by some statement; 1: one escapes them all; 2: bad input; 3: the right
+    implementation is falsified itself.
+    """
+    from theorems.power.command import PowerRequest, power_and_report
+
+    chosen = tuple(ids or ()), tuple(faults or ())
+    return power_and_report(PowerRequest(*chosen, examples, seed, jobs, sizes, markdown))
+
+
+@app.command()
+def counterexamples(
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder.")] = Path("counterexamples"),
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown document.")] = False,
+) -> int:
+    """Replay every counterexample of a folder; print the table statement × assumption.
+
+    Exit code 0: every pair is accounted for; 1: one does not replay or was never hunted; 2: bad input.
+    """
+    from theorems.hunting.command import table_and_report
+
+    return table_and_report(directory, markdown)
+
+
+@app.command("regime-map")
+def regime_map(
+    data: Annotated[
+        str | None, typer.Option(metavar="FILE|NAME", help="A .npz or .json file or a named dataset.")
+    ] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As docs/regime_map.md has it.")] = False,
+) -> int:
+    """Print where the joint regularization path of Theorem 6 ends, by how the two radii grow."""
+    from theorems.regime_report import regime_map_and_report
+
+    return regime_map_and_report(data, markdown=markdown)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from attention.errors import InvalidInput
 from attention.implementation import Implementation
 from generators.case import Case
+from theorems.kernel_scope import KERNEL_UNTOUCHED, OnKernel, watched
 from theorems.statement import Claim, Statement, Verdict
 
 
@@ -20,12 +23,14 @@ class Outcome:
         claims: every claim that the conclusion yielded.
         reason: for anything but upheld: which claim, which assumption with its evidence, or what broke.
         error: the type of the exception, if the conclusion (or an assumption's predicate) raised one.
+        touched: which functions of the attention kernel under test were called; of a kernel only.
     """
 
     verdict: Verdict
     claims: tuple[Claim, ...] = field(default=())
     reason: str = ""
     error: str = ""
+    touched: tuple[str, ...] = field(default=())
 
 
 def check(statement: Statement, case: Case, under_test: Implementation) -> Outcome:
@@ -34,18 +39,49 @@ def check(statement: Statement, case: Case, under_test: Implementation) -> Outco
         # A NaN or overflow ends in a claim, where it is never a pass; a warning would only tear the report.
         warnings.simplefilter("ignore", RuntimeWarning)
         claims: list[Claim] = []
+        seen, calls = watched(under_test)
         try:
             case = case.normalised()
             missing = _missing_assumption(statement, case)
             if missing:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=missing)
-            claims.extend(statement.conclusion(case, under_test))
-        except InvalidInput as error:
-            return Outcome(Verdict.INCONCLUSIVE, tuple(claims), str(error), InvalidInput.__name__)
-        except Exception as error:
-            kind = type(error).__name__
-            return Outcome(Verdict.INCONCLUSIVE, tuple(claims), f"internal error, {kind}: {error}", kind)
-    return _judged(claims)
+            made = statement.conclusion(case, seen)
+            if not isinstance(made, Iterable):
+                raise TypeError(f"the conclusion returned a value of type {type(made).__name__}; it must yield claims")
+            for claim in made:
+                if not isinstance(claim, Claim):
+                    raise TypeError(f"the conclusion yielded a value of type {type(claim).__name__}, not a Claim")
+                if calls or not isinstance(under_test, OnKernel) or claim.verdict is not Verdict.UPHELD:
+                    claims.append(claim)  # on a kernel, only what may depend on it
+        except (Exception, SystemExit) as error:
+            return broken(statement, error, tuple(claims))
+    if isinstance(under_test, OnKernel) and not calls and not claims:
+        return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
+    return replace(_judged(claims), touched=tuple(sorted(calls)))
+
+
+def broken(statement: Statement, error: BaseException, claims: tuple[Claim, ...] = (), where: str = "") -> Outcome:
+    """What is left to say when something raised; for a statement in somebody's own file, in which line of it.
+
+    Args:
+        claims: those made before.
+        where: what raised, if not the conclusion.
+    """
+    kind = type(error).__name__
+    line = line_in(statement.file, error)
+    if line:
+        said = f"{where or 'the conclusion'} raised {kind} in {statement.file}, line {line}: {' '.join(str(error).split())}"
+        return Outcome(Verdict.INCONCLUSIVE, claims, said, f"{kind} at line {line}")
+    if isinstance(error, InvalidInput):
+        return Outcome(Verdict.INCONCLUSIVE, claims, str(error), kind)
+    blamed = f"{where} raised" if where else "internal error," if not statement.file else f"{statement.file}:"
+    return Outcome(Verdict.INCONCLUSIVE, claims, f"{blamed} {kind}: {error}", kind)
+
+
+def line_in(file: str, error: BaseException) -> int:
+    """The line of the file that was being run when the error was raised; 0 for another file."""
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    return lines[-1] if file and lines else 0
 
 
 def _judged(claims: list[Claim]) -> Outcome:
@@ -67,10 +103,8 @@ def sentence(claim: Claim) -> str:
 
 def _missing_assumption(statement: Statement, case: Case) -> str:
     """The first assumption that is not known to hold, with what decided it; empty when all hold."""
-    from generators.assumptions import assumption_named
-
     for id in statement.assumptions:
-        finding = assumption_named(id).check(case)
+        finding = statement.assumption(id).check(case)
         if finding.holds is not True:
             prefix = "" if finding.holds is False else "not established: "
             return f"{id}: {prefix}{finding.evidence}"

@@ -31,6 +31,8 @@ from theorems.tolerances import EPS
 
 STEPS = 1000
 """Iterations of gradient descent at which every effective claim is checked."""
+KERNEL_STEPS = 200
+"""The same for a kernel, whose automatic differentiation costs ten times as much."""
 LARGEST_LOGARITHM = 1e6
 """Logarithms beyond it leave fewer than ten digits of what they are the logarithm of."""
 EVALUATIONS = 3_000_000
@@ -61,8 +63,9 @@ def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: 
     """Run gradient descent with η ≤ 1/L_p and check every iterate."""
     problem = case.problem
     starts, fractions = _starts(case, svm, rng)
-    log_step = fractions - problem.log_smoothness
-    run = gradient_descent(problem, starts, steps=STEPS, log_step=log_step, gradient=under_test.scaled_gradient)
+    log_step = fractions - under_test.log_smoothness(problem)
+    steps = KERNEL_STEPS if under_test.textbook_eps else STEPS
+    run = gradient_descent(problem, starts, steps=steps, log_step=log_step, gradient=under_test.scaled_gradient)
     if run.stop is Stop.OVERFLOW:
         yield Claim(
             "climbs-to-max-margin", Form.EFFECTIVE, 0.0, 0.0, "gradient",
@@ -71,7 +74,7 @@ def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: 
         return
     points = run.points
     stride = max(1, math.ceil(points.size * problem.n * problem.T / EVALUATIONS))
-    looked = np.unique(np.append(np.arange(0, STEPS + 1, stride), STEPS))
+    looked = np.unique(np.append(np.arange(0, steps + 1, stride), steps))
     flat = points[looked].reshape(-1, problem.d)
     evaluation = Evaluation(problem, flat, under_test.textbook_eps)
     log_scale, error = evaluation.gradient.log_scale, evaluation.gradient.error

@@ -15,7 +15,8 @@ from generators.assumptions import ASSUMPTIONS, Assumption
 from theorems.definitions import DEFINITIONS
 from theorems.report_table import column_table as table
 from theorems.statement import Statement, statement_named, statements
-from theorems.tolerances import TOLERANCES, Tolerance
+from theorems.tolerances import TOLERANCES, Reason, Tolerance
+from theorems.user_file import is_in_a_file
 
 
 def statements_table() -> Table:
@@ -75,7 +76,7 @@ def tolerances_of(statement: Statement) -> dict[str, Tolerance]:
     waiting = [statement.conclusion.__module__]
     while waiting:
         module = waiting.pop()
-        if module in seen or module in ("theorems.statement", "theorems.tolerances"):
+        if module in seen or module in ("theorems.statement", "theorems.tolerances", "theorems.api"):
             continue
         seen.add(module)
         for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
@@ -83,7 +84,9 @@ def tolerances_of(statement: Statement) -> dict[str, Tolerance]:
                 named.add(node.value)
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("theorems."):
                 waiting.append(str(node.module))
-    return {key: one for key, one in TOLERANCES.items() if key in named}
+    brought = vars(importlib.import_module(statement.conclusion.__module__)).values()
+    own = {str(one): one.tolerance for one in brought if isinstance(one, Reason)}
+    return {**{key: one for key, one in TOLERANCES.items() if key in named}, **own}
 
 
 def show(out: Console, id: str) -> None:
@@ -106,6 +109,8 @@ def show(out: Console, id: str) -> None:
     try:
         found = statement_named(id)
     except InvalidInput as error:
+        if is_in_a_file(id):
+            raise
         raise InvalidInput(
             f"{str(error)[:-1]}; definitions are {', '.join(DEFINITIONS)}; assumptions are {', '.join(ASSUMPTIONS)}."
         ) from None
@@ -114,7 +119,7 @@ def show(out: Console, id: str) -> None:
     out.print(Text(inspect.cleandoc(found.text) + "\n"), soft_wrap=True)
     made = table("assumes", "that is", "source")
     for name in found.assumptions:
-        one = ASSUMPTIONS[name]
+        one = found.assumption(name)
         made.add_row(Text(name, no_wrap=True), one.title, one.source)
     out.print(made)
     out.print(tolerances_table(tolerances_of(found)))

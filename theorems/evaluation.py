@@ -17,6 +17,7 @@ from jaxtyping import Float64, Int64
 from attention.implementation import Implementation
 from attention.problem import Problem
 from theorems.rounding import UNDERFLOW, dot, log_weight_error, logit_error, relative_error
+from theorems.textbook import textbook_gradient_error, textbook_output_error, textbook_weight_error
 from theorems.tolerances import EPS
 
 
@@ -71,11 +72,30 @@ class Evaluation:
 
     @cached_property
     def log_weights_error(self) -> Float64[np.ndarray, "b n T"]:
-        """:func:`theorems.rounding.log_weight_error`; with raw logits for a textbook kernel."""
-        logits = logit_error(self.key_differences, self.points)
-        if self.textbook_eps:
-            logits = logits + textbook_logit_error(self.problem.keys, self.points, self.textbook_eps)
-        return log_weight_error(logits, self.log_weights) + self.textbook_eps * (self.problem.T + 6)
+        """:func:`theorems.rounding.log_weight_error` of this evaluation, and of one more like it."""
+        return log_weight_error(logit_error(self.key_differences, self.points), self.log_weights)
+
+    @cached_property
+    def textbook_weights_error(self) -> Float64[np.ndarray, "b n T"]:
+        """What a textbook kernel's s_t may be off by, absolutely; 0 for an implementation that is none."""
+        if not self.textbook_eps:
+            return np.zeros_like(self.log_weights)
+        return textbook_weight_error(self.problem, self.points, self.log_weights, self.textbook_eps)
+
+    @cached_property
+    def textbook_outputs_error(self) -> Float64[np.ndarray, "b n"]:
+        """What a textbook kernel's γᵀs may be off by, absolutely; 0 for an implementation that is none."""
+        if not self.textbook_eps:
+            return np.zeros_like(self.outputs)
+        sizes = np.abs(self.problem.scores)
+        return textbook_output_error(self.weights, self.textbook_weights_error, sizes, self.textbook_eps)
+
+    def textbook_gradient_error(
+        self, eps: float, score_sizes: Float64[np.ndarray, "n T"] | None = None, extra: int = 0
+    ) -> Float64[np.ndarray, "b d"]:
+        """:func:`theorems.textbook.textbook_gradient_error` at these points."""
+        sizes = np.abs(self.problem.scores) if score_sizes is None else score_sizes
+        return textbook_gradient_error(self.problem, self.points, self.log_weights, self.log_slopes, sizes, eps, extra)
 
     @cached_property
     def weights(self) -> Float64[np.ndarray, "b n T"]:
@@ -156,9 +176,15 @@ class Evaluation:
 
         Error of coordinate j, r_t the relative error of s_t ℓ' and of the products with it:
         (1/n) Σ_i |ℓ'_i| Σ_t s_t |δk_tj| ( |δγ_t| r_t + Σ_u s_u |δγ_u| (r_t + max r) ).
+
+        For a textbook kernel the scale is at least that of its error: what it reports where ∇L is far below its rounding
+        is noise, which would overflow in units of ∇L.
         """
-        problem, log_factor = self.problem, self.log_factors
+        log_factor = self.log_factors
         scale = np.max(log_factor + np.logaddexp(*self.log_sizes), axis=(-2, -1))
+        absolute = self.textbook_gradient_error(self.textbook_eps) if self.textbook_eps else None
+        if absolute is not None:
+            scale = np.maximum(scale, np.log(np.max(absolute, axis=-1)))
         shift = np.where(np.isfinite(scale), scale, 0.0)[:, None, None]
         sign, log_spread = self.spreads
         coefficients = -sign * np.exp(log_factor + log_spread - shift)
@@ -167,50 +193,9 @@ class Evaluation:
         own, mean = (np.exp(log_factor + log_size - shift) for log_size in self.log_sizes)
         errors = own * r + mean * (r + np.max(r, axis=-1, keepdims=True)) + UNDERFLOW
         error = np.sum(errors[..., None] * np.abs(self.key_differences), axis=(1, 2))
-        if self.textbook_eps:
-            absolute = textbook_gradient_error(self, np.abs(problem.scores), self.textbook_eps)
-            error = error + absolute * np.exp(np.minimum(-shift[:, :, 0], 700.0))
+        if absolute is not None:
+            error = error + absolute * np.exp(-shift[:, :, 0])
         return BoundedGradient(scale, direction, error)
-
-
-def textbook_logit_error(
-    keys: Float64[np.ndarray, "n T d"], points: Float64[np.ndarray, "b d"], eps: float, extra: int = 0
-) -> Float64[np.ndarray, "b n T"]:
-    """Error of k·p without differences, of their maximum and of its subtraction: (d + 8 + extra) eps Σ_j
-    |k_j p_j|."""
-    return np.asarray((points.shape[-1] + 8 + extra) * eps * dot(np.abs(keys), np.abs(points)))
-
-
-def textbook_underflow(eps: float) -> float:
-    """Weights below this may be lost: eps⁵ is above the smallest numbers of float32 and of float64 alike."""
-    return eps**5
-
-
-def textbook_gradient_error(
-    at: Evaluation, score_sizes: Float64[np.ndarray, "n T"], eps: float, extra: int = 0
-) -> Float64[np.ndarray, "b d"]:
-    """Absolute error of (1/n) Σ_i ℓ'_i Σ_t s_t (γ_t − γᵀs) k_t by that formula, or by automatic
-    differentiation.
-
-    Every term s_t (|γ_t| + Σ s|γ|) |k_tj| has the relative error of the weights, of the sums over T, d and
-    n, and of the slope, which moves with the output: |d log|ℓ'|/du| ≤ 1, and the output is off by Σ s|γ|
-    times the same.
-
-    Args:
-        at: the points (its keys and weights are used).
-        score_sizes: |γ_t|, or Σ_j |x_tj v_j| where the scores are computed as inner products.
-        eps: spacing of the numbers at one.
-        extra: further roundings in each logit.
-    """
-    problem = at.problem
-    logits = textbook_logit_error(problem.keys, at.points, eps, extra)
-    relative = relative_error(log_weight_error(logits, at.log_weights) + eps * (problem.T + 6))
-    worst = np.max(relative, axis=-1, keepdims=True) + (problem.n + 2) * (problem.T + problem.d + 12) * eps
-    mean = np.sum(at.weights * score_sizes, axis=-1, keepdims=True)
-    lost = at.weights * worst + textbook_underflow(eps)
-    terms = lost * (score_sizes + mean) * (2 + mean * (1 + worst))
-    each = np.exp(at.log_slopes)[..., None] / problem.n * terms
-    return np.asarray(np.sum(each[..., None] * np.abs(problem.keys), axis=(1, 2))) + UNDERFLOW
 
 
 def scaled_gradient_of(

@@ -156,7 +156,9 @@ class Sublevel:
         drops = np.sum(np.abs(joint.sides) * np.abs(joint.svm.direction), axis=-1)
         along = np.exp(np.minimum(self.log_r + logs, 690.0)) * joint.others * drops
         terms = np.sum(along + weights * heads, axis=-1) * relative[:, None]
-        own = (d + 4) * EPS * (direct + r * joint.svm.slack)
+        # Whether v lies in its ball is known up to the rounding of v̄_mm·w; moved into it, v loses that much of every output.
+        outside = np.linalg.norm(w, axis=1)[:, None] * np.abs(joint.chosen @ joint.svm.direction)
+        own = (d + 4) * EPS * (direct + outside + r * joint.svm.slack)
         E = exponents(joint, self.log_r, w, logs)
         shares = np.exp(
             np.minimum(log_slopes(joint, self.log_r, E), 690.0)

@@ -21,7 +21,7 @@ from attention.losses import Loss
 from attention.problem import Problem
 from generators.case import Case
 from generators.problems import cases
-from theorems.evaluation import Evaluation, textbook_gradient_error
+from theorems.evaluation import Evaluation
 from theorems.points import directions, log_uniform
 from theorems.rounding import UNDERFLOW
 from theorems.smoothness import local_smoothness, log_sharp_smoothness
@@ -146,7 +146,7 @@ def gradient_rounding(
     of the sum over k have the same sign, so that they count relative to Σ_j |x_j p_j|.
     """
     at = Evaluation(setting.problem, points)
-    return textbook_gradient_error(at, setting.value_sizes, max(EPS, eps), extra=len(u))
+    return at.textbook_gradient_error(max(EPS, eps), setting.value_sizes, extra=len(u))
 
 
 def _gradient(

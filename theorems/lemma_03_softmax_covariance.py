@@ -21,10 +21,11 @@ from attention.implementation import Implementation
 from attention.problem import Problem
 from generators.case import Case
 from generators.problems import cases
-from theorems.evaluation import Evaluation, scaled_gradient_of, textbook_underflow
+from theorems.evaluation import Evaluation, scaled_gradient_of
 from theorems.points import directions, probe_points
 from theorems.rounding import UNDERFLOW, relative_error
 from theorems.statement import Claim, Form, at_least, statement
+from theorems.textbook import sum_error
 from theorems.tolerances import EPS
 
 EXACT_POINTS = 3
@@ -70,12 +71,13 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 def _weights_are_a_softmax(mine: Evaluation, weights: Float64[np.ndarray, "b n T"]) -> Iterator[Claim]:
     error = relative_error(mine.log_weights_error) + 4 * EPS
-    floor = max(UNDERFLOW, textbook_underflow(mine.textbook_eps))
+    floor = UNDERFLOW + mine.textbook_weights_error
     # A probability vector, exactly: non-negative, and summing to one up to the rounding of its entries.
     yield at_least("weights-are-non-negative", Form.EXACT, weights, 0.0, rounding=0.0, why="exact")
     total = np.sum(weights, axis=-1)
-    sum_error = np.sum(mine.weights * error, axis=-1) + mine.problem.T * EPS
-    yield at_least("weights-sum-to-one", Form.EXACT, 0.0, np.abs(total - 1), rounding=sum_error, why="log-weights")
+    rounding = np.sum(mine.weights * error, axis=-1) + mine.problem.T * EPS
+    rounding = rounding + sum_error(mine.problem.T, mine.textbook_eps)
+    yield at_least("weights-sum-to-one", Form.EXACT, 0.0, np.abs(total - 1), rounding=rounding, why="log-weights")
     # Log-ratios k·p: every weight above the range of underflow agrees with exp(k·p) / Σ exp(k·p), relatively.
     yield at_least(
         "weights-are-exponentials-of-logits",
@@ -141,13 +143,14 @@ def _gradient_is_the_covariance(mine: Evaluation, under_test: Implementation) ->
     problem = mine.problem
     own = mine.gradient
     reported = scaled_gradient_of(under_test, problem, mine.points, own.log_scale)
+    noise = np.max(own.error, axis=-1, keepdims=True) if mine.textbook_eps else 0.0
     return at_least(
         "gradient-is-the-covariance",
         Form.EXACT,
         0.0,
         np.abs(reported - own.direction),
         rounding=own.error,
-        scale=np.max(np.abs(own.direction), axis=-1, keepdims=True) + UNDERFLOW,
+        scale=np.max(np.abs(own.direction), axis=-1, keepdims=True) + noise + UNDERFLOW,
         why="gradient",
         points="coordinate",
     )

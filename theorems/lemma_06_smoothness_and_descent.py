@@ -19,7 +19,7 @@ from attention.implementation import Implementation
 from attention.problem import Problem
 from generators.case import Case
 from generators.problems import cases
-from theorems.evaluation import Evaluation, scaled_gradient_of, textbook_gradient_error
+from theorems.evaluation import Evaluation, scaled_gradient_of
 from theorems.points import directions, log_uniform, probe_points
 from theorems.risk_change import risk_change
 from theorems.rounding import UNDERFLOW
@@ -69,7 +69,7 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem = case.problem
     rng = case.rng()
-    yield from _constants(case)
+    yield from _constants(case, under_test)
     log_sharp = log_sharp_smoothness(problem)
     points = probe_points(rng, problem, m=POINTS)
     if case.start is not None:
@@ -79,11 +79,13 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from _descent(problem, points, log_sharp, under_test)
 
 
-def _constants(case: Case) -> Iterator[Claim]:
-    """L̂ ≤ L_keys ≤ L_p. Norms carry relative errors of a few (T + d) EPS each (backward stability of the
-    SVD)."""
+def _constants(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """L̂ ≤ L_keys ≤ L_p, the second as the implementation has it.
+
+    Norms carry relative errors of a few (T + d) EPS each (backward stability of the SVD).
+    """
     problem = case.problem
-    chain = [log_sharp_smoothness(problem), problem.log_smoothness]
+    chain = [log_sharp_smoothness(problem), under_test.log_smoothness(problem)]
     if case.dataset is not None:
         chain.append(case.dataset.log_smoothness)
     logs = np.maximum(np.array(chain), LOG_OF_ZERO)
@@ -99,7 +101,7 @@ def _absolute(
     gradient = scaled_gradient_of(under_test, problem, points, np.zeros(len(points)))
     error = np.exp(at.gradient.log_scale)[:, None] * at.gradient.error
     if under_test.textbook_eps:
-        error = error + textbook_gradient_error(at, np.abs(problem.scores), under_test.textbook_eps)
+        error = error + at.textbook_gradient_error(under_test.textbook_eps)
     return gradient, np.asarray(np.linalg.norm(error, axis=-1))
 
 
@@ -207,13 +209,15 @@ def _descent(
         quadratic = step * squared
         # The step is taken with the reported direction, so only ‖·‖² and the change itself are rounded.
         rounding = change.error + step * np.sum(2 * error * np.abs(direction), axis=-1) + UNDERFLOW
+        # An input of tiny score range may see its logits move by hundreds; such steps cannot be evaluated in float64.
+        kept = ~change.too_long
         yield at_least(
             name,
             Form.EFFECTIVE,
-            -quadratic / 2,
-            change.value,
-            rounding=rounding,
-            scale=quadratic + rounding,
+            -quadratic[kept] / 2,
+            change.value[kept],
+            rounding=rounding[kept],
+            scale=(quadratic + rounding)[kept],
             why="risk-change",
         )
     yield _summed(problem, run, log_step, under_test)
@@ -230,7 +234,9 @@ def _summed(problem: Problem, run: Float64[np.ndarray, "t d"], log_step: float, 
     first = under_test.risk(problem.keys, problem.scores, problem.loss, run[:1])[0]
     losses = np.abs(problem.loss.value(at.outputs[0])) + np.abs(problem.loss.value(np.max(problem.scores, axis=1)))
     slope = math.exp(problem.loss.log_bound(*problem.score_range))
-    start_error = slope * np.mean(at.outputs_error[0]) + EPS * (problem.n + 4) * np.mean(losses)
+    start_error = slope * np.mean(at.outputs_error[0] + at.textbook_outputs_error[0]) + EPS * (problem.n + 4) * np.mean(
+        losses
+    )
     # Each point of the run is rounded (‖∇L‖ EPS ‖p‖), each gradient is off by its error.
     each = norms * EPS * 2 * np.linalg.norm(run, axis=-1) + 2 * step * norms * (error + problem.d * EPS * norms)
     rounding = 2 * (start_error + np.cumsum(each)[:-1]) + UNDERFLOW

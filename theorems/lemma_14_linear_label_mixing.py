@@ -21,13 +21,14 @@ from generators.case import Case
 from generators.finding import Finding
 from generators.optimal_set_cases import optimal_set_cases
 from generators.optimal_sets import LinearMixing, linear_mixing
-from theorems.evaluation import Evaluation, textbook_underflow
+from theorems.evaluation import Evaluation
 from theorems.nonlinear_head import HeadedAttention
 from theorems.path_constants import log_excess
 from theorems.points import climb, points_around, probe_points
 from theorems.rounding import UNDERFLOW, relative_error
 from theorems.set_constants import log_slope_bounds
 from theorems.statement import Claim, Form, at_least, statement
+from theorems.textbook import sum_error
 from theorems.tolerances import EPS
 
 DELTAS = (0.125, 1.0, 8.0)
@@ -127,16 +128,16 @@ class Sandwich:
         outputs = head.outputs(weights)
         # Of the features: each term of Σ s_t z_t has the error of its weight, and the sum of the weights that of a sum.
         relative = relative_error(mine.log_weights_error) + 4 * EPS
-        off = np.sum(mine.weights[..., None] * mixing.gaps * relative[..., None], axis=-2)
+        off = np.sum((mine.weights * relative + mine.textbook_weights_error)[..., None] * mixing.gaps, axis=-2)
         size = np.sum(mine.weights[..., None] * np.abs(head.features), axis=-2)
-        inputs_error = off + (self.problem.T + 4) * EPS * (size + np.abs(mixing.best))
+        sums = (self.problem.T + 4) * EPS + sum_error(self.problem.T, mine.textbook_eps)
+        inputs_error = off + sums * (size + np.abs(mixing.best))
         reach = mixing.gaps.max(axis=1)
         steepest = head.units("highest_slope", mixing.best, head.signs, reach)
         values = np.abs(head.units("value", mixing.best)) + steepest * reach
         error = np.sum(np.abs(head.weights) * (steepest * inputs_error + 8 * EPS * values), axis=-1)
         error = error + mixing.c1 * q * relative_error(q_error)
-        floor = max(UNDERFLOW, textbook_underflow(mine.textbook_eps)) * mixing.c1
-        kept = (outputs, mixing.nu - outputs, mixing.c0 * q, mixing.c1 * q, error + floor)
+        kept = (outputs, mixing.nu - outputs, mixing.c0 * q, mixing.c1 * q, error + UNDERFLOW * mixing.c1)
         return tuple(x[:, used] for x in kept)
 
     def claims(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:

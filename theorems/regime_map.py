@@ -1,7 +1,7 @@
 """The regime map of the joint regularization path: which schedules r(R) end at p_mm, which at p_relax, which in between.
 
-``python -m theorems.regime_map`` prints it for Figure 3(b) and for generated data with one non-support each. The paper's
-Theorem 6 says p_relax without a schedule; see :mod:`theorems.theorem_6_relaxed_joint_path`.
+``theorems regime-map`` prints it (:mod:`theorems.regime_report`). The paper's Theorem 6 says p_relax without a schedule; see
+:mod:`theorems.theorem_6_relaxed_joint_path`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from attention.joint_path import Schedule, joint_path
 from attention.problem import Dataset
 from attention.scheduled_direction import critical_ratio, scheduled_direction
 from generators.case import Case
-from generators.datasets import DATASETS
 from theorems.joint_claims import one_minus_cosine
 from theorems.joint_sublevel import JointSetup, joint_setup
 
@@ -62,12 +61,17 @@ def regimes(case: Case) -> Iterator[Regime]:
     """One per schedule.
 
     Raises:
-        ValueError: the case has no v_mm, p_mm or p_relax, or Assumption C is not proven over its supports.
+        ValueError: the case has no v_mm, p_mm or p_relax, Assumption C is not proven over its supports, or it has no
+            non-support that could bind.
     """
     setup = joint_setup(case.normalised(), REFERENCE)
     if isinstance(setup, str):
         raise ValueError(setup)
+    if setup.joint.svm.support.all():
+        raise ValueError("every input is a support of v_mm, so that p_relax is p_mm whatever the schedule")
     critical = critical_ratio(setup.joint, setup.target)
+    if critical == 0:
+        raise ValueError("c* = 0: the non-supports never bind, so that all growing r end at p_relax")
     for share in SHARES:
         name = "r = 8/Γ fixed" if share == 0 else f"r = {share:g} c* R"
         yield _regime(case.name, name, setup, _linear(setup, share * critical), share * critical)
@@ -107,27 +111,3 @@ def generated(seed: int) -> Case:
     X[:, 0] = [(h[0], 1.0), (h[1], -1.0), (int(rng.integers(1, 5)) / 8, spare)]
     data = Dataset(X, np.array([1.0, -1.0, 1.0]), np.array([0.0, 1.0]))
     return Case(data.problem, dataset=data, alpha=np.zeros(3, dtype=np.int64), name=f"generated {seed}")
-
-
-def table(cases: list[Case]) -> str:
-    """The regime map as a Markdown table."""
-    lines = [
-        "| data | schedule | r/R → | ends at | from p_mm | from p_relax | from p(r/R) | 1 − cos(v, v_mm) |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for case in cases:
-        for row in regimes(case):
-            lines.append(
-                f"| {row.data} | {row.schedule} | {row.ratio:.4g} | {row.ends_at} | {row.from_mm:.1e} | {row.from_relax:.1e}"
-                f" | {row.from_predicted:.1e} | {row.from_head:.1e} |"
-            )
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Print the map of Figure 3(b) and of three generated datasets."""
-    print(table([DATASETS["figure-3b"](), *(generated(seed) for seed in range(3))]))
-
-
-if __name__ == "__main__":
-    main()

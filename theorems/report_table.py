@@ -26,6 +26,8 @@ STYLES = {
     Verdict.INCONCLUSIVE: "yellow",
 }
 HOLDS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("not established", "yellow")}
+LONGEST_ID = 48
+"""Longer ids (paths of files) are folded in a table."""
 SHOWN_ROWS = 40
 """Tokens of a failing case that are printed; its file holds all."""
 
@@ -63,7 +65,7 @@ def results_table(results: Sequence[Result]) -> Table:
     for result in results:
         verdict = Text("interrupted" if result.interrupted else str(result.verdict), STYLES[result.verdict])
         table.add_row(
-            Text(result.id, no_wrap=True),
+            Text(result.id, no_wrap=len(result.id) <= LONGEST_ID),
             result.title,
             verdict,
             str(result.examples),

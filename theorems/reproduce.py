@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 from attention.errors import InvalidInput
@@ -29,10 +30,17 @@ def save(id: str, failure: Failure, directory: Path) -> Path:
     Raises:
         InvalidInput: the directory cannot be written.
     """
-    name = f"{id}-{hashlib.sha256(failure.case.encode()).hexdigest()[:10]}.json"
+    name = f"{file_stem(id)}-{hashlib.sha256(failure.case.encode()).hexdigest()[:10]}.json"
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInput(f"{directory}: cannot be made ({error.strerror or error}).") from None
     write_text(directory / name, failure.case)
     return directory / name
+
+
+def file_stem(id: str) -> str:
+    """A statement's id as part of a file name: ``dir/mine.py:rate`` becomes ``mine-rate``."""
+    file, _, name = id.rpartition(":")
+    stem = f"{Path(file).stem}-{name}" if file else name
+    return re.sub(r"[^\w.-]+", "-", stem)

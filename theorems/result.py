@@ -91,6 +91,7 @@ class Result:
         generated: whether the cases came from the statement's own strategy.
         bad_input: the sentence of an InvalidInput that the data caused.
         interrupted: whether it was stopped before the end.
+        touched: which functions of the attention kernel under test were called; of a kernel only.
     """
 
     id: str
@@ -103,6 +104,7 @@ class Result:
     generated: bool = True
     bad_input: str = ""
     interrupted: bool = False
+    touched: tuple[str, ...] = ()
 
     @property
     def examples(self) -> int:
@@ -123,6 +125,12 @@ class Result:
         if self.counts.get(Verdict.UPHELD):
             return Verdict.UPHELD
         return Verdict.INCONCLUSIVE if self.generated else Verdict.NOT_APPLICABLE
+
+    @property
+    def summary(self) -> str:
+        """Verdict, number of cases and time, for a line of progress."""
+        examples = f"{self.examples} example{'' if self.examples == 1 else 's'}"
+        return f"{self.verdict}, {examples}, {self.seconds:.1f} s"
 
     @property
     def tightest(self) -> ClaimSummary | None:
@@ -188,6 +196,7 @@ def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Re
         reasons,
         generated=generated,
         bad_input=outcome.reason if outcome.error == "InvalidInput" else "",
+        touched=outcome.touched,
     )
 
 
@@ -211,4 +220,5 @@ def _merged(a: Result, b: Result) -> Result:
         generated=a.generated and b.generated,
         bad_input=a.bad_input or b.bad_input,
         interrupted=a.interrupted or b.interrupted,
+        touched=tuple(sorted({*a.touched, *b.touched})),
     )

@@ -6,24 +6,25 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from theorems.evaluation import Evaluation
 from theorems.rounding import UNDERFLOW, dot, logit_error
 from theorems.tolerances import EPS
 
-LARGEST_LOGIT_CHANGE = 30.0
-"""Steps that move a logit difference by more than this are refused (their exponentials would overflow)."""
+LARGEST_LOGIT_CHANGE = 300.0
+"""Steps that move a logit difference by more than this are refused: products of two of their exponentials would overflow."""
 
 
 @dataclass(frozen=True, eq=False)
 class RiskChange:
     """L(p + h) − L(p) = e^{log_scale} · (value ± error), log_scale that of the gradient at p; shapes
-    (b,)."""
+    (b,). ``too_long`` marks steps that are refused; value and error are NaN there."""
 
     log_scale: Float64[np.ndarray, "b"]
     value: Float64[np.ndarray, "b"]
     error: Float64[np.ndarray, "b"]
+    too_long: Bool[np.ndarray, "b"]
 
 
 def risk_change(at: Evaluation, steps: Float64[np.ndarray, "b d"]) -> RiskChange:
@@ -68,4 +69,5 @@ def risk_change(at: Evaluation, steps: Float64[np.ndarray, "b d"]) -> RiskChange
         gradient.log_scale,
         np.where(too_long, np.nan, np.sum(terms, axis=-1)),
         np.where(too_long, np.nan, error),
+        too_long,
     )

@@ -11,14 +11,50 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from attention.files import from_json
 from attention.implementation import REFERENCE, Implementation
 from theorems.result import Result
-from theorems.statement import statement_named
+from theorems.statement import Verdict, statement_named
 from theorems.user_data import Given, as_text, case_of
 from theorems.verify import Progress, verify_data, verify_generated
+
+
+@runtime_checkable
+class Finished(Protocol):
+    """What a unit of work results in."""
+
+    @property
+    def id(self) -> str:
+        """Of the unit."""
+
+    @property
+    def summary(self) -> str:
+        """What came of it, in a few words."""
+
+
+R = TypeVar("R", bound=Finished)
+R_co = TypeVar("R_co", bound=Finished, covariant=True)
+
+
+@runtime_checkable
+class Work(Protocol[R_co]):
+    """A unit of work: a pure function of its fields, which can be sent to another process."""
+
+    @property
+    def id(self) -> str:
+        """Unique among the units of a run."""
+
+    @property
+    def total(self) -> int | None:
+        """How many steps it takes; None if that is not known."""
+
+    def run(self, progress: Progress) -> R_co:
+        """The result; ``progress`` is called with the number of steps done."""
+
+    def unfinished(self, why: str) -> R_co:
+        """A result that says that it was interrupted or, if ``why`` is not empty, that its process failed."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +74,17 @@ class Unit:
     seed: int
     data: Given | None = None
     under_test: Implementation = REFERENCE
+
+    @property
+    def total(self) -> int | None:
+        """How many cases are tried, if that is known."""
+        return None if self.data else self.examples
+
+    def unfinished(self, why: str) -> Result:
+        """The result of a unit that was interrupted, or whose process failed."""
+        statement = statement_named(self.id)
+        result = Result(statement.id, statement.title, generated=self.data is None, interrupted=not why)
+        return replace(result, counts={Verdict.INCONCLUSIVE: 1}, reasons={Verdict.INCONCLUSIVE: why}) if why else result
 
     def run(self, progress: Progress) -> Result:
         """The result."""
@@ -62,10 +109,10 @@ class Watcher(Protocol):
     """Told how the work goes on."""
 
     def progressed(self, id: str, done: int) -> None:
-        """So many cases of the statement are done."""
+        """So many steps of the unit are done."""
 
-    def finished(self, result: Result) -> None:
-        """The statement is done."""
+    def finished(self, result: Finished) -> None:
+        """A unit is done."""
 
 
 class Interrupted(Exception):
@@ -75,12 +122,12 @@ class Interrupted(Exception):
         results: what there is so far, one per unit; those not finished are marked as interrupted.
     """
 
-    def __init__(self, results: list[Result]) -> None:
+    def __init__(self, results: list[Any]) -> None:
         super().__init__("interrupted")
         self.results = results
 
 
-def run(units: Sequence[Unit], jobs: int, watcher: Watcher) -> list[Result]:
+def run(units: Sequence[Work[R]], jobs: int, watcher: Watcher) -> list[R]:
     """The results of the units, in their order.
 
     Args:
@@ -91,7 +138,7 @@ def run(units: Sequence[Unit], jobs: int, watcher: Watcher) -> list[Result]:
     Raises:
         Interrupted: on Ctrl-C, with the results so far.
     """
-    done: dict[int, Result] = {}
+    done: dict[int, R] = {}
     # The later statements of the paper follow limits and take longest: they go first.
     order = list(reversed(range(len(units))))
     try:
@@ -103,17 +150,12 @@ def run(units: Sequence[Unit], jobs: int, watcher: Watcher) -> list[Result]:
         else:
             _run_in_processes(units, order, jobs, watcher, done)
     except KeyboardInterrupt:
-        raise Interrupted([done.get(k) or _unfinished(unit) for k, unit in enumerate(units)]) from None
+        raise Interrupted([done.get(k) or unit.unfinished("") for k, unit in enumerate(units)]) from None
     return [done[k] for k in range(len(units))]
 
 
-def _unfinished(unit: Unit) -> Result:
-    statement = statement_named(unit.id)
-    return Result(statement.id, statement.title, generated=unit.data is None, interrupted=True)
-
-
 def _run_in_processes(
-    units: Sequence[Unit], order: list[int], jobs: int, watcher: Watcher, done: dict[int, Result]
+    units: Sequence[Work[R]], order: list[int], jobs: int, watcher: Watcher, done: dict[int, R]
 ) -> None:
     context = multiprocessing.get_context("spawn")
     messages = context.Queue()
@@ -122,7 +164,7 @@ def _run_in_processes(
     try:
         # The processes start at the first submission; Ctrl-C is for this process to handle, not for them.
         with _deaf_to_interrupts():
-            waiting: dict[Future[Result], int] = {pool.submit(_work, units[k]): k for k in order}
+            waiting: dict[Future[R], int] = {pool.submit(_work, units[k]): k for k in order}
         while waiting:
             ready, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
             _pass_on(messages, watcher)
@@ -140,15 +182,12 @@ def _run_in_processes(
         messages.close()
 
 
-def _result_of(future: Future[Result], unit: Unit) -> Result:
+def _result_of(future: Future[R], unit: Work[R]) -> R:
     """The result; a process that died (killed for memory, say) leaves an inconclusive one."""
     try:
         return future.result()
     except Exception as error:
-        from theorems.statement import Verdict
-
-        reason = {Verdict.INCONCLUSIVE: f"the process that worked on it failed, {type(error).__name__}: {error}"}
-        return replace(_unfinished(unit), interrupted=False, counts={Verdict.INCONCLUSIVE: 1}, reasons=reason)
+        return unit.unfinished(f"the process that worked on it failed, {type(error).__name__}: {error}")
 
 
 def _pass_on(messages: Any, watcher: Watcher) -> None:
@@ -185,7 +224,7 @@ def _start_worker(messages: Any) -> None:
     _single_threaded()
 
 
-def _work(unit: Unit) -> Result:
+def _work(unit: Work[R]) -> R:
     return unit.run(lambda count: _messages.put((unit.id, count)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -12,8 +12,10 @@ from rich.console import Console
 from attention.errors import InvalidInput
 from attention.files import check_writable, to_json, write_text
 from attention.implementation import REFERENCE, Implementation
-from generators.assumptions import ASSUMPTIONS
+from generators.assumptions import ASSUMPTIONS, Assumption
+from theorems.check import broken
 from theorems.exit_code import Exit
+from theorems.kernel_scope import OnKernel
 from theorems.progress import watching
 from theorems.report_table import assumptions_table, console, print_failure, print_reasons, results_table
 from theorems.reproduce import check_directory, save
@@ -26,7 +28,7 @@ from theorems.version import version
 
 @dataclass(frozen=True)
 class Request:
-    """The options of ``theorems verify``."""
+    """The options of ``theorems verify``; ``attention`` and ``dtype`` name a kernel to put in place of ``under_test``."""
 
     ids: tuple[str, ...]
     examples: int
@@ -36,6 +38,8 @@ class Request:
     out: Path
     jobs: int
     under_test: Implementation = REFERENCE
+    attention: str | None = None
+    dtype: str | None = None
 
 
 def verify_and_report(request: Request) -> int:
@@ -47,9 +51,14 @@ def verify_and_report(request: Request) -> int:
     if request.json is not None:
         check_writable(request.json)
     check_directory(request.out)
+    request = _with_kernel(request)
     given = None if request.data is None else load(request.data, request.seed)
     chosen = _chosen(request.ids or ((given.failed,) if given and given.failed else ()))
     out, err = console(), console(stderr=True)
+    if isinstance(request.under_test, OnKernel):
+        from theorems.kernel_report import headline
+
+        out.print(headline(request.under_test.kernel), soft_wrap=True)
     if given:
         out.print(assumptions_table(findings(given, chosen)))
     units = [Unit(s.id, request.examples, request.seed, given, request.under_test) for s in chosen]
@@ -59,15 +68,47 @@ def verify_and_report(request: Request) -> int:
             results = run(units, request.jobs, watcher)
     except Interrupted as stopped:
         results, interrupted = stopped.results, True
-    out.print(results_table(results))
-    print_reasons(out, results)
-    _print_failures(out, results, request.out)
+    _print_results(out, results, request)
     if request.json is not None:
         write_text(request.json, as_json(request, results))
     if interrupted:
         err.print("theorems: interrupted; what is not marked so was finished.", soft_wrap=True)
         return Exit.INTERRUPTED
     return _exit_code(err, results)
+
+
+def _with_kernel(request: Request) -> Request:
+    """The request with the attention kernel that it names as what is under test.
+
+    Raises:
+        InvalidInput: it cannot be loaded, or ``dtype`` is given without it.
+    """
+    if request.attention is None:
+        if request.dtype is not None:
+            raise InvalidInput("--dtype: says what a kernel computes in; give the kernel with --attention.")
+        return request
+    from theorems.kernel_loading import kernel_named
+
+    return replace(request, under_test=kernel_named(request.attention, request.dtype).as_implementation())
+
+
+def _print_results(out: Console, results: Sequence[Result], request: Request) -> None:
+    if not isinstance(request.under_test, OnKernel):
+        out.print(results_table(results))
+        print_reasons(out, results)
+        _print_failures(out, results, request.out)
+        return
+    from theorems.kernel_report import hints, kernel_table, was_tried
+
+    kernel = request.under_test.kernel
+    tried = [result for result in results if was_tried(result)]
+    out.print(results_table(tried))
+    out.print(kernel_table(results))
+    print_reasons(out, tried)
+    _print_failures(out, results, request.out, f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}")
+    if any(result.verdict is Verdict.FALSIFIED for result in results):
+        for hint in hints(kernel):
+            out.print(f"\n{hint}", soft_wrap=True)
 
 
 def _chosen(ids: Sequence[str]) -> list[Statement]:
@@ -79,24 +120,33 @@ def _chosen(ids: Sequence[str]) -> list[Statement]:
 
 def findings(given: Given, chosen: Sequence[Statement]) -> list[tuple[str, str, bool | None, str]]:
     """Id, title, holds and evidence of every assumption that one of the statements makes."""
-    needed = {id for statement in chosen for id in statement.assumptions}
+    made = {id for statement in chosen for id in statement.assumptions}
+    # Own assumptions of two files may have the same id.
+    needed: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in made]
+    needed += [(a, statement) for statement in chosen for a in statement.own_assumptions.values()]
     found: list[tuple[str, str, bool | None, str]] = []
-    for assumption in (a for a in ASSUMPTIONS.values() if a.id in needed):
+    for assumption, statement in needed:
         try:
             finding = assumption.check(given.case)
             found.append((assumption.id, assumption.title, finding.holds, finding.evidence))
         except InvalidInput as error:
             found.append((assumption.id, assumption.title, None, str(error)))
+        except Exception as error:
+            if statement is None:
+                raise
+            found.append(
+                (assumption.id, assumption.title, None, broken(statement, error, where="its predicate").reason)
+            )
     return found
 
 
-def _print_failures(out: Console, results: Sequence[Result], directory: Path) -> None:
+def _print_failures(out: Console, results: Sequence[Result], directory: Path, options: str = "") -> None:
     for result in results:
         if result.failure is None:
             continue
         try:
             path = save(result.id, result.failure, directory)
-            line = f"Reproduce with: theorems verify {result.id} --data {shlex.quote(str(path))}"
+            line = f"Reproduce with: theorems verify {shlex.quote(result.id)} --data {shlex.quote(str(path))}{options}"
         except InvalidInput as error:
             line = f"The case could not be written: {error}"
         print_failure(out, result, result.failure, line)
@@ -112,6 +162,11 @@ def as_json(request: Request, results: Sequence[Result]) -> str:
         "implementation": request.under_test.name,
         "statements": [result.as_json() for result in results],
     }
+    if isinstance(request.under_test, OnKernel):
+        from theorems.kernel_report import kernel_json
+
+        report["kernel"] = kernel_json(request.under_test.kernel)
+        report["statements"] = [result.as_json() | {"touched": list(result.touched)} for result in results]
     return to_json(report, indent=2) + "\n"
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from hypothesis.strategies import SearchStrategy
 
 from attention.errors import InvalidInput
 from attention.implementation import Implementation
+from generators.assumptions import Assumption, assumption_named
 from generators.case import Case
-from theorems.tolerances import TOLERANCES
+from theorems.tolerances import TOLERANCES, Reason
 
 
 class Verdict(StrEnum):
@@ -56,7 +58,7 @@ class Claim:
         slack: how far on the right side of the inequality, in the units of ``tolerance``; the worst one if the
             claim was tried at many points.
         tolerance: what rounding (or the argued rate) allows; never a bare number.
-        why: a key of :data:`theorems.tolerances.TOLERANCES`, the reason for the tolerance.
+        why: a key of :data:`theorems.tolerances.TOLERANCES`, or a :class:`theorems.tolerances.Reason`.
         detail: both sides at the worst point, for a reader.
         undecided: when not empty, the claim could not be decided, and why.
     """
@@ -70,7 +72,7 @@ class Claim:
     undecided: str = ""
 
     def __post_init__(self) -> None:
-        if self.why not in TOLERANCES:
+        if self.why not in TOLERANCES and not isinstance(self.why, Reason):
             raise ValueError(f"claim {self.name}: no tolerance named {self.why!r} in theorems/tolerances.py")
 
     @property
@@ -113,7 +115,10 @@ def at_least(
     slack = ((left - right) / scale).ravel()
     tolerance = (rounding / scale).ravel()
     bad = np.isnan(slack) | np.isnan(tolerance)
-    worst = int(np.argmax(bad)) if bad.any() else int(np.argmin(slack + tolerance))
+    # An entry with an infinite tolerance says nothing (∞ − ∞); it must not hide the others.
+    with np.errstate(invalid="ignore"):
+        room = np.where(np.isposinf(tolerance), np.inf, slack + tolerance)
+    worst = int(np.argmax(bad)) if bad.any() else int(np.argmin(room))
     detail = f"{left.ravel()[worst]:.17g} ≥ {right.ravel()[worst]:.17g} at {points} {worst} of {left.size}"
     return Claim(name, form, float(slack[worst]), float(tolerance[worst]), why, detail)
 
@@ -123,18 +128,21 @@ Conclusion = Callable[[Case, Implementation], Iterator[Claim]]
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement of the paper.
+    """A statement of the paper, or one in somebody's own file (:mod:`theorems.user_file`).
 
     Attributes:
-        id: e.g. ``theorem-2``.
+        id: e.g. ``theorem-2``, or ``path.py:name``.
         title: what it says, in a few words.
         source: where the paper states it.
-        assumptions: ids of :mod:`generators.assumptions`; all must hold for the conclusion to be checked.
+        assumptions: ids of :mod:`generators.assumptions` or of ``own_assumptions``; all must hold for the
+            conclusion to be checked. :meth:`assumption` finds them.
         cases: a strategy for cases that satisfy the assumptions by construction.
         conclusion: yields the claims, given a case and the implementation under test.
         text: the statement, its effective form and its derivation (the docstring of the conclusion).
         from_data: the cases of one user-supplied case (e.g. one per locally optimal α); itself by default.
         aliases: other ids of the same statement.
+        own_assumptions: assumptions that are not the suite's, by id.
+        file: the file that it was read from; empty for the suite's own.
     """
 
     id: str
@@ -146,6 +154,21 @@ class Statement:
     text: str
     from_data: Callable[[Case], Iterator[Case]]
     aliases: tuple[str, ...] = field(default=())
+    own_assumptions: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
+    file: str = ""
+
+    @property
+    def own_id(self) -> str:
+        """The id without the file, which may be called by several paths."""
+        return self.id.removeprefix(f"{self.file}:") if self.file else self.id
+
+    def assumption(self, id: str) -> Assumption:
+        """The assumption of that id, as this statement means it.
+
+        Raises:
+            InvalidInput: for an unknown id.
+        """
+        return self.own_assumptions.get(id) or assumption_named(id)
 
 
 _REGISTRY: dict[str, Statement] = {}
@@ -197,12 +220,16 @@ def statements() -> dict[str, Statement]:
 
 
 def statement_named(id: str) -> Statement:
-    """The statement of that id or alias.
+    """The statement of that id or alias, or of somebody's own file: ``path.py:name``.
 
     Raises:
-        InvalidInput: for an unknown id.
+        InvalidInput: for an unknown id; a file that cannot be loaded.
     """
+    from theorems.user_file import is_in_a_file, statement_in_file
+
+    if is_in_a_file(id):
+        return statement_in_file(id)
     for candidate in statements().values():
         if id == candidate.id or id in candidate.aliases:
             return candidate
-    raise InvalidInput(f"id: {id!r} is not a statement; known are {', '.join(statements())}.")
+    raise InvalidInput(f"id: {id!r} is not a statement; known are {', '.join(statements())}, PATH.py:NAME.")

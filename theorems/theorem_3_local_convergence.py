@@ -156,7 +156,9 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if constants is None or cone is None or not is_resolvable(constants, cone.height):
         yield Claim("no-stationary-point", Form.EFFECTIVE, 0.0, 0.0, "gradient", undecided=too_thin(constants))
         return
-    yield from claims(cone, under_test, log_step, case.rng(), case.start)
+    # The cone is that of the theorem's step size; the descent in it takes the implementation's.
+    taken = log_step if "eta" in case.arrays else -under_test.log_smoothness(problem)
+    yield from claims(cone, under_test, taken, case.rng(), case.start)
 
 
 def claims(

@@ -1,12 +1,15 @@
 """Every tolerance of the suite, with its reason: rounding, an effective bound of the theorem, or an argued rate.
 
-A claim names its tolerance by key; there is no other place where one is allowed.
+A claim names its tolerance by key; there is no other place where one is allowed. A statement in somebody's own file
+may bring a :func:`reason` along.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from attention.errors import InvalidInput
 
 EPS = 2.0**-52
 """Spacing of float64 at one."""
@@ -23,6 +26,42 @@ class Tolerance:
 
     formula: str
     reason: str
+
+
+class Reason(str):
+    """The key of a tolerance that somebody's own statement brings along; claims take it as their ``why``.
+
+    Attributes:
+        tolerance: formula and reason.
+    """
+
+    tolerance: Tolerance
+
+    def __new__(cls, key: str, formula: str = "", because: str = "") -> Reason:
+        made = super().__new__(cls, key)
+        made.tolerance = Tolerance(formula, because)
+        return made
+
+
+def reason(key: str, formula: str, because: str) -> Reason:
+    """A tolerance of a statement that is not the suite's: rounding, an effective bound, or an argued rate.
+
+    Args:
+        key: kebab-case; in the report and the JSON.
+        formula: how the number is computed.
+        because: why this much and no more.
+
+    Raises:
+        InvalidInput: a key of the suite's own, or something left empty.
+    """
+    if key in TOLERANCES:
+        raise InvalidInput(f"reason: {key!r} is one of the suite's tolerances; choose another key.")
+    for name, text in (("key", key), ("formula", formula), ("because", because)):
+        if not isinstance(text, str) or not text.strip():
+            raise InvalidInput(
+                f"reason: {name} is empty; a tolerance needs a key, its formula and why it is no larger."
+            )
+    return Reason(key, formula, because)
 
 
 TOLERANCES: Mapping[str, Tolerance] = {
@@ -43,10 +82,20 @@ TOLERANCES: Mapping[str, Tolerance] = {
         "theorems.evaluation.Evaluation.gradient: r_t is the relative error of s_t and ℓ'; each product in the"
         " covariance inherits it, relative to its own size; inner products with p_mm or p add (d + 2) eps Σ|terms|",
     ),
+    "kernel": Tolerance(
+        "a_t = min(1, s_t (e^{x_t} − 1)), x_t = e_t + log Σ s e^e + (2T + 6) eps, e_t = eps ((d + 8) Σ_j |k_tj p_j| + 20 + 2|log s_t|)",
+        "theorems.textbook: what a kernel's weights may be off by in its own numbers, added to log-weights, gradient, mixing"
+        " and descent-rounding for an implementation that is one; its gradient is a sum of products of such weights",
+    ),
     "exponent-rounding": Tolerance(
         "(d + 6) eps (max_j Σ_k |ĝ_jk p_k| + max|log c_j| + m)",
         "a logit difference is a sum of d products of rounded differences; the log-excess risk is a log-sum-exp of m"
         " of them plus the logarithms of slope and gap, and inherits the largest error of a term",
+    ),
+    "limit-followed": Tolerance(
+        "ρ^{−1/2}, ρ the norm in units of ‖p_mm‖ (or of 1/max|k_iα − k_it|)",
+        "theorems.hunting.followed: where a direction or a selection converges it is O(log ρ/ρ) from its limit; a counterexample"
+        " must miss it a hundred times further than √ρ/ρ at norms of 10⁶, and no less than at a thousandth of it",
     ),
     "cosine-rounding": Tolerance("(d + 4) eps", "an inner product of d terms divided by two norms"),
     "path-rounding": Tolerance(
@@ -114,6 +163,10 @@ TOLERANCES: Mapping[str, Tolerance] = {
         "theorems.joint_sublevel: a softmax weight has the relative error of its logit, E_i the errors of its terms, a mean of"
         " exponentials their average; only points inside by more than this count, so the bounds themselves need no more"
         " than the rounding of their own sides",
+    ),
+    "label-duals": Tolerance(
+        "Σ λ z = Γ v̄_mm, Σ λ = 1: (2n + 8) eps (Σ λ|z| + Γ|v̄_mm|), (2n + 8) eps; λ ≥ 0 and λ = 0 off the supports: none",
+        "each dual is a rounded rational divided by a rounded sum of n of them; n products with them are summed",
     ),
     "cone": Tolerance(
         "(d + 8) eps (‖p‖ + ‖a‖)/‖p − a‖ · √(2ν')",

@@ -2,7 +2,7 @@
 
 A file holds named arrays: X (n,T,d), Y (n,), v (d,), optionally W (d',d); or keys (n,T,d) and scores (n,T).
 Optional in both: loss (text), alpha (n,), p0 or start (d,), seed. Further arrays that a statement knows
-(``u``, ``q``, …) are given by their name, in JSON also within an object ``arrays``.
+(``u``, ``q``, ``q1``, ``q2``, …) are given by their name, in JSON also within an object ``arrays``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from generators.optimal_sets import HEAD_ARRAYS
 TOKENS = ("X", "Y", "v", "W")
 PAIR = ("keys", "scores")
 OPTIONAL = ("loss", "alpha", "p0", "start", "seed")
-FURTHER = ("u", "q", "eta", "cone_mu", "cone_radius", "head_radii", "prompt_radii", *HEAD_ARRAYS)
+DIRECTIONS = ("q", "q1", "q2")
+"""Of shape (d,) when they stand beside the others; like every direction they keep their values in other units."""
+FURTHER = ("u", *DIRECTIONS, "eta", "cone_mu", "cone_radius", "head_radii", "prompt_radii", *HEAD_ARRAYS)
 """Arrays of single statements that may stand beside the others without an ``arrays`` object around them."""
 RECORD = ("arrays", "case_of", "claim", "name")
 """Written by the command with a failing case."""
@@ -93,7 +95,7 @@ def case_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
         dataset=dataset,
         alpha=alpha,
         start=start,
-        arrays=MappingProxyType(_further(held, name)),
+        arrays=MappingProxyType(_further(held, name, problem.d)),
         seed=_integer("seed", values["seed"]) if "seed" in values else seed,
         name=_text("name", values.get("name", name)),
     )
@@ -142,12 +144,15 @@ def _chosen(value: Any, problem: Problem) -> Int64[np.ndarray, "n"]:
     return alpha.astype(np.int64)
 
 
-def _further(held: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Further arrays, of any shape, float64."""
+def _further(held: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
+    """Further arrays, float64; of any shape but for directions that stand beside the others."""
     within = held.get("arrays", {})
     if not isinstance(within, Mapping):
         raise InvalidInput(f"{name}: arrays must be an object of named arrays.")
     found: dict[str, Any] = {key: held[key] for key in FURTHER if key in held}
+    for key in DIRECTIONS:
+        if key in held:
+            found[key] = checked_array(key, numbers(held[key]), (d,))
     found.update(within)
     arrays = {}
     for key, value in found.items():

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis.errors import HypothesisException
 
-from attention.errors import InvalidInput
 from attention.implementation import REFERENCE, Implementation
 from generators.case import Case
-from theorems.check import Outcome, check, sentence
+from theorems.check import Outcome, broken, check, sentence
+from theorems.kernel_scope import KERNEL_UNTOUCHED, out_of_reach
 from theorems.result import Failure, Result, merged, of_outcome
 from theorems.statement import Statement, Verdict, statement_named
 from theorems.user_data import Given, as_text
@@ -43,7 +43,7 @@ class _Enough(BaseException):
 
 
 @contextmanager
-def _drawing_from_the_seed_alone() -> Iterator[None]:
+def drawing_from_the_seed_alone() -> Iterator[None]:
     """Keep Hypothesis from drawing constants that it finds in whatever modules happen to be imported."""
     try:
         from hypothesis.internal import constants_ast
@@ -71,7 +71,7 @@ def seed_of(id: str, seed: int) -> int:
 def _drive(statement: Statement, examples: int, seed: int, fails: Callable[[Case], bool]) -> None:
     """Call ``fails`` on generated cases; once it says so, on smaller and smaller ones."""
 
-    @hypothesis_seed(seed_of(statement.id, seed))
+    @hypothesis_seed(seed_of(statement.own_id, seed))
     @settings(
         max_examples=examples,
         phases=(Phase.generate, Phase.shrink),
@@ -90,8 +90,20 @@ def _drive(statement: Statement, examples: int, seed: int, fails: Callable[[Case
         if fails(case):
             raise _Found
 
-    with _drawing_from_the_seed_alone():
+    with drawing_from_the_seed_alone():
         example()
+
+
+def drawn(statement: Statement, examples: int, seed: int) -> list[Case]:
+    """The cases on which :func:`verify_generated` tries the statement."""
+    cases: list[Case] = []
+
+    def keep(case: Case) -> bool:
+        cases.append(case)
+        return False
+
+    _drive(statement, examples, seed, keep)
+    return cases
 
 
 class _Trial:
@@ -171,18 +183,27 @@ def verify_generated(
         progress: called with the number of cases done.
     """
     statement = statement_named(id)
+    if why := out_of_reach(statement.id, under_test):
+        return _not_about(statement, why)
     began = time.perf_counter()
     trial = _Trial(statement, under_test, progress)
-    broken = _finished(statement, examples, seed, trial.generating)
-    if trial.error and not broken and not any(Verdict.FALSIFIED in result.counts for result in trial.results):
+    stopped = _finished(statement, examples, seed, trial.generating)
+    if trial.error and not stopped and not any(Verdict.FALSIFIED in result.counts for result in trial.results):
         _finished(statement, examples, seed, trial.repeating)
     result = merged([Result(statement.id, statement.title), *trial.results])
-    if broken:
-        result = merged([result, of_outcome(statement, broken, generated=True)])
+    if stopped:
+        result = merged([result, of_outcome(statement, stopped, generated=True)])
     elif not trial.results:
         nothing_drawn = Outcome(Verdict.INCONCLUSIVE, reason="the strategy produced no case")
         result = of_outcome(statement, nothing_drawn, generated=True)
-    return replace(result, bad_input="", seconds=time.perf_counter() - began)
+    # A statement that never called the kernel under test was not inconclusive about it.
+    untouched = result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED
+    return replace(result, bad_input="", generated=not untouched, seconds=time.perf_counter() - began)
+
+
+def _not_about(statement: Statement, why: str) -> Result:
+    """Nothing was tried, because the statement says nothing about the kernel under test."""
+    return of_outcome(statement, Outcome(Verdict.NOT_APPLICABLE, reason=why), generated=False)
 
 
 def _finished(statement: Statement, examples: int, seed: int, fails: Callable[[Case], bool]) -> Outcome | None:
@@ -194,8 +215,7 @@ def _finished(statement: Statement, examples: int, seed: int, fails: Callable[[C
     except HypothesisException as error:
         return Outcome(Verdict.INCONCLUSIVE, reason=f"the strategy, {type(error).__name__}: {_first_line(error)}")
     except Exception as error:
-        kind = type(error).__name__
-        return Outcome(Verdict.INCONCLUSIVE, reason=f"the strategy raised {kind}: {_first_line(error)}", error=kind)
+        return broken(statement, error, where="the strategy")
     return None
 
 
@@ -213,6 +233,8 @@ def verify_data(id: str, given: Given, under_test: Implementation = REFERENCE, p
         progress: called with the number of cases done.
     """
     statement = statement_named(id)
+    if why := out_of_reach(statement.id, under_test):
+        return _not_about(statement, why)
     began = time.perf_counter()
     results = [Result(statement.id, statement.title, generated=False)]
     try:
@@ -223,11 +245,6 @@ def verify_data(id: str, given: Given, under_test: Implementation = REFERENCE, p
                 result = replace(result, failure=failure_of(statement, case, outcome))
             results.append(result)
             progress(len(results) - 1)
-    except InvalidInput as error:
-        broken = Outcome(Verdict.INCONCLUSIVE, reason=str(error), error=InvalidInput.__name__)
-        results.append(of_outcome(statement, broken, generated=False))
     except Exception as error:
-        kind = type(error).__name__
-        broken = Outcome(Verdict.INCONCLUSIVE, reason=f"internal error, {kind}: {error}", error=kind)
-        results.append(of_outcome(statement, broken, generated=False))
+        results.append(of_outcome(statement, broken(statement, error, where="from_data"), generated=False))
     return replace(merged(results), seconds=time.perf_counter() - began)

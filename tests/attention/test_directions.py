@@ -18,6 +18,7 @@ from attention.directions import (
     neighbour_optimal,
     not_below,
     parallel,
+    unit_difference,
     within_cone,
 )
 from attention.errors import InvalidInput
@@ -101,3 +102,22 @@ def test_a_bad_direction_is_refused(q: np.ndarray) -> None:
         direction(KEYS, q)
     with pytest.raises(InvalidInput, match=r"^mu: "):
         within_cone([fmpq(1)], [fmpq(1)], 1.5)
+
+
+def test_a_direction_that_selects_every_token_has_the_widest_margin() -> None:
+    """θ is then a minimum over nothing."""
+    q = np.array([1.0, 0.0])
+    every, some = direction(np.zeros((1, 2, 2)), q), direction(np.array([[[1.0, 0.0], [0.0, 0.0]]]), q)
+    assert every.least is None
+    assert [margin_sign(every, every), margin_sign(every, some), margin_sign(some, every)] == [0, 1, -1]
+    assert margin_difference(every, every) == 0.0
+    assert margin_difference(every, some) == math.inf
+    assert margin_difference(some, every) == -math.inf
+    assert unit_difference(None, every, None, some) == 0.0
+
+
+def test_unique_means_one_token_in_every_input() -> None:
+    assert direction(KEYS, np.array([2.0, 1.0])).unique
+    both = direction(np.array([[[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]]), np.array([1.0, 0.0]))
+    assert not both.unique
+    assert both.tied.tolist() == [0]

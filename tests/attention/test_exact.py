@@ -142,3 +142,15 @@ def test_products_beyond_the_normal_range_are_refused(size: float) -> None:
 def test_exact_zero_is_no_underflow() -> None:
     a = np.array([[1e-200, -1e-200]])
     assert rounded_product(a, np.array([[1e-200], [1e-200]])).tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("exponent", [-2, -1, 0, 1, 2])
+def test_ratios_at_small_exponents(exponent: int) -> None:
+    assert ratio(fmpz(-3), fmpz(4), exponent) == -0.75 * 2.0**exponent
+
+
+def test_the_smallest_normal_product_is_kept_and_half_of_it_refused() -> None:
+    a, b = np.array([[2.0**-511]]), np.array([[2.0**-511]])
+    assert rounded_product(a, b).tolist() == [[2.0**-1022]]
+    with pytest.raises(InvalidInput, match="normal range"):
+        rounded_product(a, b / 2)

@@ -370,3 +370,8 @@ def test_hessian_is_the_derivative_of_the_gradient(loss: Loss) -> None:
         allowed = span**2 * 12 * (span**2 * h**2 + 64 * EPS * (1 + span * np.linalg.norm(p)) / (span * h))
         assert np.abs(np.array(rows) - curvature).max() <= allowed
         assert np.abs(np.array(rows) + curvature).max() > allowed
+
+
+def test_the_norm_of_a_scaled_gradient_is_per_point() -> None:
+    found = ScaledGradient(np.array([-1000.0, 2.0]), np.array([[3.0, 4.0], [0.0, 1.0]]))
+    assert found.log_norm.tolist() == [-1000.0 + float(np.log(5.0)), 2.0]

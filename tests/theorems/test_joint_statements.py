@@ -178,3 +178,23 @@ def test_an_offset_that_grows_like_log_r_converges_in_direction() -> None:
         0,
     )
     assert check(statement_named("conjecture-joint-descent"), case, REFERENCE).verdict is Verdict.UPHELD
+
+
+def test_a_head_outside_its_ball_by_rounding_is_no_false_alarm() -> None:
+    """One support: F is 1e-15, and a head of offset 6e5 that lies 1e-9 outside its ball beats the competitor."""
+    case = given_by(
+        [
+            [
+                [0.5773502691896257, -0.5773502691896257, -0.5773502691896257],
+                [0.5617991806913885, -0.5416757259770328, -0.5564071172517526],
+            ],
+            [
+                [-2.0907702751760273, -0.8070072036911767, 1.314313139868465],
+                [-0.8164965809277258, -1.1153550716504101, 0.2988584907226844],
+            ],
+        ],
+        [-1.0, 1.0],
+        [-0.5773502691896257, 0.5773502691896257, 0.5773502691896257],
+        555,
+    )
+    assert check(statement_named("theorem-6"), case, REFERENCE).verdict is Verdict.UPHELD

@@ -13,7 +13,7 @@ from attention.losses import LOSSES
 from attention.problem import Problem
 from tests.theorems import oracle
 from tests.theorems.faults import FAULTS
-from theorems.evaluation import Evaluation, scaled_gradient_of, textbook_gradient_error
+from theorems.evaluation import Evaluation, scaled_gradient_of
 from theorems.points import directions, log_uniform, probe_points
 from theorems.risk_change import risk_change
 from theorems.rounding import dot_error
@@ -103,7 +103,7 @@ def test_textbook_gradient_and_that_it_needs_its_bound() -> None:
         at = Evaluation(problem, points)
         theirs = scaled_gradient_of(textbook, problem, points, np.zeros(len(points)))
         truth = truth_of_gradient(problem, points, np.zeros(len(points)))
-        ratios.append(ratio(theirs - truth, textbook_gradient_error(at, np.abs(problem.scores), EPS)))
+        ratios.append(ratio(theirs - truth, at.textbook_gradient_error(EPS)))
         scale = np.exp(np.maximum(at.gradient.log_scale, -700.0))[:, None]
         without.append(ratio(theirs - truth, at.gradient.error * scale))
     assert LOOSEST / 10 < max(ratios) <= 1
@@ -125,12 +125,29 @@ def test_risk_change() -> None:
     assert LOOSEST < max(ratios) <= 1
 
 
+def test_risk_change_of_steps_that_move_logits_by_hundreds() -> None:
+    ratios = []
+    for problem in PROBLEMS:
+        points = points_of(problem)
+        rng = np.random.default_rng(8)
+        steps = (
+            directions(rng, len(points), problem.d)
+            * (log_uniform(rng, 1.0, 200.0, len(points)) / problem.key_scale)[:, None]
+        )
+        change = risk_change(Evaluation(problem, points), steps)
+        for k in np.flatnonzero(~change.too_long):
+            truth = oracle.scaled(oracle.risk_change(problem, points[k], steps[k]), float(change.log_scale[k]))
+            ratios.append(ratio(change.value[k] - truth, change.error[k]))
+    assert 0 < max(ratios) <= 1
+
+
 def test_risk_change_refuses_steps_that_overflow() -> None:
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
     change = risk_change(Evaluation(problem, np.zeros((2, 1))), np.array([[1.0], [1e3]]))
     truth = math.log1p(math.exp(-1 / (1 + math.exp(-1)))) - math.log1p(math.exp(-0.5))
     assert change.value[0] * math.exp(change.log_scale[0]) == pytest.approx(truth, rel=16 * EPS, abs=0)
     assert math.isnan(change.value[1])
+    assert change.too_long.tolist() == [False, True]
 
 
 def test_dot_error() -> None:

@@ -37,7 +37,7 @@ CAUGHT_BY: dict[str, str] = {
     "float32-softmax": "path-is-stationary",
     "clipped-logits": "path-is-stationary",
     "negated-gradient": "path-is-stationary",
-    "one-coordinate-off-by-1e-6": "offset-at-radius",
+    "one-coordinate-off": "offset-at-radius",
     "rolled-coordinates": "path-is-stationary",
     "weight-decay": "path-is-stationary",
     "wrong-loss-derivative": "path-is-stationary",
@@ -54,7 +54,7 @@ CAUGHT_BY: dict[str, str] = {
 """A claim that each fault falsifies."""
 
 MISSED = {
-    "doubled-gradient": "the path minimises a risk; twice its gradient vanishes at the same points",
+    "gradient-too-long": "the path minimises a risk; twice its gradient vanishes at the same points",
     "svm-always-infeasible": "without p_mm there is nothing to compare with: inconclusive",
 }
 """Faults that leave the theorem true, and why."""

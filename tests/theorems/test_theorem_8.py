@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,8 +20,9 @@ from attention.problem import Problem
 from generators.case import Case
 from generators.optimal_set_cases import case_with_head, optimal_set_cases, symmetric_cases
 from generators.optimal_sets import LinearMixing, linear_mixing
-from tests.theorems.faults import FAULTS
+from tests.theorems.faults import FAULTS, PLANTED, planted
 from theorems.check import check
+from theorems.faults import Kind
 from theorems.nonlinear_head import HeadedAttention
 from theorems.path_constants import Constraints, log_kappa
 from theorems.set_constants import constraints_of, mixing_kappa, separation
@@ -69,7 +69,7 @@ CAUGHT = {
     "temperature",
     "masked-token",
     "negated-gradient",
-    "one-coordinate-off-by-1e-6",
+    "one-coordinate-off",
     "rolled-coordinates",
     "weight-decay",
     "diagonal-jacobian",
@@ -82,40 +82,7 @@ CAUGHT = {
 """Faults that falsify the theorem, on these cases."""
 
 
-def first_choice_only(keys, optimal, solver):  # type: ignore[no-untyped-def]
-    """No enumeration: the first optimal token of each input."""
-    first = np.arange(optimal.shape[1]) == np.argmax(optimal, axis=1)[:, None]
-    found = max_margin_sets(keys, optimal, solver)
-    if not isinstance(found, MaxMarginSets):
-        return found
-    kept = tuple(c for c in found.choices if first[np.arange(len(first)), c.alpha].all())
-    return replace(found, choices=kept or found.choices)
-
-
-def worst_choice(keys, optimal, solver):  # type: ignore[no-untyped-def]
-    """The largest norm instead of the least."""
-    found = max_margin_sets(keys, optimal, solver)
-    return replace(found, choices=found.choices[-1:]) if isinstance(found, MaxMarginSets) else found
-
-
-def convexified(keys, optimal, solver):  # type: ignore[no-untyped-def]
-    """The mean of the optimal tokens stands for their set: the hull of the solutions."""
-    keys = np.array(keys)
-    for block, mask in zip(keys, optimal, strict=True):
-        block[mask] = block[mask].mean(axis=0)
-    return max_margin_sets(keys, optimal, solver)
-
-
-def all_tokens_constrain(keys, optimal, solver):  # type: ignore[no-untyped-def]
-    """ATT-SVM instead of ATT-SVM': the other optimal tokens are to be separated from as well."""
-    first = np.arange(optimal.shape[1]) == np.argmax(optimal, axis=1)[:, None]
-    return max_margin_sets(keys, first, solver)
-
-
-SET_FAULTS = {
-    fault.__name__: REFERENCE.but(fault.__name__, max_margin_sets=fault)
-    for fault in (first_choice_only, worst_choice, convexified, all_tokens_constrain)
-}
+SET_FAULTS = planted(*(fault.name for fault in PLANTED.values() if fault.kind is Kind.SETS))
 
 
 def verdicts(under_test: Implementation) -> list[Verdict]:

@@ -1,0 +1,65 @@
+"""Attention kernels in the form that the theorems are run on: (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m).
+
+Copy the one that is nearest to yours and put your own call in it. Each computes softmax(q kᵀ) v: logits are plain inner
+products, so a kernel that divides them by √d gets its query multiplied by √d first.
+
+    theorems verify --attention examples.kernels:handwritten
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import torch
+from torch import Tensor
+
+
+def handwritten(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Softmax attention in three lines."""
+    logits = query @ keys.transpose(-2, -1)
+    unnormalised = torch.exp(logits - logits.amax(dim=-1, keepdim=True))
+    return unnormalised / unnormalised.sum(dim=-1, keepdim=True) @ values
+
+
+def pytorch_sdpa(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """PyTorch's own kernel, its scale 1/√d switched off; ``--attention`` does the same for any ``scale`` parameter."""
+    return torch.nn.functional.scaled_dot_product_attention(query, keys, values, scale=1.0)
+
+
+def pytorch_multihead(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """``nn.MultiheadAttention`` with one head and identity projections.
+
+    It takes tensors of rank 3 and one width for queries, keys and values, a power of four here so that its scale 1/√d
+    is undone without rounding; what is narrower is padded with zeros.
+    """
+    m = values.shape[-1]
+    width = 4 ** math.ceil(math.log(max(query.shape[-1], m), 4))
+    padded = (query * math.sqrt(width), keys, values)
+    q, k, v = (torch.nn.functional.pad(x, (0, width - x.shape[-1])).flatten(0, -3) for x in padded)
+    attended, _ = _multihead(width, query.dtype)(q, k, v, need_weights=False)
+    return attended[..., :m].reshape(*query.shape[:-1], m)
+
+
+@cache
+def _multihead(width: int, dtype: torch.dtype) -> torch.nn.MultiheadAttention:
+    attention = torch.nn.MultiheadAttention(width, 1, bias=False, batch_first=True, dtype=dtype)
+    with torch.no_grad():
+        attention.in_proj_weight.copy_(torch.eye(width).repeat(3, 1))
+        attention.out_proj.weight.copy_(torch.eye(width))
+    return attention
+
+
+def online(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """One token after the other with a running maximum, as in flash attention."""
+    top = query.new_full(query.shape[:-1], -math.inf)
+    total = torch.zeros_like(top)
+    mean = values.new_zeros((*query.shape[:-1], values.shape[-1]))
+    for t in range(keys.shape[-2]):
+        logit = (query * keys[..., t : t + 1, :]).sum(dim=-1)
+        new_top = torch.maximum(top, logit)
+        kept, weight = torch.exp(top - new_top), torch.exp(logit - new_top)
+        total = total * kept + weight
+        mean = mean * kept[..., None] + weight[..., None] * values[..., t : t + 1, :]
+        top = new_top
+    return mean / total[..., None]

@@ -1,0 +1,202 @@
+"""Attention kernels that are wrong in one way each, in the form that ``--attention`` takes.
+
+``CAUGHT`` are wrong by more than their numbers' rounding; ``REFUSED`` are no kernels at all, with a word of the sentence
+that says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from examples.kernels import handwritten
+
+Call = Callable[[Tensor, Tensor, Tensor], Any]
+
+
+def _attention(query: Tensor, keys: Tensor, values: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Softmax attention with something done to the logits."""
+    return torch.softmax(change(query @ keys.transpose(-2, -1)), dim=-1) @ values
+
+
+def scaled_by_root_d(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Everybody's default."""
+    return handwritten(query / math.sqrt(query.shape[-1]), keys, values)
+
+
+def warm(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """A temperature that is 1% off."""
+    return handwritten(1.01 * query, keys, values)
+
+
+def detached_normaliser(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Right values, but the backward pass takes the normaliser for a constant."""
+    logits = query @ keys.transpose(-2, -1)
+    unnormalised = torch.exp(logits - logits.amax(dim=-1, keepdim=True))
+    return unnormalised / unnormalised.sum(dim=-1, keepdim=True).detach() @ values
+
+
+class _WrongBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        weights = torch.softmax(query @ keys.transpose(-2, -1), dim=-1)
+        ctx.save_for_backward(keys, values, weights)
+        return weights @ values
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        keys, values, weights = ctx.saved_tensors
+        per_weight = upstream[0] @ values.transpose(-2, -1)
+        # The Jacobian of softmax taken for its diagonal.
+        return (per_weight * weights * (1 - weights)) @ keys, None, None
+
+
+def diagonal_jacobian(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """A backward pass of its own, wrong for more than two tokens."""
+    return _WrongBackward.apply(query, keys, values)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _IgnoresUpstream(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        with torch.enable_grad():
+            leaf = query.detach().requires_grad_()
+            found = handwritten(leaf, keys, values)
+            (gradient,) = torch.autograd.grad(found.sum(), leaf)
+        ctx.save_for_backward(gradient)
+        return found.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        return ctx.saved_tensors[0], None, None
+
+
+def ignores_upstream(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """A backward pass that takes the upstream gradient for one."""
+    return _IgnoresUpstream.apply(query, keys, values)  # type: ignore[no-untyped-call, no-any-return]
+
+
+def sigmoid_normalised(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Sigmoids divided by their sum."""
+    weights = torch.sigmoid(query @ keys.transpose(-2, -1))
+    return weights / weights.sum(dim=-1, keepdim=True) @ values
+
+
+def last_token_masked(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """An off-by-one in a causal mask."""
+    return handwritten(query, keys[..., :-1, :], values[..., :-1, :])
+
+
+def causal(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """The one query takes itself for the first of the sequence."""
+    return torch.nn.functional.scaled_dot_product_attention(query, keys, values, is_causal=True, scale=1.0)
+
+
+def epsilon_in_denominator(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """1e-5, which float32 resolves."""
+    logits = query @ keys.transpose(-2, -1)
+    unnormalised = torch.exp(logits - logits.amax(dim=-1, keepdim=True))
+    return unnormalised / (unnormalised.sum(dim=-1, keepdim=True) + 1e-5) @ values
+
+
+def top_two(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Only the two largest logits count."""
+
+    def change(logits: Tensor) -> Tensor:
+        second = logits.topk(min(2, logits.shape[-1]), dim=-1).values[..., -1:]
+        return logits.masked_fill(logits < second, -math.inf)
+
+    return _attention(query, keys, values, change)
+
+
+def clipped_logits(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Logits beyond ±5 are cut."""
+    return _attention(query, keys, values, lambda logits: logits.clamp(-5.0, 5.0))
+
+
+def bfloat16_inside(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Takes and returns the right dtype, computes in bfloat16."""
+    return handwritten(query.bfloat16(), keys.bfloat16(), values.bfloat16()).to(query.dtype)
+
+
+def without_maximum(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """The exponential of large logits overflows."""
+    unnormalised = torch.exp(query @ keys.transpose(-2, -1))
+    return unnormalised / unnormalised.sum(dim=-1, keepdim=True) @ values
+
+
+def float32_inside(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Takes and returns float64, computes in float32: wrong in float64, right in float32."""
+    return handwritten(query.float(), keys.float(), values.float()).to(query.dtype)
+
+
+CAUGHT: tuple[Call, ...] = (
+    scaled_by_root_d,
+    warm,
+    detached_normaliser,
+    diagonal_jacobian,
+    ignores_upstream,
+    sigmoid_normalised,
+    last_token_masked,
+    causal,
+    epsilon_in_denominator,
+    top_two,
+    clipped_logits,
+    bfloat16_inside,
+    without_maximum,
+)
+"""Falsified in float64 and in float32."""
+
+
+def other_dtype(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Always half precision."""
+    return handwritten(query, keys, values).half()
+
+
+def other_shape(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Forgets the axis of the query."""
+    return handwritten(query, keys, values)[..., 0, :]
+
+
+def nan_everywhere(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """What a mask of all tokens gives."""
+    return _attention(query, keys, values, lambda logits: logits.masked_fill(logits == logits, -math.inf))
+
+
+def detached(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Nothing to differentiate."""
+    return handwritten(query, keys, values).detach()
+
+
+def blind(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Differentiable, but not with respect to the query."""
+    return values.requires_grad_().mean(dim=-2, keepdim=True)
+
+
+def tuple_of(query: Tensor, keys: Tensor, values: Tensor) -> Any:
+    """Result and weights, like nn.MultiheadAttention."""
+    return handwritten(query, keys, values), None
+
+
+def raising(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """A kernel for another device."""
+    raise RuntimeError("expected a CUDA tensor")
+
+
+REFUSED: dict[Call, str] = {
+    other_dtype: "float16",
+    other_shape: "returned shape",
+    nan_everywhere: "NaN",
+    detached: "detached",
+    blind: "does not depend on the query",
+    tuple_of: "returned a tuple",
+    raising: "expected a CUDA tensor",
+}
+"""No kernels, and what the sentence says."""
+
+not_callable = 3
+"""Nothing to call."""

@@ -1,0 +1,84 @@
+"""All that a file with one's own statement needs: ``from theorems.api import statement, at_least, Form, …``.
+
+    @statement("my-conjecture", assumptions=("separable", "single-input"))
+    def my_conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        '''What it says.'''
+        svm = under_test.max_margin(case.problem.keys, case.chosen)
+        yield at_least("name-of-the-claim", Form.EFFECTIVE, left, right, rounding=bound, why="rounding")
+
+``theorems verify my_file.py:my_conjecture`` tries it; docs/conjectures.md is the manual, examples/ has three to copy.
+
+| to state it | |
+|---|---|
+| `statement` | the decorator: id, assumptions, optionally cases |
+| `Claim`, `at_least`, `Form` | what a conclusion yields |
+| `reason` | a tolerance of one's own: key, formula, why no larger |
+| `Assumption`, `Finding` | an assumption of one's own: a predicate on cases |
+| `Case`, `Problem`, `Dataset`, `loss_named` | the data: keys, scores, loss; tokens, labels, head |
+| `cases`, `joint_cases`, `direction_cases` | strategies that build data satisfying assumptions |
+
+| to compute with | |
+|---|---|
+| `Implementation`, `REFERENCE` | what is under test: `weights`, `risk`, `scaled_gradient`, `max_margin`, `label_svm`, … |
+| `MaxMargin`, `Infeasible`, `max_margin`, `locally_optimal` | ATT-SVM, exact |
+| `gradient_flow`, `gradient_descent`, `normalized_gradient_descent`, `Stop` | to norms of 1e6, without cancellation |
+| `head_gradient`, `LabelSvm` | joint training: the gradient in the head, (SVM) |
+| `Evaluation` | softmax attention at points, every number with a bound on its rounding |
+| `EPS` | 2⁻⁵² |
+"""
+
+from __future__ import annotations
+
+from attention.descent import Stop, gradient_descent, normalized_gradient_descent
+from attention.errors import InvalidInput
+from attention.flow import Flow, gradient_flow
+from attention.implementation import REFERENCE, Implementation
+from attention.joint_descent import head_gradient
+from attention.label_svm import LabelSvm
+from attention.losses import loss_named
+from attention.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
+from attention.problem import Dataset, Problem
+from generators.assumptions import Assumption, Finding
+from generators.case import Case
+from generators.direction_cases import direction_cases
+from generators.joint_cases import joint_cases
+from generators.problems import cases
+from theorems.evaluation import Evaluation
+from theorems.statement import Claim, Form, Statement, Verdict, at_least
+from theorems.tolerances import EPS, reason
+from theorems.user_statement import statement
+
+__all__ = [
+    "EPS",
+    "REFERENCE",
+    "Assumption",
+    "Case",
+    "Claim",
+    "Dataset",
+    "Evaluation",
+    "Finding",
+    "Flow",
+    "Form",
+    "Implementation",
+    "Infeasible",
+    "InvalidInput",
+    "LabelSvm",
+    "MaxMargin",
+    "Problem",
+    "Statement",
+    "Stop",
+    "Verdict",
+    "at_least",
+    "cases",
+    "direction_cases",
+    "gradient_descent",
+    "gradient_flow",
+    "head_gradient",
+    "joint_cases",
+    "locally_optimal",
+    "loss_named",
+    "max_margin",
+    "normalized_gradient_descent",
+    "reason",
+    "statement",
+]

@@ -1,0 +1,46 @@
+"""Planted faults: what the statements must catch. ``theorems power`` tabulates who does, and how small a one.
+
+A fault in the attention is consistent (weights, risk and gradient are those of the wrong softmax) and computed as
+carefully as its formula allows, so that it is caught for what it says, not for rounding. Every implementation here can
+be sent to other processes.
+"""
+
+from __future__ import annotations
+
+from attention.errors import InvalidInput
+from theorems.faults.attention_faults import ATTENTION_FAULTS
+from theorems.faults.data_faults import DATA_FAULTS
+from theorems.faults.direction_faults import DIRECTION_FAULTS
+from theorems.faults.fault import Fault, Kind
+from theorems.faults.gradient_faults import GRADIENT_FAULTS
+from theorems.faults.label_faults import LABEL_FAULTS
+from theorems.faults.set_faults import SET_FAULTS
+from theorems.faults.svm_faults import SVM_FAULTS
+
+FAULTS: dict[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        *ATTENTION_FAULTS,
+        *GRADIENT_FAULTS,
+        *DATA_FAULTS,
+        *SVM_FAULTS,
+        *SET_FAULTS,
+        *DIRECTION_FAULTS,
+        *LABEL_FAULTS,
+    )
+}
+"""Every planted fault by name."""
+
+
+def fault_named(name: str) -> Fault:
+    """The fault of that name.
+
+    Raises:
+        InvalidInput: for an unknown name.
+    """
+    if name not in FAULTS:
+        raise InvalidInput(f"faults: {name!r} is not a planted fault; known are {', '.join(FAULTS)}.")
+    return FAULTS[name]
+
+
+__all__ = ["FAULTS", "Fault", "Kind", "fault_named"]

@@ -1,0 +1,69 @@
+"""A planted fault: an implementation, or a reading of the data, that is wrong in one way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from attention.implementation import REFERENCE, Implementation
+from generators.case import Case
+
+
+class Kind(StrEnum):
+    """What a fault is in."""
+
+    SOFTMAX = "softmax"
+    """Weights, risk and gradient agree with each other and are all wrong."""
+    GRADIENT = "gradient"
+    STEP = "step"
+    DATA = "data"
+    """The attention, or the SVM, is given other data than the statement."""
+    SVM = "svm"
+    SETS = "sets"
+    """ATT-SVM' of Theorem 8."""
+    DIRECTION = "direction"
+    """Definition 3."""
+    LABELS = "labels"
+    """(SVM) of the head and p_relax."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A planted fault.
+
+    Attributes:
+        name: kebab-case, stable.
+        kind: what it is in.
+        says: what is wrong, in a line.
+        caught_by: the id of a statement that catches it within a few examples; the cheapest one.
+        made: size → the faulty implementation; faults without a size ignore it.
+        size: how wrong the planted one is, for faults that have a size, else 0; a smaller one is less wrong.
+        unit: what the size measures.
+        smallest: no smaller size is tried (float64 does not resolve it, or it is no fault any more).
+        spoil: case → the case as the statement misreads it, once the assumptions have been checked on the right one.
+    """
+
+    name: str
+    kind: Kind
+    says: str
+    caught_by: str
+    made: Callable[[float], Implementation]
+    size: float = 0.0
+    unit: str = ""
+    smallest: float = 1e-16
+    spoil: Callable[[Case], Case] | None = None
+
+    @property
+    def implementation(self) -> Implementation:
+        """The faulty implementation, named after the fault."""
+        return replace(self.made(self.size), name=self.name)
+
+    def of_size(self, size: float) -> Fault:
+        """The same fault, that much wrong."""
+        return replace(self, size=size)
+
+
+def right(size: float) -> Implementation:
+    """Nothing is replaced: the fault is in the data."""
+    return REFERENCE

@@ -1,0 +1,88 @@
+"""Faults in ATT-SVM', the union of Theorem 8."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attention.implementation import REFERENCE, Implementation
+from attention.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
+from theorems.faults.fault import Fault, Kind
+
+Sets = MaxMarginSets | InfeasibleSets
+
+
+@dataclass(frozen=True)
+class SetSolver:
+    """Size → the reference with that solver of ATT-SVM'."""
+
+    solver: Any
+
+    def __call__(self, size: float) -> Implementation:
+        """The implementation."""
+        return REFERENCE.but("", max_margin_sets=self.solver)
+
+
+def first_choice_only(keys: Any, optimal: Any, solver: Solver) -> Sets:
+    """No enumeration: the first optimal token of each input, where that is feasible."""
+    first = np.arange(optimal.shape[1]) == np.argmax(optimal, axis=1)[:, None]
+    found = max_margin_sets(keys, optimal, solver)
+    if not isinstance(found, MaxMarginSets):
+        return found
+    kept = tuple(c for c in found.choices if first[np.arange(len(first)), c.alpha].all())
+    return replace(found, choices=kept or found.choices)
+
+
+def worst_choice(keys: Any, optimal: Any, solver: Solver) -> Sets:
+    """The largest norm instead of the least."""
+    found = max_margin_sets(keys, optimal, solver)
+    return replace(found, choices=found.choices[-1:]) if isinstance(found, MaxMarginSets) else found
+
+
+def convexified(keys: Any, optimal: Any, solver: Solver) -> Sets:
+    """The mean of the optimal tokens stands for their set: the hull of the solutions."""
+    keys = np.array(keys)
+    for block, mask in zip(keys, optimal, strict=True):
+        block[mask] = block[mask].mean(axis=0)
+    return max_margin_sets(keys, optimal, solver)
+
+
+def all_tokens_constrain(keys: Any, optimal: Any, solver: Solver) -> Sets:
+    """ATT-SVM instead of ATT-SVM': the other optimal tokens are to be separated from as well."""
+    first = np.arange(optimal.shape[1]) == np.argmax(optimal, axis=1)[:, None]
+    return max_margin_sets(keys, first, solver)
+
+
+SET_FAULTS = (
+    Fault(
+        "sets-first-choice-only",
+        Kind.SETS,
+        "only the first optimal token of each input is tried",
+        "theorem-8",
+        SetSolver(first_choice_only),
+    ),
+    Fault(
+        "sets-worst-choice",
+        Kind.SETS,
+        "the choice of the largest norm instead of the least",
+        "theorem-8",
+        SetSolver(worst_choice),
+    ),
+    Fault(
+        "sets-convexified",
+        Kind.SETS,
+        "the mean of the optimal tokens stands for their set",
+        "theorem-8",
+        SetSolver(convexified),
+    ),
+    Fault(
+        "sets-all-tokens-constrain",
+        Kind.SETS,
+        "the other optimal tokens are separated from as well",
+        "theorem-8",
+        SetSolver(all_tokens_constrain),
+    ),
+)
+"""Faults in ATT-SVM'."""

@@ -1,0 +1,220 @@
+"""Attention with something else for its softmax, consistently: weights, risk, its excess and its gradient agree.
+
+A normaliser is a map from logits to weights with the transpose of its Jacobian, so the gradient of a wrong softmax is
+the right gradient of a wrong risk, and the fault is caught for what it says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from array_api_compat import array_namespace
+
+from attention import risk as reference
+from attention.implementation import REFERENCE, Implementation
+from attention.losses import Array, Loss
+from attention.risk import ScaledGradient, signed_logsumexp
+
+
+def unscaled(direction: Array) -> ScaledGradient:
+    """A gradient that was computed without a scale of its own."""
+    xp = array_namespace(direction)
+    return ScaledGradient(xp.zeros_like(direction[..., 0]), direction)
+
+
+def covariance(logits: Array, weights: Array, scores: Array, size: float) -> Array:
+    """Jᵀγ of softmax, s_t (γ_t − γᵀs)."""
+    xp = array_namespace(weights)
+    return weights * (scores - xp.sum(weights * scores, axis=-1, keepdims=True))
+
+
+def diagonal(logits: Array, weights: Array, scores: Array, size: float) -> Array:
+    """The cross term −s sᵀ of the Jacobian dropped but for its diagonal."""
+    return weights * (1 - weights) * scores
+
+
+def detached(logits: Array, weights: Array, scores: Array, size: float) -> Array:
+    """The normaliser taken for a constant: J = diag(s)."""
+    return weights * scores
+
+
+def softmax_of(logits: Array) -> Array:
+    """The textbook softmax of logits."""
+    xp = array_namespace(logits)
+    shifted = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    return shifted / xp.sum(shifted, axis=-1, keepdims=True)
+
+
+def as_it_is(logits: Array, size: float) -> Array:
+    """Right weights, by the textbook formula."""
+    return softmax_of(logits)
+
+
+@dataclass(frozen=True)
+class Normalised:
+    """Softmax attention with another normaliser.
+
+    Attributes:
+        weights_of: (logits, size) → weights.
+        pulled_back: (logits, weights, scores, size) → Jᵀγ.
+        size: of the fault.
+        single: the logits are computed in float32.
+    """
+
+    weights_of: Callable[[Array, float], Array]
+    pulled_back: Callable[[Array, Array, Array, float], Array] = covariance
+    size: float = 0.0
+    single: bool = False
+
+    def logits(self, keys: Array, p: Array) -> Array:
+        """K p, (*b, n, T)."""
+        xp = array_namespace(keys, p)
+        if self.single:
+            keys, p = xp.astype(keys, xp.float32), xp.astype(p, xp.float32)
+        return xp.sum(keys * p[..., None, None, :], axis=-1)
+
+    def weights(self, keys: Array, p: Array) -> Array:
+        """s, (*b, n, T)."""
+        xp = array_namespace(keys, p)
+        return xp.astype(self.weights_of(self.logits(keys, p), self.size), xp.float64)
+
+    def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
+        """(1/n) Σ ℓ(γᵀs), (*b,)."""
+        xp = array_namespace(keys)
+        return xp.mean(loss.value(xp.sum(self.weights(keys, p) * scores, axis=-1)), axis=-1)
+
+    def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
+        """(1/n) Σ ℓ'(γᵀs) Kᵀ Jᵀγ by that formula, which cancels where the softmax saturates."""
+        xp = array_namespace(keys)
+        s = self.weights(keys, p)
+        slope = loss.derivative(xp.sum(s * scores, axis=-1))[..., None]
+        coefficients = slope * self.pulled_back(self.logits(keys, p), s, scores, self.size) / keys.shape[-3]
+        return unscaled(xp.sum(xp.sum(coefficients[..., None] * keys, axis=-2), axis=-2))
+
+    def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
+        """Sign and logarithm of L(p) − L_α, from these weights without further cancellation."""
+        xp = array_namespace(keys, scores, p)
+        s = self.weights(keys, p)
+        scores = xp.broadcast_to(scores, s.shape)
+        chosen = xp.take_along_axis(scores, xp.broadcast_to(alpha, s.shape[:-1])[..., None], axis=-1)
+        terms = s * (chosen - scores)
+        size = xp.abs(terms)
+        logs = xp.where(size > 0, xp.log(xp.where(size > 0, size, xp.ones_like(size))), -math.inf * xp.ones_like(size))
+        sign, logs = signed_logsumexp(xp.sign(terms), logs)
+        sign, logs = signed_logsumexp(*loss.log_excess(chosen[..., 0], sign, logs))
+        return sign, logs - math.log(keys.shape[-3])
+
+    @property
+    def implementation(self) -> Implementation:
+        """The reference with this attention."""
+        return REFERENCE.but(
+            "", weights=self.weights, risk=self.risk, scaled_gradient=self.gradient, log_excess_risk=self.log_excess
+        )
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """softmax(K p + δ), computed as carefully as the reference: δ is one more coordinate of the keys, p's there is 1.
+
+    So a fault of size 0 is the reference to the last digits, and a small one is not caught for its rounding.
+
+    Attributes:
+        shift: (logits, size) → δ, as a constant to the gradient; (*b, n, T).
+        sink: (logits, size) → the logit of one more token, whose key and score are 0; (*b, n, 1).
+        size: of the fault.
+    """
+
+    shift: Callable[[Array, float], Array] | None = None
+    sink: Callable[[Array, float], Array] | None = None
+    size: float = 0.0
+
+    def _extended(self, keys: Array, p: Array) -> tuple[Array, Array]:
+        """Keys (*b, n, T or T + 1, d + 1) and prompts (*b, d + 1)."""
+        xp = array_namespace(keys, p)
+        logits = xp.sum(keys * p[..., None, None, :], axis=-1)
+        delta = xp.zeros_like(logits) if self.shift is None else self.shift(logits, self.size)
+        full = xp.broadcast_to(keys, (*logits.shape, keys.shape[-1]))
+        longer = xp.concat([full, delta[..., None]], axis=-1)
+        if self.sink is not None:
+            own = self.sink(logits, self.size)[..., None]
+            zeros = xp.zeros_like(longer[..., :1, :-1])
+            longer = xp.concat([longer, xp.concat([zeros, own], axis=-1)], axis=-2)
+        return longer, xp.concat([p, xp.ones_like(p[..., :1])], axis=-1)
+
+    def _scored(self, scores: Array) -> Array:
+        xp = array_namespace(scores)
+        return scores if self.sink is None else xp.concat([scores, xp.zeros_like(scores[..., :1])], axis=-1)
+
+    def weights(self, keys: Array, p: Array) -> Array:
+        """As :func:`attention.risk.softmax_weights`."""
+        return reference.softmax_weights(*self._extended(keys, p))[..., : keys.shape[-2]]
+
+    def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
+        """As :func:`attention.risk.risk`."""
+        longer, prompt = self._extended(keys, p)
+        return reference.risk(longer, self._scored(scores), loss, prompt)
+
+    def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
+        """As :func:`attention.risk.scaled_gradient`."""
+        longer, prompt = self._extended(keys, p)
+        found = reference.scaled_gradient(longer, self._scored(scores), loss, prompt)
+        return ScaledGradient(found.log_scale, found.direction[..., :-1])
+
+    def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
+        """As :func:`attention.risk.log_excess_risk`."""
+        longer, prompt = self._extended(keys, p)
+        return reference.log_excess_risk(longer, self._scored(scores), loss, prompt, alpha)
+
+    def __call__(self, size: float) -> Implementation:
+        """The implementation with a fault of that size."""
+        made = Shifted(self.shift, self.sink, size)
+        return REFERENCE.but(
+            "", weights=made.weights, risk=made.risk, scaled_gradient=made.gradient, log_excess_risk=made.log_excess
+        )
+
+
+@dataclass(frozen=True)
+class OtherData:
+    """The reference attention on other keys or scores than it was given; the SVM and the statement see the given ones.
+
+    Attributes:
+        keys_to: (keys, size) → keys.
+        scores_to: (scores, size) → scores.
+        size: of the fault.
+    """
+
+    keys_to: Callable[[Array, float], Array] | None = None
+    scores_to: Callable[[Array, float], Array] | None = None
+    size: float = 0.0
+
+    def _keys(self, keys: Array) -> Array:
+        return keys if self.keys_to is None else self.keys_to(keys, self.size)
+
+    def _scores(self, scores: Array) -> Array:
+        return scores if self.scores_to is None else self.scores_to(scores, self.size)
+
+    def weights(self, keys: Array, p: Array) -> Array:
+        """As :func:`attention.risk.softmax_weights`."""
+        return reference.softmax_weights(self._keys(keys), p)
+
+    def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
+        """As :func:`attention.risk.risk`."""
+        return reference.risk(self._keys(keys), self._scores(scores), loss, p)
+
+    def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
+        """As :func:`attention.risk.scaled_gradient`."""
+        return reference.scaled_gradient(self._keys(keys), self._scores(scores), loss, p)
+
+    def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
+        """As :func:`attention.risk.log_excess_risk`."""
+        return reference.log_excess_risk(self._keys(keys), self._scores(scores), loss, p, alpha)
+
+    @property
+    def implementation(self) -> Implementation:
+        """The reference with this attention; its weights do not depend on scores."""
+        replaced = {"risk": self.risk, "scaled_gradient": self.gradient, "log_excess_risk": self.log_excess}
+        if self.keys_to is not None:
+            replaced["weights"] = self.weights
+        return REFERENCE.but("", **replaced)

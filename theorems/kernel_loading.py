@@ -1,0 +1,144 @@
+"""From ``MODULE:CALLABLE`` (or an object) to a :class:`theorems.kernel.Kernel`: import it, and try it once.
+
+The probe is three tiny calls with all lengths different: does it return one finite tensor of the right shape and dtype,
+and can autograd differentiate it with respect to the query? It does not judge values; that is what the theorems do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from attention.errors import InvalidInput
+from theorems.kernel import DTYPES, LAYOUTS, Kernel
+
+SIGNATURE = "(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m)"
+SHAPE = (2, 3, 5, 4, 6)
+"""B, n, T, d, m of the probe, all different."""
+
+
+def kernel_named(source: str, dtype: str | None = None) -> Kernel:
+    """The kernel of that import name, probed.
+
+    Args:
+        source: ``MODULE:CALLABLE``; the module is looked for in the working directory first, like ``python -m``.
+        dtype: "float64" or "float32"; by default float64 if the kernel takes it.
+
+    Raises:
+        InvalidInput: it cannot be imported, or is no kernel.
+    """
+    return probed(imported(source), source, source, dtype)
+
+
+def kernel_of(call: Callable[..., Any], dtype: str | None = None) -> Kernel:
+    """The same for an object at hand."""
+    name = getattr(call, "__qualname__", None) or type(call).__name__
+    _check_callable(call, name)
+    return probed(call, name, "", dtype)
+
+
+def imported(source: str) -> Callable[..., Any]:
+    """The object of that name.
+
+    Raises:
+        InvalidInput: no colon, a module that does not import, no such attribute, not a callable, a class.
+    """
+    module, colon, path = source.partition(":")
+    if not (colon and module and path):
+        raise InvalidInput(f"--attention: {source!r} is not MODULE:CALLABLE; give e.g. my_package.attention:kernel.")
+    if module.endswith(".py") or "/" in module:
+        raise InvalidInput(f"--attention: {module!r} is a file; give the name that it is imported by, without .py.")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        raise InvalidInput(
+            f"--attention: module {module!r} does not import, {type(error).__name__}: {said}; it is looked for in the"
+            " working directory and among the installed packages."
+        ) from None
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise InvalidInput(f"--attention: {module!r} has no {path!r}; give the name of a callable in it.")
+        found = getattr(found, part)
+    _check_callable(found, source)
+    return found
+
+
+def _check_callable(found: object, name: str) -> None:
+    if inspect.isclass(found):
+        raise InvalidInput(f"--attention: {name} is a class; give a function, or an instance that can be called.")
+    if not callable(found):
+        raise InvalidInput(f"--attention: {name} is a {type(found).__name__} and cannot be called; give {SIGNATURE}.")
+
+
+def scale_of(call: Callable[..., Any]) -> Mapping[str, float]:
+    """``scale=1.0`` for a callable that has such a parameter: PyTorch's own default is 1/√d."""
+    if call is torch.nn.functional.scaled_dot_product_attention:
+        return {"scale": 1.0}  # a builtin without a signature
+    try:
+        parameter = inspect.signature(call).parameters.get("scale")
+    except (ValueError, TypeError):
+        return {}
+    named = parameter is not None and parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    return {"scale": 1.0} if named else {}
+
+
+def probed(call: Callable[..., Any], name: str, source: str, dtype: str | None) -> Kernel:
+    """The kernel in the first dtype and layout that it takes.
+
+    Raises:
+        InvalidInput: it takes none; the sentence is about the first dtype in the layout that it came furthest in.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise InvalidInput(
+            f"--dtype: {dtype!r} is not one of {', '.join(DTYPES)}; half precision has no rounding bound here, so wrap"
+            " such a kernel to take and return float32 only if it computes in it."
+        )
+    keywords = scale_of(call)
+    refusals: list[tuple[int, str]] = []
+    for wanted in [dtype] if dtype else DTYPES:
+        for layout in LAYOUTS:
+            kernel = Kernel(call, name, source, wanted, layout, keywords)
+            step, refusal = _refusal(kernel)
+            if not refusal:
+                return kernel
+            refusals.append((step, refusal))
+    raise InvalidInput(max(refusals, key=lambda found: found[0])[1])
+
+
+def _refusal(kernel: Kernel) -> tuple[int, str]:
+    """How far the kernel came and why no further; empty if it passes."""
+    batch, n, tokens, d, m = SHAPE
+    made = torch.Generator().manual_seed(0)
+    query, keys, values = (
+        torch.randn(batch, n, length, width, generator=made, dtype=torch.float64).to(DTYPES[kernel.dtype])
+        for length, width in ((1, d), (tokens, d), (tokens, m))
+    )
+    query.requires_grad_()
+    try:
+        with torch.enable_grad():
+            found = kernel.attend(query, keys, values)
+    except InvalidInput as error:
+        return 0, str(error)
+    if not bool(torch.isfinite(found).all()):
+        return 1, f"--attention: {kernel.name} returned NaN or infinite entries for finite tensors; {SIGNATURE}."
+    unusable = f"--attention: {kernel.name} cannot be differentiated by autograd with respect to the query"
+    if not found.requires_grad:
+        return 2, f"{unusable}: its result is detached; build it of differentiable operations."
+    try:
+        (gradient,) = torch.autograd.grad(found.sum(), query, allow_unused=True)
+    except Exception as error:
+        return 3, f"{unusable}, {type(error).__name__}: {' '.join(str(error).split())[:200].rstrip('.')}."
+    if gradient is None:
+        return 4, f"{unusable}: its result does not depend on the query."
+    if not bool(torch.isfinite(gradient).all()):
+        return 5, f"--attention: {kernel.name} has a gradient with NaN or infinite entries; {SIGNATURE}."
+    return 6, ""

@@ -1,0 +1,152 @@
+"""The tables of ``theorems power``, for a terminal and for a document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from theorems.faults import FAULTS, Fault
+from theorems.faults.spared import why_spared
+from theorems.power.trial import Cell, Found
+from theorems.power.work import Column, Smallest
+from theorems.report_table import column_table
+
+SIGNS = {Found.MISSED: "–", Found.UNDECIDED: "?", Found.UNMOVED: "=", Found.UNTOUCHED: ""}
+STYLES = {
+    Found.CAUGHT: "green",
+    Found.MISSED: "red",
+    Found.UNDECIDED: "yellow",
+    Found.UNMOVED: "dim",
+    Found.UNTOUCHED: "dim",
+}
+LEGEND = (
+    "A number: caught, on that example. –: not caught. ?: no claim was falsified, but one could not be decided."
+    " =: what is faulty is called, but no number of a claim depends on it. Empty: it is not called."
+)
+
+
+def short(id: str) -> str:
+    """A heading that fits: ``theorem-2`` is T2, ``lemma-12`` is L12, a conjecture C."""
+    kind, _, rest = id.partition("-")
+    return kind[0].upper() + (rest if rest.isdigit() else "")
+
+
+def sign(cell: Cell | None) -> str:
+    """What is printed for a cell."""
+    if cell is None:
+        return "·"
+    return str(cell.examples) if cell.found is Found.CAUGHT else SIGNS[cell.found]
+
+
+def catchers(name: str, columns: Sequence[Column]) -> list[str]:
+    """The statements that catch the fault."""
+    return [c.id for c in columns if name in c.cells and c.cells[name].found is Found.CAUGHT]
+
+
+def power_table(faults: Sequence[Fault], columns: Sequence[Column]) -> Table:
+    """Fault × statement."""
+    table = column_table("fault", *(short(column.id) for column in columns), "caught by")
+    for fault in faults:
+        cells = [column.cells.get(fault.name) for column in columns]
+        styled = [Text(sign(cell), STYLES[cell.found] if cell else "dim") for cell in cells]
+        count = len(catchers(fault.name, columns))
+        table.add_row(Text(fault.name, no_wrap=True), *styled, Text(str(count), "" if count else "bold red"))
+    return table
+
+
+def sizes_table(smallest: Sequence[Smallest]) -> Table:
+    """How small a fault is still caught."""
+    table = column_table("fault", "what is made smaller", "planted", "still caught", "by")
+    for row in size_rows(smallest):
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def size_rows(smallest: Sequence[Smallest]) -> list[tuple[str, str, str, str, str]]:
+    """Fault, unit, planted size, smallest size caught, statement."""
+    rows = []
+    for one in smallest:
+        fault = FAULTS[one.id]
+        best = one.best
+        by, size = ("none", "") if best is None else (best[0], power_of_ten(best[1]))
+        rows.append((one.id, fault.unit, power_of_ten(fault.size), size, by))
+    return rows
+
+
+def power_of_ten(size: float) -> str:
+    """A size, short."""
+    return f"{size:g}" if size >= 1 else f"{size:.1g}" if size >= 1e-3 else f"{size:.0e}".replace("e-0", "e-")
+
+
+def markdown(
+    faults: Sequence[Fault], columns: Sequence[Column], smallest: Sequence[Smallest], command: str, reference: str
+) -> str:
+    """The document."""
+    head = ["fault", "in", *(short(column.id) for column in columns)]
+    rows = [
+        [f"`{f.name}`", str(f.kind), *(_escaped(sign(column.cells.get(f.name))) for column in columns)] for f in faults
+    ]
+    parts = [
+        "# The power of the suite",
+        f"Which statement catches which planted fault. Printed by `{command}`; do not edit.",
+        reference,
+        LEGEND,
+        _table(head, rows),
+        ", ".join(f"{short(column.id)}: `{column.id}`" for column in columns) + ".",
+    ]
+    if smallest:
+        parts += [
+            "## How small a fault is still caught",
+            "The smallest power of ten of the fault's size that some statement still catches, tried on the one that"
+            " the fault names as its catcher and on three others that catch the planted one on the fewest examples.",
+            _table(
+                ["fault", "what is made smaller", "planted", "still caught", "by"],
+                [[f"`{row[0]}`", *row[1:4], f"`{row[4]}`"] for row in size_rows(smallest)],
+            ),
+        ]
+    parts += ["## The faults", _table(["fault", "is", "caught by", "on the claim"], _fault_rows(faults, columns))]
+    spared = _spared(faults, columns)
+    if spared:
+        parts += ["## Why a fault is not caught", *spared]
+    return "\n\n".join(parts) + "\n"
+
+
+def _fault_rows(faults: Sequence[Fault], columns: Sequence[Column]) -> list[list[str]]:
+    rows = []
+    for fault in faults:
+        first = min(
+            ((c.cells[fault.name].examples, k) for k, c in enumerate(columns) if c.id in catchers(fault.name, columns)),
+            default=None,
+        )
+        claim = "" if first is None else f"`{columns[first[1]].cells[fault.name].claim}` of `{columns[first[1]].id}`"
+        rows.append([f"`{fault.name}`", _escaped(fault.says), _statements(len(catchers(fault.name, columns))), claim])
+    return rows
+
+
+def _statements(count: int) -> str:
+    return "1 statement" if count == 1 else f"{count} statements"
+
+
+def _spared(faults: Sequence[Fault], columns: Sequence[Column]) -> list[str]:
+    lines = []
+    for fault in faults:
+        reasons: dict[str, list[str]] = {}
+        for column in columns:
+            cell = column.cells.get(fault.name)
+            if cell and cell.found in (Found.MISSED, Found.UNDECIDED):
+                said = f"undecided there: {cell.why}" if cell.why else "not explained"
+                reason = why_spared(fault, column.id, cell.found is Found.UNDECIDED) or said
+                reasons.setdefault(reason, []).append(f"`{column.id}`")
+        lines += [f"- `{fault.name}`, {', '.join(ids)}: {_escaped(reason)}." for reason, ids in reasons.items()]
+    return ["\n".join(lines)] if lines else []
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,169 @@
+"""One planted fault against one statement on given cases, ended by the first claim that it falsifies."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from math import ceil, floor, log10
+from typing import Any
+
+from attention.implementation import REFERENCE, Implementation
+from generators.case import Case
+from theorems.check import check
+from theorems.faults import Fault
+from theorems.statement import Claim, Statement, Verdict
+
+
+class Found(StrEnum):
+    """What came of a fault and a statement."""
+
+    CAUGHT = "caught"
+    """A claim was falsified."""
+    MISSED = "not caught"
+    UNDECIDED = "inconclusive"
+    """No claim was falsified, but one that the right implementation upholds could not be decided."""
+    UNMOVED = "unmoved"
+    """The statement calls what the fault replaces, but not one number of a claim changes."""
+    UNTOUCHED = "untouched"
+    """The statement calls nothing that the fault replaces."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of the table.
+
+    Attributes:
+        found: the outcome.
+        examples: after how many cases it was caught; how many were tried otherwise.
+        claim: the claim that was falsified.
+        why: what could not be decided.
+    """
+
+    found: Found
+    examples: int
+    claim: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What the reference does on a case.
+
+    Attributes:
+        case: normalised, as the conclusion gets it.
+        verdict: of the reference.
+        claims: of the reference, as numbers.
+        called: the functions of the implementation that the statement called.
+        reason: for any verdict but upheld.
+    """
+
+    case: Case
+    verdict: Verdict
+    claims: tuple[tuple[Any, ...], ...]
+    called: frozenset[str]
+    reason: str = ""
+
+
+def _numbers(claims: Sequence[Claim]) -> tuple[tuple[Any, ...], ...]:
+    return tuple((claim.name, repr(claim.slack), repr(claim.tolerance), claim.undecided) for claim in claims)
+
+
+@dataclass
+class _Counting:
+    """A function, and a note that it was called."""
+
+    name: str
+    function: Callable[..., Any]
+    called: set[str] = field(default_factory=set)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.called.add(self.name)
+        return self.function(*arguments, **named)
+
+
+def counting(implementation: Implementation) -> tuple[Implementation, set[str]]:
+    """The implementation, and the set in which it notes the names of those of its functions that are called."""
+    called: set[str] = set()
+    functions = {f.name: getattr(implementation, f.name) for f in fields(implementation)}
+    noted = {name: _Counting(name, value, called) for name, value in functions.items() if callable(value)}
+    return implementation.but(implementation.name, **noted), called
+
+
+def replaced_by(fault: Fault) -> frozenset[str]:
+    """The functions that the fault replaces."""
+    made = fault.implementation
+    functions = (f.name for f in fields(made) if f.name not in ("name", "textbook_eps"))
+    return frozenset(name for name in functions if getattr(made, name) is not getattr(REFERENCE, name))
+
+
+def baseline(statement: Statement, case: Case) -> Baseline:
+    """The reference on a case."""
+    watched, called = counting(REFERENCE)
+    outcome = check(statement, case, watched)
+    normal = case if outcome.error else case.normalised()
+    return Baseline(normal, outcome.verdict, _numbers(outcome.claims), frozenset(called), outcome.reason)
+
+
+def tried(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> Cell:
+    """The fault on those of the cases to which the statement applies, up to the first falsified claim."""
+    changed, touched, why = False, False, ""
+    replaced = replaced_by(fault)
+    for k, base in enumerate(baselines, start=1):
+        if base.verdict is not Verdict.UPHELD:
+            continue  # of a case that the reference does not pass nothing can be learned
+        if fault.spoil is None and not replaced & base.called:
+            continue
+        touched = True
+        claims, undecided = _concluded(statement, fault, base.case)
+        if claims and claims[-1].verdict is Verdict.FALSIFIED:
+            return Cell(Found.CAUGHT, k, claims[-1].name)
+        why = why or undecided
+        changed = changed or _numbers(claims) != base.claims
+    if changed or why:
+        return Cell(Found.UNDECIDED if why else Found.MISSED, len(baselines), why=why)
+    return Cell(Found.UNMOVED if touched else Found.UNTOUCHED, len(baselines))
+
+
+def _concluded(statement: Statement, fault: Fault, case: Case) -> tuple[list[Claim], str]:
+    """The claims up to the first that is falsified, and the first thing that could not be decided."""
+    claims: list[Claim] = []
+    undecided = ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for claim in _claims(statement, fault, case):
+                claims.append(claim)
+                if claim.verdict is Verdict.FALSIFIED:
+                    break
+                undecided = undecided or (f"{claim.name}: {claim.undecided}" if claim.undecided else "")
+        except Exception as error:
+            # As in a verification, what breaks down is inconclusive.
+            undecided = undecided or f"{type(error).__name__}: {error}"
+    return claims, undecided
+
+
+def _claims(statement: Statement, fault: Fault, case: Case) -> Iterator[Claim]:
+    read = case if fault.spoil is None else fault.spoil(case)
+    return statement.conclusion(read, fault.implementation)
+
+
+def smallest_caught(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> float | None:
+    """The least power of ten that is caught, by bisection between the planted size and the fault's smallest one.
+
+    It takes for granted that a larger fault of the same kind is caught, too; None if the planted one is not.
+    """
+
+    def caught(exponent: int) -> bool:
+        return tried(statement, fault.of_size(10.0**exponent), baselines).found is Found.CAUGHT
+
+    high, low = floor(log10(fault.size) + 1e-9), ceil(log10(fault.smallest) - 1e-9)
+    if not caught(high):
+        return fault.size if tried(statement, fault, baselines).found is Found.CAUGHT else None
+    if caught(low):
+        return 10.0**low
+    while high - low > 1:
+        middle = (high + low) // 2
+        high, low = (middle, low) if caught(middle) else (high, middle)
+    return 10.0**high

@@ -1,0 +1,142 @@
+"""The work of ``theorems power``, cut into units that can be sent to other processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from theorems.faults import fault_named
+from theorems.power.trial import Cell, Found, baseline, smallest_caught, tried
+from theorems.statement import Verdict, statement_named
+from theorems.verify import drawn
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one statement catches.
+
+    Attributes:
+        id: of the statement.
+        reference: how many of the cases the reference upholds.
+        cases: how many cases there were.
+        falsified: how the reference itself was falsified; the column is worth nothing then.
+        cells: by name of the fault.
+        failed: why there is no column, if there is none.
+        interrupted: by Ctrl-C.
+    """
+
+    id: str
+    reference: int = 0
+    cases: int = 0
+    falsified: str = ""
+    cells: Mapping[str, Cell] = field(default_factory=dict)
+    failed: str = ""
+    interrupted: bool = False
+    seconds: float = 0.0
+
+    @property
+    def summary(self) -> str:
+        """For a line of progress."""
+        if self.failed:
+            return self.failed
+        caught = sum(cell.found is Found.CAUGHT for cell in self.cells.values())
+        return f"catches {caught} of {len(self.cells)} faults, {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True)
+class Faced:
+    """One statement against many faults, all on the same generated cases."""
+
+    id: str
+    faults: tuple[str, ...]
+    examples: int
+    seed: int
+
+    @property
+    def total(self) -> int | None:
+        """Faults, and the reference."""
+        return len(self.faults) + 1
+
+    def run(self, progress: Progress) -> Column:
+        """The column."""
+        began = time.perf_counter()
+        statement = statement_named(self.id)
+        bases = [baseline(statement, case) for case in drawn(statement, self.examples, self.seed)]
+        progress(1)
+        wrong = next((base for base in bases if base.verdict is Verdict.FALSIFIED), None)
+        cells: dict[str, Cell] = {}
+        for name in self.faults:
+            cells[name] = tried(statement, fault_named(name), bases)
+            progress(len(cells) + 1)
+        return Column(
+            statement.id,
+            sum(base.verdict is Verdict.UPHELD for base in bases),
+            len(bases),
+            "" if wrong is None else wrong.reason,
+            cells,
+            seconds=time.perf_counter() - began,
+        )
+
+    def unfinished(self, why: str) -> Column:
+        """No column."""
+        return Column(self.id, failed=why or "interrupted", interrupted=not why)
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """How small a fault is still caught.
+
+    Attributes:
+        id: the name of the fault.
+        sizes: by id of the statements that were tried, in this order; None where not even the planted one is caught.
+    """
+
+    id: str
+    sizes: Mapping[str, float | None] = field(default_factory=dict)
+    failed: str = ""
+
+    @property
+    def best(self) -> tuple[str, float] | None:
+        """The statement that catches the smallest, the first of several, and that size."""
+        found = [(size, k, id) for k, (id, size) in enumerate(self.sizes.items()) if size is not None]
+        return (min(found)[2], min(found)[0]) if found else None
+
+    @property
+    def summary(self) -> str:
+        """For a line of progress."""
+        if self.best is None:
+            return self.failed or "no size is caught"
+        return f"caught down to {self.best[1]:.0e} by {self.best[0]}"
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """One fault made smaller and smaller, against a few statements."""
+
+    id: str
+    statements: tuple[str, ...]
+    examples: int
+    seed: int
+
+    @property
+    def total(self) -> int | None:
+        """Statements."""
+        return len(self.statements)
+
+    def run(self, progress: Progress) -> Smallest:
+        """The sizes."""
+        sizes: dict[str, float | None] = {}
+        fault = fault_named(self.id)
+        for id in self.statements:
+            statement = statement_named(id)
+            bases = [baseline(statement, case) for case in drawn(statement, self.examples, self.seed)]
+            sizes[id] = smallest_caught(statement, fault, bases)
+            progress(len(sizes))
+        return Smallest(self.id, sizes)
+
+    def unfinished(self, why: str) -> Smallest:
+        """No sizes."""
+        return Smallest(self.id, failed=why or "interrupted")
