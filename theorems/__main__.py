@@ -65,7 +65,9 @@ def list_(
 
 
 @app.command()
-def show(id: Annotated[str, typer.Argument(metavar="ID", help="A statement or an assumption.")]) -> None:
+def show(
+    id: Annotated[str, typer.Argument(metavar="ID", help="A statement, path.py:name, a definition or an assumption.")],
+) -> None:
     """Show a statement: text, source, assumptions, tolerances; or an assumption."""
     from theorems import describe
     from theorems.report_table import console
@@ -89,7 +91,9 @@ def tolerances(
 
 @app.command()
 def verify(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Statements; all by default.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Statements, or path.py:name; all by default.")
+    ] = None,
     examples: Annotated[int, typer.Option(min=1, metavar="N", help="Generated cases per statement.")] = 50,
     seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same cases.")] = 0,
     data: Annotated[

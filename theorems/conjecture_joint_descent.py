@@ -47,7 +47,8 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Heuristic: both norms grow by their step size per iteration, so ‖v‖/‖p‖ → c, and descent follows the softmin of the margins
     plus c slack_i. Evidence: on generated data R·deviation grows by a factor below 2 from R to 4R, at the latest at step
-    30,720 (the claims); on Figure 3(b) the deviation from p(c) at step 8000 is 3.4e-4 at c = 1/2, where p_mm and p_relax are both 0.099 away.
+    30,720 (the claims); on Figure 3(b) the deviation from p(c) at step 8000 is 3.4e-4 at c = 1/2,
+    where p_mm and p_relax are both 0.099 away.
 
     Selection is needed: where p_relax only ties an input (ρ_i = 0), normalized steps keep crossing its boundary, each crossing
     lets that input's gradient rule, and the head was seen to settle 0.21 away from v̄_mm (a test keeps the instance). And it

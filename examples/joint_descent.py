@@ -1,0 +1,131 @@
+"""Joint training of head and prompt: how fast does the prompt grow? The paper leaves joint gradient descent open.
+
+In Figure 3 (and `conjecture-joint-descent`) each gradient is divided by its norm, so that both norms grow alike. Here
+nothing is divided: gradient descent with small steps, v' = −∇_v L, p' = −∇_p L, from v = v_mm and p = 0.
+
+    theorems verify examples/joint_descent.py:logarithmic_prompt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.integrate import BDF
+
+from theorems.api import (
+    Assumption,
+    Case,
+    Claim,
+    Finding,
+    Form,
+    Implementation,
+    Infeasible,
+    LabelSvm,
+    MaxMargin,
+    at_least,
+    head_gradient,
+    joint_cases,
+    max_margin,
+    reason,
+    statement,
+)
+
+EARLY, LATE = 1e2, 1e4
+"""‖v‖/‖v_mm‖ where head and prompt are looked at; the second is the square of the first."""
+MOST_GRADIENTS = 10_000
+
+HALVED = reason(
+    "halved-when-squared",
+    "½ max(½, deviation at ‖v‖ = 10² ‖v_mm‖) at ‖v‖ = 10⁴ ‖v_mm‖",
+    "argued rate: a deviation that falls like a power of ‖v‖, or like 1/log‖v‖, is at least halved when ‖v‖ is squared,"
+    " and does not rise again above ¼; another factor than 2, or another direction, stays where it is",
+)
+
+
+def signed(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens z_it = Y_i x_it, and among them the chosen z_iα."""
+    assert case.dataset is not None
+    tokens = case.dataset.Y[:, None, None] * case.dataset.X
+    return tokens, tokens[np.arange(len(tokens)), case.chosen]
+
+
+def all_support(case: Case) -> Finding:
+    """All chosen tokens have label margin exactly Γ: as (SVM) is ATT-SVM against a token 0, `max_margin` decides it."""
+    if case.dataset is None:
+        return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
+    z = signed(case)[1]
+    svm = max_margin(np.stack([z, 0 * z], axis=1), np.zeros(len(z), dtype=np.int64))
+    if isinstance(svm, Infeasible):
+        return Finding(False, "v_mm does not exist")
+    idle = np.flatnonzero(~svm.neighbours[:, 1]).tolist()
+    return Finding(not idle, f"inputs with label margin to spare: {idle or 'none'}")
+
+
+@statement(
+    "logarithmic-prompt",
+    "plain joint descent goes to v_mm and p_mm, with p = 2 log‖v‖ p_mm + O(1)",
+    source="open in the paper",
+    assumptions=("optimal-tokens", "separable", Assumption("all-support", "no input has label margin to spare",
+                 "Theorem 5", all_support)),
+    cases=joint_cases(max_n=3, max_T=3, max_d=3),
+)  # fmt: skip
+def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Under the assumptions of Theorem 5, v/‖v‖ → v̄_mm and dp/d log‖v‖ → 2 p_mm: the norm of the prompt is only
+    2 ‖p_mm‖ log‖v‖.
+
+    *Heuristic.* Once α is selected, −∇_v L ≈ |ℓ'| Γ v̄_mm and −∇_p L ≈ |ℓ'| ‖v‖ Σ_it π_i δ_it e^{−g_it·p} g_it with
+    g_it = k_iα − k_it. With p = 2 log‖v‖ p_mm + z the exponentials of the SVM-neighbours are ‖v‖⁻² e^{−g_it·z}, and z
+    follows a gradient flow of a convex function in the time log‖v‖, which comes to rest.
+    """
+    svm, separator = under_test.label_svm(signed(case)[1]), under_test.max_margin(case.problem.keys, case.chosen)
+    assert isinstance(svm, LabelSvm)
+    assert isinstance(separator, MaxMargin)
+    rates, heads = [], []
+    for v, p in followed(case, under_test, svm):
+        by_head, by_prompt = slopes(case, under_test, v, p)
+        rates.append(by_prompt * np.linalg.norm(v) / (by_head @ v / np.linalg.norm(v)))
+        heads.append(v - (v @ svm.direction) * svm.direction)
+        chosen = under_test.weights(case.problem.keys, p)[np.arange(case.problem.n), case.chosen].min()
+    unfinished = "" if len(rates) == 2 else f"‖v‖ = {LATE:g} ‖v_mm‖ was not reached with {MOST_GRADIENTS} gradients"
+    if not unfinished and 0.1 < chosen < 0.9:
+        unfinished = f"a chosen token still has weight {chosen:.3g} at ‖v‖ = {LATE:g} ‖v_mm‖: nothing is selected yet"
+    if unfinished:
+        yield Claim("prompt-rate", Form.LIMIT, 0.0, 0.0, HALVED, undecided=unfinished)
+        return
+    off = [np.linalg.norm(rate - 2 * separator.p) / separator.norm for rate in rates]
+    yield at_least("prompt-rate", Form.LIMIT, max(0.5, off[0]) / 2, off[1], rounding=0.0, why=HALVED)
+    aside = [np.linalg.norm(head) / svm.norm / size for head, size in zip(heads, (EARLY, LATE), strict=True)]
+    yield at_least("head-direction", Form.LIMIT, max(0.5, aside[0]) / 2, aside[1], rounding=0.0, why=HALVED)
+
+
+def slopes(case: Case, under_test: Implementation, v: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """−∇_v L and −∇_p L, both divided by the larger of their scales (which underflow)."""
+    problem, tokens = case.problem, signed(case)[0]
+    by_head = head_gradient(tokens, under_test.weights(problem.keys, p), v)
+    by_prompt = under_test.scaled_gradient(problem.keys, tokens @ v, problem.loss, p)
+    top = max(float(by_head.log_scale), float(by_prompt.log_scale))
+    return (
+        -by_head.direction * np.exp(by_head.log_scale - top),
+        -by_prompt.direction * np.exp(by_prompt.log_scale - top),
+    )
+
+
+def followed(case: Case, under_test: Implementation, svm: LabelSvm) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(v, p) where ‖v‖ first exceeds EARLY and LATE times ‖v_mm‖; in the logarithm of arc length, where it is short."""
+    # The head as r v̄_mm + w: its part w across stays small beside r, and is integrated to its own accuracy.
+    d, along = len(svm.v), svm.direction
+
+    def velocity(log_length: float, at: np.ndarray) -> np.ndarray:
+        by_head, by_prompt = slopes(case, under_test, at[d] * along + at[:d], at[d + 1 :])
+        moved = np.concatenate([by_head - by_head @ along * along, [by_head @ along], by_prompt])
+        return np.asarray(moved / np.linalg.norm(moved) * svm.norm * np.exp(log_length))
+
+    start = np.concatenate([np.zeros(d), [svm.norm], np.zeros(case.problem.d)])
+    solver = BDF(velocity, 0.0, start, 50.0, rtol=1e-5, atol=1e-4)
+    for size in (EARLY, LATE):
+        while solver.y[d] < size * svm.norm:
+            if solver.status != "running" or solver.nfev > MOST_GRADIENTS:
+                return
+            solver.step()
+        yield solver.y[d] * along + solver.y[:d], solver.y[d + 1 :].copy()

@@ -1,0 +1,157 @@
+"""The worked examples of docs/conjectures.md: their verdicts, and that each can fail."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attention.implementation import REFERENCE
+from attention.losses import loss_named
+from attention.problem import Problem
+from generators.case import Case
+from theorems import api
+from theorems.check import check
+from theorems.faults import FAULTS
+from theorems.result import Result
+from theorems.statement import Verdict, statement_named
+from theorems.verify import verify_generated
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+JOINT, RATE = "joint_descent.py:logarithmic_prompt", "rate.py:rate"
+SUBSET, LOCAL = "not_separable.py:largest_subset", "not_separable.py:locally_optimal_limit"
+
+
+@pytest.fixture(autouse=True)
+def _without_making_failures_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("theorems.verify.SHRINKING_CALLS", 0)
+
+
+def tried(name: str, examples: int, fault: str = "", folder: Path = EXAMPLES) -> Result:
+    under_test = FAULTS[fault].implementation if fault else REFERENCE
+    return verify_generated(f"{folder / name}", examples, 0, under_test)
+
+
+def altered(tmp_path: Path, name: str, old: str, new: str) -> Path:
+    """A folder with the file of an example in which something is wrong."""
+    file = name.partition(":")[0]
+    text = (EXAMPLES / file).read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    (tmp_path / file).write_text(text.replace(old, new), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("name", "examples"), [(JOINT, 8), (RATE, 8), (LOCAL, 15)])
+def test_the_open_problems_are_upheld(name: str, examples: int) -> None:
+    result = tried(name, examples)
+    assert result.verdict is Verdict.UPHELD, result.reason
+    assert result.counts[Verdict.UPHELD] >= examples // 3
+    assert all(claim.verdict is Verdict.UPHELD for claim in result.claims)
+    assert len(result.claims) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        (JOINT, "rolled-coordinates"),
+        (JOINT, "svm-scaled"),
+        (JOINT, "svm-with-bias"),
+        (RATE, "negated-gradient"),
+        (RATE, "rolled-coordinates"),
+        (RATE, "svm-with-bias"),
+        (LOCAL, "negated-gradient"),
+        (LOCAL, "neighbours-by-tolerance"),
+    ],
+)
+def test_a_fault_in_the_implementation_is_caught(name: str, fault: str) -> None:
+    assert tried(name, 15, fault).verdict is Verdict.FALSIFIED
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        (JOINT, "rate - 2 * separator.p", "rate - separator.p"),
+        (JOINT, "rate - 2 * separator.p", "rate - 3 * separator.p"),
+        (RATE, "limit, size = float(", "limit, size = 0.9 * float("),
+        (LOCAL, "locally_optimal(svm, case.problem.scores)", "locally_optimal(svm, -case.problem.scores)"),
+        (LOCAL, "p = flow.final * ", "p = 0.5 * flow.final[::-1] * "),
+    ],
+)
+def test_a_fault_in_the_conclusion_is_caught(name: str, old: str, new: str, tmp_path: Path) -> None:
+    assert tried(name, 25, folder=altered(tmp_path, name, old, new)).verdict is Verdict.FALSIFIED
+
+
+DOCUMENT = (EXAMPLES.parent / "docs" / "conjectures.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("id", sorted(set(re.findall(r"examples/[a-z_]+\.py:[a-z_-]+", DOCUMENT))))
+def test_what_the_document_names_exists(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(EXAMPLES.parent)
+    one = statement_named(id)
+    assert statement_named(one.id).id == one.id
+
+
+def test_the_interface_is_documented() -> None:
+    assert set(api.__all__) <= set(vars(api))
+    named = set(re.findall(r"`([A-Za-z_]+)`", api.__doc__ or ""))
+    beside = {"Statement", "Verdict", "Flow", "InvalidInput"}  # types of what the others return or raise
+    assert set(api.__all__) - beside <= named
+
+
+# ---- pinned instances ------------------------------------------------------------------------------------
+
+
+def verdict_on(name: str, keys: object, scores: object, loss: str = "logistic") -> tuple[Verdict, str]:
+    case = Case(Problem(np.array(keys, dtype=float), np.array(scores, dtype=float), loss_named(loss)))
+    outcome = check(statement_named(f"{EXAMPLES / name}"), case, REFERENCE)
+    return outcome.verdict, outcome.reason
+
+
+def test_the_first_guess_about_inseparable_tokens_is_false() -> None:
+    """Input 0 alone is separable, and the flow selects input 1's wish because its gap is three times as large."""
+    verdict, reason = verdict_on(SUBSET, [[[1], [1], [0]], [[-1], [0], [0]]], [[0, 0, 1], [0, 0, 3]], "correlation")
+    assert verdict is Verdict.FALSIFIED, reason
+    assert "optimal in 0 inputs, 1 are separable together" in reason
+
+
+def test_the_majority_does_not_win() -> None:
+    """Two inputs want p > 0, one wants p < 0 with a shorter difference of keys: its softmax saturates last, and it wins."""
+    keys, scores = [[[3], [0]], [[2], [0]], [[-1], [0]]], [[1, 0], [1, 0], [8, 0]]
+    verdict, reason = verdict_on(SUBSET, keys, scores, "correlation")
+    assert verdict is Verdict.FALSIFIED, reason
+    assert "optimal in 1 inputs, 2 are separable together" in reason
+    assert verdict_on(LOCAL, keys, scores, "correlation")[0] is Verdict.UPHELD
+
+
+def test_without_general_position_the_larger_gap_decides() -> None:
+    """Two inputs with the same difference of keys want opposite things: the flow goes to a p_mm that is not locally optimal."""
+    keys, scores = [[[0, 0], [0, 1]], [[0, 1], [0, 0]]], [[0, 1], [0, 0.5]]
+    verdict, reason = verdict_on(LOCAL, keys, scores)
+    assert verdict is Verdict.NOT_APPLICABLE
+    assert reason.startswith("general-position: ")
+    one = statement_named(f"{EXAMPLES / LOCAL}")
+    claims = {
+        claim.name: claim for claim in one.conclusion(Case(Problem(np.array(keys, float), np.array(scores))), REFERENCE)
+    }
+    assert claims["locally-optimal"].verdict is Verdict.FALSIFIED
+    assert claims["direction"].verdict is Verdict.UPHELD
+
+
+def test_a_neighbour_without_a_dual_breaks_the_rate() -> None:
+    """Token 2 is an SVM-neighbour with dual zero: o = 0, and the part orthogonal to p_mm grows like log‖p‖ instead."""
+    keys, scores = [[[0, 0], [1, 0], [1, 1]]], [[1, 0, 0]]
+    verdict, reason = verdict_on(RATE, keys, scores)
+    assert verdict is Verdict.NOT_APPLICABLE
+    assert "every-token-supports: 1 of 2 other tokens have a positive dual" in reason
+    one = statement_named(f"{EXAMPLES / RATE}")
+    claims = list(one.conclusion(Case(Problem(np.array(keys, float), np.array(scores, float))), REFERENCE))
+    assert [claim.verdict for claim in claims] == [Verdict.FALSIFIED, Verdict.FALSIFIED]
+
+
+def test_an_undecided_end_is_not_a_pass() -> None:
+    """A token of margin 1 + 2⁻²⁸ still counts at ‖p‖ = 10⁶: nothing is said about the limit there."""
+    verdict, reason = verdict_on(LOCAL, [[[-1 - 2.0**-28], [0]], [[0], [-1]]], [[-1, 0], [2, 3]])
+    assert verdict is Verdict.INCONCLUSIVE
+    assert "still counts at ‖p‖ = 1e+06" in reason
