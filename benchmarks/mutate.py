@@ -1,4 +1,4 @@
-"""Mutation testing of the small modules of ``attention``, each against its own tests: ``python benchmarks/mutate.py``.
+"""Mutation testing of single modules, each against its own tests: ``python benchmarks/mutate.py [MODULE …]``.
 
 Needs ``pip install cosmic-ray``, which is no dependency of the project. Works on a copy; docs/mutation.md has a run.
 """
@@ -20,18 +20,27 @@ from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).parent.parent
 TESTS = {
-    "losses": ("losses",),
-    "exact": ("exact",),
-    "directions": ("directions",),
-    "label_svm": ("label_svm", "joint"),
-    "risk": ("risk",),
-    "complementarity": ("max_margin",),
-    "float_solution": ("float_solution", "max_margin"),
-    "certificate": ("certificate", "max_margin"),
-    "descent": ("descent",),
-    "iteration": ("descent",),
+    "attention/losses": "attention/test_losses.py",
+    "attention/exact": "attention/test_exact.py",
+    "attention/directions": "attention/test_directions.py",
+    "attention/label_svm": "attention/test_label_svm.py attention/test_joint.py",
+    "attention/risk": "attention/test_risk.py",
+    "attention/complementarity": "attention/test_max_margin.py",
+    "attention/float_solution": "attention/test_float_solution.py attention/test_max_margin.py",
+    "attention/certificate": "attention/test_certificate.py attention/test_max_margin.py",
+    "attention/descent": "attention/test_descent.py",
+    "attention/iteration": "attention/test_descent.py",
+    "theorems/rounding": "theorems/test_rounding.py",
+    "theorems/risk_change": "theorems/test_rounding.py",
+    "theorems/statement": "theorems/test_statement.py",
+    "theorems/lemma_03_softmax_covariance": "theorems/test_lemmas.py -k lemma-3",
+    "theorems/lemma_04_descent_direction": "theorems/test_lemmas.py -k lemma-4",
+    "theorems/lemma_05_gradient_correlation": "theorems/test_lemmas.py -k lemma-5",
+    "theorems/lemma_11_feasibility": "theorems/test_lemmas.py -k lemma-11",
+    "theorems/hunting/simplify": "theorems/hunting/test_simplify.py",
+    "theorems/hunting/examine": 'theorems/hunting/test_search.py -k "not two_inputs and not one_input and not same_seed"',
 }
-"""Module of attention → its tests in tests/attention."""
+"""Module → its tests, below tests/."""
 BINARY = ("Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "Pow_Mul", "FloorDiv_Mul", "BitAnd_BitOr", "BitOr_BitAnd")
 COMPARISON = ("Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Eq_NotEq", "NotEq_Eq", "Lt_Gt", "Gt_Lt", "Is_IsNot", "IsNot_Is")
 OTHERS = (
@@ -63,10 +72,10 @@ def mutants(source: str) -> Iterator[tuple[str, str]]:
 
 def survives(copy: Path, module: str, mutated: str) -> bool:
     """Whether the tests of the module pass on the mutant."""
-    path = copy / "attention" / f"{module}.py"
+    path = copy / f"{module}.py"
     source = path.read_text()
     path.write_text(mutated)
-    tests = " ".join(f"tests/attention/test_{name}.py" for name in TESTS[module])
+    tests = " ".join(word if word[0] in '-"' or "/" not in word else f"tests/{word}" for word in TESTS[module].split())
     command = f"ulimit -t {SECONDS}; exec {sys.executable} -B -m pytest -x -q -p no:xdist -p no:cacheprovider {tests}"
     try:
         return subprocess.run(["bash", "-c", command], cwd=copy, capture_output=True, check=False).returncode == 0
@@ -76,14 +85,14 @@ def survives(copy: Path, module: str, mutated: str) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("modules", nargs="*", default=list(TESTS), help="of attention")
+    parser.add_argument("modules", nargs="*", default=list(TESTS), help="as attention/losses")
     parser.add_argument("--sample", type=int, default=12, help="mutants per module")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory) / "copy"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".*", "*.egg-info", "__pycache__"))
         for module in options.modules:
-            source = (copy / "attention" / f"{module}.py").read_text()
+            source = (copy / f"{module}.py").read_text()
             if not survives(copy, module, source):
                 sys.exit(f"{module}: its tests fail without a mutation.")
             found = list(mutants(source))

@@ -16,7 +16,7 @@ from tests.theorems.faults import FAULTS
 from theorems.evaluation import Evaluation, scaled_gradient_of
 from theorems.points import directions, log_uniform, probe_points
 from theorems.risk_change import risk_change
-from theorems.rounding import dot_error
+from theorems.rounding import dot_error, log_weight_error, logit_error
 from theorems.tolerances import EPS
 
 LOOSEST = 1 / 500
@@ -196,3 +196,28 @@ def test_duplicates_of_the_selected_token_do_not_hide_the_gradient() -> None:
     truth = truth_of_gradient(problem, points, own.log_scale)
     assert np.abs(truth).max() > 0.1
     assert ratio(own.direction - truth, own.error) <= 0.5
+
+
+def test_bounds_are_the_documented_formulas() -> None:
+    """Written out entry by entry: a count or a sign that is off hides behind the room that every bound has."""
+    rows = np.array([[[1.0, -2.0, 4.0], [0.5, 0.25, -8.0]]])
+    p = np.array([[3.0, -1.0, 0.5], [0.0, 2.0, -4.0]])
+    sizes = [[[abs(x) * abs(y) for x, y in zip(row, q, strict=True)] for row in rows[0]] for q in p]
+    logits = logit_error(np.stack([rows, rows]), p)
+    for m in range(2):
+        for t in range(2):
+            assert logits[m, 0, t] == pytest.approx((3 + 3) * EPS * sum(sizes[m][t]), rel=8 * EPS)
+    log_weights = np.log(np.array([[0.25, 0.75]]))
+    errors = np.array([[1e-3, 3e-3]])
+    mean = 0.25 * 1e-3 + 0.75 * 3e-3
+    for t, found in enumerate(log_weight_error(errors, log_weights)[0]):
+        wanted = errors[0, t] + mean + EPS * (2 + 6 + 2 * abs(log_weights[0, t]))
+        assert found == pytest.approx(wanted, rel=8 * EPS, abs=0)
+    # At the size of rounding itself, where a missing term is seen.
+    tiny = log_weight_error(np.zeros((1, 2)), log_weights)[0]
+    assert tiny == pytest.approx([EPS * (8 + 2 * math.log(4)), EPS * (8 + 2 * math.log(4 / 3))], rel=1e-12, abs=0)
+    a, b = np.array([1.0, -2.0, 3.0, 0.5]), np.array([4.0, 0.5, -0.25, 8.0])
+    own = (4 + 2) * EPS * (4 + 1 + 0.75 + 4)
+    assert float(dot_error(a, b, np.zeros(4))) == pytest.approx(own, rel=1e-12, abs=0)
+    inherited = 1e-6 * (4 + 0.5 + 0.25 + 8)
+    assert float(dot_error(a, b, np.full(4, 1e-6))) == pytest.approx(inherited + own, rel=1e-12, abs=0)
