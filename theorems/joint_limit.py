@@ -239,6 +239,9 @@ def sharp_claim(setup: JointSetup, start: Float64[np.ndarray, "k"]) -> Iterator[
         # A local minimum that selects other tokens, or a solver in distress.
         path = polished(joint, schedule, R, best, w)
     if not float(path.residuals[0]) < SOLVED:
+        # Once more from where the minimiser is predicted to be; its residual says whether it is one.
+        path = polished(joint, schedule, R, R * svm.direction + o, w)
+    if not float(path.residuals[0]) < SOLVED:
         reason = f"the path's solver stopped at a gradient of {float(path.residuals[0]):.3g}"
         yield Claim("sharp-offset", Form.SHARP, 0.0, 0.0, "joint-sharp", undecided=reason)
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 from hypothesis.strategies import SearchStrategy
 
 from attention.implementation import Implementation
@@ -15,6 +16,7 @@ from theorems.joint_sublevel import joint_setup
 from theorems.statement import Claim, Form, statement
 from theorems.theorem_5_joint_regularization_path import slower
 from theorems.theorem_6_relaxed_joint_path import sublevel
+from theorems.tolerances import EPS
 
 UNITS = (10.0, 40.0, 160.0)
 """RΘ_relax of the sublevel sets; r = e^{RΘ_relax} there."""
@@ -41,7 +43,7 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Theorem 5, and with duals μ of p_relax, ⟨p, p̄_relax⟩ ≥ Σ_{i∈S} μ_it log(1/B − 1)/‖p_relax‖: the non-supports' margins enter with
     0 (item 7 of :mod:`theorems.joint_sublevel`). No token of a non-support need score below α here.
 
-    **Limit.** Along r = e^{RΘ/2}, where no non-support has a better token than α.
+    **Limit.** Along r = e^{RΘ/2}, where every other token has less than the label margin Γ: v_mm·z_it < 1 by more than its rounding.
     """
     setup = joint_setup(case, under_test)
     if isinstance(setup, str):
@@ -51,6 +53,10 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     levels = [sublevel(setup, under_test, units, units * setup.target.norm) for units in UNITS]
     yield from solution_claims(setup, under_test)
     yield from effective_claims(levels, rng, quadrant=True)
-    if (setup.smallest_drops > setup.joint.svm.slack).all():
+    joint = setup.joint
+    sizes = np.sum(np.abs(joint.tokens) * np.abs(joint.svm.direction), axis=-1)
+    rounding = 8 * (joint.tokens.shape[2] + 4) * EPS * float(np.max(sizes))
+    # A token that ties α's label margin Γ but for rounding: e^{RΘ/2} times what float64 cannot tell from zero.
+    if (setup.smallest_drops - joint.svm.slack > rounding).all():
         start = rng.normal(size=setup.target.p.size)
         yield from limit_claims(setup, slower(setup.target.margin / 2), LARGEST_UNITS * setup.target.norm, start)

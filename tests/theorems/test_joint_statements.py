@@ -198,3 +198,25 @@ def test_a_head_outside_its_ball_by_rounding_is_no_false_alarm() -> None:
         555,
     )
     assert check(statement_named("theorem-6"), case, REFERENCE).verdict is Verdict.UPHELD
+
+
+def test_a_token_that_ties_the_label_margin_up_to_rounding_is_no_false_alarm() -> None:
+    """Token 1 of the non-support has Γ minus 1e-17 or so: e^{RΘ/2} of that is whatever rounding says."""
+    case = given_by(
+        [
+            [
+                [-0.5, 0.5, 0.5, 0.5],
+                [0.3009566154973054, 0.25412283244725886, 0.02341689152502328, 0.023416891525023322],
+            ],
+            [
+                [0.6542042981336624, 1.2646021490668309, 0.9448010745334158, 0.944801074533416],
+                [-0.5753778361444408, 0.8768891807222045, 0.2738664915666773, 0.2738664915666773],
+            ],
+        ],
+        [1.0, 1.0],
+        [-0.5, 0.5, 0.5, 0.5],
+        0,
+    )
+    outcome = check(statement_named("lemma-13"), case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD
+    assert "limit-reached" not in {claim.name for claim in outcome.claims}

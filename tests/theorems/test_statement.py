@@ -132,3 +132,21 @@ def test_ids_and_aliases_are_unique() -> None:
     for one in statements().values():
         for name in (one.id, *one.aliases):
             assert statement_named(name) is one
+
+
+def test_slack_and_tolerance_are_in_the_same_unit() -> None:
+    claim = at_least("a", Form.EFFECTIVE, [3.0], [1.0], rounding=0.5, scale=4.0, why="rounding")
+    assert (claim.slack, claim.tolerance) == (0.5, 0.125)
+
+
+def test_one_missing_number_is_the_worst_entry() -> None:
+    nan = float("nan")
+    for left, rounding in (([nan, 5.0], [0.0, 0.0]), ([5.0, 5.0], [0.0, nan]), ([5.0, nan], [0.0, 0.0])):
+        claim = at_least("a", Form.EFFECTIVE, left, 0.0, rounding=rounding, why="rounding")
+        assert claim.verdict is Verdict.FALSIFIED
+
+
+def test_nothing_tried_is_undecided_without_a_tolerance() -> None:
+    claim = at_least("a", Form.EFFECTIVE, [], 0.0, rounding=0.0, why="rounding")
+    assert claim.verdict is Verdict.INCONCLUSIVE
+    assert (claim.slack, claim.tolerance) == (0.0, 0.0)

@@ -8,7 +8,7 @@ import pytest
 from attention.losses import LOSSES
 from attention.problem import Dataset, Problem
 from generators.case import Case
-from theorems.hunting.simplify import STEPS, Parts, simplified
+from theorems.hunting.simplify import STEPS, Parts, _complexity, simplified
 
 
 def large() -> Case:
@@ -104,3 +104,12 @@ def test_parts_make_the_case_again(name: str) -> None:
     assert again is not None
     made = {"keys": again.problem.keys, "scores": again.problem.scores, "start": again.start}[name]
     assert np.array_equal(made, {"keys": case.problem.keys, "scores": case.problem.scores, "start": case.start}[name])
+
+
+def test_what_counts_as_simpler() -> None:
+    ordered = (0.0, 1.0, -1.0, 2.0, 10.0, 30.0, 100.0, 1600.0, 4194304.0)
+    costs = [_complexity(x) for x in ordered]
+    assert costs == sorted(costs)
+    assert len(set(costs)) == len(costs)
+    assert _complexity(0.5) < _complexity(0.25) < _complexity(0.3) < _complexity(1 / 3)
+    assert _complexity(1e6) < _complexity(999981.5) < _complexity(0.1 + 0.2)
