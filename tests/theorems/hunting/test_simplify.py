@@ -23,6 +23,7 @@ def test_without_a_condition_everything_goes() -> None:
     assert not small.problem.keys.any()
     assert not small.problem.scores.any()
     assert small.seed == 0
+    assert small.problem.loss.name == "correlation"
     assert small.start is not None
     assert not small.start.any()
 
