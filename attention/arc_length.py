@@ -57,7 +57,10 @@ class Tracer:
         gradient: Gradient,
         kappa: float,
         relative: float,
+        axis: Point | None = None,
+        absolute: float = 0.0,
     ) -> None:
+        self._frame = None if axis is None else _frame(axis)
         self._start, self._targets, self._kappa, self._relative = start, targets, kappa, relative
         self._reference = gradient is risk.scaled_gradient
         self._field = single_field(problem.keys, problem.scores, problem.loss, gradient)
@@ -67,7 +70,7 @@ class Tracer:
             if self._reference
             else _differenced(self._field, self._scale)
         )
-        self.absolute = max(ABSOLUTE / kappa, ROUNDINGS * float(np.finfo(float).eps) * float(targets[-1]))
+        self.absolute = max(absolute, ABSOLUTE / kappa, ROUNDINGS * float(np.finfo(float).eps) * float(targets[-1]))
         self.evaluations = 0
         self._restart()
 
@@ -86,10 +89,20 @@ class Tracer:
             return -math.inf, np.zeros_like(p)
         return log_scale + math.log(length), direction / length
 
-    def _velocity(self, u: float, p: Point) -> Point:
-        return (-math.exp(u) / self._kappa) * self._gradient(p)[1]
+    def _to_frame(self, p: Point) -> Point:
+        return p if self._frame is None else self._frame.T @ p
 
-    def _jacobian(self, u: float, p: Point) -> Float64[np.ndarray, "d d"]:
+    def _from_frame(self, y: Point) -> Point:
+        return y if self._frame is None else self._frame @ y
+
+    def _velocity(self, u: float, y: Point) -> Point:
+        return self._to_frame((-math.exp(u) / self._kappa) * self._gradient(self._from_frame(y))[1])
+
+    def _jacobian(self, u: float, y: Point) -> Float64[np.ndarray, "d d"]:
+        jacobian = self._jacobian_at(u, self._from_frame(y))
+        return jacobian if self._frame is None else self._frame.T @ jacobian @ self._frame
+
+    def _jacobian_at(self, u: float, p: Point) -> Float64[np.ndarray, "d d"]:
         # d(g/‖g‖)/dp = (I − ĝ ĝᵀ) ∇²L / ‖g‖; the log scale cancels.
         _, direction, curvature = self._newton(p)
         length = math.sqrt(direction @ direction)
@@ -116,7 +129,9 @@ class Tracer:
         # The path is never longer than e^{u_end}/κ here; a flow that needs more has not reached the norm.
         u_end = math.log1p(self._kappa * 1e4 * float(self._targets[-1]))
         options = {"jac": self._jacobian} if self._reference else {}
-        solver = method(self._velocity, 0.0, p, u_end, rtol=self._relative, atol=self.absolute, **options)
+        solver = method(
+            self._velocity, 0.0, self._to_frame(p), u_end, rtol=self._relative, atol=self.absolute, **options
+        )
         log_time, wanted, s, steps, flips, chatter = -math.inf, 0, 0.0, 0, 0.0, 0
         while solver.status == "running":
             steps += 1
@@ -128,7 +143,7 @@ class Tracer:
                 if rest is not None:
                     return self._at_rest(rest, s)
                 return self._give_up(p, s, log_time, log_norm, message or "the solver left the finite numbers")
-            p, u = solver.y, solver.t
+            p, u = self._from_frame(solver.y), solver.t
             s_before, log_norm_before, unit_before = s, log_norm, unit
             s = math.expm1(u) / self._kappa
             log_norm, unit = self._gradient(p)
@@ -142,7 +157,7 @@ class Tracer:
                     return self._at_rest(rest, s)
             if chatter >= CHATTER:
                 return self._give_up(p, s, log_time, log_norm, UNRESOLVED)
-            dense = solver.dense_output()
+            dense = self._dense(solver)
             before, log_start = (s_before, log_norm_before), log_time
             log_time = self._log_time(dense, log_start, before, (s, log_norm))
             while size >= self._targets[wanted]:
@@ -161,6 +176,10 @@ class Tracer:
                     return self._at_rest(rest, s)
                 return self._give_up(p, s, log_time, log_norm, f"{steps} steps without reaching the norm")
         return self._give_up(p, s, log_time, log_norm, "the path is 10^4 times longer than the norm")
+
+    def _dense(self, solver: OdeSolver) -> Dense:
+        interpolant = solver.dense_output()
+        return lambda u: self._from_frame(interpolant(u))
 
     def _log_time(
         self, dense: Dense, log_start: float, before: tuple[float, float], after: tuple[float, float]
@@ -214,6 +233,12 @@ class Tracer:
                 minimum = values[0] >= -1e-9 * np.abs(values).max()
                 return found if saddles or minimum else None
         return None
+
+
+def _frame(axis: Point) -> Square:
+    """An orthogonal matrix whose first column is the direction of ``axis``."""
+    frame = np.linalg.qr(np.column_stack([axis / np.linalg.norm(axis), np.eye(len(axis))]))[0]
+    return np.asarray(frame * np.sign(frame[:, 0] @ axis))
 
 
 def _differenced(field: GradientField, scale: float) -> NewtonField:

@@ -48,7 +48,7 @@ class Flow:
         stop: ``NORM``, ``STATIONARY`` (the flow converges to the finite last point) or ``FAILED``.
         reason: why it failed, empty otherwise.
         method: the solver that succeeded.
-        relative, absolute: its tolerances on p.
+        relative, absolute: its tolerances on the coordinates of p, in the frame of ``axis`` where one was given.
         evaluations: gradients computed, over all methods tried.
     """
 
@@ -93,6 +93,8 @@ def gradient_flow(
     gradient: Gradient = risk.scaled_gradient,
     alpha: Int64[np.ndarray, "n"] | None = None,
     relative: float = RELATIVE,
+    axis: Point | None = None,
+    absolute: float = 0.0,
 ) -> Flow:
     """Follow dp/dt = −∇L(p) from ``start`` until ‖p‖ = ``norm`` or to a finite stationary point.
 
@@ -103,6 +105,9 @@ def gradient_flow(
         gradient: what is descended on; a kernel or a planted fault. The analytic Jacobian is used for the default.
         alpha: the tokens that the recorded risk is compared with, the optimal ones by default.
         relative: relative tolerance of the solver, see :data:`RELATIVE`.
+        axis: a direction, (d,); the solver then works in an orthogonal frame that begins with it, so that ``relative``
+            refers to the part of p across it and not to ‖p‖, which may be 10⁹ times larger.
+        absolute: absolute tolerance of the solver, at least the rounding of p at ``norm`` and 10⁻¹⁰ of a logit.
 
     Raises:
         InvalidInput: a start of the wrong shape or not finite, a norm that is not beyond it.
@@ -118,7 +123,7 @@ def gradient_flow(
         low = max(begin, min(1e-3 / kappa, norm / 10))
         record = np.geomspace(low, norm, max(2, 1 + math.ceil(8 * math.log10(norm / low))))[1:]
     targets = np.unique(np.append(record[(record > begin) & (record < norm)], norm))
-    tracer = Tracer(problem, start, targets, gradient, kappa, relative)
+    tracer = Tracer(problem, start, targets, gradient, kappa, relative, axis, absolute)
     reasons = []
     for name in METHODS:
         stop, reason = tracer.run(*METHODS[name])

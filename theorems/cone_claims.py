@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float64
 
-from attention.flow import RELATIVE, Flow, gradient_flow
+from attention.flow import Flow, gradient_flow
 from attention.implementation import REFERENCE, Implementation
 from theorems.cone_descent import Descent
 from theorems.cone_points import ConeView, cone_points, is_followable, resolvable_rho
@@ -22,8 +22,8 @@ from theorems.tolerances import EPS
 VISIBLE = 1e-9
 """The 1 − cos at which a limit counts as seen."""
 
-RTOLS = (RELATIVE, 10 * RELATIVE, 100 * RELATIVE)
-"""Relative tolerances of the solver, in the order in which they are tried."""
+SHARES = (1e-6, 1e-4, 1e-2)
+"""Absolute tolerances of the solver, in units of the cone's half-width at the start, in the order in which they are tried."""
 
 LOWEST_GOAL = 1e6
 """Flow is followed at least to this norm (keys of order one)."""
@@ -158,24 +158,33 @@ def flow_claims(cone: InvariantCone, under_test: Implementation, starts: Batch) 
         goal = min(max(LOWEST_GOAL, factor * begin), resolvable_rho(constants) * norm)
         if not is_followable(constants, begin / norm) or goal < 2 * begin:
             continue
-        for rtol in RTOLS:
+        width = math.sqrt(2 * constants.mu) * begin
+        for share in SHARES:
             flow = gradient_flow(
-                constants.problem, start, norm=goal, gradient=under_test.scaled_gradient, relative=rtol
+                constants.problem,
+                start,
+                norm=goal,
+                gradient=under_test.scaled_gradient,
+                axis=constants.solution.p,
+                absolute=share * width,
             )
             if flow.norms[-1] >= 2 * begin:
-                yield from _along(cone_for_flow(constants, start, goal) or cone, flow, rtol)
+                yield from _along(cone_for_flow(constants, start, goal) or cone, flow)
                 return
             reason = f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}"
     yield Claim("flow-rate", Form.EFFECTIVE, 0.0, 0.0, "flow-solver", undecided=f"flow: {reason}")
 
 
-def _along(around: InvariantCone, flow: Flow, rtol: float) -> Iterator[Claim]:
+def _along(around: InvariantCone, flow: Flow) -> Iterator[Claim]:
     constants, norm, start = around.constants, around.constants.norm, flow.points[0]
     view = ConeView(constants, flow.points, REFERENCE, around.tip)
-    lateral = rtol * flow.evaluations * flow.norms / norm
     bound = np.array([around.lateral_squared(start, length) for length in view.rho])
-    rounding = lateral + (np.sqrt(2 * (view.nu + view.nu_error)) - np.sqrt(2 * view.nu)) * view.rho
     value = np.sqrt(2 * view.nu) * view.rho
+    # The solver works in a frame along p_mm: its tolerances are on the part of p across it.
+    across = np.maximum(np.sqrt(2 * bound), value) + float(np.linalg.norm(around.apex.offset)) / norm
+    steps = flow.evaluations * math.sqrt(constants.problem.d)
+    lateral = steps * (flow.relative * across + flow.absolute / norm)
+    rounding = lateral + (np.sqrt(2 * (view.nu + view.nu_error)) - np.sqrt(2 * view.nu)) * view.rho
     yield at_least(
         "flow-rate", Form.EFFECTIVE, np.sqrt(2 * bound), value, rounding=rounding, why="flow-solver", points="record"
     )

@@ -180,9 +180,10 @@ TOLERANCES: Mapping[str, Tolerance] = {
         " sums of t increments add t eps",
     ),
     "flow-solver": Tolerance(
-        "rtol · evaluations · ‖p‖/‖p_mm‖",
-        "a step of the solver has a local error of rtol ‖p‖ and costs at least one gradient; lateral errors do not"
-        " grow along the path, because it descends a convex function of the lateral coordinates",
+        "√d · evaluations · (rtol · |z| + atol)/‖p_mm‖",
+        "a step of the solver has a local error of rtol |z| + atol per coordinate across p_mm, z the part of p there, and"
+        " costs at least one gradient; lateral errors do not grow along the path, because it descends a convex function"
+        " of the lateral coordinates",
     ),
     "joint-limit": Tolerance(
         "logits: 4 eps (k + 8) R max|k_iα − k_it|; cosine: that over R, plus 16 eps (k + 2)",

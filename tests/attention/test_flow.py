@@ -243,3 +243,20 @@ def test_bad_input_is_refused() -> None:
         gradient_flow(problem, np.ones(6), norm=1.0)
     with pytest.raises(InvalidInput, match=r"start: give one finite point of shape \(6,\)"):
         gradient_flow(problem, np.ones(5), norm=10.0)
+
+
+def test_in_a_frame_along_p_mm_the_flow_keeps_to_a_valley_of_width_one_at_norm_1e10() -> None:
+    # Token 1 has a higher score and, from p_mm on, leads away: without the frame the solver's own error crosses over.
+    keys = np.array([[[1.0, -2.0], [-3.0, 2.0 - 2.0**-28], [0.0, 0.0], [-1.0, 0.0]]])
+    problem = Problem(keys, np.array([[-1.0, 1.0, 0.0, -1.0]]), LOSSES["logistic"])
+    svm = max_margin(keys, np.array([2]))
+    assert isinstance(svm, MaxMargin)
+    start = 1e10 * svm.direction
+    across = np.array([1.0, -1.0]) / np.sqrt(2)
+    framed = gradient_flow(problem, start, norm=1e11, axis=svm.p)
+    assert framed.reached
+    # The offset of the ray to which the duals (0.5, 1.5) lead, and rounding of p at that norm.
+    offsets = framed.points[1:] @ across
+    assert np.ptp(offsets) < 64 * EPS * 1e11
+    plain = gradient_flow(problem, start, norm=1e11, relative=1e-8)
+    assert not plain.reached or np.abs(plain.points @ across).max() > 1e9

@@ -44,6 +44,10 @@ HAND_MADE: dict[str, Case] = {
     ),
     # The neighbour (0, 1) has a zero dual in every dual solution.
     "not-complementary": case([[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0, 0.5]], [0]),
+    # A cone 2e-10 wide that begins at norm 1e10: the flow's path must be known to 1e-10 of its norm.
+    "narrow-cone": case(
+        [[[1.0, -2.0], [-3.0, 2.0 - 2.0**-28], [0.0, 0.0], [-1.0, 0.0]]], [[-1.0, 1.0, 0.0, -1.0]], [2]
+    ),
     # Weights as far from the duals as scores can make them: the offset is long.
     "long-offset": case(
         [[[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]], [[0.0, 0.0, 1.0], [0.5, 0.0, 0.0], [0.0, 0.5, 0.25]]],
