@@ -21,6 +21,9 @@ from theorems.tolerances import EPS
 STEPS = 60
 """Newton steps from the ray; a few suffice unless the costs differ by many orders of magnitude."""
 
+QUADRATIC = 0.1
+"""Newton steps that change no exponent by more shrink quadratically, so that one that does not shrink is rounding."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sphere:
@@ -62,23 +65,32 @@ class Sphere:
         """Where the implementation's minimiser lies from y, to first order."""
         return np.asarray(-solved(self.reduced.hessian(y), self.slope(y)))
 
-    def follow(self, start: Float64[np.ndarray, "e"], resolution: float) -> tuple[Float64[np.ndarray, "e"], bool]:
+    def follow(
+        self, start: Float64[np.ndarray, "e"], resolution: float, precision: float
+    ) -> tuple[Float64[np.ndarray, "e"], bool]:
         """The minimiser from ``start``, downhill in the risk, and whether Newton's steps shrank to ``resolution``.
 
         The risk does not resolve gains below the rounding of its exponents; steps that lose no more are taken.
+        A step within ``resolution`` is still taken while it changes an exponent by more than ``precision`` and shrinks:
+        rounding moves the minimiser along weak curvature much further than along strong curvature, and a term of
+        small weight is met at one unit of its exponent a step.
         """
         y = np.array(start)
         if y.size == 0:
             return y, True
-        value = self.excess(y)
+        value, last, arrived = self.excess(y), np.inf, False
         noise = 64 * EPS * self.reduced.rho * max(1.0, float(np.abs(self.reduced.rows).max()))
         for _ in range(STEPS):
             step = self.newton_step(y)
             length = float(np.linalg.norm(step))
             if not np.isfinite(length):
                 return y, False
-            if length <= resolution:
-                return self.coordinates(self.point(y + step)), True
+            arrived = length <= resolution
+            if arrived:
+                change = self.reduced.change(y, step)
+                if change <= precision or (change <= QUADRATIC and change >= last / 2):
+                    return self.coordinates(self.point(y + step)), True
+                last = change
             scale = longest = self.reduced.longest(y, step)
             while scale > 1e-6 * longest:
                 trial = y + scale * step
@@ -86,7 +98,7 @@ class Sphere:
                     break
                 scale /= 2
             else:
-                return y, False
+                return y, arrived
             y = y + scale * step
             value = self.excess(y)
-        return y, False
+        return y, arrived

@@ -53,7 +53,7 @@ class Followed:
         predicted, solved = reduced.newton(start)
         error = float(constraints.exponent_rounding(sphere.point(predicted) / sphere.svm.norm))
         moved = reduced.displacement(predicted, error) + predicted.size * 4 * EPS * reduced.rho
-        followed, converged = sphere.follow(start, moved)
+        followed, converged = sphere.follow(start, moved, error)
         return cls(sphere, predicted, solved, followed, converged, 2 * moved, error)
 
     @property

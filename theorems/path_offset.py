@@ -156,6 +156,11 @@ class Reduced:
         rising = changes > 0
         return float(np.min((10 - log_weights[rising]) / changes[rising], initial=1.0))
 
+    def change(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
+        """The largest change of an exponent against their mean along a step, over the terms that have weight."""
+        weights, slopes = self.slopes(y)
+        return float(np.abs((slopes - weights @ slopes)[weights > EPS] @ step).max(initial=0.0))
+
     def displacement(self, y: Float64[np.ndarray, "e"], exponent_error: float) -> float:
         """How far errors of that size in every exponent can move the minimiser, to first order.
 

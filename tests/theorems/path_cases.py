@@ -47,6 +47,14 @@ CORNERS: dict[str, Case] = {
     "margin-1+1e-5": case([[[0, 0], [-1, 0], [-(1 + 1e-5), -1]]], [[1, 0, 0]]),
     # Two inputs whose rows are a thousandth apart: the limit offset is so far that its Hessian underflows nearby.
     "nearly-one-row": case([[[0, 0], [-1, -1]], [[0, 0], [-0.999, -1.001]]], [[0, -1], [0, -1]]),
+    # A weight of 4e-7 on a row a million times longer than the other: rounding along one hid the other's valley.
+    "rows-a-millionfold-apart": case(
+        [
+            [[0, 0, 0], [-(2**-10), -(2**-9), 0], [-(2**-10), 3 * 2**-10, 0], [-(2**-10), 0, 0]],
+            [[0, 0, 0], [-512, 0, 0], [-512, 0, 0], [512, 0, -1024]],
+        ],
+        [[0, -1, -1, -1]] * 2,
+    ),
     "one-dimension": case([[[0.0], [-1.0], [-2.0]]], [[1, 0, 0]]),
     "two-tokens": case([[[0.5, 0.25], [-1, 1]]], [[1, 0]], "exponential"),
     "several-inputs": case(
