@@ -15,7 +15,7 @@ export OMP_NUM_THREADS = 1
 help:
 	@echo "make verify   set everything up and verify the theorems on generated data"
 	@echo "make test     set everything up and run lint, types and the tests"
-	@echo "make bench    gradient descent against normalized gradient descent, ATT-SVM against cvxpy"
+	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy"
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat)"
 	@echo "make clean    remove the environment and the caches"
 

@@ -149,15 +149,20 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         InvalidInput: the target cannot be written.
     """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """As :func:`write_text`, what is no text."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(content)
             return
         check_writable(path)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
             mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
             os.chmod(name, mode)
             os.replace(name, path.resolve())

@@ -22,7 +22,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
         terminalreporter.line(f"{'data':12}{'rule':16}" + "".join(f"{level:>9}" for level in rows[0][3]))
         for name, rule, seconds, reached in rows:
             cells = (
-                "-" if isinstance(count, str) else str(count) if unit == "iterations" else f"{count * seconds:.2g}"
+                "-" if count is None else str(count) if unit == "iterations" else f"{count * seconds:.2g}"
                 for count in reached.values()
             )
             terminalreporter.line(f"{name:12}{rule:16}" + "".join(f"{cell:>9}" for cell in cells))

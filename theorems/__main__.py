@@ -147,7 +147,7 @@ def hunt(
     All other assumptions hold exactly, the violation is far above rounding, limits are followed to norms of a
     million, and what is found is made as small and as round as it gets.
 
-    Exit code 1: a counterexample was found and written; 0: none was; 2: bad input.
+    Exit code 1: a counterexample was found and written; 0: none was; 2: bad input; 3: no case could be decided.
     """
     from theorems.hunting.command import HuntRequest, hunt_and_report
 
@@ -215,6 +215,99 @@ def regime_map(
     from theorems.regime_report import regime_map_and_report
 
     return regime_map_and_report(data, markdown=markdown)
+
+
+@app.command()
+def bench(
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE|NAME", help="Data; repeat it for several. Figures 1(a), 1(b) and 1(c) by default."),
+    ] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RULE", help="gd-1/L, gd-ETA or normalized-ETA; repeat it for several."),
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="The cap: iterations of each run.")] = 20_000,
+    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Generated problems.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same problems.")] = 0,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown tables.")] = False,
+    time: Annotated[
+        bool, typer.Option("--time", help="Also the time of an iteration relative to the first rule.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the results do not depend on it.")] = min(
+        2, os.cpu_count() or 1
+    ),
+) -> int:
+    """Compare gradient descent with normalized gradient descent: iterations until the direction is that of the limit.
+
+    The limit is p_mm of the tokens that the gradient flow from the same start selects.
+
+    Exit code 0: compared; 2: bad input; 3: some data have no limit direction, or none of the generated problems has.
+    """
+    from theorems.benchmark.command import BenchRequest, bench_and_report
+
+    chosen = tuple(data or ()), tuple(rule or ())
+    return bench_and_report(BenchRequest(*chosen, steps, examples, seed, jobs, json, markdown, time))
+
+
+@app.command()
+def figures(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="1a, 3b, 9a, …, or 3 for 3a to 3c; all by default.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the files are written.")] = Path("figures"),
+    kind: Annotated[str, typer.Option("--format", metavar="svg|png|pdf", help="Of the drawings.")] = "svg",
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Random trials per dimension in 9a, 9b, 10.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same trials.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the files do not depend on it.")] = min(
+        2, os.cpu_count() or 1
+    ),
+) -> int:
+    """Draw the paper's figures anew, and write the numbers that each one draws beside it as JSON.
+
+    Figures 6 and 7 are left out: they are of a vision transformer on real images.
+
+    Exit code 0: drawn; 2: bad input, or matplotlib is not installed; 3: a figure could not be computed.
+    """
+    from theorems.figures.command import FiguresRequest, figures_and_report
+
+    return figures_and_report(FiguresRequest(tuple(names or ()), out, kind, trials, seed, jobs))
+
+
+@app.command()
+def report(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Statements, or path.py:name; all by default.")
+    ] = None,
+    examples: Annotated[int, typer.Option(min=1, metavar="N", help="Generated cases per statement.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same report.")] = 0,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|NAME", help="A .npz or .json file or a named dataset instead of generated cases."),
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="A file of verify --json instead of a run.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.md|FILE.html", help="The document; Markdown to standard output if left out."),
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also the results, as verify --json writes them.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the report does not depend on it.")] = min(
+        2, os.cpu_count() or 1
+    ),
+) -> int:
+    """Verify, and write one document: verdicts, claims with their tolerances and reasons, counterexamples, power.
+
+    Exit code as of verify. 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2: bad
+    input; 3: inconclusive, or nothing could be tried.
+    """
+    from theorems.report.command import ReportRequest, report_and_write
+
+    return report_and_write(ReportRequest(tuple(ids or ()), examples, seed, data, results, out, json, jobs))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

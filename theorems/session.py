@@ -53,7 +53,7 @@ def verify_and_report(request: Request) -> int:
     check_directory(request.out)
     request = _with_kernel(request)
     given = None if request.data is None else load(request.data, request.seed)
-    chosen = _chosen(request.ids or ((given.failed,) if given and given.failed else ()))
+    chosen = chosen_statements(request.ids or ((given.failed,) if given and given.failed else ()))
     out, err = console(), console(stderr=True)
     if isinstance(request.under_test, OnKernel):
         from theorems.kernel_report import headline
@@ -61,20 +61,26 @@ def verify_and_report(request: Request) -> int:
         out.print(headline(request.under_test.kernel), soft_wrap=True)
     if given:
         out.print(assumptions_table(findings(given, chosen)))
-    units = [Unit(s.id, request.examples, request.seed, given, request.under_test) for s in chosen]
-    interrupted = False
-    try:
-        with watching(err, units) as watcher:
-            results = run(units, request.jobs, watcher)
-    except Interrupted as stopped:
-        results, interrupted = stopped.results, True
+    results, interrupted = results_of(request, chosen, given, err)
     _print_results(out, results, request)
     if request.json is not None:
         write_text(request.json, as_json(request, results))
     if interrupted:
         err.print("theorems: interrupted; what is not marked so was finished.", soft_wrap=True)
         return Exit.INTERRUPTED
-    return _exit_code(err, results)
+    return exit_code_of(err, results)
+
+
+def results_of(
+    request: Request, chosen: Sequence[Statement], given: Given | None, err: Console
+) -> tuple[list[Result], bool]:
+    """A result per statement, with progress on ``err``; and whether Ctrl-C ended it."""
+    units = [Unit(s.id, request.examples, request.seed, given, request.under_test) for s in chosen]
+    try:
+        with watching(err, units) as watcher:
+            return run(units, request.jobs, watcher), False
+    except Interrupted as stopped:
+        return stopped.results, True
 
 
 def _with_kernel(request: Request) -> Request:
@@ -111,7 +117,12 @@ def _print_results(out: Console, results: Sequence[Result], request: Request) ->
             out.print(f"\n{hint}", soft_wrap=True)
 
 
-def _chosen(ids: Sequence[str]) -> list[Statement]:
+def chosen_statements(ids: Sequence[str]) -> list[Statement]:
+    """The statements of those ids, each once; all without ids.
+
+    Raises:
+        InvalidInput: an unknown id.
+    """
     if not ids:
         return list(statements().values())
     # An alias names the same statement: it is verified once.
@@ -170,7 +181,8 @@ def as_json(request: Request, results: Sequence[Result]) -> str:
     return to_json(report, indent=2) + "\n"
 
 
-def _exit_code(err: Console, results: Sequence[Result]) -> int:
+def exit_code_of(err: Console, results: Sequence[Result]) -> int:
+    """What the results are worth to a program; a sentence on standard error where no table says why."""
     verdicts = {result.verdict for result in results}
     if Verdict.FALSIFIED in verdicts:
         return Exit.FALSIFIED

@@ -1,0 +1,1 @@
+"""Gradient descent against normalized gradient descent: what ``theorems bench`` measures."""

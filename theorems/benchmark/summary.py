@@ -1,0 +1,68 @@
+"""Median and quartiles over the generated problems; a problem not within the cap counts as beyond every number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from theorems.benchmark.measure import LEVELS, Measured
+from theorems.benchmark.work import Compared
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One rule on all generated problems that have a limit, at one level.
+
+    Attributes:
+        quartiles: lower quartile, median, upper quartile of the iterations; ``None`` where beyond the cap.
+        not_within: problems on which the level is not reached within the cap.
+    """
+
+    quartiles: tuple[int | None, int | None, int | None]
+    not_within: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One rule on all generated problems that have a limit.
+
+    Attributes:
+        rule: its name.
+        levels: one entry per level.
+        other_tokens: problems on which it selects other tokens than the flow at the cap.
+        norm: the median of ‖p‖ at the cap.
+    """
+
+    rule: str
+    levels: tuple[Spread, ...]
+    other_tokens: int
+    norm: float
+
+
+def summaries(compared: Sequence[Compared]) -> list[Summary]:
+    """One per rule; of the problems that have a limit."""
+    by_rule: dict[str, list[Measured]] = {}
+    for one in compared:
+        for run in one.rules:
+            by_rule.setdefault(run.rule, []).append(run)
+    return [_summary(rule, runs) for rule, runs in by_rule.items()]
+
+
+def _summary(rule: str, runs: Sequence[Measured]) -> Summary:
+    levels = [spread([run.iterations[k] for run in runs]) for k in range(len(LEVELS))]
+    norm = float(np.median([run.norm for run in runs]))
+    return Summary(rule, tuple(levels), sum(not run.selects_limit for run in runs), norm)
+
+
+def spread(iterations: Sequence[int | None]) -> Spread:
+    """Quartiles as order statistics (nothing is interpolated), so that a missing number is larger than all others."""
+    values = np.sort([math.inf if count is None else float(count) for count in iterations])
+    lower, median, upper = (float(x) for x in np.quantile(values, (0.25, 0.5, 0.75), method="inverted_cdf"))
+    return Spread((_count(lower), _count(median), _count(upper)), int(np.isinf(values).sum()))
+
+
+def _count(value: float) -> int | None:
+    return int(value) if math.isfinite(value) else None

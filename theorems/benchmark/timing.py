@@ -1,0 +1,45 @@
+"""Time, only ever as a ratio: one iteration of each rule against the first rule, run in turns on the same machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from attention.problem import Problem
+from theorems.benchmark.rules import Rule, rule_named
+
+ROUNDS = 7
+"""Turns; the fastest of each rule counts, because other work on the machine only ever adds time."""
+STEPS = 300
+"""Iterations in a turn."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One iteration of ``rule`` takes ``ratio`` times as long as one of ``beside`` on that data."""
+
+    data: str
+    rule: str
+    beside: str
+    ratio: float
+
+
+def ratios(data: str, problem: Problem, start: Float64[np.ndarray, "d"], names: Sequence[str]) -> list[Ratio]:
+    """The ratio of every rule to the first one, by the fastest of :data:`ROUNDS` turns."""
+    rules = [rule_named(name) for name in names]
+    _seconds(rules[0], problem, start)  # nothing is measured cold
+    best = [float("inf")] * len(rules)
+    for _ in range(ROUNDS):
+        for k, rule in enumerate(rules):
+            best[k] = min(best[k], _seconds(rule, problem, start))
+    return [Ratio(data, name, names[0], one / best[0]) for name, one in zip(names, best, strict=True)]
+
+
+def _seconds(rule: Rule, problem: Problem, start: Float64[np.ndarray, "d"]) -> float:
+    began = time.perf_counter()
+    rule.run([problem], start[None], STEPS, record_every=STEPS)
+    return time.perf_counter() - began

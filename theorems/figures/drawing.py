@@ -1,0 +1,66 @@
+"""Figures to files: the only place that imports matplotlib, and only when something is drawn."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from attention.errors import InvalidInput
+from theorems.figures.figure import Figure, Numbers
+from theorems.figures.style import SETTINGS
+
+FORMATS = ("svg", "png", "pdf")
+WITHOUT_DATE: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None, "Creator": "theorems figures"},
+    "png": {"Software": "theorems figures"},
+    "pdf": {"CreationDate": None, "ModDate": None, "Creator": "theorems figures", "Producer": None},
+}
+"""No file says when, or with which version of the drawing library, it was made."""
+PIXELS_PER_INCH = 150
+
+
+def check_matplotlib() -> None:
+    """Refuse to start without the drawing library.
+
+    Raises:
+        InvalidInput: it is not installed.
+    """
+    if find_spec("matplotlib") is None:
+        raise InvalidInput(
+            "figures: matplotlib is not installed; install it, or this package with its extra: pip install"
+            " 'max-margin-theorems[figures]'."
+        )
+
+
+def drawn(one: Figure, numbers: Numbers, kind: str) -> bytes:
+    """The figure as the bytes of a file; the same numbers, the same bytes.
+
+    Args:
+        one: which figure.
+        numbers: what it draws.
+        kind: one of :data:`FORMATS`.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Sheet
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        parameters: Any = matplotlib.rcParams
+        parameters.update(SETTINGS)
+        sheet = Sheet(figsize=one.size, layout="constrained")
+        FigureCanvasAgg(sheet)
+        one.draw(sheet, numbers)
+        caption = textwrap.fill(f"Figure {one.name}: {one.title}", int(one.size[0] * 13))
+        sheet.suptitle(caption, fontsize=9, x=0.01, ha="left")
+        buffer = io.BytesIO()
+        sheet.savefig(buffer, format=kind, dpi=PIXELS_PER_INCH, metadata=WITHOUT_DATE[kind])
+    return buffer.getvalue()
+
+
+def path_of(directory: Path, one: Figure, ending: str) -> Path:
+    """Where a figure, or with ending ``json`` its numbers, is written."""
+    return directory / f"{one.stem}.{ending}"

@@ -1,0 +1,1 @@
+"""A run of verify as one self-contained document: what ``theorems report`` writes."""

@@ -1,0 +1,213 @@
+"""What a report says, as blocks. Nothing in it depends on the clock: the same run makes the same document."""
+
+from __future__ import annotations
+
+import math
+import platform
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+from theorems.describe import tolerances_of
+from theorems.hunting.table import Status
+from theorems.report.document import Block, Code, Heading, Link, Listing, Reference, Table, paragraph
+from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENT, Hunted, Power
+from theorems.report.record import ClaimRecord, RunRecord, StatementRecord
+from theorems.result import Failure
+from theorems.statement import Statement, Verdict
+from theorems.tolerances import TOLERANCES, Tolerance
+
+LIBRARIES = ("numpy", "scipy", "torch", "hypothesis", "python-flint")
+MEANING = {
+    Verdict.UPHELD: "every claim holds",
+    Verdict.FALSIFIED: "a claim is violated by more than its tolerance",
+    Verdict.NOT_APPLICABLE: "an assumption does not hold, or could not be established; never a pass",
+    Verdict.INCONCLUSIVE: "a claim could not be decided; never a pass",
+}
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that a report is made of.
+
+    Attributes:
+        run: what verify found.
+        known: the statements as this version has them, by id.
+        hunted: what is recorded of each without its assumptions; ``None`` if that is not at hand.
+        power: which planted faults are caught; ``None`` if that is not at hand.
+        failures: cases on which a statement failed, by id; of a run of this command only.
+        findings: which assumptions hold on user data: id, title, holds, evidence; of a run of this command only.
+        libraries: versions; of a run of this command only.
+        all_statements: whether the run is of every statement of the suite.
+    """
+
+    run: RunRecord
+    known: Mapping[str, Statement]
+    hunted: Sequence[Hunted] | None
+    power: Power | None
+    failures: Mapping[str, Failure] = field(default_factory=dict)
+    findings: Sequence[tuple[str, str, bool | None, str]] = ()
+    libraries: Sequence[tuple[str, str]] = ()
+    all_statements: bool = False
+
+
+def installed() -> list[tuple[str, str]]:
+    """Python and the libraries that numbers come from, with their versions."""
+    found = [("python", platform.python_version())]
+    for name in LIBRARIES:
+        try:
+            found.append((name, version(name)))
+        except PackageNotFoundError:
+            found.append((name, "not installed"))
+    return found
+
+
+def blocks(contents: Contents) -> list[Block]:
+    """The document."""
+    run = contents.run
+    return [
+        Heading(1, "The theorems of Max-Margin Token Selection in Attention Mechanism: a verification report"),
+        *_what_was_run(contents),
+        Heading(2, "What was verified"),
+        _summary(run),
+        _counts(run),
+        *(_findings(contents) if contents.findings else ()),
+        Heading(2, "Claims"),
+        paragraph(
+            "The worst slack of each claim over all examples: a claim holds when slack ≥ −tolerance. Forms: exact (decided over"
+            " the rationals, or an identity), effective (an inequality with explicit constants), limit (followed to where it is"
+            " visible), sharp (the next-order term, predicted). Every tolerance has its reason below."
+        ),
+        *(block for one in run.statements for block in _statement(one, contents)),
+        Heading(2, "Tolerances"),
+        _tolerances(contents),
+        *(_evidence(contents) if any(not one.file for one in contents.known.values()) else ()),
+    ]
+
+
+def _evidence(contents: Contents) -> Iterator[Block]:
+    """Of the suite's own statements; nothing is recorded of somebody's own."""
+    yield Heading(2, "Why every assumption is there")
+    yield from _assumptions(contents.hunted)
+    yield Heading(2, "The power of the suite")
+    yield from _power(contents.power)
+
+
+def _what_was_run(contents: Contents) -> Iterator[Block]:
+    run = contents.run
+    data = f"the data {run.data}" if run.data else f"{run.examples} generated cases per statement"
+    rows: list[tuple[str, str]] = [
+        ("checked on", data),
+        ("seed", str(run.seed)),
+        ("implementation under test", run.implementation),
+        ("max-margin-theorems", run.version),
+        *contents.libraries,
+    ]
+    yield Table(("", ""), tuple(rows))
+    options = f"--data {shlex.quote(run.data)}" if run.data else f"--examples {run.examples}"
+    ids = "" if contents.all_statements else "".join(f" {shlex.quote(one.id)}" for one in run.statements)
+    command = Code(f"theorems verify{ids} {options} --seed {run.seed}")
+    yield paragraph("Same seed, same cases, same verdicts: ", command, " runs it again.")
+
+
+def _summary(run: RunRecord) -> Table:
+    rows = []
+    for one in run.statements:
+        claim = one.tightest
+        slack = "" if claim is None or math.isnan(claim.worst_slack) else f"{_inequality(claim)} ({claim.name})"
+        rows.append((Reference(one.id), one.title, str(one.verdict), str(one.examples), slack))
+    return Table(("statement", "says", "verdict", "examples", "worst slack"), tuple(rows))
+
+
+def _inequality(claim: ClaimRecord) -> str:
+    return f"{claim.worst_slack + 0.0:.2g} ≥ {-claim.tolerance if claim.tolerance else 0:.2g}"
+
+
+def _counts(run: RunRecord) -> Block:
+    verdicts = [one.verdict for one in run.statements]
+    rows = tuple((str(verdict), str(verdicts.count(verdict)), MEANING[verdict]) for verdict in Verdict)
+    return Table(("verdict", "statements", "means"), rows)
+
+
+def _findings(contents: Contents) -> Iterator[Block]:
+    words = {True: "holds", False: "does not hold", None: "not established"}
+    yield Heading(2, "Assumptions on these data")
+    rows = tuple((Code(id), title, words[holds], evidence) for id, title, holds, evidence in contents.findings)
+    yield Table(("assumption", "says", "", "because"), rows)
+
+
+def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
+    yield Heading(3, f"{one.id}: {one.title}" if one.title else one.id, one.id)
+    known = contents.known.get(one.id)
+    if known is not None:
+        yield paragraph(f"Source: {known.source}. Assumes: {', '.join(known.assumptions) or 'nothing'}.")
+    tried = ", ".join(f"{count} {verdict}" for verdict, count in one.counts.items() if count)
+    yield paragraph(f"Verdict: {one.verdict}" + (f" ({tried})" if tried else "") + ".")
+    if one.reason:
+        yield paragraph(one.reason)
+    if one.claims:
+        yield Table(
+            ("claim", "form", "verdict", "worst slack", "tolerance", "because of"), tuple(map(_claim, one.claims))
+        )
+    failure = contents.failures.get(one.id)
+    if failure is not None:
+        kind = "The smallest failing case found" if failure.shrunk else "A case on which this happened"
+        yield paragraph(
+            f"{kind}; saved as case.json it is checked again by ",
+            Code(f"theorems verify {one.id} --data case.json"),
+            ".",
+        )
+        yield Listing(failure.case)
+
+
+def _claim(claim: ClaimRecord) -> tuple[str, ...]:
+    slack = "undecided" if math.isnan(claim.worst_slack) else f"{claim.worst_slack + 0.0:.3g}"
+    tolerance = "undecided" if math.isnan(claim.tolerance) else f"{claim.tolerance:.3g}"
+    return (Code(claim.name), claim.form, str(claim.verdict), slack, tolerance, Code(claim.why))
+
+
+def _tolerances(contents: Contents) -> Table:
+    """Those that the claims name, in the order of the suite's table; then those of statements of the user's."""
+    used = {claim.why for one in contents.run.statements for claim in one.claims}
+    found: dict[str, Tolerance] = {key: TOLERANCES[key] for key in TOLERANCES if key in used}
+    for statement in contents.known.values():
+        if statement.file:
+            found |= {key: one for key, one in tolerances_of(statement).items() if key in used}
+    rows = [(Code(key), one.formula, one.reason) for key, one in found.items()]
+    rows += [(Code(key), "", "not a tolerance of this version of the suite") for key in sorted(used - set(found))]
+    return Table(("tolerance", "formula", "reason"), tuple(rows))
+
+
+def _assumptions(hunted: Sequence[Hunted] | None) -> Iterator[Block]:
+    where = Link(str(ASSUMPTIONS_DOCUMENT), str(ASSUMPTIONS_DOCUMENT))
+    if hunted is None:
+        yield paragraph("The counterexamples are not part of an installed package; see ", where, " of the repository.")
+        return
+    shown = (Status.REFUTED, Status.NONE_FOUND, Status.NEEDED, Status.HOLE)
+    yield paragraph(
+        "Each statement without one of its assumptions, as recorded in the folder counterexamples: refuted by a certified"
+        " counterexample, or none found. ",
+        Code("theorems counterexamples"), " replays them; ", where, " has them all.",
+    )  # fmt: skip
+    rows = tuple(
+        (Code(one.id), *(", ".join(one.by_status.get(status, ())) for status in shown))
+        for one in hunted
+        if one.by_status
+    )
+    yield Table(("statement", *(f"without: {status}" for status in shown)), rows)
+
+
+def _power(power: Power | None) -> Iterator[Block]:
+    where = Link(str(POWER_DOCUMENT), str(POWER_DOCUMENT))
+    if power is None:
+        yield paragraph(
+            "The table of planted faults is not part of an installed package; see ", where, " of the repository."
+        )
+        return
+    yield paragraph(
+        f"{power.caught} of {power.faults} planted faults are caught by some statement, as recorded in ", where, " (",
+        Code("theorems power"), " prints it).",
+    )  # fmt: skip
+    rows = tuple((Code(id), str(count)) for id, count in power.by_statement.items())
+    yield Table(("statement", "planted faults it catches"), rows)

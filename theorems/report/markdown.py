@@ -1,0 +1,47 @@
+"""A document as Markdown (CommonMark with tables)."""
+
+from __future__ import annotations
+
+import re
+
+from theorems.report.document import Block, Code, Document, Heading, Link, Listing, Paragraph, Reference, Text
+
+
+def markdown(document: Document) -> str:
+    """The text, with a newline at its end."""
+    return "\n\n".join(map(_block, document)) + "\n"
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Heading):
+        return f"{'#' * block.level} {_inline(block.text)}"
+    if isinstance(block, Paragraph):
+        return "".join(map(_inline, block.parts))
+    if isinstance(block, Listing):
+        longest = max((len(run) for run in re.findall("`+", block.text)), default=0)
+        fence = "`" * max(3, longest + 1)
+        return f"{fence}\n{block.text.rstrip()}\n{fence}"
+    rows = [block.columns, ("---",) * len(block.columns), *block.rows]
+    return "\n".join("| " + " | ".join(_inline(cell).replace("|", "\\|") for cell in row) + " |" for row in rows)
+
+
+def _inline(text: Text) -> str:
+    if isinstance(text, Link):
+        return f"[{_escaped(text.text)}]({text.target})"
+    if isinstance(text, Code | Reference):
+        return _code(text) if text else ""
+    return text if text == "---" else _escaped(text)
+
+
+def _code(text: str) -> str:
+    one_line = " ".join(text.split())
+    longest = max((len(run) for run in re.findall("`+", one_line)), default=0)
+    marks = "`" * (longest + 1)
+    space = " " if longest else ""
+    return f"{marks}{space}{one_line}{space}{marks}"
+
+
+def _escaped(text: str) -> str:
+    """Nothing in the text is markup; underscores within a word are none to begin with. Spaces at its ends stay."""
+    marked = re.sub(r"([\\`*<>\[\]])", r"\\\1", re.sub(r"\s+", " ", text))
+    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", marked)

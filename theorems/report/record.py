@@ -1,0 +1,172 @@
+"""What ``theorems verify --json`` wrote, read back and checked: all that a report needs of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attention.errors import InvalidInput
+from attention.files import read_named_values
+from theorems.statement import Form, Verdict
+
+NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+@dataclass(frozen=True)
+class ClaimRecord:
+    """A claim where it was closest to failing; numbers that were never decided are NaN."""
+
+    name: str
+    form: str
+    verdict: Verdict
+    worst_slack: float
+    tolerance: float
+    why: str
+
+
+@dataclass(frozen=True)
+class StatementRecord:
+    """What came of one statement."""
+
+    id: str
+    title: str
+    verdict: Verdict
+    examples: int
+    counts: Mapping[str, int]
+    claims: tuple[ClaimRecord, ...]
+    reason: str
+
+    @property
+    def tightest(self) -> ClaimRecord | None:
+        """The claim nearest to its tolerance, as in the table of verify; a falsified one if there is any."""
+
+        def closeness(claim: ClaimRecord) -> tuple[bool, bool, bool, float]:
+            room = claim.worst_slack + claim.tolerance
+            exact = claim.tolerance == 0
+            return (
+                claim.verdict is not Verdict.FALSIFIED,
+                math.isnan(claim.worst_slack),
+                exact,
+                room if exact else room / claim.tolerance,
+            )
+
+        return min(self.claims, key=closeness, default=None)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run of verify.
+
+    Attributes:
+        version: of this package.
+        seed, examples: its options.
+        data: the file or data set that was checked; empty for generated cases.
+        implementation: what was under test.
+        statements: in their order.
+    """
+
+    version: str
+    seed: int
+    examples: int
+    data: str
+    implementation: str
+    statements: tuple[StatementRecord, ...]
+
+
+def read(path: Path) -> RunRecord:
+    """A file of ``theorems verify --json``.
+
+    Raises:
+        InvalidInput: no such file, or one that something else wrote.
+    """
+    if path.suffix != ".json":
+        raise InvalidInput(f"{path}: the name must end in .json; give a file of theorems verify --json.")
+    return parsed(read_named_values(path), str(path))
+
+
+def parsed(held: Mapping[str, Any], name: str) -> RunRecord:
+    """The record that named values make.
+
+    Raises:
+        InvalidInput: something is missing or of another kind; the message says what.
+    """
+    at = _Reader(held, name)
+    return RunRecord(
+        at.text("version"),
+        at.whole("seed"),
+        at.whole("examples"),
+        "" if held.get("data") is None else at.text("data"),
+        at.text("implementation"),
+        tuple(_statement(one) for one in at.objects("statements")),
+    )
+
+
+def _statement(at: _Reader) -> StatementRecord:
+    counts = at.field("counts", dict)
+    return StatementRecord(
+        at.text("id"),
+        at.text("title"),
+        at.verdict("verdict"),
+        at.whole("examples"),
+        {str(key): value for key, value in counts.items() if isinstance(value, int)},
+        tuple(_claim(one) for one in at.objects("claims")),
+        at.text("reason"),
+    )
+
+
+def _claim(at: _Reader) -> ClaimRecord:
+    form = at.text("form")
+    if form not in set(Form):
+        raise at.refused("form")
+    return ClaimRecord(
+        at.text("name"), form, at.verdict("verdict"), at.number("worst_slack"), at.number("tolerance"), at.text("why")
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """An object of the file, and where it stands, for the message."""
+
+    held: Mapping[str, Any]
+    where: str
+
+    def refused(self, key: str) -> InvalidInput:
+        what = "is missing" if key not in self.held else "is not what theorems verify --json writes"
+        return InvalidInput(f"{self.where}: {key} {what}; give a file of theorems verify --json.")
+
+    def field(self, key: str, kind: type) -> Any:
+        value = self.held.get(key)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise self.refused(key)
+        return value
+
+    def text(self, key: str) -> str:
+        return str(self.field(key, str))
+
+    def whole(self, key: str) -> int:
+        return int(self.field(key, int))
+
+    def verdict(self, key: str) -> Verdict:
+        value = self.text(key)
+        if value not in set(Verdict):
+            raise self.refused(key)
+        return Verdict(value)
+
+    def number(self, key: str) -> float:
+        value = self.held.get(key, "")
+        if value is None:
+            return math.nan
+        if isinstance(value, str) and value in NUMBERS:
+            return NUMBERS[value]
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.refused(key)
+        return float(value)
+
+    def objects(self, key: str) -> list[_Reader]:
+        values = self.field(key, list)
+        if not all(isinstance(value, dict) for value in values):
+            raise self.refused(key)
+        return [_Reader(value, f"{self.where}, {key} {k + 1}") for k, value in enumerate(values)]
