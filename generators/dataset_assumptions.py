@@ -9,18 +9,25 @@ import math
 
 import numpy as np
 from flint import fmpq, fmpq_mat
+from jaxtyping import Float64
 
-from attention.exact import rational, rational_matrix
+from attention.exact import rational, rational_matrix, to_floats
 from attention.problem import Dataset
+from attention.risk import softmax_weights
 from generators.case import Case
 from generators.finding import Finding, number
 from generators.label_margin import LabelMargin, label_margin
-from generators.margin_assumptions import Vector, checked_margins, dot, exact_vector
+from generators.margin_assumptions import Vector, checked_margins, difference_rows, dot, exact_vector
 from generators.optimal_tokens import token_optimality
 
 NO_DATASET = "the case has keys and scores only; give tokens X, labels Y and head v"
 MOST_VERTICES = 4096
 """Selections of one token per input that Assumption C is checked at, before giving up."""
+MOST_SWAPS = 64
+"""Selections that differ from α at one input, beyond which a refuting one is not looked for."""
+FAR = 40
+"""Margin at which a refuting prompt selects: e^{−40} of the weight is elsewhere."""
+Floats = Float64[np.ndarray, "k"]
 
 
 def positive_labels(case: Case) -> Finding:
@@ -74,7 +81,8 @@ def optimal_tokens(case: Case) -> Finding:
     *Fails* if some input i has Y_i v_mm·x_iα_i > 1 (strictly more than needed) while α can be selected
     everywhere, and also α except at i. Between the two directions there is one that ties α_i at input i and
     selects α elsewhere; along it, with a finite offset, 1 − s_iα_i stays at any small positive value that
-    keeps i from binding, and the label margin tends to Γ.
+    keeps i from binding, and the label margin tends to Γ. Likewise if another token can be selected at input i
+    (α elsewhere) without loss of label margin: there 1 − s_iα_i → 1. Either way the finding names a prompt p.
     """
     return _established(case, supports_only=False)
 
@@ -107,31 +115,106 @@ def _by_selections(case: Case, *, supports_only: bool) -> Finding:
         )
     slack = [i for i, m in enumerate(label.margins) if m > 1]
     if slack and not supports_only:
-        witness = _tied_away(case, slack)
+        witness = _tied_away(case, slack, label)
         if witness is not None:
-            i, t = witness
-            return Finding(
-                False,
-                f"input {i} has label margin {number(label.margins[i])}·Γ and can tie tokens {alpha[i]}"
-                f" and {t} while all others select α: its softmax need not saturate for the label margin to reach Γ",
-            )
+            i, t, p = witness
+            why = f"input {i} has label margin {number(label.margins[i])}·Γ and can tie tokens {alpha[i]} and {t}"
+            return Finding(False, f"{why} while all others select α: {_no_nu(case, p, label, i)}")
+        swapped = _swapped(case, list(range(len(alpha))), label)
+        if swapped is not None:
+            return swapped
         return Finding(None, f"input {slack[0]} is not a support of v_mm, and no way to leave its α was found")
-    return _at_vertices(data, alpha.tolist(), label)
+    found = _at_vertices(data, alpha.tolist(), label)
+    if found.holds is None:
+        inputs = [i for i, m in enumerate(label.margins) if m == 1] if supports_only else list(range(len(alpha)))
+        return _swapped(case, inputs, label) or found
+    return found
 
 
-def _tied_away(case: Case, slack: list[int]) -> tuple[int, int] | None:
-    """(i, t) such that both α and α with t at input i ∈ slack are separable."""
+def _tied_away(case: Case, slack: list[int], label: LabelMargin) -> tuple[int, int, Floats] | None:
+    """(i, t, p) such that both α and α with another token at input i ∈ slack are separable, and p ties t with α there.
+
+    On the way from p_mm(α) to the other direction some token t is the first to tie; every other input selects α there.
+    p goes far along that direction and then by c p_mm(α), so that 1 − s_iα ≤ (T − 1) e^{−c} keeps input i from binding.
+    """
     keys, alpha = case.problem.keys, case.chosen
-    if checked_margins(keys, alpha).p is None:
+    separator = checked_margins(keys, alpha).p
+    if separator is None:
         return None
     for i in slack:
-        for t in range(case.problem.T):
-            if t != alpha[i]:
-                other = alpha.copy()
-                other[i] = t
-                if checked_margins(keys, other).p is not None:
-                    return i, t
+        for u in range(case.problem.T):
+            if u == alpha[i]:
+                continue
+            other = alpha.copy()
+            other[i] = u
+            end = checked_margins(keys, other).p
+            if end is None:
+                continue
+            rows = difference_rows(keys, alpha)
+            own = {
+                t: (dot(rows[i, t], separator), dot(rows[i, t], end)) for t in range(case.problem.T) if t != alpha[i]
+            }
+            share, t = min((a / (a - b), t) for t, (a, b) in own.items() if b < 0)
+            along = [(1 - share) * a + share * b for a, b in zip(separator, end, strict=True)]
+            elsewhere = min((dot(row, along) for (j, _), row in rows.items() if j != i), default=fmpq(1))
+            room, drop = float(label.margins[i] - 1), _largest_drop(case, label, i)
+            offset = math.log(max(drop * len(own) / room, 1.0))
+            far = FAR / elsewhere
+            p = [far * a + rational(offset) * b for a, b in zip(along, separator, strict=True)]
+            return i, t, to_floats(p)
     return None
+
+
+def _swapped(case: Case, inputs: list[int], label: LabelMargin) -> Finding | None:
+    """C fails over these inputs if another token can be selected at one of them without loss of label margin."""
+    data, alpha = case.dataset, case.chosen
+    assert data is not None
+    keys, chosen = case.problem.keys[inputs], alpha[inputs]
+    signed = data.Y[inputs, None, None] * data.X[inputs]
+    tries = [(k, t) for k in range(len(inputs)) for t in range(case.problem.T) if t != chosen[k]]
+    for k, t in tries[:MOST_SWAPS]:
+        other = chosen.copy()
+        other[k] = t
+        found = label_margin(signed[np.arange(len(inputs)), other])
+        if found is None or found.norm_squared > label.norm_squared:
+            continue
+        separator = checked_margins(keys, other).p
+        if separator is not None:
+            p = to_floats([fmpq(FAR) * x for x in separator])
+            ratio = math.sqrt(float(label.norm_squared / found.norm_squared))
+            return Finding(
+                False, f"at p = {_named(p)} and beyond input {inputs[k]} selects token {t}, all others α,"
+                f" and the label margin tends to {ratio:.6g}·Γ"
+            )  # fmt: skip
+    return None
+
+
+def _largest_drop(case: Case, label: LabelMargin, i: int) -> float:
+    """max_t v_mm·(z_iα − z_it)."""
+    data = case.dataset
+    assert data is not None
+    outputs = [dot(label.v, exact_vector(x)) * rational(data.Y[i]) for x in data.X[i]]
+    return float(outputs[int(case.chosen[i])] - min(outputs))
+
+
+def _no_nu(case: Case, p: Floats, label: LabelMargin, i: int) -> str:
+    """What refutes every ν at p and further along: how little v_mm loses at the other inputs while 1 − s_iα stays."""
+    data, alpha = case.dataset, case.chosen
+    assert data is not None
+    n = len(alpha)
+    weights = softmax_weights(case.problem.keys, p)
+    v = np.array([float(x) for x in label.v]) / math.sqrt(float(label.norm_squared))
+    outputs = data.Y[:, None] * (data.X @ v)
+    lost = np.sum(weights * (outputs[np.arange(n), alpha][:, None] - outputs), axis=1)
+    worst = max(0.0, float(np.max(np.delete(lost, i), initial=0.0)))
+    return (
+        f"at p = {_named(p)} 1 − s_iα = {1 - weights[i, alpha[i]]:.3g} there, but the label margin is at least"
+        f" Γ − {worst:.1g}, and Γ in the limit: no ν > 0"
+    )
+
+
+def _named(p: Floats) -> str:
+    return "(" + ", ".join(f"{x:.6g}" for x in p) + ")"
 
 
 def _at_vertices(data: Dataset, alpha: list[int], label: LabelMargin) -> Finding:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from jaxtyping import Bool, Float64, Int64
 
-from attention.directions import direction, margin_sign
+from attention.directions import direction, exact_direction, margin_difference, margin_sign
 from attention.losses import LOSSES, loss_named
 from attention.max_margin import MaxMargin, max_margin
 from attention.problem import Problem
@@ -39,6 +39,9 @@ LADDER = (1.0, 2.0, 0.5, 3.0, 0.125, 2.0**-20)
 """Distances between scores."""
 NEAR = (2.0**-20, 2.0**-10, 2.0**-30)
 """How far, relatively, a nearly locally optimal direction is from one; the first is 1e-6."""
+DISCERNIBLE = 2.0**-42
+"""A difference of margins, in units of max ‖k_iα − k_it‖, that still shows in float64 at the norms at which it decides,
+a few times its reciprocal: logits there are off by 2⁻⁵² (d + 8) of their size."""
 
 
 @cache
@@ -112,14 +115,30 @@ def direction_cases(
 def _near_max_margin(
     draw: DrawFn, keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]
 ) -> Float64[np.ndarray, "d"]:
-    """p_mm(α), rounded, moved sideways by 1e-3 to 1e-9 of its length; it selects α still, unless margins are wild."""
+    """p_mm(α), rounded, moved sideways by 1e-3 to 1e-9 of its length; it selects α still, unless margins are wild.
+
+    Where the margin does not change enough to be :data:`DISCERNIBLE` (to second order in that distance, say) it is moved
+    further.
+    """
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "q separates α by construction"
     d = keys.shape[2]
     j, distance = draw(st.integers(0, d - 1)), draw(st.sampled_from(NEAR))
     axis = np.eye(d)[j] if abs(solution.direction[j]) < 0.9 else np.eye(d)[(j + 1) % d]
     sign = draw(st.sampled_from((1.0, -1.0)))
-    return np.asarray(solution.direction + sign * distance * (axis - (axis @ solution.direction) * solution.direction))
+    best, least = exact_direction(keys, solution.exact.p), DISCERNIBLE * _reach(keys, alpha)
+    while True:
+        aside = sign * distance * (axis - (axis @ solution.direction) * solution.direction)
+        q = np.asarray(solution.direction + aside)
+        if distance >= NEAR[1] or margin_difference(best, direction(keys, q)) >= least:
+            return q
+        distance *= 4
+
+
+def _reach(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> float:
+    """max ‖k_iα_i − k_it‖."""
+    rows = np.take_along_axis(keys, alpha[:, None, None], axis=1) - keys
+    return float(np.linalg.norm(rows, axis=2).max())
 
 
 def _constraints(
@@ -163,10 +182,13 @@ def pair_cases(
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "q separates α by construction"
     share = draw(st.sampled_from((1.0, 0.5, 2.0**-4, 2.0**-10, 2.0**-20)))
-    first = direction(keys, q)
+    first, least = direction(keys, q), DISCERNIBLE * _reach(keys, alpha)
     wider = (1 - share) * first.unit + share * solution.direction
+    while share < 1 and margin_difference(direction(keys, wider), first) < least:
+        share *= 4
+        wider = (1 - share) * first.unit + share * solution.direction if share < 1 else solution.direction
     if margin_sign(first, direction(keys, wider)) >= 0:
-        wider = solution.direction  # a share of 2^−20 has been lost to rounding
+        wider = solution.direction  # the whole share has been lost to rounding
     second = direction(keys, wider)
     nothing = np.zeros_like(first.neighbours)
     below = first.neighbours | second.neighbours | solution.neighbours if kind == "lower" else nothing

@@ -101,7 +101,9 @@ def keys_of_levels(
     if off_axis and d > 1:
         j = (pivot + 1) % d
         side = np.eye(d)[j] - q[j] * q[pivot] * np.eye(d)[pivot]
-        missing = np.maximum(0.0, np.ceil((1.0 - sideways @ side) / (side @ side)))
+        # The level itself, along e_pivot instead of q, leans by q_pivot side_pivot.
+        leaning = sideways @ side + q[pivot] * side[pivot]
+        missing = np.maximum(0.0, np.ceil((1.0 - leaning) / (side @ side)))
         sideways += np.where(levels == 1.0, missing, 0.0)[:, :, None] * side
     differences = sideways + levels[:, :, None] * (q[pivot] * np.eye(d)[pivot])
     differences[np.arange(n), alpha] = 0.0

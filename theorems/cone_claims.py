@@ -84,11 +84,10 @@ def norm_grows(cone: InvariantCone, views: list[ConeView]) -> Claim:
     rows = []
     for view in views:
         value, rounding = view.along(view.points / np.linalg.norm(view.points, axis=1, keepdims=True))
-        least = share * np.linalg.norm(view.descent, axis=1)
-        # Without a descent direction there is no growth, although 0 ≥ 0.
-        rows.append(
-            (np.where(least > 0, value, -1.0), least, rounding + share * np.linalg.norm(view.own.error, axis=1))
-        )
+        size = np.linalg.norm(view.descent, axis=1)
+        least = share * size
+        # Without a descent direction there is no growth, although 0 ≥ 0; the share alone may underflow.
+        rows.append((np.where(size > 0, value, -1.0), least, rounding + share * np.linalg.norm(view.own.error, axis=1)))
     value, least, rounding = _joined(rows)
     scale = np.maximum(np.maximum(least, rounding), 1e-300)
     return at_least(

@@ -32,7 +32,7 @@ def conjecture_cases() -> SearchStrategy[Case]:
 
 @statement(
     "conjecture-joint-descent",
-    "conjecture: normalized joint descent goes to v_mm and p(η_v/η_p)",
+    "conjecture: normalized joint descent goes to v_mm and p(lim ‖v‖/‖p‖)",
     source="Section 3, Figure 3 (experiments only)",
     assumptions=("optimal-support-tokens", "separable", "descent-selects"),
     cases=conjecture_cases,

@@ -34,6 +34,8 @@ from theorems.tolerances import EPS
 LOG2 = math.log(2.0)
 FACTORS = (1 + 2.0**-10, 2.0, 10.0, 1e3, 1e6)
 """Radii in units of R0: just beyond it, and far out."""
+NEARER = (1.0, 8.0, 64.0)
+"""Radii in units of 1/θ, for inequalities that hold at every radius."""
 
 
 def log_sum(values: Float64[np.ndarray, "*b"]) -> float:
@@ -125,6 +127,17 @@ class Lead:
         least = min((found.exact[i][t] for i, t in pairs), default=None)
         leading = [costs.log_smallest[i, t] for i, t in pairs if found.exact[i][t] == least]
         return cls(least, log_sum(np.array(leading)))
+
+
+def told_apart(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "s"]:
+    """The radii at which rounding leaves a risk its size.
+
+    Its exponents are off by x = 4 (d + 10) eps R B, its terms by as much relatively, and it is at least min c/C of the
+    bound of their sum: x C/c is at most a quarter.
+    """
+    ranges = costs.log_largest[costs.gaps != 0] - costs.log_smallest[costs.gaps != 0]
+    spread = math.exp(min(float(ranges.max(initial=0.0)), 690.0))
+    return np.asarray(radii[4 * (costs.problem.d + 10) * EPS * radii * costs.reach * spread <= 0.25])
 
 
 def crossing(log_constant: float, gap: float) -> float:

@@ -94,10 +94,18 @@ def signed_at_least(
     """left ≥ right for signed numbers of any magnitude: l⁺ + r⁻ + noise ≥ r⁺ + l⁻ + noise, compared in logarithms.
 
     With the noise ν on both sides the claim may miss by it: tolerance log(1 + ν/(l⁺ + r⁻ + ν)) ≤ log 2, plus the
-    rounding of the logarithms themselves.
+    rounding of the logarithms themselves. Where ν is as large as both sides it could not fail: such points count for
+    nothing, and a claim that has no other is undecided.
     """
-    top = np.logaddexp(np.logaddexp(left[0], right[1]), log_noise)
-    bottom = np.logaddexp(np.logaddexp(right[0], left[1]), log_noise)
+    top, bottom = np.logaddexp(left[0], right[1]), np.logaddexp(right[0], left[1])
+    top, bottom, log_noise = np.broadcast_arrays(top, bottom, log_noise)
+    # A NaN is no noise: it is kept, and fails.
+    seen = ~(np.maximum(top, bottom) <= log_noise)
+    if not seen.any():
+        why = f"at every {points} rounding is larger than the risks compared: the limit lies beyond float64"
+        return Claim(name, form, 0.0, 0.0, "excess-risk", undecided=why)
+    top, bottom, log_noise = (x[seen] for x in (top, bottom, log_noise))
+    top, bottom = np.logaddexp(top, log_noise), np.logaddexp(bottom, log_noise)
     size = np.maximum(np.abs(top), np.abs(bottom))
     size = np.where(np.isfinite(size), size, 0.0)
     allowed = np.log1p(np.exp(np.minimum(log_noise - top, 0.0))) + 16 * EPS * (1 + size)
@@ -134,3 +142,33 @@ def above_minus(name: str, form: Form, found: Excess, log_bound: Float64[np.ndar
     bound = np.broadcast_to(np.asarray(log_bound), nothing.shape)
     parts = (found.log_positive, found.log_negative)
     return signed_at_least(name, form, parts, (nothing, bound), found.log_noise, points)
+
+
+def at_least_difference(
+    name: str,
+    form: Form,
+    found: Excess,
+    gained: Float64[np.ndarray, "..."],
+    lost: Float64[np.ndarray, "..."],
+    points: str,
+) -> Claim:
+    """L − L_α ≥ e^{gained} − e^{lost}."""
+    parts = (found.log_positive, found.log_negative)
+    shape = found.log_size.shape
+    bound = (np.broadcast_to(gained, shape), np.broadcast_to(lost, shape))
+    return signed_at_least(name, form, parts, bound, found.log_noise, points)
+
+
+def at_most_difference(
+    name: str,
+    form: Form,
+    found: Excess,
+    lost: Float64[np.ndarray, "..."],
+    gained: Float64[np.ndarray, "..."],
+    points: str,
+) -> Claim:
+    """L − L_α ≤ e^{lost} − e^{gained}."""
+    parts = (found.log_positive, found.log_negative)
+    shape = found.log_size.shape
+    bound = (np.broadcast_to(lost, shape), np.broadcast_to(gained, shape))
+    return signed_at_least(name, form, bound, parts, found.log_noise, points)

@@ -19,8 +19,17 @@ from jaxtyping import Bool, Float64
 from attention.directions import Direction, unit_difference
 from attention.implementation import Implementation
 from generators.case import Case
-from theorems.directional_risk import FACTORS, LOG2, Costs, Lead, crossing, float_of
-from theorems.excess_claims import Excess, above, above_minus, below, below_zero, dominates
+from theorems.directional_risk import FACTORS, LOG2, NEARER, Costs, Lead, crossing, float_of, told_apart
+from theorems.excess_claims import (
+    Excess,
+    above,
+    above_minus,
+    at_least_difference,
+    at_most_difference,
+    below,
+    below_zero,
+    dominates,
+)
 from theorems.neighbourhood_hunt import lowest_in_neighbourhood
 from theorems.statement import Claim, Form
 
@@ -76,6 +85,8 @@ class Region:
         radius: R_q.
         near: μ + Bδ in (A1), (B), θ − Bδ in (A2): the margin that a binding token keeps at most (at least).
         log_weight: log w.
+        against: θ⁻ − Bδ in (A1), (B): what tokens that score higher have at least; in (A2) the smallest margin of x* over
+            tokens that score lower.
         first: R from which on the better direction is used: 0, or R*.
     """
 
@@ -87,12 +98,19 @@ class Region:
     radius: float
     near: float
     log_weight: float
+    against: float
     first: float
 
     @property
-    def radii(self) -> Float64[np.ndarray, "r"]:
-        """Where inequalities are tried: 1⁺ to 10⁶ times R_q."""
-        return np.array(FACTORS) * max(self.radius, self.narrow.radius)
+    def beyond(self) -> Float64[np.ndarray, "r"]:
+        """Where risks are compared: 1⁺ to 10⁶ times R_q, as far as float64 tells them apart (nowhere, perhaps)."""
+        return told_apart(self.costs, np.array(FACTORS) * max(self.radius, self.narrow.radius))
+
+    @property
+    def nearer(self) -> Float64[np.ndarray, "r"]:
+        """Where inequalities are tried that hold at every radius; B/θ is what float64 must bear."""
+        unit = 1 / self.found.margin if math.isfinite(self.found.margin) else 1 / self.costs.reach
+        return np.array(NEARER) * unit
 
     def hunted(
         self, under_test: Implementation, rng: np.random.Generator, radii: Float64[np.ndarray, "r"]
@@ -137,7 +155,9 @@ class Beaten(Region):
         wide = _safe_delta(found, costs, binding, lower=True)
         safe = crossing(constant + costs.log_high, to_higher - 2 * costs.reach * wide)
         near = float_of(least, found) + drift
-        return cls(found, better, costs, cone.beyond(safe), delta, radius, near, log_weight, 0.0)
+        higher = Lead.among(found, costs, costs.higher).least
+        against = math.inf if higher is None else float_of(higher, found) - drift
+        return cls(found, better, costs, cone.beyond(safe), delta, radius, near, log_weight, against, 0.0)
 
     def norm_at_least(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
         """(Rθ* − log(2T S_low/w))/(μ + Bδ') for paths in the narrow cone."""
@@ -154,17 +174,28 @@ class Beaten(Region):
         return norms * (self.better.margin - self.near) - self._constant
 
     def claims(self, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-        """L(Rx*) < L(Rx) over the neighbourhood, and either side's bound."""
-        n, radii = self.costs.problem.n, self.radii
+        """L(Rx*) < L(Rx) over the neighbourhood, and either side's bound; the bounds at smaller radii, too."""
+        costs, what = self.costs, "point of the neighbourhood"
+        log_n, log_T = math.log(costs.problem.n), math.log(costs.problem.T)
+        nearer, beyond = self.nearer, self.beyond
+        radii = np.concatenate([nearer, beyond])
         points = self.hunted(under_test, rng, radii)
-        here = Excess.at(self.costs, points, under_test)
-        there = Excess.at(self.costs, (radii[:, None] * self.better.unit)[:, None], under_test)
-        least = self.log_weight - LOG2 - math.log(self.costs.problem.T * n) - radii * self.near
-        most = self.costs.log_low - math.log(n) - radii * self.better.margin
-        what = "point of the neighbourhood"
+        here = Excess.at(costs, points[: nearer.size], under_test)
+        gained = self.log_weight - log_T - log_n - nearer * self.near
+        lost = costs.log_high - log_n - nearer * min(self.against, 1e300)
+        yield at_least_difference(
+            "neighbourhood-risk-anywhere", Form.EFFECTIVE, here, gained[:, None], lost[:, None], what
+        )
+        there = Excess.at(costs, (radii[:, None] * self.better.unit)[:, None], under_test)
+        most = costs.log_low - log_n - radii * self.better.margin
+        yield below("better-direction-risk", Form.EFFECTIVE, there, most[:, None], "radius")
+        if beyond.size == 0:
+            return
+        here = Excess.at(costs, points[nearer.size :], under_test)
+        there = Excess.at(costs, (beyond[:, None] * self.better.unit)[:, None], under_test)
+        least = self.log_weight - LOG2 - log_T - log_n - beyond * self.near
         yield dominates("neighbourhood-is-beaten", Form.EFFECTIVE, here, there, what)
         yield above("neighbourhood-risk", Form.EFFECTIVE, here, least[:, None], what)
-        yield below("better-direction-risk", Form.EFFECTIVE, there, most[:, None], "radius")
 
 
 class Outdone(Region):
@@ -189,17 +220,26 @@ class Outdone(Region):
         delta = _safe_delta(found, costs, binding, lower=False)
         near = found.margin - costs.reach * delta
         radius = (constant + costs.log_high + first * better.margin) / near
-        return cls(found, better, costs, cone, delta, max(radius, first), near, high.log_weight, first)
+        against = math.inf if low.least is None else float_of(low.least, better)
+        return cls(found, better, costs, cone, delta, max(radius, first), near, high.log_weight, against, first)
 
     def claims(self, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-        """One finite point is below L_α; beyond R_q the neighbourhood is above that point."""
-        n, radii = self.costs.problem.n, self.radii
-        point = self.first * self.better.unit
-        there = Excess.at(self.costs, point[None], under_test)
-        gain = self.log_weight - LOG2 - math.log(self.costs.problem.T * n) - self.first * self.better.margin
-        yield below_zero("finite-point-is-below", Form.EFFECTIVE, there, np.array([gain]), "point")
-        here = Excess.at(self.costs, self.hunted(under_test, rng, radii), under_test)
-        most = self.costs.log_high - math.log(n) - radii * self.near
-        what = "point of the neighbourhood"
-        yield dominates("neighbourhood-is-outdone", Form.EFFECTIVE, here, there, what)
+        """One finite point is below L_α; beyond R_q the neighbourhood is above that point; either bound at smaller radii."""
+        costs, what = self.costs, "point of the neighbourhood"
+        log_n, log_T = math.log(costs.problem.n), math.log(costs.problem.T)
+        nearer, beyond = self.nearer, self.beyond
+        anywhere = Excess.at(costs, nearer[:, None] * self.better.unit, under_test)
+        lost = costs.log_low - log_n - nearer * min(self.against, 1e300)
+        gained = self.log_weight - log_T - log_n - nearer * self.better.margin
+        yield at_most_difference("better-direction-risk-anywhere", Form.EFFECTIVE, anywhere, lost, gained, "radius")
+        radii = np.concatenate([nearer, beyond])
+        here = Excess.at(costs, self.hunted(under_test, rng, radii), under_test)
+        most = costs.log_high - log_n - radii * self.near
         yield above_minus("neighbourhood-gain", Form.EFFECTIVE, here, most[:, None], what)
+        if beyond.size == 0 or told_apart(costs, np.array([self.first])).size == 0:
+            return
+        there = Excess.at(costs, (self.first * self.better.unit)[None], under_test)
+        gain = self.log_weight - LOG2 - log_T - log_n - self.first * self.better.margin
+        yield below_zero("finite-point-is-below", Form.EFFECTIVE, there, np.array([gain]), "point")
+        here = Excess.at(costs, self.hunted(under_test, rng, beyond), under_test)
+        yield dominates("neighbourhood-is-outdone", Form.EFFECTIVE, here, there, what)

@@ -166,8 +166,10 @@ def _first_and_second(
         q = cone_points(rng, constants, np.ones(m), constants.mu)
         opposite = 2 * (view.moved @ axis)[:, None] * axis - view.moved
         unit = view.moved / view.lengths[:, None]
-        missed, error = view.in_units(view.log_missed), np.expm1(view.log_error)
-        lower, upper = math.exp(constants.log_lower(rho)), math.exp(constants.log_upper(rho))
+        # In logarithms: either factor alone may be beyond float64, as |ℓ'| at scores of 10⁸ is.
+        error = np.expm1(view.log_error)
+        lower = view.in_units(constants.log_lower(rho) + view.log_missed)
+        upper = view.in_units(constants.log_upper(rho) + view.log_missed)
         least = view.in_units(constants.log_descent(rho, axis=True) - view.axial)
         first, first_error = view.along(axes)
         towards = [view.along(x) for x in (q, unit, opposite / view.lengths[:, None])]
@@ -178,8 +180,8 @@ def _first_and_second(
         sides.append(
             (
                 (first, least, first_error + least * error),
-                (value, lower * missed, lower * missed * error),
-                (upper * missed, size, spread + upper * missed * error),
+                (value, lower, lower * error),
+                (upper, size, spread + upper * error),
                 (saturated, view.log_missed, view.log_error),
             )
         )

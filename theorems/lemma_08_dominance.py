@@ -20,8 +20,17 @@ from attention.implementation import Implementation
 from generators.case import Case
 from generators.direction_cases import pair_cases, pairs_for
 from theorems.definition_3 import as_defined
-from theorems.directional_risk import FACTORS, LOG2, Costs, Lead, crossing
-from theorems.excess_claims import Excess, above, above_minus, below, below_zero, dominates
+from theorems.directional_risk import FACTORS, LOG2, NEARER, Costs, Lead, crossing, float_of, told_apart
+from theorems.excess_claims import (
+    Excess,
+    above,
+    above_minus,
+    at_least_difference,
+    at_most_difference,
+    below,
+    below_zero,
+    dominates,
+)
 from theorems.leading_term import sharp_claim
 from theorems.statement import Claim, Form, at_least, statement
 
@@ -59,6 +68,9 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
             n (L(Rq1) − L_α) ≤ −w e^{−Rθ1}/T + S_low e^{−Rθ⁺},    n (L(Rq2) − L_α) ≥ −S_high e^{−Rθ2},
         R0 = max( log(2T S_low/w)/(θ⁺ − θ1), log(2T S_high/w)/(θ2 − θ1) ).
 
+    Both bounds hold at every R > 0 and are tried from R = 1/θ1 on; the comparison beyond R0, where rounding leaves risks
+    their size (:func:`theorems.directional_risk.told_apart`).
+
     Two remarks. That q2 is neighbour-optimal is not used in (a), nor that the neighbour is the only one in (b). And R0
     depends on θ⁻ − θ1 too, the distance to the next token of *higher* score, which the paper's proof leaves out of
     case 1 ("only depends on the margin difference and global problem variables"); with θ2 − θ1 fixed R0 is unbounded.
@@ -86,11 +98,41 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     constant = LOG2 + math.log(case.problem.T) - lead.log_weight
     start = max(crossing(constant + log_against, gap), crossing(constant + log_for, wider), 1 / first.margin)
     radii = start * np.array(FACTORS)
-    yield from _compared(first, second, costs, lead, log_for, radii, under_test, lower_wins)
+    against_margin = math.inf if against.least is None else float_of(against.least, first)
+    yield from _bounded(first, second, costs, lead, log_for, log_against, against_margin, under_test, lower_wins)
+    seen = told_apart(costs, radii)
+    if seen.size:
+        yield from _compared(first, second, costs, lead, log_for, seen, under_test, lower_wins)
     for name, one in (("first", first), ("second", second)):
         claim = sharp_claim(f"leading-term-of-{name}", one, costs, radii, under_test)
         if claim is not None:
             yield claim
+
+
+def _bounded(
+    first: Direction,
+    second: Direction,
+    costs: Costs,
+    lead: Lead,
+    log_for: float,
+    log_against: float,
+    against_margin: float,
+    under_test: Implementation,
+    lower_wins: bool,
+) -> Iterator[Claim]:
+    """The two bounds before any exponential is given away, from R = 1/θ1 on."""
+    radii = np.array(NEARER) / first.margin
+    one, two = (Excess.at(costs, radii[:, None] * found.unit, under_test) for found in (first, second))
+    log_n = math.log(costs.problem.n)
+    leading = lead.log_weight - math.log(costs.problem.T) - log_n - radii * first.margin
+    opposed = log_against - log_n - radii * min(against_margin, 1e300)
+    most = log_for - log_n - radii * second.margin
+    if lower_wins:
+        yield at_least_difference("narrower-anywhere", Form.EFFECTIVE, one, leading, opposed, "radius")
+        yield below("wider-anywhere", Form.EFFECTIVE, two, most, "radius")
+    else:
+        yield at_most_difference("narrower-anywhere", Form.EFFECTIVE, one, opposed, leading, "radius")
+        yield above_minus("wider-anywhere", Form.EFFECTIVE, two, most, "radius")
 
 
 def _compared(

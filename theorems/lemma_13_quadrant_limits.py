@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from attention.implementation import Implementation
@@ -23,8 +24,8 @@ UNITS = (10.0, 40.0, 160.0)
 
 
 def loose_cases() -> SearchStrategy[Case]:
-    """Cases whose non-supports may have better tokens than α: only the quadrant keeps the prompt from those."""
-    return joint_cases(non_supports=True, loose=True)
+    """Cases whose non-supports may have better tokens than α, where only the quadrant keeps the prompt from those, or not."""
+    return st.booleans().flatmap(lambda loose: joint_cases(non_supports=True, loose=loose))
 
 
 @statement(

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float64
@@ -61,8 +61,10 @@ class HarmfulTokens:
             return 0.0
         if self.log_size.max() < -700.0 - math.log(self.log_size.size):
             return 1e-300 * (1 + kappa)
+        if self.log_size.max() > 600.0:
+            return math.inf
         largest = max(self.opening, kappa)
-        return float(np.exp(np.minimum(self.log_size, 600.0)) @ (largest * self.margins + self.tilt))
+        return float(np.exp(self.log_size) @ (largest * self.margins + self.tilt))
 
 
 def correlation_constant(
@@ -84,25 +86,28 @@ def correlation_constant(
     if not math.isfinite(unit):
         return math.inf
     low, high = log_low - unit, log_high - unit
-    idle = math.exp(min(700.0, float(np.logaddexp.reduce(log_idle)) - unit)) if log_idle.size else 0.0
-
-    def stray(kappa: float) -> float:
-        size = harmful.total(kappa)
-        return size * math.exp(min(700.0, -unit)) if size > 0 else 0.0
-
-    return min(_one_constraint(low, high, idle, stray), _by_duality(duals, low, high, idle, stray))
+    log_idle = np.append(log_idle, -np.inf) - unit
+    harmful = replace(harmful, log_size=harmful.log_size - unit)
+    return min(
+        _one_constraint(low, high, log_idle, harmful.total), _by_duality(duals, low, high, log_idle, harmful.total)
+    )
 
 
 def _one_constraint(
-    low: Float64[np.ndarray, "s"], high: Float64[np.ndarray, "s"], idle: float, stray: Callable[[float], float]
+    low: Float64[np.ndarray, "s"],
+    high: Float64[np.ndarray, "s"],
+    log_idle: Float64[np.ndarray, "r"],
+    stray: Callable[[float], float],
 ) -> float:
     """The smallest κ of the first proof, by bisection: both sides are monotone."""
-    sizes = np.exp(np.minimum(high, 700.0))
-    rest = float((np.log(np.maximum(sizes.sum() - sizes + idle, 0.0) + 1e-300) - low).max())
+    # In logarithms: weights of supports differ by factors of e^{10⁸} at scores of that size.
+    others = np.where(np.eye(low.size, dtype=bool), -np.inf, high)
+    sums = np.logaddexp(np.logaddexp.reduce(others, axis=1), np.logaddexp.reduce(log_idle))
+    rest = float((np.maximum(sums, -690.0) - low).max())
     weakest = math.exp(-min(0.0, float(low.min())))
 
     def enough(kappa: float) -> bool:
-        return kappa >= math.exp(rest - kappa - 1) + weakest * stray(kappa)
+        return kappa >= math.exp(min(rest - kappa - 1, 700.0)) + weakest * stray(kappa)
 
     return _least(enough)
 
@@ -111,10 +116,13 @@ def _by_duality(
     duals: Float64[np.ndarray, "s"],
     low: Float64[np.ndarray, "s"],
     high: Float64[np.ndarray, "s"],
-    idle: float,
+    log_idle: Float64[np.ndarray, "r"],
     stray: Callable[[float], float],
 ) -> float:
-    """The smallest κ of the second proof over a grid of z that is refined twice."""
+    """The smallest κ of the second proof over a grid of z that is refined twice; ∞ where it is beyond e^{600}."""
+    if float(np.logaddexp.reduce(log_idle)) > 600.0:
+        return math.inf
+    idle = float(np.exp(np.logaddexp.reduce(log_idle)))
     ratios = np.log(duals) - np.stack([high, low])
 
     def spread(z: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
@@ -127,7 +135,9 @@ def _by_duality(
         values = np.maximum(spread(z), 0.0) + np.exp(-z) * idle
         best = int(np.argmin(values))
         start, stop = z[max(best - 1, 0)], z[min(best + 1, z.size - 1)]
-    base, weight = float(values[best]), math.exp(-float(z[best]))
+    base, weight = float(values[best]), math.exp(min(-float(z[best]), 700.0))
+    if base > 1e260:
+        return math.inf
 
     def enough(kappa: float) -> bool:
         return kappa >= base + weight * math.exp(min(kappa + 1, 700.0)) * stray(kappa)

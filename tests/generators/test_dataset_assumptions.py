@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
+from attention.label_svm import label_svm
+from attention.max_margin import Infeasible, MaxMargin, max_margin
 from attention.problem import Dataset, Problem
+from attention.risk import softmax_weights
 from generators.assumptions import ASSUMPTIONS, Finding
 from generators.case import Case
 from generators.label_margin import label_margin
@@ -123,3 +127,41 @@ def test_label_margin_solves_the_svm_exactly(features: Any) -> None:
     assert all(m >= 1 for m in label.margins)
     assert all(w > 0 for w, m in zip(label.duals, label.margins, strict=True) if m == 1)
     assert label_margin(np.array([(1.0, 0.0), (-1.0, 0.0)])) is None
+
+
+REFUTED = {
+    # A non-support that can be tied away (Figure 3(b)); a longer token, of the same label margin or of a larger one.
+    "tied": ([[[1, 1], [0, 0]], [[1, -1], [0, 0]], [[0.5, 1.5], [0, 0]]], [1, -1, 1]),
+    "longer": ([[[2, 1], [3, 2]], [[-2, -1], [1, 1]]], [1, -1]),
+    "swapped": ([[[1, 3], [0.99, -3.2]], [[1, -3], [0.5, 0]]], [1, 1]),
+    "spare": ([[[1, 0], [0, 0]], [[0, -1], [0, 0]], [[2, 2], [0, 0]]], [1, -1, 1]),
+}
+
+
+def nonoptimality_and_loss(made: Case, p: np.ndarray) -> tuple[float, float]:
+    """max_i (1 − s_iα), and Γ less the label margin at p, in units of Γ."""
+    assert made.dataset is not None
+    signed = made.dataset.Y[:, None, None] * made.dataset.X
+    weights = softmax_weights(made.problem.keys, p)
+    best, here = label_svm(signed[:, 0]), label_svm(np.sum(weights[..., None] * signed, axis=1))
+    assert not isinstance(best, Infeasible)
+    margin = 0.0 if isinstance(here, Infeasible) else here.margin
+    return 1 - float(weights[:, 0].min()), 1 - margin / best.margin
+
+
+@pytest.mark.parametrize("name", sorted(REFUTED))
+def test_the_prompt_that_is_named_refutes_assumption_c(name: str) -> None:
+    """No ν > 1e-9 at the prompt as printed, to six digits: 1 − s_iα is not small and the label margin is Γ."""
+    X, Y = REFUTED[name]
+    finding = found("optimal-tokens", X, Y, [1, 1], alpha=[0] * len(X))
+    assert finding.holds is False
+    named = re.search(r"at p = \(([^)]*)\)", finding.evidence)
+    assert named is not None
+    made = case(X, Y, [1, 1], alpha=[0] * len(X))
+    q, loss = nonoptimality_and_loss(made, np.array([float(x) for x in named[1].split(",")]))
+    assert q > 0.1
+    assert loss < 1e-10
+    # A prompt that selects α refutes nothing, and this check notices.
+    selecting = max_margin(made.problem.keys, made.chosen)
+    assert isinstance(selecting, MaxMargin)
+    assert nonoptimality_and_loss(made, 40 * selecting.p)[0] < 1e-9

@@ -66,7 +66,8 @@ def test_the_open_problems_are_upheld(name: str, examples: int) -> None:
     ],
 )
 def test_a_fault_in_the_implementation_is_caught(name: str, fault: str) -> None:
-    assert tried(name, 15, fault).verdict is Verdict.FALSIFIED
+    # A run ends with the first failure; a near-neighbour comes about once in thirty problems.
+    assert tried(name, 40, fault).verdict is Verdict.FALSIFIED
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from theorems.cone_points import ConeView, cone_points, is_resolvable, sides
 from theorems.lemma_07_local_gradient_condition import claims, lemma_7
 from theorems.local_constants import LocalConstants, margins_beyond_one
 from theorems.local_correlation import HarmfulTokens, correlation_constant
-from theorems.statement import Verdict
+from theorems.statement import Verdict, statement_named
 
 NO_HARM = HarmfulTokens(np.empty(0), np.empty(0), np.empty(0), 0.0)
 CAUGHT = sorted(set(FAULTS) - {"svm-always-infeasible"})
@@ -274,3 +274,24 @@ def test_a_neighbour_that_scores_above_alpha_is_refuted() -> None:
     )
     found = falsified(constants_of(nearly_neighbour(0.05)), lies)
     assert {"no-stationary-point", "lower-bound", "correlation"} <= found
+
+
+def test_kappa_where_weights_differ_beyond_float64() -> None:
+    """Half the spread with equal duals; weights cut off at e^700 made it 690 at most, and L3 false."""
+    none = np.empty(0)
+    for spread in (1e2, 1e4, 1e5):
+        weights = np.array([0.0, spread])
+        kappa = correlation_constant(np.array([0.5, 0.5]), weights, weights, none, NO_HARM)
+        assert 0.4 * spread < kappa < spread
+
+
+@pytest.mark.parametrize("id", ["lemma-7", "theorem-3"])
+def test_scores_of_a_hundred_million_are_no_false_alarm(id: str) -> None:
+    """|ℓ'| = e^{−10⁸} beside a slope of order one: bounds and their quotients underflow one by one, not together."""
+    rng = np.random.default_rng(1)
+    X, Y = 1e8 * rng.normal(size=(3, 4, 3)), np.array([1.0, -1.0, 1.0])
+    problem = Problem(X, np.einsum("n,ntd,d->nt", Y, X, np.array([1.0, 0.5, -0.3])))
+    statement = statement_named(id)
+    verdicts = {check(statement, case, REFERENCE).verdict for case in statement.from_data(Case(problem))}
+    assert Verdict.FALSIFIED not in verdicts
+    assert verdicts - {Verdict.NOT_APPLICABLE}

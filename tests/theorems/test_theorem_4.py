@@ -17,6 +17,7 @@ from attention.losses import loss_named
 from attention.problem import Problem
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
+from generators.direction_assumptions import not_locally_optimal_direction
 from generators.direction_cases import direction_cases, pair_cases
 from tests.theorems import oracle
 from tests.theorems.direction_faults import DIRECTION_FAULTS
@@ -25,8 +26,9 @@ from theorems.better_directions import leaving_only_higher, selecting_best, tilt
 from theorems.check import check
 from theorems.definitions import DEFINITIONS
 from theorems.directional_risk import Costs
-from theorems.excess_claims import Excess
-from theorems.statement import Verdict, statement_named, statements
+from theorems.excess_claims import Excess, signed_at_least
+from theorems.statement import Form, Verdict, statement_named, statements
+from theorems.verify import drawn
 
 IDS = ("lemma-8", "lemma-9", "lemma-10", "theorem-4")
 CASES = 60
@@ -79,16 +81,16 @@ def test_planted_faults_are_caught(id: str, fault: str) -> None:
 @cache
 def fixed_cases(id: str) -> list[Case]:
     """The same :data:`CASES` cases in every run."""
-    drawn: list[Case] = []
+    collected: list[Case] = []
 
     @seed(1)
     @settings(max_examples=CASES, phases=(Phase.generate,), derandomize=False, database=None)
     @given(statement_named(id).cases())
     def collect(case: Case) -> None:
-        drawn.append(case)
+        collected.append(case)
 
     collect()
-    return drawn
+    return collected
 
 
 def test_the_alias_and_the_definitions() -> None:
@@ -239,3 +241,55 @@ def test_the_preimage_is_orthogonal_where_rows_vanish() -> None:
     assert better is not None
     w = [a - b for a, b in zip(better.vector, found.vector, strict=True)]
     assert inner(w, found.vector) == fmpq(0)
+
+
+def kind_of_case(case: Case) -> str:
+    """Which case of the proof of Theorem 4."""
+    found = direction(case.problem.keys, case.arrays["q"])
+    own = np.take_along_axis(case.problem.scores, found.best(case.problem.scores)[:, None], axis=1)
+    higher = bool((found.neighbours & (case.problem.scores > own)).any())
+    return "B" if not found.unique else "A2" if higher else "A1"
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_verify_tries_every_case_of_the_proof(number: int) -> None:
+    """With Hypothesis's copies of cases seed 0 has a single one of (A2) and seed 2 none of (B), 30 distinct of 50."""
+    cases = drawn(statement_named("theorem-4"), 50, number)
+    kinds = [kind_of_case(case) for case in cases]
+    assert min(kinds.count(kind) for kind in ("A1", "A2", "B")) >= 3
+    assert len({case.problem.keys.tobytes() for case in cases}) >= 45
+
+
+def near_a_locally_optimal_direction(distance: float) -> Case:
+    problem = Problem(np.array([[[0.0, 0.0], [-1.0, 0.0]]]), np.array([[0.0, -1.0]]))
+    return Case(problem, arrays=MappingProxyType({"q": np.array([1.0, distance])}))
+
+
+@pytest.mark.parametrize("distance", [1e-6, 1e-9, 1e-12])
+def test_faults_are_caught_near_a_locally_optimal_direction(distance: float) -> None:
+    """Where R_q ≈ 1/distance² is beyond float64 the bounds on either risk still are claims that can fail."""
+    case, theorem = near_a_locally_optimal_direction(distance), statement_named("theorem-4")
+    claims = {claim.name for claim in check(theorem, case, REFERENCE).claims}
+    assert "neighbourhood-risk-anywhere" in claims
+    assert ("neighbourhood-is-beaten" in claims) == (distance > 1e-7)
+    for fault in ("masked-token", "clipped-logits", "svm-for-another-token"):
+        assert check(theorem, case, FAULTS[fault]).verdict is Verdict.FALSIFIED
+
+
+def test_what_rounding_hides_is_undecided() -> None:
+    """e^{−10} against 0 with an error of e^{−5}: no verdict; with one of e^{−20}: both verdicts."""
+    size, nothing = np.array([-10.0]), np.array([-np.inf])
+
+    def verdict(noise: float, larger: bool) -> Verdict:
+        left, right = ((size, nothing), (nothing, nothing))[:: 1 if larger else -1]
+        return signed_at_least("a", Form.EFFECTIVE, left, right, np.array([noise]), "point").verdict
+
+    assert verdict(-5.0, True) is verdict(-5.0, False) is Verdict.INCONCLUSIVE
+    assert verdict(-20.0, True) is Verdict.UPHELD
+    assert verdict(-20.0, False) is Verdict.FALSIFIED
+
+
+@settings(max_examples=100)
+@given(direction_cases(kinds=("lower",)))
+def test_no_direction_of_kind_lower_is_max_margin(case: Case) -> None:
+    assert not_locally_optimal_direction(case).holds
