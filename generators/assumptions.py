@@ -27,6 +27,7 @@ from generators.general_position import general_position
 from generators.joint_run import descent_selects
 from generators.margin_assumptions import in_cone, locally_optimal, separable, separable_optimal_sets
 from generators.optimal_sets import mixing_hurts
+from generators.path_selection import prompt_selects
 from generators.radius_schedule import radius_schedule
 from generators.score_assumptions import (
     distinct_scores,
@@ -91,6 +92,12 @@ ASSUMPTIONS: dict[str, Assumption] = {
             "the head's radius is at least c* times the prompt's",
             "Theorem 6 (added here)",
             radius_schedule,
+        ),
+        Assumption(
+            "prompt-selects",
+            "p_R selects α asymptotically (found by following the joint path)",
+            "Theorem 6, Lemma 12",
+            prompt_selects,
         ),
         Assumption(
             "descent-selects",

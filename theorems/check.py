@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from attention.errors import InvalidInput
@@ -45,12 +45,7 @@ def check(statement: Statement, case: Case, under_test: Implementation) -> Outco
             missing = _missing_assumption(statement, case)
             if missing:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=missing)
-            made = statement.conclusion(case, seen)
-            if not isinstance(made, Iterable):
-                raise TypeError(f"the conclusion returned a value of type {type(made).__name__}; it must yield claims")
-            for claim in made:
-                if not isinstance(claim, Claim):
-                    raise TypeError(f"the conclusion yielded a value of type {type(claim).__name__}, not a Claim")
+            for claim in claims_of(statement.conclusion(case, seen)):
                 if calls or not isinstance(under_test, OnKernel) or claim.verdict is not Verdict.UPHELD:
                     claims.append(claim)  # on a kernel, only what may depend on it
         except (Exception, SystemExit) as error:
@@ -58,6 +53,20 @@ def check(statement: Statement, case: Case, under_test: Implementation) -> Outco
     if isinstance(under_test, OnKernel) and not calls and not claims:
         return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
     return replace(_judged(claims), touched=tuple(sorted(calls)))
+
+
+def claims_of(made: object) -> Iterator[Claim]:
+    """The claims that a conclusion yields.
+
+    Raises:
+        TypeError: it yields something else.
+    """
+    if not isinstance(made, Iterable):
+        raise TypeError(f"the conclusion returned a value of type {type(made).__name__}; it must yield claims")
+    for claim in made:
+        if not isinstance(claim, Claim):
+            raise TypeError(f"the conclusion yielded a value of type {type(claim).__name__}, not a Claim")
+        yield claim
 
 
 def broken(statement: Statement, error: BaseException, claims: tuple[Claim, ...] = (), where: str = "") -> Outcome:

@@ -126,12 +126,12 @@ class Kernel:
         given: tuple[torch.Tensor, ...] = (query, keys, values)
         if self.layout.rank == 3:
             given = tuple(x.reshape(-1, *x.shape[-2:]) for x in given)
-        # Contiguous copies: a kernel may assume it, and may not change what the next call sees.
+        # A kernel may assume contiguous tensors; one that writes to them is refused (theorems.kernel_loading).
         given = tuple(x.contiguous() for x in given)
         shapes = ", ".join(str(tuple(x.shape)) for x in given)
         try:
             found = self.call(*given, **self.keywords)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())[:200].rstrip(".")
             raise InvalidInput(
                 f"--attention: {self.name} raised {type(error).__name__} on {self.dtype} tensors of shapes {shapes}:"

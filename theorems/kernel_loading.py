@@ -1,7 +1,8 @@
 """From ``MODULE:CALLABLE`` (or an object) to a :class:`theorems.kernel.Kernel`: import it, and try it once.
 
-The probe is three tiny calls with all lengths different: does it return one finite tensor of the right shape and dtype,
-and can autograd differentiate it with respect to the query? It does not judge values; that is what the theorems do.
+The probe is a few tiny calls with all lengths different: does it return one finite tensor of the right shape and dtype,
+leave its arguments as they are, return the same numbers again, and can autograd differentiate it with respect to the
+query? It does not judge values; that is what the theorems do.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from theorems.kernel import DTYPES, LAYOUTS, Kernel
 SIGNATURE = "(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m)"
 SHAPE = (2, 3, 5, 4, 6)
 """B, n, T, d, m of the probe, all different."""
+RESUMMED = 1024.0
+"""Roundings, in units of the largest value, by which two calls may differ: threads may add in another order."""
 
 
 def kernel_named(source: str, dtype: str | None = None) -> Kernel:
@@ -58,7 +61,7 @@ def imported(source: str) -> Callable[..., Any]:
         sys.path.insert(0, os.getcwd())
     try:
         found: Any = importlib.import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise InvalidInput(
             f"--attention: module {module!r} does not import, {type(error).__name__}: {said}; it is looked for in the"
@@ -111,6 +114,8 @@ def probed(call: Callable[..., Any], name: str, source: str, dtype: str | None) 
             if not refusal:
                 return kernel
             refusals.append((step, refusal))
+        if max(refusals)[0] > 0:
+            break  # it takes this dtype: what is wrong in it does not become right in a coarser one
     raise InvalidInput(max(refusals, key=lambda found: found[0])[1])
 
 
@@ -122,6 +127,8 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
         torch.randn(batch, n, length, width, generator=made, dtype=torch.float64).to(DTYPES[kernel.dtype])
         for length, width in ((1, d), (tokens, d), (tokens, m))
     )
+    given = {"query": query, "keys": keys, "values": values}
+    before = {name: tensor.clone() for name, tensor in given.items()}
     query.requires_grad_()
     try:
         with torch.enable_grad():
@@ -130,12 +137,22 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
         return 0, str(error)
     if not bool(torch.isfinite(found).all()):
         return 1, f"--attention: {kernel.name} returned NaN or infinite entries for finite tensors; {SIGNATURE}."
+    changed = next((name for name, tensor in given.items() if not torch.equal(tensor.detach(), before[name])), "")
+    if changed:
+        return 1, f"--attention: {kernel.name} changes its {changed} in place; let it work on a copy."
+    with torch.no_grad():
+        apart = float((kernel.attend(query, keys, values) - found).abs().max())
+    if not apart <= RESUMMED * kernel.eps * float(values.detach().abs().max()):
+        return 1, (
+            f"--attention: {kernel.name} returned different numbers for the same tensors, up to {apart:.2g} apart;"
+            " switch off dropout and whatever else is random."
+        )
     unusable = f"--attention: {kernel.name} cannot be differentiated by autograd with respect to the query"
     if not found.requires_grad:
         return 2, f"{unusable}: its result is detached; build it of differentiable operations."
     try:
         (gradient,) = torch.autograd.grad(found.sum(), query, allow_unused=True)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return 3, f"{unusable}, {type(error).__name__}: {' '.join(str(error).split())[:200].rstrip('.')}."
     if gradient is None:
         return 4, f"{unusable}: its result does not depend on the query."

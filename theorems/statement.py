@@ -74,11 +74,13 @@ class Claim:
     def __post_init__(self) -> None:
         if self.why not in TOLERANCES and not isinstance(self.why, Reason):
             raise ValueError(f"claim {self.name}: no tolerance named {self.why!r} in theorems/tolerances.py")
+        if self.tolerance < 0:
+            raise ValueError(f"claim {self.name}: its tolerance is {self.tolerance:.6g}; none is negative")
 
     @property
     def verdict(self) -> Verdict:
-        """Upheld, falsified or inconclusive. A NaN is never a pass."""
-        if self.undecided:
+        """Upheld, falsified or inconclusive. A NaN is never a pass, nor is an infinite tolerance: it allows everything."""
+        if self.undecided or np.isposinf(self.tolerance):
             return Verdict.INCONCLUSIVE
         if np.isnan(self.slack) or np.isnan(self.tolerance):
             return Verdict.FALSIFIED

@@ -29,6 +29,7 @@ NEED_OWN_CASES = {
     "not-locally-optimal-direction": "generators.direction_cases.direction_cases()",
     "wider-direction": "generators.direction_cases.pair_cases()",
     "decided-neighbours": "generators.direction_cases.pair_cases()",
+    "prompt-selects": "generators.joint_cases.joint_cases(non_supports=True)",
     "descent-selects": "generators.joint_cases.joint_cases(non_supports=True)",
 }
 """Assumptions that :func:`generators.problems.cases` does not build, and what does."""

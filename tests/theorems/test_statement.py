@@ -46,6 +46,19 @@ def test_not_a_number_is_never_a_pass(slack: float, tolerance: float) -> None:
     assert Claim("x", Form.EXACT, slack, tolerance, "exact").verdict is Verdict.FALSIFIED
 
 
+def test_an_infinite_tolerance_is_never_a_pass() -> None:
+    assert Claim("x", Form.LIMIT, -1.0, math.inf, "rounding").verdict is Verdict.INCONCLUSIVE
+    everywhere = at_least("x", Form.EFFECTIVE, [0.0, 1.0], 2.0, rounding=math.inf, why="rounding")
+    assert everywhere.verdict is Verdict.INCONCLUSIVE
+    elsewhere = at_least("x", Form.EFFECTIVE, [0.0, 3.0], 2.0, rounding=[math.inf, 0.0], why="rounding")
+    assert elsewhere.verdict is Verdict.UPHELD
+
+
+def test_a_negative_tolerance_is_a_mistake_and_falsifies_nothing() -> None:
+    with pytest.raises(ValueError, match="claim x: its tolerance is -3"):
+        at_least("x", Form.EFFECTIVE, 1.0, 0.0, rounding=-3.0, why="rounding")
+
+
 def test_a_tolerance_needs_a_reason() -> None:
     with pytest.raises(ValueError, match="no tolerance named 'because'"):
         Claim("x", Form.EXACT, 1.0, 1e-2, "because")

@@ -399,3 +399,18 @@ def test_names_of_files_of_failing_cases() -> None:
     assert file_stem("theorem-2") == "theorem-2"
     assert file_stem("/a b/c d.py:my-id") == "c-d-my-id"
     assert file_stem("../x.py:y") == "x-y"
+
+
+def test_the_first_example_of_the_manual_runs_and_can_fail(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manual = Path(__file__).parents[2] / "docs" / "conjectures.md"
+    example = manual.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(example, encoding="utf-8")
+    assert main(["verify", "mine.py:long_p", "--examples", "5"]) == 0
+    assert main(["hunt", "mine.py:long_p", "--without", "single-input", "--cases", "10"]) == 0
+    assert "1 / lengths.min()" in example
+    Path("wrong.py").write_text(example.replace("1 / lengths.min()", "4 / lengths.min()"), encoding="utf-8")
+    assert main(["verify", "wrong.py:long_p", "--examples", "5"]) == 1
+    assert "falsified" in capsys.readouterr().out

@@ -7,6 +7,7 @@ that says so.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -187,7 +188,35 @@ def raising(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     raise RuntimeError("expected a CUDA tensor")
 
 
+def writes_to_its_keys(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Right numbers, but whoever called it has other keys now."""
+    found = handwritten(query, keys.clone(), values)
+    keys.data.zero_()
+    return found
+
+
+def with_dropout(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """A model that was left in training mode."""
+    weights = torch.softmax(query @ keys.transpose(-2, -1), dim=-1)
+    return torch.nn.functional.dropout(weights, 0.5) @ values
+
+
+def noisy(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Random below float32's rounding: no float32 kernel for that."""
+    found = handwritten(query, keys, values)
+    return found * (1 + 1e-11 * torch.randn_like(found))
+
+
+def leaves(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """A script."""
+    sys.exit(0)
+
+
 REFUSED: dict[Call, str] = {
+    writes_to_its_keys: "changes its keys in place",
+    with_dropout: "returned different numbers for the same tensors",
+    noisy: "returned different numbers for the same tensors",
+    leaves: "raised SystemExit",
     other_dtype: "float16",
     other_shape: "returned shape",
     nan_everywhere: "NaN",

@@ -15,9 +15,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from attention.errors import InvalidInput
 from theorems.check import sentence
 from theorems.exit_code import Exit
-from theorems.hunting.examine import Examined, examine
+from theorems.hunting.examine import Examined, examine, in_own_units
 from theorems.hunting.record import as_effort, as_record, load, save
 from theorems.hunting.search import Effort, Hunt
 from theorems.hunting.table import Row, Status, markdown, rows
@@ -49,7 +50,7 @@ class HuntRequest:
 
 
 def hunt_and_report(request: HuntRequest) -> int:
-    """Hunt, print, write; 1 if a counterexample was found, 0 if none.
+    """Hunt, print, write; 1 if a counterexample was found, 0 if none, 3 if no case could be decided.
 
     Raises:
         InvalidInput: unknown ids, a directory that cannot be used; before anything runs.
@@ -67,13 +68,15 @@ def hunt_and_report(request: HuntRequest) -> int:
     if hunt.found is None or hunt.examined is None:
         _print_nothing(out, hunt, interrupted)
         if request.record and not interrupted:
-            done = hunt.effort
-            text = as_effort(weakened, done.tried, done.rounds, done.best, done.undecided, request.seed)
+            text = as_effort(weakened, hunt.effort, request.seed)
             save(weakened, text, request.out, name=f"{weakened.name}.json")
-        return Exit.INTERRUPTED if interrupted else Exit.UPHELD
-    text = as_record(weakened, hunt.found, hunt.examined, request.seed)
+        if interrupted:
+            return Exit.INTERRUPTED
+        return Exit.INCONCLUSIVE if hunt.effort.nothing_decided else Exit.UPHELD
+    seen = in_own_units(weakened, hunt.found, hunt.examined)
+    text = as_record(weakened, hunt.found, seen, request.seed)
     path = save(weakened, text, request.out, name=f"{weakened.name}.json" if request.record else "")
-    _print_counterexample(out, hunt, path)
+    _print_counterexample(out, hunt, seen, path)
     if interrupted:
         err.print(
             "theorems: interrupted while it was made smaller; what is written is a counterexample.", soft_wrap=True
@@ -86,6 +89,10 @@ def replay_and_report(path: Path) -> int:
     """Check a counterexample again, from its data alone: 1 if it still falsifies, 0 if it does not, 3 if undecided."""
     record = load(path)
     seen = examine(record.weakened, record.case, guided=False, claim=record.claim)
+    made = [claim.name for claim in seen.claims]
+    if made and record.claim not in made:
+        raise InvalidInput(f"{path}: claim {record.claim!r} is none of this case, which has {', '.join(made)}.")
+    seen = in_own_units(record.weakened, record.case, seen)
     out = console()
     _print_examined(out, record.weakened, seen)
     out.print(case_table(record.case))
@@ -127,15 +134,19 @@ def _print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
     out.print(Text(f"{name}: no counterexample found", "bold"), soft_wrap=True)
     best = "nothing was measured" if effort.best == -math.inf else f"largest violation {effort.best:.3g}"
     out.print(f"  {effort.tried} cases in {effort.rounds} rounds, seed {hunt.seed}, {how}; {best}", soft_wrap=True)
+    without = hunt.weakened.without
+    if without and hunt.weakened.violation is None:
+        out.print(f"  on {effort.met} of them {without} fails and the other assumptions hold", soft_wrap=True)
     if effort.undecided:
-        out.print(f"  {effort.undecided} of them undecided, the first: {effort.why_undecided}", soft_wrap=True)
+        out.print(Text(f"  {effort.undecided} of them undecided, the first: {effort.why_undecided}"), soft_wrap=True)
+    if effort.nothing_decided:
+        out.print("  No case was decided, so the hunt says nothing.", soft_wrap=True)
     out.print("  That nothing was found proves nothing.", soft_wrap=True)
 
 
-def _print_counterexample(out: Console, hunt: Hunt, path: Path) -> None:
-    assert hunt.examined is not None
+def _print_counterexample(out: Console, hunt: Hunt, seen: Examined, path: Path) -> None:
     assert hunt.found is not None
-    _print_examined(out, hunt.weakened, hunt.examined)
+    _print_examined(out, hunt.weakened, seen)
     out.print(case_table(hunt.found))
     for line in case_lines(hunt.found):
         out.print(Text(f"  {line}"), soft_wrap=True)
@@ -168,7 +179,7 @@ def _watching(err: Console, name: str, seconds: float) -> Iterator[Callable[[Eff
     began = time.monotonic()
 
     def said(effort: Effort) -> str:
-        rate = effort.tried / max(time.monotonic() - began, 1e-9)
+        rate = (effort.tried + effort.shrinking) / max(time.monotonic() - began, 1e-9)
         best = "—" if effort.best == -math.inf else f"{effort.best:.3g}"
         more = f", {effort.shrinking} to make it smaller" if effort.shrinking else ""
         return f"{effort.phase}: {effort.tried} cases{more}, {rate:.0f}/s, largest violation {best}"

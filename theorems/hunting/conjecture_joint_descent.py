@@ -22,10 +22,10 @@ from attention.scheduled_direction import scheduled_direction
 from generators.case import Case
 from generators.joint_run import STEPS as SHORT
 from generators.joint_run import joint_run, largest_nonoptimality
-from generators.numbers import integers
 from theorems.hunting.followed_joint import joint_of, separator_of
 from theorems.hunting.free_mixing import assumption_c_over_supports_fails
 from theorems.hunting.joint_drawing import plain_joint_cases
+from theorems.hunting.not_selected import one_support
 from theorems.hunting.theorem_5 import undecided
 from theorems.hunting.weakened import weakened
 from theorems.statement import Claim, Form
@@ -34,17 +34,6 @@ STEPS = 8000
 """Steps of a run that decides."""
 CLEAR = 0.15
 """Deviation of a direction at the end of a short run, from which on the long one is made."""
-
-
-@st.composite
-def _one_support(draw: DrawFn) -> Case:
-    """Input 0 alone supports v_mm = (1, 0), and its other token is zero, so C holds over S; the tokens of input 1 are free."""
-    X, Y = np.zeros((2, 2, 2)), np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=2, max_size=2)))
-    X[0, 0, 0] = 1.0
-    X[1, 0] = 2.0, draw(st.integers(-2, 2))
-    X[1, 1] = draw(integers((2,), -3, 3))
-    data = Dataset(Y[:, None, None] * X + 0.0, Y, np.array([1.0, 0.0]))
-    return Case(data.problem, dataset=data, alpha=np.zeros(2, dtype=np.int64), seed=draw(st.integers(0, 9)))
 
 
 @st.composite
@@ -110,7 +99,7 @@ def _limit_claims(case: Case) -> Iterator[Claim]:
     "conjecture-joint-descent",
     without="descent-selects",
     refutes="normalized joint descent has p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
-    cases=_one_support,
+    cases=one_support,
     violation=_goes_elsewhere,
 )
 def selects_others(case: Case, under_test: Implementation) -> Iterator[Claim]:

@@ -10,15 +10,12 @@ from attention.errors import InvalidInput
 from attention.implementation import REFERENCE
 from generators.case import Case
 from generators.finding import Finding
+from theorems.check import claims_of, line_in
 from theorems.hunting.weakened import Weakened
 from theorems.statement import Claim, Verdict
 
 FAR = 100.0
 """A violation counts when it exceeds its tolerance so many times: no doubt about rounding decides it."""
-
-
-BREAKDOWNS = (ArithmeticError, ValueError, AssertionError, IndexError, KeyError, RuntimeError, TypeError)
-"""What a conclusion may raise outside its assumptions."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +30,7 @@ class Examined:
         refusal: why this is no counterexample; empty if it is one.
         undecided: whether something could not be decided, rather than was decided against it.
         score: what the search climbs on; −inf where nothing was computed.
+        met: whether the conclusion was run: all that must hold does, and the assumption left out fails.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -42,6 +40,7 @@ class Examined:
     refusal: str = ""
     undecided: bool = False
     score: float = -math.inf
+    met: bool = False
 
     @property
     def is_counterexample(self) -> bool:
@@ -64,9 +63,32 @@ def examine(weakened: Weakened, case: Case, *, guided: bool = True, claim: str =
             return _examine(weakened, case.normalised(), guided, claim)
         except InvalidInput as error:
             return Examined(refusal=str(error), undecided=True)
-        except BREAKDOWNS as error:
-            # A conclusion run outside its assumptions may break down; that refutes nothing.
-            return Examined(refusal=f"the conclusion broke down, {type(error).__name__}: {error}", undecided=True)
+        except (Exception, SystemExit) as error:
+            return Examined(refusal=_breakdown(weakened, error, "an assumption"), undecided=True)
+
+
+def in_own_units(weakened: Weakened, case: Case, seen: Examined) -> Examined:
+    """A counterexample looked at again without normalising its keys, so that its numbers are those of its data.
+
+    What was seen before is kept where it is none in its own units: far from one they cost digits.
+    """
+    if seen.violated is None or case.problem.key_scale == 1.0:
+        return seen
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            again = _examine(weakened, case, False, seen.violated.name)
+        except (Exception, SystemExit):
+            return seen
+    return again if again.is_counterexample else seen
+
+
+def _breakdown(weakened: Weakened, error: BaseException, what: str = "the conclusion") -> str:
+    """What was raised; for a statement in somebody's own file, in which line of it."""
+    file = weakened.statement.file
+    line = line_in(file, error)
+    where = f" in {file}, line {line}" if line else ""
+    return f"{what} broke down, {type(error).__name__}{where}: {' '.join(str(error).split())}"
 
 
 def _examine(weakened: Weakened, case: Case, guided: bool, claim: str) -> Examined:
@@ -87,20 +109,39 @@ def _examine(weakened: Weakened, case: Case, guided: bool, claim: str) -> Examin
             word = "fails" if finding.holds is False else "is not established"
             why = f"{id} {word} ({finding.evidence})"
             return Examined((), None, tuple(kept), dropped, why, finding.holds is None, score)
-    claims = tuple(weakened.conclusion(case, REFERENCE))
+    try:
+        claims = tuple(claims_of(weakened.conclusion(case, REFERENCE)))
+    except InvalidInput as error:
+        return Examined((), None, tuple(kept), dropped, str(error), True, score, met=True)
+    except (Exception, SystemExit) as error:
+        # A conclusion run outside its assumptions may break down; that refutes nothing.
+        return Examined((), None, tuple(kept), dropped, _breakdown(weakened, error), True, score, met=True)
     if weakened.violation is None or not guided:
         score = max((_beyond(c) for c in claims), default=-math.inf)
-    violated = _most_violated([c for c in claims if claim in ("", c.name)])
+    asked = [c for c in claims if claim in ("", c.name)]
+    violated = _most_violated(asked)
     if violated is None:
-        undecided = [c for c in claims if c.undecided]
-        weak = [c for c in claims if c.verdict is Verdict.FALSIFIED]
-        why = (
-            f"{weak[0].name} is violated, but not {FAR:g} times beyond its tolerance" if weak
-            else f"{undecided[0].name}: {undecided[0].undecided}" if undecided
-            else "the conclusion holds"
-        )  # fmt: skip
-        return Examined(claims, None, tuple(kept), dropped, why, bool(weak or undecided), score)
-    return Examined(claims, violated, tuple(kept), dropped, "", False, score)
+        why, undecided = _why_not(claims, asked, claim)
+        return Examined(claims, None, tuple(kept), dropped, why, undecided, score, met=True)
+    return Examined(claims, violated, tuple(kept), dropped, "", False, score, met=True)
+
+
+def _why_not(claims: tuple[Claim, ...], asked: list[Claim], claim: str) -> tuple[str, bool]:
+    """Why no claim that counts is violated, and whether that leaves something undecided."""
+    if not claims:
+        return "the conclusion made no claim", True
+    if not asked:
+        return f"{claim} is not claimed of this case, only {', '.join(c.name for c in claims)}", True
+    weak = [c for c in asked if c.verdict is Verdict.FALSIFIED]
+    if weak:
+        return f"{weak[0].name} is violated, but not {FAR:g} times beyond its tolerance", True
+    undecided = [c for c in asked if c.verdict is Verdict.INCONCLUSIVE]
+    if undecided:
+        return f"{undecided[0].name}: {undecided[0].undecided or 'its tolerance is infinite'}", True
+    other = _most_violated([c for c in claims if c not in asked])
+    if other is not None:
+        return f"{claim} holds here; it is {other.name} that is violated", True
+    return "the conclusion holds", False
 
 
 def _most_violated(claims: list[Claim]) -> Claim | None:

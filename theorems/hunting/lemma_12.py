@@ -1,4 +1,4 @@
-"""Lemma 12 with less: it needs none of what it assumes.
+"""Lemma 12 with less: it needs nothing but that p_R selects α.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix C.2, Lemma 12.
 """
@@ -19,6 +19,7 @@ from generators.case import Case
 from generators.numbers import Style, entries
 from theorems.hunting.free_mixing import assumption_c_over_supports_fails
 from theorems.hunting.joint_drawing import plain_joint_cases
+from theorems.hunting.not_selected import one_support, path_of, quadrant_claim, shorter_elsewhere
 from theorems.hunting.weakened import weakened
 from theorems.statement import Claim, Form, at_least
 from theorems.tolerances import EPS
@@ -85,3 +86,19 @@ def no_separator(case: Case, under_test: Implementation) -> Iterator[Claim]:
     ATT-SVM(α). Where that is infeasible, no prompt satisfies the lemma's hypothesis, and it holds vacuously.
     """
     yield from _quadrant_claim(case)
+
+
+@weakened(
+    "lemma-12",
+    without="prompt-selects",
+    refutes="from some R₀ on (k_iα − k_it)·p_R ≥ 0 for all i and t",
+    cases=one_support,
+    violation=shorter_elsewhere,
+)
+def another_quadrant(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """What the lemma needs. Where another token of a non-support has label margin to spare and leaves the supports a wider
+    margin, p_R selects that one, and lies in its quadrant at every R.
+    """
+    path = path_of(case)
+    if path is not None:
+        yield quadrant_claim(path[0])

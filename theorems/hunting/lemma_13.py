@@ -1,6 +1,7 @@
 """Lemma 13 with less: Assumption C over the supports, separation, the schedule of radii.
 
-The paths of these counterexamples stay in the quadrant of α by themselves, so what refutes Theorem 6 refutes the lemma.
+The paths of these counterexamples stay in the quadrant of α by themselves, so what refutes Theorem 6 refutes the lemma; all
+but that of the last one, which leaves out that they do.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix C.2, Lemma 13.
 """
@@ -16,12 +17,14 @@ from generators.case import Case
 from theorems.hunting.free_mixing import assumption_c_over_supports_fails
 from theorems.hunting.joint_drawing import plain_joint_cases
 from theorems.hunting.mixed_features import head_with_mixed_features
+from theorems.hunting.not_selected import one_support, shorter_elsewhere
 from theorems.hunting.theorem_5 import cannot_select
 from theorems.hunting.theorem_6 import (
     has_weak_support,
     relaxes_too_early,
     schedule_claims,
     slow_schedules,
+    unselected_claims,
     weak_cases,
     weak_support_claims,
 )
@@ -74,3 +77,17 @@ def head_too_slow(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the quadrant. The lemma is false without a schedule, and the paper states none.
     """
     yield from schedule_claims(case)
+
+
+@weakened(
+    "lemma-13",
+    without="prompt-selects",
+    refutes="p_R/R → p_relax/‖p_relax‖, in the quadrant of α or not",
+    cases=one_support,
+    violation=shorter_elsewhere,
+)
+def leaves_the_quadrant(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """The lemma's hypothesis is that p_R stays in the quadrant of α. Where another token of a non-support has label margin to
+    spare and leaves the supports a wider margin, p_R goes to the quadrant of that one, as in Theorem 6.
+    """
+    yield from unselected_claims(case)

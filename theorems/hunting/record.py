@@ -15,6 +15,7 @@ from attention.files import from_json, read_named_values, to_json, write_text
 from generators.case import Case
 from theorems.check import sentence
 from theorems.hunting.examine import Examined
+from theorems.hunting.search import Effort
 from theorems.hunting.weakened import Weakened, weakened_named
 from theorems.user_data import as_text, case_of
 
@@ -55,15 +56,22 @@ def as_record(weakened: Weakened, case: Case, examined: Examined, seed: int) -> 
     return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in held.items()) + "\n}\n"
 
 
-def as_effort(weakened: Weakened, cases: int, rounds: int, best: float, undecided: int, seed: int) -> str:
-    """The text of the file about a hunt that found nothing: how much was tried."""
+def as_effort(weakened: Weakened, done: Effort, seed: int) -> str:
+    """The text of the file about a hunt that found nothing: how much was tried.
+
+    ``met``: cases on which the assumption left out fails and the others hold; a measure of violation spares looking.
+    """
+    tried: dict[str, Any] = {"cases": done.tried, "rounds": done.rounds}
+    if weakened.violation is None:
+        tried["met"] = done.met
+    tried |= {"largest_violation": done.best, "undecided": done.undecided}
     held: dict[str, Any] = {
         "statement": weakened.statement.id,
         "without": weakened.without,
         "refutes": weakened.refutes,
         "why": " ".join(weakened.why.split()),
         "seed": seed,
-        "none_found": {"cases": cases, "rounds": rounds, "largest_violation": best, "undecided": undecided},
+        "none_found": tried,
     }
     return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in held.items()) + "\n}\n"
 
@@ -107,6 +115,8 @@ def load(path: Path) -> Record:
             raise InvalidInput(f"{path}: {name} must be text.")
     if not isinstance(held["case"], dict):
         raise InvalidInput(f"{path}: case must be an object of named arrays.")
-    return Record(
-        weakened_named(held["statement"], held["without"]), held["claim"], case_of(held["case"], name=path.name)
-    )
+    try:
+        weakened = weakened_named(held["statement"], held["without"])
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+    return Record(weakened, held["claim"], case_of(held["case"], name=path.name))

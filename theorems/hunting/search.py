@@ -40,6 +40,8 @@ class Effort:
         tried: cases looked at, without those of shrinking.
         best: the largest measure of violation met.
         rounds: begun.
+        met: cases on which the conclusion was run: the other assumptions hold, the one left out fails.
+        decided: cases on which the conclusion was found to hold, by running it or by the measure of violation.
         undecided: cases that might be counterexamples, but something could not be decided.
         why_undecided: the first reason for it.
         phase: what is going on, for a progress bar.
@@ -48,10 +50,17 @@ class Effort:
     tried: int = 0
     best: float = -math.inf
     rounds: int = 0
+    met: int = 0
+    decided: int = 0
     undecided: int = 0
     why_undecided: str = ""
     phase: str = "searching"
     shrinking: int = 0
+
+    @property
+    def nothing_decided(self) -> bool:
+        """Whether no case said anything: the conclusion raises on all of them, or the assumption left out always holds."""
+        return self.tried > 0 and self.decided == 0
 
 
 @dataclass
@@ -118,6 +127,9 @@ class Hunt:
         seen = examine(self.weakened, case)
         self.effort.tried += 1
         self.effort.best = max(self.effort.best, seen.score)
+        self.effort.met += seen.met
+        harmless = self.weakened.violation is not None and not seen.score > 0
+        self.effort.decided += harmless or (seen.met and not seen.undecided)
         if seen.undecided:
             self.effort.undecided += 1
             self.effort.why_undecided = self.effort.why_undecided or seen.refusal

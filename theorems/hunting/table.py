@@ -14,7 +14,7 @@ from typing import Any
 from attention.errors import InvalidInput
 from attention.files import read_named_values
 from generators.assumptions import ASSUMPTIONS
-from theorems.hunting.examine import Examined, examine
+from theorems.hunting.examine import Examined, examine, in_own_units
 from theorems.hunting.needed import NEEDED_TO_STATE
 from theorems.hunting.record import Record, load
 from theorems.hunting.weakened import droppable, entries
@@ -81,7 +81,8 @@ def _row(directory: Path, statement: Statement, without: str) -> Row:
     held: dict[str, Any] = read_named_values(path)
     if "none_found" in held:
         effort = held["none_found"]
-        said = f"{effort['cases']} cases, seed {held['seed']}"
+        met = f", on {effort['met']} of which it fails and the others hold" if "met" in effort else ""
+        said = f"{effort['cases']} cases{met}, seed {held['seed']}"
         entry = entries().get((statement.id, without))
         why = entry.why if entry else str(held.get("why", ""))
         return Row(statement.id, without, Status.NONE_FOUND, said, " ".join(why.split()), file=path.name)
@@ -90,7 +91,7 @@ def _row(directory: Path, statement: Statement, without: str) -> Row:
     why = " ".join(record.weakened.why.split())
     if not seen.is_counterexample:
         return Row(statement.id, without, Status.DOES_NOT_REPLAY, seen.refusal, why, file=path.name)
-    problem = record.case.problem
+    problem, seen = record.case.problem, in_own_units(record.weakened, record.case, seen)
     return Row(statement.id, without, Status.REFUTED, _violation(record, seen), why, problem.keys.shape, path.name)
 
 

@@ -1,4 +1,4 @@
-"""Theorem 6 with less: Assumption C over the supports, separation, the schedule of radii.
+"""Theorem 6 with less: Assumption C over the supports, separation, the schedule of radii, selection.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6; :mod:`theorems.joint_limit`.
 """
@@ -34,6 +34,7 @@ from theorems.hunting.followed_joint import (
 from theorems.hunting.free_mixing import assumption_c_over_supports_fails
 from theorems.hunting.joint_drawing import plain_joint_cases
 from theorems.hunting.mixed_features import head_with_mixed_features
+from theorems.hunting.not_selected import one_support, path_of, shorter_elsewhere
 from theorems.hunting.theorem_5 import CLEAR, cannot_select, readable, undecided
 from theorems.hunting.weakened import weakened
 from theorems.statement import Claim
@@ -184,3 +185,28 @@ def head_too_slow(case: Case, under_test: Implementation) -> Iterator[Claim]:
     R grow; some schedule must be assumed.
     """
     yield from schedule_claims(case)
+
+
+def unselected_claims(case: Case) -> Iterator[Claim]:
+    """The limits of Theorem 6, whatever p_R selects."""
+    path = path_of(case)
+    if path is None:
+        yield undecided("v_mm or p_relax does not exist")
+        return
+    pairs, target = path
+    yield prompt_claim("prompt-is-relaxed", pairs, target)
+    yield head_claim(pairs)
+
+
+@weakened(
+    "theorem-6",
+    without="prompt-selects",
+    refutes="v_r/r → v̄_mm and p_R/R → p_relax/‖p_relax‖",
+    cases=one_support,
+    violation=shorter_elsewhere,
+)
+def selects_another(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Assumption C speaks of the supports. Where another token of a non-support has label margin to spare, too, and leaves the
+    supports a wider margin, p_R selects that one: its margin is R over a shorter p_relax, that of the other selection.
+    """
+    yield from unselected_claims(case)

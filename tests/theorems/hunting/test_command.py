@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from pathlib import Path
 
@@ -65,12 +66,17 @@ def test_data_that_no_longer_falsify(capsys: pytest.CaptureFixture[str]) -> None
         (["replay", "missing.npz"], "must end in .json"),
         (["replay", "broken.json"], "broken.json"),
         (["replay", "other.json"], "is missing"),
+        (["replay", "elsewhere.json"], "elsewhere.json: id: 'theorem-99' is not a statement"),
+        (["replay", "claim.json"], "claim.json: claim 'no-such-claim' is none of this case, which has norm-diverges"),
         (["counterexamples", "nowhere"], "nowhere: is no directory"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("broken.json").write_text('{"statement": "theo', encoding="utf-8")
     Path("other.json").write_text('{"keys": [[[1, 0], [0, 1]]]}', encoding="utf-8")
+    held = json.loads(FILE.read_text(encoding="utf-8"))
+    Path("elsewhere.json").write_text(json.dumps({**held, "statement": "theorem-99"}), encoding="utf-8")
+    Path("claim.json").write_text(json.dumps({**held, "claim": "no-such-claim"}), encoding="utf-8")
     assert main(arguments) == 2
     said = capsys.readouterr().err.strip()
     assert sentence in said
@@ -89,3 +95,66 @@ def test_a_damaged_record_gives_no_verdict(capsys: pytest.CaptureFixture[str]) -
         Path("bad.json").write_text(json.dumps(held), encoding="utf-8")
         assert main(["replay", "bad.json"]) == 2
         assert said in capsys.readouterr().err
+
+
+def test_replay_says_which_claim_is_violated_if_it_is_another(capsys: pytest.CaptureFixture[str]) -> None:
+    held = {**json.loads(FILE.read_text(encoding="utf-8")), "claim": "norm-diverges"}
+    Path("other.json").write_text(json.dumps(held), encoding="utf-8")
+    assert main(["replay", "other.json"]) == 3
+    assert "norm-diverges holds here; it is direction-is-max-margin that is violated" in capsys.readouterr().out
+
+
+def test_the_numbers_are_in_the_units_of_the_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """The keys (0, 1) and (1, 2) have p_mm = (3, −1), whatever units the search uses."""
+    assert main(["replay", str(FILE)]) == 1
+    said = capsys.readouterr().out
+    assert f"‖p_mm‖ = {math.sqrt(10):.6g}" in said
+    assert f"at ‖p‖ = {math.sqrt(10) * 1e6:.6g}" in said
+
+
+MINE = """
+from theorems.api import Form, at_least, statement
+
+
+@statement("mine", "what is mine", assumptions=("separable",))
+def mine(case, under_test):
+    'A statement.'
+    svm = under_test.max_margin(case.problem.keys, case.chosen)
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "without", "sentence"),
+    [
+        (
+            "yield at_least('norm', Form.EXACT, svm.norm, 0.0, rounding=0.0, why='exact')",
+            ["--without", "separable"],
+            "AttributeError in mine.py, line 9: 'Infeasible' object has no attribute 'norm'",
+        ),
+        ("raise LookupError('nothing there')", [], "LookupError in mine.py, line 9: nothing there"),
+        ("raise SystemExit(0)", [], "SystemExit in mine.py, line 9"),
+        ("yield svm.norm", [], "yielded a value of type float, not a Claim"),
+        ("yield from ()", [], "the conclusion made no claim"),
+        ("yield at_least('norm', Form.EXACT, 1.0, 0.0, rounding=-3.0, why='exact')", [], "its tolerance is -3"),
+        ("yield at_least('norm', Form.EXACT, -1.0, 0.0, rounding=float('inf'), why='exact')", [], "is infinite"),
+    ],
+)
+def test_a_conclusion_that_says_nothing_is_no_hunt(
+    body: str, without: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.py").write_text(MINE.format(body=body), encoding="utf-8")
+    assert main(["hunt", "mine.py:mine", "--cases", "40", *without]) == 3
+    printed = capsys.readouterr()
+    assert sentence in printed.out
+    assert "No case was decided, so the hunt says nothing." in printed.out
+    assert "Traceback" not in printed.err
+
+
+def test_a_hunt_says_on_how_many_cases_the_assumption_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    body = "yield at_least('fine', Form.EXACT, 1.0, 0.0, rounding=0.0, why='exact')"
+    Path("mine.py").write_text(MINE.format(body=body), encoding="utf-8")
+    assert main(["hunt", "mine.py:mine", "--without", "separable", "--cases", "40"]) == 0
+    said = capsys.readouterr().out
+    met = int(said.partition("  on ")[2].partition(" of them separable fails")[0])
+    assert 0 < met < 40

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from attention.files import read_named_values
+from attention.max_margin import MaxMargin, max_margin
 from theorems.hunting.examine import examine
 from theorems.hunting.needed import NEEDED_TO_STATE
 from theorems.hunting.record import load
@@ -42,3 +44,15 @@ def test_the_document_lists_what_the_folder_holds() -> None:
         assert f"counterexamples/{path.name})" in text
     for s, without in pairs():
         assert f"| `{s.id}` | `{without}` |" in text
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_the_evidence_is_about_the_data_beside_it(path: Path) -> None:
+    """‖p_mm‖ as a reader finds it from the keys in the file, not in the units of the search."""
+    case = load(path).case
+    for one in read_named_values(path)["assumptions"]:
+        said = re.match(r"‖p_mm‖ = ([\d.e+-]+)", one["because"])
+        if said:
+            solution = max_margin(case.problem.keys, case.chosen)
+            assert isinstance(solution, MaxMargin)
+            assert float(said[1]) == pytest.approx(solution.norm, rel=1e-5)
