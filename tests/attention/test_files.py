@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from attention import files
 from attention.errors import InvalidInput
 from attention.files import check_writable, from_json, numbers, read_named_values, to_json, write_text
 
@@ -134,8 +136,70 @@ def test_written_whole_or_not_at_all(tmp_path: Path) -> None:
         write_text(target, "\ud800")
     assert target.read_text(encoding="utf-8") == "two ≥ one"
     assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
-    write_text(Path(os.devnull), "gone")
-    assert not Path(os.devnull).is_file()
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(pipe, "through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_file_unpacks_to_the_largest_size_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "a.npz", X=np.zeros(1000))
+    with zipfile.ZipFile(tmp_path / "a.npz") as archive:
+        unpacked = archive.infolist()[0].file_size
+    monkeypatch.setattr(files, "LARGEST_FILE", unpacked)
+    assert set(read_named_values(tmp_path / "a.npz")) == {"X"}
+    monkeypatch.setattr(files, "LARGEST_FILE", unpacked - 1)
+    with pytest.raises(InvalidInput, match=f"unpacks to more than {unpacked - 1} bytes"):
+        read_named_values(tmp_path / "a.npz")
+
+
+def test_json_text_is_written_as_it_is() -> None:
+    assert to_json({"θ": "‖p‖ ≥ 1"}) == '{"θ": "‖p‖ ≥ 1"}'
+
+
+def test_a_new_file_has_the_usual_permissions_and_a_replaced_one_keeps_its_own(tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    mask = os.umask(0o027)
+    try:
+        write_text(target, "one")
+        assert target.stat().st_mode & 0o777 == 0o640
+        target.chmod(0o600)
+        write_text(target, "two")
+        assert target.stat().st_mode & 0o777 == 0o600
+    finally:
+        assert os.umask(mask) == 0o027
+
+
+@pytest.mark.parametrize("lacking", ["file", "directory"])
+def test_a_file_is_replaced_only_where_both_it_and_its_directory_may_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str
+) -> None:
+    target = tmp_path / "out.json"
+    target.write_text("one")
+    check_writable(target)
+    # Whoever runs the tests as root may write anywhere.
+    monkeypatch.setattr(files.os, "access", lambda path, mode: lacking != "file")
+    monkeypatch.setattr(files, "_accepts_files", lambda directory: lacking != "directory")
+    with pytest.raises(InvalidInput, match=r"cannot be written; check the permissions of "):
+        check_writable(target)
+
+
+def test_a_failure_while_writing_is_said_in_the_words_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "replace", full)
+    with pytest.raises(InvalidInput, match=r"out\.json: cannot be written \(No space left on device\)\.$"):
+        write_text(tmp_path / "out.json", "x")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("target", ["", "missing/out.json", "file/out.json"])

@@ -200,9 +200,14 @@ def test_json_report(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @fakes
-def test_json_to_a_device(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", "true", "--examples", "2", "--json", os.devnull]) == 0
-    assert not Path(os.devnull).is_file()
+def test_json_to_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert main(["verify", "true", "--examples", "2", "--json", str(pipe)]) == 0
+    assert json.loads(os.read(reader, 65536))["examples"] == 2
+    os.close(reader)
+    assert pipe.is_fifo()
 
 
 @fakes
