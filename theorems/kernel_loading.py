@@ -79,7 +79,9 @@ def _check_callable(found: object, name: str) -> None:
     if inspect.isclass(found):
         raise InvalidInput(f"--attention: {name} is a class; give a function, or an instance that can be called.")
     if not callable(found):
-        raise InvalidInput(f"--attention: {name} is a {type(found).__name__} and cannot be called; give {SIGNATURE}.")
+        raise InvalidInput(
+            f"--attention: {name} is of type {type(found).__name__} and cannot be called; give {SIGNATURE}."
+        )
 
 
 def scale_of(call: Callable[..., Any]) -> Mapping[str, float]:

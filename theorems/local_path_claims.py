@@ -94,8 +94,8 @@ def path_claims(region: Region, cone: Cone, under_test: Implementation, seed: in
 
 
 def _told(claim: Claim, path: LocalPath, apart: Float64[np.ndarray, "r"]) -> Claim:
-    """The claim with the end of the path in words: which branch occurred."""
+    """The claim with the end of the path in words, and which branch occurred."""
     last = f"‖p̄(R)‖ = {path.sizes[-1]:.6g} and ‖p̄(R)/‖p̄(R)‖ − q‖ = {apart[-1]:.3g} at R = {path.norms[-1]:.6g}"
     grows = path.sizes[-1] > 0.5 * path.norms[-1]
     branch = "the norm grows, the direction stays away" if grows else "the norm stays bounded"
-    return replace(claim, detail=f"{branch}: {last}" if math.isfinite(claim.slack) else claim.detail)
+    return replace(claim, detail=f"{branch}: {last}", branch=branch) if math.isfinite(claim.slack) else claim

@@ -98,6 +98,16 @@ def print_reasons(out: Console, results: Iterable[Result]) -> None:
             out.print(Text(f"{result.id}: {result.verdict}: {result.reason}"), soft_wrap=True)
 
 
+def print_branches(out: Console, results: Iterable[Result]) -> None:
+    """Where a statement leaves several possibilities open, which ones occurred, a line per claim."""
+    for result in results:
+        for claim in result.claims:
+            if claim.branches:
+                counted = ", ".join(f"{branch} in {count}" for branch, count in claim.branches)
+                of = f" of {result.examples}" if result.examples > 1 else ""
+                out.print(Text(f"{result.id}: {claim.name}: {counted}{of}"), soft_wrap=True)
+
+
 def print_failure(out: Console, result: Result, failure: Failure, reproduce: str) -> None:
     """The failing case as a table, the claim with its numbers, and how to see it again."""
     case = case_of(from_json(failure.case))

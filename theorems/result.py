@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -20,6 +21,7 @@ class ClaimSummary:
         name, form, why, tolerance: as in :class:`theorems.statement.Claim`, at that case.
         worst_slack: the slack there; NaN when the claim was never decided.
         verdict: falsified if it ever was, else inconclusive if it ever was, else upheld.
+        branches: which of the possibilities that the statement leaves open occurred, and in how many cases.
     """
 
     name: str
@@ -28,6 +30,7 @@ class ClaimSummary:
     tolerance: float
     why: str
     verdict: Verdict
+    branches: tuple[tuple[str, int], ...] = ()
 
     @property
     def room(self) -> float:
@@ -43,7 +46,8 @@ class ClaimSummary:
             return summary.verdict is not Verdict.FALSIFIED, math.isnan(summary.worst_slack), summary.room
 
         verdict = next(v for v in _WORST_FIRST if v in (self.verdict, other.verdict))
-        return replace(min(self, other, key=rank), verdict=verdict)
+        branches = Counter(dict(self.branches)) + Counter(dict(other.branches))
+        return replace(min(self, other, key=rank), verdict=verdict, branches=tuple(sorted(branches.items())))
 
 
 _WORST_FIRST = (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.UPHELD, Verdict.NOT_APPLICABLE)
@@ -52,7 +56,8 @@ _WORST_FIRST = (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.UPHELD, Verdict
 def summarised(claim: Claim) -> ClaimSummary:
     """A claim at one case."""
     slack = math.nan if claim.undecided else float(claim.slack)
-    return ClaimSummary(claim.name, claim.form, slack, float(claim.tolerance), claim.why, claim.verdict)
+    branches = ((claim.branch, 1),) if claim.branch else ()
+    return ClaimSummary(claim.name, claim.form, slack, float(claim.tolerance), claim.why, claim.verdict, branches)
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,7 @@ class Result:
                     "worst_slack": None if math.isnan(claim.worst_slack) else claim.worst_slack,
                     "tolerance": None if math.isnan(claim.tolerance) else claim.tolerance,
                     "why": claim.why,
+                    **({"branches": dict(claim.branches)} if claim.branches else {}),
                 }
                 for claim in self.claims
             ],

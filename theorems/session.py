@@ -17,7 +17,14 @@ from theorems.check import broken
 from theorems.exit_code import Exit
 from theorems.kernel_scope import OnKernel
 from theorems.progress import watching
-from theorems.report_table import assumptions_table, console, print_failure, print_reasons, results_table
+from theorems.report_table import (
+    assumptions_table,
+    console,
+    print_branches,
+    print_failure,
+    print_reasons,
+    results_table,
+)
 from theorems.reproduce import check_directory, save
 from theorems.result import Result
 from theorems.run import Interrupted, Unit, run
@@ -101,6 +108,7 @@ def _with_kernel(request: Request) -> Request:
 def _print_results(out: Console, results: Sequence[Result], request: Request) -> None:
     if not isinstance(request.under_test, OnKernel):
         out.print(results_table(results))
+        print_branches(out, results)
         print_reasons(out, results)
         _print_failures(out, results, request.out)
         return
@@ -110,6 +118,7 @@ def _print_results(out: Console, results: Sequence[Result], request: Request) ->
     tried = [result for result in results if was_tried(result)]
     out.print(results_table(tried))
     out.print(kernel_table(results))
+    print_branches(out, tried)
     print_reasons(out, tried)
     _print_failures(out, results, request.out, f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}")
     if any(result.verdict is Verdict.FALSIFIED for result in results):

@@ -61,6 +61,7 @@ class Claim:
         why: a key of :data:`theorems.tolerances.TOLERANCES`, or a :class:`theorems.tolerances.Reason`.
         detail: both sides at the worst point, for a reader.
         undecided: when not empty, the claim could not be decided, and why.
+        branch: which of the possibilities that the statement leaves open occurred, in a few words; the report counts them.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Claim:
     why: str
     detail: str = ""
     undecided: str = ""
+    branch: str = ""
 
     def __post_init__(self) -> None:
         if self.why not in TOLERANCES and not isinstance(self.why, Reason):

@@ -10,6 +10,7 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, Appe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hypothesis.strategies import SearchStrategy
 
@@ -107,6 +108,7 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return
     beaten = bool((costs.gaps[binding] > 0).all())
     narrow = narrowed(cone, found, costs, binding, lower=beaten)
+    part = "(A2)" if not beaten else "(A1)" if found.unique else "(B)"
     if not beaten:
         better = leaving_only_higher(problem.keys, found, problem.scores, alpha, narrow.mu)
     elif found.unique:
@@ -115,7 +117,8 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     else:
         better = selecting_best(problem.keys, found, alpha, narrow.mu)
     good = better is not None and (Beaten if beaten else Outdone).is_better(better, found, costs)
-    yield at_least("better-direction", Form.EXACT, float(good), 1.0, rounding=0.0, why="exact", points="direction")
+    claim = at_least("better-direction", Form.EXACT, float(good), 1.0, rounding=0.0, why="exact", points="direction")
+    yield replace(claim, branch=f"case {part} of the proof")
     if better is None or not good:
         return
     region = (Beaten if beaten else Outdone).of(found, better, costs, binding, narrow)

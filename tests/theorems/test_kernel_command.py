@@ -28,7 +28,7 @@ def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         (["--attention", "broken_module:kernel"], "does not import, ZeroDivisionError"),
         (["--attention", "here.py:kernel"], "is a file; give the name that it is imported by"),
         (["--attention", "math:no_such_thing"], "'math' has no 'no_such_thing'"),
-        (["--attention", "math:pi"], "is a float and cannot be called"),
+        (["--attention", "math:pi"], "is of type float and cannot be called"),
         (["--attention", "torch.nn:MultiheadAttention"], "is a class; give a function"),
         (["--attention", SDPA, "--dtype", "bfloat16"], "is not one of float64, float32"),
         (["--dtype", "float32"], "give the kernel with --attention"),

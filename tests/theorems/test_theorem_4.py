@@ -28,7 +28,7 @@ from theorems.definitions import DEFINITIONS
 from theorems.directional_risk import Costs
 from theorems.excess_claims import Excess, signed_at_least
 from theorems.statement import Form, Verdict, statement_named, statements
-from theorems.verify import drawn
+from theorems.verify import drawn, verify_generated
 
 IDS = ("lemma-8", "lemma-9", "lemma-10", "theorem-4")
 CASES = 60
@@ -258,6 +258,20 @@ def test_verify_tries_every_case_of_the_proof(number: int) -> None:
     kinds = [kind_of_case(case) for case in cases]
     assert min(kinds.count(kind) for kind in ("A1", "A2", "B")) >= 3
     assert len({case.problem.keys.tobytes() for case in cases}) >= 45
+
+
+def test_verify_says_which_branches_occurred() -> None:
+    found = verify_generated("theorem-4", 30, 0, REFERENCE)
+    counts = {claim["name"]: claim["branches"] for claim in found.as_json()["claims"] if "branches" in claim}
+    proof = {f"case ({part}) of the proof" for part in ("A1", "A2", "B")}
+    ends = {"the norm grows, the direction stays away", "the norm stays bounded"}
+    assert set(counts["better-direction"]) == proof
+    assert sum(counts["better-direction"].values()) == 30
+    for path in ("path", "narrow-path"):
+        assert set(counts[f"{path}-leaves-or-stays-bounded"]) == ends
+    # In a narrow cone the case decides: bounded in (A2), and only there.
+    bounded = counts["narrow-path-leaves-or-stays-bounded"]["the norm stays bounded"]
+    assert bounded == counts["better-direction"]["case (A2) of the proof"]
 
 
 def near_a_locally_optimal_direction(distance: float) -> Case:

@@ -150,6 +150,10 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
         yield Table(
             ("claim", "form", "verdict", "worst slack", "tolerance", "because of"), tuple(map(_claim, one.claims))
         )
+    for claim in one.claims:
+        if claim.branches:
+            counted = ", ".join(f"{branch} in {count}" for branch, count in claim.branches)
+            yield paragraph(Code(claim.name), f": {counted} of {one.examples}.")
     failure = contents.failures.get(one.id)
     if failure is not None:
         kind = "The smallest failing case found" if failure.shrunk else "A case on which this happened"

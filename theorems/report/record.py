@@ -25,6 +25,7 @@ class ClaimRecord:
     worst_slack: float
     tolerance: float
     why: str
+    branches: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,13 +106,12 @@ def parsed(held: Mapping[str, Any], name: str) -> RunRecord:
 
 
 def _statement(at: _Reader) -> StatementRecord:
-    counts = at.field("counts", dict)
     return StatementRecord(
         at.text("id"),
         at.text("title"),
         at.verdict("verdict"),
         at.whole("examples"),
-        {str(key): value for key, value in counts.items() if isinstance(value, int)},
+        dict(at.counts("counts")),
         tuple(_claim(one) for one in at.objects("claims")),
         at.text("reason"),
     )
@@ -122,7 +122,13 @@ def _claim(at: _Reader) -> ClaimRecord:
     if form not in set(Form):
         raise at.refused("form")
     return ClaimRecord(
-        at.text("name"), form, at.verdict("verdict"), at.number("worst_slack"), at.number("tolerance"), at.text("why")
+        at.text("name"),
+        form,
+        at.verdict("verdict"),
+        at.number("worst_slack"),
+        at.number("tolerance"),
+        at.text("why"),
+        at.counts("branches") if "branches" in at.held else (),
     )
 
 
@@ -148,6 +154,10 @@ class _Reader:
 
     def whole(self, key: str) -> int:
         return int(self.field(key, int))
+
+    def counts(self, key: str) -> tuple[tuple[str, int], ...]:
+        """Whole numbers by name."""
+        return tuple((str(name), n) for name, n in self.field(key, dict).items() if isinstance(n, int))
 
     def verdict(self, key: str) -> Verdict:
         value = self.text(key)
