@@ -15,14 +15,11 @@ from attention.implementation import Implementation
 from attention.max_margin import MaxMargin
 from attention.problem import Problem
 from theorems.path_constants import log_excess
-from theorems.path_offset import Reduced, solved
+from theorems.path_offset import QUADRATIC, Reduced, solved
 from theorems.tolerances import EPS
 
 STEPS = 60
 """Newton steps from the ray; a few suffice unless the costs differ by many orders of magnitude."""
-
-QUADRATIC = 0.1
-"""Newton steps that change no exponent by more shrink quadratically, so that one that does not shrink is rounding."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,9 @@ from jaxtyping import Float64
 from theorems.path_constants import Constraints
 from theorems.tolerances import EPS
 
+QUADRATIC = 0.1
+"""Newton steps that change no exponent by more shrink quadratically, so that one that does not shrink is rounding."""
+
 FAR = 1e13
 """A radius that stands for infinity: the curvature 1/ρ it leaves is below rounding."""
 
@@ -119,7 +122,9 @@ class Reduced:
     def newton(self, start: Float64[np.ndarray, "e"], steps: int = 400) -> tuple[Float64[np.ndarray, "e"], bool]:
         """The minimiser, by Newton's method with backtracking; and whether it converged to rounding.
 
-        Near the minimum the value stops resolving progress; full steps are then taken while they shrink.
+        Near the minimum the value stops resolving progress; full steps are then taken while they shrink, or while they
+        change an exponent: where a term of weight 10⁻¹⁴ on a long row balances the curvature of the sphere, the value
+        shows nothing of the units of its exponent that Newton's method climbs one a step.
         """
         y = np.array(start)
         if y.size == 0:
@@ -131,7 +136,7 @@ class Reduced:
             length, decrement = float(np.linalg.norm(step)), float(-gradient @ step)
             noise = 8 * EPS * (1 + abs(value) + float(np.abs(self.rows @ y).max()))
             if decrement <= noise:
-                if length >= last / 2:
+                if length >= last / 2 and self.change(y, step) <= QUADRATIC:
                     return y, True
                 y, last = y + step, length
                 value = self.value(y)
@@ -157,9 +162,12 @@ class Reduced:
         return float(np.min((10 - log_weights[rising]) / changes[rising], initial=1.0))
 
     def change(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
-        """The largest change of an exponent against their mean along a step, over the terms that have weight."""
+        """The largest change of an exponent against their mean along a step, over the terms that the gradient resolves."""
         weights, slopes = self.slopes(y)
-        return float(np.abs((slopes - weights @ slopes)[weights > EPS] @ step).max(initial=0.0))
+        centred = slopes - weights @ slopes
+        rounding = EPS * float(weights @ np.linalg.norm(slopes, axis=1))
+        seen = weights * np.linalg.norm(centred, axis=1) > rounding
+        return float(np.abs(centred[seen] @ step).max(initial=0.0))
 
     def displacement(self, y: Float64[np.ndarray, "e"], exponent_error: float) -> float:
         """How far errors of that size in every exponent can move the minimiser, to first order.

@@ -47,6 +47,8 @@ CORNERS: dict[str, Case] = {
     "margin-1+1e-5": case([[[0, 0], [-1, 0], [-(1 + 1e-5), -1]]], [[1, 0, 0]]),
     # Two inputs whose rows are a thousandth apart: the limit offset is so far that its Hessian underflows nearby.
     "nearly-one-row": case([[[0, 0], [-1, -1]], [[0, 0], [-0.999, -1.001]]], [[0, -1], [0, -1]]),
+    # The second row's weight of 1e-17 balances the curvature of the sphere: no value of the risk shows it.
+    "zero-dual-on-a-long-row": case([[[0, 0], [-1, 0], [-1, -(2**20)]]], [[1, 0, 0]]),
     # A weight of 4e-7 on a row a million times longer than the other: rounding along one hid the other's valley.
     "rows-a-millionfold-apart": case(
         [
