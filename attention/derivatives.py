@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from attention.losses import Loss
+from attention.risk import MISSED
 
 Point = Float64[np.ndarray, "d"]
 Square = Float64[np.ndarray, "d d"]
@@ -24,9 +25,6 @@ GradientField = Callable[[Point], tuple[float, Point]]
 """p ↦ (log_scale, direction) with ∇L = e^{log_scale}·direction."""
 NewtonField = Callable[[Point], tuple[float, Point, Square]]
 """p ↦ (log_scale, direction, curvature) with ∇²L = e^{log_scale}·curvature."""
-
-MISSED = 1.0
-"""A logit this far above the selected one (raw logits of huge common offsets round so) makes us select again."""
 
 
 @dataclass(frozen=True, eq=False)

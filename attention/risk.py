@@ -22,6 +22,9 @@ from attention.losses import Array, Loss
 
 _NUMPY = array_namespace(np.empty(0))
 
+MISSED = 1.0
+"""A logit this far above the selected one (raw logits of huge common offsets round so) makes us select again."""
+
 
 @dataclass(frozen=True)
 class ScaledGradient:
@@ -61,14 +64,24 @@ def select(keys: Array, p: Array) -> Selection:
     """Softmax weights of K p in logarithms; logits are differences to the selected token, never raw."""
     xp = array_namespace(keys, p)
     token = xp.argmax(_logits(xp, keys, p), axis=-1)
-    index = xp.broadcast_to(token[..., None, None], (*token.shape, 1, keys.shape[-1]))
-    full = xp.broadcast_to(keys, (*token.shape, *keys.shape[-2:]))
-    differences = full - xp.take_along_axis(full, index, axis=-2)
-    relative = _dot(xp, differences, p[..., None, None, :])
+    differences, relative = _relative_to(xp, token, keys, p)
     top = xp.max(relative, axis=-1, keepdims=True)
+    if bool(xp.any(top > MISSED)):
+        # Raw logits cancelled: select by the differences instead.
+        token = xp.argmax(relative, axis=-1)
+        differences, relative = _relative_to(xp, token, keys, p)
+        top = xp.max(relative, axis=-1, keepdims=True)
     relative = relative - top
     log_weights = relative - xp.log(xp.sum(xp.exp(relative), axis=-1, keepdims=True))
     return Selection(token, differences, log_weights)
+
+
+def _relative_to(xp: Any, token: Array, keys: Array, p: Array) -> tuple[Array, Array]:
+    """Differences of keys to those of the given tokens, and the logits of these differences."""
+    index = xp.broadcast_to(token[..., None, None], (*token.shape, 1, keys.shape[-1]))
+    full = xp.broadcast_to(keys, (*token.shape, *keys.shape[-2:]))
+    differences = full - xp.take_along_axis(full, index, axis=-2)
+    return differences, _dot(xp, differences, p[..., None, None, :])
 
 
 def _log(xp: Any, x: Array) -> Array:

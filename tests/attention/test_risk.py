@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mpmath
@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from attention import risk
-from attention.derivatives import batch_gradient_field, gradient_field, newton_field
+from attention.derivatives import batch_gradient_field, differences_to, gradient_field, newton_field, terms
+from attention.implementation import REFERENCE
 from attention.losses import LOSSES, Loss
 from attention.risk import ScaledGradient
 
@@ -68,6 +69,20 @@ def offset(seed: int) -> Data:
     return data
 
 
+def far_offset(seed: int) -> Data:
+    """Integer keys with a common offset of 2⁵²: rounded logits select tokens whose logits are far from the largest."""
+    data = generic(seed, T=6, d=8)
+    data.keys = np.round(data.keys) + 2.0**52
+    return data
+
+
+def balanced_ties(seed: int) -> Data:
+    """Tokens of equal, low score selected half each: only −E[δγ] moves p along their boundary, and it underflows."""
+    side, gap = np.random.default_rng(seed).uniform(0.5, 0.9, size=2)
+    keys = np.array([[[side, 0.2], [0.1, 1.0], [-side, 0.2]]])
+    return Data(keys, np.array([[0.0, gap, 0.0]]), np.array([[0.0, -1.0], [0.0, -1e3], [0.0, -1e6], [2.0, 1e3]]))
+
+
 def scaled_keys(factor: float) -> Callable[[int], Data]:
     def make(seed: int) -> Data:
         data = generic(seed)
@@ -78,10 +93,12 @@ def scaled_keys(factor: float) -> Callable[[int], Data]:
 
 CASES: dict[str, Callable[[int], Data]] = {
     "generic": generic,
+    "far-offset": far_offset,
     "single": lambda seed: generic(seed, n=1, T=2, d=1),
     "duplicates": duplicates,
     "equal-others": equal_others,
     "offset": offset,
+    "balanced-ties": balanced_ties,
     "tiny-keys": scaled_keys(2.0**-398),
     "huge-keys": scaled_keys(2.0**398),
 }
@@ -180,6 +197,12 @@ GRADIENTS = {
 def test_gradient_agrees_with_exact_arithmetic(gradient: Any, make: Callable[[int], Data]) -> None:
     for loss in LOSSES.values():
         assert worst(gradient, loss, make) <= 1, loss
+
+
+@pytest.mark.parametrize("gradient", [by_field, by_batch_field])
+def test_the_fields_select_by_differences_where_rounded_logits_select_another_token(gradient: Any) -> None:
+    for loss in LOSSES.values():
+        assert worst(gradient, loss, far_offset) <= 1, loss
 
 
 def test_the_reference_is_the_textbook_formula() -> None:
@@ -375,3 +398,31 @@ def test_hessian_is_the_derivative_of_the_gradient(loss: Loss) -> None:
 def test_the_norm_of_a_scaled_gradient_is_per_point() -> None:
     found = ScaledGradient(np.array([-1000.0, 2.0]), np.array([[3.0, 4.0], [0.0, 1.0]]))
     assert found.log_norm.tolist() == [-1000.0 + float(np.log(5.0)), 2.0]
+
+
+def test_a_shift_common_to_all_logits_stays_out_of_the_scales_and_changes_nothing_else() -> None:
+    data = generic(8)
+    differences = differences_to(data.keys, data.scores, np.zeros(3, dtype=np.int64))
+    relative = (differences.rows @ data.points[1]).reshape(differences.gaps.shape)
+    whole, apart = terms(differences, LOGISTIC, relative), terms(differences, LOGISTIC, relative + 3.0, -3.0)
+    for name in ("weights", "outputs", "coefficients"):
+        assert getattr(apart, name) == pytest.approx(getattr(whole, name), rel=64 * EPS), name
+    assert apart.log_weights - 3.0 == pytest.approx(whole.log_weights, abs=64 * EPS)
+    assert apart.log_scale - 3.0 == pytest.approx(whole.log_scale, abs=64 * EPS)
+
+
+def test_the_log_scale_is_that_of_the_largest_term_of_the_gradient() -> None:
+    data = generic(9)
+    token = np.array([1, 0, 3])
+    differences = differences_to(data.keys, data.scores, token)
+    sizes = np.linalg.norm(data.keys - data.keys[np.arange(3), token][:, None], axis=-1)[np.arange(4) != token[:, None]]
+    assert np.exp(differences.log_sizes).ravel() == pytest.approx(sizes, rel=16 * EPS)
+    found = terms(differences, LOGISTIC, (differences.rows @ data.points[1]).reshape(3, 3))
+    assert (np.abs(found.coefficients.ravel()) * sizes).max() == pytest.approx(1, rel=64 * EPS)
+
+
+def test_the_reference_claims_to_keep_its_digits_and_a_replacement_changes_nothing_else() -> None:
+    other = REFERENCE.but("textbook", textbook_eps=EPS)
+    assert (REFERENCE.name, REFERENCE.textbook_eps) == ("reference", 0.0)
+    assert (other.name, other.textbook_eps) == ("textbook", EPS)
+    assert replace(other, name=REFERENCE.name, textbook_eps=0.0) == REFERENCE
