@@ -121,7 +121,7 @@ def gradient_flow(
     kappa = problem.key_scale
     if record is None:
         low = max(begin, min(1e-3 / kappa, norm / 10))
-        record = np.geomspace(low, norm, max(2, 1 + math.ceil(8 * math.log10(norm / low))))[1:]
+        record = np.geomspace(low, norm, 1 + math.ceil(8 * math.log10(norm / low)))[1:]
     targets = np.unique(np.append(record[(record > begin) & (record < norm)], norm))
     tracer = Tracer(problem, start, targets, gradient, kappa, relative, axis, absolute)
     reasons = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -82,10 +83,9 @@ def test_normalized_steps_have_the_given_length_and_time_adds_up() -> None:
 
 @pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("gradient", [risk.scaled_gradient, other_gradient])
-@pytest.mark.parametrize("problems", ["shared", "stacked"])
-def test_a_batch_is_its_single_runs(normalized: bool, gradient: Any, problems: str) -> None:
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=["shared", "by-column", "stacked"])
+def test_a_batch_is_its_single_runs(normalized: bool, gradient: Any, shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(3)
-    shape = () if problems == "shared" else (2, 3)
     keys, scores = rng.normal(size=(*shape, 3, 4, 5)), rng.normal(size=(*shape, 3, 4))
     starts = rng.normal(size=(2, 3, 5))
     loss = LOSSES["logistic"]
@@ -96,7 +96,8 @@ def test_a_batch_is_its_single_runs(normalized: bool, gradient: Any, problems: s
     assert batch.log_risk.shape == batch.sign.shape == batch.norms.shape == batch.log_time.shape == (6, 2, 3)
     for i in range(2):
         for j in range(3):
-            k, g = (keys, scores) if problems == "shared" else (keys[i, j], scores[i, j])
+            place = (i, j)[2 - len(shape) :]
+            k, g = keys[place], scores[place]
             one = descend(k, g, loss, starts[i, j], steps=25, log_step=-1.0, normalized=normalized, record_every=5)
             # 25 steps whose gradients agree to some roundings; the map expands by at most e^{L η} per step.
             allowed = 25 * 64 * EPS * np.exp(5.0)
@@ -138,10 +139,13 @@ def test_in_a_batch_only_the_start_that_overflows_stops() -> None:
 @pytest.mark.parametrize("starts", [np.ones(3), np.ones((2, 3))])
 def test_where_the_gradient_is_zero_nothing_moves(starts: Any) -> None:
     problem = Problem(np.random.default_rng(0).normal(size=(2, 4, 3)), np.full((2, 4), 0.5))
-    for run in (
-        gradient_descent(problem, starts, steps=3),
-        normalized_gradient_descent(problem, starts, steps=3, step=0.1),
-    ):
+    plain = gradient_descent(problem, starts, steps=3, log_step=-1.0)
+    normalized = normalized_gradient_descent(problem, starts, steps=3, step=0.1)
+    # Time passes at rest; the step η that makes η‖∇L‖ = 0.1 does not exist and is not counted.
+    elapsed = np.broadcast_to(np.log(np.arange(1, 4)) - 1, (*np.shape(starts)[:-1], 3)).T
+    assert plain.log_time[1:] == pytest.approx(elapsed, abs=8 * EPS)
+    assert (normalized.log_time == -np.inf).all()
+    for run in (plain, normalized, gradient_descent(problem, starts, steps=3)):
         assert (run.points == starts).all()
         assert (run.log_gradient_norm == -np.inf).all()
         assert (run.sign == 0).all()
@@ -182,6 +186,21 @@ def test_one_minus_cosine_does_not_cancel() -> None:
     assert run.one_minus_cosine(direction)[0] == pytest.approx(0.5e-18, rel=8 * EPS)
 
 
+def test_one_minus_cosine_is_per_start_and_at_any_length_of_the_direction() -> None:
+    run = gradient_descent(some_problem(7), np.random.default_rng(0).normal(size=(2, 3, 5)), steps=2)
+    direction = np.array([1.0, -2.0, 0.5, 3.0, 1.0])
+    expected = 1 - run.points @ direction / (run.norms * np.linalg.norm(direction))
+    assert run.one_minus_cosine(direction) == pytest.approx(expected, abs=16 * EPS)
+
+
+def test_sign_and_log_risk_are_those_of_the_excess_over_the_optimal_tokens() -> None:
+    problem = some_problem(8)
+    run = gradient_descent(problem, np.ones((2, 5)), steps=3)
+    sign, log_size = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, run.points, problem.optimal)
+    assert (run.sign == sign).all()
+    assert run.log_risk == pytest.approx(log_size, abs=64 * EPS)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -205,5 +224,9 @@ def test_a_step_that_is_not_positive_is_refused() -> None:
 
 def test_batches_that_do_not_fit_are_refused() -> None:
     keys, scores = np.zeros((3, 2, 2, 5)), np.zeros((3, 2, 2))
-    with pytest.raises(InvalidInput, match="do not broadcast"):
-        descend(keys, scores, LOSSES["logistic"], np.zeros((4, 5)), steps=1, log_step=0.0)
+    sentence = (
+        "start: batch axes (4, 7) do not broadcast against the problems' (3,) and (3,);"
+        " give one start per problem or one for all."
+    )
+    with pytest.raises(InvalidInput, match=f"^{re.escape(sentence)}$"):
+        descend(keys, scores, LOSSES["logistic"], np.zeros((4, 7, 5)), steps=1, log_step=0.0)

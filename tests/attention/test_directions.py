@@ -27,6 +27,7 @@ from generators.case import Case
 from generators.direction_cases import direction_cases
 from theorems.definition_3 import by_definition
 
+EPS = float(np.finfo(float).eps)
 KEYS = np.array([[[0.0, 0.0], [-1.0, 5.0], [-1.0, -7.0]], [[2.0, 0.0], [0.0, 1.0], [2.0, 3.0]]])
 
 
@@ -121,3 +122,19 @@ def test_unique_means_one_token_in_every_input() -> None:
     both = direction(np.array([[[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]]), np.array([1.0, 0.0]))
     assert not both.unique
     assert both.tied.tolist() == [0]
+
+
+def test_margins_do_not_depend_on_the_length_of_q() -> None:
+    found = direction(KEYS, np.array([3.0, 4.0]))
+    # Logits 0, 17, −31 and 6, 4, 18 over ‖q‖ = 5.
+    assert found.margins == pytest.approx(np.array([[17.0, 0.0, 48.0], [12.0, 14.0, 0.0]]) / 5, rel=4 * EPS)
+    assert found.unit == pytest.approx([0.6, 0.8], rel=4 * EPS)
+
+
+def test_a_difference_of_margins_has_its_sign_and_its_size_at_any_length_of_q() -> None:
+    keys = np.array([[[0.0, 0.0], [-1.0, -1.0]]])
+    narrow, wide = direction(keys, np.array([0.0, 7.0])), direction(keys, np.array([3.0, 4.0]))
+    assert [margin_sign(narrow, wide), margin_sign(wide, narrow)] == [-1, 1]
+    assert margin_difference(narrow, wide) == pytest.approx(1 - 7 / 5, rel=8 * EPS)
+    assert margin_difference(wide, narrow) == pytest.approx(7 / 5 - 1, rel=8 * EPS)
+    assert unit_difference(fmpq(0), narrow, fmpq(0), wide) == 0.0

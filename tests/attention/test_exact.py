@@ -65,6 +65,7 @@ def test_beyond_the_range_of_float64() -> None:
     huge = fmpz(1) << 1100
     assert ratio(huge, fmpz(1)) == np.inf
     assert ratio(-huge, fmpz(1)) == -np.inf
+    assert [ratio(fmpz(sign), fmpz(3), 2000) for sign in (1, -1)] == [np.inf, -np.inf]
     assert ratio(fmpz(1), huge) == 0.0
     with pytest.raises(InvalidInput, match="rescale"):
         to_float(fmpq(huge))

@@ -165,15 +165,15 @@ def test_json_text_is_written_as_it_is() -> None:
 
 def test_a_new_file_has_the_usual_permissions_and_a_replaced_one_keeps_its_own(tmp_path: Path) -> None:
     target = tmp_path / "out.json"
-    mask = os.umask(0o027)
+    mask = os.umask(0o022)
     try:
         write_text(target, "one")
-        assert target.stat().st_mode & 0o777 == 0o640
+        assert target.stat().st_mode & 0o777 == 0o644
         target.chmod(0o600)
         write_text(target, "two")
         assert target.stat().st_mode & 0o777 == 0o600
     finally:
-        assert os.umask(mask) == 0o027
+        assert os.umask(mask) == 0o022
 
 
 @pytest.mark.parametrize("lacking", ["file", "directory"])

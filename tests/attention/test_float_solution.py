@@ -34,3 +34,20 @@ def test_a_point_that_is_too_long_violates_complementarity() -> None:
 
 def test_without_a_point_it_is_infinite() -> None:
     assert at(1.0).kkt_residual == math.inf
+
+
+def test_the_residual_is_that_of_the_least_squares_problem() -> None:
+    found = float_solution(np.array([[1.0, 0.5], [-0.25, 1.0]]), np.ones(2, dtype=np.int64))
+    assert found.residual == pytest.approx(np.array([0.0, 0.0, 1.0]) - found.design @ found.u)
+
+
+@pytest.mark.parametrize("exponent", [-300, -3, 3, 300])
+@pytest.mark.parametrize("zero_row", [False, True])
+def test_the_guess_does_not_depend_on_the_scale_of_the_rows(exponent: int, zero_row: bool) -> None:
+    rows, bounds = np.array([[1.0, 0.5], [-0.25, 1.0], [3.0, 1.0]]), np.ones(3, dtype=np.int64)
+    if zero_row:  # 0·p ≥ 0
+        rows, bounds = np.vstack([rows, np.zeros(2)]), np.append(bounds, 0)
+    here, there = float_solution(rows, bounds), float_solution(np.ldexp(rows, exponent), bounds)
+    assert here.kkt_residual <= 1e-14
+    assert there.kkt_residual <= 1e-14
+    assert np.array_equal(there.u, here.u)

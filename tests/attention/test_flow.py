@@ -81,6 +81,30 @@ def test_time_agrees_with_the_closed_form(gradient: Any) -> None:
     assert found.arc_length == pytest.approx(found.norms, rel=1e3 * found.relative, abs=1e3 * found.absolute)
 
 
+@pytest.mark.parametrize("relative", [1e-9, 1e-3])
+def test_time_agrees_where_long_steps_jump_the_peak_of_the_gradient(relative: float) -> None:
+    # From x0 = −375 the gradient rises by e^375 and falls again: t = (2 sinh x + 2 x − 2 sinh x0 − 2 x0)/a, and
+    # log(2 sinh x − 2 sinh x0) = log(e^x + e^−x0) up to e^−375.
+    k, gap = 1.25, 0.5
+    found = gradient_flow(two_tokens(k, gap), np.array([-300.0]), norm=1e3, relative=relative)
+    assert found.stop is Stop.NORM
+    x = k * found.points[1:, 0]
+    expected = np.logaddexp(x, 375.0) - np.log(gap * k * k)
+    assert found.log_time[1:] == pytest.approx(expected, abs=0.1**4 + 10 * relative)
+
+
+def test_evaluations_are_the_gradients_computed() -> None:
+    calls = []
+
+    def counted(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+        calls.append(p)
+        return risk.scaled_gradient(keys, scores, loss, p)
+
+    found = gradient_flow(two_tokens(1.25, 0.5), np.zeros(1), norm=10.0, gradient=counted)
+    assert found.stop is Stop.NORM
+    assert found.evaluations == len(calls)
+
+
 def distance_to_descent(problem: Problem, start: np.ndarray, path: Flow, steps: int) -> float:
     """How far the last point of the flow is from that many steps of gradient descent in the same time."""
     log_step = float(path.log_time[-1]) - np.log(steps)
@@ -168,26 +192,90 @@ def test_equal_scores_of_the_selected_token_do_not_stop_the_flow() -> None:
     assert found.one_minus_cosine(svm.direction)[-1] <= 1e4**2 / 1e10
 
 
+def valley(factor: float = 1.0) -> Problem:
+    """Two inputs prefer opposite ends, and both the middle to the other's end: the risk is least at p = 0."""
+    keys = factor * np.array([[[1.0], [0.0], [-1.0]], [[-1.0], [0.0], [1.0]]])
+    return Problem(keys, np.array([[1.0, 0.8, 0.0], [1.0, 0.8, 0.0]]))
+
+
 def test_a_finite_stationary_point_is_never_convergence() -> None:
-    # Two inputs prefer opposite ends, and both the middle to the other's end.
-    keys = np.array([[[1.0], [0.0], [-1.0]], [[-1.0], [0.0], [1.0]]])
-    valley = Problem(keys, np.array([[1.0, 0.8, 0.0], [1.0, 0.8, 0.0]]))
-    rest = gradient_flow(valley, np.array([0.7]), norm=1e6)
+    rest = gradient_flow(valley(), np.array([0.7]), norm=1e6)
     assert rest.stop is Stop.STATIONARY
     assert not rest.reached
     assert abs(rest.final[0]) <= 1e-12
     assert rest.log_time[-1] == np.inf
+    assert rest.log_gradient_norm[-1] == -np.inf
 
 
+@pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
+def test_where_the_steps_run_out_only_a_point_of_rest_nearby_is_taken(
+    factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_module, "METHODS", {"LSODA": (flow_module.METHODS["LSODA"][0], 3)})
+    far = gradient_flow(valley(factor), np.array([0.5]) / factor, norm=1e3 / factor)
+    assert far.stop is Stop.FAILED
+    assert far.reason.startswith("LSODA: 3 steps without reaching the norm")
+    near = gradient_flow(valley(factor), np.array([1e-4]) / factor, norm=1e3 / factor)
+    assert near.stop is Stop.STATIONARY
+    assert abs(near.final[0]) * factor <= 1e-12
+
+
+def saddle() -> Problem:
+    """The valley along the first coordinate; along the second both ends score higher than the middle; a third is idle."""
+    keys = np.zeros((3, 3, 3))
+    keys[:2, :, 0], keys[2, :, 1] = valley().keys[:, :, 0], [3.0, 0.0, -3.0]
+    return Problem(keys, np.array([[1.0, 0.8, 0.0], [1.0, 0.8, 0.0], [2.0, 0.0, 2.0]]))
+
+
+def test_a_flow_that_passes_a_saddle_goes_on() -> None:
+    found = gradient_flow(saddle(), np.array([0.7, 1e-9, 0.0]), norm=5.0)
+    assert found.stop is Stop.NORM, found.reason
+    assert abs(found.final[0]) <= 1e-9
+
+
+def test_a_saddle_is_not_rest_even_where_every_step_is_short_for_the_norm() -> None:
+    found = gradient_flow(saddle(), np.array([0.7, 1e-3, 1e6]), norm=float(np.hypot(1e6, 5.0)))
+    assert found.stop is Stop.FAILED
+    assert "rounding" in found.reason
+
+
+def test_rest_is_found_where_the_flow_comes_to_it_along_a_curve() -> None:
+    # Three valleys in the plane, bent a little: the steps shorten towards the point of rest before any direction flips.
+    rng = np.random.default_rng(0)
+    pulls = np.repeat(rng.normal(size=(3, 2)), 2, axis=0) * np.tile([[1.0], [-1.0]], (3, 1))
+    keys = np.stack([pulls, np.zeros((6, 2)), -pulls], axis=1) + 0.05 * rng.normal(size=(6, 3, 2))
+    problem = Problem(keys, np.tile([1.0, 0.8, 0.0], (6, 1)))
+    found = gradient_flow(problem, 0.5 * rng.normal(size=2), norm=1e4)
+    assert found.stop is Stop.STATIONARY, found.reason
+    _, direction, curvature = newton_field(problem.keys, problem.scores, problem.loss)(found.final)
+    assert np.linalg.norm(direction) <= 1e3 * EPS
+    assert np.linalg.eigvalsh(curvature)[0] > 0
+
+
+def vanishing(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    """No gradient at all from the norm 3 on."""
+    found = risk.scaled_gradient(keys, scores, loss, p)
+    return ScaledGradient(np.where(np.linalg.norm(p, axis=-1) < 3, found.log_scale, -np.inf), found.direction)
+
+
+def test_where_the_gradient_vanishes_altogether_the_flow_rests() -> None:
+    found = gradient_flow(two_tokens(1.25, 0.5), np.zeros(1), norm=1e3, gradient=vanishing)
+    assert found.stop is Stop.STATIONARY, found.reason
+    assert found.final[0] == pytest.approx(3.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
 @pytest.mark.parametrize("gradient", [risk.scaled_gradient, other_gradient])
-def test_rest_at_a_saturated_softmax(gradient: Any) -> None:
+def test_rest_at_a_saturated_softmax(gradient: Any, factor: float) -> None:
     # At x = p·e1 the inputs pull with e^{−x} 2^{10} and −e^{−(40 − x)}…: they balance near x = 20 ± 3.5.
     keys = np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.0], [-39.0, 0.0]]])
     problem = Problem(keys, np.array([[1.0, 0.0, 0.0], [0.0, -1.0, -1.0]]), LOSSES["exponential"])
-    found = gradient_flow(problem, np.array([0.5, 0.1]), norm=1e6, gradient=gradient)
+    scaled = Problem(keys * factor, problem.scores, problem.loss)
+    found = gradient_flow(scaled, np.array([0.5, 0.1]) / factor, norm=1e6 / factor, gradient=gradient)
     assert found.stop is Stop.STATIONARY, (found.stop, found.reason)
-    _, direction, curvature = newton_field(problem.keys, problem.scores, problem.loss)(found.final)
-    assert np.linalg.norm(direction) <= 1e3 * EPS * (1 + 39 * found.norms[-1])
+    rest = found.final * factor
+    _, direction, curvature = newton_field(problem.keys, problem.scores, problem.loss)(rest)
+    assert np.linalg.norm(direction) <= 1e3 * EPS * (1 + 39 * np.linalg.norm(rest))
     assert np.linalg.eigvalsh(curvature)[-1] > 0
 
 
@@ -207,6 +295,33 @@ def test_records_lie_at_the_norms_asked_for(given: Any) -> None:
     assert (np.diff(found.log_time) > 0).all()
     assert (np.diff(found.log_risk) < 0).all()
     assert (found.sign == 1).all()
+
+
+@pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
+def test_by_default_eight_records_a_decade_from_the_start_or_a_thousandth_of_a_logit(factor: float) -> None:
+    problem = two_tokens(factor, 0.5)
+    decade = 10 ** (np.arange(1, 9) / 8)
+    far = gradient_flow(problem, np.array([1.0]) / factor, norm=100.0 / factor)
+    assert far.norms[1:] * factor == pytest.approx(np.concatenate([decade, 10 * decade]), rel=64 * EPS)
+    for norm, first in ((1e-1, 1e-3), (1e-5, 1e-6)):  # or from a tenth of the norm, if that is less
+        near = gradient_flow(problem, np.zeros(1), norm=norm / factor)
+        assert near.norms[1:] * factor == pytest.approx(first * 10 ** (np.arange(1, len(near.norms)) / 8), rel=64 * EPS)
+        assert near.norms[-1] * factor == pytest.approx(norm, rel=64 * EPS)
+
+
+def test_norms_that_are_not_between_the_start_and_the_end_are_not_recorded() -> None:
+    found = gradient_flow(
+        two_tokens(1.0, 0.5), np.array([1.0]), norm=10.0, record=np.array([0.5, 1.0, 3.0, 10.0, 30.0])
+    )
+    assert found.norms == pytest.approx([1.0, 3.0, 10.0], rel=8 * EPS)
+
+
+def test_one_minus_cosine_is_at_any_length_of_the_direction() -> None:
+    problem, _ = separable(1, n=1)
+    found = gradient_flow(problem, np.ones(6), norm=10.0)
+    direction = np.array([3.0, -1.0, 0.0, 2.0, 0.5, 1.0])
+    expected = 1 - found.points @ direction / (found.norms * np.linalg.norm(direction))
+    assert found.one_minus_cosine(direction) == pytest.approx(expected, abs=16 * EPS)
 
 
 def test_a_method_that_gives_up_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:

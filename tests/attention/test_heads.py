@@ -73,6 +73,23 @@ def test_stiffness_bounds_the_second_order(phi: Activation) -> None:
             assert (off[inside] <= (slope * stiffness * steps**2 * (1 + 1e-9) + 1e-14 * steps + 1e-15)[inside]).all()
 
 
+def test_relu_is_straight_up_to_its_kink_and_from_it() -> None:
+    relu = ACTIVATIONS[4]
+    z, sign = np.array([-2.0, -2.0, 0.0, 0.0, 4.0, 4.0]), np.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
+    assert np.exp(relu.log_stiffness(z, sign)).tolist() == pytest.approx([0.0, 0.5, 0.0, 0.0, 0.25, 0.0])
+
+
+def test_a_head_keeps_its_own_floats() -> None:
+    features, weights, labels = np.zeros((1, 3, 2)), np.ones(2), np.ones(1)
+    head = Head(features, weights, np.array([0, 1]), labels)
+    features += 1
+    weights += 1
+    labels += 1
+    assert not head.features.any()
+    assert (head.weights == 1).all()
+    assert (head.labels == 1).all()
+
+
 @pytest.mark.parametrize(
     ("changed", "says"),
     [

@@ -67,8 +67,19 @@ def test_slopes_enclose_the_derivative_and_difference_quotients(name: str) -> No
         assert (quotients <= y + 1e-12).all()
         assert np.abs(slope).max() <= math.exp(loss.log_bound(a, b)) * (1 + 4 * EPS)
         assert np.abs(slope).min() >= math.exp(loss.log_floor(a, b)) * (1 - 4 * EPS)
+        # Both are attained, the floor too unless the grid misses a zero of ℓ'.
+        assert np.abs(slope).max() >= math.exp(loss.log_bound(a, b)) * (1 - 4 * EPS)
+        assert np.abs(slope).min() <= math.exp(loss.log_floor(a, b)) * (1 + 4 * EPS) + 0.01 * (
+            a <= 1 <= b or a <= 0 <= b
+        )
         lipschitz = math.exp(loss.log_lipschitz(a, b))
         assert (np.abs(np.diff(slope)) <= lipschitz * np.diff(grid) * (1 + 1e-9) + 1e-12).all()
+
+
+def test_the_kink_counts_where_both_slopes_occur() -> None:
+    kinked = ILL_BEHAVED_LOSSES["kinked"]
+    ranges = [(-2.0, -1.0), (-1.0, 0.0), (-1.0, 1.0), (0.0, 1.0), (1.0, 2.0)]
+    assert [kinked.log_lipschitz(*x) for x in ranges] == [-math.inf, -math.inf, math.inf, math.inf, -math.inf]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ import mpmath
 import numpy as np
 import pytest
 
+from attention import risk
 from attention.joint import Joint, excess_gradient, joint_gradient, relative_log_risk, retracted
-from attention.joint_descent import joint_descent
+from attention.joint_descent import head_gradient, joint_descent
 from attention.joint_path import joint_path
 from attention.label_svm import LabelSvm, label_svm, relaxed_max_margin
+from attention.losses import LOSSES
 from attention.max_margin import Infeasible, MaxMargin, max_margin
 from attention.scheduled_direction import critical_ratio, scheduled_direction
 
@@ -232,3 +234,49 @@ def test_without_selection_the_head_of_descent_goes_elsewhere() -> None:
     v, p = run.heads[-1], run.prompts[-1]
     between = scheduled_direction(joint, float(np.linalg.norm(v) / np.linalg.norm(p)))
     assert np.linalg.norm(p / np.linalg.norm(p) - between) < 0.01
+
+
+def test_a_joint_step_is_along_both_gradients_of_the_risk() -> None:
+    rng = np.random.default_rng(0)
+    tokens, keys, v, p = rng.normal(size=(3, 4, 2)), rng.normal(size=(3, 4, 5)), rng.normal(size=2), rng.normal(size=5)
+    logistic = LOSSES["logistic"]
+    by_head, by_prompt = np.zeros(2), np.zeros(5)
+    h = 1e-6
+    for by, at in ((by_head, v), (by_prompt, p)):
+        for j in range(at.size):
+            risks = []
+            for step in (h, -h):
+                at[j] += step
+                risks.append(float(risk.risk(keys, tokens @ v, logistic, p)))
+                at[j] -= step
+            by[j] = (risks[0] - risks[1]) / (2 * h)
+    found = head_gradient(tokens, risk.softmax_weights(keys, p), v)
+    # Central differences: h² and rounding over h.
+    assert np.exp(found.log_scale) * found.direction == pytest.approx(by_head, abs=1e-9)
+    steps: dict[str, float] = {"head_step": 0.5, "prompt_step": 0.25}
+    plain = joint_descent(tokens, keys, v, p, steps=1, normalized=False, **steps)
+    assert (plain.heads[0] == v).all()
+    assert (plain.prompts[0] == p).all()
+    assert plain.heads[1] == pytest.approx(v - 0.5 * by_head, abs=1e-9)
+    assert plain.prompts[1] == pytest.approx(p - 0.25 * by_prompt, abs=1e-9)
+    unit = joint_descent(tokens, keys, v, p, steps=1, **steps)
+    assert unit.heads[1] == pytest.approx(v - 0.5 * by_head / np.linalg.norm(by_head), abs=1e-8)
+    assert unit.prompts[1] == pytest.approx(p - 0.25 * by_prompt / np.linalg.norm(by_prompt), abs=1e-8)
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+def test_at_a_head_of_zero_only_the_head_moves(normalized: bool) -> None:
+    tokens = np.random.default_rng(1).normal(size=(2, 3, 2))
+    run = joint_descent(
+        tokens, tokens, np.zeros(2), np.ones(2), steps=1, head_step=0.1, prompt_step=0.1, normalized=normalized
+    )
+    assert (run.prompts[1] == 1).all()
+    assert run.heads[1].any()
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.2, 5.0])
+def test_a_coordinate_in_which_no_keys_differ_is_idle_in_the_scheduled_direction(ratio: float) -> None:
+    joint = figure_3((0.5, 1.5))
+    wider = Joint(joint.tokens, np.pad(joint.keys, ((0, 0), (0, 0), (0, 1))), np.zeros(3, dtype=np.int64), joint.svm)
+    expected = np.append(scheduled_direction(joint, ratio), 0.0)
+    assert scheduled_direction(wider, ratio) == pytest.approx(expected, abs=1e-12)

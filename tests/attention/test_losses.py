@@ -144,3 +144,11 @@ def test_unknown_loss_is_refused_by_name() -> None:
     assert loss_named("logistic") is LOSSES["logistic"]
     with pytest.raises(InvalidInput, match="'hinge' is not one of logistic, exponential, correlation"):
         loss_named("hinge")
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
+def test_no_change_of_the_score_is_no_change_of_the_loss(loss: Loss) -> None:
+    u = np.array([-30.0, 0.0, 30.0])
+    sign, log_size = loss.log_excess(u, np.zeros(3), np.array([-1e6, 0.0, 2.0]))
+    assert (sign == 0).all()
+    assert (log_size == -np.inf).all()

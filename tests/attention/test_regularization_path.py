@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 
 from attention import risk
 from attention.errors import InvalidInput
+from attention.excess import Excess
 from attention.losses import LOSSES
 from attention.max_margin import Infeasible, MaxMargin, max_margin
 from attention.problem import Problem
@@ -215,6 +216,88 @@ def test_without_p_mm_the_path_may_end_inside() -> None:
     assert np.isnan(path.one_minus_cosine).all()
 
 
+VALLEY = np.array([[[1.0], [0.0], [-1.0]], [[-1.0], [0.0], [1.0]]])
+
+
+@pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
+@pytest.mark.parametrize("away", [0.0, 40.0])
+def test_a_minimum_inside_is_found_in_any_units_and_anywhere(away: float, factor: float) -> None:
+    # The valley in one coordinate, a steeper one in another; one input more pulls the minimum away along the first.
+    keys = np.zeros((5, 3, 2))
+    keys[:2, :, :1], keys[2:4, :, 1:], keys[4, 0, 0] = VALLEY, 3 * VALLEY, 1.0
+    keys[0, 0, 0] *= 1 + away
+    scores = np.array([[1.0, 0.8, 0.0]] * 4 + [[0.1, 0.0, 0.0]])
+    problem, scaled = Problem(keys, scores), Problem(keys * factor, scores)
+    path = regularization_path(scaled, np.array([8.0, 50.0]) / factor)
+    assert path.interior.all()
+    assert path.converged.all(), path.reasons
+    points = path.points * factor
+    assert np.abs(points[1] - points[0]).max() <= 1e-10 * (1 + np.abs(points[0]).max())
+    found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, points)
+    # Newton stops below steps of 1e-11, at quadratic convergence.
+    assert (np.exp(found.log_norm) <= 1e-11).all()
+
+
+def test_a_minimum_inside_need_not_be_the_only_one() -> None:
+    # Keys on a line that is no axis: the risk is the same all across it.
+    problem = Problem(VALLEY * np.array([0.3, 0.5, -0.7]), np.array([[1.0, 0.8, 0.0], [1.0, 0.7, 0.0]]))
+    path = regularization_path(problem, [5.0, 50.0])
+    assert path.interior.all()
+    assert path.converged.all(), path.reasons
+
+
+@pytest.mark.parametrize("factor", [2.0**-398, 2.0**398])
+def test_without_p_mm_the_lowest_of_many_minima_is_the_same_in_any_units(factor: float) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(4):
+        keys, scores = rng.normal(size=(6, 3, 2)), rng.normal(size=(6, 3))
+        here = regularization_path(Problem(keys, scores), [1.0, 10.0, 100.0])
+        there = regularization_path(Problem(keys * factor, scores), np.array([1.0, 10.0, 100.0]) / factor)
+        assert there.log_excess == pytest.approx(here.log_excess, abs=1e-9)
+        assert (there.converged == here.converged).all()
+        assert (there.interior == here.interior).all()
+
+
+def test_of_several_tokens_of_highest_score_the_path_selects_those_of_the_widest_margin() -> None:
+    keys = np.array([[[2.0, 4.0], [-6.0, 4.0], [0.0, 0.0]], [[2.0, -3.0], [6.0, -6.0], [-3.0, -2.0]]])
+    problem = Problem(keys, np.array([[1.0, 1.0, 0.0]] * 2))
+    narrow = max_margin(keys, problem.optimal)
+    assert isinstance(narrow, MaxMargin)
+    R = 1e5
+    path = regularization_path(problem, [1.0, 30.0, R], max_margin=narrow)
+    # Margins to the tokens of lower score only; the excess is e^{−margin} up to a factor.
+    logits = keys @ (path.points[-1] / R)
+    margin = float((logits[:, :2].max(axis=1) - logits[:, 2]).min())
+    angles = np.linspace(-np.pi, np.pi, 100_001)
+    seen = keys @ np.stack([np.cos(angles), np.sin(angles)])
+    assert margin >= float((seen[:, :2].max(axis=1) - seen[:, 2]).min(axis=0).max()) * (1 - 1e-4)
+    assert margin > 3 * narrow.margin
+    assert path.log_excess[-1] == pytest.approx(-R * margin, rel=1e-3)
+
+
+@pytest.mark.parametrize("tilt", [0.0, 2.5])
+def test_slope_and_curvature_on_the_sphere_are_derivatives_of_the_value(tilt: float) -> None:
+    problem, svm = separable(3, n=1, T=4, d=3)
+    R, basis = 3.0, np.linalg.qr(np.column_stack([svm.direction, np.eye(3)]))[0][:, 1:]
+    excess = Excess(problem, problem.optimal)
+    logits = (R * excess.differences.rows @ svm.direction).reshape(1, 3), 0.0
+
+    def at(y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        found = excess.on_sphere(R, svm.direction, basis, y, logits)
+        assert found is not None
+        return found
+
+    y, h = np.array([0.6, -0.8]) * tilt, 1e-5
+    value, slope, curvature = at(y)
+    p = np.sqrt(R * R - y @ y) * svm.direction + basis @ y
+    assert value == pytest.approx(excess.value_and_slope(p)[0], rel=64 * EPS)
+    for j, axis in enumerate(np.eye(2)):
+        ahead, behind = at(y + h * axis), at(y - h * axis)
+        # Central differences: third derivatives, up to R/ρ³, times h²; and rounding over h.
+        assert (ahead[0] - behind[0]) / (2 * h) == pytest.approx(slope[j], abs=1e-7)
+        assert (ahead[1] - behind[1]) / (2 * h) == pytest.approx(curvature[j], abs=1e-7)
+
+
 def test_a_flat_risk_is_reported_not_converged() -> None:
     # One token cannot be selected by both inputs: the first is selected for good, the risk no longer changes.
     keys = np.array([[[1.0, 0.0], [0.0, 0.0]], [[-1.0, 0.0], [0.0, 0.0]]])
@@ -223,6 +306,7 @@ def test_a_flat_risk_is_reported_not_converged() -> None:
     assert path.converged[0]
     assert not path.converged[1]
     assert path.reasons[1]
+    assert np.linalg.norm(path.points, axis=1) == pytest.approx(path.norms, rel=8 * EPS)
 
 
 def test_equal_scores_and_one_dimension() -> None:
