@@ -21,6 +21,9 @@ from theorems.tolerances import EPS
 STEPS = 60
 """Newton steps from the ray; a few suffice unless the costs differ by many orders of magnitude."""
 
+ENOUGH = 0.1
+"""Share of the descent that the slope promises; with less, two rows of opposite signs are jumped between for ever."""
+
 
 @dataclass(frozen=True, eq=False)
 class Sphere:
@@ -78,7 +81,8 @@ class Sphere:
         value, last, arrived = self.excess(y), np.inf, False
         noise = 64 * EPS * self.reduced.rho * max(1.0, float(np.abs(self.reduced.rows).max()))
         for _ in range(STEPS):
-            step = self.newton_step(y)
+            slope = self.slope(y)
+            step = np.asarray(-solved(self.reduced.hessian(y), slope))
             length = float(np.linalg.norm(step))
             if not np.isfinite(length):
                 return y, False
@@ -91,7 +95,8 @@ class Sphere:
             scale = longest = self.reduced.longest(y, step)
             while scale > 1e-6 * longest:
                 trial = y + scale * step
-                if np.linalg.norm(trial) < self.reduced.rho and self.excess(trial) <= value + noise:
+                least = ENOUGH * scale * max(float(-slope @ step), 0.0)
+                if np.linalg.norm(trial) < self.reduced.rho and self.excess(trial) <= value - least + noise:
                     break
                 scale /= 2
             else:

@@ -91,10 +91,11 @@ def limit_claims(
     found, best, target = _compared(setup, log_r, R, w, p)
     for _ in range(POLISHES):
         no_worse = found <= target + slip and _pair_excess(setup, log_r, R, w, p) <= slip
-        if no_worse and (head_drops(joint, log_r, w)[0][joint.others] > 0).all():
+        if no_worse and _has_digits(joint, w) and (head_drops(joint, log_r, w)[0][joint.others] > 0).all():
             break
         # A local minimum or a solver in distress: descend from the competitor instead, which depends on the head.
-        _, best, _ = _compared(setup, log_r, R, np.zeros(w.size) if found == math.inf else w, p)
+        from_w = np.zeros(w.size) if found == math.inf or not _has_digits(joint, w) else w
+        _, best, _ = _compared(setup, log_r, R, from_w, p)
         path = polished(joint, schedule, R, best, head_at(joint, log_r, best))
         w, p = path.offsets[0], path.prompts[0]
         found, best, target = _compared(setup, log_r, R, w, p)
@@ -111,6 +112,10 @@ def limit_claims(
             "joint-limit",
             undecided=f"the path's solver is at log-excess {found:.6g}, the competitor at {target:.6g}: no minimiser",
         )
+        return
+    if not _has_digits(joint, w):
+        reason = f"the head's offset of {np.linalg.norm(w):.3g} leaves no digits of its outputs"
+        yield Claim("limit-direction", Form.LIMIT, 0.0, 0.0, "joint-limit", undecided=reason)
         return
     beyond = _pair_excess(setup, log_r, R, w, p)
     if not beyond <= slip:
@@ -167,6 +172,14 @@ def limit_claims(
             why="joint-limit",
             points="minimiser",
         )
+
+
+def _has_digits(joint: Joint, w: Float64[np.ndarray, "d"]) -> bool:
+    """Whether outputs w·z are known to six bits.
+
+    v̄_mm is rounded: across it a support has a slope of one rounding, and at r = e^{10⁸} nothing bounds how far a solver follows it.
+    """
+    return float(np.linalg.norm(w) * np.max(np.linalg.norm(joint.tokens, axis=-1))) * (w.size + 8) * EPS <= 2.0**-6
 
 
 def _compared(

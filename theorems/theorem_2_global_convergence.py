@@ -55,7 +55,7 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Σ‖Δ_s‖² ≤ 2η (L(p(0)) − L_opt), the only place where η ≤ 1/L_p enters. So the right side is ‖p(t)‖(1 − o(1)).
 
     **Limit**, along the gradient flow (the same curve in arc length), to which the gradient under test is shown to be
-    tangent. The norm reaches 1e6, because w rises by at
+    tangent. The norm reaches 1e6 (1e5 or 1e4 where float64 resolves no more), because w rises by at
     least s/D along an arc of length s. For n = 1, 1 − cos ≤ 1 − √(1 − (B/ρ)²) at norm ρ‖p_mm‖ with B computed from
     the data and p(0) alone (:mod:`theorems.flow_offset`); B grows like log ρ if an SVM-neighbour has no positive dual.
 

@@ -47,6 +47,28 @@ CORNERS: dict[str, Case] = {
     "margin-1+1e-5": case([[[0, 0], [-1, 0], [-(1 + 1e-5), -1]]], [[1, 0, 0]]),
     # Two inputs whose rows are a thousandth apart: the limit offset is so far that its Hessian underflows nearby.
     "nearly-one-row": case([[[0, 0], [-1, -1]], [[0, 0], [-0.999, -1.001]]], [[0, -1], [0, -1]]),
+    # Two opposite rows 1e5 long: steps as long as the first allows led to a point of the same risk beyond the second.
+    "opposite-long-rows": case(
+        [
+            [[-16, -0.052734375, 896, 0.25], [64, -0.0078125, 256, -0.0625]],
+            [[-48, 0.001953125, -384, 0.375], [32, 0.0546875, -1024, 0.0625]],
+        ],
+        [[-(2**-20), 0], [3, 2.9]],
+        "correlation",
+    ),
+    # At norm 10⁶‖p_mm‖ the logits of the longest row have no digits of the weights left; at 10⁵ they have.
+    "rows-a-hundred-thousandfold-apart": case(
+        [
+            [
+                [1594.3679961853027, -0.012578125014551914],
+                [-2204.672, 0.0019140625],
+                [-750.592, -0.0036328125],
+                [-453.632, 0.003046875],
+            ]
+        ],
+        [[-1.1, -1.1, -1.1, -1]],
+        "exponential",
+    ),
     # The second row's weight of 1e-17 balances the curvature of the sphere: no value of the risk shows it.
     "zero-dual-on-a-long-row": case([[[0, 0], [-1, 0], [-1, -(2**20)]]], [[1, 0, 0]]),
     # A weight of 4e-7 on a row a million times longer than the other: rounding along one hid the other's valley.

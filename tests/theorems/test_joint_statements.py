@@ -220,3 +220,39 @@ def test_a_token_that_ties_the_label_margin_up_to_rounding_is_no_false_alarm() -
     outcome = check(statement_named("lemma-13"), case, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD
     assert "limit-reached" not in {claim.name for claim in outcome.claims}
+
+
+def test_a_head_that_runs_off_along_a_rounding_is_no_minimiser() -> None:
+    """One support, and v̄_mm rounded: its token has a slope of 1e-16 across it, and the solver's head ended at 1e54."""
+    case = given_by(
+        [
+            [
+                [0.7071067811865472, 0.0, 0.0, -0.7071067811865475],
+                [0.6584931899799721, -0.01875, 0.00625, -0.6850096942744678],
+            ],
+            [
+                [-0.707106781186547, 1.0, -1.5, 3.5355339059327378],
+                [0.35355339059327384, 0.5, 0.0, 1.0606601717798214],
+            ],
+            [
+                [2.220446049250313e-16, -2.0, -1.0, 2.1213203435596424],
+                [0.7071067811865475, -2.5, -2.0, 0.7071067811865476],
+            ],
+        ],
+        [-1.0, 1.0, 1.0],
+        [-0.7071067811865472, 0.0, 0.0, 0.7071067811865475],
+        65535,
+    )
+    outcome = check(statement_named("lemma-13"), case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+    assert "limit-reached" in {claim.name for claim in outcome.claims}
+
+
+def test_the_ratio_of_the_norms_is_that_of_their_growth() -> None:
+    """‖v‖/‖p‖ is O(1/R) from its limit: p(c) at the ratio itself moves by as much as the deviation that is claimed."""
+    X = np.array([[[1.0, 0.0], [0.640625, -0.1640625]], [[3.0, 1.0], [0.0, 0.5]], [[-3.0, 0.0], [-0.75, -0.5]]])
+    W = np.array([[1.0, 2.0], [0.0, 1.0]])
+    data = Dataset(X, np.array([1.0, 1.0, -1.0]), np.array([1.0, 0.0]), W, LOSSES["logistic"])
+    case = Case(data.problem, dataset=data, alpha=np.zeros(3, dtype=np.int64), seed=1)
+    outcome = check(statement_named("conjecture-joint-descent"), case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
