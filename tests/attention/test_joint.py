@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
 
+from attention import joint_path as paths
 from attention import risk
 from attention.joint import Joint, excess_gradient, joint_gradient, relative_log_risk, retracted
 from attention.joint_descent import head_gradient, joint_descent
-from attention.joint_path import joint_path
+from attention.joint_path import GROWTH, head_at, joint_path, prompt_at
 from attention.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from attention.losses import LOSSES
 from attention.max_margin import Infeasible, MaxMargin, max_margin
 from attention.scheduled_direction import critical_ratio, scheduled_direction
+
+EPS = float(np.finfo(float).eps)
 
 
 def figure_3(third: tuple[float, float]) -> Joint:
@@ -46,8 +50,8 @@ def exact_log_risk(joint: Joint, log_r: float, w: np.ndarray, p: np.ndarray) -> 
 
 
 @pytest.mark.parametrize("third", [(0.5, 1.0), (0.5, 1.5)])
-@pytest.mark.parametrize("log_r", [-1.0, 1.0, 4.0, 6.0])
-@pytest.mark.parametrize("scale", [1.0, 10.0, 40.0])
+@pytest.mark.parametrize("log_r", [-1.0, 1.0, 3.0, 4.0, 6.0])
+@pytest.mark.parametrize("scale", [1.0, 4.0, 10.0, 40.0])
 def test_log_risks_agree_with_sixty_digits(third: tuple[float, float], log_r: float, scale: float) -> None:
     joint = figure_3(third)
     w, p = np.array([0.3, -0.01]), scale * np.array([0.97, 0.2])
@@ -75,6 +79,19 @@ def test_gradients_are_derivatives(log_r: float) -> None:
         )
         # Central differences: h² of a third derivative below 1e3, and eps/h.
         assert [by_w[k], by_p[k], by_excess[k]] == pytest.approx([moved, turned, beyond], abs=2e-9)
+
+
+def test_the_curvature_is_semidefinite_and_becomes_the_second_derivative() -> None:
+    joint, h = figure_3((0.5, 1.5)), 1e-5
+    # This head prefers the other token of input 2, whose share of the excess is negative.
+    _, _, curvature = excess_gradient(joint, 0.0, np.array([1.5, -0.2]), np.array([0.3, 0.2]))
+    assert np.linalg.eigvalsh(curvature).min() >= -16 * EPS * np.linalg.norm(curvature)
+    w, p = np.array([0.2, -0.3]), np.array([20.0, 5.0])
+    _, _, curvature = excess_gradient(joint, 0.3, w, p)
+    for j, e in enumerate(np.eye(2)):
+        moved = (excess_gradient(joint, 0.3, w, p + h * e)[1] - excess_gradient(joint, 0.3, w, p - h * e)[1]) / (2 * h)
+        # Central differences: rounding of logits of 25 over h; the weights e^{-15} that are not selected.
+        assert curvature[:, j] == pytest.approx(moved, abs=1e-6)
 
 
 def test_heads_are_retracted_into_the_ball() -> None:
@@ -126,6 +143,81 @@ def test_the_path_does_not_depend_on_its_start(start: tuple[float, float]) -> No
     # Gradients of 1e-10 against a curvature of Θ/R = 1e-6, relative to R; logits of 1e6 carry 1e-10.
     assert path.prompts / path.radii[:, None] == pytest.approx(other.prompts / path.radii[:, None], abs=1e-9)
     assert (path.residuals < 1e-6).all()
+
+
+@pytest.mark.parametrize("most_steps", [0, 1, 3, 24])
+def test_radii_on_the_way_are_a_factor_apart_and_no_more_than_asked_for(
+    most_steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visited: list[float] = []
+    minimised = paths._minimised
+
+    def watched(*args: Any) -> Any:
+        visited.append(args[3])
+        return minimised(*args)
+
+    monkeypatch.setattr(paths, "_minimised", watched)
+    # r = e^{1.5 R} outgrows the margin, so that losing a token costs many orders; early steps are not shortened for it.
+    joint_path(figure_3((0.5, 1.5)), lambda R: 1.5 * R, np.array([30.0]), np.array([1.0, 0.3]), most_steps=most_steps)
+    on_the_way = visited[1:-1]
+    assert visited[-1] == 30.0
+    assert len(on_the_way) == min(most_steps, 2)
+    assert on_the_way == [visited[0] * GROWTH ** (k + 1) for k in range(len(on_the_way))]
+
+
+def test_late_steps_continue_along_the_secant(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = []
+    minimised = paths._minimised
+
+    def watched(*args: Any) -> Any:
+        found = minimised(*args)
+        steps.append((args[3], args[5], found[1]))
+        return found
+
+    monkeypatch.setattr(paths, "_minimised", watched)
+    joint_path(figure_3((0.5, 1.0)), math.log, np.array([1e5]), np.array([1.0, 0.3]))
+    (before, _, p), (R, start, end) = steps[-2:]
+    # Here p has no influence on the digits of L, which therefore cannot tell the secant from a longer p.
+    assert np.linalg.norm(start - end) < 0.5 * np.linalg.norm(p * (R / before) - end)
+
+
+def test_heads_that_outgrow_the_margin_compete_and_the_path_is_followed_still() -> None:
+    with np.errstate(over="ignore"):  # r = e^{1500}
+        path = joint_path(figure_3((0.5, 1.5)), lambda R: 1.5 * R, np.array([10.0, 1e3]), np.array([1.0, 0.3]))
+    # p_relax: the third input is no support.
+    assert path.prompts / path.radii[:, None] == pytest.approx(np.array([[1.0, 0.0]] * 2), abs=1e-6)
+    assert (path.residuals < 1e-6).all()
+
+
+def test_a_head_of_one_dimension_has_nothing_to_turn() -> None:
+    tokens, keys = np.array([[[1.0], [0.0]], [[2.0], [-1.0]]]), np.zeros((2, 2, 2))
+    keys[:, 0] = np.eye(2)
+    svm = label_svm(tokens[:, 0])
+    assert isinstance(svm, LabelSvm)
+    path = joint_path(Joint(tokens, keys, np.zeros(2, dtype=np.int64), svm), math.log, np.array([1e2]), np.ones(2))
+    assert not path.offsets.any()
+    assert (path.residuals < 1e-6).all()
+
+
+@pytest.mark.parametrize(("log_r", "p"), [(3.0, (1.0, 0.3)), (1.0, (2.0, -0.5)), (-0.5, (0.3, 0.2))])
+def test_no_head_of_that_radius_is_better_than_the_best_one(log_r: float, p: tuple[float, float]) -> None:
+    joint, r = figure_3((0.5, 1.5)), math.exp(log_r)
+    logs, best = joint.log_weights(np.array(p)), head_at(joint, log_r, np.array(p))
+    assert np.linalg.norm(r * joint.svm.direction + best) == pytest.approx(r, rel=16 * EPS)
+    angles = np.linspace(-np.pi, np.pi, 2001)
+    offsets = r * (np.stack([np.cos(angles), np.sin(angles)], axis=1) - joint.svm.direction)
+    others = relative_log_risk(joint, log_r, offsets, np.broadcast_to(logs, (len(angles), *logs.shape)))
+    assert relative_log_risk(joint, log_r, best, logs) <= others.min() + 64 * EPS
+
+
+@pytest.mark.parametrize("start", [(1.0, 0.3), (1.0, 0.9), (0.5, 0.5)])
+def test_the_prompt_for_a_fixed_head_is_stationary_from_far_away(start: tuple[float, float]) -> None:
+    joint, w, R = figure_3((0.5, 1.5)), np.array([0.3, -0.2]), 50.0
+    p = prompt_at(joint, 3.0, R, w, np.array(start))
+    assert np.linalg.norm(p) == pytest.approx(R, rel=4 * EPS)
+    slope = excess_gradient(joint, 3.0, w, p)[1]
+    # GRADIENT, as Newton is asked for.
+    assert np.linalg.norm(slope - (slope @ p) * p / R**2) <= 1e-10
 
 
 @pytest.mark.parametrize(("third", "relaxed"), [((0.5, 1.0), False), ((0.5, 1.5), True)])

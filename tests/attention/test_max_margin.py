@@ -10,14 +10,14 @@ from typing import Any
 import cvxpy
 import numpy as np
 import pytest
-from flint import fmpq
+from flint import fmpq, fmpz_mat
 from hypothesis import example, given
 from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 
 from attention.certificate import KeyRows
 from attention.errors import InvalidInput
-from attention.least_norm import least_norm
+from attention.least_norm import _independent, least_norm
 from attention.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin, offending_neighbours
 from theorems.tolerances import EPS, TOLERANCES
 
@@ -438,6 +438,22 @@ def test_exact_method_reaches_the_solution_from_any_start(seed: int) -> None:
         points = [[fraction(fmpq(x, outcome.rho)) for x in outcome.point] for outcome in outcomes]
         assert all(point == points[0] for point in points)
         assert all((outcome.tight == outcomes[0].tight).all() for outcome in outcomes)
+
+
+def test_independent_rows_are_the_first_that_span() -> None:
+    assert _independent(fmpz_mat([[1, 2], [2, 4], [0, 0], [1, 0], [0, 1]])) == [0, 3]
+
+
+def test_products_that_underflow_decide_nothing() -> None:
+    """A required margin of 0 whose three products, 1.625, −1.375 and −0.375 units of the last place, round to 2 − 1 − 0."""
+    large, small = 2.0**400, 2.0**-137
+    keys, alpha = np.zeros((2, 2, 4)), np.zeros(2, dtype=np.int64)
+    keys[0, 0], keys[1, 0] = (large, small, small, small), (0.0, 1.625 * small, -1.375 * small, -0.375 * small)
+    required = np.array([1, 0])
+    solution = max_margin(keys, alpha, required=required)
+    assert isinstance(solution, MaxMargin)
+    assert solution.neighbours[1, 1]
+    assert_certified(keys, alpha, solution, required)
 
 
 def test_float_guess_is_right_on_generic_problems() -> None:

@@ -61,6 +61,19 @@ def test_equal_keys_are_one_choice() -> None:
     assert found.choices[0].neighbours.tolist() == [[False, False, True, True]]
 
 
+def test_keys_however_near_are_told_apart() -> None:
+    keys = np.array([[[1.0, 2.0**-60], [1.0, 2.0**-61], [0.0, 0.0]]])
+    found = solved(keys, PAPER_SETS)
+    assert [c.alpha.tolist() for c in found.choices] == [[0], [1]]
+    assert found.choices[0].norm_squared < found.choices[1].norm_squared
+
+
+def test_a_solution_cannot_be_written_to() -> None:
+    for choice in solved(PAPER, PAPER_SETS).choices:
+        for array in (choice.alpha, choice.margins, choice.duals, choice.neighbours):
+            assert not array.flags.writeable
+
+
 def test_inputs_without_a_non_optimal_token_ask_for_nothing() -> None:
     keys = np.array([[[1.0], [-5.0]], [[1.0], [0.0]]])
     found = solved(keys, np.array([[True, True], [True, False]]))

@@ -69,7 +69,9 @@ def test_offset_converges_to_the_prediction_at_rate_one_over_R(loss: str, seed: 
     assert errors[-1] <= 1.1 * errors[0] / 1e3
     # 1 − cos = |o|²/(2R²) (1 + O(1/R)).
     across = np.linalg.norm(predicted_offset(problem, svm))
-    assert path.one_minus_cosine[-1] == pytest.approx(across**2 / (2 * radii[-1] ** 2), rel=4 * errors[-1] + 1e-9)
+    assert path.one_minus_cosine[-1] == pytest.approx(
+        across**2 / (2 * radii[-1] ** 2), rel=4 * errors[-1] + 1e-9, abs=0
+    )
     # The rounded points still carry the offset to the rounding of R.
     rounded = path.points - (path.points @ svm.direction)[:, None] * svm.direction
     assert (np.linalg.norm(rounded - path.offsets, axis=1) <= 16 * EPS * radii).all()
@@ -324,7 +326,8 @@ def test_equal_scores_and_one_dimension() -> None:
 
 def test_bad_input_is_refused() -> None:
     problem, svm = separable(0)
-    with pytest.raises(InvalidInput, match="norms: radii must be positive"):
-        regularization_path(problem, [0.0, 1.0], max_margin=svm)
+    for radii in ([0.0, 1.0], [-1.0], [], [1.0, np.nan], [np.inf]):
+        with pytest.raises(InvalidInput, match="norms: radii must be positive and finite"):
+            regularization_path(problem, radii, max_margin=svm)
     with pytest.raises(InvalidInput, match="alpha: the path is relative to the tokens of highest score"):
         regularization_path(problem, [1.0], alpha=(problem.optimal + 1) % 4)
