@@ -14,6 +14,7 @@ import numpy as np
 from scipy.integrate import BDF
 
 from theorems.api import (
+    REFERENCE,
     Assumption,
     Case,
     Claim,
@@ -62,17 +63,30 @@ def all_support(case: Case) -> Finding:
     return Finding(not idle, f"inputs with label margin to spare: {idle or 'none'}")
 
 
+def selects(case: Case) -> Finding:
+    """The flow ends at α. Which tokens it selects depends on its start; Assumption C only makes α the best of them."""
+    assert case.dataset is not None
+    svm = REFERENCE.label_svm(signed(case)[1])
+    assert isinstance(svm, LabelSvm)
+    ends = [p for _, p in followed(case, REFERENCE, svm)]
+    if len(ends) < 2:
+        return Finding(None, f"‖v‖ = {LATE:g} ‖v_mm‖ was not reached with {MOST_GRADIENTS} gradients")
+    weight = float(REFERENCE.weights(case.problem.keys, ends[-1])[np.arange(case.problem.n), case.chosen].min())
+    return Finding(weight >= 0.5, f"the least weight of a chosen token is {weight:.3g} at ‖v‖ = {LATE:g} ‖v_mm‖")
+
+
 @statement(
     "logarithmic-prompt",
     "plain joint descent goes to v_mm and p_mm, with p = 2 log‖v‖ p_mm + O(1)",
     source="open in the paper",
     assumptions=("optimal-tokens", "separable", Assumption("all-support", "no input has label margin to spare",
-                 "Theorem 5", all_support)),
+                 "Theorem 5", all_support),
+                 Assumption("flow-selects", "plain joint descent selects α", "own", selects)),
     cases=joint_cases(max_n=3, max_T=3, max_d=3),
 )  # fmt: skip
 def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Under the assumptions of Theorem 5, v/‖v‖ → v̄_mm and dp/d log‖v‖ → 2 p_mm: the norm of the prompt is only
-    2 ‖p_mm‖ log‖v‖.
+    """Under the assumptions of Theorem 5, and if α is selected, v/‖v‖ → v̄_mm and dp/d log‖v‖ → 2 p_mm: the norm of the
+    prompt is only 2 ‖p_mm‖ log‖v‖.
 
     *Heuristic.* Once α is selected, −∇_v L ≈ |ℓ'| Γ v̄_mm and −∇_p L ≈ |ℓ'| ‖v‖ Σ_it π_i δ_it e^{−g_it·p} g_it with
     g_it = k_iα − k_it. With p = 2 log‖v‖ p_mm + z the exponentials of the SVM-neighbours are ‖v‖⁻² e^{−g_it·z}, and z

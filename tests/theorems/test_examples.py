@@ -10,7 +10,8 @@ import pytest
 
 from attention.implementation import REFERENCE
 from attention.losses import loss_named
-from attention.problem import Problem
+from attention.problem import Dataset, Problem
+from generators.assumptions import assumption_named
 from generators.case import Case
 from theorems import api
 from theorems.check import check
@@ -156,3 +157,19 @@ def test_an_undecided_end_is_not_a_pass() -> None:
     verdict, reason = verdict_on(LOCAL, [[[-1 - 2.0**-28], [0]], [[0], [-1]]], [[-1, 0], [2, 3]])
     assert verdict is Verdict.INCONCLUSIVE
     assert "still counts at ‖p‖ = 1e+06" in reason
+
+
+def test_assumption_c_does_not_make_plain_descent_select_the_chosen_tokens() -> None:
+    X = np.array(
+        [
+            [[-1.0, 0.0, 0.0], [-0.21875, -0.21875, 0.65625], [0.25, -0.25, 0.0]],
+            [[1.0, 0.0, 0.0], [0.0, -0.5, 0.0], [0.0, -0.25, -0.25]],
+            [[1.0, 0.0, 0.0], [-0.25, -0.25, -0.25], [-0.375, -0.125, 0.0]],
+        ]
+    )
+    data = Dataset(X, np.array([-1.0, 1.0, 1.0]), np.array([1.0, 0.0, 0.0]), None, loss_named("logistic"))
+    case = Case(data.problem, dataset=data, alpha=np.zeros(3, dtype=np.int64))
+    assert assumption_named("optimal-tokens").check(case).holds
+    outcome = check(statement_named(f"{EXAMPLES / JOINT}"), case, REFERENCE)
+    assert outcome.verdict is Verdict.NOT_APPLICABLE
+    assert "flow-selects" in outcome.reason
