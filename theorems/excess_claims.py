@@ -17,6 +17,9 @@ from theorems.rounding import log_weight_error
 from theorems.statement import Claim, Form, at_least
 from theorems.tolerances import EPS
 
+LogBound = float | Float64[np.ndarray, "..."]
+"""Logarithm of a bound, that broadcasts against the points."""
+
 
 @dataclass(frozen=True, eq=False)
 class Excess:
@@ -47,6 +50,11 @@ class Excess:
         """log max(L_α − L, 0)."""
         return np.where(self.sign < 0, self.log_size, -np.inf)
 
+    @property
+    def parts(self) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
+        """Both."""
+        return self.log_positive, self.log_negative
+
 
 def log_noise(costs: Costs, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
     """Logarithm of the absolute error of L(p) − L_α: (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1).
@@ -74,14 +82,7 @@ def log_noise(costs: Costs, points: Float64[np.ndarray, "*b d"]) -> Float64[np.n
 def dominates(name: str, form: Form, larger: Excess, smaller: Excess, points: str) -> Claim:
     """The claim that the excess ``larger`` is at least ``smaller``; see :func:`signed_at_least`."""
     noise = np.logaddexp(larger.log_noise, smaller.log_noise)
-    return signed_at_least(
-        name,
-        form,
-        (larger.log_positive, larger.log_negative),
-        (smaller.log_positive, smaller.log_negative),
-        noise,
-        points,
-    )
+    return signed_at_least(name, form, larger.parts, smaller.parts, noise, points)
 
 
 Parts = tuple[Float64[np.ndarray, "..."], Float64[np.ndarray, "..."]]
@@ -114,61 +115,34 @@ def signed_at_least(
 
 def above(name: str, form: Form, found: Excess, log_bound: Float64[np.ndarray, "..."], points: str) -> Claim:
     """L − L_α ≥ e^{log_bound}, one that is positive."""
-    nothing = np.full_like(found.log_size, -np.inf)
-    bound = np.broadcast_to(np.asarray(log_bound), nothing.shape)
-    parts = (found.log_positive, found.log_negative)
-    return signed_at_least(name, form, parts, (bound, nothing), found.log_noise, points)
+    return at_least_difference(name, form, found, log_bound, -np.inf, points)
 
 
 def below(name: str, form: Form, found: Excess, log_bound: Float64[np.ndarray, "..."], points: str) -> Claim:
     """L − L_α ≤ e^{log_bound}."""
-    nothing = np.full_like(found.log_size, -np.inf)
-    bound = np.broadcast_to(np.asarray(log_bound), nothing.shape)
-    parts = (found.log_positive, found.log_negative)
-    return signed_at_least(name, form, (bound, nothing), parts, found.log_noise, points)
+    return at_most_difference(name, form, found, log_bound, -np.inf, points)
 
 
 def below_zero(name: str, form: Form, found: Excess, log_bound: Float64[np.ndarray, "..."], points: str) -> Claim:
     """L − L_α ≤ −e^{log_bound}."""
-    nothing = np.full_like(found.log_size, -np.inf)
-    bound = np.broadcast_to(np.asarray(log_bound), nothing.shape)
-    parts = (found.log_positive, found.log_negative)
-    return signed_at_least(name, form, (nothing, bound), parts, found.log_noise, points)
+    return at_most_difference(name, form, found, -np.inf, log_bound, points)
 
 
 def above_minus(name: str, form: Form, found: Excess, log_bound: Float64[np.ndarray, "..."], points: str) -> Claim:
     """L − L_α ≥ −e^{log_bound}."""
-    nothing = np.full_like(found.log_size, -np.inf)
-    bound = np.broadcast_to(np.asarray(log_bound), nothing.shape)
-    parts = (found.log_positive, found.log_negative)
-    return signed_at_least(name, form, parts, (nothing, bound), found.log_noise, points)
+    return at_least_difference(name, form, found, -np.inf, log_bound, points)
 
 
-def at_least_difference(
-    name: str,
-    form: Form,
-    found: Excess,
-    gained: Float64[np.ndarray, "..."],
-    lost: Float64[np.ndarray, "..."],
-    points: str,
-) -> Claim:
+def at_least_difference(name: str, form: Form, found: Excess, gained: LogBound, lost: LogBound, points: str) -> Claim:
     """L − L_α ≥ e^{gained} − e^{lost}."""
-    parts = (found.log_positive, found.log_negative)
-    shape = found.log_size.shape
-    bound = (np.broadcast_to(gained, shape), np.broadcast_to(lost, shape))
-    return signed_at_least(name, form, parts, bound, found.log_noise, points)
+    return signed_at_least(name, form, found.parts, _pair(found, gained, lost), found.log_noise, points)
 
 
-def at_most_difference(
-    name: str,
-    form: Form,
-    found: Excess,
-    lost: Float64[np.ndarray, "..."],
-    gained: Float64[np.ndarray, "..."],
-    points: str,
-) -> Claim:
+def at_most_difference(name: str, form: Form, found: Excess, lost: LogBound, gained: LogBound, points: str) -> Claim:
     """L − L_α ≤ e^{lost} − e^{gained}."""
-    parts = (found.log_positive, found.log_negative)
+    return signed_at_least(name, form, _pair(found, lost, gained), found.parts, found.log_noise, points)
+
+
+def _pair(found: Excess, positive: LogBound, negative: LogBound) -> tuple[np.ndarray, np.ndarray]:
     shape = found.log_size.shape
-    bound = (np.broadcast_to(lost, shape), np.broadcast_to(gained, shape))
-    return signed_at_least(name, form, bound, parts, found.log_noise, points)
+    return np.broadcast_to(positive, shape), np.broadcast_to(negative, shape)

@@ -103,9 +103,8 @@ def print_branches(out: Console, results: Iterable[Result]) -> None:
     for result in results:
         for claim in result.claims:
             if claim.branches:
-                counted = ", ".join(f"{branch} in {count}" for branch, count in claim.branches)
                 of = f" of {result.examples}" if result.examples > 1 else ""
-                out.print(Text(f"{result.id}: {claim.name}: {counted}{of}"), soft_wrap=True)
+                out.print(Text(f"{result.id}: {claim.name}: {claim.occurred}{of}"), soft_wrap=True)
 
 
 def print_failure(out: Console, result: Result, failure: Failure, reproduce: str) -> None:

@@ -33,6 +33,11 @@ class ClaimSummary:
     branches: tuple[tuple[str, int], ...] = ()
 
     @property
+    def occurred(self) -> str:
+        """The branches in words, empty without any."""
+        return ", ".join(f"{branch} in {count}" for branch, count in self.branches)
+
+    @property
     def room(self) -> float:
         """How much further the slack may fall, slack + tolerance; −∞ when a number is missing."""
         room = self.worst_slack + self.tolerance
@@ -48,6 +53,17 @@ class ClaimSummary:
         verdict = next(v for v in _WORST_FIRST if v in (self.verdict, other.verdict))
         branches = Counter(dict(self.branches)) + Counter(dict(other.branches))
         return replace(min(self, other, key=rank), verdict=verdict, branches=tuple(sorted(branches.items())))
+
+
+def tightest_of(claims: Iterable[ClaimSummary]) -> ClaimSummary | None:
+    """The claim closest to failing, in units of its tolerance; one that was falsified if there is any."""
+
+    def closeness(claim: ClaimSummary) -> tuple[bool, bool, bool, float]:
+        exact = claim.tolerance == 0  # decided, not close to anything
+        room = claim.room if exact else claim.room / claim.tolerance
+        return claim.verdict is not Verdict.FALSIFIED, math.isnan(claim.worst_slack), exact, room
+
+    return min(claims, key=closeness, default=None)
 
 
 _WORST_FIRST = (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.UPHELD, Verdict.NOT_APPLICABLE)
@@ -139,14 +155,8 @@ class Result:
 
     @property
     def tightest(self) -> ClaimSummary | None:
-        """The claim closest to failing, in units of its tolerance; one that was falsified if there is any."""
-
-        def closeness(claim: ClaimSummary) -> tuple[bool, bool, bool, float]:
-            exact = claim.tolerance == 0  # decided, not close to anything
-            room = claim.room if exact else claim.room / claim.tolerance
-            return claim.verdict is not Verdict.FALSIFIED, math.isnan(claim.worst_slack), exact, room
-
-        return min(self.claims, key=closeness, default=None)
+        """As :func:`tightest_of`."""
+        return tightest_of(self.claims)
 
     @property
     def reason(self) -> str:

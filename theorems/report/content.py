@@ -13,8 +13,8 @@ from theorems.describe import tolerances_of
 from theorems.hunting.table import Status
 from theorems.report.document import Block, Code, Heading, Link, Listing, Reference, Table, paragraph
 from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENT, Hunted, Power
-from theorems.report.record import ClaimRecord, RunRecord, StatementRecord
-from theorems.result import Failure
+from theorems.report.record import RunRecord, StatementRecord
+from theorems.result import ClaimSummary, Failure
 from theorems.statement import Statement, Verdict
 from theorems.tolerances import TOLERANCES, Tolerance
 
@@ -120,7 +120,7 @@ def _summary(run: RunRecord) -> Table:
     return Table(("statement", "says", "verdict", "examples", "worst slack"), tuple(rows))
 
 
-def _inequality(claim: ClaimRecord) -> str:
+def _inequality(claim: ClaimSummary) -> str:
     return f"{claim.worst_slack + 0.0:.2g} ≥ {-claim.tolerance if claim.tolerance else 0:.2g}"
 
 
@@ -152,8 +152,7 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
         )
     for claim in one.claims:
         if claim.branches:
-            counted = ", ".join(f"{branch} in {count}" for branch, count in claim.branches)
-            yield paragraph(Code(claim.name), f": {counted} of {one.examples}.")
+            yield paragraph(Code(claim.name), f": {claim.occurred} of {one.examples}.")
     failure = contents.failures.get(one.id)
     if failure is not None:
         kind = "The smallest failing case found" if failure.shrunk else "A case on which this happened"
@@ -165,7 +164,7 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
         yield Listing(failure.case)
 
 
-def _claim(claim: ClaimRecord) -> tuple[str, ...]:
+def _claim(claim: ClaimSummary) -> tuple[str, ...]:
     slack = "undecided" if math.isnan(claim.worst_slack) else f"{claim.worst_slack + 0.0:.3g}"
     tolerance = "undecided" if math.isnan(claim.tolerance) else f"{claim.tolerance:.3g}"
     return (Code(claim.name), claim.form, str(claim.verdict), slack, tolerance, Code(claim.why))

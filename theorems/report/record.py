@@ -10,22 +10,10 @@ from typing import Any
 
 from attention.errors import InvalidInput
 from attention.files import read_named_values
+from theorems.result import ClaimSummary, tightest_of
 from theorems.statement import Form, Verdict
 
 NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-
-
-@dataclass(frozen=True)
-class ClaimRecord:
-    """A claim where it was closest to failing; numbers that were never decided are NaN."""
-
-    name: str
-    form: str
-    verdict: Verdict
-    worst_slack: float
-    tolerance: float
-    why: str
-    branches: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,24 +25,13 @@ class StatementRecord:
     verdict: Verdict
     examples: int
     counts: Mapping[str, int]
-    claims: tuple[ClaimRecord, ...]
+    claims: tuple[ClaimSummary, ...]
     reason: str
 
     @property
-    def tightest(self) -> ClaimRecord | None:
+    def tightest(self) -> ClaimSummary | None:
         """The claim nearest to its tolerance, as in the table of verify; a falsified one if there is any."""
-
-        def closeness(claim: ClaimRecord) -> tuple[bool, bool, bool, float]:
-            room = claim.worst_slack + claim.tolerance
-            exact = claim.tolerance == 0
-            return (
-                claim.verdict is not Verdict.FALSIFIED,
-                math.isnan(claim.worst_slack),
-                exact,
-                room if exact else room / claim.tolerance,
-            )
-
-        return min(self.claims, key=closeness, default=None)
+        return tightest_of(self.claims)
 
 
 @dataclass(frozen=True)
@@ -117,17 +94,17 @@ def _statement(at: _Reader) -> StatementRecord:
     )
 
 
-def _claim(at: _Reader) -> ClaimRecord:
+def _claim(at: _Reader) -> ClaimSummary:
     form = at.text("form")
     if form not in set(Form):
         raise at.refused("form")
-    return ClaimRecord(
+    return ClaimSummary(
         at.text("name"),
-        form,
-        at.verdict("verdict"),
+        Form(form),
         at.number("worst_slack"),
         at.number("tolerance"),
         at.text("why"),
+        at.verdict("verdict"),
         at.counts("branches") if "branches" in at.held else (),
     )
 
