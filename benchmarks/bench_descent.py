@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from attention.descent import normalized_gradient_descent
-from attention.flow import gradient_flow
-from attention.max_margin import MaxMargin, max_margin
-from attention.problem import Problem
-from attention.regularization_path import regularization_path
 from generators.datasets import dataset_named
-from theorems.benchmark.command import DATA
+from reference_attention.paths.regularization_path import regularization_path
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.training.descent import normalized_gradient_descent
+from reference_attention.training.flow import gradient_flow
 from theorems.benchmark.measure import LEVELS, Limit, limit_of, measured
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.work import start_of
+from theorems.command.benchmark import DATA
 
 CAP = 20_000
 """Steps of a run; longer ones gain a factor log 2 in norm per doubling."""

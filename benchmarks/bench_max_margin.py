@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from attention.max_margin import MaxMargin, max_margin
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 SHAPES = [(3, 7, 2), (4, 6, 10), (10, 10, 30), (20, 20, 50)]
 

@@ -123,7 +123,7 @@ def run_tests(words: str) -> Callable[[], int]:
 
 def run_verify() -> int:
     """Every statement on a few generated cases: 0 if all are upheld."""
-    from theorems.__main__ import main
+    from theorems.command.app import main
 
     return main(VERIFY.split())
 
@@ -147,7 +147,9 @@ def applied(source: str, difference: str) -> str | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("modules", nargs="*", help="as attention/losses, or attention/ for all of them")
+    parser.add_argument(
+        "modules", nargs="*", help="as reference_attention/losses, or reference_attention/ for all of them"
+    )
     parser.add_argument("--sample", type=int, default=12, help="mutants per module")
     parser.add_argument("--out", type=Path, help="survivors, a line of JSON each, appended")
     parser.add_argument("--again", type=Path, help="a file of survivors to try anew, in place of a sample")

@@ -6,34 +6,36 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
-MAX_MARGIN = "attention/test_max_margin.py"
+MAX_MARGIN = "reference_attention/svm/test_max_margin.py"
 ITS_OWN = {
-    "attention/arc_length": "attention/test_flow.py",
-    "attention/ball_search": "attention/test_regularization_path.py attention/test_local_path.py",
-    "attention/certificate": f"attention/test_certificate.py {MAX_MARGIN}",
-    "attention/complementarity": MAX_MARGIN,
-    "attention/derivatives": "attention/test_risk.py attention/test_flow.py",
-    "attention/excess": "attention/test_risk.py attention/test_regularization_path.py",
-    "attention/float_solution": f"attention/test_float_solution.py {MAX_MARGIN}",
-    "attention/implementation": "attention/test_risk.py",
-    "attention/iteration": "attention/test_descent.py",
-    "attention/joint": "attention/test_joint.py",
-    "attention/joint_descent": "attention/test_joint.py",
-    "attention/joint_path": "attention/test_joint.py",
-    "attention/label_svm": "attention/test_label_svm.py attention/test_joint.py",
-    "attention/least_norm": MAX_MARGIN,
-    "attention/scheduled_direction": "attention/test_joint.py",
+    "reference_attention/training/arc_length": "reference_attention/training/test_flow.py",
+    "reference_attention/paths/ball_search": "reference_attention/paths/test_regularization_path.py"
+    " reference_attention/paths/test_local_path.py",
+    "reference_attention/svm/certificate": f"reference_attention/svm/test_certificate.py {MAX_MARGIN}",
+    "reference_attention/svm/complementarity": MAX_MARGIN,
+    "reference_attention/training/derivatives": "reference_attention/test_risk.py reference_attention/training/test_flow.py",
+    "reference_attention/paths/excess": "reference_attention/test_risk.py reference_attention/paths/test_regularization_path.py",
+    "reference_attention/svm/float_solution": f"reference_attention/svm/test_float_solution.py {MAX_MARGIN}",
+    "theorems/core/implementation": "reference_attention/test_risk.py",
+    "reference_attention/training/iteration": "reference_attention/training/test_descent.py",
+    "reference_attention/paths/joint": "reference_attention/paths/test_joint.py",
+    "reference_attention/training/joint_descent": "reference_attention/paths/test_joint.py",
+    "reference_attention/paths/joint_path": "reference_attention/paths/test_joint.py",
+    "reference_attention/svm/label_svm": "reference_attention/svm/test_label_svm.py reference_attention/paths/test_joint.py",
+    "reference_attention/svm/least_norm": MAX_MARGIN,
+    "reference_attention/paths/scheduled_direction": "reference_attention/paths/test_joint.py",
 }
 """Where the file of tests is not named as the module is."""
 
 
 def modules(wanted: list[str]) -> list[str]:
-    """Modules as ``attention/losses``; a name that ends in / stands for all of a package. All of attention by default."""
+    """Modules as ``reference_attention/losses``; a name that ends in / stands for all of a package. All of attention by default."""
     found: list[str] = []
-    for name in wanted or ["attention/"]:
+    for name in wanted or ["reference_attention/"]:
         if name.endswith("/"):
-            paths = sorted((ROOT / name).glob("*.py"))
-            found += [f"{name}{path.stem}" for path in paths if path.stem != "__init__" and path.stem != "errors"]
+            paths = sorted((ROOT / name).rglob("*.py"))
+            chosen = (path for path in paths if path.stem not in ("__init__", "errors"))
+            found += [str(path.relative_to(ROOT).with_suffix("")) for path in chosen]
         else:
             found.append(name.removesuffix(".py"))
     return found

@@ -1,0 +1,1 @@
+"""Assumptions as exact predicates, and strategies that build data satisfying them by construction."""

@@ -8,7 +8,6 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Assumptions Aâ€
 
 from __future__ import annotations
 
-from attention.errors import InvalidInput
 from generators.dataset_assumptions import (
     head_in_key_range,
     optimal_support_tokens,
@@ -37,6 +36,7 @@ from generators.score_assumptions import (
     well_behaved_loss,
 )
 from generators.step_size import step_size
+from reference_attention.errors import InvalidInput
 
 __all__ = ["ASSUMPTIONS", "Assumption", "Finding", "assumption_named"]
 

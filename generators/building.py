@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from jaxtyping import Bool, Float64, Int64
 
-from attention.losses import loss_named
-from attention.max_margin import MaxMargin, max_margin
-from attention.problem import Dataset, Problem
 from generators.case import Case
 from generators.directions import prompts
 from generators.keys import arbitrary_keys, nudged_to_general_position, rescaled, separable_keys
 from generators.numbers import Frame, one_in
 from generators.scores import free_scores, locally_optimal_scores, optimal_scores
 from generators.tokens import datasets_with_head_in_key_range, datasets_with_optimal_tokens, realisations
+from reference_attention.losses import loss_named
+from reference_attention.problem import Dataset, Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 Start = Literal["anywhere"] | Callable[[Problem], SearchStrategy[Float64[np.ndarray, "d"]]] | None
 Data = tuple[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "n T"], Int64[np.ndarray, "n"] | None]

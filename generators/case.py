@@ -9,8 +9,8 @@ from types import MappingProxyType
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from attention.errors import InvalidInput
-from attention.problem import Dataset, Problem
+from reference_attention.errors import InvalidInput
+from reference_attention.problem import Dataset, Problem
 
 
 @dataclass(frozen=True, eq=False)

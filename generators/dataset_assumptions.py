@@ -11,14 +11,14 @@ import numpy as np
 from flint import fmpq, fmpq_mat
 from jaxtyping import Float64
 
-from attention.exact import rational, rational_matrix, to_floats
-from attention.problem import Dataset
-from attention.risk import softmax_weights
 from generators.case import Case
 from generators.finding import Finding, number
 from generators.label_margin import LabelMargin, label_margin
 from generators.margin_assumptions import Vector, checked_margins, difference_rows, dot, exact_vector
 from generators.optimal_tokens import token_optimality
+from reference_attention.exact import rational, rational_matrix, to_floats
+from reference_attention.problem import Dataset
+from reference_attention.risk import softmax_weights
 
 NO_DATASET = "the case has keys and scores only; give tokens X, labels Y and head v"
 MOST_VERTICES = 4096

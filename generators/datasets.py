@@ -15,10 +15,10 @@ from types import MappingProxyType
 import numpy as np
 from jaxtyping import Float64
 
-from attention.errors import InvalidInput
-from attention.losses import loss_named
-from attention.problem import Dataset, Problem
 from generators.case import Case
+from reference_attention.errors import InvalidInput
+from reference_attention.losses import loss_named
+from reference_attention.problem import Dataset, Problem
 
 FIGURE_1_STARTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)
 """The c of the starts p(0) = (0, c) in Figures 1(a) and 1(b)."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from attention.directions import Direction, direction, margin_sign, not_below, parallel
-from attention.errors import InvalidInput
 from generators.case import Case
 from generators.finding import Finding, number
 from generators.margin_assumptions import checked_margins
+from reference_attention.directions import Direction, direction, margin_sign, not_below, parallel
+from reference_attention.errors import InvalidInput
 
 
 def _directions(case: Case, *names: str) -> list[Direction] | Finding:

@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from jaxtyping import Bool, Float64, Int64
 
-from attention.directions import direction, exact_direction, margin_difference, margin_sign
-from attention.losses import LOSSES, loss_named
-from attention.max_margin import MaxMargin, max_margin
-from attention.problem import Problem
 from generators.case import Case
 from generators.direction_keys import direction_levels, keys_of_levels
 from generators.general_position import matrices
 from generators.keys import key_directions
 from generators.numbers import Frame, one_in
+from reference_attention.directions import direction, exact_direction, margin_difference, margin_sign
+from reference_attention.losses import LOSSES, loss_named
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 Kind = Literal["lower", "higher", "mixed", "tied", "near"]
 """Directional neighbours score lower, higher, or one of them higher; ties in selection; near an LMM direction."""

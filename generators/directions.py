@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from jaxtyping import Float64
 
-from attention.errors import InvalidInput
 from generators.numbers import STYLES, Style, entries
+from reference_attention.errors import InvalidInput
 
 LENGTHS = (1.0, 0.5, 2.0, 2.0**-20, 10.0, 1e3)
 """Lengths of prompts: ordinary, tiny, and so long that the softmax is saturated."""

@@ -21,9 +21,9 @@ import numpy as np
 from flint import fmpz, fmpz_mat
 from jaxtyping import Float64
 
-from attention.exact import rational
 from generators.case import Case
 from generators.finding import Finding
+from reference_attention.exact import rational
 
 MOST_MATRICES = 20_000
 """Matrices that are tried before giving up with "not established"; about a fifth of a second."""

@@ -21,8 +21,8 @@ from hypothesis.extra import numpy as hnp
 from hypothesis.strategies import DrawFn, SearchStrategy
 from jaxtyping import Float64, Int64
 
-from attention.problem import Dataset
 from generators.case import Case
+from reference_attention.problem import Dataset
 
 SHRINKS = (0.0, 0.5, 0.25, 0.75, 0.9375)
 """c of x_it = c x_iα + e."""

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from attention.joint import Joint, chosen_of
-from attention.joint_descent import JointTrajectory, joint_descent
-from attention.label_svm import label_svm
-from attention.max_margin import Infeasible, max_margin
 from generators.case import Case
 from generators.finding import Finding
+from reference_attention.paths.joint import Joint, chosen_of
+from reference_attention.svm.label_svm import label_svm
+from reference_attention.svm.max_margin import Infeasible, max_margin
+from reference_attention.training.joint_descent import JointTrajectory, joint_descent
 
 STEPS = 480
 """Iterations of a run."""
@@ -29,7 +29,7 @@ def joint_run(case: Case, joint: Joint, theta: float, *, steps: int = STEPS, **u
     Args:
         joint: tokens, keys, α and (SVM).
         theta: Θ, the margin of p_mm.
-        under_test: ``weights`` and ``gradient`` of :func:`attention.joint_descent.joint_descent`.
+        under_test: ``weights`` and ``gradient`` of :func:`reference_attention.training.joint_descent.joint_descent`.
     """
     rng = case.rng()
     ratio = float(rng.choice(RATIOS)) * theta / joint.svm.margin

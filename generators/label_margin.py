@@ -14,9 +14,9 @@ import numpy as np
 from flint import fmpq, fmpq_mat
 from jaxtyping import Float64
 
-from attention.exact import rational
-from attention.max_margin import MaxMargin, max_margin
 from generators.margin_assumptions import Vector, checked_margins, dot, exact_vector
+from reference_attention.exact import rational
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 
 @dataclass(frozen=True)

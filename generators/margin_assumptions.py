@@ -16,10 +16,10 @@ import numpy as np
 from flint import fmpq
 from jaxtyping import Float64, Int64
 
-from attention.exact import rational
-from attention.max_margin import Infeasible, max_margin
 from generators.case import Case
 from generators.finding import Finding, number
+from reference_attention.exact import rational
+from reference_attention.svm.max_margin import Infeasible, max_margin
 
 Vector = list[fmpq]
 

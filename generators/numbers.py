@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64, Int64
 
-from attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput
 
 Size = int | tuple[int, int]
 """A length, or the smallest and largest allowed."""

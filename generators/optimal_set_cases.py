@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from jaxtyping import Bool, Float64
 
-from attention.heads import ACTIVATIONS, Head
-from attention.losses import LOSSES
-from attention.problem import Problem
 from generators.case import Case
 from generators.numbers import one_in
 from generators.problems import cases
 from generators.score_assumptions import optimal_sets
+from reference_attention.heads import ACTIVATIONS, Head
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
 
 GAPS = (1.0, 0.5, 2.0, 0.25)
 """Distances of features from those of the optimal tokens."""

@@ -20,16 +20,16 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from attention.errors import InvalidInput
-from attention.heads import Head
-from attention.max_margin import MaxMargin, max_margin
-from attention.max_margin_sets import MaxMarginSets, max_margin_sets
 from generators.case import Case
 from generators.finding import Finding, number
 from generators.score_assumptions import optimal_sets
+from reference_attention.errors import InvalidInput
+from reference_attention.heads import Head
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.svm.max_margin_sets import MaxMarginSets, max_margin_sets
 
 HEAD_ARRAYS = ("head_features", "head_weights", "head_activations", "head_labels")
-"""The arrays of a case that hold a nonlinear head, see :class:`attention.heads.Head`; labels are +1 if not given."""
+"""The arrays of a case that hold a nonlinear head, see :class:`reference_attention.heads.Head`; labels are +1 if not given."""
 
 OUTWARD = 64 * 2.0**-52
 """Relative rounding of the constants; they are widened by it."""

@@ -38,13 +38,13 @@ from flint import fmpq, fmpq_mat
 from jaxtyping import Bool, Float64, Int64
 from scipy.optimize import linprog
 
-from attention.exact import rational, to_float
-from attention.joint import chosen_of
-from attention.label_svm import LabelSvm, label_svm
-from attention.max_margin import Infeasible
-from attention.risk import softmax_weights
 from generators.case import Case
 from generators.finding import Finding
+from reference_attention.exact import rational, to_float
+from reference_attention.paths.joint import chosen_of
+from reference_attention.risk import softmax_weights
+from reference_attention.svm.label_svm import LabelSvm, label_svm
+from reference_attention.svm.max_margin import Infeasible
 
 SAFETY = 1 - 2.0**-40
 """ν and λ^max are computed in floats with a few dozen roundings and shrunk by this: a smaller ν remains a valid one."""
@@ -150,7 +150,7 @@ def _cone_certificate(
 
 def _exact_head(chosen: Float64[np.ndarray, "m d"]) -> list[fmpq]:
     """The exact v_mm on the supports."""
-    from attention.max_margin import MaxMargin, max_margin
+    from reference_attention.svm.max_margin import MaxMargin, max_margin
 
     keys = np.stack([chosen, np.zeros_like(chosen)], axis=1)
     solution = max_margin(keys, np.zeros(len(chosen), dtype=np.int64))

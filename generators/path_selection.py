@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from attention.joint import Joint, chosen_of, relative_log_risk
-from attention.joint_path import joint_path
-from attention.label_svm import label_svm, relaxed_max_margin
-from attention.max_margin import Infeasible
 from generators.case import Case
 from generators.finding import Finding
+from reference_attention.paths.joint import Joint, chosen_of, relative_log_risk
+from reference_attention.paths.joint_path import joint_path
+from reference_attention.svm.label_svm import label_svm, relaxed_max_margin
+from reference_attention.svm.max_margin import Infeasible
 
 RADII = (1e3, 1e6)
 """RΘ_relax at which the path is looked at."""

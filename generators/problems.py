@@ -16,14 +16,14 @@ from typing import Literal
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from attention.errors import InvalidInput
-from attention.losses import LOSSES, loss_named
-from attention.problem import Problem
 from generators.assumptions import assumption_named
 from generators.building import JOINT, Start, built_cases
 from generators.case import Case
 from generators.general_position import MOST_MATRICES, matrices
 from generators.numbers import MOST_DRAWN, Frame, Size, length
+from reference_attention.errors import InvalidInput
+from reference_attention.losses import LOSSES, loss_named
+from reference_attention.problem import Problem
 
 __all__ = ["ALL_LOSSES", "cases", "problems"]
 

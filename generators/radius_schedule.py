@@ -1,20 +1,20 @@
 """The hypothesis that Theorem 6 lacks: how fast the head's radius must grow against the prompt's.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 6; the schedule is derived in
-``theorems/joint_limit.py``.
+``theorems/token_selection/joint_paths/joint_limit.py``.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from attention.joint import Joint, chosen_of
-from attention.label_svm import label_svm, relaxed_max_margin
-from attention.max_margin import Infeasible
-from attention.scheduled_direction import critical_ratio
 from generators.case import Case
 from generators.finding import Finding, number
 from generators.joint_cases import schedule_of
+from reference_attention.paths.joint import Joint, chosen_of
+from reference_attention.paths.scheduled_direction import critical_ratio
+from reference_attention.svm.label_svm import label_svm, relaxed_max_margin
+from reference_attention.svm.max_margin import Infeasible
 
 
 def radius_schedule(case: Case) -> Finding:

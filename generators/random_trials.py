@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float64
 
-from attention.problem import Dataset
+from reference_attention.problem import Dataset
 
 INPUTS, TOKENS = 4, 6
 """n and T of the trials."""

@@ -10,16 +10,16 @@ import math
 import numpy as np
 from jaxtyping import Bool
 
-from attention.ill_behaved_losses import IllBehavedLoss
-from attention.losses import LOSSES
 from generators.case import Case
 from generators.finding import Finding, number
+from reference_attention.ill_behaved_losses import IllBehavedLoss
+from reference_attention.losses import LOSSES
 
 
 def well_behaved_loss(case: Case) -> Finding:
     """Assumption A on the interval of scores: ℓ' < 0, |ℓ'| ≤ M1, ℓ' M0-Lipschitz.
 
-    Proven for the losses of this package, and decided for those of :mod:`attention.ill_behaved_losses` by a score at
+    Proven for the losses of this package, and decided for those of :mod:`reference_attention.ill_behaved_losses` by a score at
     which it fails. For any other the constants that it states are tried on a grid, which can refute them but never
     establish them.
     """

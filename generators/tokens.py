@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from jaxtyping import Bool, Float64
 
-from attention.losses import loss_named
-from attention.problem import Dataset, Problem
 from generators.numbers import Frame, Style, entries, integers, one_in
+from reference_attention.losses import loss_named
+from reference_attention.problem import Dataset, Problem
 
 
 @st.composite

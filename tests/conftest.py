@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,24 +12,28 @@ from jaxtyping import install_import_hook
 hypothesis.strategies.DrawFn = Callable  # type: ignore[misc, assignment]
 
 INNER_LOOPS = {
-    "attention.arc_length",
-    "attention.ball_search",
-    "attention.certificate",
-    "attention.derivatives",
-    "attention.exact",
-    "attention.excess",
-    "attention.float_solution",
-    "attention.iteration",
-    "attention.least_norm",
-    "attention.losses",
+    "reference_attention.exact",
+    "reference_attention.floats",
+    "reference_attention.loss",
+    "reference_attention.losses",
+    "reference_attention.paths.ball_search",
+    "reference_attention.paths.excess",
+    "reference_attention.svm.certificate",
+    "reference_attention.svm.float_solution",
+    "reference_attention.svm.least_norm",
+    "reference_attention.training.arc_length",
+    "reference_attention.training.derivatives",
+    "reference_attention.training.iteration",
 }
 """Called thousands of times by one call of a module that is checked: checking them too costs most of the tests' time."""
 
 ROOT = Path(__file__).parent.parent
+PACKAGES = ("reference_attention", "generators", "theorems")
 CHECKED = [
-    f"{package}.{module.name}"
-    for package in ("attention", "generators", "theorems")
-    for module in pkgutil.iter_modules([str(ROOT / package)])
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for package in PACKAGES
+    for path in sorted((ROOT / package).rglob("*.py"))
+    if path.stem != "__init__"
 ]
 
 install_import_hook([name for name in CHECKED if name not in INNER_LOOPS], "beartype.beartype")

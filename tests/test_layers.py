@@ -1,41 +1,163 @@
-"""The layers of CONTRIBUTING.md: each package imports only what stands before it."""
+"""The rooms of the house: each imports only rooms below it, and no file imports in a circle.
+
+``python tests/test_layers.py`` prints the rooms from the top floor down, with what each imports;
+``python tests/test_layers.py --dot`` the same as a graph for Graphviz.
+"""
 
 from __future__ import annotations
 
 import ast
+import sys
+from collections.abc import Mapping, Set
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LAYERS = ("attention", "generators", "theorems", "tests")
-MODULES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
+ROOMS = (
+    "reference_attention",
+    "reference_attention.svm",
+    "reference_attention.training",
+    "reference_attention.paths",
+    "generators",
+    "theorems.core",
+    "theorems.rounding",
+    "theorems.token_selection.softmax",
+    "theorems.token_selection.global_paths",
+    "theorems.token_selection.local_paths",
+    "theorems.token_selection.directions",
+    "theorems.token_selection.joint_paths",
+    "theorems.token_selection.nonlinear_heads",
+    "theorems.registry",
+    "theorems.run",
+    "theorems.without",
+    "theorems.hunting",
+    "theorems.faults",
+    "theorems.power",
+    "theorems.benchmark",
+    "theorems.figures",
+    "theorems.kernel",
+    "theorems.report",
+    "theorems.command",
+    "theorems",
+)
+"""From the ground up: a room may import those before it."""
+
+Graph = Mapping[str, Set[str]]
 
 
-def imported_packages(source: str) -> set[str]:
-    """Top-level packages that a module imports anywhere, also inside functions."""
-    names: set[str] = set()
+def name_of(path: Path) -> str:
+    """The dotted name of a module."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {
+    name_of(path): path
+    for top in ("reference_attention", "generators", "theorems")
+    for path in (ROOT / top).rglob("*.py")
+}
+
+
+def imported(source: str, modules: Set[str]) -> set[str]:
+    """Those of the modules that a source imports anywhere, also inside functions."""
+    found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            names.add(node.module or "")
-    return {name.partition(".")[0] for name in names}
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= inner & modules or {node.module or ""}
+    return found & modules
 
 
-def forbidden(layer: str, source: str) -> set[str]:
-    """Layers that ``source`` imports although they stand to the right of ``layer``."""
-    return imported_packages(source) & set(LAYERS[LAYERS.index(layer) + 1 :])
+def room_of(module: str) -> str:
+    """The room that a module lies in: the innermost package of :data:`ROOMS`."""
+    return max((room for room in ROOMS if f"{module}.".startswith(f"{room}.")), key=len)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_only_what_stands_before(path: Path) -> None:
-    layer = path.relative_to(ROOT).parts[0]
-    assert not forbidden(layer, path.read_text())
+def files_graph() -> Graph:
+    """module → modules that it imports. A package's __init__ hands names on; what it imports counts as the package's."""
+    return {name: imported(path.read_text(), set(FILES)) - {name} for name, path in FILES.items()}
 
 
-def test_an_upward_import_is_caught() -> None:
-    assert forbidden("attention", "def f():\n    from theorems.statement import Claim\n") == {"theorems"}
-    assert forbidden("generators", "import attention.risk, theorems") == {"theorems"}
-    assert not forbidden("theorems", "from generators.case import Case")
+def rooms_graph(files: Graph) -> dict[str, set[str]]:
+    """room → rooms that it imports."""
+    rooms: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for module, others in files.items():
+        rooms[room_of(module)] |= {room_of(other) for other in others} - {room_of(module)}
+    return rooms
+
+
+def upward(rooms: Graph) -> list[str]:
+    """Imports of a room further up."""
+    floor = {room: k for k, room in enumerate(ROOMS)}
+    return [f"{room} imports {other}" for room in rooms for other in sorted(rooms[room]) if floor[other] > floor[room]]
+
+
+def circle(graph: Graph) -> list[str]:
+    """A circle of imports, empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_every_room_imports_only_rooms_below_it() -> None:
+    assert upward(rooms_graph(files_graph())) == []
+
+
+def test_no_circle_of_files_or_rooms() -> None:
+    assert circle(files_graph()) == []
+    assert circle(rooms_graph(files_graph())) == []
+
+
+def test_every_module_lies_in_a_room_and_every_room_has_modules() -> None:
+    assert {room_of(module) for module in FILES} == set(ROOMS)
+
+
+def test_every_package_says_what_it_is() -> None:
+    packages = [path for path in FILES.values() if path.name == "__init__.py"]
+    assert packages
+    assert [str(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text()))] == []
+    assert {path.parent for path in FILES.values()} == {path.parent for path in packages}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f():\n    from theorems.run.verify import verify_generated\n",
+        "import theorems.run.verify",
+        "from theorems.run import verify",
+    ],
+)
+def test_an_upward_import_is_caught(source: str) -> None:
+    graph = {"reference_attention.risk": imported(source, set(FILES))}
+    assert upward(rooms_graph(graph)) == ["reference_attention imports theorems.run"]
+
+
+def test_a_circle_is_caught() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}})
+    assert not circle({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+
+
+def drawn(dot: bool) -> str:
+    """The rooms and their imports, as a table or for Graphviz."""
+    rooms = rooms_graph(files_graph())
+    if dot:
+        arrows = [f'  "{room}" -> "{other}";' for room in ROOMS for other in sorted(rooms[room])]
+        return "\n".join(["digraph rooms {", "  rankdir=BT;", *arrows, "}"])
+    files = {room: sum(room_of(module) == room for module in FILES) for room in ROOMS}
+    lines = [
+        f"{room}  ({files[room]} files)\n    imports {', '.join(sorted(rooms[room])) or 'nothing'}"
+        for room in reversed(ROOMS)
+    ]
+    up = upward(rooms)
+    return "\n".join([*lines, f"{sum(map(len, rooms.values()))} arrows between {len(ROOMS)} rooms, {len(up)} up", *up])
+
+
+if __name__ == "__main__":
+    print(drawn("--dot" in sys.argv[1:]))

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from attention.losses import loss_named
-from attention.max_margin import MaxMargin, max_margin
-from attention.problem import Problem
 from generators.datasets import DATASETS, dataset_named
-from theorems.__main__ import main
-from theorems.statement import statements
+from reference_attention.losses import loss_named
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from tests.places import ROOT
+from theorems.command.app import main
+from theorems.registry.suite import statements
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 TARGETS = sorted(set(re.findall(r"(?:^|`)make ([a-z]+)", README, re.MULTILINE)))
 

@@ -1,0 +1,1 @@
+"""The theorems of softmax attention as executable specifications."""

@@ -29,24 +29,25 @@
 
 from __future__ import annotations
 
-from attention.descent import Stop, gradient_descent, normalized_gradient_descent
-from attention.errors import InvalidInput
-from attention.flow import Flow, gradient_flow
-from attention.implementation import REFERENCE, Implementation
-from attention.joint_descent import head_gradient
-from attention.label_svm import LabelSvm
-from attention.losses import loss_named
-from attention.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
-from attention.problem import Dataset, Problem
 from generators.assumptions import Assumption, Finding
 from generators.case import Case
 from generators.direction_cases import direction_cases
 from generators.joint_cases import joint_cases
 from generators.problems import cases
-from theorems.evaluation import Evaluation
-from theorems.statement import Claim, Form, Statement, Verdict, at_least
-from theorems.tolerances import EPS, reason
-from theorems.user_statement import statement
+from reference_attention.errors import InvalidInput
+from reference_attention.floats import EPS
+from reference_attention.losses import loss_named
+from reference_attention.problem import Dataset, Problem
+from reference_attention.svm.label_svm import LabelSvm
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
+from reference_attention.training.descent import Stop, gradient_descent, normalized_gradient_descent
+from reference_attention.training.flow import Flow, gradient_flow
+from reference_attention.training.joint_descent import head_gradient
+from theorems.core.claim import Claim, Form, Verdict, at_least
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.statement import Statement, statement
+from theorems.core.tolerances import reason
+from theorems.rounding.evaluation import Evaluation
 
 __all__ = [
     "EPS",

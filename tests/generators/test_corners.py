@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import Phase, find, given, settings
 
-from attention.max_margin import MaxMargin, max_margin
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from generators.problems import cases
-from theorems.verify import drawing_from_the_seed_alone
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from theorems.run.verify import drawing_from_the_seed_alone
 
 EXAMPLES, FEWER = 200, 60
 """A corner must turn up among so many examples: it is no rarer than about one in fifty, one in fifteen."""

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attention.label_svm import label_svm
-from attention.max_margin import Infeasible, MaxMargin, max_margin
-from attention.problem import Dataset, Problem
-from attention.risk import softmax_weights
 from generators.assumptions import ASSUMPTIONS, Finding
 from generators.case import Case
 from generators.label_margin import label_margin
+from reference_attention.problem import Dataset, Problem
+from reference_attention.risk import softmax_weights
+from reference_attention.svm.label_svm import label_svm
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 ULP = 2.0**-52
 

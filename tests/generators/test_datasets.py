@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attention.errors import InvalidInput
-from attention.flow import gradient_flow
-from attention.max_margin import MaxMargin, max_margin
 from generators.assumptions import ASSUMPTIONS
 from generators.datasets import ALIASES, DATASETS, dataset_named
 from generators.problems import ALL_LOSSES
+from reference_attention.errors import InvalidInput
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.training.flow import gradient_flow
 
 HOLDING = {
     "figure-1a": {"single-input", "equal-non-optimal-scores", "separable", "locally-optimal"},

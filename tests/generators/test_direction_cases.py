@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import Phase, find, given, settings
 
-from attention.directions import direction, neighbour_optimal, not_below
-from attention.max_margin import MaxMargin, max_margin
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from generators.direction_cases import direction_cases, pair_cases
 from generators.direction_keys import levels_allowed
+from reference_attention.directions import direction, neighbour_optimal, not_below
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 THEOREM_4 = ("distinct-scores", "general-position", "direction-given", "not-locally-optimal-direction")
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from attention.errors import InvalidInput
-from attention.max_margin import MaxMargin, max_margin
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from generators.directions import points_in_cone, prompts, unit_directions
 from generators.problems import cases
+from reference_attention.errors import InvalidInput
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 QUICK = settings(max_examples=300, derandomize=True, database=None, phases=[Phase.generate])
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from attention.exact import rational_matrix
-from attention.problem import Problem
 from generators.case import Case
 from generators.general_position import MOST_MATRICES, general_position, matrices
 from generators.keys import nudged_to_general_position
+from reference_attention.exact import rational_matrix
+from reference_attention.problem import Problem
 
 
 def found(keys: Any) -> bool | None:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from flint import fmpq
 
-from attention.max_margin import Infeasible, max_margin
-from attention.problem import Problem
 from generators import margin_assumptions
 from generators.assumptions import ASSUMPTIONS, Finding
 from generators.case import Case
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import Infeasible, max_margin
 
 NEAR = 1 + 2.0**-28
 ULP = 2.0**-52

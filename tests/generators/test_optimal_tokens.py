@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attention.joint import chosen_of
-from attention.label_svm import LabelSvm, label_svm
-from attention.problem import Dataset
 from generators.case import Case
 from generators.datasets import DATASETS
 from generators.joint_cases import joint_cases
 from generators.optimal_tokens import support_of, token_optimality
+from reference_attention.paths.joint import chosen_of
+from reference_attention.problem import Dataset
+from reference_attention.svm.label_svm import LabelSvm, label_svm
 
 
 def case_of(X: list[list[tuple[float, ...]]], Y: list[float], alpha: list[int] | None = None) -> Case:

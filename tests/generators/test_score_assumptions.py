@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attention.errors import InvalidInput
-from attention.losses import Exponential, Logistic, loss_named
-from attention.problem import Problem
 from generators.assumptions import ASSUMPTIONS, Finding, assumption_named
 from generators.case import Case
+from reference_attention.errors import InvalidInput
+from reference_attention.losses import Exponential, Logistic, loss_named
+from reference_attention.problem import Problem
 
 UP = float(np.nextafter(1.0, 2.0))
 

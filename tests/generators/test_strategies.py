@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import generators.problems
-from attention.errors import InvalidInput
-from attention.max_margin import MaxMargin, max_margin
 from generators import building, directions, keys, numbers, scores, tokens
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from generators.problems import ALL_LOSSES, cases, problems
+from reference_attention.errors import InvalidInput
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 COMBINATIONS = [
     (),

@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from hypothesis import strategies as st
 
-import theorems.describe
-import theorems.session
-import theorems.statement
-from attention.implementation import Implementation
-from attention.losses import LOSSES
-from attention.problem import Problem
+import theorems.command.describe
+import theorems.command.session
+import theorems.registry.lookup
 from generators.case import Case
-from theorems.statement import Claim, Form, Statement, at_least
-from theorems.tolerances import EPS
+from reference_attention.floats import EPS
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.implementation import Implementation
+from theorems.core.statement import Statement
 
 
 @st.composite
@@ -115,13 +116,13 @@ FAKES = {
 
 def install(put: Callable[[object, str, object], object] = setattr, fakes: dict[str, Statement] = FAKES) -> None:
     """Make these the statements there are (``put`` = ``monkeypatch.setattr`` for the time of a test)."""
-    for module in (theorems.statement, theorems.session, theorems.describe):
+    for module in (theorems.registry.lookup, theorems.command.session, theorems.command.describe):
         put(module, "statements", lambda: fakes)
 
 
 if __name__ in ("__main__", "__mp_main__"):  # in worker processes as well
     install()
 if __name__ == "__main__":
-    from theorems.__main__ import main
+    from theorems.command.app import main
 
     sys.exit(main())

@@ -15,9 +15,9 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from jaxtyping import Float64, Int64
 
-from attention.exact import rational
-from attention.losses import Loss
-from attention.problem import Problem
+from reference_attention.exact import rational
+from reference_attention.loss import Loss
+from reference_attention.problem import Problem
 
 BITS = 256
 """Working precision beyond what the range of the logits needs."""

@@ -8,26 +8,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attention.implementation import REFERENCE
-from attention.losses import loss_named
-from attention.problem import Dataset, Problem
 from generators.assumptions import assumption_named
 from generators.case import Case
+from reference_attention.losses import loss_named
+from reference_attention.problem import Dataset, Problem
+from tests.places import ROOT
 from theorems import api
-from theorems.check import check
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
 from theorems.faults import FAULTS
-from theorems.result import Result
-from theorems.statement import Verdict, statement_named
-from theorems.verify import verify_generated
+from theorems.registry.lookup import statement_named
+from theorems.run.result import Result
+from theorems.run.verify import verify_generated
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 JOINT, RATE = "joint_descent.py:logarithmic_prompt", "rate.py:rate"
 SUBSET, LOCAL = "not_separable.py:largest_subset", "not_separable.py:locally_optimal_limit"
 
 
 @pytest.fixture(autouse=True)
 def _without_making_failures_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("theorems.verify.SHRINKING_CALLS", 0)
+    monkeypatch.setattr("theorems.run.verify.SHRINKING_CALLS", 0)
 
 
 def tried(name: str, examples: int, fault: str = "", folder: Path = EXAMPLES) -> Result:

@@ -12,11 +12,11 @@ from enum import StrEnum
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from attention.descent import Stop, Trajectory
-from attention.flow import gradient_flow
-from attention.implementation import REFERENCE, Implementation
-from attention.max_margin import MaxMargin, locally_optimal
-from attention.problem import Problem
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, locally_optimal
+from reference_attention.training.descent import Stop, Trajectory
+from reference_attention.training.flow import gradient_flow
+from theorems.core.implementation import REFERENCE, Implementation
 
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """The levels of 1 − cos."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from attention.descent import Trajectory, descend
-from attention.errors import InvalidInput
-from attention.implementation import REFERENCE, Implementation
-from attention.problem import Problem
+from reference_attention.errors import InvalidInput
+from reference_attention.problem import Problem
+from reference_attention.training.descent import Trajectory, descend
+from theorems.core.implementation import REFERENCE, Implementation
 
 SMOOTH = "1/L"
 """The step of Theorems 2 and 3."""

@@ -13,7 +13,7 @@ from theorems.benchmark.measure import LEVELS, Kind
 from theorems.benchmark.summary import Summary, summaries
 from theorems.benchmark.timing import Ratio
 from theorems.benchmark.work import DIMENSION, Compared
-from theorems.report_table import column_table
+from theorems.run.tables import column_table
 
 NOT_WITHIN = "-"
 LEVEL_NAMES = tuple(f"{level:g}" for level in LEVELS)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from attention.problem import Problem
+from reference_attention.problem import Problem
 from theorems.benchmark.rules import Rule, rule_named
 
 ROUNDS = 7

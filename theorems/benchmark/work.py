@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from attention.implementation import REFERENCE, Implementation
-from attention.problem import Problem
 from generators.case import Case
 from generators.random_trials import random_trial
+from reference_attention.problem import Problem
 from theorems.benchmark.measure import Limit, Measured, limit_of, measured
 from theorems.benchmark.rules import rule_named
-from theorems.user_data import load
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.run.user_data import load
 
 Progress = Callable[[int], None]
 

@@ -7,7 +7,7 @@ be sent to other processes.
 
 from __future__ import annotations
 
-from attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput
 from theorems.faults.attention_faults import ATTENTION_FAULTS
 from theorems.faults.data_faults import DATA_FAULTS
 from theorems.faults.direction_faults import DIRECTION_FAULTS

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from array_api_compat import array_namespace
 
-from attention.implementation import Implementation
-from attention.losses import Array
+from reference_attention.loss import Array
+from theorems.core.implementation import Implementation
 from theorems.faults.fault import Fault, Kind
 from theorems.faults.softmax import Normalised, OtherData, Shifted, as_it_is, softmax_of
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from attention.implementation import REFERENCE, Implementation
-from attention.losses import Array
-from attention.problem import Problem
 from generators.case import Case
+from reference_attention.loss import Array
+from reference_attention.problem import Problem
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.attention_faults import OnOtherKeys
 from theorems.faults.fault import Fault, Kind, right
 from theorems.faults.softmax import OtherData

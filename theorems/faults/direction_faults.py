@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attention.directions import Direction, direction
-from attention.implementation import REFERENCE, Implementation
+from reference_attention.directions import Direction, direction
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.fault import Fault, Kind
 
 Change = Callable[[Direction, Any, float], Direction]
@@ -23,7 +23,7 @@ class ChangedDirection:
     size: float = 0.0
 
     def decide(self, keys: Any, q: Any) -> Direction:
-        """As :func:`attention.directions.direction`."""
+        """As :func:`reference_attention.directions.direction`."""
         return self.change(direction(keys, q), keys, self.size)
 
     def __call__(self, size: float) -> Implementation:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from attention.implementation import REFERENCE, Implementation
 from generators.case import Case
+from theorems.core.implementation import REFERENCE, Implementation
 
 
 class Kind(StrEnum):

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from array_api_compat import array_namespace
 
-from attention import risk as reference
-from attention.implementation import REFERENCE, Implementation
-from attention.losses import Array, Loss
-from attention.risk import ScaledGradient
+from reference_attention import risk as reference
+from reference_attention.loss import Array, Loss
+from reference_attention.risk import ScaledGradient
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.fault import Fault, Kind
 from theorems.faults.softmax import Normalised, as_it_is, covariance, detached, diagonal, unscaled
 
@@ -28,7 +28,7 @@ class ChangedGradient:
     size: float = 0.0
 
     def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """As :func:`attention.risk.scaled_gradient`."""
+        """As :func:`reference_attention.risk.scaled_gradient`."""
         return self.change(reference.scaled_gradient(keys, scores, loss, p), p, self.size)
 
 
@@ -61,7 +61,7 @@ class OtherProblem:
     change: Callable[[Array, Array, Loss], tuple[Array, Array, Loss, float]]
 
     def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """As :func:`attention.risk.scaled_gradient`."""
+        """As :func:`reference_attention.risk.scaled_gradient`."""
         keys, scores, loss, factor = self.change(keys, scores, loss)
         found = reference.scaled_gradient(keys, scores, loss, p)
         return ScaledGradient(found.log_scale, factor * found.direction)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from attention.implementation import REFERENCE, Implementation
-from attention.label_svm import LabelSvm, label_svm, relaxed_max_margin
-from attention.max_margin import Infeasible, MaxMargin, max_margin
+from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.fault import Fault, Kind
 
 
@@ -22,7 +22,7 @@ class ChangedLabelSvm:
     size: float = 0.0
 
     def solve(self, features: Any) -> LabelSvm | Infeasible:
-        """As :func:`attention.label_svm.label_svm`."""
+        """As :func:`reference_attention.svm.label_svm.label_svm`."""
         right = label_svm(features)
         return right if isinstance(right, Infeasible) else self.change(right, features, self.size)
 

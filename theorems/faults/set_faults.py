@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from attention.implementation import REFERENCE, Implementation
-from attention.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
+from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.fault import Fault, Kind
 
 Sets = MaxMarginSets | InfeasibleSets

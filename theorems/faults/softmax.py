@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from array_api_compat import array_namespace
 
-from attention import risk as reference
-from attention.implementation import REFERENCE, Implementation
-from attention.losses import Array, Loss
-from attention.risk import ScaledGradient, signed_logsumexp
+from reference_attention import risk as reference
+from reference_attention.loss import Array, Loss
+from reference_attention.risk import ScaledGradient, signed_logsumexp
+from theorems.core.implementation import REFERENCE, Implementation
 
 
 def unscaled(direction: Array) -> ScaledGradient:
@@ -108,7 +108,7 @@ class Normalised:
 
     @property
     def implementation(self) -> Implementation:
-        """The reference with this attention."""
+        """The reference with this reference_attention."""
         return REFERENCE.but(
             "", weights=self.weights, risk=self.risk, scaled_gradient=self.gradient, log_excess_risk=self.log_excess
         )
@@ -148,22 +148,22 @@ class Shifted:
         return scores if self.sink is None else xp.concat([scores, xp.zeros_like(scores[..., :1])], axis=-1)
 
     def weights(self, keys: Array, p: Array) -> Array:
-        """As :func:`attention.risk.softmax_weights`."""
+        """As :func:`reference_attention.risk.softmax_weights`."""
         return reference.softmax_weights(*self._extended(keys, p))[..., : keys.shape[-2]]
 
     def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
-        """As :func:`attention.risk.risk`."""
+        """As :func:`reference_attention.risk.risk`."""
         longer, prompt = self._extended(keys, p)
         return reference.risk(longer, self._scored(scores), loss, prompt)
 
     def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """As :func:`attention.risk.scaled_gradient`."""
+        """As :func:`reference_attention.risk.scaled_gradient`."""
         longer, prompt = self._extended(keys, p)
         found = reference.scaled_gradient(longer, self._scored(scores), loss, prompt)
         return ScaledGradient(found.log_scale, found.direction[..., :-1])
 
     def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
-        """As :func:`attention.risk.log_excess_risk`."""
+        """As :func:`reference_attention.risk.log_excess_risk`."""
         longer, prompt = self._extended(keys, p)
         return reference.log_excess_risk(longer, self._scored(scores), loss, prompt, alpha)
 
@@ -196,19 +196,19 @@ class OtherData:
         return scores if self.scores_to is None else self.scores_to(scores, self.size)
 
     def weights(self, keys: Array, p: Array) -> Array:
-        """As :func:`attention.risk.softmax_weights`."""
+        """As :func:`reference_attention.risk.softmax_weights`."""
         return reference.softmax_weights(self._keys(keys), p)
 
     def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
-        """As :func:`attention.risk.risk`."""
+        """As :func:`reference_attention.risk.risk`."""
         return reference.risk(self._keys(keys), self._scores(scores), loss, p)
 
     def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """As :func:`attention.risk.scaled_gradient`."""
+        """As :func:`reference_attention.risk.scaled_gradient`."""
         return reference.scaled_gradient(self._keys(keys), self._scores(scores), loss, p)
 
     def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
-        """As :func:`attention.risk.log_excess_risk`."""
+        """As :func:`reference_attention.risk.log_excess_risk`."""
         return reference.log_excess_risk(self._keys(keys), self._scores(scores), loss, p, alpha)
 
     @property

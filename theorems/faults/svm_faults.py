@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from attention.exact import rational, to_floats
-from attention.implementation import REFERENCE, Implementation
-from attention.max_margin import Infeasible, MaxMargin, max_margin
+from reference_attention.exact import rational, to_floats
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.fault import Fault, Kind
 
 Solution = MaxMargin | Infeasible
@@ -27,7 +27,7 @@ class ChangedSvm:
     size: float = 0.0
 
     def solve(self, keys: Any, alpha: Any) -> Solution:
-        """As :func:`attention.max_margin.max_margin`."""
+        """As :func:`reference_attention.svm.max_margin.max_margin`."""
         right = max_margin(keys, alpha)
         return right if isinstance(right, Infeasible) else self.change(right, keys, self.size)
 
@@ -43,7 +43,7 @@ class OtherSvm:
     change: Callable[[Any, Any], tuple[Any, Any]]
 
     def solve(self, keys: Any, alpha: Any) -> Solution:
-        """As :func:`attention.max_margin.max_margin`."""
+        """As :func:`reference_attention.svm.max_margin.max_margin`."""
         wrong = max_margin(*self.change(keys, alpha))
         return wrong if isinstance(wrong, MaxMargin) else max_margin(keys, alpha)
 

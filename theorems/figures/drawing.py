@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput
 from theorems.figures.figure import Figure, Numbers
 from theorems.figures.style import SETTINGS
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from attention.implementation import REFERENCE, Implementation
+from theorems.core.implementation import REFERENCE, Implementation
 
 Numbers = dict[str, Any]
 """Named numbers, lists and texts, as JSON has them."""

@@ -1,6 +1,6 @@
 """Figure 2: the cone around an LMM direction that gradient descent does not leave, with its proven constants.
 
-The paper's figure is a sketch. This one has the μ and R of Theorem 3 (:mod:`theorems.invariant_cone`) on the data of
+The paper's figure is a sketch. This one has the μ and R of Theorem 3 (:mod:`.invariant_cone`) on the data of
 Figure 8, and the gradient flow from starts in the smaller cone for which the theorem is proven.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figure 2, Theorem 3.
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from attention.errors import InvalidInput
-from attention.flow import gradient_flow
 from generators.datasets import dataset_named
+from reference_attention.errors import InvalidInput
+from reference_attention.training.flow import gradient_flow
 from theorems.figures import style
 from theorems.figures.directions import optima, optima_numbers
 from theorems.figures.figure import Figure, Numbers, Settings
-from theorems.invariant_cone import invariant_cone
-from theorems.local_constants import local_constants
+from theorems.token_selection.local_paths.invariant_cone import invariant_cone
+from theorems.token_selection.local_paths.local_constants import local_constants
 
 SIDES = (-0.95, -0.4, 0.4, 0.95)
 """Angles of the starts, in units of the opening of the cone of starts."""

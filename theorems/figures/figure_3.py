@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from attention.errors import InvalidInput
-from attention.joint_descent import JointTrajectory, joint_descent
-from attention.max_margin import Infeasible
 from generators.case import Case
 from generators.datasets import dataset_named
+from reference_attention.errors import InvalidInput
+from reference_attention.svm.max_margin import Infeasible
+from reference_attention.training.joint_descent import JointTrajectory, joint_descent
 from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 

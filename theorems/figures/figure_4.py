@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from attention.descent import Trajectory, descend
 from generators.datasets import dataset_named
+from reference_attention.training.descent import Trajectory, descend
 from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 

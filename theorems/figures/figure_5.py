@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from attention.flow import gradient_flow
-from attention.problem import Problem
 from generators.datasets import FIGURE_5_SCORES, figure_5
+from reference_attention.problem import Problem
+from reference_attention.training.flow import gradient_flow
 from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from attention.descent import descend
-from attention.max_margin import MaxMargin
 from generators.random_trials import INPUTS, TOKENS, random_trial
+from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.training.descent import descend
 from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 

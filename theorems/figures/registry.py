@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput
 from theorems.figures import figure_1, figure_2, figure_3, figure_4, figure_5, figure_8, figure_9
 from theorems.figures.figure import Figure
 

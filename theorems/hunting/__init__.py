@@ -1,0 +1,1 @@
+"""The hunt for counterexamples: search, make small, record, replay, tabulate."""

@@ -6,13 +6,13 @@ import math
 import warnings
 from dataclasses import dataclass, field
 
-from attention.errors import InvalidInput
-from attention.implementation import REFERENCE
 from generators.case import Case
 from generators.finding import Finding
-from theorems.check import claims_of, line_in
-from theorems.hunting.weakened import Weakened
-from theorems.statement import Claim, Verdict
+from reference_attention.errors import InvalidInput
+from theorems.core.check import claims_of, line_in
+from theorems.core.claim import Claim, Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.without.weakened import Weakened
 
 FAR = 100.0
 """A violation counts when it exceeds its tolerance so many times: no doubt about rounding decides it."""

@@ -1,6 +1,6 @@
 """A counterexample as a file: enough to check it again from the data alone, and to read it.
 
-References: JSON as in :mod:`attention.files`; the case as in :mod:`theorems.user_data`.
+References: JSON as in :mod:`reference_attention.files`; the case as in :mod:`theorems.run.user_data`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attention.errors import InvalidInput
-from attention.files import from_json, read_named_values, to_json, write_text
 from generators.case import Case
-from theorems.check import sentence
+from reference_attention.errors import InvalidInput
+from reference_attention.files import from_json, read_named_values, to_json, write_text
+from theorems.core.check import sentence
+from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import Examined
 from theorems.hunting.search import Effort
-from theorems.hunting.weakened import Weakened, weakened_named
-from theorems.user_data import as_text, case_of
+from theorems.run.user_data import as_text, case_of
+from theorems.without.weakened import Weakened
 
 NAMES = ("statement", "without", "refutes", "why", "claim", "violation", "assumptions", "seed", "case", "none_found")
 REQUIRED = ("statement", "without", "claim", "case")

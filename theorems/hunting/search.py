@@ -21,8 +21,8 @@ from hypothesis import seed as hypothesis_seed
 from generators.case import Case
 from theorems.hunting.examine import Examined, examine
 from theorems.hunting.simplify import simplified
-from theorems.hunting.weakened import Weakened
-from theorems.verify import drawing_from_the_seed_alone
+from theorems.run.verify import drawing_from_the_seed_alone
+from theorems.without.weakened import Weakened
 
 ROUND = 400
 """Cases of one round; the next one starts afresh, so that no climb is stuck for good."""

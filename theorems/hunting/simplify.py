@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from attention.errors import InvalidInput
-from attention.losses import loss_named
-from attention.problem import Dataset, Problem
 from generators.case import Case
+from reference_attention.errors import InvalidInput
+from reference_attention.losses import loss_named
+from reference_attention.problem import Dataset, Problem
 
 STEPS = 600
 """Cases tried at most: a count, because a time limit would not be repeatable."""

@@ -11,14 +11,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from attention.errors import InvalidInput
-from attention.files import read_named_values
 from generators.assumptions import ASSUMPTIONS
+from reference_attention.errors import InvalidInput
+from reference_attention.files import read_named_values
+from theorems.core.statement import Statement
+from theorems.hunting.entries import droppable, entries
 from theorems.hunting.examine import Examined, examine, in_own_units
-from theorems.hunting.needed import NEEDED_TO_STATE
 from theorems.hunting.record import Record, load
-from theorems.hunting.weakened import droppable, entries
-from theorems.statement import Statement, statements
+from theorems.registry.suite import statements
 
 
 class Status(StrEnum):
@@ -73,7 +73,7 @@ def rows(directory: Path, progress: Callable[[str], None] = lambda name: None) -
 
 def _row(directory: Path, statement: Statement, without: str) -> Row:
     path = directory / f"{statement.id}-without-{without}.json"
-    needed = NEEDED_TO_STATE.get((statement.id, without))
+    needed = statement.needs.get(without)
     if needed is not None:
         return Row(statement.id, without, Status.NEEDED, needed)
     if not path.exists():

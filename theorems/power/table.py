@@ -11,7 +11,8 @@ from theorems.faults import FAULTS, Fault
 from theorems.faults.spared import why_spared
 from theorems.power.trial import Cell, Found
 from theorems.power.work import Column, Smallest
-from theorems.report_table import column_table
+from theorems.registry.lookup import statement_named
+from theorems.run.tables import column_table
 
 SIGNS = {Found.MISSED: "–", Found.UNDECIDED: "?", Found.UNMOVED: "=", Found.UNTOUCHED: ""}
 STYLES = {
@@ -137,7 +138,7 @@ def _spared(faults: Sequence[Fault], columns: Sequence[Column]) -> list[str]:
             cell = column.cells.get(fault.name)
             if cell and cell.found in (Found.MISSED, Found.UNDECIDED):
                 said = f"undecided there: {cell.why}" if cell.why else "not explained"
-                reason = why_spared(fault, column.id, cell.found is Found.UNDECIDED) or said
+                reason = why_spared(fault, statement_named(column.id), cell.found is Found.UNDECIDED) or said
                 reasons.setdefault(reason, []).append(f"`{column.id}`")
         lines += [f"- `{fault.name}`, {', '.join(ids)}: {_escaped(reason)}." for reason, ids in reasons.items()]
     return ["\n".join(lines)] if lines else []

@@ -9,11 +9,12 @@ from enum import StrEnum
 from math import ceil, floor, log10
 from typing import Any
 
-from attention.implementation import REFERENCE, Implementation
 from generators.case import Case
-from theorems.check import check
+from theorems.core.check import check
+from theorems.core.claim import Claim, Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.statement import Statement
 from theorems.faults import Fault
-from theorems.statement import Claim, Statement, Verdict
 
 
 class Found(StrEnum):

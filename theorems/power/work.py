@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from theorems.core.claim import Verdict
 from theorems.faults import fault_named
 from theorems.power.trial import Cell, Found, baseline, smallest_caught, tried
-from theorems.statement import Verdict, statement_named
-from theorems.verify import drawn
+from theorems.registry.lookup import statement_named
+from theorems.run.verify import drawn
 
 Progress = Callable[[int], None]
 

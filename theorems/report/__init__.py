@@ -1,1 +1,1 @@
-"""A run of verify as one self-contained document: what ``theorems report`` writes."""
+"""A run of ``theorems verify`` as one document, Markdown or HTML; :mod:`theorems.command.report` writes it."""

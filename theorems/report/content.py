@@ -9,14 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
-from theorems.describe import tolerances_of
+from theorems.core.claim import Verdict
+from theorems.core.statement import Statement
+from theorems.core.tolerances import Tolerance
 from theorems.hunting.table import Status
+from theorems.registry.suite import tolerances, tolerances_of
 from theorems.report.document import Block, Code, Heading, Link, Listing, Reference, Table, paragraph
 from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENT, Hunted, Power
 from theorems.report.record import RunRecord, StatementRecord
-from theorems.result import ClaimSummary, Failure
-from theorems.statement import Statement, Verdict
-from theorems.tolerances import TOLERANCES, Tolerance
+from theorems.run.result import ClaimSummary, Failure
 
 LIBRARIES = ("numpy", "scipy", "torch", "hypothesis", "python-flint")
 MEANING = {
@@ -173,7 +174,7 @@ def _claim(claim: ClaimSummary) -> tuple[str, ...]:
 def _tolerances(contents: Contents) -> Table:
     """Those that the claims name, in the order of the suite's table; then those of statements of the user's."""
     used = {claim.why for one in contents.run.statements for claim in one.claims}
-    found: dict[str, Tolerance] = {key: TOLERANCES[key] for key in TOLERANCES if key in used}
+    found: dict[str, Tolerance] = {key: one for key, one in tolerances().items() if key in used}
     for statement in contents.known.values():
         if statement.file:
             found |= {key: one for key, one in tolerances_of(statement).items() if key in used}

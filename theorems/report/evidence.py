@@ -10,15 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import theorems
-from attention.files import read_named_values
-from theorems.hunting.needed import NEEDED_TO_STATE
+from reference_attention.files import read_named_values
+from theorems.core.statement import Statement
+from theorems.hunting.entries import droppable
 from theorems.hunting.table import Status
-from theorems.hunting.weakened import droppable
 from theorems.power.table import short
-from theorems.statement import Statement
 
-ROOT = Path(theorems.__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 """Of a checkout; an installed package has neither folder."""
 COUNTEREXAMPLES = Path("counterexamples")
 ASSUMPTIONS_DOCUMENT = Path("docs/assumptions.md")
@@ -47,15 +45,15 @@ def hunted(chosen: Iterable[Statement], root: Path = ROOT) -> list[Hunted] | Non
             continue
         one = Hunted(statement.id)
         for without in droppable(statement):
-            one.by_status.setdefault(_status(root / COUNTEREXAMPLES, statement.id, without), []).append(without)
+            one.by_status.setdefault(_status(root / COUNTEREXAMPLES, statement, without), []).append(without)
         found.append(one)
     return found
 
 
-def _status(directory: Path, id: str, without: str) -> Status:
-    if (id, without) in NEEDED_TO_STATE:
+def _status(directory: Path, statement: Statement, without: str) -> Status:
+    if without in statement.needs:
         return Status.NEEDED
-    path = directory / f"{id}-without-{without}.json"
+    path = directory / f"{statement.id}-without-{without}.json"
     if not path.exists():
         return Status.HOLE
     return Status.NONE_FOUND if "none_found" in read_named_values(path) else Status.REFUTED

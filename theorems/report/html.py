@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from html import escape
 
+from theorems.core.claim import Verdict
 from theorems.report.document import Block, Code, Document, Heading, Link, Listing, Paragraph, Reference, Text
-from theorems.statement import Verdict
 
 STYLE = """\
 body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; color: #222; }

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attention.errors import InvalidInput
-from attention.files import read_named_values
-from theorems.result import ClaimSummary, tightest_of
-from theorems.statement import Form, Verdict
+from reference_attention.errors import InvalidInput
+from reference_attention.files import read_named_values
+from theorems.core.claim import Form, Verdict
+from theorems.run.result import ClaimSummary, tightest_of
 
 NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 

@@ -9,18 +9,20 @@ from functools import cache
 import numpy as np
 import pytest
 
-from attention.implementation import Implementation
-from attention.losses import LOSSES
-from attention.problem import Problem
 from generators.case import Case
 from generators.finding import Finding
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
 from tests.theorems.fake_statements import small_cases
+from theorems.core.claim import Claim, Form, Verdict
+from theorems.core.implementation import Implementation
+from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import FAR, Examined, examine
-from theorems.hunting.followed import direction_claims, norm_claim
 from theorems.hunting.record import as_record
 from theorems.hunting.search import Effort, Hunt
-from theorems.hunting.weakened import Weakened, weakened_named
-from theorems.statement import Claim, Form, Verdict, statement_named
+from theorems.registry.lookup import statement_named
+from theorems.without.followed import direction_claims, norm_claim
+from theorems.without.weakened import Weakened
 
 SINGLE = ("theorem-2", "single-input")
 
@@ -162,7 +164,7 @@ def test_a_flow_that_cannot_move_in_float64_is_no_stationary_point() -> None:
 
 def test_a_finite_stationary_point_refutes_divergence() -> None:
     """Optimal tokens in opposite directions: the risk is coercive along the line."""
-    from theorems.hunting.followed import followed
+    from theorems.without.followed import followed
 
     keys = np.array([[[1.0], [0.0]], [[-1.0], [0.0]]])
     problem = Problem(keys, np.array([[1.0, 0.0], [1.0, 0.0]]), LOSSES["logistic"])

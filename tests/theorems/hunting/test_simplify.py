@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attention.losses import LOSSES
-from attention.problem import Dataset, Problem
 from generators.case import Case
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Dataset, Problem
 from theorems.hunting.simplify import STEPS, Parts, _complexity, simplified
 
 

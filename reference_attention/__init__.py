@@ -1,0 +1,9 @@
+"""The thin reference: softmax attention, its risk, its hard-margin SVM, and how it is trained.
+
+| room | what |
+|---|---|
+| this one | problems, losses, risk and gradient without cancellation, Definition 3, heads, files |
+| `svm` | ATT-SVM and its relatives, exact, with certificates |
+| `training` | gradient descent, normalized gradient descent, gradient flow, joint descent |
+| `paths` | regularization paths: over the ball, local, joint, scheduled |
+"""

@@ -1,0 +1,193 @@
+"""Directions in which a prompt grows: what they select, by which margin, and against which tokens; exact.
+
+Definition 3 speaks of a unit vector q, which floats rarely are. Selected tokens, directional neighbours and
+neighbour-optimality do not depend on the length of q; margins of two directions are compared through their squares.
+So everything is decided over the rationals that the floats are.
+
+Source: *Max-Margin Token Selection in Attention Mechanism*, Definition 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import Dyadic, rational, times_power_of_two, to_float, to_floats
+from reference_attention.problem import checked_array
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """What p = R q/‖q‖ selects as R → ∞.
+
+    Attributes:
+        q: the direction, of any length, shape (d,); rounded once per entry where ``vector`` is no float vector.
+        vector: the same exactly, d rationals.
+        selected: S_i(q) = argmax_t k_it·q, ties included, shape (n, T).
+        exact: max_u k_iu·q − k_it·q, n lists of T rationals, zero at selected tokens.
+        least: the smallest of them over t ∉ S_i(q) and all inputs, which is ‖q‖ θ(q); None when every token of every
+            input is selected (the minimum over nothing).
+        neighbours: the directional neighbours, the (i, t) attaining it, shape (n, T).
+    """
+
+    q: Float64[np.ndarray, "d"]
+    vector: tuple[fmpq, ...]
+    selected: Bool[np.ndarray, "n T"]
+    exact: tuple[tuple[fmpq, ...], ...]
+    least: fmpq | None
+    neighbours: Bool[np.ndarray, "n T"]
+
+    @cached_property
+    def norm_squared(self) -> fmpq:
+        """‖q‖²."""
+        return inner(self.vector, self.vector)
+
+    @cached_property
+    def norm(self) -> float:
+        """‖q‖, to one unit in the last place."""
+        return math.sqrt(to_float(self.norm_squared))
+
+    @property
+    def unit(self) -> Float64[np.ndarray, "d"]:
+        """q/‖q‖, shape (d,)."""
+        return np.asarray(self.q / self.norm)
+
+    @property
+    def margin(self) -> float:
+        """The directional margin θ(q), +inf when every token is selected; to two units in the last place."""
+        return math.inf if self.least is None else to_float(self.least) / self.norm
+
+    @cached_property
+    def margins(self) -> Float64[np.ndarray, "n T"]:
+        """(k_iα_i − k_it)·q/‖q‖ for α_i ∈ S_i(q), each to two units in the last place, shape (n, T)."""
+        return np.asarray(np.array([[to_float(x) for x in row] for row in self.exact]) / self.norm)
+
+    @property
+    def unique(self) -> bool:
+        """Whether one token is selected in every input."""
+        return bool((self.selected.sum(axis=1) == 1).all())
+
+    @property
+    def tied(self) -> Int64[np.ndarray, "k"]:
+        """The inputs in which several tokens are selected."""
+        return np.asarray(np.flatnonzero(self.selected.sum(axis=1) > 1), dtype=np.int64)
+
+    def best(self, scores: Float64[np.ndarray, "n T"]) -> Int64[np.ndarray, "n"]:
+        """The selected token of highest score of each input (the first one of those), shape (n,)."""
+        return np.asarray(np.argmax(np.where(self.selected, scores, -np.inf), axis=1), dtype=np.int64)
+
+
+def direction(keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "e"]) -> Direction:
+    """Definition 3 of q, decided over the rationals.
+
+    Args:
+        keys: shape (n, T, d).
+        q: any non-zero vector, shape (d,); another length is refused.
+
+    Raises:
+        InvalidInput: q of another shape, not finite or zero.
+    """
+    q = checked_array("q", q, (keys.shape[2],))
+    if not q.any():
+        raise InvalidInput("q: the zero vector is no direction; give a non-zero one.")
+    tokens, along = Dyadic.of(keys), Dyadic.of(q)
+    vector = tuple(rational(x) for x in q.tolist())
+    return _decided(tokens, along.integers(), tokens.exponent + along.exponent, q, vector)
+
+
+def exact_direction(keys: Float64[np.ndarray, "n T d"], vector: Sequence[fmpq]) -> Direction:
+    """Definition 3 of a rational vector, e.g. of p_mm or of an exact perturbation.
+
+    Raises:
+        InvalidInput: the zero vector, or one beyond the range of float64.
+    """
+    if not any(x != 0 for x in vector):
+        raise InvalidInput("vector: the zero vector is no direction; give a non-zero one.")
+    numbers, over = fmpq_mat(len(vector), 1, list(vector)).numer_denom()
+    tokens = Dyadic.of(keys)
+    found = _decided(tokens, [int(x) for x in numbers.entries()], tokens.exponent, to_floats(vector), tuple(vector))
+    scaled = tuple(tuple(x / over for x in row) for row in found.exact)
+    return replace(found, exact=scaled, least=None if found.least is None else found.least / over)
+
+
+def _decided(
+    tokens: Dyadic, weights: list[int], unit: int, q: Float64[np.ndarray, "d"], vector: tuple[fmpq, ...]
+) -> Direction:
+    """The direction with integer entries ``weights``; margins are in units of 2^unit."""
+    d, rows = len(weights), []
+    for i in range(tokens.mantissas.shape[0]):
+        flat = tokens.integers((i,))
+        starts = range(0, len(flat), d)
+        logits = [sum(a * b for a, b in zip(flat[t : t + d], weights, strict=True)) for t in starts]
+        top = max(logits)
+        rows.append([top - x for x in logits])
+    least = min((x for row in rows for x in row if x > 0), default=None)
+    return Direction(
+        q=q,
+        vector=vector,
+        selected=np.array([[x == 0 for x in row] for row in rows]),
+        exact=tuple(tuple(times_power_of_two(fmpq(x), unit) for x in row) for row in rows),
+        least=None if least is None else times_power_of_two(fmpq(least), unit),
+        neighbours=np.array([[x == least for x in row] for row in rows]),
+    )
+
+
+def inner(a: Sequence[fmpq], b: Sequence[fmpq]) -> fmpq:
+    """a·b over the rationals."""
+    return sum((x * y for x, y in zip(a, b, strict=True)), fmpq(0))
+
+
+def not_below(found: Direction, scores: Float64[np.ndarray, "n T"]) -> list[tuple[int, int]]:
+    """The directional neighbours (i, t) that do not score strictly below every selected token of their input."""
+    lowest = np.min(np.where(found.selected, scores, np.inf), axis=1, keepdims=True)
+    return [(int(i), int(t)) for i, t in np.argwhere(found.neighbours & (scores >= lowest))]
+
+
+def neighbour_optimal(found: Direction, scores: Float64[np.ndarray, "n T"]) -> bool:
+    """Definition 3: every directional neighbour scores strictly below its selected token(s); exact."""
+    return not not_below(found, scores)
+
+
+def margin_sign(first: Direction, second: Direction) -> int:
+    """The sign of θ(first) − θ(second), exact: squares of non-negative numbers are compared."""
+    if first.least is None or second.least is None:
+        return int(first.least is None) - int(second.least is None)
+    gap = first.least**2 * second.norm_squared - second.least**2 * first.norm_squared
+    return int(gap > 0) - int(gap < 0)
+
+
+def margin_difference(first: Direction, second: Direction) -> float:
+    """θ(first) − θ(second), to a few units in the last place of the *difference*."""
+    return unit_difference(first.least, first, second.least, second)
+
+
+def unit_difference(a: fmpq | None, of: Direction, b: fmpq | None, to: Direction) -> float:
+    """a/‖of‖ − b/‖to‖ for a, b ≥ 0 (None is +∞), without cancellation: a² − b² over the rationals."""
+    if a is None or b is None:
+        return 0.0 if a is None and b is None else math.inf if a is None else -math.inf
+    squares = a**2 / of.norm_squared - b**2 / to.norm_squared
+    return 0.0 if squares == 0 else to_float(squares) / (to_float(a) / of.norm + to_float(b) / to.norm)
+
+
+def parallel(first: Sequence[fmpq], second: Sequence[fmpq]) -> bool:
+    """Whether first = c·second for a c > 0, exact."""
+    return inner(first, second) > 0 and inner(first, second) ** 2 == inner(first, first) * inner(second, second)
+
+
+def within_cone(x: Sequence[fmpq], q: Sequence[fmpq], mu: float) -> bool:
+    """Whether cos(x, q) ≥ 1 − μ, for 0 ≤ μ ≤ 1; exact, by squares.
+
+    Raises:
+        InvalidInput: μ outside [0, 1].
+    """
+    if not 0 <= mu <= 1:
+        raise InvalidInput(f"mu: {mu:g} makes no cone within a half-space; give 0 ≤ mu ≤ 1.")
+    along = inner(x, q)
+    return bool(along >= 0 and along**2 >= (1 - rational(mu)) ** 2 * inner(x, x) * inner(q, q))

@@ -1,0 +1,127 @@
+"""Exact rational arithmetic on float data: every float is a dyadic rational, so equalities can be decided.
+
+python-flint does the arithmetic; this module converts, in both directions, without loss or with one rounding.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from flint import fmpq, fmpq_mat, fmpz, fmpz_mat
+from jaxtyping import Float64, Int64
+
+from reference_attention.errors import InvalidInput
+
+
+def rational(x: float) -> fmpq:
+    """The rational number that a finite float is.
+
+    Raises:
+        InvalidInput: NaN or infinite.
+    """
+    if not math.isfinite(x):
+        raise InvalidInput(f"array: {x} is not a rational number; replace NaN and infinite entries.")
+    return fmpq(*float(x).as_integer_ratio())
+
+
+def rational_matrix(rows: Float64[np.ndarray, "m k"]) -> fmpq_mat:
+    """The rational matrix that a float matrix is, shape (m, k)."""
+    m, k = rows.shape
+    return fmpq_mat(m, k, [rational(x) for x in rows.ravel().tolist()])
+
+
+def ratio(numerator: fmpz, denominator: fmpz, exponent: int = 0) -> float:
+    """The float nearest to numerator/denominator · 2^exponent; ±inf beyond the range of float64."""
+    a, b = int(numerator), int(denominator)
+    try:
+        # Python rounds the quotient of two integers, of any length, correctly.
+        return (a << exponent) / b if exponent >= 0 else a / (b << -exponent)
+    except OverflowError:
+        return math.inf if (a > 0) == (b > 0) else -math.inf
+
+
+def to_float(q: fmpq) -> float:
+    """The float nearest to a rational (below the range of float64 that is a subnormal or zero).
+
+    Raises:
+        InvalidInput: beyond the range of float64.
+    """
+    value = ratio(q.p, q.q)
+    if math.isinf(value):
+        raise InvalidInput("array: an exact result is beyond the range of float64; rescale the data.")
+    return value
+
+
+def to_floats(values: Iterable[fmpq]) -> Float64[np.ndarray, "m"]:
+    """The floats nearest to rationals, shape (m,); see :func:`to_float`."""
+    return np.array([to_float(q) for q in values], dtype=np.float64)
+
+
+def times_power_of_two(q: fmpq, exponent: int) -> fmpq:
+    """q · 2^exponent."""
+    power = fmpz(1) << abs(exponent)
+    return q * power if exponent >= 0 else q / power
+
+
+@dataclass(frozen=True, eq=False)
+class Dyadic:
+    """A float array as integers times one power of two: entry = mantissa · 2^shift · 2^exponent.
+
+    Attributes:
+        mantissas: odd integers (or zero), of the array's shape.
+        shifts: non-negative exponents, of the array's shape.
+        exponent: the largest one for which every entry is an integer multiple of 2^exponent (0 for zeros).
+    """
+
+    mantissas: Int64[np.ndarray, "*shape"]
+    shifts: Int64[np.ndarray, "*shape"]
+    exponent: int
+
+    @classmethod
+    def of(cls, array: Float64[np.ndarray, "*shape"]) -> Dyadic:
+        """The dyadic form of a float array.
+
+        Raises:
+            InvalidInput: NaN or infinite entries.
+        """
+        if not np.isfinite(array).all():
+            raise InvalidInput("array: NaN and infinite entries are no rational numbers; replace them.")
+        fraction, exponents = np.frexp(array)
+        mantissas = np.ldexp(fraction, 53).astype(np.int64)
+        lowest_bit = (mantissas & -mantissas).astype(np.float64)
+        zeros = np.maximum(np.frexp(lowest_bit)[1].astype(np.int64) - 1, 0)
+        mantissas >>= zeros
+        exponents = exponents.astype(np.int64) - 53 + zeros
+        nonzero = mantissas != 0
+        lowest = int(exponents[nonzero].min()) if nonzero.any() else 0
+        return cls(mantissas, np.where(nonzero, exponents - lowest, 0), lowest)
+
+    def integers(self, index: tuple[int, ...] = ()) -> list[int]:
+        """The entries of ``array[index]`` in row-major order, divided by 2^exponent, exactly."""
+        pairs = zip(self.mantissas[index].ravel().tolist(), self.shifts[index].ravel().tolist(), strict=True)
+        return [m << s for m, s in pairs]
+
+
+def rounded_product(a: Float64[np.ndarray, "m k"], b: Float64[np.ndarray, "k l"]) -> Float64[np.ndarray, "m l"]:
+    """The matrix product a b, each entry the exact sum rounded once to float64, shape (m, l).
+
+    Unlike ``a @ b`` it does not depend on the order of summation, hence not on BLAS, cores or machine, and
+    equal exact values give equal floats.
+
+    Raises:
+        InvalidInput: NaN or infinite entries; an entry of the product that is beyond the normal range of
+            float64 without being zero.
+    """
+    (m, k), l = a.shape, b.shape[1]
+    left, right = Dyadic.of(a), Dyadic.of(b)
+    product = (fmpz_mat(m, k, left.integers()) * fmpz_mat(k, l, right.integers())).entries()
+    one, unit = fmpz(1), left.exponent + right.exponent
+    values = np.array([ratio(x, one, unit) for x in product], dtype=np.float64)
+    normal = np.isfinite(values) & (np.abs(values) >= sys.float_info.min)
+    if not all(ok or x == 0 for ok, x in zip(normal.tolist(), product, strict=True)):
+        raise InvalidInput("array: a product of the data is beyond the normal range of float64; rescale the data.")
+    return values.reshape(m, l)

@@ -1,0 +1,206 @@
+"""Named arrays in files: NumPy's .npz and JSON in, strict JSON out. Nothing is ever unpickled.
+
+JSON keeps every float64 (Python prints the shortest decimal that reads back to the same float). It has no NaN
+or infinity; they are written as the strings "NaN", "Infinity" and "-Infinity" and read back as floats.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reference_attention.errors import InvalidInput
+
+LARGEST_FILE = 2**31
+"""Bytes that a file may hold, unpacked; the exact decisions are hopeless long before."""
+
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def read_named_values(path: Path) -> dict[str, Any]:
+    """What a .npz or .json file holds by name: arrays, or for JSON also text, numbers and nested objects.
+
+    Raises:
+        InvalidInput: no such file, another kind of file, damaged, pickled, or too large.
+    """
+    if path.suffix not in (".npz", ".json"):
+        raise InvalidInput(f"{path}: the name must end in .npz or .json.")
+    try:
+        if path.is_dir():
+            raise InvalidInput(f"{path}: is a directory; give a .npz or .json file.")
+        if not path.exists():
+            raise InvalidInput(f"{path}: there is no such file.")
+        if not path.is_file():
+            raise InvalidInput(f"{path}: is not a regular file; give a .npz or .json file.")
+        if path.stat().st_size > LARGEST_FILE:
+            raise InvalidInput(f"{path}: is larger than {LARGEST_FILE} bytes; give fewer inputs or tokens.")
+        return _read_npz(path) if path.suffix == ".npz" else _read_json(path)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}).") from None
+    except MemoryError:
+        raise InvalidInput(f"{path}: does not fit into memory; give fewer inputs or tokens.") from None
+
+
+def _read_npz(path: Path) -> dict[str, Any]:
+    if not zipfile.is_zipfile(path):
+        raise InvalidInput(f"{path}: is damaged or no .npz file; write it with numpy.savez.")
+    arrays: dict[str, Any] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(member.file_size for member in archive.infolist()) > LARGEST_FILE:
+                raise InvalidInput(f"{path}: unpacks to more than {LARGEST_FILE} bytes; give fewer inputs.")
+        with np.load(path, allow_pickle=False) as archive:
+            for name in archive.files:
+                arrays[name] = _member(path, name, archive)
+    except InvalidInput:
+        raise
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        ValueError,
+        KeyError,
+        NotImplementedError,
+        RuntimeError,
+    ):
+        raise InvalidInput(f"{path}: is damaged or no .npz file; write it again with numpy.savez.") from None
+    return arrays
+
+
+def _member(path: Path, name: str, archive: Mapping[str, Any]) -> Any:
+    try:
+        value = archive[name]
+    except ValueError as error:
+        if "allow_pickle" not in str(error) and "pickle" not in str(error):
+            raise
+        raise InvalidInput(
+            f"{path}: {name} holds pickled objects, which are never loaded; save it as a float64 array."
+        ) from None
+    if not isinstance(value, np.ndarray):
+        raise InvalidInput(f"{path}: {name} is not an array; write the file with numpy.savez.")
+    return value
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return from_json(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path}: is not UTF-8 text; write it as JSON.") from None
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidInput(f"{path}: is not a JSON object of named arrays ({reason}).") from None
+
+
+def from_json(text: str) -> dict[str, Any]:
+    """The object that a JSON text holds.
+
+    Raises:
+        ValueError: not JSON, not an object, or a name given twice.
+    """
+    held = json.loads(text, object_pairs_hook=_without_repetition)
+    if not isinstance(held, dict):
+        raise ValueError(f"it holds a {type(held).__name__}, not an object")
+    return held
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    held = dict(pairs)
+    if len(held) < len(pairs):
+        raise ValueError("a name occurs twice")
+    return held
+
+
+def to_json(value: Any, *, indent: int | None = None) -> str:
+    """Strict JSON of arrays, numbers, text, lists and mappings; ends without a newline."""
+    return json.dumps(_plain(value), allow_nan=False, ensure_ascii=False, indent=indent)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def numbers(value: Any) -> Any:
+    """``value`` from JSON with the strings "NaN", "Infinity" and "-Infinity" as the floats they stand for."""
+    if isinstance(value, list):
+        return [numbers(entry) for entry in value]
+    return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all; devices and pipes are written to directly.
+
+    Raises:
+        InvalidInput: the target cannot be written.
+    """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """As :func:`write_text`, what is no text."""
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(content)
+            return
+        check_writable(path)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
+            os.chmod(name, mode)
+            os.replace(name, path.resolve())
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be written ({error.strerror or error}).") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a target that cannot be written before hours of work are spent on it.
+
+    Raises:
+        InvalidInput: a directory, in a directory that does not exist, or without permission.
+    """
+    if path.is_dir():
+        raise InvalidInput(f"{path}: is a directory; give the name of a file.")
+    if not path.parent.is_dir():
+        raise InvalidInput(f"{path}: there is no directory {path.parent}; make it first.")
+    if path.exists():
+        writable = os.access(path, os.W_OK) and (not path.is_file() or _accepts_files(path.parent))
+    else:
+        writable = _accepts_files(path.parent)
+    if not writable:
+        raise InvalidInput(f"{path}: cannot be written; check the permissions of {path.parent}.")
+
+
+def _accepts_files(directory: Path) -> bool:
+    # Permissions do not tell it all (read-only file systems, /proc): try.
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            return True
+    except OSError:
+        return False

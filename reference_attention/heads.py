@@ -1,0 +1,250 @@
+"""Nonlinear heads ψ: networks with one hidden layer, and what they lose when attention mixes in other tokens.
+
+ψ(x) = Σ_j b_j φ_j(w_j·x + c_j). Softmax weights sum to one, so the input of unit j at the attended token X_iᵀs is
+Σ_t s_t z_itj with z_itj = w_j·x_it + c_j: a head enters through these *features* z, shape (n, T, m), only. A linear
+head has one unit with φ(z) = z, features γ and weight 1. Changes of φ are computed in logarithms: at softmax weights of
+e^{−10⁶} the value of ψ carries no information.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (83), Lemma 14.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from reference_attention.errors import InvalidInput
+from reference_attention.losses import LOSSES
+from reference_attention.problem import checked_array
+
+Floats = Float64[np.ndarray, "..."]
+
+
+class Activation(ABC):
+    """A function φ that never falls and whose slope φ' rises up to ``steepest`` and falls beyond."""
+
+    name: str
+    steepest: float
+    """Where φ' is largest; +inf if it never falls."""
+
+    @abstractmethod
+    def value(self, z: Floats) -> Floats:
+        """φ(z)."""
+
+    @abstractmethod
+    def slope(self, z: Floats, sign: Floats) -> Floats:
+        """φ'(z), the one-sided derivative towards ``sign`` where they differ."""
+
+    @abstractmethod
+    def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
+        """log |φ(z + sign·e^{log_size}) − φ(z)|, exact to rounding however small the step, −inf where φ is constant."""
+
+    @abstractmethod
+    def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
+        """Logarithm of a B with |change − slope·δ| ≤ slope·B δ² for steps δ towards ``sign`` (no step where slope = 0:
+        then the change itself is zero for δ ≤ 1/B)."""
+
+    def lowest_secant(self, z: Floats, sign: Floats, reach: Floats) -> Floats:
+        """The least |change|/δ over steps 0 < δ ≤ reach.
+
+        It is the mean of φ' between z and z + sign δ. φ' has no interior minimum, so the mean first does not fall
+        and then does not rise as δ grows (or one of the two only): the least is the slope at z or the whole secant.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            whole = np.exp(self.log_change(z, sign, np.log(reach)) - np.log(reach))
+        return np.where(reach > 0, np.minimum(self.slope(z, sign), whole), self.slope(z, sign))
+
+    def highest_slope(self, z: Floats, sign: Floats, reach: Floats) -> Floats:
+        """The largest φ' between z and z + sign·reach."""
+        far = z + sign * reach
+        low, high = np.minimum(z, far), np.maximum(z, far)
+        at = np.clip(self.steepest, low, high)
+        return np.maximum(self.slope(at, -np.ones_like(at)), self.slope(at, np.ones_like(at)))
+
+
+class Linear(Activation):
+    """φ(z) = z."""
+
+    name = "linear"
+    steepest = math.inf
+
+    def value(self, z: Floats) -> Floats:
+        return z
+
+    def slope(self, z: Floats, sign: Floats) -> Floats:
+        return np.ones(np.broadcast(z, sign).shape)
+
+    def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
+        return log_size + 0.0 * z
+
+    def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
+        return np.full(np.broadcast(z, sign).shape, -math.inf)
+
+
+class Tanh(Activation):
+    """φ = tanh."""
+
+    name = "tanh"
+    steepest = 0.0
+
+    def value(self, z: Floats) -> Floats:
+        return np.tanh(z)
+
+    def slope(self, z: Floats, sign: Floats) -> Floats:
+        return np.exp(-2 * _log_cosh(z)) + 0.0 * sign
+
+    def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
+        # tanh x − tanh(x − δ) = sinh δ / (cosh x cosh(x − δ)); tanh is odd, so a step up from z is one down from −z.
+        x = -sign * z
+        size = np.exp(np.minimum(log_size, 700.0))
+        log_sinh = np.where(size < 1e-8, log_size, size - math.log(2) + np.log(-np.expm1(-2 * np.maximum(size, 1e-8))))
+        return log_sinh - _log_cosh(x) - _log_cosh(x - size)
+
+    def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
+        # |φ''| ≤ 0.77, half of it over the slope.
+        return math.log(0.385) + 2 * _log_cosh(z) + 0.0 * sign
+
+
+class Arctan(Activation):
+    """φ = arctan."""
+
+    name = "arctan"
+    steepest = 0.0
+
+    def value(self, z: Floats) -> Floats:
+        return np.arctan(z)
+
+    def slope(self, z: Floats, sign: Floats) -> Floats:
+        return 1 / (1 + z * z) + 0.0 * sign
+
+    def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
+        # arctan x − arctan(x − δ) is the angle of (1 + x(x − δ), δ).
+        x = -sign * z
+        size = np.exp(np.minimum(log_size, 700.0))
+        large = np.maximum(size, 1e-8)
+        angle = np.log(np.arctan2(large, 1 + x * (x - large)))
+        return np.where(size < 1e-8, log_size - np.log1p(x * (x - np.minimum(size, 1e-8))), angle)
+
+    def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
+        # |φ''| ≤ 0.65.
+        return math.log(0.325) + np.log1p(z * z) + 0.0 * sign
+
+
+class Softplus(Activation):
+    """φ(z) = log(1 + e^z) = ℓ(−z) of the logistic loss."""
+
+    name = "softplus"
+    steepest = math.inf
+
+    def value(self, z: Floats) -> Floats:
+        return np.logaddexp(0.0, z)
+
+    def slope(self, z: Floats, sign: Floats) -> Floats:
+        return np.exp(-np.logaddexp(0.0, -z)) + 0.0 * sign
+
+    def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
+        z, sign, log_size = np.broadcast_arrays(z, sign, log_size)
+        return np.asarray(LOSSES["logistic"].log_excess(-z, sign, log_size)[1])
+
+    def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
+        # |φ''| ≤ 1/4.
+        return math.log(0.125) + np.logaddexp(0.0, -z) + 0.0 * sign
+
+
+class Relu(Activation):
+    """φ(z) = max(z, 0)."""
+
+    name = "relu"
+    steepest = math.inf
+
+    def value(self, z: Floats) -> Floats:
+        return np.maximum(z, 0.0)
+
+    def slope(self, z: Floats, sign: Floats) -> Floats:
+        return np.where((z > 0) | ((z == 0) & (sign > 0)), 1.0, 0.0)
+
+    def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
+        z, sign, log_size = np.broadcast_arrays(z, sign, log_size)
+        with np.errstate(divide="ignore"):
+            down = np.minimum(log_size, np.log(np.maximum(z, 0.0)))
+            size = np.exp(np.minimum(log_size, 700.0))
+            up = np.where(z >= 0, log_size, np.log(np.maximum(size + np.minimum(z, 0.0), 0.0)))
+        return np.where(sign < 0, down, up)
+
+    def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
+        # Straight until the kink, if it lies ahead: beyond it |change − slope·δ| ≤ δ ≤ δ²/|z|.
+        with np.errstate(divide="ignore"):
+            return np.where(z * sign < 0, -np.log(np.abs(z)), -math.inf)
+
+
+def _log_cosh(z: Floats) -> Floats:
+    return np.logaddexp(z, -z) - math.log(2)
+
+
+ACTIVATIONS: tuple[Activation, ...] = (Linear(), Tanh(), Arctan(), Softplus(), Relu())
+"""The activations; a case stores them by position."""
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """A head with one hidden layer on given data.
+
+    Args:
+        features: z_itj, inputs of the units at every token, shape (n, T, m).
+        weights: b_j ≠ 0, shape (m,).
+        activations: positions in :data:`ACTIVATIONS`, shape (m,).
+        labels: Y_i = ±1, shape (n,).
+
+    Raises:
+        InvalidInput: shapes that do not fit together, zero weights, unknown activations, labels other than ±1.
+    """
+
+    features: Float64[np.ndarray, "n T m"]
+    weights: Float64[np.ndarray, "m"]
+    activations: Int64[np.ndarray, "m"]
+    labels: Float64[np.ndarray, "n"]
+
+    def __post_init__(self) -> None:
+        features = checked_array("head_features", self.features, ("n", "T", "m"))
+        n, _, m = features.shape
+        weights = checked_array("head_weights", self.weights, (m,))
+        labels = checked_array("head_labels", self.labels, (n,))
+        codes = checked_array("head_activations", self.activations, (m,))
+        if not weights.all():
+            raise InvalidInput(f"head_weights: weight {int(np.argmin(weights != 0))} is zero; leave that unit out.")
+        if not np.isin(codes, np.arange(len(ACTIVATIONS))).all():
+            known = ", ".join(f"{k} {phi.name}" for k, phi in enumerate(ACTIVATIONS))
+            raise InvalidInput(f"head_activations: {codes.tolist()} are not all known; give {known}.")
+        if not (np.abs(labels) == 1).all():
+            raise InvalidInput("head_labels: labels must be -1 or +1.")
+        for name, value in (("features", features), ("weights", weights), ("labels", labels)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "activations", codes.astype(np.int64))
+
+    @classmethod
+    def linear(cls, scores: Float64[np.ndarray, "n T"]) -> Head:
+        """The linear head of a Problem: Y_i ψ = γ_iᵀs."""
+        return cls(scores[:, :, None], np.ones(1), np.zeros(1, dtype=np.int64), np.ones(len(scores)))
+
+    @property
+    def signs(self) -> Float64[np.ndarray, "n m"]:
+        """The direction −sign(Y_i b_j) in which a feature must move for Y_i ψ to fall."""
+        return np.asarray(-np.sign(self.labels[:, None] * self.weights))
+
+    def units(self, name: str, *arguments: Any) -> Floats:
+        """A method of every unit's activation, arguments of shape (..., m)."""
+        columns = [
+            getattr(ACTIVATIONS[code], name)(*(np.asarray(x)[..., j] for x in arguments))
+            for j, code in enumerate(self.activations.tolist())
+        ]
+        return np.stack(np.broadcast_arrays(*columns), axis=-1)
+
+    def outputs(self, weights: Float64[np.ndarray, "*b n T"]) -> Float64[np.ndarray, "*b n"]:
+        """Y_i ψ(X_iᵀ s_i) for softmax weights s, shape (*b, n)."""
+        inputs = np.sum(weights[..., None] * self.features, axis=-2)
+        return np.asarray(self.labels * np.sum(self.weights * self.units("value", inputs), axis=-1))

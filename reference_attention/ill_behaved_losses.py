@@ -1,0 +1,186 @@
+"""Losses that violate Assumption A, to show what it is needed for: no statement is made for them.
+
+Each says where it fails, by an exact witness. They are found by name like the others but are no members of
+:data:`reference_attention.losses.LOSSES`, so that nothing draws them unless it asks for them.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A; FINDINGS.md on ℓ' = 0 at a point.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+
+from array_api_compat import array_namespace
+
+from reference_attention.loss import Array, Loss
+
+
+class IllBehavedLoss(Loss):
+    """A loss for which ℓ' < 0, or the Lipschitz continuity of ℓ', fails somewhere.
+
+    Attributes:
+        decreasing: whether ℓ decreases strictly all the same.
+    """
+
+    decreasing: bool
+
+    @abstractmethod
+    def defect(self, low: float, high: float) -> str:
+        """Where on [low, high] Assumption A fails, in words that can be checked; empty if it holds there."""
+
+    @abstractmethod
+    def derivative(self, u: Array) -> Array:
+        """ℓ'(u), of either sign."""
+
+    @abstractmethod
+    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """The least and the largest value of ℓ' on [low, high], entry by entry."""
+
+    def log_slope(self, u: Array) -> Array:
+        return _log(self.derivative(u))
+
+
+class Squared(IllBehavedLoss):
+    """ℓ(u) = (1 − u)²/2, which increases beyond u = 1: a score can be too good."""
+
+    name = "squared"
+    decreasing = False
+
+    def value(self, u: Array) -> Array:
+        return (1 - u) ** 2 / 2
+
+    def derivative(self, u: Array) -> Array:
+        return u - 1
+
+    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
+        return low - 1, high - 1
+
+    def relative_curvature(self, u: Array) -> Array:
+        return array_namespace(u).exp(-self.log_slope(u))
+
+    def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        # ℓ(u − δ) − ℓ(u) = δ (1 − u + δ/2), whose sign is that of the product.
+        xp = array_namespace(u)
+        factor = 1 - u + sign * xp.exp(log_size) / 2
+        size = xp.where(sign == 0, xp.full_like(log_size, -math.inf), log_size)
+        # At u = 1 the factor is δ/2, also where δ underflows.
+        tiny = xp.where(u == 1, size - math.log(2), _log(factor))
+        return xp.where(u == 1, xp.abs(sign), sign * xp.sign(factor)), size + tiny
+
+    def log_lipschitz(self, low: float, high: float) -> float:
+        return 0.0
+
+    def log_bound(self, low: float, high: float) -> float:
+        largest = max(abs(low - 1), abs(high - 1))
+        return math.log(largest) if largest else -math.inf
+
+    def log_floor(self, low: float, high: float) -> float:
+        return -math.inf if low <= 1 <= high else math.log(min(abs(low - 1), abs(high - 1)))
+
+    def defect(self, low: float, high: float) -> str:
+        return f"ℓ'({high:g}) = {high - 1:g} is not negative" if high >= 1 else ""
+
+
+class Cubic(IllBehavedLoss):
+    """ℓ(u) = −u³: strictly decreasing, ℓ' Lipschitz and bounded on bounded intervals, and ℓ'(0) = 0."""
+
+    name = "cubic"
+    decreasing = True
+
+    def value(self, u: Array) -> Array:
+        return -(u**3)
+
+    def derivative(self, u: Array) -> Array:
+        return -3 * u**2
+
+    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
+        xp = array_namespace(low)
+        nearest = xp.where(low > 0, low, xp.where(high < 0, high, xp.zeros_like(low)))
+        return xp.where(-low > high, self.derivative(low), self.derivative(high)), self.derivative(nearest)
+
+    def relative_curvature(self, u: Array) -> Array:
+        xp = array_namespace(u)
+        return -2 * xp.sign(u) * xp.exp(-_log(u))
+
+    def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        # u³ − (u − δ)³ = δ (3 (u − δ/2)² + δ²/4).
+        xp = array_namespace(u)
+        size = xp.where(sign == 0, xp.full_like(log_size, -math.inf), log_size)
+        # At u = 0 the difference is −δ/2, also where δ underflows.
+        away = xp.where(u == 0, size - math.log(2), _log(u - sign * xp.exp(log_size) / 2))
+        return sign, size + xp.logaddexp(math.log(3) + 2 * away, 2 * size - math.log(4))
+
+    def log_lipschitz(self, low: float, high: float) -> float:
+        largest = max(abs(low), abs(high))
+        return math.log(6 * largest) if largest else -math.inf
+
+    def log_bound(self, low: float, high: float) -> float:
+        largest = max(abs(low), abs(high))
+        return math.log(3) + 2 * math.log(largest) if largest else -math.inf
+
+    def log_floor(self, low: float, high: float) -> float:
+        return -math.inf if low <= 0 <= high else math.log(3) + 2 * math.log(min(abs(low), abs(high)))
+
+    def defect(self, low: float, high: float) -> str:
+        return "ℓ'(0) = 0 is not negative" if low <= 0 <= high else ""
+
+
+class Kinked(IllBehavedLoss):
+    """ℓ(u) = −u for u ≤ 0 and −u/4 beyond: strictly decreasing, |ℓ'| ≤ 1, and ℓ' jumps at 0."""
+
+    name = "kinked"
+    decreasing = True
+
+    def value(self, u: Array) -> Array:
+        xp = array_namespace(u)
+        return xp.where(u > 0, -u / 4, -u)
+
+    def derivative(self, u: Array) -> Array:
+        """ℓ'(u), at the kink that from below."""
+        xp = array_namespace(u)
+        return xp.where(u > 0, xp.full_like(u, -0.25), xp.full_like(u, -1.0))
+
+    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
+        return self.derivative(low), self.derivative(high)
+
+    def relative_curvature(self, u: Array) -> Array:
+        return array_namespace(u).zeros_like(u)
+
+    def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        xp = array_namespace(u)
+        size = xp.where(sign == 0, xp.full_like(log_size, -1e300), log_size)
+        # Of the way from u to u − δ, the part below the kink counts fully, the rest a quarter.
+        log_u = _log(u)
+        beyond = xp.where((u > 0) == (sign > 0), xp.clip(size - log_u, min=0.0), xp.zeros_like(size))
+        crossed = _log(-xp.expm1(-beyond)) + size  # log(δ − |u|) where δ reaches beyond the kink, else −inf
+        within = xp.where(beyond > 0, log_u, size)
+        quarter = math.log(4)
+        falling = xp.logaddexp(crossed, within - quarter)  # from u > 0 down
+        rising = xp.logaddexp(crossed - quarter, within)  # from u ≤ 0 up
+        plain = xp.where(u > 0, size - quarter, size)  # away from the kink
+        towards = xp.where(sign > 0, u > 0, u <= 0)
+        return sign, xp.where(towards, xp.where(u > 0, falling, rising), plain)
+
+    def log_lipschitz(self, low: float, high: float) -> float:
+        return math.inf if low <= 0 < high else -math.inf
+
+    def log_bound(self, low: float, high: float) -> float:
+        return 0.0 if low <= 0 else -math.log(4)
+
+    def log_floor(self, low: float, high: float) -> float:
+        return -math.log(4) if high > 0 else 0.0
+
+    def defect(self, low: float, high: float) -> str:
+        return "ℓ' jumps from −1 to −1/4 at 0, so it is not Lipschitz" if low <= 0 < high else ""
+
+
+def _log(x: Array) -> Array:
+    """log |x|, −inf at zero, silently."""
+    xp = array_namespace(x)
+    size = xp.abs(x)
+    return xp.where(size > 0, xp.log(xp.where(size > 0, size, xp.ones_like(size))), xp.full_like(size, -math.inf))
+
+
+ILL_BEHAVED_LOSSES: dict[str, IllBehavedLoss] = {loss.name: loss for loss in (Squared(), Cubic(), Kinked())}
+"""The losses by name."""

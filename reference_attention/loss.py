@@ -1,0 +1,68 @@
+"""What a loss ℓ(u) is to this package: value, derivative and excess, in logarithms where they can underflow.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from array_api_compat import array_namespace
+
+Array = Any
+"""A NumPy array or a torch tensor, float64."""
+
+
+class Loss(ABC):
+    """A loss ℓ(u) of the margin-like quantity u = Y f(X).
+
+    Everything that can underflow is offered as a logarithm: at softmax weights of e^{−1000} the loss itself
+    carries no information any more, its logarithmic excess does.
+    """
+
+    name: str
+
+    @abstractmethod
+    def value(self, u: Array) -> Array:
+        """ℓ(u)."""
+
+    @abstractmethod
+    def log_slope(self, u: Array) -> Array:
+        """log |ℓ'(u)|."""
+
+    def derivative(self, u: Array) -> Array:
+        """ℓ'(u) < 0."""
+        return -array_namespace(u).exp(self.log_slope(u))
+
+    @abstractmethod
+    def relative_curvature(self, u: Array) -> Array:
+        """ℓ''(u) / |ℓ'(u)|."""
+
+    @abstractmethod
+    def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        """Sign and logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}.
+
+        Args:
+            u: where the loss is compared with.
+            sign: −1, 0 or +1, the sign of δ; the excess has the same sign because ℓ decreases.
+            log_size: log |δ|.
+
+        Returns:
+            ``(sign, log |ℓ(u − δ) − ℓ(u)|)``; exact to rounding however small δ is.
+        """
+
+    @abstractmethod
+    def log_lipschitz(self, low: float, high: float) -> float:
+        """log M0, the Lipschitz constant of ℓ' on [low, high] (−inf where ℓ' is constant)."""
+
+    @abstractmethod
+    def log_bound(self, low: float, high: float) -> float:
+        """log M1, the largest |ℓ'| on [low, high]."""
+
+    @abstractmethod
+    def log_floor(self, low: float, high: float) -> float:
+        """The logarithm of the smallest |ℓ'| on [low, high]."""
+
+    def __repr__(self) -> str:
+        return f"<{self.name} loss>"

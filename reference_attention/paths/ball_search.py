@@ -1,0 +1,240 @@
+"""Minimisation of the risk over one ball ‖p‖ ≤ R: L-BFGS from many starts, then Newton on the sphere or inside.
+
+References: P.-A. Absil et al., *Optimization Algorithms on Matrix Manifolds*, 2008 (Newton's method on the sphere).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from scipy.optimize import minimize
+
+from reference_attention.floats import EPS
+from reference_attention.paths.excess import Excess, Logits
+from reference_attention.problem import Problem
+from reference_attention.training.derivatives import Point, newton_field
+
+if TYPE_CHECKING:
+    from reference_attention.svm.max_margin import MaxMargin
+
+WORTHWHILE = 0.01
+"""How far, relatively, L-BFGS may end above the lowest log excess for Newton to continue from there."""
+
+SAME = 1e-3
+"""Directions this close are in the same valley: L-BFGS leaves an error of the square root of its tolerance."""
+
+ROUNDING = 1e-13
+"""Newton steps this small, relative to offset plus 1/κ, no longer change the offset."""
+
+STALLED = 1e-8
+"""Newton steps this small that no longer shrink are rounding too; a larger one means that it has not converged."""
+
+UNSEEN = 1e-13
+"""Slope of log(L − L_opt), per 1/κ, that is rounding: the risk is flat there."""
+
+FLAT_RISK = "a token of lower score is selected: the excess does not vanish and the risk is flat to rounding"
+
+
+@dataclass(frozen=True, eq=False)
+class Minimum:
+    """A candidate for p̄(R)."""
+
+    p: Point
+    offset: Point
+    log_excess: float
+    interior: bool
+    reason: str
+
+
+class BallSearch:
+    """Minimisation over one sphere or ball."""
+
+    def __init__(self, problem: Problem, chosen: Int64[np.ndarray, "n"], max_margin: MaxMargin | None) -> None:
+        self.problem, self._chosen, self._max_margin = problem, chosen, max_margin
+        self._excess = Excess(problem, chosen)
+        self._newton_at = newton_field(problem.keys, problem.scores, problem.loss)
+        self._scale = self._excess.scale
+        self._ray = None if max_margin is None else max_margin.direction
+
+    def best(self, R: float, directions: list[Point], previous: Minimum | None) -> Minimum:
+        """The lowest minimum found from the ray of p_mm, the previous minimum and ``directions``."""
+        candidates = []
+        if self._ray is not None:
+            candidates.append(self._newton(R, self._ray, np.zeros_like(self._ray), self._exact_margins(R)))
+        if previous is not None:
+            candidates.append(previous if previous.interior else self._polished(R, previous.p))
+        candidates.append(self._inside(R, np.zeros(self.problem.d)))
+        found = [m for m in candidates if m is not None]
+        for start in directions:
+            rough, value = self._on_sphere(R, start / float(np.linalg.norm(start)))
+            # Newton gains little over L-BFGS: only what comes near the lowest value, elsewhere, is worth it.
+            lowest_yet = min((m.log_excess for m in found), default=math.inf)
+            near = value < lowest_yet + WORTHWHILE * (1 + abs(lowest_yet)) or not found
+            if near and all(np.linalg.norm(m.p - rough) > SAME * R for m in found):
+                found.append(self._polished(R, rough))
+        lowest = min(found, key=lambda m: m.log_excess)
+        if not lowest.interior and self._slope(lowest.p) @ lowest.p > 0:
+            inside = self._inside(R, lowest.p)
+            if inside is not None and inside.log_excess <= lowest.log_excess:
+                return inside
+            return replace(lowest, reason="the risk falls inwards, but no minimiser inside was found")
+        close = [m for m in found if not m.reason and m.log_excess <= lowest.log_excess + self._noise(lowest)]
+        return close[0] if close else lowest
+
+    def _noise(self, m: Minimum) -> float:
+        """Differences of log excess that rounding can make: that of a logit."""
+        return 64 * EPS * (1 + abs(m.log_excess) + self._scale * float(np.linalg.norm(m.p)))
+
+    def _slope(self, p: Point) -> Point:
+        return self._excess.value_and_slope(p)[1]
+
+    def _exact_margins(self, R: float) -> Logits:
+        """Logits of R p̄_mm relative to the chosen tokens, as (relative, shift): the neighbours' are 0 + shift."""
+        assert self._max_margin is not None
+        found = self._max_margin
+        others = np.arange(self.problem.T) != self._chosen[:, None]
+        beyond = np.where(found.neighbours, 0.0, found.margins - 1.0)[others].reshape(self.problem.n, -1)
+        return -R * found.margin * beyond, -R * found.margin
+
+    def _on_sphere(self, R: float, start: Point) -> tuple[Point, float]:
+        """A rough minimiser on the sphere, with its log excess."""
+
+        def objective(x: Point) -> tuple[float, Point]:
+            size = math.sqrt(x @ x)
+            unit = x / size
+            value, slope = self._excess.value_and_slope(R * unit)
+            if value == -math.inf:
+                return -1e300, np.zeros_like(x)
+            # Divided by R: L-BFGS is not invariant under scaling.
+            return value / (R * self._scale), (slope - (slope @ unit) * unit) / (size * self._scale)
+
+        found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
+        p = R * found.x / np.linalg.norm(found.x)
+        return p, float(found.fun) * R * self._scale
+
+    def _inside(self, R: float, start: Point) -> Minimum | None:
+        """A minimiser of the risk inside the ball, if L-BFGS finds one from ``start``."""
+
+        def objective(x: Point) -> tuple[float, Point]:
+            if math.sqrt(x @ x) >= 2 * R * self._scale:
+                raise _LeftTheBall
+            value, slope = self._excess.value_and_slope(x / self._scale)
+            return (value, slope / self._scale) if value > -math.inf else (-1e300, np.zeros_like(x))
+
+        options = {"maxiter": 500, "ftol": 1e-15, "gtol": 1e-10}
+        try:
+            found = minimize(objective, start * self._scale, jac=True, method="L-BFGS-B", options=options)
+        except _LeftTheBall:
+            return None
+        p, reason = self._interior_newton(found.x / self._scale)
+        if np.linalg.norm(p) >= R:
+            return None
+        return Minimum(p, self._across(p), self._excess.value_and_slope(p)[0], True, reason)
+
+    def _interior_newton(self, p: Point) -> tuple[Point, str]:
+        """The local minimum of the risk next to p, or p and the reason why there is none: on a plateau, where the
+        slope vanishes as fast as the curvature, Newton's steps do not shrink.
+        """
+        found = p
+        for _ in range(30):
+            log_scale, direction, curvature = self._newton_at(found)
+            if log_scale == -math.inf:
+                return found, ""
+            values, vectors = np.linalg.eigh(curvature)
+            seen = values > np.abs(values).max() * 1e-13
+            step = -vectors[:, seen] @ ((vectors[:, seen].T @ direction) / values[seen])
+            found = found + step
+            if not np.linalg.norm(found - p) * self._scale <= 1:
+                return p, FLAT_RISK
+            if np.linalg.norm(step) * self._scale <= 1e-11 * (1 + float(np.linalg.norm(found)) * self._scale):
+                saddle = values[0] < -1e-9 * values[-1]
+                return (p, "the point of rest inside is no minimum") if saddle else (found, "")
+        return p, "Newton's method did not converge inside"
+
+    def _polished(self, R: float, rough: Point) -> Minimum:
+        """Newton from a rough minimiser; in offsets from the ray of p_mm where that is near."""
+        unit = rough / np.linalg.norm(rough)
+        if self._ray is not None and unit @ self._ray > 0.9:
+            near = self._newton(R, self._ray, self._across(R * unit), self._exact_margins(R))
+            if near is not None and not near.reason:
+                return near
+        relative = R * (self._excess.differences.rows @ unit).reshape(self._excess.differences.gaps.shape)
+        shift = float(relative.max())
+        found = self._newton(R, unit, np.zeros_like(unit), (relative - shift, shift))
+        if found is None:
+            value = self._excess.value_and_slope(R * unit)[0]
+            return Minimum(R * unit, self._across(R * unit), value, False, FLAT_RISK)
+        return found
+
+    def _newton(self, R: float, unit: Point, offset: Point, logits: Logits) -> Minimum | None:
+        """Newton's method for log(L − L_opt) on the sphere, in the offset y ⟂ unit: p = ρ unit + y, ρ² + |y|² = R².
+
+        Args:
+            logits: those of R·unit relative to the chosen tokens, as (relative, shift).
+        """
+        basis = _complement(unit)
+        y = basis.T @ offset
+        state = self._excess.on_sphere(R, unit, basis, y, logits)
+        if state is None:
+            return None
+        reason = "Newton's method did not converge"
+        last = math.inf
+        for _ in range(100):
+            value, slope, curvature = state
+            step = _descent_step(slope, curvature)
+            size = float(np.linalg.norm(step)) * self._scale
+            reach = 1 + float(np.linalg.norm(y)) * self._scale
+            # Steps that stopped shrinking below STALLED are rounding: weak curvature Θ/R amplifies it.
+            if size <= ROUNDING * reach or (size <= STALLED * reach and size >= last / 2):
+                reason = ""
+                break
+            length, moved = 1.0, None
+            while length > 1e-6:
+                trial = y + length * step
+                if trial @ trial < (R * (1 - 1e-12)) ** 2:
+                    moved = self._excess.on_sphere(R, unit, basis, trial, logits)
+                    noise = 64 * EPS * (1 + abs(value))
+                    if moved is not None and moved[0] <= value + 1e-4 * length * (slope @ step) + noise:
+                        break
+                    moved = None
+                length /= 2
+            if moved is None:
+                reason = "" if size <= STALLED * reach else "Newton's method found no descent"
+                break
+            y, state, last = y + length * step, moved, size
+        across = basis @ y
+        p = math.sqrt(R * R - y @ y) * unit + across
+        if float(np.linalg.norm(self._slope(p))) <= UNSEEN * self._scale:
+            # Selecting as at p costs what it costs: no digit of the risk tells this point from its neighbours.
+            reason = FLAT_RISK
+        # From the ray itself the offset is known to full relative precision.
+        return Minimum(p, across if unit is self._ray else self._across(p), state[0] + logits[1], False, reason)
+
+    def _across(self, p: Point) -> Point:
+        """The part of p orthogonal to p̄_mm, projected twice; NaN without p_mm."""
+        if self._ray is None:
+            return np.full_like(p, math.nan)
+        across = p - (p @ self._ray) * self._ray
+        return np.asarray(across - (across @ self._ray) * self._ray)
+
+
+class _LeftTheBall(Exception):
+    """L-BFGS went where no interior minimiser is looked for."""
+
+
+def _complement(unit: Point) -> Float64[np.ndarray, "d d-1"]:
+    """An orthonormal basis of the complement of a unit vector."""
+    return np.linalg.qr(np.column_stack([unit, np.eye(len(unit))]))[0][:, 1:]
+
+
+def _descent_step(slope: Float64[np.ndarray, "e"], curvature: Float64[np.ndarray, "e e"]) -> Float64[np.ndarray, "e"]:
+    """Newton's step with the curvature's eigenvalues made positive."""
+    if not slope.size:
+        return slope
+    values, vectors = np.linalg.eigh(curvature)
+    floor = 1e-15 * float(np.abs(values).max()) or 1.0
+    return np.asarray(-vectors @ ((vectors.T @ slope) / np.maximum(np.abs(values), floor)))

@@ -1,0 +1,112 @@
+"""log(L − L_opt) of one problem with gradient and Hessian, also in offsets from a ray where p itself is too coarse.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from reference_attention.problem import Problem
+from reference_attention.training.derivatives import Point, Selected, differences_to, hessian, terms
+
+NEGLIGIBLE = -40.0
+"""Below e^{−40} the excess risk equals slope times unselected weight to rounding."""
+
+LARGEST_EXPONENT = 600.0
+"""Beyond e^600 products of two exponentials overflow."""
+
+Logits = tuple[Float64[np.ndarray, "n others"], float]
+"""Logits relative to the chosen tokens, as (relative, shift) with the shift common to all."""
+
+
+class Excess:
+    """The excess risk over selecting tokens of highest score exactly.
+
+    Args:
+        chosen: those tokens, (n,).
+
+    Attributes:
+        scale: the largest |entry| of the keys, what slopes are compared with.
+    """
+
+    def __init__(self, problem: Problem, chosen: Int64[np.ndarray, "n"]) -> None:
+        self.problem = problem
+        self.differences = differences_to(problem.keys, problem.scores, chosen)
+        self.scale = float(np.abs(problem.keys).max()) or 1.0
+        self._best = problem.scores[np.arange(problem.n), chosen]
+        self._selected = Selected(problem.keys, problem.scores)
+
+    def value_and_slope(self, p: Point) -> tuple[float, Point]:
+        """log excess and its gradient, whatever tokens are selected at p."""
+        differences, relative = self._selected(p)
+        at = terms(differences, self.problem.loss, relative)
+        # δ_i = Σ_t s_t (γ_best − γ_t), the selected token among them.
+        behind = self._best - differences.reference
+        log_selected = -np.log1p(np.exp(relative).sum(axis=1))
+        with np.errstate(divide="ignore"):
+            logs = at.log_weights + np.log(behind[:, None] - differences.gaps)
+            lost = np.logaddexp(_logsumexp(logs), log_selected + np.log(behind))
+        value = _log_excess(self.problem, self._best, lost, 0.0)
+        if value == -math.inf:
+            return value, np.zeros_like(p)
+        log_factor = min(float(at.log_scale) - value, LARGEST_EXPONENT)
+        return value, math.exp(log_factor) * (at.coefficients.ravel() @ differences.rows)
+
+    def on_sphere(
+        self,
+        R: float,
+        unit: Point,
+        basis: Float64[np.ndarray, "d e"],
+        y: Float64[np.ndarray, "e"],
+        logits: tuple[Float64[np.ndarray, "n others"], float],
+    ) -> tuple[float, Float64[np.ndarray, "e"], Float64[np.ndarray, "e e"]] | None:
+        """log excess minus shift at p = ρ unit + basis·y, ρ² + |y|² = R², its gradient and Hessian in y.
+
+        Args:
+            logits: those of R·unit relative to the chosen tokens, as (relative, shift).
+
+        Returns:
+            ``None`` where exp overflows or the gradient vanishes.
+        """
+        differences, loss = self.differences, self.problem.loss
+        along = math.sqrt(R * R - y @ y)
+        z = basis @ y - ((y @ y) / (R + along)) * unit
+        relative = logits[0] + (differences.rows @ z).reshape(differences.gaps.shape)
+        shift = logits[1]
+        if relative.max() + shift > LARGEST_EXPONENT:
+            return None
+        at = terms(differences, loss, relative, shift)
+        with np.errstate(divide="ignore"):
+            lost = _logsumexp(at.log_weights + np.log(np.abs(differences.gaps)))
+        value = _log_excess(self.problem, differences.reference, lost, shift)
+        if at.log_scale == -math.inf or value == -math.inf or at.log_scale - value > LARGEST_EXPONENT:
+            return None
+        factor = math.exp(at.log_scale - value)
+        slope = factor * (at.coefficients.ravel() @ differences.rows)
+        curvature = factor * hessian(differences, loss, at) - np.outer(slope, slope)
+        # dp/dy = basis − unit yᵀ/ρ, and the second derivative of p along unit is −(I/ρ + y yᵀ/ρ³).
+        jacobian = basis - np.outer(unit, y / along)
+        bend = (np.eye(len(y)) + np.outer(y, y) / along**2) / along
+        return value, jacobian.T @ slope, jacobian.T @ curvature @ jacobian - float(unit @ slope) * bend
+
+
+def _logsumexp(logs: Float64[np.ndarray, "n others"]) -> Float64[np.ndarray, "n"]:
+    top = np.maximum(logs.max(axis=1), -1e300)  # −inf − (−inf) would be NaN
+    return np.asarray(top + np.log(np.exp(logs - top[:, None]).sum(axis=1)))
+
+
+def _log_excess(
+    problem: Problem, best: Float64[np.ndarray, "n"], lost: Float64[np.ndarray, "n"], shift: float
+) -> float:
+    """log(L − L_opt) − shift, where Σ_t s_t (γ_best − γ_t) = e^{lost + shift} for each input."""
+    if lost.max() + shift < NEGLIGIBLE:
+        each = problem.loss.log_slope(best) + lost
+    else:
+        each = problem.loss.log_excess(best, np.ones_like(lost), lost + shift)[1] - shift
+    top = max(float(each.max()), -1e300)
+    total = float(np.exp(each - top).sum())
+    return top + math.log(total / problem.n) if total > 0 else -math.inf

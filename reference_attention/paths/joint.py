@@ -1,0 +1,274 @@
+"""The joint risk in (v, p), relative to e^{−rΓ} and in logarithms, so that r = e^{RΘ} leaves all its digits.
+
+With the logistic loss the joint risk is of size e^{−rΓ}: at rΓ > 745 it underflows, at r = e^{1000} not even log L
+has digits left. So a head of radius r is written v = r v̄_mm + w, and everything in terms of
+
+    E_i = Y_i v·x_i^p − rΓ = r (slack_i − Σ_{t≠α} s_it δ_it) + w·z_i^p,        δ_it = v̄_mm·(z_iα − z_it),
+
+with z_it = Y_i x_it, slack_i = v̄_mm·z_iα − Γ (exactly zero at supports) and r s_it formed as e^{log r + log s_it}.
+Then log L(v, p) + rΓ = log mean_i exp(−E_i + h(rΓ + E_i)), h(u) = log(log(1 + e^{−u})) + u → 0.
+
+Shapes: leading batch axes ``*b``; signed tokens z (n, T, d), keys (n, T, k), offsets w (*b, d), log weights (*b, n, T).
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, (ERM) with logistic loss.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention.risk import select, signed_logsumexp
+from reference_attention.svm.label_svm import LabelSvm
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """Signed tokens, keys and chosen tokens of a joint problem, with the solution of (SVM) on the latter.
+
+    Attributes:
+        tokens: z_it = Y_i x_it, shape (n, T, d).
+        keys: k_it, shape (n, T, k).
+        alpha: α, shape (n,).
+        svm: v_mm on z_iα.
+    """
+
+    tokens: Float64[np.ndarray, "n T d"]
+    keys: Float64[np.ndarray, "n T k"]
+    alpha: Int64[np.ndarray, "n"]
+    svm: LabelSvm
+
+    @cached_property
+    def chosen(self) -> Float64[np.ndarray, "n d"]:
+        """z_iα, shape (n, d)."""
+        return np.asarray(chosen_of(self.tokens, self.alpha))
+
+    @cached_property
+    def others(self) -> Bool[np.ndarray, "n T"]:
+        """True off α, shape (n, T)."""
+        return np.asarray(np.arange(self.tokens.shape[1]) != self.alpha[:, None])
+
+    @cached_property
+    def sides(self) -> Float64[np.ndarray, "n T d"]:
+        """z_iα − z_it, shape (n, T, d)."""
+        return np.asarray(self.chosen[:, None] - self.tokens)
+
+    @cached_property
+    def rows(self) -> Float64[np.ndarray, "n T k"]:
+        """k_iα − k_it, shape (n, T, k)."""
+        return np.asarray(chosen_of(self.keys, self.alpha)[:, None] - self.keys)
+
+    @cached_property
+    def drops(self) -> Float64[np.ndarray, "n T"]:
+        """δ_it = v̄_mm·(z_iα − z_it), shape (n, T)."""
+        return np.asarray(np.sum(self.sides * self.svm.direction, axis=-1))
+
+    def log_weights(self, p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b n T"]:
+        """log softmax(K p), shape (*b, n, T)."""
+        return np.asarray(select(self.keys, p).log_weights)
+
+    def log_nonoptimality(self, log_weights: Float64[np.ndarray, "*b n T"]) -> Float64[np.ndarray, "*b n"]:
+        """log q_i = log(1 − s_iα), as a sum over the other tokens, shape (*b, n)."""
+        return np.asarray(np.logaddexp.reduce(np.where(self.others, log_weights, -np.inf), axis=-1))
+
+
+def chosen_of(values: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "n d"]:
+    """The rows of the chosen tokens, shape (n, d)."""
+    return np.asarray(values[np.arange(len(alpha)), alpha])
+
+
+def exponents(
+    joint: Joint,
+    log_r: float,
+    w: Float64[np.ndarray, "*b d"],
+    log_weights: Float64[np.ndarray, "*b n T"],
+) -> Float64[np.ndarray, "*b n"]:
+    """E_i = Y_i v·x_i^p − rΓ of the head v = r v̄_mm + w, shape (*b, n)."""
+    slack = np.broadcast_to(joint.svm.slack[:, None], (*log_weights.shape[:-1], 1))
+    terms = np.where(joint.others, -joint.drops, 0.0)
+    sign = np.concatenate([np.sign(slack), np.broadcast_to(np.sign(terms), log_weights.shape)], axis=-1)
+    with np.errstate(divide="ignore"):
+        size = np.concatenate([np.log(slack), np.log(np.abs(terms)) + log_weights], axis=-1)
+    sign, size = signed_logsumexp(sign, size)
+    along = sign * np.exp(np.minimum(log_r + size, 690.0))
+    sideways = np.sum(np.exp(log_weights) * np.where(joint.others, _dot(joint.sides, w), 0.0), axis=-1)
+    return np.asarray(along + np.sum(joint.chosen * w[..., None, :], axis=-1) - sideways)
+
+
+def relative_log_risk(
+    joint: Joint,
+    log_r: float,
+    w: Float64[np.ndarray, "*b d"],
+    log_weights: Float64[np.ndarray, "*b n T"],
+) -> Float64[np.ndarray, "*b"]:
+    """log L(r v̄_mm + w, p) + rΓ with the logistic loss, shape (*b,)."""
+    return log_mean_exp(_log_losses(joint, log_r, exponents(joint, log_r, w, log_weights)))
+
+
+def log_mean_exp(x: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b"]:
+    """log((1/n) Σ_i e^{x_i}), shape (*b,)."""
+    return np.asarray(np.logaddexp.reduce(x, axis=-1) - math.log(x.shape[-1]))
+
+
+def retracted(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
+    """The offset moved along −v̄_mm, and shortened across it if need be, until ‖r v̄_mm + w‖ ≤ r; feasible ones stay.
+
+    In terms of w the ball is v̄_mm·w ≤ −(r − √(r² − ‖w_⊥‖²)) = −‖w_⊥‖²/(r + √(r² − ‖w_⊥‖²)), which needs no r².
+    """
+    u = joint.svm.direction
+    along = np.sum(w * u, axis=-1, keepdims=True)
+    across = w - along * u
+    # Once more: what is left of v̄_mm·w is then rounding of the part that stays, not of the part that goes.
+    across = across - np.sum(across * u, axis=-1, keepdims=True) * u
+    size = np.linalg.norm(across, axis=-1, keepdims=True)
+    ratio = np.exp(np.log(np.maximum(size, 1e-300)) - log_r)
+    across = across * np.where(ratio > 1, 1 / np.maximum(ratio, 1.0), 1.0)
+    ratio = np.minimum(ratio, 1.0)
+    root = np.sqrt((1 - ratio) * (1 + ratio))
+    top = -np.minimum(size, _exp(log_r)) * ratio / (1 + root)
+    # The lower end of the chord, −r(1 + root): far below where any point of interest lies, but a ball has one.
+    bottom = -_exp(log_r) * (1 + root)
+    return np.asarray(across + np.clip(along, bottom, top) * u)
+
+
+def joint_gradient(
+    joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
+) -> tuple[float, Float64[np.ndarray, "d"], Float64[np.ndarray, "k"]]:
+    """log L + rΓ and its derivatives with respect to w and p.
+
+    dΛ/dw = −Σ π_i z_i^p and dΛ/dp = Σ π_i Σ_t s_it c_it (k_it − k̄_i), with c_it = (r v̄_mm + w)·(z_iα − z_it),
+    k̄_i = Σ_t s_it k_it and π_i = |ℓ'(u_i)|/Σ_j ℓ(u_j): all in differences to α, nothing cancels.
+    """
+    logs = joint.log_weights(p)
+    E = exponents(joint, log_r, w, logs)
+    losses = _log_losses(joint, log_r, E)
+    total = np.logaddexp.reduce(losses)
+    log_pi = log_slopes(joint, log_r, E) - total
+    shares, rows = _prompt_terms(joint, log_r, w, logs, log_pi)
+    along_p = np.sum(shares[..., None] * rows, axis=(0, 1))
+    features = joint.chosen - np.sum((np.exp(logs) * joint.others)[..., None] * joint.sides, axis=1)
+    return float(total - math.log(len(E))), -np.exp(log_pi) @ features, along_p
+
+
+def excess_gradient(
+    joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
+) -> tuple[float, Float64[np.ndarray, "k"], Float64[np.ndarray, "k k"]]:
+    """log(L(v, p) − L_α(v)) + rΓ, L_α(v) the risk of v when α is selected exactly, its derivative in p, and a curvature.
+
+    Where r e^{−RΘ} is tiny, L as a function of p differs from L_α(v) beyond its last digit; this does not. It is
+    +inf where the excess is not positive (there p does better than α). The curvature is positive semidefinite and tends to
+    the second derivative as α is selected: there the function is log Σ_j c_j e^{−g_j·p}, its Hessian a covariance.
+    """
+    logs = joint.log_weights(p)
+    E = exponents(joint, log_r, w, logs)
+    at_alpha = _at_alpha(joint, log_r, w)
+    sign, size = _log_moves(joint, log_r, w, logs)
+    total_sign, log_x = signed_logsumexp(sign, size)
+    parts = _logistic_excess(joint, log_r, at_alpha, E, total_sign, log_x)
+    total_sign, total = signed_logsumexp(total_sign, parts)
+    if total_sign <= 0:
+        return math.inf, np.zeros(p.size), np.zeros((p.size, p.size))
+    shares, rows = _prompt_terms(joint, log_r, w, logs, log_slopes(joint, log_r, E) - total)
+    gradient = np.sum(shares[..., None] * rows, axis=(0, 1))
+    positive = np.maximum(shares, 0.0)
+    mean = np.sum(positive[..., None] * rows, axis=(0, 1)) / max(float(positive.sum()), 1e-300)
+    centred = rows - mean
+    return float(total - math.log(len(E))), gradient, np.einsum("it,itk,itl->kl", positive, centred, centred)
+
+
+def log_slopes(joint: Joint, log_r: float, E: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b n"]:
+    """log|ℓ'(rΓ + E_i)| + rΓ."""
+    return np.asarray(-E - np.logaddexp(0.0, -(_exp(log_r) * joint.svm.margin + E)))
+
+
+def _log_losses(joint: Joint, log_r: float, E: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b n"]:
+    """log ℓ(rΓ + E_i) + rΓ = −E_i + h(rΓ + E_i)."""
+    u = _exp(log_r) * joint.svm.margin + E
+    low, high = np.minimum(u, 30.0), np.maximum(u, 30.0)
+    return np.asarray(-E + np.where(u < 30.0, np.log(np.logaddexp(0.0, -low)) + low, -np.exp(-high) / 2))
+
+
+def _at_alpha(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n"]:
+    """E_i when α is selected exactly."""
+    return np.asarray(_exp(log_r) * joint.svm.slack + joint.chosen @ w)
+
+
+def head_drops(
+    joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]
+) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
+    """Sign and logarithm of c_it = (r v̄_mm + w)·(z_iα − z_it), sign zero at α, each of shape (n, T)."""
+    across = _dot(joint.sides, w)
+    with np.errstate(divide="ignore"):
+        pair = np.stack([log_r + np.log(np.abs(joint.drops)), np.log(np.abs(across))], axis=-1)
+    sign, size = signed_logsumexp(np.stack([np.sign(joint.drops), np.sign(across)], axis=-1), pair)
+    sign = np.where(joint.others, sign, 0.0)
+    return sign, np.where(sign == 0, -np.inf, size)
+
+
+def _log_moves(
+    joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], logs: Float64[np.ndarray, "n T"]
+) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
+    """Sign and logarithm of s_it c_it, zero at α."""
+    sign, size = head_drops(joint, log_r, w)
+    return sign, np.where(sign == 0, -np.inf, size + logs)
+
+
+def _logistic_excess(
+    joint: Joint,
+    log_r: float,
+    at_alpha: Float64[np.ndarray, "n"],
+    E: Float64[np.ndarray, "n"],
+    sign: Float64[np.ndarray, "n"],
+    log_size: Float64[np.ndarray, "n"],
+) -> Float64[np.ndarray, "n"]:
+    """log|ℓ(u − x) − ℓ(u)| + rΓ at u = rΓ + E_iα, u − x = rΓ + E_i, x = sign·e^{log_size}.
+
+    Up to |x| = 1 it is log|log1p(σ(−u) expm1(x))|. Beyond, the two losses differ enough to be subtracted; E_i must then
+    not be formed as E_iα − x, both of which may be of size r.
+    """
+    base = log_slopes(joint, log_r, at_alpha)
+    log_x = np.minimum(log_size, 0.0)
+    x = sign * np.exp(log_x)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        log_expm1 = np.where(np.abs(x) < 1e-8, log_x + x / 2, np.log(np.abs(np.expm1(x))))
+        log_y = base - _exp(log_r) * joint.svm.margin + log_expm1
+        # log|log1p(y)| = log|y| − y/2 + O(y²).
+        near = np.where(
+            log_y < -20.0,
+            -sign * np.exp(np.minimum(log_y, 0.0)) / 2,
+            np.log(np.abs(np.log1p(sign * np.exp(np.clip(log_y, -20.0, 2.0))))) - np.clip(log_y, -20.0, 2.0),
+        )
+        losses, at = _log_losses(joint, log_r, E), _log_losses(joint, log_r, at_alpha)
+        top, low = np.maximum(losses, at), np.minimum(losses, at)
+        far = top + np.log(-np.expm1(np.minimum(low - top, -1e-300)))
+    return np.asarray(np.where(log_size <= 0.0, base + log_expm1 + near, far))
+
+
+def _prompt_terms(
+    joint: Joint,
+    log_r: float,
+    w: Float64[np.ndarray, "d"],
+    logs: Float64[np.ndarray, "n T"],
+    log_factors: Float64[np.ndarray, "n"],
+) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T k"]]:
+    """e^{log_factors_i} s_it c_it and k_it − k̄_i, whose products sum to Σ_i e^{log_factors_i} d(−E_i)/dp.
+
+    Factor and weight meet in logarithms.
+    """
+    sign, size = _log_moves(joint, log_r, w, logs)
+    moves = sign * np.exp(np.clip(size + log_factors[:, None], -745.0, 690.0))
+    mean = np.sum((np.exp(logs) * joint.others)[..., None] * -joint.rows, axis=1)
+    return moves, -joint.rows - mean[:, None]
+
+
+def _dot(sides: Float64[np.ndarray, "n T d"], w: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n T"]:
+    return np.asarray(np.sum(sides * w[..., None, None, :], axis=-1))
+
+
+def _exp(x: float) -> float:
+    """e^x, at most 1e299: larger radii are told from it by nothing that is computed here."""
+    return math.exp(min(x, 690.0))

@@ -1,0 +1,213 @@
+"""The local regularization path: argmin of L over a cone around a direction, outside one ball and inside another.
+
+C_{ε,R0}(q) ∩ {‖p‖ ≤ R} is parametrised by y in the unit ball of the complement of q, p = r (q̄ + κ B y)/|q̄ + κ B y| with
+κ = tan of the cone's angle, and by log r: so cones of any width and radii of any size are equally well conditioned.
+The risk is compared through the sign and logarithm of L(p) − L_α, which neither underflows nor cancels.
+
+Source: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4 (equation (66) of Theorem 7).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from scipy.optimize import minimize
+
+from reference_attention import risk
+from reference_attention.errors import InvalidInput
+from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient
+
+SCANNED_NORMS, SCANNED_DIRECTIONS = 12, 24
+POLISHED = 1
+"""How many of the best scanned points are polished, per radius."""
+
+SignedLog = tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]
+Excess = Callable[[Float64[np.ndarray, "*b d"]], SignedLog]
+Gradient = Callable[[Float64[np.ndarray, "*b d"]], ScaledGradient]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalPath:
+    """p̄(R) at r radii.
+
+    Attributes:
+        norms: R, increasing, shape (r,).
+        points: the best points found, shape (r, d).
+        sign, log_excess: of L(p̄(R)) − L_α, shape (r,).
+    """
+
+    norms: Float64[np.ndarray, "r"]
+    points: Float64[np.ndarray, "r d"]
+    sign: Float64[np.ndarray, "r"]
+    log_excess: Float64[np.ndarray, "r"]
+
+    @property
+    def sizes(self) -> Float64[np.ndarray, "r"]:
+        """‖p̄(R)‖, shape (r,)."""
+        return np.asarray(np.linalg.norm(self.points, axis=1))
+
+
+def order(sign: Float64[np.ndarray, "*b"], log_size: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
+    """Numbers that increase with sign·e^{log_size}, to rank the entries of one array by."""
+    finite = np.isfinite(log_size)
+    beyond = 2 * float(np.max(np.abs(log_size), where=finite, initial=1.0))
+    size = beyond + np.where(finite, log_size, -beyond)
+    return np.where(sign > 0, size, np.where(sign < 0, -size, 0.0))
+
+
+class _Cone:
+    """The parametrisation of a cone of half-angle below a right angle."""
+
+    def __init__(self, q: Float64[np.ndarray, "d"], mu: float) -> None:
+        self.axis = q / np.linalg.norm(q)
+        self.basis = np.linalg.qr(np.column_stack([self.axis, np.eye(q.size)]))[0][:, 1 : q.size]
+        # tan of the angle whose cosine is 1 − μ; the last factor keeps rounding inside.
+        self.tangent = math.sqrt(mu * (2 - mu)) / (1 - mu) * (1 - 2.0**-40)
+
+    def raw(self, y: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b d"]:
+        return np.asarray(self.axis + self.tangent * (y @ self.basis.T))
+
+    def units(self, y: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b d"]:
+        v = self.raw(y)
+        return np.asarray(v / np.linalg.norm(v, axis=-1, keepdims=True))
+
+    def contains(self, x: Float64[np.ndarray, "*b d"]) -> Bool[np.ndarray, "*b"]:
+        along, across = x @ self.axis, np.linalg.norm(x @ self.basis, axis=-1)
+        return np.asarray((along > 0) & (across <= self.tangent * along))
+
+    def coordinates(self, x: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b k"]:
+        """y of the direction of x, moved into the cone where it lies outside."""
+        along = np.maximum(x @ self.axis, 1e-300)[..., None]
+        y = (x @ self.basis) / along / self.tangent
+        size = np.linalg.norm(y, axis=-1, keepdims=True)
+        return np.asarray(y / np.maximum(size, 1.0))
+
+
+def local_path(
+    problem: Problem,
+    q: Float64[np.ndarray, "d"],
+    alpha: Int64[np.ndarray, "n"],
+    norms: Sequence[float] | Float64[np.ndarray, "r"],
+    *,
+    mu: float,
+    radius: float,
+    starts: Float64[np.ndarray, "s d"] | None = None,
+    seed: int = 0,
+    excess: Excess | None = None,
+    gradient: Gradient | None = None,
+) -> LocalPath:
+    """Minimise L over cone_μ(q) ∩ {R0 ≤ ‖p‖ ≤ R} for each R: a scan, then SLSQP from the best points.
+
+    A point of a smaller radius stays a candidate for the larger ones, so the risk never rises along the path.
+
+    Args:
+        q: the axis, of any length.
+        alpha: tokens whose risk the excess refers to.
+        norms: radii R > R0.
+        mu: width of the cone, 0 < μ < 1.
+        radius: R0 > 0.
+        starts: further points to try, where they lie in the cone, and their directions at all norms, shape (s, d).
+        seed: drives the scanned directions.
+        excess, gradient: sign and logarithm of L(p) − L_α, and ∇L; those of the problem by default.
+
+    Raises:
+        InvalidInput: μ, R0 or radii out of range.
+    """
+    radii = np.unique(np.asarray(norms, dtype=np.float64))
+    if not 0 < mu < 1 or not 0 < radius < math.inf:
+        raise InvalidInput(f"mu, radius: {mu:g} and {radius:g} make no cone; give 0 < mu < 1 and radius > 0.")
+    if radii.size == 0 or not np.isfinite(radii).all() or radii[0] <= radius:
+        raise InvalidInput(f"norms: radii must be finite and beyond the inner radius {radius:g}; give larger ones.")
+    if excess is None:
+
+        def excess(p: Float64[np.ndarray, "*b d"]) -> SignedLog:
+            sign, size = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, alpha)
+            return np.asarray(sign), np.asarray(size)
+
+    if gradient is None:
+
+        def gradient(p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
+            return risk.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+
+    cone = _Cone(q, mu)
+    rng = np.random.default_rng(seed)
+    k = problem.d - 1
+    anywhere = rng.standard_normal((SCANNED_DIRECTIONS, k))
+    anywhere /= np.maximum(np.linalg.norm(anywhere, axis=1, keepdims=True), 1e-300)
+    anywhere *= np.where(np.arange(SCANNED_DIRECTIONS) % 2 == 0, 1.0, rng.uniform(0, 1, SCANNED_DIRECTIONS))[:, None]
+    given = np.zeros((0, problem.d)) if starts is None else np.asarray(starts, dtype=np.float64)
+    scanned = np.concatenate([np.zeros((1, k)), cone.coordinates(given), anywhere])
+    found: list[Float64[np.ndarray, "d"]] = []
+    for R in radii.tolist():
+        sizes = np.geomspace(radius, R, SCANNED_NORMS)
+        grid = (sizes[:, None, None] * cone.units(scanned)).reshape(-1, problem.d)
+        sized = np.linalg.norm(given, axis=1)
+        among = given[(sized >= radius) & (sized <= R) & cone.contains(given)]
+        grid = np.concatenate([grid, among, np.array(found).reshape(-1, problem.d)])
+        ranks = order(*excess(grid))
+        tried = [grid[j] for j in np.argsort(ranks, kind="stable")[:POLISHED]]
+        tried += [_polished(cone, excess, gradient, p, radius, R) for p in tried]
+        if excess(tried[0])[0] > 0:
+            # A polish that met a negative excess has stopped there; it goes on from below.
+            tried += [_polished(cone, excess, gradient, p, radius, R) for p in tried[POLISHED:] if excess(p)[0] < 0]
+        points = np.array(tried)
+        best = points[int(np.argmin(order(*excess(points))))]
+        found.append(best)
+    points = np.array(found)
+    sign, log_size = excess(points)
+    return LocalPath(radii, points, np.asarray(sign, dtype=np.float64), np.asarray(log_size))
+
+
+def _polished(
+    cone: _Cone,
+    excess: Excess,
+    gradient: Gradient,
+    start: Float64[np.ndarray, "d"],
+    radius: float,
+    R: float,
+) -> Float64[np.ndarray, "d"]:
+    """SLSQP in (y, log r) from ``start``: lowers log of a positive excess, raises that of a negative one."""
+    sign, size = excess(start)
+    if sign == 0 or not np.isfinite(size):
+        return start
+    wanted, reach = float(sign), math.log(R / radius)
+    scale = max(1.0, abs(float(size)))
+
+    def point(z: Float64[np.ndarray, "k1"]) -> Float64[np.ndarray, "d"]:
+        return np.asarray(radius * math.exp(min(max(z[-1], 0.0), 1.0) * reach) * cone.units(z[:-1]))
+
+    def objective(z: Float64[np.ndarray, "k1"]) -> tuple[float, Float64[np.ndarray, "k1"]]:
+        p = point(z)
+        s, l = (float(x) for x in excess(p))
+        if s == 0 or not math.isfinite(l):
+            return 0.0, np.zeros_like(z)
+        if s != wanted:
+            # Out of a negative excess nothing leads back; into one, the rank of this point alone is good enough.
+            return (1e3 if wanted < 0 else -1e3), np.zeros_like(z)
+        g = gradient(p)
+        slope = math.exp(min(float(g.log_scale) - l, 600.0)) * np.asarray(g.direction)
+        v = cone.raw(z[:-1])
+        length = float(np.linalg.norm(v))
+        across = slope - (slope @ p) * p / (p @ p)
+        dy = float(np.linalg.norm(p)) / length * cone.tangent * (cone.basis.T @ across)
+        return wanted * l / scale, np.append(dy, reach * (slope @ p)) * (1 / scale)
+
+    y = cone.coordinates(start)
+    inner = math.log(float(np.linalg.norm(start)) / radius) / reach if reach > 0 else 1.0
+    first = np.append(y, min(max(inner, 0.0), 1.0))
+    ball = {"type": "ineq", "fun": lambda z: 1 - z[:-1] @ z[:-1], "jac": lambda z: np.append(-2 * z[:-1], 0.0)}
+    bounds = [(-1.0, 1.0)] * y.size + [(0.0, 1.0)]
+    result = minimize(
+        objective, first, jac=True, method="SLSQP", bounds=bounds, constraints=[ball] if y.size else [],
+        options={"maxiter": 40, "ftol": 1e-14},
+    )  # fmt: skip
+    z = np.asarray(result.x, dtype=np.float64)
+    if not np.isfinite(z).all():
+        return start
+    z[:-1] /= max(1.0, float(np.linalg.norm(z[:-1])))
+    return point(z)

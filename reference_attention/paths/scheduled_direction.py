@@ -1,0 +1,62 @@
+"""Where the joint path goes along r = cR: between p_mm (c = 0) and p_relax (c ≥ c*).
+
+Along r = cR the non-support i contributes e^{−R (c slack_i + margin_i)} to the risk, the supports e^{−R margin}. So p_R/R tends to
+
+    p(c) = argmax over ‖p‖ ≤ 1 of τ   subject to   (k_iα − k_it)·p ≥ τ (i ∈ S),   ≥ max(0, τ − c slack_i) (i ∉ S).
+
+This is not in the paper; see :mod:`.joint_limit` for the argument and the regime map for the measurements.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64
+from scipy.optimize import nnls
+
+from reference_attention.paths.joint import Joint
+from reference_attention.svm.max_margin import MaxMargin
+
+BISECTIONS = 60
+"""Halvings of the interval of τ: its last digit."""
+
+
+def critical_ratio(joint: Joint, relaxed: MaxMargin) -> float:
+    """c* = max over the non-supports of (Θ_relax − ρ_i)^+ / slack_i; 0 where every input is a support.
+
+    ρ_i = min_t (k_iα − k_it)·p̄_relax. From r/R = c* on, the path ends at p_relax.
+    """
+    slack = joint.svm.slack
+    rho = np.min(np.where(joint.others, relaxed.margins, np.inf), axis=1) * relaxed.margin
+    ratios = [
+        max(0.0, relaxed.margin - max(float(r), 0.0)) / float(s) for r, s in zip(rho, slack, strict=True) if s > 0
+    ]
+    return max(ratios, default=0.0)
+
+
+def scheduled_direction(joint: Joint, ratio: float) -> Float64[np.ndarray, "k"]:
+    """p(c) for c = ``ratio``, a unit vector up to rounding, shape (k,). ATT-SVM must be feasible."""
+    rows = joint.rows[joint.others]
+    excess = np.broadcast_to(joint.svm.slack[:, None], joint.others.shape)[joint.others] * ratio
+    support = np.broadcast_to(joint.svm.support[:, None], joint.others.shape)[joint.others]
+    low, high = 0.0, float(np.linalg.norm(rows[support], axis=1).min())
+    best = np.zeros(rows.shape[1])
+    for _ in range(BISECTIONS):
+        tau = (low + high) / 2
+        p = _least_norm(rows, np.where(support, tau, np.maximum(0.0, tau - excess)))
+        if p is not None and float(np.linalg.norm(p)) <= 1:
+            low, best = tau, p
+        else:
+            high = tau
+    return np.asarray(best / np.linalg.norm(best))
+
+
+def _least_norm(rows: Float64[np.ndarray, "m k"], bounds: Float64[np.ndarray, "m"]) -> Float64[np.ndarray, "k"] | None:
+    """argmin ‖p‖ subject to rows·p ≥ bounds: the least-distance program as non-negative least squares."""
+    k = rows.shape[1]
+    system = np.vstack([rows.T, bounds])
+    target = np.append(np.zeros(k), 1.0)
+    u, residual = nnls(system, target)
+    if residual == 0:
+        return None
+    r = system @ u - target
+    return np.asarray(-r[:k] / r[k])

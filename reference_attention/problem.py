@@ -1,0 +1,223 @@
+"""Problems and datasets: the data that the theorems talk about, validated once, here.
+
+With the head v fixed, everything depends only on the keys k_it = W x_it, the scores γ_it = Y_i vᵀ x_it and the
+loss. A :class:`Problem` holds those; a :class:`Dataset` holds tokens, labels, key-query weights and head, from
+which a Problem is made with *correctly rounded* products: ties between exact scores stay ties, on every machine.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1 and Definition 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import rounded_product
+from reference_attention.loss import Loss
+from reference_attention.losses import loss_named
+
+LARGEST_MAGNITUDE = 1e140
+"""Entries beyond this (or, when not zero, below its inverse) would overflow when squared: they are refused."""
+
+
+def checked_array(name: str, value: Any, shape: tuple[int | str, ...]) -> Float64[np.ndarray, "..."]:
+    """``value`` as a read-only float64 array of that shape (letters stand for any length), or a clear refusal.
+
+    Raises:
+        InvalidInput: not numeric, wrong number of dimensions, NaN, infinite, or out of the range of magnitudes.
+    """
+    wanted = "(" + ", ".join(str(s) for s in shape) + ("," if len(shape) == 1 else "") + ")"
+    try:
+        raw = np.asarray(value)
+    except ValueError:
+        raise InvalidInput(f"{name}: the rows have different lengths; give an array of shape {wanted}.") from None
+    if raw.dtype.kind not in "fiub":
+        raise InvalidInput(f"{name}: dtype {raw.dtype} is not real numeric; give float64 of shape {wanted}.")
+    if raw.ndim != len(shape):
+        raise InvalidInput(f"{name}: shape {raw.shape} has {raw.ndim} dimension(s); give shape {wanted}.")
+    for axis, (length, want) in enumerate(zip(raw.shape, shape, strict=True)):
+        if isinstance(want, int) and length != want:
+            raise InvalidInput(
+                f"{name}: shape {raw.shape} has length {length} along axis {axis}, but the other arrays need {want};"
+                f" give shape {wanted}."
+            )
+        if length == 0:
+            raise InvalidInput(f"{name}: shape {raw.shape} is empty along axis {axis}; give at least one entry.")
+    array = np.array(raw, dtype=np.float64, order="C")
+    if raw.dtype.kind in "iu" and not all(int(a) == int(b) for a, b in zip(array.flat, raw.flat, strict=True)):
+        raise InvalidInput(f"{name}: integers beyond 2^53 are not exact in float64; scale the array down.")
+    if not np.isfinite(array).all():
+        where = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
+        raise InvalidInput(f"{name}: entry {where} is {array[where]}; replace NaN and infinite entries.")
+    size = np.abs(array)
+    if size.max() > LARGEST_MAGNITUDE or (size[size > 0] < 1 / LARGEST_MAGNITUDE).any():
+        raise InvalidInput(
+            f"{name}: magnitudes must be 0 or between {1 / LARGEST_MAGNITUDE:g} and {LARGEST_MAGNITUDE:g}"
+            " to be squared in float64; rescale the array."
+        )
+    array.setflags(write=False)
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Keys, scores and loss: L(p) = (1/n) Σ_i ℓ(γ_iᵀ softmax(K_i p)).
+
+    Args:
+        keys: K, shape (n, T, d).
+        scores: γ, shape (n, T).
+        loss: a :class:`Loss` or its name.
+
+    Raises:
+        InvalidInput: NaN, infinite or unsuitable shapes; T = 1 (nothing to select).
+    """
+
+    keys: Float64[np.ndarray, "n T d"]
+    scores: Float64[np.ndarray, "n T"]
+    loss: Loss = field(default_factory=lambda: loss_named("logistic"))
+
+    def __post_init__(self) -> None:
+        keys = checked_array("keys", self.keys, ("n", "T", "d"))
+        n, tokens, _ = keys.shape
+        if tokens < 2:
+            raise InvalidInput("keys: T = 1 leaves nothing to select; give at least two tokens per input.")
+        object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "scores", checked_array("scores", self.scores, (n, tokens)))
+        if isinstance(self.loss, str):
+            object.__setattr__(self, "loss", loss_named(self.loss))
+
+    @property
+    def n(self) -> int:
+        """Number of inputs."""
+        return int(self.keys.shape[0])
+
+    @property
+    def T(self) -> int:
+        """Number of tokens per input."""
+        return int(self.keys.shape[1])
+
+    @property
+    def d(self) -> int:
+        """Dimension of keys and prompt."""
+        return int(self.keys.shape[2])
+
+    @cached_property
+    def optimal(self) -> Int64[np.ndarray, "n"]:
+        """opt_i, the (first) token of highest score of each input, shape (n,); exact, scores are given."""
+        return np.argmax(self.scores, axis=1).astype(np.int64)
+
+    @cached_property
+    def score_range(self) -> tuple[float, float]:
+        """The interval that contains every γ_iᵀ s."""
+        return float(self.scores.min()), float(self.scores.max())
+
+    @cached_property
+    def key_scale(self) -> float:
+        """The power of two next below the largest |entry| of the keys (1 when all keys are zero)."""
+        largest = float(np.abs(self.keys).max())
+        return 2.0 ** math.floor(math.log2(largest)) if largest > 0 else 1.0
+
+    @cached_property
+    def log_smoothness(self) -> float:
+        """log L_p, a Lipschitz constant of ∇L in terms of keys and scores (−inf when ∇L = 0 throughout).
+
+        L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²). Because ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖
+        it is never larger than the constant of Lemma 6, so Lemma 6 follows from this one.
+        """
+        key_norms = np.linalg.norm(self.keys, ord=2, axis=(1, 2))
+        score_norms = np.linalg.norm(self.scores, axis=1)
+        low, high = self.score_range
+        with np.errstate(divide="ignore"):
+            curved = self.loss.log_lipschitz(low, high) + 2 * np.log(score_norms) + 2 * np.log(key_norms)
+            steep = math.log(3) + self.loss.log_bound(low, high) + np.log(score_norms) + 2 * np.log(key_norms)
+        return float(np.logaddexp.reduce(np.concatenate([curved, steep])) - math.log(self.n))
+
+    def gaps(self, alpha: Int64[np.ndarray, "n"] | None = None) -> Float64[np.ndarray, "n T"]:
+        """γ_iα_i − γ_it, shape (n, T); α defaults to the optimal tokens."""
+        chosen = self.optimal if alpha is None else alpha
+        return np.take_along_axis(self.scores, chosen[:, None], axis=1) - self.scores
+
+    def with_keys_scaled(self, factor: float) -> Problem:
+        """The same problem in the units p ↦ p / factor; exact when the factor is a power of two."""
+        return replace(self, keys=self.keys * factor)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Tokens, labels, head and key-query weights, as in (ERM).
+
+    Args:
+        X: tokens, shape (n, T, d).
+        Y: labels ±1, shape (n,).
+        v: head, shape (d,).
+        W: key-query weights, shape (d', d); the identity when omitted.
+        loss: a :class:`Loss` or its name.
+
+    Raises:
+        InvalidInput: NaN, infinite or unsuitable shapes, T = 1, labels other than ±1.
+    """
+
+    X: Float64[np.ndarray, "n T d"]
+    Y: Float64[np.ndarray, "n"]
+    v: Float64[np.ndarray, "d"]
+    W: Float64[np.ndarray, "dk d"] | None = None
+    loss: Loss = field(default_factory=lambda: loss_named("logistic"))
+
+    def __post_init__(self) -> None:
+        X = checked_array("X", self.X, ("n", "T", "d"))
+        n, tokens, d = X.shape
+        if tokens < 2:
+            raise InvalidInput("X: T = 1 leaves nothing to select; give at least two tokens per input.")
+        object.__setattr__(self, "X", X)
+        Y = checked_array("Y", self.Y, (n,))
+        if not (np.abs(Y) == 1).all():
+            bad = int(np.argmax(np.abs(Y) != 1))
+            raise InvalidInput(f"Y: label {bad} is {Y[bad]:g}; labels must be -1 or +1.")
+        object.__setattr__(self, "Y", Y)
+        object.__setattr__(self, "v", checked_array("v", self.v, (d,)))
+        if self.W is not None:
+            object.__setattr__(self, "W", checked_array("W", self.W, ("d'", d)))
+        if isinstance(self.loss, str):
+            object.__setattr__(self, "loss", loss_named(self.loss))
+
+    @property
+    def key_query(self) -> Float64[np.ndarray, "dk d"]:
+        """W, the identity when none was given, shape (d', d)."""
+        return np.eye(self.X.shape[2]) if self.W is None else self.W
+
+    @cached_property
+    def problem(self) -> Problem:
+        """Keys X_i Wᵀ and scores Y_i X_i v, each entry the exact product rounded once."""
+        n, tokens, d = self.X.shape
+        flat = self.X.reshape(n * tokens, d)
+        keys = self.X if self.W is None else rounded_product(flat, self.W.T).reshape(n, tokens, -1)
+        scores = self.Y[:, None] * rounded_product(flat, self.v[:, None]).reshape(n, tokens)
+        return Problem(keys, scores, self.loss)
+
+    @cached_property
+    def log_smoothness(self) -> float:
+        """log L_p of Lemma 6: L_p = (1/n) Σ_i (M0‖v‖²‖W‖²‖X_i‖⁴ + 3 M1‖v‖‖W‖²‖X_i‖³), spectral norms."""
+        low, high = self.problem.score_range
+        with np.errstate(divide="ignore"):
+            x = np.log(np.linalg.norm(self.X, ord=2, axis=(1, 2)))
+            v = np.log(np.linalg.norm(self.v))
+            w = np.log(np.linalg.norm(self.key_query, ord=2))
+        curved = self.loss.log_lipschitz(low, high) + 2 * v + 2 * w + 4 * x
+        steep = math.log(3) + self.loss.log_bound(low, high) + v + 2 * w + 3 * x
+        return float(np.logaddexp.reduce(np.concatenate([curved, steep])) - math.log(len(self.Y)))
+
+    @classmethod
+    def realising(cls, problem: Problem) -> Dataset:
+        """A dataset whose problem is ``problem``: the score becomes one more token coordinate, v that axis.
+
+        This is how the paper's Figure 1 is built (W = projection off the last axis, all labels +1).
+        """
+        X = np.concatenate([problem.keys, problem.scores[:, :, None]], axis=2)
+        d = problem.d
+        return cls(X, np.ones(problem.n), np.eye(d + 1)[d], np.eye(d, d + 1), problem.loss)

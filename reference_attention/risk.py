@@ -1,0 +1,194 @@
+"""Risk and gradient of softmax attention, without cancellation, on NumPy arrays and torch tensors alike.
+
+Naive float64 is not merely imprecise here: once the softmax saturates, ``γ − γᵀs`` cancels and gradient descent
+turns into a different basin. Everything is therefore written in differences to the currently selected token and
+in logarithms, so that norms of 1e6 (softmax weights of e^{−10⁶}) are routine.
+
+Shapes: leading batch axes ``*b`` broadcast; keys (*b, n, T, d), scores (*b, n, T), p (*b, d).
+
+References: *Max-Margin Token Selection in Attention Mechanism*, (ERM), Lemma 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from reference_attention.loss import Array, Loss
+
+_NUMPY = array_namespace(np.empty(0))
+
+MISSED = 1.0
+"""A logit this far above the selected one (raw logits of huge common offsets round so) makes us select again."""
+
+
+@dataclass(frozen=True)
+class ScaledGradient:
+    """∇L = e^{log_scale} · direction, with ``direction`` of order one wherever ∇L is not zero.
+
+    Attributes:
+        log_scale: shape (*b,); −inf where the gradient is exactly zero.
+        direction: shape (*b, d).
+    """
+
+    log_scale: Array
+    direction: Array
+
+    @property
+    def log_norm(self) -> Array:
+        """log ‖∇L‖, shape (*b,)."""
+        xp = array_namespace(self.direction)
+        return self.log_scale + _log(xp, xp.sqrt(xp.sum(self.direction * self.direction, axis=-1)))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The softmax weights relative to the token selected now (the largest logit).
+
+    Attributes:
+        token: (*b, n) integer, the selected token.
+        key_differences: k_t − k_selected, (*b, n, T, d).
+        log_weights: log s_t, (*b, n, T).
+    """
+
+    token: Array
+    key_differences: Array
+    log_weights: Array
+
+
+def select(keys: Array, p: Array) -> Selection:
+    """Softmax weights of K p in logarithms; logits are differences to the selected token, never raw."""
+    xp = array_namespace(keys, p)
+    token = xp.argmax(_logits(xp, keys, p), axis=-1)
+    differences, relative = _relative_to(xp, token, keys, p)
+    top = xp.max(relative, axis=-1, keepdims=True)
+    if bool(xp.any(top > MISSED)):
+        # Raw logits cancelled: select by the differences instead.
+        token = xp.argmax(relative, axis=-1)
+        differences, relative = _relative_to(xp, token, keys, p)
+        top = xp.max(relative, axis=-1, keepdims=True)
+    relative = relative - top
+    log_weights = relative - xp.log(xp.sum(xp.exp(relative), axis=-1, keepdims=True))
+    return Selection(token, differences, log_weights)
+
+
+def _relative_to(xp: Any, token: Array, keys: Array, p: Array) -> tuple[Array, Array]:
+    """Differences of keys to those of the given tokens, and the logits of these differences."""
+    index = xp.broadcast_to(token[..., None, None], (*token.shape, 1, keys.shape[-1]))
+    full = xp.broadcast_to(keys, (*token.shape, *keys.shape[-2:]))
+    differences = full - xp.take_along_axis(full, index, axis=-2)
+    return differences, _dot(xp, differences, p[..., None, None, :])
+
+
+def _log(xp: Any, x: Array) -> Array:
+    """log x, −inf at zero, silently."""
+    if xp is not _NUMPY:
+        return xp.log(x)
+    with np.errstate(divide="ignore"):
+        return np.log(x)
+
+
+def _dot(xp: Any, a: Array, b: Array) -> Array:
+    """Σ a b over the last axis."""
+    return np.vecdot(a, b) if xp is _NUMPY else xp.einsum("...d,...d->...", a, b)
+
+
+def _logits(xp: Any, keys: Array, p: Array) -> Array:
+    """K p, (*b, n, T), only good enough to select by."""
+    if keys.ndim > 3:
+        return _dot(xp, keys, p[..., None, None, :])
+    flat = xp.reshape(keys, (-1, keys.shape[-1]))
+    return xp.reshape(xp.matmul(p, flat.T), (*p.shape[:-1], *keys.shape[:-1]))
+
+
+def softmax_weights(keys: Array, p: Array) -> Array:
+    """s_i = softmax(K_i p), shape (*b, n, T)."""
+    xp = array_namespace(keys, p)
+    return xp.exp(select(keys, p).log_weights)
+
+
+def predictions(keys: Array, scores: Array, p: Array) -> Array:
+    """γ_iᵀ s_i, computed as γ_selected + Σ s_t (γ_t − γ_selected), shape (*b, n)."""
+    xp = array_namespace(keys, scores, p)
+    chosen = select(keys, p)
+    scores = xp.broadcast_to(scores, chosen.log_weights.shape)
+    best = xp.take_along_axis(scores, chosen.token[..., None], axis=-1)
+    return best[..., 0] + xp.sum(xp.exp(chosen.log_weights) * (scores - best), axis=-1)
+
+
+def risk(keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
+    """L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i), shape (*b,)."""
+    xp = array_namespace(keys, scores, p)
+    return xp.mean(loss.value(predictions(keys, scores, p)), axis=-1)
+
+
+def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
+    """∇L(p) = (1/n) Σ_i ℓ'(γ_iᵀ s_i) Σ_t s_it (γ_it − γ_iᵀ s_i) k_it, as a log scale and a direction.
+
+    With δ = difference to the selected token, γ_t − γᵀs = δγ_t − E[δγ] and the sum over k_t is one over δk_t, to
+    which the selected token contributes nothing: nothing cancels when the softmax saturates. The largest term
+    |ℓ'| s_t |γ_t − γᵀs| ‖δk_t‖ is taken out as e^{log_scale}; duplicates of the selected token (δk = 0) do not
+    count. Where ∇L vanishes term by term, log_scale is −inf and direction zero.
+    """
+    xp = array_namespace(keys, scores, p)
+    chosen = select(keys, p)
+    scores = xp.broadcast_to(scores, chosen.log_weights.shape)
+    best = xp.take_along_axis(scores, chosen.token[..., None], axis=-1)
+    differences = scores - best
+    mean = xp.sum(xp.exp(chosen.log_weights) * differences, axis=-1, keepdims=True)
+    # Where scores tie with the selected one, −E[δγ] is what is left of γ_t − γᵀs, and only its logarithm is safe.
+    mean_sign, log_mean = signed_logsumexp(xp.sign(differences), chosen.log_weights + _log(xp, xp.abs(differences)))
+    ties = differences == 0
+    centred = xp.where(ties, -mean_sign[..., None], differences - mean)
+    log_centred = xp.where(ties, log_mean[..., None], _log(xp, xp.abs(centred)))
+    slope = loss.log_slope((best + mean)[..., 0]) - math.log(keys.shape[-3])
+    size = _dot(xp, chosen.key_differences, chosen.key_differences)
+    log_terms = chosen.log_weights + log_centred + slope[..., None]
+    log_terms = xp.where(size > 0, log_terms, xp.full_like(log_terms, -math.inf))
+    log_sized = log_terms + xp.log(xp.where(size > 0, size, xp.ones_like(size))) / 2
+    log_scale = xp.max(xp.reshape(log_sized, (*log_terms.shape[:-2], -1)), axis=-1)
+    shift = xp.clip(log_scale, min=-1e300)  # −inf − (−inf) would be NaN
+    coefficients = -xp.sign(centred) * xp.exp(log_terms - shift[..., None, None])
+    flat = xp.reshape(coefficients, (*log_terms.shape[:-2], 1, -1))
+    rows = xp.reshape(chosen.key_differences, (*log_terms.shape[:-2], -1, keys.shape[-1]))
+    return ScaledGradient(log_scale, xp.matmul(flat, rows)[..., 0, :])
+
+
+def log_excess_risk(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
+    """Sign and logarithm of L(p) − L_α, L_α = (1/n) Σ_i ℓ(γ_iα_i) the risk of selecting α exactly.
+
+    Args:
+        alpha: chosen tokens, (*b, n) integer.
+
+    Returns:
+        ``(sign, log |L(p) − L_α|)``, each of shape (*b,); exact to rounding where L(p) − L_α underflows.
+    """
+    xp = array_namespace(keys, scores, p)
+    chosen = select(keys, p)
+    shape = chosen.log_weights.shape
+    scores = xp.broadcast_to(scores, shape)
+    alpha = xp.broadcast_to(alpha, shape[:-1])
+    reference = xp.take_along_axis(scores, alpha[..., None], axis=-1)
+    gap = reference - scores
+    size = xp.abs(gap)
+    sign, log_size = signed_logsumexp(xp.sign(gap), chosen.log_weights + _log(xp, size))
+    sign, log_size = loss.log_excess(reference[..., 0], sign, log_size)
+    sign, log_size = signed_logsumexp(sign, log_size)
+    return sign, log_size - math.log(keys.shape[-3])
+
+
+def signed_logsumexp(sign: Array, log_size: Array) -> tuple[Array, Array]:
+    """Sign and logarithm of |Σ sign·e^{log_size}| over the last axis."""
+    xp = array_namespace(sign, log_size)
+    log_size = xp.where(sign == 0, xp.full_like(log_size, -math.inf), log_size)
+    top = xp.max(log_size, axis=-1)
+    shift = xp.where(top > -math.inf, top, xp.zeros_like(top))
+    total = xp.sum(sign * xp.exp(log_size - shift[..., None]), axis=-1)
+    size = xp.abs(total)
+    nonzero = size > 0
+    log_total = shift + xp.log(xp.where(nonzero, size, xp.ones_like(size)))
+    return xp.sign(total), xp.where(nonzero, log_total, xp.full_like(log_total, -math.inf))

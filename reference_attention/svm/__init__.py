@@ -1,0 +1,1 @@
+"""Hard-margin SVMs over the rationals: ATT-SVM, sets of optimal tokens, labels, and certificates of infeasibility."""

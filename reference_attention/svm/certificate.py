@@ -1,0 +1,112 @@
+"""The constraints of ATT-SVM over the rationals, and its exact solution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import fmpq, fmpz_mat
+from jaxtyping import Float64, Int64
+from numpy.typing import NDArray
+
+from reference_attention.exact import Dyadic, times_power_of_two
+from reference_attention.svm.least_norm import Outcome
+
+
+class KeyRows:
+    """The rows k_iα_i − k_it, t ≠ α_i, of keys normalised by a power of two.
+
+    They are the :class:`reference_attention.svm.least_norm.Rows` of ATT-SVM(α); integers are made only when asked for.
+
+    Args:
+        keys: shape (n, T, d).
+        alpha: shape (n,).
+
+    Attributes:
+        inputs, tokens: the i and t of each row, shape (m,) with m = n (T − 1).
+        floats: the rows, shape (m, d); a difference of floats is within one rounding of the exact one.
+        shift: ``integers(…) = 2^shift · floats`` before that rounding.
+        unit: ``integers(…) = 2^−unit (k_iα_i − k_it)``, of the keys as given.
+    """
+
+    def __init__(self, keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> None:
+        n, tokens, _ = keys.shape
+        others = np.arange(tokens) != alpha[:, None]
+        inputs, positions = np.nonzero(others)
+        self.inputs: Int64[np.ndarray, "m"] = inputs.astype(np.int64)
+        self.tokens: Int64[np.ndarray, "m"] = positions.astype(np.int64)
+        self._alpha: list[int] = alpha.tolist()
+        self._shape = (n, tokens)
+        self._keys = Dyadic.of(keys)
+        self.unit = self._keys.exponent
+        largest = float(np.abs(keys).max())
+        scale = math.frexp(largest)[1] - 1 if largest > 0 else 0
+        normal = np.ldexp(keys, -scale)
+        self.floats: Float64[np.ndarray, "m d"] = (normal[np.arange(n), alpha][:, None] - normal)[others]
+        self.shift = scale - self.unit
+        self._chosen: dict[int, list[int]] = {}
+
+    def difference(self, i: int, t: int) -> list[int]:
+        """(k_iα_i − k_it) / 2^unit, d integers."""
+        if i not in self._chosen:
+            self._chosen[i] = self._keys.integers((i, self._alpha[i]))
+        return [a - b for a, b in zip(self._chosen[i], self._keys.integers((i, t)), strict=True)]
+
+    def integers(self, which: Sequence[int]) -> fmpz_mat:
+        """The exact rows of those numbers, divided by 2^unit, shape (len(which), d)."""
+        entries: list[int] = []
+        for j in which:
+            entries += self.difference(*self.pair(j))
+        return fmpz_mat(len(which), self.floats.shape[1], entries)
+
+    def pair(self, j: int) -> tuple[int, int]:
+        """(i, t) of row j."""
+        return int(self.inputs[j]), int(self.tokens[j])
+
+    def spread(self, values: Any, chosen: Any) -> NDArray[Any]:
+        """Row values as a read-only array of shape (n, T), with ``chosen`` at the tokens α."""
+        values = np.asarray(values)
+        out = np.full(self._shape, chosen, dtype=values.dtype)
+        out[self.inputs, self.tokens] = values
+        out.setflags(write=False)
+        return out
+
+
+class Certificate:
+    """The exact solution of ATT-SVM: it satisfies the KKT conditions over the rationals.
+
+    p = Σ λ_it (k_iα_i − k_it) with λ ≥ 0, every margin at least the required one, equal to it where λ > 0.
+    """
+
+    def __init__(self, rows: KeyRows, outcome: Outcome) -> None:
+        self._rows = rows
+        self._outcome = outcome
+
+    @cached_property
+    def p(self) -> list[fmpq]:
+        """p_mm(α), d rationals."""
+        rho, unit = self._outcome.rho, self._rows.unit
+        return [times_power_of_two(fmpq(x, rho), -unit) for x in self._outcome.point]
+
+    @cached_property
+    def duals(self) -> dict[tuple[int, int], fmpq]:
+        """The positive λ_it, by (i, t), all others being zero; their rows are linearly independent."""
+        rho, unit = self._outcome.rho, self._rows.unit
+        values = (times_power_of_two(fmpq(x, rho), -2 * unit) for x in self._outcome.u)
+        return dict(zip(map(self._rows.pair, self._outcome.support), values, strict=True))
+
+    @cached_property
+    def norm_squared(self) -> fmpq:
+        """‖p_mm‖²."""
+        return sum((x * x for x in self.p), fmpq(0))
+
+    def row(self, i: int, t: int) -> list[fmpq]:
+        """k_iα_i − k_it, d rationals."""
+        return [times_power_of_two(fmpq(x), self._rows.unit) for x in self._rows.difference(i, t)]
+
+    def margin(self, i: int, t: int) -> fmpq:
+        """(k_iα_i − k_it)·p_mm, exactly (0 at t = α_i)."""
+        return sum((a * b for a, b in zip(self.row(i, t), self.p, strict=True)), fmpq(0))

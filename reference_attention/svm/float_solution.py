@@ -1,0 +1,58 @@
+"""The float solution of a least-norm problem, which :mod:`reference_attention.svm.least_norm` takes as a guess."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from scipy.optimize import nnls
+
+
+@dataclass(frozen=True, eq=False)
+class FloatSolution:
+    """u ≥ 0 and the residual r = f − E u of least squares, with E = [Gᵀ; hᵀ] and f = (0, …, 0, 1).
+
+    Attributes:
+        u: zeros when the solver gave up; its support is the guess, shape (m,).
+        design: E with its columns and h scaled by powers of two, shape (e, m) with e = d + 1.
+        residual: r, shape (e,).
+    """
+
+    u: Float64[np.ndarray, "m"]
+    design: Float64[np.ndarray, "e m"] = field(repr=False)
+    residual: Float64[np.ndarray, "e"] = field(repr=False)
+
+    @cached_property
+    def kkt_residual(self) -> float:
+        """The largest violation of stationarity, feasibility and complementarity, relative to 1 + ‖p‖².
+
+        In the scaled units; inf when the float solver found no point.
+        """
+        rho = float(self.residual[-1])
+        if not rho > 0:
+            return math.inf
+        p, duals, columns = -self.residual[:-1] / rho, self.u / rho, self.design[:-1]
+        excess = p @ columns - self.design[-1]
+        worst = (np.abs(p - columns @ duals).max(), -excess.min(), np.abs(duals * excess).max())
+        return float(max(worst) / (1 + p @ p))
+
+
+def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "m"]) -> FloatSolution:
+    """Solve min ‖p‖ subject to g_j·p ≥ h_j by scipy's NNLS (Lawson–Hanson), rows brought to one size.
+
+    Without that, inputs of very different key scales leave only the largest visible in floats.
+    """
+    sizes = np.abs(rows).max(axis=1)
+    exponents = np.frexp(sizes)[1]
+    smallest = int(exponents[sizes > 0].min()) if (sizes > 0).any() else 0
+    design = np.vstack([np.ldexp(rows.T, -exponents), np.ldexp(bounds.astype(np.float64), smallest - exponents)])
+    target = np.zeros(len(design))
+    target[-1] = 1.0
+    try:
+        u, _ = nnls(design, target)
+    except (RuntimeError, ValueError):  # too many iterations; the exact method then starts from nothing
+        u = np.zeros(len(rows))
+    return FloatSolution(u, design, target - design @ u)

@@ -1,0 +1,84 @@
+"""(SVM) of Section 3 and the relaxed ATT-SVM of Theorem 6, both exact.
+
+v_mm = argmin ‖v‖ subject to Y_i v·r_i ≥ 1 on features r_i = x_iα_i. On z_i = Y_i r_i this is ATT-SVM with the two
+tokens z_i and 0 per input, so the certified solver of :mod:`reference_attention.svm.max_margin` serves it and the support set
+S = {i : Y_i v_mm·r_i = 1} is decided over the rationals.
+
+Source: *Max-Margin Token Selection in Attention Mechanism*, (SVM), (10) and Theorem 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention.exact import to_float
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+
+
+@dataclass(frozen=True, eq=False)
+class LabelSvm:
+    """The max-margin head on signed features z_i = Y_i r_i.
+
+    Attributes:
+        v: v_mm, correctly rounded, shape (d,).
+        direction: v̄_mm = v_mm/‖v_mm‖, shape (d,).
+        margin: Γ = 1/‖v_mm‖.
+        slack: v̄_mm·z_i − Γ, exactly 0.0 at supports and rounded once from the exact v_mm·z_i elsewhere, (n,).
+        support: v_mm·z_i = 1 exactly, shape (n,).
+        duals: λ ≥ 0 with Σ λ_i = 1 and Σ λ_i z_i = Γ v̄_mm; positive at every support if any such λ is, (n,).
+        strictly_complementary: whether some λ is positive at every support; proven either way.
+    """
+
+    v: Float64[np.ndarray, "d"]
+    direction: Float64[np.ndarray, "d"]
+    margin: float
+    slack: Float64[np.ndarray, "n"]
+    support: Bool[np.ndarray, "n"]
+    duals: Float64[np.ndarray, "n"]
+    strictly_complementary: bool
+
+    @property
+    def norm(self) -> float:
+        """‖v_mm‖ = 1/Γ."""
+        return 1.0 / self.margin
+
+
+def label_svm(features: Float64[np.ndarray, "n d"]) -> LabelSvm | Infeasible:
+    """Solve (SVM) on signed features z_i = Y_i r_i, exactly.
+
+    Returns:
+        The solution, or a proof that no head separates them: multipliers (in column 1) with Σ λ_i z_i = 0.
+
+    Raises:
+        InvalidInput: features that keys could not be (NaN, infinite, not (n, d)).
+    """
+    keys = np.stack([features, np.zeros_like(features)], axis=1)
+    solution = max_margin(keys, np.zeros(len(features), dtype=np.int64))
+    if isinstance(solution, Infeasible):
+        return solution
+    positive = solution.positive_duals
+    duals = (solution.duals if positive is None else positive)[:, 1]
+    above = np.array([to_float(solution.exact.margin(i, 1) - 1) for i in range(len(features))])
+    return LabelSvm(
+        v=solution.p,
+        direction=solution.direction,
+        margin=solution.margin,
+        slack=above * solution.margin,
+        support=np.array(solution.neighbours[:, 1]),
+        duals=duals / duals.sum(),
+        strictly_complementary=solution.strictly_complementary,
+    )
+
+
+def relaxed_max_margin(
+    keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"], support: Bool[np.ndarray, "n"]
+) -> MaxMargin | Infeasible:
+    """p_relax of Theorem 6: min ‖p‖ subject to (k_iα − k_it)·p ≥ 1 for i ∈ S and ≥ 0 for the other inputs; exact.
+
+    Raises:
+        InvalidInput: as :func:`reference_attention.svm.max_margin.max_margin`; an empty support.
+    """
+    return max_margin(keys, alpha, required=support.astype(np.int64))

@@ -1,0 +1,238 @@
+"""The point of least norm in a polyhedron, over the rationals: min ‖p‖ subject to g_j·p ≥ h_j.
+
+Lawson and Hanson's reduction: with E = [Gᵀ; hᵀ] and f = (0, …, 0, 1), the non-negative least squares problem
+min ‖E u − f‖ has the residual r = f − E u, and
+
+- r = 0: the u ≥ 0 prove that there is no such point (Gᵀu = 0 and hᵀu = 1, Farkas);
+- r ≠ 0: ρ = 1 − hᵀu = ‖r‖² > 0, the point is p = Gᵀu / ρ and its duals are λ = u / ρ.
+
+Their active-set method for non-negative least squares is run in exact arithmetic. There it terminates from
+*any* start without an anti-cycling rule: a column enters only if its gradient is positive, so the columns in
+use stay linearly independent and every step strictly lowers ‖r‖; no set of columns can come back. A float
+solution only says where to start, so in general one linear system is solved and the result checked.
+
+Source: C. L. Lawson and R. J. Hanson, *Solving Least Squares Problems* (1974), chapter 23.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, cast, runtime_checkable
+
+import numpy as np
+from flint import fmpq, fmpq_mat, fmpz, fmpz_mat
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention.exact import ratio
+from reference_attention.floats import EPS
+from reference_attention.svm.float_solution import float_solution
+
+UNDERFLOW = 2.0**-900
+"""Far above what underflow in a sum of products can lose, far below any rounding error that matters."""
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """The rows G of the constraints, exactly and in floats."""
+
+    @property
+    def floats(self) -> Float64[np.ndarray, "m d"]:
+        """G, each entry within one rounding of the exact one, shape (m, d)."""
+
+    @property
+    def shift(self) -> int:
+        """``integers(…) = 2^shift · G`` in the units of ``floats``."""
+
+    def integers(self, which: Sequence[int]) -> fmpz_mat:
+        """Those rows times 2^shift, exactly, shape (len(which), d)."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerRows:
+    """Rows given as integers; divided by 2^shift they are in the range of float64."""
+
+    matrix: fmpz_mat
+    shift: int
+
+    @cached_property
+    def floats(self) -> Float64[np.ndarray, "m d"]:
+        """The rows divided by 2^shift, each entry rounded once, shape (m, d)."""
+        one = fmpz(1)
+        return np.array([[ratio(x, one, -self.shift) for x in row] for row in self.matrix.tolist()])
+
+    def integers(self, which: Sequence[int]) -> fmpz_mat:
+        """Those rows, shape (len(which), d)."""
+        rows = self.matrix.tolist()
+        return fmpz_mat(len(which), self.matrix.ncols(), [x for j in which for x in rows[j]])
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Where the exact method stopped: u > 0 on ``support``, zero elsewhere.
+
+    Attributes:
+        support: the rows in use, in increasing order; linearly independent when feasible.
+        u: numerators of u on the support; all share the denominator ``over``.
+        over: the denominator of u, positive.
+        point: Gᵀu · over in the integer units of the rows, shape (d,).
+        rho: ρ · over; zero when infeasible, positive otherwise. So p = point / rho and λ = u / rho.
+        margins: g_j·p in floats within rounding (exactly rounded where it was close to h_j), shape (m,).
+        tight: g_j·p = h_j, decided exactly, shape (m,).
+        steps: how many linear systems were solved; 1 when the float solution had the right support.
+    """
+
+    support: list[int]
+    u: list[fmpz]
+    over: fmpz
+    point: list[fmpz]
+    rho: fmpz
+    margins: Float64[np.ndarray, "m"]
+    tight: Bool[np.ndarray, "m"]
+    steps: int
+
+    @property
+    def feasible(self) -> bool:
+        """Whether there is a point at all."""
+        return bool(self.rho > 0)
+
+
+class _ActiveSet:
+    """The state of the exact active-set method: support, u on it, and the point they make."""
+
+    def __init__(self, rows: Rows, bounds: Int64[np.ndarray, "m"]) -> None:
+        self.rows = rows
+        self.bounds = [int(h) for h in bounds]
+        self.support: list[int] = []
+        self.matrix = rows.integers([])
+        self.steps = 0
+
+    def solve(self, support: list[int]) -> bool:
+        """Least squares on the columns ``support``, exactly: sets matrix, numer, over. False if dependent."""
+        self.matrix = self.rows.integers(support)
+        h = fmpz_mat(len(support), 1, [self.bounds[j] for j in support])
+        if not support:
+            self.numer, self.over = h, fmpz(1)
+            return True
+        self.steps += 1
+        try:
+            normal_equations = self.matrix * self.matrix.transpose() + h * h.transpose()
+            solution = cast(fmpq_mat, normal_equations.solve(h))
+        except ZeroDivisionError:
+            return False
+        self.numer, self.over = solution.numer_denom()
+        return True
+
+    def start_from(self, guess: list[int]) -> None:
+        """A valid state within ``guess``: independent columns, positive least squares solution."""
+        support = guess
+        while True:
+            if not self.solve(support):
+                rows = zip(self.matrix.tolist(), support, strict=True)
+                columns = fmpz_mat([[*row, fmpz(self.bounds[j])] for row, j in rows])
+                support = [support[k] for k in _independent(columns)]
+                continue
+            values = self.numer.entries()
+            if all(x > 0 for x in values):
+                break
+            support = [j for j, x in zip(support, values, strict=True) if x > 0]
+        self.support = support
+
+    def enter(self, row: int) -> None:
+        """Let a violated constraint in, and out whatever turns negative, until the solution is positive."""
+        support = [*self.support, row]
+        u = [*(fmpq(x, self.over) for x in self.numer.entries()), fmpq(0)]
+        while True:
+            if not self.solve(support):
+                raise AssertionError("a column with positive gradient depends on the columns in use")
+            z = [fmpq(x, self.over) for x in self.numer.entries()]
+            if all(x > 0 for x in z):
+                break
+            step = min(a / (a - b) for a, b in zip(u, z, strict=True) if b <= 0)
+            u = [a + step * (b - a) for a, b in zip(u, z, strict=True)]
+            keep = [k for k, a in enumerate(u) if a > 0]
+            support, u = [support[k] for k in keep], [u[k] for k in keep]
+        self.support = support
+
+    def point(self) -> tuple[list[fmpz], fmpz]:
+        """Gᵀu and ρ, both times ``over``: p is their ratio."""
+        if not self.support:
+            return [fmpz(0)] * self.rows.floats.shape[1], fmpz(1)
+        u = self.numer.entries()
+        rho = self.over - sum((self.bounds[j] * x for j, x in zip(self.support, u, strict=True)), fmpz(0))
+        return (self.matrix.transpose() * self.numer).entries(), rho
+
+
+def _independent(matrix: fmpz_mat) -> list[int]:
+    """The first rows that span the row space, by elimination over the rationals."""
+    reduced, _, rank = matrix.transpose().rref()
+    entries = reduced.tolist()
+    return [next(j for j, x in enumerate(entries[k]) if x != 0) for k in range(rank)]
+
+
+def least_norm(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: Float64[np.ndarray, "m"] | None = None) -> Outcome:
+    """The p of least norm with g_j·p ≥ h_j for all j, or multipliers that prove there is none; exact.
+
+    Args:
+        rows: G, shape (m, d).
+        bounds: h, integers, shape (m,).
+        guess: approximate u from which to start (its support); from :func:`float_solution` when omitted.
+    """
+    floats = rows.floats
+    if guess is None:
+        guess = float_solution(floats, bounds).u
+    state = _ActiveSet(rows, bounds)
+    positive = np.flatnonzero(guess > 0)
+    state.start_from([int(j) for j in positive[np.argsort(-guess[positive], kind="stable")]])
+    sizes = np.abs(floats)
+    while True:
+        point, rho = state.point()
+        if rho == 0:
+            margins, tight = np.zeros(len(floats)), np.zeros(len(floats), dtype=bool)
+            break
+        violated, margins, tight = _screen(rows, floats, sizes, bounds, state, point, rho)
+        if violated is None:
+            break
+        state.enter(violated)
+    u = dict(sorted(zip(state.support, state.numer.entries(), strict=True)))
+    return Outcome(list(u), list(u.values()), state.over, point, rho, margins, tight, state.steps)
+
+
+def _screen(
+    rows: Rows,
+    floats: Float64[np.ndarray, "m d"],
+    sizes: Float64[np.ndarray, "m d"],
+    bounds: Int64[np.ndarray, "m"],
+    state: _ActiveSet,
+    point: list[fmpz],
+    rho: fmpz,
+) -> tuple[int | None, Float64[np.ndarray, "m"], Bool[np.ndarray, "m"]]:
+    """A violated constraint (or None), the margins g_j·p, and which equal h_j.
+
+    Margins are computed in floats with a bound on their error; whatever is within the bound of h_j is decided
+    in integers. The bound: row and point are each within a rounding of the exact ones, the sum of d products
+    adds d more, hence (d + 4) eps Σ|g_k p_k| with room for the rounding of the bound itself.
+    """
+    p = np.array([ratio(x, rho, rows.shift) for x in point])
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        margins = floats @ p
+        error = (p.size + 4) * EPS * (sizes @ np.abs(p)) + UNDERFLOW
+        above, below = margins - bounds > error, bounds - margins > error
+    tight = np.zeros(len(floats), dtype=bool)
+    tight[state.support] = True
+    margins[tight] = bounds[tight]
+    if (below & ~tight).any():
+        return int(np.argmin(np.where(below & ~tight, margins - bounds, np.inf))), margins, tight
+    unsure = np.flatnonzero(~(above | tight))
+    violated = None
+    if unsure.size:
+        products = (rows.integers(unsure.tolist()) * fmpz_mat(len(point), 1, point)).entries()
+        for j, product in zip(unsure.tolist(), products, strict=True):
+            excess = product - int(bounds[j]) * rho
+            margins[j] = min(ratio(product, rho), sys.float_info.max)
+            tight[j] = excess == 0
+            if excess < 0:
+                violated = j
+    return violated, margins, tight

@@ -1,0 +1,231 @@
+"""ATT-SVM: the max-margin direction that separates chosen tokens from the others, exact.
+
+p_mm(α) = argmin ‖p‖ subject to (k_iα_i − k_it)·p ≥ 1 for all i and t ≠ α_i. Floats are rationals, so the
+problem has a rational solution; :func:`max_margin` returns it, or an exact proof that there is none. Which
+tokens are SVM-neighbours (margin 1) is thereby decided without a tolerance.
+
+Source: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM) and Definition 2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import fmpq, fmpz
+from jaxtyping import Bool, Float64, Int64
+from numpy.typing import NDArray
+
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import ratio, times_power_of_two
+from reference_attention.problem import checked_array
+from reference_attention.svm.certificate import Certificate, KeyRows
+from reference_attention.svm.complementarity import positive_duals
+from reference_attention.svm.float_solution import FloatSolution, float_solution
+from reference_attention.svm.least_norm import Outcome, least_norm
+
+
+@dataclass(frozen=True, eq=False)
+class MaxMargin:
+    """The solution of ATT-SVM(α), exact.
+
+    Attributes:
+        alpha: the chosen tokens, shape (n,).
+        p: p_mm(α), each entry the exact one rounded once, shape (d,).
+        duals: λ ≥ 0 with p = Σ λ_it (k_iα_i − k_it), zero at α and where the margin exceeds the required one,
+            shape (n, T). One dual solution, of possibly many: its support is linearly independent.
+        margins: (k_iα_i − k_it)·p, exactly 1.0 at neighbours, elsewhere up to rounding, +inf at α,
+            shape (n, T).
+        neighbours: the SVM-neighbours, margin exactly 1, decided over the rationals, False at α,
+            shape (n, T).
+        exact: the solution as rationals.
+        required: the margin asked of each input, 1 throughout in ATT-SVM(α); where it is 0 (see
+            :func:`max_margin`), ``neighbours`` are the tokens of margin exactly 0; shape (n,).
+    """
+
+    alpha: Int64[np.ndarray, "n"]
+    p: Float64[np.ndarray, "d"]
+    duals: Float64[np.ndarray, "n T"]
+    margins: Float64[np.ndarray, "n T"]
+    neighbours: Bool[np.ndarray, "n T"]
+    exact: Certificate
+    required: Int64[np.ndarray, "n"]
+    _rows: KeyRows = field(repr=False)
+    _outcome: Outcome = field(repr=False)
+    _guess: FloatSolution = field(repr=False)
+
+    @cached_property
+    def norm(self) -> float:
+        """‖p_mm‖."""
+        return math.hypot(*self.p.tolist())
+
+    @property
+    def margin(self) -> float:
+        """The margin Θ = 1/‖p_mm‖."""
+        return 1.0 / self.norm
+
+    @cached_property
+    def direction(self) -> Float64[np.ndarray, "d"]:
+        """p̄_mm = p_mm/‖p_mm‖, shape (d,)."""
+        return _frozen(self.p / self.norm)
+
+    def neighbours_of(self, i: int) -> Int64[np.ndarray, "k"]:
+        """The SVM-neighbours t of α_i, in increasing order."""
+        return np.flatnonzero(self.neighbours[i]).astype(np.int64)
+
+    @property
+    def kkt_residual(self) -> float:
+        """How far the float solution was from the KKT conditions before certification; relative."""
+        return self._guess.kkt_residual
+
+    @cached_property
+    def independent(self) -> bool:
+        """Whether the rows k_iα_i − k_it of all SVM-neighbours are linearly independent (exact rank)."""
+        tight = np.flatnonzero(self._outcome.tight).tolist()
+        if len(tight) == len(self._outcome.support):
+            return True
+        return len(tight) <= self.p.size and int(self._rows.integers(tight).rank()) == len(tight)
+
+    @cached_property
+    def exact_positive_duals(self) -> dict[tuple[int, int], fmpq] | None:
+        """A dual solution that is positive at every SVM-neighbour, by (i, t); None when there is none."""
+        duals = positive_duals(self._rows, self._outcome)
+        if duals is None:
+            return None
+        unit = -2 * self._rows.unit
+        return {self._rows.pair(j): times_power_of_two(x, unit) for j, x in duals.items()}
+
+    @property
+    def strictly_complementary(self) -> bool:
+        """Whether some dual solution is positive at every SVM-neighbour; proven either way."""
+        return self.exact_positive_duals is not None
+
+    @cached_property
+    def positive_duals(self) -> Float64[np.ndarray, "n T"] | None:
+        """``exact_positive_duals``, each entry rounded once, shape (n, T); None when there are none."""
+        if self.exact_positive_duals is None:
+            return None
+        values = np.zeros(self.neighbours.shape)
+        for pair, x in self.exact_positive_duals.items():
+            values[pair] = _rounded(x.p, x.q, 0)
+        return _frozen(values)
+
+
+@dataclass(frozen=True, eq=False)
+class Infeasible:
+    """A proof that no p satisfies the constraints of ATT-SVM(α).
+
+    Attributes:
+        alpha: the chosen tokens, shape (n,).
+        multipliers: λ ≥ 0 with Σ λ_it (k_iα_i − k_it) = 0 and Σ λ = 1, the latter over the inputs of required
+            margin 1 (Farkas); each entry rounded once; zero at α; shape (n, T).
+        exact: the positive λ_it as rationals, by (i, t).
+    """
+
+    alpha: Int64[np.ndarray, "n"]
+    multipliers: Float64[np.ndarray, "n T"]
+    exact: dict[tuple[int, int], fmpq]
+
+
+def max_margin(
+    keys: Float64[np.ndarray, "n T d"],
+    alpha: Int64[np.ndarray, "n"],
+    *,
+    required: Int64[np.ndarray, "n"] | None = None,
+) -> MaxMargin | Infeasible:
+    """Solve ATT-SVM(α): min ‖p‖ subject to (k_iα_i − k_it)·p ≥ 1 for all i, t ≠ α_i; exact.
+
+    A float solver guesses the support of the duals; the KKT system on it is solved, checked and if necessary
+    corrected over the rationals (:mod:`reference_attention.svm.least_norm`). So dependent, duplicate and badly scaled rows
+    are no special cases.
+
+    Args:
+        keys: shape (n, T, d), T ≥ 2.
+        alpha: the chosen token of each input, shape (n,).
+        required: the margin asked of each input, 1 or 0, shape (n,); 1 throughout when omitted. With 0 at the
+            inputs that are no support of v_mm the solution is p_relax of Theorem 6.
+
+    Raises:
+        InvalidInput: keys that a Problem would refuse; alpha of another shape, not integer or out of range;
+            required other than 0 and 1 or zero throughout; a solution beyond the range of float64.
+    """
+    keys = checked_array("keys", keys, ("n", "T", "d"))
+    n, tokens, _ = keys.shape
+    if tokens < 2:
+        raise InvalidInput("keys: T = 1 leaves nothing to select; give at least two tokens per input.")
+    alpha = _per_input("alpha", alpha, n, tokens - 1)
+    required = _per_input("required", np.ones(n, dtype=np.int64) if required is None else required, n, 1)
+    if not required.any():
+        raise InvalidInput("required: zero throughout makes p = 0 the solution; require 1 of at least one input.")
+    rows = KeyRows(keys, alpha)
+    bounds = required[rows.inputs]
+    guess = float_solution(rows.floats, bounds)
+    outcome = least_norm(rows, bounds, guess.u)
+    values = np.zeros(len(bounds))
+    if not outcome.feasible:
+        exact = {rows.pair(j): fmpq(x, outcome.over) for j, x in zip(outcome.support, outcome.u, strict=True)}
+        values[outcome.support] = [ratio(x, outcome.over) for x in outcome.u]
+        return Infeasible(alpha, rows.spread(values, 0.0), exact)
+    values[outcome.support] = [_rounded(x, outcome.rho, -2 * rows.unit) for x in outcome.u]
+    return MaxMargin(
+        alpha=alpha,
+        p=_frozen(np.array([_rounded(x, outcome.rho, -rows.unit) for x in outcome.point])),
+        duals=rows.spread(values, 0.0),
+        margins=rows.spread(outcome.margins, np.inf),
+        neighbours=rows.spread(outcome.tight, False),
+        exact=Certificate(rows, outcome),
+        required=required,
+        _rows=rows,
+        _outcome=outcome,
+        _guess=guess,
+    )
+
+
+def locally_optimal(solution: MaxMargin, scores: Float64[np.ndarray, "n T"]) -> bool:
+    """Definition 2: every SVM-neighbour scores strictly below the chosen token of its input; exact.
+
+    Raises:
+        InvalidInput: scores that are not of shape (n, T) or not finite.
+    """
+    return not offending_neighbours(solution, scores)
+
+
+def offending_neighbours(solution: MaxMargin, scores: Float64[np.ndarray, "n T"]) -> list[tuple[int, int]]:
+    """The SVM-neighbours (i, t) that keep α from being locally optimal: γ_it ≥ γ_iα_i.
+
+    Raises:
+        InvalidInput: scores that are not of shape (n, T) or not finite.
+    """
+    scores = checked_array("scores", scores, solution.neighbours.shape)
+    chosen = np.take_along_axis(scores, solution.alpha[:, None], axis=1)
+    return [(int(i), int(t)) for i, t in np.argwhere(solution.neighbours & (scores >= chosen))]
+
+
+def _per_input(name: str, value: Any, n: int, largest: int) -> Int64[np.ndarray, "n"]:
+    """``value`` as read-only int64 of shape (n,), within 0 … largest."""
+    array = np.asarray(value)
+    if array.dtype.kind not in ("iub" if name == "required" else "iu") or array.shape != (n,):
+        raise InvalidInput(
+            f"{name}: dtype {array.dtype} and shape {array.shape} do not give each input an integer;"
+            f" give integers of shape ({n},)."
+        )
+    bad = (array < 0) | (array > largest)
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise InvalidInput(f"{name}: {array[i]} for input {i} is out of range; give 0 to {largest}.")
+    return _frozen(array.astype(np.int64))
+
+
+def _rounded(numerator: fmpz, denominator: fmpz, exponent: int) -> float:
+    value = ratio(numerator, denominator, exponent)
+    if math.isinf(value):
+        raise InvalidInput("keys: the solution of ATT-SVM is beyond the range of float64; rescale the keys.")
+    return value
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,239 @@
+"""ATT-SVM': the max-margin problem when each input has a set O_i of optimal tokens, exact.
+
+min ‖p‖ subject to max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p ≥ 1 for every i. For one choice α_i ∈ O_i per input the
+problem is convex, an ATT-SVM in which the other tokens of O_i impose nothing; over all choices it is their union, not
+convex, and its solutions G_mm can be several points. Every choice is solved over the rationals, so which of them are
+equally good is decided without a tolerance.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (ATT-SVM').
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import fmpq
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import rational
+from reference_attention.problem import checked_array
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+
+Solver = Callable[[Float64[np.ndarray, "n T d"], Int64[np.ndarray, "n"]], MaxMargin | Infeasible]
+"""ATT-SVM for given keys and tokens."""
+
+MOST_CHOICES = 4096
+"""Choices of optimal tokens, keys told apart, beyond which they are not enumerated."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceSolution:
+    """The solution of ATT-SVM' for one choice α_i ∈ O_i.
+
+    Attributes:
+        alpha: the chosen tokens, shape (n,).
+        margins: (k_iα_i − k_iβ)·p for the non-optimal β, +inf at optimal tokens, shape (n, T).
+        duals: λ ≥ 0 with p = Σ λ_iβ (k_iα_i − k_iβ), zero at optimal tokens, shape (n, T).
+        neighbours: margin exactly 1, False at optimal tokens, shape (n, T).
+        svm: the ATT-SVM that was solved: of the inputs that have a non-optimal token, α first, then those; where
+            inputs have fewer of them than others, one is repeated.
+    """
+
+    alpha: Int64[np.ndarray, "n"]
+    margins: Float64[np.ndarray, "n T"]
+    duals: Float64[np.ndarray, "n T"]
+    neighbours: Bool[np.ndarray, "n T"]
+    svm: MaxMargin
+
+    @property
+    def p(self) -> Float64[np.ndarray, "d"]:
+        """The solution, shape (d,)."""
+        return self.svm.p
+
+    @property
+    def norm_squared(self) -> fmpq:
+        """‖p‖², exact."""
+        return self.svm.exact.norm_squared
+
+
+@dataclass(frozen=True, eq=False)
+class MaxMarginSets:
+    """ATT-SVM' solved.
+
+    Attributes:
+        optimal: the sets O_i as a mask, shape (n, T).
+        choices: the feasible choices by increasing exact norm; of optimal tokens with equal keys only the first is
+            chosen.
+    """
+
+    optimal: Bool[np.ndarray, "n T"]
+    choices: tuple[ChoiceSolution, ...]
+
+    @cached_property
+    def solutions(self) -> tuple[ChoiceSolution, ...]:
+        """G_mm: the points of least norm, each once, with the choice that it selects itself (ties: any such choice)."""
+        best = [c for c in self.choices if c.norm_squared == self.choices[0].norm_squared]
+        points: dict[tuple[Any, ...], list[ChoiceSolution]] = {}
+        for choice in best:
+            points.setdefault(tuple((int(x.p), int(x.q)) for x in choice.svm.exact.p), []).append(choice)
+        # Of the choices that share a point, the one with the larger logits has the larger margins.
+        return tuple(max(same, key=_selected_logit) for same in points.values())
+
+    @property
+    def norm(self) -> float:
+        """‖p_mm‖, the least norm."""
+        return self.choices[0].svm.norm
+
+    @property
+    def margin(self) -> float:
+        """Θ = 1/‖p_mm‖."""
+        return 1.0 / self.norm
+
+    @property
+    def runner_up(self) -> ChoiceSolution | None:
+        """The best choice that is not optimal, if any is feasible."""
+        least = self.choices[0].norm_squared
+        return next((c for c in self.choices if c.norm_squared != least), None)
+
+
+@dataclass(frozen=True, eq=False)
+class InfeasibleSets:
+    """No choice of optimal tokens can be separated from the others.
+
+    Attributes:
+        optimal: the sets O_i as a mask, shape (n, T).
+        refusals: Farkas certificates: of the inputs that leave no choice, or one for every way to choose further.
+    """
+
+    optimal: Bool[np.ndarray, "n T"]
+    refusals: tuple[Infeasible, ...]
+
+
+def max_margin_sets(
+    keys: Float64[np.ndarray, "n T d"], optimal: Bool[np.ndarray, "n T"], solver: Solver = max_margin
+) -> MaxMarginSets | InfeasibleSets:
+    """Solve ATT-SVM' by enumeration; a part of a choice that is infeasible already rules out all its completions.
+
+    Args:
+        keys: shape (n, T, d).
+        optimal: the sets O_i as a mask, none of them empty, shape (n, T).
+        solver: of ATT-SVM.
+
+    Raises:
+        InvalidInput: keys that a Problem would refuse; a mask of another shape, with an empty set, or without any
+            non-optimal token (ATT-SVM' has no constraint then); more than :data:`MOST_CHOICES` choices.
+    """
+    keys = checked_array("keys", keys, ("n", "T", "d"))
+    optimal = _checked_sets(optimal, keys.shape[:2])
+    inputs = [i for i in range(len(keys)) if not optimal[i].all()]
+    options = {i: _distinct(keys[i], np.flatnonzero(optimal[i]).tolist()) for i in inputs}
+    count = math.prod(len(tokens) for tokens in options.values())
+    if count > MOST_CHOICES:
+        raise InvalidInput(
+            f"optimal: {count} choices of one optimal token per input are more than the {MOST_CHOICES} that are"
+            " enumerated; give fewer inputs or smaller sets."
+        )
+    # Inputs that leave no choice come first: what they rule out, they rule out once.
+    inputs.sort(key=lambda i: (len(options[i]), i))
+    fixed = {i: options[i][0] for i in inputs if len(options[i]) == 1}
+    search = _Search(keys, optimal, solver)
+    found = list(search.completions(fixed, [(i, options[i]) for i in inputs if i not in fixed]))
+    if not found:
+        return InfeasibleSets(optimal, tuple(search.refusals))
+    found.sort(key=lambda c: c.norm_squared)
+    return MaxMarginSets(optimal, tuple(found))
+
+
+class _Search:
+    """Depth first over the choices."""
+
+    def __init__(self, keys: Float64[np.ndarray, "n T d"], optimal: Bool[np.ndarray, "n T"], solver: Solver) -> None:
+        self._keys, self._optimal, self._solver = keys, optimal, solver
+        self._others = [np.flatnonzero(~row).tolist() for row in optimal]
+        self.refusals: list[Infeasible] = []
+
+    def completions(self, chosen: dict[int, int], left: list[tuple[int, list[int]]]) -> Iterator[ChoiceSolution]:
+        """The feasible choices that agree with ``chosen``."""
+        # The last level is decided by the full problems themselves.
+        if chosen and len(left) != 1:
+            solution = self._solved(chosen)
+            if isinstance(solution, Infeasible):
+                self.refusals.append(solution)
+                return
+            if not left:
+                yield self._spread(chosen, solution)
+                return
+        (i, tokens), rest = left[0], left[1:]
+        for token in tokens:
+            yield from self.completions({**chosen, i: token}, rest)
+
+    def _table(self, chosen: dict[int, int]) -> list[list[int]]:
+        """For each chosen input the token α and the non-optimal ones, repeated to equal length."""
+        width = max(len(self._others[i]) for i in chosen)
+        rows = [(a, self._others[i]) for i, a in sorted(chosen.items())]
+        return [[a, *others, *others[:1] * (width - len(others))] for a, others in rows]
+
+    def _solved(self, chosen: dict[int, int]) -> MaxMargin | Infeasible:
+        table = np.array(self._table(chosen))
+        reduced = self._keys[np.array(sorted(chosen))[:, None], table]
+        return self._solver(reduced, np.zeros(len(chosen), dtype=np.int64))
+
+    def _spread(self, chosen: dict[int, int], svm: MaxMargin) -> ChoiceSolution:
+        shape = self._optimal.shape
+        margins, duals = np.full(shape, np.inf), np.zeros(shape)
+        neighbours = np.zeros(shape, dtype=np.bool_)
+        alpha = np.argmax(self._optimal, axis=1).astype(np.int64)
+        for r, (i, tokens) in enumerate(zip(sorted(chosen), self._table(chosen), strict=True)):
+            alpha[i] = tokens[0]
+            for c, t in enumerate(tokens[1:], start=1):
+                margins[i, t] = svm.margins[r, c]
+                duals[i, t] += svm.duals[r, c]
+                neighbours[i, t] |= svm.neighbours[r, c]
+        for array in (alpha, margins, duals, neighbours):
+            array.setflags(write=False)
+        return ChoiceSolution(alpha, margins, duals, neighbours, svm)
+
+
+def exact_logits(keys: Float64[np.ndarray, "T d"], svm: MaxMargin) -> list[fmpq]:
+    """k_t·p over the rationals, one per token."""
+    p = svm.exact.p
+    return [sum((rational(x) * y for x, y in zip(row, p, strict=True)), fmpq(0)) for row in keys.tolist()]
+
+
+def _selected_logit(choice: ChoiceSolution) -> fmpq:
+    """The sum of all margins over the rationals: among choices with the same point it ranks by logits of α."""
+    svm = choice.svm
+    n, tokens = svm.neighbours.shape
+    return sum((svm.exact.margin(i, t) for i in range(n) for t in range(1, tokens)), fmpq(0))
+
+
+def _distinct(keys: Float64[np.ndarray, "T d"], tokens: list[int]) -> list[int]:
+    """The tokens whose key no earlier one of them has."""
+    first: dict[tuple[float, ...], int] = {}
+    for t in tokens:
+        # Adding zero makes −0 and 0 the same.
+        first.setdefault(tuple((keys[t] + 0.0).tolist()), t)
+    return list(first.values())
+
+
+def _checked_sets(optimal: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "n T"]:
+    mask = np.asarray(optimal)
+    if mask.dtype != np.bool_ or mask.shape != shape:
+        raise InvalidInput(
+            f"optimal: dtype {mask.dtype} and shape {mask.shape} are no mask of the tokens;"
+            f" give booleans of shape {shape}."
+        )
+    if not mask.any(axis=1).all():
+        i = int(np.argmin(mask.any(axis=1)))
+        raise InvalidInput(f"optimal: input {i} has no optimal token; mark at least one.")
+    if mask.all():
+        raise InvalidInput("optimal: every token is optimal, so that nothing is to be separated; mark fewer.")
+    mask = mask.copy()
+    mask.setflags(write=False)
+    return mask

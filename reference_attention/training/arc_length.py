@@ -1,0 +1,281 @@
+"""One integration of the gradient flow in arc length, step by step, with its events.
+
+dp/ds = −∇L/‖∇L‖ in u = log(1 + κ s): s = 0 is u = 0, and each decade of norm costs about as many steps as the last.
+A point of rest shows as chattering, because the direction is discontinuous there; Newton's method decides.
+
+References: scipy.integrate (LSODA, BDF, Radau); Richardson's extrapolation.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float64
+from scipy.integrate import OdeSolver
+from scipy.optimize import brentq
+
+from reference_attention import risk
+from reference_attention.problem import Problem
+from reference_attention.training.derivatives import GradientField, NewtonField, Point, Square, newton_field
+from reference_attention.training.descent import Stop
+from reference_attention.training.iteration import Gradient, single_field
+
+Dense = Callable[[float], Point]
+"""u ↦ p within the last step of a solver."""
+
+ABSOLUTE = 1e-10
+"""Absolute tolerance in units of 1/κ: it changes a logit by 10⁻¹⁰, hence a softmax weight by as much, relatively."""
+
+ROUNDINGS = 64
+"""The absolute tolerance is at least this many roundings of the largest norm: at norm ‖p‖ logits carry an error of
+ε κ ‖p‖, so the offset from the ray carries one of ε‖p‖, and a solver asked for less would never be satisfied."""
+
+SHORT = 1e-7
+"""Solver steps this short, relative to ‖p‖ + 1/κ, mean a turn or a point of rest: worth one look by Newton."""
+
+FORGOTTEN = 0.2
+"""Directions that flip in two of ten consecutive steps chatter: consecutive directions of a resolved flow are
+close, only at a point of rest do they all meet."""
+
+CHATTER = 50
+"""Steps of chattering without a point of rest nearby before a flow is called unresolved."""
+
+UNRESOLVED = "a valley whose slope along it is below the rounding of the slopes across it"
+
+
+class Tracer:
+    """The flow as an ODE in u = log(1 + κ s), stepped by hand so that events are seen between steps."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        start: Point,
+        targets: Float64[np.ndarray, "m"],
+        gradient: Gradient,
+        kappa: float,
+        relative: float,
+        axis: Point | None = None,
+        absolute: float = 0.0,
+    ) -> None:
+        self._frame = None if axis is None else _frame(axis)
+        self._start, self._targets, self._kappa, self._relative = start, targets, kappa, relative
+        self._reference = gradient is risk.scaled_gradient
+        self._field = single_field(problem.keys, problem.scores, problem.loss, gradient)
+        self._scale = float(np.abs(problem.keys).max()) or 1.0
+        self._newton = (
+            newton_field(problem.keys, problem.scores, problem.loss)
+            if self._reference
+            else _differenced(self._field, self._scale)
+        )
+        self.absolute = max(absolute, ABSOLUTE / kappa, ROUNDINGS * float(np.finfo(float).eps) * float(targets[-1]))
+        self.evaluations = 0
+        self._restart()
+
+    def _restart(self) -> None:
+        self.points: list[Point] = []
+        self.lengths: list[float] = []
+        self.log_times: list[float] = []
+        self.log_norms: list[float] = []
+
+    def _gradient(self, p: Point) -> tuple[float, Point]:
+        """log ‖∇L‖ and ∇L/‖∇L‖ (zero where ∇L is)."""
+        self.evaluations += 1
+        log_scale, direction = self._field(p)
+        length = math.sqrt(direction @ direction)
+        if length == 0.0 or not math.isfinite(log_scale):
+            return -math.inf, np.zeros_like(p)
+        return log_scale + math.log(length), direction / length
+
+    def _to_frame(self, p: Point) -> Point:
+        return p if self._frame is None else self._frame.T @ p
+
+    def _from_frame(self, y: Point) -> Point:
+        return y if self._frame is None else self._frame @ y
+
+    def _velocity(self, u: float, y: Point) -> Point:
+        return self._to_frame((-math.exp(u) / self._kappa) * self._gradient(self._from_frame(y))[1])
+
+    def _jacobian(self, u: float, y: Point) -> Float64[np.ndarray, "d d"]:
+        jacobian = self._jacobian_at(u, self._from_frame(y))
+        return jacobian if self._frame is None else self._frame.T @ jacobian @ self._frame
+
+    def _jacobian_at(self, u: float, p: Point) -> Float64[np.ndarray, "d d"]:
+        # d(g/‖g‖)/dp = (I − ĝ ĝᵀ) ∇²L / ‖g‖; the log scale cancels.
+        _, direction, curvature = self._newton(p)
+        length = math.sqrt(direction @ direction)
+        if length == 0.0:
+            return np.zeros_like(curvature)
+        unit = direction / length
+        curvature = curvature / length
+        return (-math.exp(u) / self._kappa) * (curvature - np.outer(unit, unit @ curvature))
+
+    def _add(self, p: Point, s: float, log_time: float, log_norm: float) -> None:
+        self.points.append(p.copy())
+        self.lengths.append(s)
+        self.log_times.append(log_time)
+        self.log_norms.append(log_norm)
+
+    def run(self, method: type[OdeSolver], most: int) -> tuple[Stop, str]:
+        """Integrate by that method in at most that many steps; why it stopped, and why it failed if it did."""
+        self._restart()
+        p = self._start
+        log_norm, unit = self._gradient(p)
+        self._add(p, 0.0, -math.inf, log_norm)
+        if log_norm == -math.inf:
+            return Stop.STATIONARY, ""
+        # The path is never longer than e^{u_end}/κ here; a flow that needs more has not reached the norm.
+        u_end = math.log1p(self._kappa * 1e4 * float(self._targets[-1]))
+        options = {"jac": self._jacobian} if self._reference else {}
+        solver = method(
+            self._velocity, 0.0, self._to_frame(p), u_end, rtol=self._relative, atol=self.absolute, **options
+        )
+        log_time, wanted, s, steps, flips, chatter = -math.inf, 0, 0.0, 0, 0.0, 0
+        while solver.status == "running":
+            steps += 1
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # LSODA reports its troubles as warnings; the status says it too.
+                message = solver.step()
+            if solver.status == "failed" or not np.isfinite(solver.y).all():
+                rest = self._stationary_near(p, 0.0, saddles=True)
+                if rest is not None:
+                    return self._at_rest(rest, s)
+                return self._give_up(p, s, log_time, log_norm, message or "the solver left the finite numbers")
+            p, u = self._from_frame(solver.y), solver.t
+            s_before, log_norm_before, unit_before = s, log_norm, unit
+            s = math.expm1(u) / self._kappa
+            log_norm, unit = self._gradient(p)
+            flips = flips + 1 if unit @ unit_before < 0 else max(0.0, flips - FORGOTTEN)
+            size = float(np.linalg.norm(p))
+            short = s - s_before < SHORT * (1 / self._kappa + size)
+            chatter = chatter + 1 if short or flips >= 2 else max(0, chatter - 1)
+            if log_norm == -math.inf or flips >= 2 or (short and steps % 10 == 0):
+                rest = self._stationary_near(p, s - s_before, saddles=log_norm == -math.inf)
+                if rest is not None:
+                    return self._at_rest(rest, s)
+            if chatter >= CHATTER:
+                return self._give_up(p, s, log_time, log_norm, UNRESOLVED)
+            dense = self._dense(solver)
+            before, log_start = (s_before, log_norm_before), log_time
+            log_time = self._log_time(dense, log_start, before, (s, log_norm))
+            while size >= self._targets[wanted]:
+                target = float(self._targets[wanted])
+                at = _passage(dense, solver.t_old, solver.t, target)
+                passed = dense(at)
+                passed = passed * (target / np.linalg.norm(passed))
+                s_at, log_at = math.expm1(at) / self._kappa, self._gradient(passed)[0]
+                self._add(passed, s_at, self._log_time(dense, log_start, before, (s_at, log_at)), log_at)
+                wanted += 1
+                if wanted == len(self._targets):
+                    return Stop.NORM, ""
+            if steps >= most:
+                rest = self._stationary_near(p, 1e-3 / self._kappa, saddles=True)
+                if rest is not None:
+                    return self._at_rest(rest, s)
+                return self._give_up(p, s, log_time, log_norm, f"{steps} steps without reaching the norm")
+        return self._give_up(p, s, log_time, log_norm, "the path is 10^4 times longer than the norm")
+
+    def _dense(self, solver: OdeSolver) -> Dense:
+        interpolant = solver.dense_output()
+        return lambda u: self._from_frame(interpolant(u))
+
+    def _log_time(
+        self, dense: Dense, log_start: float, before: tuple[float, float], after: tuple[float, float]
+    ) -> float:
+        """log(e^{log_start} + ∫ ds/‖∇L‖) over the piece between two points (s, log ‖∇L‖) of a step.
+
+        log ‖∇L‖ is taken as linear in s, on the piece and on its halves, and Richardson's rule applied to the two.
+        """
+        (s, log_norm), (s_after, log_norm_after) = before, after
+        if s_after <= s:
+            return log_start
+        s_half = (s + s_after) / 2
+        log_half = self._gradient(dense(math.log1p(self._kappa * s_half)))[0]
+        coarse = _log_piece(s_after - s, log_norm, log_norm_after)
+        fine = float(
+            np.logaddexp(_log_piece(s_half - s, log_norm, log_half), _log_piece(s_half - s, log_half, log_norm_after))
+        )
+        if not math.isfinite(fine):
+            return fine
+        # Coarse and fine differ by far less than a factor unless the step is not resolved; then fine alone.
+        richer = (4 - math.exp(min(coarse - fine, 1.0))) / 3
+        return float(np.logaddexp(log_start, fine + math.log(richer)))
+
+    def _give_up(self, p: Point, s: float, log_time: float, log_norm: float, why: str) -> tuple[Stop, str]:
+        self._add(p, s, log_time, log_norm)
+        return Stop.FAILED, f"{why} (at norm {np.linalg.norm(p):g})"
+
+    def _at_rest(self, p: Point, s: float) -> tuple[Stop, str]:
+        # No finite time suffices to arrive; the gradient there is zero up to rounding.
+        self._add(p, s, math.inf, -math.inf)
+        return Stop.STATIONARY, ""
+
+    def _stationary_near(self, p: Point, reach: float, *, saddles: bool) -> Point | None:
+        """The stationary point that Newton's method finds within ``reach`` (and a rounding) of p, if there is one.
+
+        Args:
+            saddles: whether to take a point that is not a local minimum; a flow that merely passes a saddle goes on.
+        """
+        unit = 1 / self._scale + float(np.linalg.norm(p))
+        found = p
+        for _ in range(30):
+            log_scale, direction, curvature = self._newton(found)
+            if log_scale == -math.inf or not direction.any():
+                return found
+            step = np.linalg.lstsq(curvature, -direction, rcond=1e-13)[0]
+            found = found + step
+            if not np.isfinite(found).all() or np.linalg.norm(found - p) > 10 * reach + 10 * SHORT * unit:
+                return None
+            if np.linalg.norm(step) <= 1e-12 * unit:
+                values = np.linalg.eigvalsh(curvature)
+                minimum = values[0] >= -1e-9 * np.abs(values).max()
+                return found if saddles or minimum else None
+        return None
+
+
+def _frame(axis: Point) -> Square:
+    """An orthogonal matrix whose first column is the direction of ``axis``."""
+    frame = np.linalg.qr(np.column_stack([axis / np.linalg.norm(axis), np.eye(len(axis))]))[0]
+    return np.asarray(frame * np.sign(frame[:, 0] @ axis))
+
+
+def _differenced(field: GradientField, scale: float) -> NewtonField:
+    """Gradient and Hessian from a gradient alone, by central differences."""
+
+    def newton(p: Point) -> tuple[float, Point, Square]:
+        log_scale, direction = field(p)
+        # The cube root of the rounding of a logit balances it against the truncation of order step².
+        step = float(np.cbrt(np.finfo(float).eps * (1 + scale * np.linalg.norm(p)))) / scale
+        columns = []
+        for axis in np.eye(len(p)):
+            ahead, behind = field(p + step * axis), field(p - step * axis)
+            difference = math.exp(ahead[0] - log_scale) * ahead[1] - math.exp(behind[0] - log_scale) * behind[1]
+            columns.append(difference / (2 * step))
+        curvature = np.array(columns)
+        return log_scale, direction, (curvature + curvature.T) / 2
+
+    return newton
+
+
+def _passage(dense: Dense, before: float, after: float, target: float) -> float:
+    """Where in [before, after] the norm passes ``target``."""
+
+    def short(u: float) -> float:
+        return float(np.linalg.norm(dense(u))) - target
+
+    if short(before) >= 0:
+        return before
+    if short(after) <= 0:
+        return after
+    return float(brentq(short, before, after, xtol=1e-14, rtol=1e-14))
+
+
+def _log_piece(length: float, log_norm_before: float, log_norm_after: float) -> float:
+    """log ∫ ds/‖∇L‖ over a length on which log ‖∇L‖ is linear; infinite where one end is stationary."""
+    change = abs(log_norm_before - log_norm_after)
+    if change == math.inf:
+        return math.inf
+    mean = -math.expm1(-change) / change if change > 1e-12 else 1.0
+    return math.log(length) + math.log(mean) - min(log_norm_before, log_norm_after)

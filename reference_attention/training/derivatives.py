@@ -1,0 +1,246 @@
+"""Gradient and Hessian on NumPy, in differences to a reference token of each input, as fast functions of p.
+
+The generic :func:`reference_attention.risk.scaled_gradient` serves any batch and torch. An ODE solver, Newton's method and a
+descent call their derivatives thousands of times on the same data: there the fixed cost of a call counts, and the
+differences to the selected tokens can be kept from call to call.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, (ERM), Lemma 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from reference_attention.loss import Loss
+from reference_attention.risk import MISSED
+
+Point = Float64[np.ndarray, "d"]
+Square = Float64[np.ndarray, "d d"]
+GradientField = Callable[[Point], tuple[float, Point]]
+"""p ↦ (log_scale, direction) with ∇L = e^{log_scale}·direction."""
+NewtonField = Callable[[Point], tuple[float, Point, Square]]
+"""p ↦ (log_scale, direction, curvature) with ∇²L = e^{log_scale}·curvature."""
+
+
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """Keys and scores of the other tokens minus those of a reference token, one per input; batch axes ``*b``.
+
+    Attributes:
+        rows: k_it − k_i,ref for t ≠ ref, input by input, (*b, n·(T−1), d).
+        gaps: γ_it − γ_i,ref, (*b, n, T−1).
+        log_sizes: log ‖row‖, (*b, n, T−1); 0 where the row is zero.
+        silent: 0, and −inf where the row is zero: such a token contributes nothing of its own.
+        reference: γ_i,ref, (*b, n).
+        tied: whether any gap is zero.
+    """
+
+    rows: Float64[np.ndarray, "*b m d"]
+    gaps: Float64[np.ndarray, "*b n others"]
+    log_sizes: Float64[np.ndarray, "*b n others"]
+    silent: Float64[np.ndarray, "*b n others"]
+    reference: Float64[np.ndarray, "*b n"]
+    tied: bool
+
+
+def differences_to(
+    keys: Float64[np.ndarray, "*b n T d"], scores: Float64[np.ndarray, "*b n T"], token: Int64[np.ndarray, "*b n"]
+) -> Differences:
+    """The :class:`Differences` to ``token``; the batch axes of all three are those of ``token``."""
+    *batch, n, tokens, d = keys.shape
+    others = np.arange(tokens) != token[..., None]
+    chosen = np.take_along_axis(keys, token[..., None, None], axis=-2)
+    rows = (keys - chosen)[others].reshape(*batch, n * (tokens - 1), d)
+    reference = np.take_along_axis(scores, token[..., None], axis=-1)
+    gaps = (scores - reference)[others].reshape(*batch, n, tokens - 1)
+    size = np.vecdot(rows, rows).reshape(gaps.shape)  # entries of at least 1e-140 square without underflow
+    zero = size == 0
+    return Differences(
+        rows=rows,
+        gaps=gaps,
+        log_sizes=np.log(np.where(zero, 1.0, size)) / 2,
+        silent=np.where(zero, -math.inf, 0.0),
+        reference=reference[..., 0],
+        tied=not gaps.all(),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What gradient, Hessian and risk have in common at a point (or at a batch of them).
+
+    Attributes:
+        weights: softmax weights of the other tokens, (*b, n, T−1).
+        log_weights: their logarithms, without the common ``shift``.
+        outputs: γ_iᵀ s_i, (*b, n).
+        log_scale: the largest log(|ℓ'| s_t |γ_t − γᵀs| ‖row‖ / n), without ``shift``, (*b,); −inf where ∇L = 0.
+        coefficients: ∇L = e^{log_scale + shift} Σ coefficients · rows, (*b, n, T−1).
+    """
+
+    weights: Float64[np.ndarray, "*b n others"]
+    log_weights: Float64[np.ndarray, "*b n others"]
+    outputs: Float64[np.ndarray, "*b n"]
+    log_scale: Float64[np.ndarray, "*b"] | np.float64
+    coefficients: Float64[np.ndarray, "*b n others"]
+
+
+def terms(
+    differences: Differences, loss: Loss, relative: Float64[np.ndarray, "*b n others"], shift: float = 0.0
+) -> Terms:
+    """The :class:`Terms` where the logits, relative to the reference token, are ``relative + shift``.
+
+    A shift common to all tokens stays out of the arithmetic, so that it costs no digits of ``relative``
+    however large it is (a margin of 1e6 would cost six). γ_t − γᵀs = δγ_t − E[δγ] does not cancel unless the
+    scores themselves do, because the sum E runs over the other tokens only.
+    """
+    weights = np.exp(relative + shift if shift else relative)
+    total = 1.0 + weights.sum(axis=-1, keepdims=True)
+    weights /= total
+    log_weights = relative - np.log(total)
+    mean = (weights * differences.gaps).sum(axis=-1)
+    outputs = differences.reference + mean
+    centred = differences.gaps - mean[..., None]
+    with np.errstate(divide="ignore"):
+        log_terms = np.log(np.abs(centred))
+    if differences.tied:
+        _where_scores_tie(differences, log_weights, shift, centred, log_terms)
+    log_terms += log_weights
+    log_terms += differences.silent
+    log_terms += (loss.log_slope(outputs) - math.log(outputs.shape[-1]))[..., None]
+    log_scale = (log_terms + differences.log_sizes).max(axis=(-2, -1))
+    floor = np.maximum(log_scale, -1e300)  # −inf − (−inf) would be NaN
+    coefficients = np.exp(log_terms - floor[..., None, None])
+    return Terms(weights, log_weights, outputs, log_scale, np.copysign(coefficients, -centred))
+
+
+def _where_scores_tie(
+    differences: Differences,
+    log_weights: Float64[np.ndarray, "*b n others"],
+    shift: float,
+    centred: Float64[np.ndarray, "*b n others"],
+    log_centred: Float64[np.ndarray, "*b n others"],
+) -> None:
+    """Replace sign and logarithm of δγ_t − E[δγ] by those of −E[δγ] where δγ_t = 0: E may underflow, its log not."""
+    gaps = differences.gaps
+    with np.errstate(divide="ignore"):
+        logs = log_weights + np.log(np.abs(gaps))
+        top = np.maximum(logs.max(axis=-1, keepdims=True), -1e300)
+        total = np.copysign(np.exp(logs - top), gaps).sum(axis=-1, keepdims=True)
+        log_mean = top + np.log(np.abs(total)) + shift
+    ties = gaps == 0
+    np.copyto(log_centred, log_mean, where=ties)
+    np.copyto(centred, -total, where=ties)
+
+
+def hessian(differences: Differences, loss: Loss, at: Terms) -> Square:
+    """e^{−log_scale − shift} ∇²L at a single point, shape (d, d).
+
+    With h_i = ∇(γ_iᵀ s_i) = Σ_t s_t (γ_t − γᵀs) δk_t and m_i = Σ_t s_t δk_t,
+    ∇²L = (1/n) Σ_i ℓ'' h_i h_iᵀ + ℓ' (Σ_t s_t (γ_t − γᵀs) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ).
+    """
+    n, others = at.weights.shape
+    rows = differences.rows
+    stacked = rows.reshape(n, others, -1)
+    gradients = (at.coefficients[:, None, :] @ stacked)[:, 0]
+    means = (at.weights[:, None, :] @ stacked)[:, 0]
+    centred = at.weights * (differences.gaps - (at.weights * differences.gaps).sum(axis=1)[:, None])
+    slopes = (centred[:, None, :] @ stacked)[:, 0]
+    cross = gradients.T @ means
+    curved = gradients.T @ (loss.relative_curvature(at.outputs)[:, None] * slopes)
+    return np.asarray((rows.T * at.coefficients.ravel()) @ rows - cross - cross.T - curved)
+
+
+def gradient_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss) -> GradientField:
+    """:func:`reference_attention.risk.scaled_gradient` of one problem as a fast function of p (d,)."""
+    at = Selected(keys, scores)
+
+    def field(p: Point) -> tuple[float, Point]:
+        differences, relative = at(p)
+        found = terms(differences, loss, relative)
+        return float(found.log_scale), found.coefficients.ravel() @ differences.rows
+
+    return field
+
+
+def newton_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss) -> NewtonField:
+    """Gradient and Hessian of one problem as a function of p (d,)."""
+    at = Selected(keys, scores)
+
+    def field(p: Point) -> tuple[float, Point, Square]:
+        differences, relative = at(p)
+        found = terms(differences, loss, relative)
+        direction = found.coefficients.ravel() @ differences.rows
+        return float(found.log_scale), direction, hessian(differences, loss, found)
+
+    return field
+
+
+class Selected:
+    """p (d,) ↦ differences to the tokens selected at p, and the logits relative to them."""
+
+    def __init__(self, keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"]) -> None:
+        self._keys, self._scores = np.ascontiguousarray(keys), scores
+        self._flat = self._keys.reshape(-1, keys.shape[-1])
+        self._selection = b""
+        self.token: Int64[np.ndarray, "n"]
+        self._differences: Differences
+
+    def __call__(self, p: Point) -> tuple[Differences, Float64[np.ndarray, "n others"]]:
+        self._take((self._flat @ p).reshape(self._scores.shape).argmax(axis=1))
+        relative = (self._differences.rows @ p).reshape(self._differences.gaps.shape)
+        if relative.max() > MISSED:
+            # Raw logits cancelled: select by the differences instead.
+            full = np.zeros(self._scores.shape)
+            full[np.arange(self._scores.shape[1]) != self.token[:, None]] = relative.ravel()
+            self._take(full.argmax(axis=1))
+            relative = (self._differences.rows @ p).reshape(self._differences.gaps.shape)
+        return self._differences, relative
+
+    def _take(self, token: Int64[np.ndarray, "n"]) -> None:
+        selection = token.tobytes()
+        if selection != self._selection:
+            self._differences = differences_to(self._keys, self._scores, token)
+            self._selection, self.token = selection, token
+
+
+BatchField = Callable[[Float64[np.ndarray, "b d"]], tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]]
+"""p (b, d) ↦ (log_scale (b,), direction (b, d))."""
+
+
+def batch_gradient_field(
+    keys: Float64[np.ndarray, "b n T d"], scores: Float64[np.ndarray, "b n T"], loss: Loss
+) -> BatchField:
+    """:func:`reference_attention.risk.scaled_gradient` of b problems of one shape, each at its own point.
+
+    The selection of the last call is kept wherever no other token has a larger logit now, so that along a descent
+    the differences are hardly ever formed again.
+    """
+    b, n, tokens = keys.shape[:3]
+    token = np.zeros((b, n), dtype=np.int64)
+    kept = replace(differences_to(keys, scores, token), tied=_ever_tied(scores))
+
+    def field(p: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]:
+        relative = (kept.rows @ p[:, :, None]).reshape(b, n, tokens - 1)
+        stale = np.nonzero(relative.max(axis=(1, 2)) > 0)[0]
+        if len(stale):
+            full = np.zeros((len(stale), n, tokens))
+            full[np.arange(tokens) != token[stale][..., None]] = relative[stale].ravel()
+            token[stale] = full.argmax(axis=-1)
+            fresh = differences_to(keys[stale], scores[stale], token[stale])
+            for name in ("rows", "gaps", "log_sizes", "silent", "reference"):
+                getattr(kept, name)[stale] = getattr(fresh, name)
+            relative[stale] = (fresh.rows @ p[stale][:, :, None]).reshape(-1, n, tokens - 1)
+        found = terms(kept, loss, relative)
+        return np.asarray(found.log_scale), (found.coefficients.reshape(b, 1, -1) @ kept.rows)[:, 0]
+
+    return field
+
+
+def _ever_tied(scores: Float64[np.ndarray, "b n T"]) -> bool:
+    """Whether two tokens of an input have the same score."""
+    return bool((np.diff(np.sort(scores, axis=-1), axis=-1) == 0).any())

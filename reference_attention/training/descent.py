@@ -1,0 +1,231 @@
+"""Gradient descent and normalized gradient descent, in logarithms, for one start or for batches of them.
+
+A step is e^{log_step + log_scale}·direction, so it neither underflows nor overflows before the point itself would;
+steps below the rounding of p leave p where it is, which is what exact arithmetic rounds to as well.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, (GD), Theorems 2 and 3; Appendix E.1 (normalized GD).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property, partial
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention import risk
+from reference_attention.errors import InvalidInput
+from reference_attention.loss import Loss
+from reference_attention.problem import Problem
+from reference_attention.training.iteration import (
+    Gradient,
+    batch_field,
+    iterate,
+    iterate_batch,
+    signed_excess,
+    single_field,
+)
+
+
+class Stop(StrEnum):
+    """Why an optimiser or a flow ended; ``STATIONARY`` is never a convergence in direction."""
+
+    STEPS = "all steps done"
+    OVERFLOW = "a step was not representable"
+    NORM = "norm reached"
+    STATIONARY = "stationary"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """The recorded iterates of a descent; ``r`` records, batch shape ``*b``.
+
+    Attributes:
+        points: p(t), (r, *b, d).
+        iterations: t, (r,).
+        norms: ‖p(t)‖, (r, *b).
+        log_gradient_norm: log ‖∇L(p(t))‖, (r, *b); −inf where the gradient is exactly zero.
+        log_time: log of the sum of the step sizes up to t, (r, *b); −inf at t = 0.
+        representable: (*b,), false where a step overflowed; such a start stays where it was.
+        stop: ``STEPS``, or ``OVERFLOW`` when any start is not representable.
+    """
+
+    points: Float64[np.ndarray, "r *b d"]
+    iterations: Int64[np.ndarray, "r"]
+    norms: Float64[np.ndarray, "r *b"]
+    log_gradient_norm: Float64[np.ndarray, "r *b"]
+    log_time: Float64[np.ndarray, "r *b"]
+    representable: Bool[np.ndarray, "*b"]
+    stop: Stop
+    _excess: Callable[[], tuple[Float64[np.ndarray, "r *b"], Float64[np.ndarray, "r *b"]]]
+
+    @cached_property
+    def _signed_risk(self) -> tuple[Float64[np.ndarray, "r *b"], Float64[np.ndarray, "r *b"]]:
+        return self._excess()
+
+    @property
+    def sign(self) -> Float64[np.ndarray, "r *b"]:
+        """Sign of L(p(t)) − L_opt, (r, *b); computed when first asked for."""
+        return self._signed_risk[0]
+
+    @property
+    def log_risk(self) -> Float64[np.ndarray, "r *b"]:
+        """log |L(p(t)) − L_opt|, (r, *b), L_opt the risk of selecting the optimal tokens exactly."""
+        return self._signed_risk[1]
+
+    @property
+    def final(self) -> Float64[np.ndarray, "*b d"]:
+        """The last iterate, (*b, d)."""
+        return np.asarray(self.points[-1])
+
+    def one_minus_cosine(self, direction: Float64[np.ndarray, "... d"]) -> Float64[np.ndarray, "r ..."]:
+        """1 − cos∠(p(t), direction), (r, *b), from the difference of unit vectors: it does not cancel; NaN at 0."""
+        unit = direction / np.linalg.norm(direction, axis=-1, keepdims=True)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            apart = self.points / self.norms[..., None] - unit
+        return np.asarray((apart * apart).sum(axis=-1) / 2)
+
+
+def gradient_descent(
+    problem: Problem,
+    start: Float64[np.ndarray, "..."],
+    *,
+    steps: int,
+    log_step: float | Float64[np.ndarray, "..."] | None = None,
+    gradient: Gradient = risk.scaled_gradient,
+    record_every: int = 1,
+) -> Trajectory:
+    """p(t+1) = p(t) − η ∇L(p(t)) with a constant step η = e^{log_step}, by default 1/L_p.
+
+    Args:
+        start: p(0), one or a batch of them.
+        log_step: log η, one for all or one per start.
+        gradient: what is descended on; a kernel or a planted fault.
+        record_every: every that many iterates (and the first and the last) are recorded.
+
+    Raises:
+        InvalidInput: shapes that do not fit, a start that is not finite, steps or record_every below their minimum.
+    """
+    if log_step is None:
+        # ∇L = 0 throughout when L_p = 0: any step will do.
+        log_step = -problem.log_smoothness if problem.log_smoothness > -math.inf else 0.0
+    return descend(
+        problem.keys,
+        problem.scores,
+        problem.loss,
+        start,
+        steps=steps,
+        log_step=log_step,
+        gradient=gradient,
+        record_every=record_every,
+    )
+
+
+def normalized_gradient_descent(
+    problem: Problem,
+    start: Float64[np.ndarray, "..."],
+    *,
+    steps: int,
+    step: float,
+    gradient: Gradient = risk.scaled_gradient,
+    record_every: int = 1,
+) -> Trajectory:
+    """p(t+1) = p(t) − step · ∇L(p(t)) / ‖∇L(p(t))‖; p stays where the gradient is exactly zero.
+
+    Args and errors as :func:`gradient_descent`.
+    """
+    if not (math.isfinite(step) and step > 0):
+        raise InvalidInput(f"step: {step} is not a positive finite number; give the length of one step.")
+    return descend(
+        problem.keys,
+        problem.scores,
+        problem.loss,
+        start,
+        steps=steps,
+        log_step=math.log(step),
+        normalized=True,
+        gradient=gradient,
+        record_every=record_every,
+    )
+
+
+def descend(
+    keys: Float64[np.ndarray, "... n T d"],
+    scores: Float64[np.ndarray, "... _ _"],
+    loss: Loss,
+    start: Float64[np.ndarray, "..."],
+    *,
+    steps: int,
+    log_step: float | Float64[np.ndarray, "..."],
+    normalized: bool = False,
+    gradient: Gradient = risk.scaled_gradient,
+    record_every: int = 1,
+) -> Trajectory:
+    """(Normalized) gradient descent from a batch of starts, on one problem or on as many of the same shape.
+
+    Args:
+        keys, scores: one problem, or stacked ones whose batch axes broadcast against those of ``start``.
+        log_step: log of the step size, or of the step length when ``normalized``.
+
+    Everything runs on NumPy, whose fixed costs are smaller than torch's: with the differences kept from step to
+    step a batch of 1000 starts at (n, T, d) = (4, 6, 10) takes 0.65 ms a step (torch: 2.3), a single start 0.03.
+
+    Raises:
+        InvalidInput: see :func:`gradient_descent`.
+    """
+    batch = _batch_shape(keys, scores, start, steps, record_every)
+    start = np.array(np.broadcast_to(start, (*batch, keys.shape[-1])), dtype=np.float64)
+    log_steps = np.array(np.broadcast_to(log_step, batch), dtype=np.float64)
+    if np.isnan(log_steps).any():
+        raise InvalidInput("log_step: it is NaN; give the logarithm of a step size.")
+    iterations = np.unique(np.append(np.arange(0, steps + 1, record_every), steps)).astype(np.int64)
+    if batch == ():
+        single = single_field(keys, scores, loss, gradient)
+        points, log_times, log_norms, ok = iterate(single, start, float(log_steps), normalized, iterations)
+    else:
+        many = batch_field(keys, scores, loss, gradient, batch)
+        flat = start.reshape(-1, keys.shape[-1])
+        points, log_times, log_norms, ok = iterate_batch(many, flat, log_steps.reshape(-1), normalized, iterations)
+        records = len(iterations)
+        points, ok = points.reshape(records, *start.shape), ok.reshape(batch)
+        log_times, log_norms = log_times.reshape(records, *batch), log_norms.reshape(records, *batch)
+    return Trajectory(
+        points=points,
+        iterations=iterations,
+        norms=np.linalg.norm(points, axis=-1),
+        log_gradient_norm=log_norms,
+        log_time=log_times,
+        representable=ok,
+        stop=Stop.STEPS if ok.all() else Stop.OVERFLOW,
+        _excess=partial(signed_excess, keys, scores, loss, points),
+    )
+
+
+def _batch_shape(
+    keys: Float64[np.ndarray, "... n T d"],
+    scores: Float64[np.ndarray, "... _ _"],
+    start: Float64[np.ndarray, "..."],
+    steps: int,
+    record_every: int,
+) -> tuple[int, ...]:
+    start = np.asarray(start)
+    if start.ndim < 1 or start.shape[-1] != keys.shape[-1]:
+        raise InvalidInput(f"start: shape {start.shape} does not end in d = {keys.shape[-1]}; give (..., d).")
+    if scores.shape[-2:] != keys.shape[-3:-1]:
+        raise InvalidInput(f"scores: shape {scores.shape} does not fit keys {keys.shape}; give (..., n, T).")
+    if not np.isfinite(start).all():
+        raise InvalidInput("start: it has NaN or infinite entries; give finite points.")
+    if steps < 0 or record_every < 1:
+        raise InvalidInput("steps: steps must be at least 0 and record_every at least 1.")
+    try:
+        return np.broadcast_shapes(keys.shape[:-3], scores.shape[:-2], start.shape[:-1])
+    except ValueError:
+        raise InvalidInput(
+            f"start: batch axes {start.shape[:-1]} do not broadcast against the problems'"
+            f" {keys.shape[:-3]} and {scores.shape[:-2]}; give one start per problem or one for all."
+        ) from None

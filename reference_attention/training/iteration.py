@@ -1,0 +1,150 @@
+"""The loops of (normalized) gradient descent, for one start and for a batch of them.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, (GD); Appendix E.1 (normalized GD).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention import risk
+from reference_attention.loss import Array, Loss
+from reference_attention.risk import ScaledGradient
+from reference_attention.training.derivatives import (
+    BatchField,
+    GradientField,
+    Point,
+    batch_gradient_field,
+    gradient_field,
+)
+
+Gradient = Callable[[Array, Array, Loss, Array], ScaledGradient]
+"""(keys, scores, loss, p) → ∇L, in the shapes of :func:`reference_attention.risk.scaled_gradient`."""
+
+LARGEST_LOG_STEP = 700.0
+"""A step beyond e^700 is not representable."""
+
+Iterates = tuple[
+    Float64[np.ndarray, "r *b d"], Float64[np.ndarray, "r *b"], Float64[np.ndarray, "r *b"], Bool[np.ndarray, "*b"]
+]
+"""Points, log times, log gradient norms, and which starts stayed representable."""
+
+
+def single_field(
+    keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss, gradient: Gradient
+) -> GradientField:
+    if gradient is risk.scaled_gradient:
+        return gradient_field(keys, scores, loss)
+
+    def field(p: Point) -> tuple[float, Point]:
+        found = gradient(keys, scores, loss, p)
+        return float(found.log_scale), np.asarray(found.direction)
+
+    return field
+
+
+def batch_field(
+    keys: Float64[np.ndarray, "... n T d"],
+    scores: Float64[np.ndarray, "... n T"],
+    loss: Loss,
+    gradient: Gradient,
+    batch: tuple[int, ...],
+) -> BatchField:
+    def flat(array: Float64[np.ndarray, "..."], axes: int) -> Float64[np.ndarray, "..."]:
+        own = array.shape[-axes:]
+        return np.broadcast_to(array, (*batch, *own)).reshape(-1, *own)
+
+    if gradient is risk.scaled_gradient:
+        return batch_gradient_field(flat(keys, 3), flat(scores, 2), loss)
+    # A problem shared by all starts stays unbatched: that is cheaper for the kernel.
+    some = keys if keys.ndim == 3 else flat(keys, 3)
+    theirs = scores if scores.ndim == 2 else flat(scores, 2)
+
+    def field(p: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]:
+        found = gradient(some, theirs, loss, p)
+        return np.asarray(found.log_scale), np.asarray(found.direction)
+
+    return field
+
+
+def iterate(
+    field: GradientField, p: Point, log_step: float, normalized: bool, iterations: Int64[np.ndarray, "r"]
+) -> Iterates:
+    records = len(iterations)
+    points, log_norms, log_times = np.empty((records, len(p))), np.empty(records), np.empty(records)
+    log_time, record, ok = -math.inf, 0, True
+    for t in range(int(iterations[-1]) + 1):
+        log_scale, direction = field(p)
+        length = math.sqrt(direction @ direction)
+        log_norm = log_scale + math.log(length) if length > 0 else -math.inf
+        if t == iterations[record]:
+            points[record], log_norms[record], log_times[record] = p, log_norm, log_time
+            record += 1
+        log_taken = log_step - log_norm if normalized and length > 0 else log_step
+        if length > 0 and ok:
+            log_factor = log_taken + log_scale
+            ok = log_factor <= LARGEST_LOG_STEP
+            if ok:
+                moved = p - math.exp(log_factor) * direction
+                ok = bool(np.isfinite(moved).all())
+                p = moved if ok else p
+        if ok and (length > 0 or not normalized):
+            high, low = max(log_time, log_taken), min(log_time, log_taken)
+            log_time = high + math.log1p(math.exp(low - high)) if low > -math.inf else high
+    return points, log_times, log_norms, np.asarray(ok)
+
+
+def iterate_batch(
+    field: BatchField,
+    p: Float64[np.ndarray, "b d"],
+    log_step: Float64[np.ndarray, "b"],
+    normalized: bool,
+    iterations: Int64[np.ndarray, "r"],
+) -> Iterates:
+    records = len(iterations)
+    points = np.empty((records, *p.shape))
+    log_norms, log_times = np.empty((records, len(p))), np.empty((records, len(p)))
+    log_time, record, ok = np.full(len(p), -math.inf), 0, np.ones(len(p), dtype=bool)
+    for t in range(int(iterations[-1]) + 1):
+        log_scale, direction = field(p)
+        length = np.sqrt(np.vecdot(direction, direction))
+        moves = length > 0
+        log_length = np.log(np.where(moves, length, 1.0))
+        if t == iterations[record]:
+            points[record], log_times[record] = p, log_time
+            log_norms[record] = np.where(moves, log_scale + log_length, -math.inf)
+            record += 1
+        if normalized:
+            log_factor = log_step - log_length
+            log_taken = np.where(moves, log_factor - np.where(moves, log_scale, 0.0), -math.inf)
+        else:
+            log_factor = log_step + log_scale
+            log_taken = log_step
+        ok &= ~moves | (log_factor <= LARGEST_LOG_STEP)
+        factor = np.exp(np.where(moves & ok, log_factor, -math.inf))
+        moved = p - factor[:, None] * direction
+        ok &= np.isfinite(moved).all(axis=1)
+        p = np.where(ok[:, None], moved, p)
+        log_time = np.where(ok, np.logaddexp(log_time, log_taken), log_time)
+    return points, log_times, log_norms, ok
+
+
+def signed_excess(
+    keys: Float64[np.ndarray, "... n T d"],
+    scores: Float64[np.ndarray, "... n T"],
+    loss: Loss,
+    points: Float64[np.ndarray, "r *b d"],
+    budget: int = 2_000_000,
+) -> tuple[Float64[np.ndarray, "r *b"], Float64[np.ndarray, "r *b"]]:
+    """Sign and logarithm of L(p) − L_opt at every recorded point, in blocks of at most ``budget`` entries."""
+    optimal = scores.argmax(axis=-1)
+    at_once = max(1, budget * len(points) // max(1, points.size * keys.shape[-3] * keys.shape[-2]))
+    parts = [
+        risk.log_excess_risk(keys, scores, loss, points[k : k + at_once], optimal)
+        for k in range(0, len(points), at_once)
+    ]
+    return np.concatenate([sign for sign, _ in parts]), np.concatenate([size for _, size in parts])

@@ -1,0 +1,91 @@
+"""The local path is feasible, never worse than a fine grid, and finds both branches of Theorem 4."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from reference_attention import risk
+from reference_attention.errors import InvalidInput
+from reference_attention.losses import LOSSES
+from reference_attention.paths.local_path import local_path, order
+from reference_attention.problem import Problem
+
+ALPHA = np.array([0])
+LOWER = Problem(np.array([[[0.0, 0.0], [-1.0, -1.0]]]), np.array([[0.0, -1.0]]))
+HIGHER = Problem(np.array([[[0.0, 0.0], [-1.0, -1.0], [-3.0, 0.0]]]), np.array([[0.0, 1.0, -4.0]]))
+Q = np.array([1.0, 0.0])
+EPS = float(np.finfo(float).eps)
+
+
+def grid(mu: float, low: float, high: float) -> np.ndarray:
+    angles = np.linspace(-1, 1, 401) * np.arccos(1 - mu)
+    units = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return (np.geomspace(low, high, 200)[:, None, None] * units).reshape(-1, 2)
+
+
+@pytest.mark.parametrize("problem", [LOWER, HIGHER])
+@pytest.mark.parametrize("mu", [0.25, 1e-4])
+def test_no_grid_point_is_better(problem: Problem, mu: float) -> None:
+    path = local_path(problem, Q, ALPHA, [5.0, 30.0, 300.0], mu=mu, radius=1.0)
+    assert (path.sizes <= path.norms * (1 + 1e-12)).all()
+    cosine = path.points @ Q / path.sizes
+    assert (cosine >= 1 - mu - 4 * 2.0**-52).all()
+    for R, sign, size in zip(path.norms, path.sign, path.log_excess, strict=True):
+        s, l = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, grid(mu, 1.0, R), ALPHA)
+        ranks = order(np.append(s, sign), np.append(l, size))
+        # The path is a local search: its logarithm may miss the best by the last polish, not by a grid cell.
+        assert ranks[-1] <= ranks[:-1].min() + 1e-6 * abs(size)
+
+
+def test_the_branches() -> None:
+    away = local_path(LOWER, Q, ALPHA, [1e2, 1e4], mu=0.25, radius=1.0)
+    assert np.allclose(away.sizes, away.norms)
+    assert (away.points @ Q / away.sizes <= 0.75 + 1e-9).all()
+    bounded = local_path(HIGHER, Q, ALPHA, [1e2, 1e4], mu=1e-4, radius=1.0)
+    assert (bounded.sizes < 20).all()
+    assert (bounded.sign < 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_space_no_start_and_no_point_nearby_is_better(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = Problem(rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3)))
+    axis, mu, R = rng.normal(size=3), 0.2, 5.0
+    starts = rng.normal(size=(300, 3)) * rng.uniform(0.5, 4.0, size=(300, 1))
+    starts *= np.sign(starts @ axis)[:, None]
+    path = local_path(problem, axis, problem.optimal, [R], mu=mu, radius=1.0, starts=starts)
+    assert 1 - 4 * EPS <= path.sizes[0] <= R * (1 + 4 * EPS)
+    assert path.points[0] @ axis >= (1 - mu - 4 * EPS) * path.sizes[0] * np.linalg.norm(axis)
+    steps = rng.normal(size=(300, 3)) * np.geomspace(1e-6, 1.0, 300)[:, None]
+    for others in (starts, path.points + steps):
+        sizes = np.linalg.norm(others, axis=1)
+        within = (sizes >= 1) & (sizes <= R) & (others @ axis >= (1 - mu) * sizes * np.linalg.norm(axis))
+        assert within.sum() > 10
+        s, l = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, others[within], problem.optimal)
+        ranks = order(np.append(s, path.sign), np.append(l, path.log_excess))
+        # Of a smooth function SLSQP leaves the square root of its tolerance 1e-14.
+        assert ranks[-1] <= ranks[:-1].min() + 1e-6 * (1 + abs(path.log_excess[0]))
+
+
+def test_the_path_stays_in_its_cone_though_a_polish_is_cut_short() -> None:
+    rng, mu = np.random.default_rng(0), 0.01
+    for _ in range(10):
+        problem = Problem(rng.normal(size=(2, 4, 5)), rng.normal(size=(2, 4)), LOSSES["correlation"])
+        axis, alpha = rng.normal(size=5), np.zeros(2, dtype=np.int64)
+        path = local_path(problem, axis, alpha, [5.0], mu=mu, radius=1.0)
+        cosine = path.points @ axis / (path.sizes * np.linalg.norm(axis))
+        assert (cosine >= 1 - mu - 4 * EPS).all()
+        assert (path.sizes >= 1 - 4 * EPS).all()
+        assert (path.sizes <= path.norms * (1 + 4 * EPS)).all()
+
+
+def test_order_ranks_signed_numbers_given_by_logarithms() -> None:
+    sign, size = np.array([1.0, 1.0, 0.0, -1.0, -1.0]), np.array([-5.0, -1e5, -np.inf, -1e5, -5.0])
+    assert np.argsort(order(sign, size)).tolist() == [4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize(("mu", "radius"), [(0.0, 1.0), (1.0, 1.0), (0.1, 0.0), (0.1, 3.0)])
+def test_bad_cones_are_refused(mu: float, radius: float) -> None:
+    with pytest.raises(InvalidInput, match=r"^(mu|norms)"):
+        local_path(LOWER, Q, ALPHA, [2.0], mu=mu, radius=radius)

@@ -1,0 +1,53 @@
+"""The residual that a float solution reports, by hand: one row (1), p ≥ 1."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from reference_attention.svm.float_solution import FloatSolution, float_solution
+
+DESIGN = np.ones((2, 1))
+
+
+def at(u: float) -> FloatSolution:
+    return FloatSolution(np.array([u]), DESIGN, np.array([0.0, 1.0]) - DESIGN[:, 0] * u)
+
+
+def test_the_solution_has_none() -> None:
+    found = float_solution(np.ones((1, 1)), np.ones(1, dtype=np.int64))
+    assert found.kkt_residual == pytest.approx(0.0, abs=4e-16)
+    assert at(0.5).kkt_residual == 0.0
+
+
+def test_a_point_that_is_too_short_violates_feasibility_most() -> None:
+    """u = ¼: p = λ = ⅓, a margin of ⅓ − 1, λ times it 2/9; relative to 1 + p²."""
+    assert at(0.25).kkt_residual == pytest.approx((2 / 3) / (1 + 1 / 9))
+
+
+def test_a_point_that_is_too_long_violates_complementarity() -> None:
+    """u = ¾: p = λ = 3, a margin of 2 too many, λ times it 6."""
+    assert at(0.75).kkt_residual == pytest.approx(6 / 10)
+
+
+def test_without_a_point_it_is_infinite() -> None:
+    assert at(1.0).kkt_residual == math.inf
+
+
+def test_the_residual_is_that_of_the_least_squares_problem() -> None:
+    found = float_solution(np.array([[1.0, 0.5], [-0.25, 1.0]]), np.ones(2, dtype=np.int64))
+    assert found.residual == pytest.approx(np.array([0.0, 0.0, 1.0]) - found.design @ found.u)
+
+
+@pytest.mark.parametrize("exponent", [-300, -3, 3, 300])
+@pytest.mark.parametrize("zero_row", [False, True])
+def test_the_guess_does_not_depend_on_the_scale_of_the_rows(exponent: int, zero_row: bool) -> None:
+    rows, bounds = np.array([[1.0, 0.5], [-0.25, 1.0], [3.0, 1.0]]), np.ones(3, dtype=np.int64)
+    if zero_row:  # 0·p ≥ 0
+        rows, bounds = np.vstack([rows, np.zeros(2)]), np.append(bounds, 0)
+    here, there = float_solution(rows, bounds), float_solution(np.ldexp(rows, exponent), bounds)
+    assert here.kkt_residual <= 1e-14
+    assert there.kkt_residual <= 1e-14
+    assert np.array_equal(there.u, here.u)

@@ -1,0 +1,555 @@
+"""ATT-SVM: every solution checked by independent Fraction arithmetic, many by cvxpy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+import cvxpy
+import numpy as np
+import pytest
+from flint import fmpq, fmpz_mat
+from hypothesis import example, given
+from hypothesis import strategies as st
+from jaxtyping import TypeCheckError
+
+from reference_attention.errors import InvalidInput
+from reference_attention.floats import EPS
+from reference_attention.svm.certificate import KeyRows
+from reference_attention.svm.least_norm import _independent, least_norm
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin, offending_neighbours
+
+Pair = tuple[int, int]
+
+SECOND_SOLVER_GAP = 1e-10
+"""The relative gap and infeasibility to which cvxpy's Clarabel is asked to solve."""
+
+
+def fraction(q: Any) -> Fraction:
+    """A python-flint rational as a Fraction."""
+    return Fraction(int(q.p), int(q.q))
+
+
+def rows_of(keys: np.ndarray, alpha: np.ndarray) -> dict[Pair, list[Fraction]]:
+    """k_iα_i − k_it by (i, t), t ≠ α_i, exactly."""
+    exact = [[[Fraction(float(x)) for x in token] for token in tokens] for tokens in keys]
+    return {
+        (i, t): [a - b for a, b in zip(exact[i][int(alpha[i])], token, strict=True)]
+        for i, tokens in enumerate(exact)
+        for t, token in enumerate(tokens)
+        if t != alpha[i]
+    }
+
+
+def combination(rows: Mapping[Pair, list[Fraction]], weights: Mapping[Pair, Fraction]) -> list[Fraction]:
+    """Σ weights · rows."""
+    d = len(next(iter(rows.values())))
+    return [sum((w * rows[pair][k] for pair, w in weights.items()), Fraction(0)) for k in range(d)]
+
+
+def check_kkt(
+    keys: np.ndarray,
+    alpha: np.ndarray,
+    p: list[Fraction],
+    duals: Mapping[Pair, Fraction],
+    neighbours: set[Pair],
+    required: np.ndarray | None = None,
+) -> set[str]:
+    """The KKT conditions of ATT-SVM that fail, by name; none means that p is the one and only solution."""
+    rows = rows_of(keys, alpha)
+    margins = {pair: sum((a * b for a, b in zip(row, p, strict=True)), Fraction(0)) for pair, row in rows.items()}
+    bound = {(i, t): 1 if required is None else int(required[i]) for i, t in rows}
+    failed = set()
+    if any(margins[pair] < bound[pair] for pair in rows):
+        failed.add("feasibility")
+    if any(value < 0 for value in duals.values()):
+        failed.add("dual sign")
+    if any(value != 0 and margins[pair] != bound[pair] for pair, value in duals.items()):
+        failed.add("complementarity")
+    if combination(rows, duals) != p:
+        failed.add("stationarity")
+    if neighbours != {pair for pair in rows if margins[pair] == bound[pair]}:
+        failed.add("neighbours")
+    return failed
+
+
+def check_farkas(keys: np.ndarray, alpha: np.ndarray, multipliers: Mapping[Pair, Fraction]) -> set[str]:
+    """What keeps the multipliers from proving infeasibility, by name."""
+    failed = set()
+    if any(value < 0 for value in multipliers.values()):
+        failed.add("sign")
+    if sum(multipliers.values()) != 1:
+        failed.add("sum")
+    if any(x != 0 for x in combination(rows_of(keys, alpha), multipliers)):
+        failed.add("combination")
+    return failed
+
+
+def rank(rows: list[list[Fraction]]) -> int:
+    """By Gaussian elimination over the rationals."""
+    rows, found = [list(row) for row in rows], 0
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((k for k in range(found, len(rows)) if rows[k][column] != 0), None)
+        if pivot is None:
+            continue
+        rows[found], rows[pivot] = rows[pivot], rows[found]
+        for k in range(found + 1, len(rows)):
+            factor = rows[k][column] / rows[found][column]
+            rows[k] = [a - factor * b for a, b in zip(rows[k], rows[found], strict=True)]
+        found += 1
+    return found
+
+
+def basic_supports(rows: Mapping[Pair, list[Fraction]], p: list[Fraction]) -> Iterator[set[Pair]]:
+    """The supports of all basic dual solutions λ ≥ 0, Σ λ rows = p, by trying every independent subset."""
+    for size in range(1, len(p) + 1):
+        for subset in itertools.combinations(sorted(rows), size):
+            columns = [rows[pair] for pair in subset]
+            if rank(columns) < size or rank([*columns, p]) > size:
+                continue
+            weights = coordinates(columns, p)
+            if min(weights) >= 0:
+                yield {pair for pair, w in zip(subset, weights, strict=True) if w > 0}
+
+
+def coordinates(columns: list[list[Fraction]], p: list[Fraction]) -> list[Fraction]:
+    """The weights of independent columns that combine to p, by Gauss–Jordan elimination."""
+    size = len(columns)
+    system = [[column[k] for column in columns] + [p[k]] for k in range(len(p))]
+    for c in range(size):
+        pivot = next(k for k in range(c, len(system)) if system[k][c] != 0)
+        system[c], system[pivot] = system[pivot], system[c]
+        system[c] = [x / system[c][c] for x in system[c]]
+        for k in range(len(system)):
+            if k != c:
+                system[k] = [a - system[k][c] * b for a, b in zip(system[k], system[c], strict=True)]
+    return [system[c][size] for c in range(size)]
+
+
+def pairs(mask: np.ndarray) -> set[Pair]:
+    """The indices of the true entries."""
+    return {(int(i), int(t)) for i, t in np.argwhere(mask)}
+
+
+def assert_certified(
+    keys: np.ndarray, alpha: np.ndarray, solution: MaxMargin | Infeasible, required: np.ndarray | None = None
+) -> None:
+    """Everything that the result claims, checked exactly and independently."""
+    if isinstance(solution, Infeasible):
+        multipliers = {pair: fraction(x) for pair, x in solution.exact.items()}
+        assert check_farkas(keys, alpha, multipliers) == set()
+        assert pairs(solution.multipliers > 0) == set(multipliers)
+        assert all(solution.multipliers[pair] == float(x) for pair, x in multipliers.items())
+        return
+    p = [fraction(x) for x in solution.exact.p]
+    duals = {pair: fraction(x) for pair, x in solution.exact.duals.items()}
+    neighbours = pairs(solution.neighbours)
+    assert check_kkt(keys, alpha, p, duals, neighbours, required) == set()
+    assert solution.p.tolist() == [float(x) for x in p]
+    assert pairs(solution.duals != 0) == set(duals)
+    assert all(solution.duals[pair] == float(x) for pair, x in duals.items())
+    assert fraction(solution.exact.norm_squared) == sum(x * x for x in p)
+    rows = rows_of(keys, alpha)
+    assert solution.independent == (rank([rows[pair] for pair in sorted(neighbours)]) == len(neighbours))
+    for i, chosen in enumerate(alpha):
+        assert solution.margins[i, chosen] == np.inf
+        assert not solution.neighbours[i, chosen]
+    d = keys.shape[2]
+    for (i, t), row in rows.items():
+        exact = sum((a * b for a, b in zip(row, p, strict=True)), Fraction(0))
+        assert fraction(solution.exact.margin(i, t)) == exact
+        size = sum((abs(a * b) for a, b in zip(row, p, strict=True)), Fraction(0))
+        assert abs(Fraction(float(solution.margins[i, t])) - exact) <= (d + 4) * Fraction(EPS) * size
+    assert_complementarity(rows, p, neighbours, solution)
+
+
+def assert_complementarity(
+    rows: dict[Pair, list[Fraction]], p: list[Fraction], neighbours: set[Pair], solution: MaxMargin
+) -> None:
+    """Duals claimed positive are so; where none are claimed, enumeration finds none either."""
+    positive = solution.exact_positive_duals
+    assert solution.strictly_complementary == (positive is not None)
+    if positive is not None:
+        assert set(positive) == neighbours
+        assert all(x > 0 for x in positive.values())
+        assert combination(rows, {pair: fraction(x) for pair, x in positive.items()}) == p
+        assert solution.positive_duals is not None
+        assert all(solution.positive_duals[pair] == float(fraction(x)) for pair, x in positive.items())
+        return
+    assert solution.positive_duals is None
+    # The dual solutions are the hull of the basic ones; where all of those vanish, so does every other.
+    assert set().union(*basic_supports({pair: rows[pair] for pair in neighbours}, p)) < neighbours
+
+
+def second_opinion(
+    keys: np.ndarray, alpha: np.ndarray, required: np.ndarray | None = None
+) -> tuple[str, np.ndarray | None]:
+    """Status and solution by cvxpy with Clarabel."""
+    n, tokens, d = keys.shape
+    others = np.arange(tokens) != alpha[:, None]
+    rows = (keys[np.arange(n), alpha][:, None] - keys)[others]
+    bounds = np.ones((n, tokens)) if required is None else np.repeat(required[:, None], tokens, axis=1)
+    p = cvxpy.Variable(d)
+    problem = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum_squares(p)), [rows @ p >= bounds[others]])
+    tolerances = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), SECOND_SOLVER_GAP)
+    problem.solve(solver=cvxpy.CLARABEL, **tolerances)
+    return str(problem.status), p.value
+
+
+def assert_agrees(keys: np.ndarray, alpha: np.ndarray, required: np.ndarray | None = None) -> None:
+    """cvxpy finds the same p, or also that there is none."""
+    solution = max_margin(keys, alpha, required=required)
+    status, p = second_opinion(keys, alpha, required)
+    if isinstance(solution, Infeasible):
+        assert "infeasible" in status
+        return
+    assert "optimal" in status
+    assert p is not None
+    size = 1 + float(solution.duals.sum())
+    assert np.linalg.norm(p - solution.p) <= np.sqrt(SECOND_SOLVER_GAP) * 2 * size
+
+
+def feasible(n: int, tokens: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gaussian keys with the chosen tokens pushed along a common direction."""
+    rng = np.random.default_rng(seed)
+    keys = rng.normal(size=(n, tokens, d))
+    direction = rng.normal(size=d)
+    alpha = np.argmax(keys @ direction, axis=1).astype(np.int64)
+    keys[np.arange(n), alpha] += direction / np.linalg.norm(direction)
+    return keys, alpha
+
+
+def small_integers(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Keys in −2 … 2: ties, duplicates, dependent rows and zero duals abound."""
+    rng = np.random.default_rng(seed)
+    n, tokens, d = int(rng.integers(1, 4)), int(rng.integers(2, 6)), int(rng.integers(1, 4))
+    keys = rng.integers(-2, 3, size=(n, tokens, d)).astype(np.float64)
+    return keys, rng.integers(0, tokens, size=n)
+
+
+def single(*rows: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """One input whose constraint rows are those: α is at the origin."""
+    keys = np.concatenate([np.zeros((1, len(rows[0]))), -np.array(rows, dtype=np.float64)])[None]
+    return keys, np.array([0])
+
+
+def solved(keys: np.ndarray, alpha: np.ndarray) -> MaxMargin:
+    """The solution, certified here once more."""
+    solution = max_margin(keys, alpha)
+    assert isinstance(solution, MaxMargin)
+    assert_certified(keys, alpha, solution)
+    return solution
+
+
+@st.composite
+def integer_problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    n, tokens, d = draw(st.integers(1, 3)), draw(st.integers(2, 4)), draw(st.integers(1, 3))
+    entries = draw(st.lists(st.integers(-3, 3), min_size=n * tokens * d, max_size=n * tokens * d))
+    alpha = draw(st.lists(st.integers(0, tokens - 1), min_size=n, max_size=n))
+    return np.array(entries, dtype=np.float64).reshape(n, tokens, d), np.array(alpha)
+
+
+@given(integer_problems())
+@example(single((0.0, 0.0)))
+@example(single((1.0, 0.0), (1.0, 0.0), (1.0, 1.0), (1.0, -1.0)))
+def test_every_small_integer_problem_is_certified(problem: tuple[np.ndarray, np.ndarray]) -> None:
+    assert_certified(*problem, max_margin(*problem))
+
+
+@given(st.integers(1, 4), st.integers(2, 6), st.integers(1, 5), st.integers(0, 2**32), st.integers(-110, 110))
+def test_every_feasible_gaussian_problem_is_certified(n: int, tokens: int, d: int, seed: int, scale: int) -> None:
+    keys, alpha = feasible(n, tokens, d, seed)
+    keys *= 10.0**scale
+    solution = max_margin(keys, alpha)
+    assert isinstance(solution, MaxMargin)
+    assert_certified(keys, alpha, solution)
+
+
+def test_degenerate_cases_abound_among_the_small_integer_problems() -> None:
+    """A generator that misses the hard corners would prove nothing."""
+    seen = set()
+    for seed in range(300):
+        keys, alpha = small_integers(seed)
+        solution = max_margin(keys, alpha)
+        assert_certified(keys, alpha, solution)
+        if isinstance(solution, Infeasible):
+            seen.add(("infeasible",))
+        else:
+            seen.add((f"independent {solution.independent}", f"complementary {solution.strictly_complementary}"))
+            if solution.neighbours.sum() > keys.shape[2]:
+                seen.add(("more neighbours than dimensions",))
+            if not solution.neighbours.any(axis=1).all():
+                seen.add(("input without neighbour",))
+    kinds = itertools.product(("independent True", "independent False"), ("complementary True", "complementary False"))
+    corners = {("infeasible",), ("more neighbours than dimensions",), ("input without neighbour",)}
+    assert seen == corners | set(kinds)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 1), (1, 6, 3), (3, 7, 2), (4, 6, 10), (10, 10, 30)])
+@pytest.mark.parametrize("seed", range(3))
+def test_agrees_with_cvxpy_on_generic_problems(shape: tuple[int, int, int], seed: int) -> None:
+    assert_agrees(*feasible(*shape, seed))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_agrees_with_cvxpy_on_degenerate_problems(seed: int) -> None:
+    assert_agrees(*small_integers(seed))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_required_margins_of_zero_give_the_relaxed_problem(seed: int) -> None:
+    """p_relax of Theorem 6: margin 1 at some inputs, 0 at the others."""
+    keys, alpha = small_integers(seed) if seed % 2 else feasible(3, 4, 4, seed)
+    required = np.zeros(len(alpha), dtype=np.int64)
+    required[0] = 1
+    solution = max_margin(keys, alpha, required=required)
+    if isinstance(solution, MaxMargin):
+        assert_certified(keys, alpha, solution, required)
+    assert_agrees(keys, alpha, required)
+
+
+def test_relaxation_of_figure_3b_ignores_the_input_that_is_no_support() -> None:
+    keys = np.array([[[1.0, 1.0], [0.0, 0.0]], [[1.0, -1.0], [0.0, 0.0]], [[0.5, 1.5], [0.0, 0.0]]])
+    alpha = np.zeros(3, dtype=np.int64)
+    relaxed = max_margin(keys, alpha, required=np.array([1, 1, 0]))
+    assert isinstance(relaxed, MaxMargin)
+    assert relaxed.p.tolist() == [1.0, 0.0]
+    assert solved(keys, alpha).p.tolist() != [1.0, 0.0]
+
+
+def test_known_solution() -> None:
+    solution = solved(*single((3.0, 4.0)))
+    assert solution.p.tolist() == [3 / 25, 4 / 25]
+    assert solution.norm == pytest.approx(0.2, rel=2 * EPS)
+    assert solution.margin == pytest.approx(5.0, rel=2 * EPS)
+    assert solution.direction.tolist() == pytest.approx([0.6, 0.8], rel=4 * EPS)
+    assert solution.neighbours_of(0).tolist() == [1]
+    assert solution.kkt_residual <= 100 * EPS
+    for array in (solution.alpha, solution.p, solution.duals, solution.margins, solution.neighbours):
+        assert not array.flags.writeable
+
+
+def test_duplicate_tokens_are_all_neighbours() -> None:
+    solution = solved(*single((1.0, 0.0), (1.0, 0.0), (1.0, 0.0)))
+    assert solution.neighbours_of(0).tolist() == [1, 2, 3]
+    assert not solution.independent
+    assert solution.strictly_complementary
+
+
+def test_zero_dual_is_proven_to_stay_zero() -> None:
+    solution = solved(*single((1.0, 0.0), (1.0, 1.0)))
+    assert solution.p.tolist() == [1.0, 0.0]
+    assert solution.neighbours_of(0).tolist() == [1, 2]
+    assert solution.independent
+    assert not solution.strictly_complementary
+
+
+def test_zero_dual_that_another_dual_solution_makes_positive() -> None:
+    solution = solved(*single((1.0, 0.0), (1.0, 1.0), (1.0, -1.0)))
+    assert not solution.independent
+    assert solution.strictly_complementary
+    assert (solution.duals == 0).sum() > 1, "the basic dual solution has a zero beyond the one at α"
+
+
+def test_tokens_on_one_line_with_the_chosen_one() -> None:
+    solution = solved(*single((1.0, 2.0), (2.0, 4.0), (0.5, 1.0)))
+    assert solution.neighbours_of(0).tolist() == [3]
+
+
+@pytest.mark.parametrize("excess", [3e-9, 2.0**-52])
+def test_margin_just_above_one_is_no_neighbour(excess: float) -> None:
+    solution = solved(*single((1.0, 1.0), (1.0, -1.0), (1.0 + excess, 0.0)))
+    assert solution.neighbours_of(0).tolist() == [1, 2]
+
+
+def test_rows_come_from_the_keys_and_not_from_float_differences() -> None:
+    """k_α − k_t = 1 + 2⁻⁶⁰ rounds to 1, yet the token is no neighbour; 1 − 2⁻⁶⁰ changes the solution."""
+    for tiny, neighbours in ((2.0**-60, [1, 2]), (0.0, [1, 2, 3]), (-(2.0**-60), [3])):
+        keys = np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [-tiny, 0.0]]])
+        assert solved(keys, np.array([0])).neighbours_of(0).tolist() == neighbours
+
+
+def test_chosen_token_in_the_hull_of_the_others_is_infeasible() -> None:
+    keys, alpha = single((1.0, 0.0), (-1.0, 1.0), (-1.0, -1.0))
+    solution = max_margin(keys, alpha)
+    assert isinstance(solution, Infeasible)
+    assert_certified(keys, alpha, solution)
+    assert solution.multipliers.tolist() == [[0.0, 0.5, 0.25, 0.25]]
+
+
+def test_chosen_token_a_hair_outside_the_hull_is_feasible() -> None:
+    """Out of reach of float solvers: ‖p‖ = 2⁶⁰."""
+    keys = np.array([[[0.0, 2.0**-60], [1.0, 0.0], [-1.0, 0.0]]])
+    assert solved(keys, np.array([0])).p.tolist() == [0.0, 2.0**60]
+    keys[0, 0, 1] = 0.0
+    assert isinstance(max_margin(keys, np.array([0])), Infeasible)
+
+
+def test_chosen_token_twice_is_infeasible() -> None:
+    keys = np.array([[[1.0, 2.0], [0.0, 0.0], [1.0, 2.0]]])
+    solution = max_margin(keys, np.array([0]))
+    assert isinstance(solution, Infeasible)
+    assert solution.multipliers.tolist() == [[0.0, 0.0, 1.0]]
+
+
+@pytest.mark.parametrize("exponent", [-400, -52, 1, 400])
+def test_powers_of_two_scale_the_solution_exactly(exponent: int) -> None:
+    keys, alpha = feasible(3, 5, 4, 0)
+    solution, scaled = solved(keys, alpha), solved(np.ldexp(keys, exponent), alpha)
+    assert (np.ldexp(scaled.p, exponent) == solution.p).all()
+    assert (scaled.margins == solution.margins).all()
+    assert (scaled.neighbours == solution.neighbours).all()
+    assert scaled.kkt_residual == solution.kkt_residual
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e120])
+def test_keys_of_extreme_scale(scale: float) -> None:
+    keys, alpha = feasible(4, 6, 10, 1)
+    assert np.isfinite(solved(keys * scale, alpha).norm)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_inputs_and_coordinates_of_very_different_scale(seed: int) -> None:
+    keys, alpha = feasible(3, 4, 4, seed)
+    rng = np.random.default_rng(seed)
+    solved(keys * 10.0 ** rng.integers(-60, 60, size=(3, 1, 1)), alpha)
+    solved(keys * 10.0 ** rng.integers(-30, 30, size=4), alpha)
+
+
+def test_solution_beyond_float64_is_refused() -> None:
+    keys = np.array([[[1e-140, 0.0], [np.nextafter(1e-140, 0.0), 0.0]]])
+    with pytest.raises(InvalidInput, match=r"keys: .*rescale"):
+        max_margin(keys, np.array([0]))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_exact_method_reaches_the_solution_from_any_start(seed: int) -> None:
+    """The guess decides how long it takes, never what comes out."""
+    keys, alpha = small_integers(seed) if seed % 2 else feasible(3, 4, 5, seed)
+    rows = KeyRows(keys, alpha)
+    bounds = np.ones(len(rows.inputs), dtype=np.int64)
+    rng = np.random.default_rng(seed)
+    starts = [np.zeros(len(bounds)), np.ones(len(bounds)), *rng.integers(0, 2, size=(4, len(bounds))) * 1.0]
+    outcomes = [least_norm(rows, bounds, start) for start in starts]
+    assert len({outcome.feasible for outcome in outcomes}) == 1
+    if outcomes[0].feasible:
+        points = [[fraction(fmpq(x, outcome.rho)) for x in outcome.point] for outcome in outcomes]
+        assert all(point == points[0] for point in points)
+        assert all((outcome.tight == outcomes[0].tight).all() for outcome in outcomes)
+
+
+def test_independent_rows_are_the_first_that_span() -> None:
+    assert _independent(fmpz_mat([[1, 2], [2, 4], [0, 0], [1, 0], [0, 1]])) == [0, 3]
+
+
+def test_products_that_underflow_decide_nothing() -> None:
+    """A required margin of 0 whose three products, 1.625, −1.375 and −0.375 units of the last place, round to 2 − 1 − 0."""
+    large, small = 2.0**400, 2.0**-137
+    keys, alpha = np.zeros((2, 2, 4)), np.zeros(2, dtype=np.int64)
+    keys[0, 0], keys[1, 0] = (large, small, small, small), (0.0, 1.625 * small, -1.375 * small, -0.375 * small)
+    required = np.array([1, 0])
+    solution = max_margin(keys, alpha, required=required)
+    assert isinstance(solution, MaxMargin)
+    assert solution.neighbours[1, 1]
+    assert_certified(keys, alpha, solution, required)
+
+
+def test_float_guess_is_right_on_generic_problems() -> None:
+    """One linear system each; otherwise the certificate would not be cheap."""
+    for seed in range(20):
+        solution = max_margin(*feasible(4, 6, 10, seed))
+        assert isinstance(solution, MaxMargin)
+        assert solution._outcome.steps == 1
+
+
+def test_locally_optimal_is_decided_on_neighbours_alone() -> None:
+    keys, alpha = single((1.0, 1.0), (1.0, -1.0), (1.0 + 3e-9, 0.0))
+    solution = solved(keys, alpha)
+    assert locally_optimal(solution, np.array([[1.0, 0.5, 0.5, 9.0]]))
+    tie = np.array([[1.0, 1.0, np.nextafter(1.0, 0.0), 9.0]])
+    assert not locally_optimal(solution, tie)
+    assert offending_neighbours(solution, tie) == [(0, 1)]
+    assert offending_neighbours(solution, np.array([[1.0, 2.0, 3.0, 0.0]])) == [(0, 1), (0, 2)]
+
+
+# Planted faults: each of these solutions is wrong in one way, and the checker above says in which.
+
+
+def claim(solution: MaxMargin) -> tuple[list[Fraction], dict[Pair, Fraction], set[Pair]]:
+    duals = {pair: fraction(x) for pair, x in solution.exact.duals.items()}
+    return [fraction(x) for x in solution.exact.p], duals, pairs(solution.neighbours)
+
+
+def test_checker_catches_a_missing_constraint() -> None:
+    keys, alpha = single((1.0, 0.0), (0.0, 1.0))
+    p, duals, neighbours = claim(solved(keys[:, :2], alpha))
+    assert check_kkt(keys, alpha, p, duals, neighbours) == {"feasibility"}
+
+
+def test_checker_catches_an_svm_with_a_bias() -> None:
+    """min ‖p‖ with k_iα·p + b ≥ 1, k_it·p + b ≤ −1 has p = (4, 2), b = −3; half of it has margins 2 and 1."""
+    keys = np.array([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 2.0], [0.0, 1.0]]])
+    alpha = np.zeros(2, dtype=np.int64)
+    p = [Fraction(2), Fraction(1)]
+    duals = {(0, 1): Fraction(2), (1, 1): Fraction(1)}
+    assert check_kkt(keys, alpha, p, duals, {(1, 1)}) == {"complementarity"}
+    assert solved(keys, alpha).p.tolist() == [1.0, 1.0]
+
+
+def test_checker_catches_duals_of_the_wrong_sign() -> None:
+    keys, alpha = single((1.0, 0.0), (1.0, 0.0))
+    p, _, neighbours = claim(solved(keys, alpha))
+    wrong = {(0, 1): Fraction(2), (0, 2): Fraction(-1)}
+    assert check_kkt(keys, alpha, p, wrong, neighbours) == {"dual sign"}
+
+
+def test_checker_catches_a_wrong_norm_and_wrong_neighbours() -> None:
+    keys, alpha = feasible(2, 4, 3, 0)
+    p, duals, neighbours = claim(solved(keys, alpha))
+    longer = [x * Fraction(1 + EPS) for x in p]
+    assert check_kkt(keys, alpha, longer, duals, neighbours) == {
+        "complementarity",
+        "stationarity",
+        "neighbours",
+    }
+    assert check_kkt(keys, alpha, p, duals, set()) == {"neighbours"}
+
+
+def test_checker_catches_a_wrong_proof_of_infeasibility() -> None:
+    keys, alpha = single((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0))
+    half = Fraction(1, 2)
+    assert check_farkas(keys, alpha, {(0, 1): half, (0, 2): half}) == set()
+    assert check_farkas(keys, alpha, {(0, 1): half, (0, 3): half}) == {"combination"}
+    assert check_farkas(keys, alpha, {(0, 1): half / 2, (0, 2): half / 2}) == {"sum"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "alpha", "message"),
+    [
+        (np.zeros((2, 3, 2)), np.array([0, 3]), "alpha: 3 for input 1"),
+        (np.zeros((2, 3, 2)), np.array([-1, 0]), "alpha: -1 for input 0"),
+        (np.zeros((2, 1, 2)), np.array([0, 0]), "keys: T = 1"),
+        (np.full((1, 2, 2), np.nan), np.array([0]), "keys: entry"),
+        (np.full((1, 2, 2), 1e200), np.array([0]), "keys: magnitudes"),
+    ],
+)
+def test_bad_input_is_refused(keys: np.ndarray, alpha: np.ndarray, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        max_margin(keys, alpha)
+
+
+def test_bad_required_margins_are_refused() -> None:
+    keys, alpha = feasible(2, 3, 2, 0)
+    with pytest.raises(InvalidInput, match="required: zero throughout"):
+        max_margin(keys, alpha, required=np.zeros(2, dtype=np.int64))
+    with pytest.raises(InvalidInput, match="required: 2 for input 0"):
+        max_margin(keys, alpha, required=np.array([2, 1]))
+
+
+def test_alpha_of_another_shape_or_type_is_refused() -> None:
+    keys, _ = feasible(2, 3, 2, 0)
+    for alpha in (np.zeros(3, dtype=np.int64), np.zeros(2)):
+        with pytest.raises((InvalidInput, TypeCheckError)):
+            max_margin(keys, alpha)

@@ -1,0 +1,140 @@
+"""Definition 3, exact: on examples by hand, at ties and near ties, against a second evaluation, at any scale."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from flint import fmpq
+from hypothesis import given
+from hypothesis import strategies as st
+
+from generators.case import Case
+from generators.direction_cases import direction_cases
+from reference_attention.directions import (
+    direction,
+    exact_direction,
+    margin_difference,
+    margin_sign,
+    neighbour_optimal,
+    not_below,
+    parallel,
+    unit_difference,
+    within_cone,
+)
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import rational
+from theorems.token_selection.directions.definition_3 import by_definition
+
+EPS = float(np.finfo(float).eps)
+KEYS = np.array([[[0.0, 0.0], [-1.0, 5.0], [-1.0, -7.0]], [[2.0, 0.0], [0.0, 1.0], [2.0, 3.0]]])
+
+
+def test_an_example_by_hand() -> None:
+    found = direction(KEYS, np.array([2.0, 0.0]))
+    assert found.selected.tolist() == [[True, False, False], [True, False, True]]
+    assert found.neighbours.tolist() == [[False, True, True], [False, False, False]]
+    assert found.margin == 1.0
+    assert not found.unique
+    assert found.tied.tolist() == [1]
+    assert found.best(np.array([[0.0, 1.0, 2.0], [0.0, 5.0, 1.0]])).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("nudge", [2.0**-52, -(2.0**-52), 0.0])
+def test_a_tie_that_is_off_by_one_unit_in_the_last_place_is_none(nudge: float) -> None:
+    keys = np.array([[[0.0], [-1.0 - nudge], [-1.0]]])
+    found = direction(keys, np.array([1.0]))
+    assert int(found.neighbours.sum()) == (2 if nudge == 0 else 1)
+
+
+def test_every_token_selected_has_no_margin() -> None:
+    found = direction(np.ones((2, 2, 2)), np.array([1.0, 0.0]))
+    assert found.least is None
+    assert found.margin == math.inf
+    assert not found.neighbours.any()
+
+
+@given(direction_cases(), st.sampled_from([2.0**-300, 2.0**80, 3.0]))
+def test_it_is_the_definition_at_any_length_of_q(case: Case, factor: float) -> None:
+    keys, q = case.problem.keys, case.arrays["q"]
+    found = direction(keys, q)
+    selected, neighbours = by_definition(keys, q)
+    assert np.array_equal(found.selected, selected)
+    assert np.array_equal(found.neighbours, neighbours)
+    if factor != 3.0:
+        longer = direction(keys, q * factor)
+        assert np.array_equal(longer.neighbours, found.neighbours)
+        assert margin_sign(longer, found) == 0
+        assert margin_difference(longer, found) == 0.0
+    same = exact_direction(keys, [rational(x) / 7 for x in q.tolist()])
+    assert np.array_equal(same.neighbours, found.neighbours)
+    assert margin_sign(same, found) == 0
+
+
+def test_neighbours_of_equal_score_are_not_below() -> None:
+    found = direction(KEYS, np.array([1.0, 0.0]))
+    assert not_below(found, np.array([[0.0, 0.0, -1.0], [0.0, 9.0, 0.0]])) == [(0, 1)]
+    assert neighbour_optimal(found, np.array([[0.0, -1.0, -1.0], [0.0, 9.0, 0.0]]))
+
+
+def test_margins_closer_than_rounding_are_told_apart() -> None:
+    keys = np.array([[[0.0, 0.0], [-1.0, 0.0]]])
+    straight, tilted = direction(keys, np.array([1.0, 0.0])), direction(keys, np.array([1.0, 1e-12]))
+    assert straight.margin == tilted.margin
+    assert margin_sign(straight, tilted) == 1
+    assert margin_difference(straight, tilted) == pytest.approx(5e-25, rel=1e-12)
+
+
+def test_parallel_and_cone_are_exact() -> None:
+    q = [fmpq(1), fmpq(1)]
+    assert parallel(q, [fmpq(1, 3), fmpq(1, 3)])
+    assert not parallel(q, [fmpq(-1), fmpq(-1)])
+    assert not parallel(q, [fmpq(1), fmpq(1) + fmpq(1, 10**40)])
+    # cos of (1, 1) and (1, 0) is 1/√2; 1 − μ = 0.75 lies above it, 0.5 below.
+    assert not within_cone(q, [fmpq(1), fmpq(0)], 0.25)
+    assert within_cone(q, [fmpq(1), fmpq(0)], 0.5)
+    assert within_cone([fmpq(3), fmpq(4)], [fmpq(1), fmpq(0)], 1 - 0.6) == (rational(1 - 0.6) >= fmpq(2, 5))
+
+
+@pytest.mark.parametrize("q", [np.zeros(2), np.ones(3), np.array([np.nan, 1.0])])
+def test_a_bad_direction_is_refused(q: np.ndarray) -> None:
+    with pytest.raises(InvalidInput, match=r"^q: "):
+        direction(KEYS, q)
+    with pytest.raises(InvalidInput, match=r"^mu: "):
+        within_cone([fmpq(1)], [fmpq(1)], 1.5)
+
+
+def test_a_direction_that_selects_every_token_has_the_widest_margin() -> None:
+    """θ is then a minimum over nothing."""
+    q = np.array([1.0, 0.0])
+    every, some = direction(np.zeros((1, 2, 2)), q), direction(np.array([[[1.0, 0.0], [0.0, 0.0]]]), q)
+    assert every.least is None
+    assert [margin_sign(every, every), margin_sign(every, some), margin_sign(some, every)] == [0, 1, -1]
+    assert margin_difference(every, every) == 0.0
+    assert margin_difference(every, some) == math.inf
+    assert margin_difference(some, every) == -math.inf
+    assert unit_difference(None, every, None, some) == 0.0
+
+
+def test_unique_means_one_token_in_every_input() -> None:
+    assert direction(KEYS, np.array([2.0, 1.0])).unique
+    both = direction(np.array([[[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]]), np.array([1.0, 0.0]))
+    assert not both.unique
+    assert both.tied.tolist() == [0]
+
+
+def test_margins_do_not_depend_on_the_length_of_q() -> None:
+    found = direction(KEYS, np.array([3.0, 4.0]))
+    # Logits 0, 17, −31 and 6, 4, 18 over ‖q‖ = 5.
+    assert found.margins == pytest.approx(np.array([[17.0, 0.0, 48.0], [12.0, 14.0, 0.0]]) / 5, rel=4 * EPS)
+    assert found.unit == pytest.approx([0.6, 0.8], rel=4 * EPS)
+
+
+def test_a_difference_of_margins_has_its_sign_and_its_size_at_any_length_of_q() -> None:
+    keys = np.array([[[0.0, 0.0], [-1.0, -1.0]]])
+    narrow, wide = direction(keys, np.array([0.0, 7.0])), direction(keys, np.array([3.0, 4.0]))
+    assert [margin_sign(narrow, wide), margin_sign(wide, narrow)] == [-1, 1]
+    assert margin_difference(narrow, wide) == pytest.approx(1 - 7 / 5, rel=8 * EPS)
+    assert margin_difference(wide, narrow) == pytest.approx(7 / 5 - 1, rel=8 * EPS)
+    assert unit_difference(fmpq(0), narrow, fmpq(0), wide) == 0.0

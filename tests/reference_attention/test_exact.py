@@ -1,0 +1,157 @@
+"""Conversions between floats and rationals: exact one way, one rounding the other."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from flint import fmpq, fmpz
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import (
+    Dyadic,
+    ratio,
+    rational,
+    rational_matrix,
+    rounded_product,
+    times_power_of_two,
+    to_float,
+    to_floats,
+)
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+moderate = st.floats(-1e140, 1e140).filter(lambda x: x == 0 or abs(x) >= 1e-140)
+
+
+def fraction(q: fmpq) -> Fraction:
+    return Fraction(int(q.p), int(q.q))
+
+
+@given(finite)
+@example(5e-324)
+@example(-0.0)
+def test_a_float_survives_the_round_trip(x: float) -> None:
+    assert fraction(rational(x)) == Fraction(x)
+    assert to_float(rational(x)) == x
+
+
+@pytest.mark.parametrize("x", [np.nan, np.inf, -np.inf])
+def test_what_is_no_rational_is_refused(x: float) -> None:
+    with pytest.raises(InvalidInput, match="NaN and infinite"):
+        rational(x)
+    with pytest.raises(InvalidInput, match="NaN and infinite"):
+        Dyadic.of(np.array([1.0, x]))
+
+
+@given(st.integers(-(10**40), 10**40), st.integers(1, 10**40), st.integers(-900, 900))
+def test_ratios_are_rounded_once(a: int, b: int, exponent: int) -> None:
+    exact = Fraction(a, b) * Fraction(2) ** exponent
+    assert ratio(fmpz(a), fmpz(b), exponent) == float(exact)
+    assert fraction(times_power_of_two(fmpq(a, b), exponent)) == exact
+
+
+def test_ratios_that_a_second_rounding_would_spoil() -> None:
+    """(2⁵³ + 1)/2⁵³ + a hair: rounding to even after dropping the hair would give 1."""
+    assert to_float(fmpq(2**200 + 2**147 + 1, 2**200)) == 1.0 + 2.0**-52
+    assert to_float(fmpq(2**200 + 2**147, 2**200)) == 1.0
+
+
+def test_beyond_the_range_of_float64() -> None:
+    huge = fmpz(1) << 1100
+    assert ratio(huge, fmpz(1)) == np.inf
+    assert ratio(-huge, fmpz(1)) == -np.inf
+    assert [ratio(fmpz(sign), fmpz(3), 2000) for sign in (1, -1)] == [np.inf, -np.inf]
+    assert ratio(fmpz(1), huge) == 0.0
+    with pytest.raises(InvalidInput, match="rescale"):
+        to_float(fmpq(huge))
+    with pytest.raises(InvalidInput, match="rescale"):
+        to_floats([fmpq(1), fmpq(-huge)])
+
+
+@given(arrays(np.float64, array_shapes(max_dims=3, max_side=4), elements=finite))
+def test_dyadic_form_is_exact_and_has_the_largest_unit(array: np.ndarray) -> None:
+    form = Dyadic.of(array)
+    integers = form.integers()
+    unit = Fraction(2) ** form.exponent
+    assert [k * unit for k in integers] == [Fraction(x) for x in array.ravel().tolist()]
+    assert not array.any() or any(k % 2 for k in integers)
+
+
+def test_rational_matrix_keeps_entries_and_shape() -> None:
+    rows = np.array([[0.1, -3.0, 0.0], [1e-300, 1e300, 2.0**-1074]])
+    matrix = rational_matrix(rows)
+    assert (matrix.nrows(), matrix.ncols()) == (2, 3)
+    assert [fraction(x) for x in matrix.entries()] == [Fraction(x) for x in rows.ravel().tolist()]
+
+
+@st.composite
+def factors(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    m, k, l = (draw(st.integers(1, 4)) for _ in range(3))
+    return draw(arrays(np.float64, (m, k), elements=moderate)), draw(arrays(np.float64, (k, l), elements=moderate))
+
+
+@given(factors())
+@example((np.array([[8.0, 16.0]]), np.array([[4.0], [2.0]])))
+@example((np.array([[1e140, 1e-140]]), np.array([[1e140], [1e-140]])))
+@example((np.array([[1e100, 1.0, -1e100]]), np.array([[1.0], [1.0], [1.0]])))
+def test_products_are_rounded_once(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    a, b = pair
+    product = rounded_product(a, b)
+    assert product.shape == (a.shape[0], b.shape[1])
+    for i, row in enumerate(a.tolist()):
+        for j, column in enumerate(b.T.tolist()):
+            exact = sum((Fraction(x) * Fraction(y) for x, y in zip(row, column, strict=True)), Fraction(0))
+            assert product[i, j] == float(exact)
+
+
+def test_products_agree_with_mpmath() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(5, 7)) * 10.0 ** rng.integers(-100, 100, size=(5, 7))
+    b = rng.normal(size=(7, 3)) * 10.0 ** rng.integers(-40, 40, size=(7, 3))
+    with mpmath.workprec(2000):
+        reference = mpmath.matrix(a.tolist()) * mpmath.matrix(b.tolist())
+        expected = [[float(reference[i, j]) for j in range(3)] for i in range(5)]
+    assert rounded_product(a, b).tolist() == expected
+
+
+def test_products_do_not_depend_on_the_order_of_summation() -> None:
+    """Which floating-point sums do; otherwise there would be no need for the exact product."""
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=(1, 200)), rng.normal(size=(200, 1))
+    orders = [rng.permutation(200) for _ in range(20)]
+    assert len({float(rounded_product(a[:, order], b[order])[0, 0]) for order in orders}) == 1
+    assert len({float(np.cumsum(a[0, order] * b[order, 0])[-1]) for order in orders}) > 1
+
+
+def test_equal_scores_stay_equal() -> None:
+    """0.1·3 and 0.3·1 differ, but permuted tokens have one score."""
+    tokens = np.array([[0.1, 0.2, 0.3], [0.3, 0.1, 0.2], [0.2, 0.3, 0.1]])
+    assert len(set(rounded_product(tokens, np.ones((3, 1))).ravel().tolist())) == 1
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200, 1e-160])
+def test_products_beyond_the_normal_range_are_refused(size: float) -> None:
+    with pytest.raises(InvalidInput, match="rescale"):
+        rounded_product(np.array([[size]]), np.array([[size]]))
+
+
+def test_exact_zero_is_no_underflow() -> None:
+    a = np.array([[1e-200, -1e-200]])
+    assert rounded_product(a, np.array([[1e-200], [1e-200]])).tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("exponent", [-2, -1, 0, 1, 2])
+def test_ratios_at_small_exponents(exponent: int) -> None:
+    assert ratio(fmpz(-3), fmpz(4), exponent) == -0.75 * 2.0**exponent
+
+
+def test_the_smallest_normal_product_is_kept_and_half_of_it_refused() -> None:
+    a, b = np.array([[2.0**-511]]), np.array([[2.0**-511]])
+    assert rounded_product(a, b).tolist() == [[2.0**-1022]]
+    with pytest.raises(InvalidInput, match="normal range"):
+        rounded_product(a, b / 2)

@@ -1,0 +1,210 @@
+"""Files in and out: exact, strict, and every kind of bad file refused in one sentence."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from reference_attention import files
+from reference_attention.errors import InvalidInput
+from reference_attention.files import check_writable, from_json, numbers, read_named_values, to_json, write_text
+
+
+@given(hnp.arrays(np.float64, hnp.array_shapes(max_dims=3, max_side=4), elements=st.floats()))
+def test_json_keeps_every_float(array: np.ndarray) -> None:
+    text = to_json({"a": array})
+    assert "NaN" not in text.replace('"NaN"', "")
+    assert "Infinity" not in text.replace('"Infinity"', "").replace('"-Infinity"', "")
+    back = np.array(numbers(from_json(text)["a"]), dtype=np.float64)
+    np.testing.assert_array_equal(back, array)
+    same = np.isnan(array) | (np.signbit(back) == np.signbit(array))
+    assert same.all()
+
+
+def test_npz_comes_back(tmp_path: Path) -> None:
+    arrays = {"X": np.arange(12.0).reshape(2, 3, 2), "loss": np.array("logistic"), "alpha": np.array([0, 2])}
+    np.savez_compressed(tmp_path / "a.npz", **arrays)
+    back = read_named_values(tmp_path / "a.npz")
+    assert set(back) == set(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(back[name], array)
+        assert back[name].dtype == array.dtype
+
+
+def _savez(**arrays: object) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def _npy() -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(3))
+    return buffer.getvalue()
+
+
+def _zip(member: str, content: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(member, content)
+    return buffer.getvalue()
+
+
+def _huge_header() -> bytes:
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000,), }\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+
+
+BAD = {
+    "truncated.npz": (_savez(X=np.zeros(100))[:-40], "damaged"),
+    "corrupt.npz": (_savez(X=np.zeros(100)).replace(b"\0" * 64, b"\1" * 64), "damaged"),
+    "empty.npz": (b"", "damaged"),
+    "array.npz": (_npy(), "numpy.savez"),
+    "text.npz": (b"keys, scores", "damaged"),
+    "pickled.npz": (_savez(X=np.array([{}, []], dtype=object)), "pickled"),
+    "other.npz": (_zip("readme.txt", b"hello"), "not an array"),
+    "cut.npz": (_zip("X.npy", _npy()[:-8]), "damaged"),
+    "huge.npz": (_zip("X.npy", _huge_header()), ""),
+    "half.json": (b'{"X": [1, 2', "JSON"),
+    "list.json": (b"[1, 2]", "not an object"),
+    "twice.json": (b'{"X": 1, "X": 2}', "twice"),
+    "bytes.json": (b"\xff\xfe\x00", "UTF-8"),
+    "deep.json": (b"[" * 100_000, "JSON"),
+    "digits.json": (b'{"X": ' + b"1" * 10_000 + b"}", "JSON"),
+    "array.npy": (_npy(), ".npz or .json"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
+    content, said = BAD[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidInput) as refusal:
+        read_named_values(tmp_path / name)
+    message = str(refusal.value)
+    assert name in message
+    assert said in message
+    assert "\n" not in message
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    class Bomb:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return os.mkdir, (str(tmp_path / "exploded"),)
+
+    array = np.empty(1, dtype=object)
+    array[0] = Bomb()
+    (tmp_path / "bomb.npz").write_bytes(_savez(X=array))
+    with pytest.raises(InvalidInput, match="pickled"):
+        read_named_values(tmp_path / "bomb.npz")
+    assert not (tmp_path / "exploded").exists()
+    np.load(tmp_path / "bomb.npz", allow_pickle=True)["X"]  # it would have gone off
+    assert (tmp_path / "exploded").exists()
+
+
+def test_missing_files_and_directories(tmp_path: Path) -> None:
+    (tmp_path / "folder.npz").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    for name, said in {"none.npz": "no such file", "folder.npz": "directory", "pipe.json": "regular"}.items():
+        with pytest.raises(InvalidInput, match=said):
+            read_named_values(tmp_path / name)
+
+
+def test_numbers_that_overflow_are_not_silently_finite() -> None:
+    assert from_json('{"x": 1e999}')["x"] == float("inf")
+    with pytest.raises(ValueError, match="JSON compliant"):
+        json.dumps(float("inf"), allow_nan=False)
+    assert to_json([float("inf"), float("-inf"), float("nan")]) == '["Infinity", "-Infinity", "NaN"]'
+
+
+def test_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    write_text(target, "one")
+    write_text(target, "two ≥ one")
+    assert target.read_text(encoding="utf-8") == "two ≥ one"
+    with pytest.raises(UnicodeEncodeError):
+        write_text(target, "\ud800")
+    assert target.read_text(encoding="utf-8") == "two ≥ one"
+    assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(pipe, "through")
+    assert os.read(reader, 100) == b"through"
+    os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_file_unpacks_to_the_largest_size_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "a.npz", X=np.zeros(1000))
+    with zipfile.ZipFile(tmp_path / "a.npz") as archive:
+        unpacked = archive.infolist()[0].file_size
+    monkeypatch.setattr(files, "LARGEST_FILE", unpacked)
+    assert set(read_named_values(tmp_path / "a.npz")) == {"X"}
+    monkeypatch.setattr(files, "LARGEST_FILE", unpacked - 1)
+    with pytest.raises(InvalidInput, match=f"unpacks to more than {unpacked - 1} bytes"):
+        read_named_values(tmp_path / "a.npz")
+
+
+def test_json_text_is_written_as_it_is() -> None:
+    assert to_json({"θ": "‖p‖ ≥ 1"}) == '{"θ": "‖p‖ ≥ 1"}'
+
+
+def test_a_new_file_has_the_usual_permissions_and_a_replaced_one_keeps_its_own(tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    mask = os.umask(0o022)
+    try:
+        write_text(target, "one")
+        assert target.stat().st_mode & 0o777 == 0o644
+        target.chmod(0o600)
+        write_text(target, "two")
+        assert target.stat().st_mode & 0o777 == 0o600
+    finally:
+        assert os.umask(mask) == 0o022
+
+
+@pytest.mark.parametrize("lacking", ["file", "directory"])
+def test_a_file_is_replaced_only_where_both_it_and_its_directory_may_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str
+) -> None:
+    target = tmp_path / "out.json"
+    target.write_text("one")
+    check_writable(target)
+    # Whoever runs the tests as root may write anywhere.
+    monkeypatch.setattr(files.os, "access", lambda path, mode: lacking != "file")
+    monkeypatch.setattr(files, "_accepts_files", lambda directory: lacking != "directory")
+    with pytest.raises(InvalidInput, match=r"cannot be written; check the permissions of "):
+        check_writable(target)
+
+
+def test_a_failure_while_writing_is_said_in_the_words_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "replace", full)
+    with pytest.raises(InvalidInput, match=r"out\.json: cannot be written \(No space left on device\)\.$"):
+        write_text(tmp_path / "out.json", "x")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("target", ["", "missing/out.json", "file/out.json"])
+def test_targets_that_cannot_be_written(tmp_path: Path, target: str) -> None:
+    (tmp_path / "file").write_text("")
+    for refused in (check_writable, lambda path: write_text(path, "x")):
+        with pytest.raises(InvalidInput):
+            refused(tmp_path / target)

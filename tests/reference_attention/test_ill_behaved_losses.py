@@ -1,0 +1,110 @@
+"""Losses outside Assumption A: their numerics against mpmath, and the exact witness of what they violate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+from generators.assumptions import ASSUMPTIONS
+from generators.case import Case
+from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
+from reference_attention.losses import LOSSES, loss_named
+from reference_attention.problem import Problem
+
+EPS = 2.0**-52
+EXACT: dict[str, Callable[[Any], Any]] = {
+    "squared": lambda u: (1 - u) ** 2 / 2,
+    "cubic": lambda u: -(u**3),
+    "kinked": lambda u: -u / 4 if u > 0 else -u,
+}
+POINTS = np.array([-3.0, -1.0, -0.5, -1e-9, 0.0, 1e-9, 0.25, 1.0, 1.5, 3.0])
+
+
+@pytest.mark.parametrize("name", ILL_BEHAVED_LOSSES)
+def test_log_excess_agrees_with_many_digits(name: str) -> None:
+    loss, exact = loss_named(name), EXACT[name]
+    with mpmath.workprec(400):
+        for log_size in np.linspace(-60, 2, 32):
+            for sign in (-1.0, 0.0, 1.0):
+                shape = np.ones_like(POINTS)
+                signs, logs = loss.log_excess(POINTS, sign * shape, log_size * shape)
+                for u, s, log in zip(POINTS.tolist(), signs, logs, strict=True):
+                    step = sign * mpmath.exp(mpmath.mpf(float(log_size)))
+                    wanted = exact(mpmath.mpf(u) - step) - exact(mpmath.mpf(u))
+                    assert s == mpmath.sign(wanted) or log == -math.inf
+                    if wanted != 0:
+                        assert abs(mpmath.log(abs(wanted)) - float(log)) <= 64 * EPS * (1 + abs(log))
+
+
+@pytest.mark.parametrize("name", ILL_BEHAVED_LOSSES)
+def test_log_excess_survives_where_floats_end(name: str) -> None:
+    """At δ = e^{−10⁶}, also where the first-order term vanishes."""
+    flat = {"squared": 1.0, "cubic": 0.0, "kinked": 0.0}[name]
+    sign, log = loss_named(name).log_excess(np.array([flat]), np.array([1.0]), np.array([-1e6]))
+    order = {"squared": 2, "cubic": 3, "kinked": 1}[name]
+    assert sign[0] == 1.0
+    assert log[0] == pytest.approx(-1e6 * order, abs=1.0)
+
+
+@pytest.mark.parametrize("name", ILL_BEHAVED_LOSSES)
+def test_slopes_enclose_the_derivative_and_difference_quotients(name: str) -> None:
+    loss = ILL_BEHAVED_LOSSES[name]
+    low, high = np.array([-2.0, -0.5, 0.25, -1.0]), np.array([-1.0, 1.5, 2.0, 0.5])
+    least, largest = loss.slopes(low, high)
+    for a, b, x, y in zip(low, high, least, largest, strict=True):
+        grid = np.linspace(a, b, 513)
+        slope = loss.derivative(grid)
+        assert slope.min() == x
+        assert slope.max() == pytest.approx(y, abs=1e-4)
+        assert (slope <= y).all()
+        quotients = np.diff(loss.value(grid)) / np.diff(grid)
+        assert (quotients >= x - 1e-12).all()
+        assert (quotients <= y + 1e-12).all()
+        assert np.abs(slope).max() <= math.exp(loss.log_bound(a, b)) * (1 + 4 * EPS)
+        assert np.abs(slope).min() >= math.exp(loss.log_floor(a, b)) * (1 - 4 * EPS)
+        # Both are attained, the floor too unless the grid misses a zero of ℓ'.
+        assert np.abs(slope).max() >= math.exp(loss.log_bound(a, b)) * (1 - 4 * EPS)
+        assert np.abs(slope).min() <= math.exp(loss.log_floor(a, b)) * (1 + 4 * EPS) + 0.01 * (
+            a <= 1 <= b or a <= 0 <= b
+        )
+        lipschitz = math.exp(loss.log_lipschitz(a, b))
+        assert (np.abs(np.diff(slope)) <= lipschitz * np.diff(grid) * (1 + 1e-9) + 1e-12).all()
+
+
+def test_the_kink_counts_where_both_slopes_occur() -> None:
+    kinked = ILL_BEHAVED_LOSSES["kinked"]
+    ranges = [(-2.0, -1.0), (-1.0, 0.0), (-1.0, 1.0), (0.0, 1.0), (1.0, 2.0)]
+    assert [kinked.log_lipschitz(*x) for x in ranges] == [-math.inf, -math.inf, math.inf, math.inf, -math.inf]
+
+
+@pytest.mark.parametrize(
+    ("name", "scores", "said"),
+    [
+        ("squared", [0.0, 2.0], "ℓ'(2) = 1 is not negative"),
+        ("squared", [0.0, 1.0], "ℓ'(1) = 0 is not negative"),
+        ("cubic", [-1.0, 0.0], "ℓ'(0) = 0 is not negative"),
+        ("cubic", [-1.0, 1.0], "ℓ'(0) = 0 is not negative"),
+        ("kinked", [-1.0, 1.0], "ℓ' jumps"),
+    ],
+)
+def test_assumption_a_fails_by_an_exact_witness(name: str, scores: list[float], said: str) -> None:
+    case = Case(Problem(np.zeros((1, 2, 1)), np.array([scores]), loss_named(name)))
+    found = ASSUMPTIONS["well-behaved-loss"].check(case)
+    assert found.holds is False
+    assert said in found.evidence
+
+
+@pytest.mark.parametrize(("name", "scores"), [("squared", [0.0, 0.5]), ("cubic", [1.0, 2.0]), ("kinked", [1.0, 2.0])])
+def test_assumption_a_holds_away_from_the_defect(name: str, scores: list[float]) -> None:
+    case = Case(Problem(np.zeros((1, 2, 1)), np.array([scores]), loss_named(name)))
+    assert ASSUMPTIONS["well-behaved-loss"].check(case).holds is True
+
+
+def test_nothing_draws_them_unasked() -> None:
+    assert not set(LOSSES) & set(ILL_BEHAVED_LOSSES)
+    assert all(loss_named(name) is loss for name, loss in ILL_BEHAVED_LOSSES.items())

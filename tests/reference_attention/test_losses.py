@@ -1,0 +1,155 @@
+"""Losses against 60-digit arithmetic, where float64 formulas written naively overflow, cancel or underflow."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+
+from reference_attention.errors import InvalidInput
+from reference_attention.loss import Loss
+from reference_attention.losses import LOSSES, Logistic, loss_named
+
+EPS = float(np.finfo(float).eps)
+LOG_SIZES = (-1e5, -800.0, -40.0, -20.5, -18.5, -3.0, -0.7, 0.0, 1.0, 3.4, 3.7, 6.0, 100.0, 300.0)
+ARGUMENTS = (-1e120, -1e3, -60.0, -37.0, -5.0, -0.3, 0.0, 0.3, 5.0, 37.0, 60.0, 1e3, 1e120)
+HUGE = 1e5
+"""Beyond this, e^{−HUGE} is dropped from the exact formulas: it changes their 43,000th digit."""
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def softplus(x: mpmath.mpf) -> mpmath.mpf:
+    return x if x > HUGE else mpmath.exp(x) if x < -HUGE else mpmath.log1p(mpmath.exp(x))
+
+
+def log_expm1(x: mpmath.mpf) -> mpmath.mpf:
+    return x if x > HUGE else mpmath.log(mpmath.expm1(x))
+
+
+def exact_log_excess(name: str, u: float, sign: int, log_size: float) -> float:
+    """log |ℓ(u − δ) − ℓ(u)|, with as many digits as the cancellation needs."""
+    if name == "correlation":
+        return log_size
+    with mpmath.workdps(200 + int(1.1 * max(min(abs(log_size), 1e3), abs(u) if abs(u) < HUGE else 0.0))):
+        u_, size = mpmath.mpf(u), mpmath.exp(mpmath.mpf(log_size))
+        if log_size < -500:  # ℓ' δ, up to a relative δ/2
+            return float(log_size - (u_ if name == "exponential" else softplus(u_)))
+        log_lost = mpmath.log(-mpmath.expm1(-size)) if size < HUGE else mpmath.mpf(0)
+        if name == "exponential":
+            return float(-u_ + (log_expm1(size) if sign > 0 else log_lost))
+        if sign > 0:
+            y = log_expm1(size) - softplus(u_)
+            return float(y if y < -HUGE else mpmath.log(softplus(y)))
+        if u > HUGE:
+            return float(-u_ + log_lost)
+        return float(mpmath.log(softplus(-u_) - softplus(-u_ - size)))
+
+
+def allowed(name: str, sign: int, u: float, log_size: float, expected: float) -> float:
+    """Rounding of the answer and of the exponents that make it; e^δ of the exponential loss has δ as exponent."""
+    grown = np.exp(log_size) * (1 + abs(log_size)) if name == "exponential" and sign > 0 else 0.0
+    return float(8 * EPS * (1 + abs(expected) + abs(u) * (abs(u) < 1e100 or expected < -1e100) + abs(log_size) + grown))
+
+
+def worst_error(loss: Loss, name: str) -> float:
+    """The largest error of log_excess in units of what rounding allows."""
+    worst = 0.0
+    for sign in (1, -1):
+        for u in ARGUMENTS:
+            for log_size in LOG_SIZES:
+                expected = exact_log_excess(name, u, sign, log_size)
+                s, got = loss.log_excess(np.array([u]), np.array([float(sign)]), np.array([log_size]))
+                assert s[0] == sign
+                error = abs(float(got[0]) - expected) / allowed(name, sign, u, log_size, expected)
+                worst = max(worst, error if error == error else np.inf)
+    return worst
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_log_excess_agrees_with_exact_arithmetic(name: str) -> None:
+    assert worst_error(LOSSES[name], name) <= 1
+
+
+def test_the_comparison_catches_a_slope_of_the_wrong_sign() -> None:
+    class Wrong(Logistic):
+        def log_slope(self, u):  # type: ignore[no-untyped-def]
+            return super().log_slope(-u)
+
+    assert worst_error(Wrong(), "logistic") > 1
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
+def test_log_excess_of_nothing_is_minus_infinity(loss: Loss) -> None:
+    sign, size = loss.log_excess(np.array([0.3]), np.array([0.0]), np.array([-np.inf]))
+    assert sign[0] == 0
+    assert size[0] == -np.inf
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
+def test_torch_agrees_with_numpy(loss: Loss) -> None:
+    u = np.repeat(np.array(ARGUMENTS), len(LOG_SIZES))
+    log_size = np.tile(np.array(LOG_SIZES), len(ARGUMENTS))
+    for sign in (-1.0, 1.0):
+        _, here = loss.log_excess(u, np.full_like(u, sign), log_size)
+        _, there = loss.log_excess(torch.tensor(u), torch.full((len(u),), sign).double(), torch.tensor(log_size))
+        # Both evaluate the same formula; exp and log of the two libraries differ by a few roundings.
+        scale = 1 + np.abs(here) + np.abs(log_size) + np.where(here > 1e3, 0, np.abs(u) * (np.abs(u) < 1e100))
+        assert (np.abs(there.numpy() - here) <= 16 * EPS * scale * (1 + np.abs(log_size))).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
+def test_slope_and_curvature_are_the_derivatives(loss: Loss) -> None:
+    for u in (-30.0, -2.0, 0.0, 0.7, 25.0):
+        with mpmath.workdps(60):
+            point = mpmath.mpf(u)
+            value = {
+                "logistic": lambda x: mpmath.log1p(mpmath.exp(-x)),
+                "exponential": lambda x: mpmath.exp(-x),
+                "correlation": lambda x: -x,
+            }[loss.name]
+            slope, bend = mpmath.diff(value, point), mpmath.diff(value, point, 2)
+            at = np.array([u])
+            assert abs(loss.value(at)[0] - float(value(point))) <= 4 * EPS * (1 + abs(u)) * abs(float(value(point)))
+            assert abs(loss.derivative(at)[0] - float(slope)) <= 4 * EPS * (1 + abs(u)) * abs(float(slope))
+            wanted = float(bend / abs(slope))
+            # mpmath.diff has half its 60 digits; what is left is the rounding of ours.
+            assert abs(loss.relative_curvature(at)[0] - wanted) <= 4 * EPS * (1 + abs(u)) * abs(wanted) + 1e-25
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
+@pytest.mark.parametrize(("low", "high"), [(-2.0, 3.0), (1.0, 4.0), (-5.0, -1.0), (-1e120, 1e120)])
+def test_constants_bound_the_derivative_on_the_interval(loss: Loss, low: float, high: float) -> None:
+    u = np.linspace(low, high, 1001)
+    slopes = loss.log_slope(u)
+    rounding = 4 * EPS * (1 + np.abs(slopes).max())
+    assert slopes.max() == pytest.approx(loss.log_bound(low, high), abs=rounding)
+    assert slopes.min() == pytest.approx(loss.log_floor(low, high), abs=rounding)
+    if high < 1e3 and loss.log_lipschitz(low, high) > -np.inf:
+        curvature = loss.relative_curvature(u) * np.exp(slopes)
+        assert curvature.max() <= np.exp(loss.log_lipschitz(low, high)) * (1 + 8 * EPS)
+        # The maximum is attained within a grid step of some grid point, to second order.
+        assert curvature.max() >= np.exp(loss.log_lipschitz(low, high)) * (1 - (u[1] - u[0]))
+
+
+def test_unknown_loss_is_refused_by_name() -> None:
+    assert loss_named("logistic") is LOSSES["logistic"]
+    with pytest.raises(InvalidInput, match="'hinge' is not one of logistic, exponential, correlation"):
+        loss_named("hinge")
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
+def test_no_change_of_the_score_is_no_change_of_the_loss(loss: Loss) -> None:
+    u = np.array([-30.0, 0.0, 30.0])
+    sign, log_size = loss.log_excess(u, np.zeros(3), np.array([-1e6, 0.0, 2.0]))
+    assert (sign == 0).all()
+    assert (log_size == -np.inf).all()

@@ -1,0 +1,104 @@
+"""Problems and datasets: what they derive from their arrays, and how unsuitable arrays are refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reference_attention.errors import InvalidInput
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Dataset, Problem, checked_array
+
+EPS = float(np.finfo(float).eps)
+RNG = np.random.default_rng(0)
+X, Y, V, W = RNG.normal(size=(3, 4, 2)), np.array([1.0, -1.0, 1.0]), RNG.normal(size=2), RNG.normal(size=(5, 2))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_smoothness_constants_are_the_documented_sums(loss: str) -> None:
+    dataset = Dataset(X, Y, V, W, LOSSES[loss])
+    problem = dataset.problem
+    m0 = math.exp(problem.loss.log_lipschitz(*problem.score_range))
+    m1 = math.exp(problem.loss.log_bound(*problem.score_range))
+    keys, scores = (np.array([np.linalg.norm(x, 2) for x in a]) for a in (problem.keys, problem.scores))
+    expected = np.mean(m0 * scores**2 * keys**2 + 3 * m1 * scores * keys**2)
+    assert problem.log_smoothness == pytest.approx(math.log(expected), abs=64 * EPS)
+    x, v, w = np.array([np.linalg.norm(a, 2) for a in X]), np.linalg.norm(V), np.linalg.norm(W, 2)
+    expected = np.mean(m0 * v**2 * w**2 * x**4 + 3 * m1 * v * w**2 * x**3)
+    assert dataset.log_smoothness == pytest.approx(math.log(expected), abs=64 * EPS)
+
+
+def test_without_any_score_the_gradient_has_no_slope_to_bound() -> None:
+    assert Problem(X, np.zeros((3, 4))).log_smoothness == -math.inf
+
+
+@pytest.mark.parametrize(("largest", "scale"), [(1.0, 1.0), (-3.5, 2.0), (0.3, 0.25), (0.0, 1.0)])
+def test_the_scale_of_the_keys_is_the_power_of_two_below_the_largest_entry(largest: float, scale: float) -> None:
+    assert Problem(np.array([[[largest, 0.0], [0.0, 0.0]]]), np.zeros((1, 2))).key_scale == scale
+
+
+def test_a_dataset_has_the_keys_and_scores_of_its_tokens() -> None:
+    problem = Dataset(X, Y, V, W).problem
+    assert problem.keys == pytest.approx(X @ W.T, rel=16 * EPS, abs=16 * EPS)
+    assert problem.scores == pytest.approx(Y[:, None] * (X @ V), rel=16 * EPS, abs=16 * EPS)
+    assert (Dataset(X, Y, V).problem.keys == X).all()
+    assert (Dataset(X, Y, V).key_query == np.eye(2)).all()
+
+
+def test_every_problem_is_that_of_a_dataset() -> None:
+    problem = Problem(X, RNG.normal(size=(3, 4)), LOSSES["exponential"])
+    again = Dataset.realising(problem).problem
+    assert (again.keys == problem.keys).all()
+    assert (again.scores == problem.scores).all()
+    assert again.loss is problem.loss
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ([[1.0, 2.0], [3.0]], "a: the rows have different lengths; give an array of shape (n, 2)."),
+        (np.array([["x", "y"]]), "a: dtype <U1 is not real numeric; give float64 of shape (n, 2)."),
+        (np.zeros(2), "a: shape (2,) has 1 dimension(s); give shape (n, 2)."),
+        (
+            np.zeros((4, 3)),
+            "a: shape (4, 3) has length 3 along axis 1, but the other arrays need 2; give shape (n, 2).",
+        ),
+        (np.zeros((0, 2)), "a: shape (0, 2) is empty along axis 0; give at least one entry."),
+        (np.array([[1, 2**53 + 1]]), "a: integers beyond 2^53 are not exact in float64; scale the array down."),
+        (np.array([[1.0, 2.0], [3.0, np.inf]]), "a: entry (1, 1) is inf; replace NaN and infinite entries."),
+        (
+            np.array([[1.0, 2e140]]),
+            "a: magnitudes must be 0 or between 1e-140 and 1e+140 to be squared in float64; rescale the array.",
+        ),
+        (
+            np.array([[1.0, 0.5e-140]]),
+            "a: magnitudes must be 0 or between 1e-140 and 1e+140 to be squared in float64; rescale the array.",
+        ),
+    ],
+)
+def test_unsuitable_arrays_are_refused_in_one_sentence(value: Any, said: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        checked_array("a", value, ("n", 2))
+    assert str(refusal.value) == said
+
+
+def test_suitable_arrays_are_copied_and_read_only() -> None:
+    given = np.array([[1, 0], [2, 3]])
+    array = checked_array("a", given, ("n", 2))
+    given[0, 0] = 5
+    assert array.dtype == np.float64
+    assert array.tolist() == [[1.0, 0.0], [2.0, 3.0]]
+    assert not array.flags.writeable
+    assert checked_array("a", np.array([1e140, -1e-140, 0.0]), (3,)).tolist() == [1e140, -1e-140, 0.0]
+
+
+def test_one_token_and_other_labels_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"^keys: T = 1 leaves nothing to select"):
+        Problem(X[:, :1], np.zeros((3, 1)))
+    with pytest.raises(InvalidInput, match=r"^X: T = 1 leaves nothing to select"):
+        Dataset(X[:, :1], Y, V)
+    with pytest.raises(InvalidInput, match=r"^Y: label 1 is 0\.5; labels must be -1 or \+1\.$"):
+        Dataset(X, np.array([1.0, 0.5, -1.0]), V)

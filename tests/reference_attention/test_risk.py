@@ -1,0 +1,435 @@
+"""Risk and gradient against 80-digit arithmetic, at norms up to 1e6, with ties, duplicates and huge scores."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+
+from reference_attention import risk
+from reference_attention.loss import Loss
+from reference_attention.losses import LOSSES
+from reference_attention.risk import ScaledGradient
+from reference_attention.training.derivatives import (
+    batch_gradient_field,
+    differences_to,
+    gradient_field,
+    newton_field,
+    terms,
+)
+from theorems.core.implementation import REFERENCE
+
+EPS = float(np.finfo(float).eps)
+LOGISTIC = LOSSES["logistic"]
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+@dataclass
+class Data:
+    """One problem with the points it is looked at."""
+
+    keys: np.ndarray
+    scores: np.ndarray
+    points: np.ndarray
+
+
+def generic(seed: int, n: int = 3, T: int = 4, d: int = 3) -> Data:
+    rng = np.random.default_rng(seed)
+    unit = rng.normal(size=(4, d))
+    return Data(
+        rng.normal(size=(n, T, d)),
+        rng.normal(size=(n, T)),
+        unit / np.linalg.norm(unit, axis=1, keepdims=True) * np.array([[0.0], [1.0], [300.0], [1e6]]),
+    )
+
+
+def duplicates(seed: int) -> Data:
+    """The tokens that are mostly selected come twice, with different scores."""
+    data = generic(seed, T=5)
+    data.keys[:, 1] = data.keys[:, 0] = data.keys[:, 0] * 3
+    return data
+
+
+def equal_others(seed: int) -> Data:
+    """All scores but one per input are equal: where one of those is selected, only −E[δγ] is left."""
+    data = generic(seed, T=5)
+    data.scores[:, 1:] = -0.5
+    return data
+
+
+def offset(seed: int) -> Data:
+    """Keys with a common offset of 1e6, a power of two apart: raw logits cancel, differences do not."""
+    data = generic(seed)
+    data.keys = np.round(data.keys * 2**20) / 2**20 + 2.0**20
+    return data
+
+
+def far_offset(seed: int) -> Data:
+    """Integer keys with a common offset of 2⁵²: rounded logits select tokens whose logits are far from the largest."""
+    data = generic(seed, T=6, d=8)
+    data.keys = np.round(data.keys) + 2.0**52
+    return data
+
+
+def balanced_ties(seed: int) -> Data:
+    """Tokens of equal, low score selected half each: only −E[δγ] moves p along their boundary, and it underflows."""
+    side, gap = np.random.default_rng(seed).uniform(0.5, 0.9, size=2)
+    keys = np.array([[[side, 0.2], [0.1, 1.0], [-side, 0.2]]])
+    return Data(keys, np.array([[0.0, gap, 0.0]]), np.array([[0.0, -1.0], [0.0, -1e3], [0.0, -1e6], [2.0, 1e3]]))
+
+
+def scaled_keys(factor: float) -> Callable[[int], Data]:
+    def make(seed: int) -> Data:
+        data = generic(seed)
+        return Data(data.keys * factor, data.scores, data.points / factor)
+
+    return make
+
+
+CASES: dict[str, Callable[[int], Data]] = {
+    "generic": generic,
+    "far-offset": far_offset,
+    "single": lambda seed: generic(seed, n=1, T=2, d=1),
+    "duplicates": duplicates,
+    "equal-others": equal_others,
+    "offset": offset,
+    "balanced-ties": balanced_ties,
+    "tiny-keys": scaled_keys(2.0**-398),
+    "huge-keys": scaled_keys(2.0**398),
+}
+
+
+def exact_slope(name: str, u: mpmath.mpf) -> mpmath.mpf:
+    return {"logistic": lambda: 1 / (1 + mpmath.exp(u)), "exponential": lambda: mpmath.exp(-u)}.get(name, lambda: 1)()
+
+
+def exact_gradient(data: Data, name: str, p: np.ndarray) -> tuple[list[Any], Any]:
+    """∇L and Σ|terms| by differences to the selected token in 80 digits (the naive formula would need 10⁶)."""
+    n, T, d = data.keys.shape
+    total, size = [mpmath.mpf(0)] * d, mpmath.mpf(0)
+    for keys, scores in zip(data.keys, data.scores, strict=True):
+        k = [[mpmath.mpf(x) for x in row] for row in keys]
+        g = [mpmath.mpf(x) for x in scores]
+        logits = [mpmath.fdot(row, map(mpmath.mpf, p)) for row in k]
+        top = max(range(T), key=lambda t: logits[t])
+        weights = [mpmath.exp(x - logits[top]) for x in logits]
+        normaliser = mpmath.fsum(weights)
+        weights = [w / normaliser for w in weights]
+        mean = mpmath.fsum(w * (x - g[top]) for w, x in zip(weights, g, strict=True))
+        slope = exact_slope(name, g[top] + mean) / n
+        for t in range(T):
+            delta = [a - b for a, b in zip(k[t], k[top], strict=True)]
+            coefficient = -slope * weights[t] * (g[t] - g[top] - mean)
+            total = [a + coefficient * b for a, b in zip(total, delta, strict=True)]
+            size += abs(coefficient) * mpmath.sqrt(mpmath.fsum(x * x for x in delta))
+    return total, size
+
+
+def naive_gradient(data: Data, name: str, p: np.ndarray) -> list[Any]:
+    """The textbook formula Σ s_t (γ_t − γᵀs) k_t, in as many digits as it takes."""
+    n, T, d = data.keys.shape
+    total = [mpmath.mpf(0)] * d
+    for keys, scores in zip(data.keys, data.scores, strict=True):
+        weights = [mpmath.exp(mpmath.fdot(map(mpmath.mpf, row), map(mpmath.mpf, p))) for row in keys]
+        normaliser = mpmath.fsum(weights)
+        f = mpmath.fsum(w * mpmath.mpf(x) for w, x in zip(weights, scores, strict=True)) / normaliser
+        for t in range(T):
+            c = -exact_slope(name, f) / n * weights[t] / normaliser * (mpmath.mpf(scores[t]) - f)
+            total = [a + c * mpmath.mpf(x) for a, x in zip(total, keys[t], strict=True)]
+    return total
+
+
+def error_in_roundings(data: Data, loss: Loss, p: np.ndarray, found: ScaledGradient) -> float:
+    """Error of ∇L over what rounding allows: a weight is wrong by the error of its logit, relatively."""
+    n, T, d = data.keys.shape
+    with mpmath.workdps(80):
+        expected, size = exact_gradient(data, loss.name, p)
+        if size == 0:
+            return 0.0 if found.log_scale == -np.inf and not found.direction.any() else np.inf
+        scale = mpmath.exp(mpmath.mpf(float(found.log_scale)))
+        got = [scale * mpmath.mpf(float(x)) for x in found.direction]
+        error = float(mpmath.sqrt(mpmath.fsum((a - b) ** 2 for a, b in zip(got, expected, strict=True))) / size)
+    logits = np.abs((data.keys[:, :, None] - data.keys[:, None]) * p).sum(axis=-1).max()
+    return error / (8 * EPS * (T + d + n) * (1 + float(logits)))
+
+
+def worst(gradient: Callable[..., ScaledGradient], loss: Loss, make: Callable[[int], Data]) -> float:
+    errors = []
+    for seed in range(2):
+        data = make(seed)
+        for p in data.points:
+            errors.append(error_in_roundings(data, loss, p, gradient(data.keys, data.scores, loss, p)))
+    return max(e if e == e else np.inf for e in errors)
+
+
+def by_field(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    log_scale, direction = gradient_field(keys, scores, loss)(p)
+    return ScaledGradient(np.float64(log_scale), direction)
+
+
+def by_batch_field(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    field = batch_gradient_field(np.stack([keys, keys]), np.stack([scores, scores]), loss)
+    field(np.stack([p, -p]))  # leaves the selection of −p behind in the second place
+    log_scale, direction = field(np.stack([-p, p]))
+    return ScaledGradient(log_scale[1], direction[1])
+
+
+def by_torch(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    found = risk.scaled_gradient(torch.tensor(keys), torch.tensor(scores), loss, torch.tensor(p))
+    return ScaledGradient(found.log_scale.numpy(), found.direction.numpy())
+
+
+GRADIENTS = {
+    "generic": risk.scaled_gradient,
+    "field": by_field,
+    "batch-field": by_batch_field,
+    "torch": by_torch,
+}
+
+
+@pytest.mark.parametrize("make", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("gradient", GRADIENTS.values(), ids=GRADIENTS)
+def test_gradient_agrees_with_exact_arithmetic(gradient: Any, make: Callable[[int], Data]) -> None:
+    for loss in LOSSES.values():
+        assert worst(gradient, loss, make) <= 1, loss
+
+
+@pytest.mark.parametrize("gradient", [by_field, by_batch_field])
+def test_the_fields_select_by_differences_where_rounded_logits_select_another_token(gradient: Any) -> None:
+    for loss in LOSSES.values():
+        assert worst(gradient, loss, far_offset) <= 1, loss
+
+
+def test_the_reference_is_the_textbook_formula() -> None:
+    data = generic(3)
+    for p in data.points[:3]:
+        with mpmath.workdps(2000):
+            naive = naive_gradient(data, "logistic", p)
+        with mpmath.workdps(80):
+            expected, size = exact_gradient(data, "logistic", p)
+            assert all(abs(a - b) <= mpmath.mpf(10) ** -70 * size for a, b in zip(naive, expected, strict=True))
+
+
+def _wrong_temperature(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    return risk.scaled_gradient(keys, scores, loss, p * (1 + 1e-6))
+
+
+def _wrong_sign(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    found = risk.scaled_gradient(keys, scores, loss, p)
+    return ScaledGradient(found.log_scale, -found.direction)
+
+
+def _dropped_cross_term(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    """E[δγ δk] without − E[δγ] E[δk]."""
+    chosen = risk.select(keys, p)
+    gaps = scores - np.take_along_axis(scores, chosen.token[..., None], axis=-1)
+    slope = loss.derivative(risk.predictions(keys, scores, p)) / keys.shape[-3]
+    c = slope[..., None] * np.exp(chosen.log_weights) * gaps
+    return ScaledGradient(np.float64(0), (c[..., None] * chosen.key_differences).sum(axis=(-3, -2)))
+
+
+def _wrong_loss(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    other = LOSSES["exponential" if loss.name != "exponential" else "logistic"]
+    return risk.scaled_gradient(keys, scores, other, p)
+
+
+def _saturated_cancellation(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    """The textbook formula in float64: right at moderate norms, lost once the softmax saturates."""
+    s = risk.softmax_weights(keys, p)
+    f = (s * scores).sum(axis=-1)
+    c = loss.derivative(f)[..., None] * s * (scores - f[..., None]) / keys.shape[-3]
+    return ScaledGradient(np.float64(0), (c[..., None] * keys).sum(axis=(-3, -2)))
+
+
+@pytest.mark.parametrize(
+    "fault", [_wrong_temperature, _wrong_sign, _dropped_cross_term, _wrong_loss, _saturated_cancellation]
+)
+def test_the_comparison_catches_planted_faults(fault: Any) -> None:
+    assert worst(fault, LOGISTIC, generic) > 1
+
+
+@pytest.mark.parametrize("make", CASES.values(), ids=CASES)
+def test_excess_risk_agrees_with_exact_arithmetic(make: Callable[[int], Data]) -> None:
+    # α is drawn, not optimal: the terms differ in sign.
+    for loss in LOSSES.values():
+        data = make(5)
+        n, T, d = data.keys.shape
+        alpha = np.random.default_rng(0).integers(0, T, size=n)
+        for p in data.points:
+            sign, log_size = risk.log_excess_risk(data.keys, data.scores, loss, p, alpha)
+            with mpmath.workdps(60 if np.abs(p).max() * np.abs(data.keys).max() < 1e3 else 100):
+                expected, size = exact_excess(data, loss.name, p, alpha)
+                got = sign * mpmath.exp(mpmath.mpf(float(log_size)))
+                error = float(abs(got - expected) / size) if size else float(got != 0)
+            logits = np.abs((data.keys[:, :, None] - data.keys[:, None]) * p).sum(axis=-1).max()
+            assert error <= 8 * EPS * (T + d + n) * (1 + logits)
+
+
+def exact_excess(data: Data, name: str, p: np.ndarray, alpha: np.ndarray) -> tuple[Any, Any]:
+    """L(p) − L_α and the sum of the absolute terms, through δ = Σ s_t (γ_α − γ_t), which does not cancel."""
+    total, size = mpmath.mpf(0), mpmath.mpf(0)
+    for keys, scores, a in zip(data.keys, data.scores, alpha, strict=True):
+        logits = [mpmath.fdot(map(mpmath.mpf, row), map(mpmath.mpf, p)) for row in keys]
+        top = max(logits)
+        weights = [mpmath.exp(x - top) for x in logits]
+        normaliser = mpmath.fsum(weights)
+        parts = [w / normaliser * (mpmath.mpf(scores[a]) - mpmath.mpf(g)) for w, g in zip(weights, scores, strict=True)]
+        delta, spread = mpmath.fsum(parts), mpmath.fsum(map(abs, parts))
+        u = mpmath.mpf(scores[a])
+        excess = {
+            "logistic": lambda u=u, delta=delta: mpmath.log1p(mpmath.expm1(delta) / (1 + mpmath.exp(u))),
+            "exponential": lambda u=u, delta=delta: mpmath.exp(-u) * mpmath.expm1(delta),
+        }.get(name, lambda delta=delta: delta)()
+        total += excess / len(alpha)
+        # The loss amplifies the error of δ by its slope between u − |δ| and u.
+        size += exact_slope(name, u - abs(delta)) * spread / len(alpha)
+    return total, size
+
+
+def test_excess_risk_catches_a_wrong_reference_token() -> None:
+    data = generic(5)
+    alpha = data.scores.argmax(axis=1)
+    right = risk.log_excess_risk(data.keys, data.scores, LOGISTIC, data.points[1], alpha)
+    wrong = risk.log_excess_risk(data.keys, data.scores, LOGISTIC, data.points[1], (alpha + 1) % 4)
+    assert abs(float(right[1] - wrong[1])) > 1e-3
+    assert right[0] > 0
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS.values(), ids=GRADIENTS)
+def test_equal_scores_have_no_gradient(gradient: Any) -> None:
+    data = generic(0)
+    for value in (0.0, 0.1, -1e120):
+        for p in data.points:
+            found = gradient(data.keys, np.full((3, 4), value), LOGISTIC, p)
+            assert found.log_scale == -np.inf
+            assert not found.direction.any()
+            assert ScaledGradient(np.float64(found.log_scale), found.direction).log_norm == -np.inf
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS.values(), ids=GRADIENTS)
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
+def test_huge_scores_neither_overflow_nor_warn(gradient: Any, loss: Loss) -> None:
+    rng = np.random.default_rng(1)
+    keys, scores = rng.normal(size=(2, 4, 3)), rng.choice([-1e120, 1e120, 1.0], size=(2, 4))
+    for norm in (0.0, 1.0, 1e6):
+        p = norm * rng.normal(size=3)
+        found = gradient(keys, scores, loss, p)
+        assert not np.isnan(found.log_scale)
+        assert np.isfinite(found.direction).all()
+        sign, size = risk.log_excess_risk(keys, scores, loss, p, scores.argmax(axis=1))
+        assert sign >= 0
+        assert not np.isnan(size)
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
+def test_torch_autograd_agrees_at_moderate_norms(loss: Loss) -> None:
+    data = generic(2, n=4, T=6, d=10)
+    keys, scores = torch.tensor(data.keys), torch.tensor(data.scores)
+    p = torch.tensor(data.points[1], requires_grad=True)
+    risk.risk(keys, scores, loss, p).backward()
+    found = risk.scaled_gradient(keys, scores, loss, p.detach())
+    ours = torch.exp(found.log_scale) * found.direction
+    # Autograd sums the terms s_t γ_t k_t, which cancel; its error is relative to them.
+    terms = float(torch.abs(keys).max() * torch.abs(scores).max() * torch.exp(loss.log_slope(scores.min())))
+    assert torch.linalg.vector_norm(ours - p.grad) <= 8 * EPS * (6 + 10 + 4) * (1 + 30) * terms
+    assert torch.linalg.vector_norm(-ours - p.grad) > 1e-3 * torch.linalg.vector_norm(ours)
+
+
+@pytest.mark.parametrize("batch_of_problems", [False, True])
+def test_batches_are_the_single_calls(batch_of_problems: bool) -> None:
+    rng = np.random.default_rng(4)
+    keys, scores, points = rng.normal(size=(2, 5, 3, 4, 6)), rng.normal(size=(2, 5, 3, 4)), rng.normal(size=(2, 5, 6))
+    if not batch_of_problems:
+        keys, scores = keys[0, 0], scores[0, 0]
+    found = risk.scaled_gradient(keys, scores, LOGISTIC, points)
+    tensor = risk.scaled_gradient(torch.tensor(keys), torch.tensor(scores), LOGISTIC, torch.tensor(points))
+    value = risk.risk(keys, scores, LOGISTIC, points)
+    weights = risk.softmax_weights(keys, points)
+    assert weights.shape == (2, 5, 3, 4)
+    for i in range(2):
+        for j in range(5):
+            k, g = (keys[i, j], scores[i, j]) if batch_of_problems else (keys, scores)
+            one = risk.scaled_gradient(k, g, LOGISTIC, points[i, j])
+            # The same formula; sums may run in another order.
+            for log_scale, direction in ((found.log_scale, found.direction), (tensor.log_scale, tensor.direction)):
+                assert abs(float(log_scale[i, j]) - float(one.log_scale)) <= 64 * EPS * (1 + abs(float(one.log_scale)))
+                assert np.abs(np.asarray(direction[i, j]) - one.direction).max() <= 256 * EPS
+            assert abs(value[i, j] - risk.risk(k, g, LOGISTIC, points[i, j])) <= 16 * EPS
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_agrees_with_numpy() -> None:
+    data = generic(6, n=4, T=6, d=10)
+    for p in data.points:
+        there = [torch.tensor(x, device="cuda") for x in (data.keys, data.scores, p)]
+        found = risk.scaled_gradient(there[0], there[1], LOGISTIC, there[2])
+        log_excess = risk.log_excess_risk(
+            there[0], there[1], LOGISTIC, there[2], torch.tensor(data.scores.argmax(axis=1), device="cuda")
+        )
+        moved = ScaledGradient(found.log_scale.cpu().numpy(), found.direction.cpu().numpy())
+        assert error_in_roundings(data, LOGISTIC, p, moved) <= 1
+        here = risk.log_excess_risk(data.keys, data.scores, LOGISTIC, p, data.scores.argmax(axis=1))
+        assert abs(float(log_excess[1]) - here[1]) <= 8 * EPS * 20 * (1 + np.abs(data.keys @ p).max())
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
+def test_hessian_is_the_derivative_of_the_gradient(loss: Loss) -> None:
+    data = generic(7, n=3, T=4, d=4)
+    field = newton_field(data.keys, data.scores, loss)
+    for p in data.points[:3]:
+        log_scale, _, curvature = field(p)
+        h = 1e-5
+        rows = []
+        for axis in np.eye(4):
+            ahead, behind = field(p + h * axis), field(p - h * axis)
+            rows.append((np.exp(ahead[0] - log_scale) * ahead[1] - np.exp(behind[0] - log_scale) * behind[1]) / (2 * h))
+        # Central differences: third derivatives times h²/6, and the rounding of a logit over h.
+        span = float(np.abs(data.keys).max() * 2)
+        allowed = span**2 * 12 * (span**2 * h**2 + 64 * EPS * (1 + span * np.linalg.norm(p)) / (span * h))
+        assert np.abs(np.array(rows) - curvature).max() <= allowed
+        assert np.abs(np.array(rows) + curvature).max() > allowed
+
+
+def test_the_norm_of_a_scaled_gradient_is_per_point() -> None:
+    found = ScaledGradient(np.array([-1000.0, 2.0]), np.array([[3.0, 4.0], [0.0, 1.0]]))
+    assert found.log_norm.tolist() == [-1000.0 + float(np.log(5.0)), 2.0]
+
+
+def test_a_shift_common_to_all_logits_stays_out_of_the_scales_and_changes_nothing_else() -> None:
+    data = generic(8)
+    differences = differences_to(data.keys, data.scores, np.zeros(3, dtype=np.int64))
+    relative = (differences.rows @ data.points[1]).reshape(differences.gaps.shape)
+    whole, apart = terms(differences, LOGISTIC, relative), terms(differences, LOGISTIC, relative + 3.0, -3.0)
+    for name in ("weights", "outputs", "coefficients"):
+        assert getattr(apart, name) == pytest.approx(getattr(whole, name), rel=64 * EPS), name
+    assert apart.log_weights - 3.0 == pytest.approx(whole.log_weights, abs=64 * EPS)
+    assert apart.log_scale - 3.0 == pytest.approx(whole.log_scale, abs=64 * EPS)
+
+
+def test_the_log_scale_is_that_of_the_largest_term_of_the_gradient() -> None:
+    data = generic(9)
+    token = np.array([1, 0, 3])
+    differences = differences_to(data.keys, data.scores, token)
+    sizes = np.linalg.norm(data.keys - data.keys[np.arange(3), token][:, None], axis=-1)[np.arange(4) != token[:, None]]
+    assert np.exp(differences.log_sizes).ravel() == pytest.approx(sizes, rel=16 * EPS)
+    found = terms(differences, LOGISTIC, (differences.rows @ data.points[1]).reshape(3, 3))
+    assert (np.abs(found.coefficients.ravel()) * sizes).max() == pytest.approx(1, rel=64 * EPS)
+
+
+def test_the_reference_claims_to_keep_its_digits_and_a_replacement_changes_nothing_else() -> None:
+    other = REFERENCE.but("textbook", textbook_eps=EPS)
+    assert (REFERENCE.name, REFERENCE.textbook_eps) == ("reference", 0.0)
+    assert (other.name, other.textbook_eps) == ("textbook", EPS)
+    assert replace(other, name=REFERENCE.name, textbook_eps=0.0) == REFERENCE

@@ -1,0 +1,378 @@
+"""Gradient flow: closed forms, agreement with descent, rates of its direction, rest, failure."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reference_attention import risk
+from reference_attention.errors import InvalidInput
+from reference_attention.loss import Loss
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.training import flow as flow_module
+from reference_attention.training.derivatives import newton_field
+from reference_attention.training.descent import Stop, gradient_descent
+from reference_attention.training.flow import Flow, gradient_flow
+
+EPS = float(np.finfo(float).eps)
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def other_gradient(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    return risk.scaled_gradient(keys, scores, loss, p)
+
+
+def cooler(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    """A softmax of temperature 1.01."""
+    return risk.scaled_gradient(keys, scores, loss, p / 1.01)
+
+
+def without_cross_term(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    """E[δγ δk] without − E[δγ] E[δk]."""
+    chosen = risk.select(keys, p)
+    gaps = scores - np.take_along_axis(scores, chosen.token[..., None], axis=-1)
+    slope = loss.derivative(risk.predictions(keys, scores, p)) / keys.shape[-3]
+    c = slope[..., None] * np.exp(chosen.log_weights) * gaps
+    return ScaledGradient(np.float64(0), (c[..., None] * chosen.key_differences).sum(axis=(-3, -2)))
+
+
+def separable(seed: int, n: int = 2, T: int = 4, d: int = 6) -> tuple[Problem, MaxMargin]:
+    """A problem of one score gap per input (Assumption B) whose optimal tokens are separable."""
+    rng = np.random.default_rng(seed)
+    scores = np.zeros((n, T))
+    scores[:, 0] = rng.uniform(0.5, 2, size=n)
+    problem = Problem(rng.normal(size=(n, T, d)), scores)
+    svm = max_margin(problem.keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    return problem, svm
+
+
+def two_tokens(k: float, gap: float) -> Problem:
+    return Problem(np.array([[[k], [0.0]]]), np.array([[gap, 0.0]]), LOSSES["correlation"])
+
+
+@pytest.mark.parametrize("gradient", [risk.scaled_gradient, other_gradient])
+def test_time_agrees_with_the_closed_form(gradient: Any) -> None:
+    # dx/dt = a σ(x)σ(−x), x = k p, a = gap k²: t = (2 sinh x + 2 x)/a.
+    k, gap = 1.25, 0.5
+    found = gradient_flow(two_tokens(k, gap), np.zeros(1), norm=1e6, gradient=gradient)
+    assert found.stop is Stop.NORM
+    x = k * found.norms[1:]
+    small = np.minimum(x, 300.0)
+    expected = np.where(x < 300, np.log(2 * np.sinh(small) + 2 * small), x) - np.log(gap * k * k)
+    # Richardson's rule on the solver's steps leaves far less than the h⁴ of steps of a tenth in log s, and the
+    # solver an absolute error on p, relative to p at the smallest norms.
+    allowed = 0.1**4 + 10 * found.absolute / found.norms[1:]
+    assert (np.abs(found.log_time[1:] - expected) <= allowed).all()
+    wrong = gradient_flow(two_tokens(k, gap), np.zeros(1), norm=1e6, gradient=cooler)
+    assert (np.abs(wrong.log_time[1:] - expected) > allowed).any()
+    assert found.arc_length == pytest.approx(found.norms, rel=1e3 * found.relative, abs=1e3 * found.absolute)
+
+
+@pytest.mark.parametrize("relative", [1e-9, 1e-3])
+def test_time_agrees_where_long_steps_jump_the_peak_of_the_gradient(relative: float) -> None:
+    # From x0 = −375 the gradient rises by e^375 and falls again: t = (2 sinh x + 2 x − 2 sinh x0 − 2 x0)/a, and
+    # log(2 sinh x − 2 sinh x0) = log(e^x + e^−x0) up to e^−375.
+    k, gap = 1.25, 0.5
+    found = gradient_flow(two_tokens(k, gap), np.array([-300.0]), norm=1e3, relative=relative)
+    assert found.stop is Stop.NORM
+    x = k * found.points[1:, 0]
+    expected = np.logaddexp(x, 375.0) - np.log(gap * k * k)
+    assert found.log_time[1:] == pytest.approx(expected, abs=0.1**4 + 10 * relative)
+
+
+def test_evaluations_are_the_gradients_computed() -> None:
+    calls = []
+
+    def counted(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+        calls.append(p)
+        return risk.scaled_gradient(keys, scores, loss, p)
+
+    found = gradient_flow(two_tokens(1.25, 0.5), np.zeros(1), norm=10.0, gradient=counted)
+    assert found.stop is Stop.NORM
+    assert found.evaluations == len(calls)
+
+
+def distance_to_descent(problem: Problem, start: np.ndarray, path: Flow, steps: int) -> float:
+    """How far the last point of the flow is from that many steps of gradient descent in the same time."""
+    log_step = float(path.log_time[-1]) - np.log(steps)
+    run = gradient_descent(problem, start, steps=steps, log_step=log_step, record_every=steps)
+    return float(np.linalg.norm(run.final - path.final))
+
+
+def test_small_steps_of_descent_converge_to_the_flow_at_first_order() -> None:
+    problem, _ = separable(0)
+    start = np.full(6, 0.1)
+    path = gradient_flow(problem, start, norm=3.0)
+    steps = np.array([200, 400, 800, 1600, 3200])
+    apart = [distance_to_descent(problem, start, path, int(s)) for s in steps]
+    # Euler's error is C/N (1 + c/N + …): the slope between N and 2N misses −1 by ~c/N, half as much each time.
+    missed = np.abs(np.diff(np.log2(apart)) + 1)
+    assert (missed[1:] <= 0.75 * missed[:-1]).all()
+    assert missed[-1] <= 0.1
+    for fault in (cooler, without_cross_term):
+        wrong = gradient_flow(problem, start, norm=3.0, gradient=fault)
+        assert distance_to_descent(problem, start, wrong, 3200) > 2 * apart[-1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_input_converges_to_p_mm_at_the_rate_of_a_bounded_offset(seed: int) -> None:
+    problem, svm = separable(seed, n=1)
+    found = gradient_flow(problem, np.zeros(6), norm=1e6)
+    apart = found.one_minus_cosine(svm.direction)
+    far = found.norms >= 1e4
+    slope = np.polyfit(np.log(found.norms[far]), np.log(apart[far]), 1)[0]
+    # 1 − cos = |o|²/(2 R²) (1 + O(1/R)) with a bounded offset o, in units of ‖p_mm‖: from R = 1e4 on.
+    assert abs(slope + 2) <= 10 * svm.norm / 1e4
+    assert apart[-1] <= (10 * svm.norm) ** 2 / 1e12
+    assert found.evaluations < 10_000
+    backwards = gradient_flow(problem, np.zeros(6), norm=1e6, gradient=_upwards)
+    assert not (backwards.reached and backwards.one_minus_cosine(svm.direction)[-1] <= (10 * svm.norm) ** 2 / 1e12)
+
+
+def _upwards(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    found = risk.scaled_gradient(keys, scores, loss, p)
+    return ScaledGradient(found.log_scale, -found.direction)
+
+
+@pytest.mark.parametrize("factor", [-100.0, -1.0, 100.0])
+def test_far_and_opposite_starts_get_there_too(factor: float) -> None:
+    problem, svm = separable(1, n=1)
+    sideways = np.random.default_rng(0).normal(size=6)
+    found = gradient_flow(problem, factor * svm.direction + sideways, norm=1e6)
+    assert found.stop is Stop.NORM, found.reason
+    # The offset is at most of the size of the start, 100: 1 − cos ≤ (‖start‖ + O(log R))²/R².
+    assert found.one_minus_cosine(svm.direction)[-1] <= (2 * abs(factor) + 100) ** 2 / 1e12
+
+
+@pytest.mark.parametrize("c", [1.0, 0.5, 0.0, -0.5, -1.0, -1.5])
+def test_the_six_starts_of_figure_1a(c: float) -> None:
+    keys = np.array([[[-0.1, 1.0], [1.0, 0.0], [0.0, 0.0]]])
+    problem = Problem(keys, np.array([[1.0, 0.9, 0.9]]))
+    svm = max_margin(keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    found = gradient_flow(problem, np.array([0.0, c]), norm=1e6)
+    assert found.stop is Stop.NORM, found.reason
+    assert found.one_minus_cosine(svm.direction)[-1] <= 100 / 1e12
+
+
+def test_bad_conditioning_and_duplicates() -> None:
+    # Token 1 is nearly the optimal one (Θ = 5e-4), token 2 is token 3.
+    keys = np.array([[[1.0, 0.0, 0.0], [0.999, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]])
+    problem = Problem(keys, np.array([[1.0, 0.0, 0.0, 0.0]]))
+    svm = max_margin(keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    found = gradient_flow(problem, np.array([0.0, 1.0, 0.5]), norm=1e6 / svm.margin)
+    assert found.stop is Stop.NORM, found.reason
+    # Offsets are measured in units of ‖p_mm‖ here.
+    assert found.one_minus_cosine(svm.direction)[-1] <= 1e4 / 1e12
+
+
+def test_equal_scores_of_the_selected_token_do_not_stop_the_flow() -> None:
+    # Two tokens of equal, low score are selected in turn; only −E[δγ] moves p along their boundary, and it is
+    # e^{−300} and less: computed as a difference it is zero and the flow chatters.
+    keys = np.array([[[1.0, 0.2], [-1.0, 0.2], [0.1, 1.0]]])
+    problem = Problem(keys, np.array([[0.0, 0.0, 1.0]]))
+    found = gradient_flow(problem, np.array([30.0, -1000.0]), norm=1e5)
+    assert found.stop is Stop.NORM, found.reason
+    svm = max_margin(keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    assert found.one_minus_cosine(svm.direction)[-1] <= 1e4**2 / 1e10
+
+
+def valley(factor: float = 1.0) -> Problem:
+    """Two inputs prefer opposite ends, and both the middle to the other's end: the risk is least at p = 0."""
+    keys = factor * np.array([[[1.0], [0.0], [-1.0]], [[-1.0], [0.0], [1.0]]])
+    return Problem(keys, np.array([[1.0, 0.8, 0.0], [1.0, 0.8, 0.0]]))
+
+
+def test_a_finite_stationary_point_is_never_convergence() -> None:
+    rest = gradient_flow(valley(), np.array([0.7]), norm=1e6)
+    assert rest.stop is Stop.STATIONARY
+    assert not rest.reached
+    assert abs(rest.final[0]) <= 1e-12
+    assert rest.log_time[-1] == np.inf
+    assert rest.log_gradient_norm[-1] == -np.inf
+
+
+@pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
+def test_where_the_steps_run_out_only_a_point_of_rest_nearby_is_taken(
+    factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_module, "METHODS", {"LSODA": (flow_module.METHODS["LSODA"][0], 3)})
+    far = gradient_flow(valley(factor), np.array([0.5]) / factor, norm=1e3 / factor)
+    assert far.stop is Stop.FAILED
+    assert far.reason.startswith("LSODA: 3 steps without reaching the norm")
+    near = gradient_flow(valley(factor), np.array([1e-4]) / factor, norm=1e3 / factor)
+    assert near.stop is Stop.STATIONARY
+    assert abs(near.final[0]) * factor <= 1e-12
+
+
+def saddle() -> Problem:
+    """The valley along the first coordinate; along the second both ends score higher than the middle; a third is idle."""
+    keys = np.zeros((3, 3, 3))
+    keys[:2, :, 0], keys[2, :, 1] = valley().keys[:, :, 0], [3.0, 0.0, -3.0]
+    return Problem(keys, np.array([[1.0, 0.8, 0.0], [1.0, 0.8, 0.0], [2.0, 0.0, 2.0]]))
+
+
+def test_a_flow_that_passes_a_saddle_goes_on() -> None:
+    found = gradient_flow(saddle(), np.array([0.7, 1e-9, 0.0]), norm=5.0)
+    assert found.stop is Stop.NORM, found.reason
+    assert abs(found.final[0]) <= 1e-9
+
+
+def test_a_saddle_is_not_rest_even_where_every_step_is_short_for_the_norm() -> None:
+    found = gradient_flow(saddle(), np.array([0.7, 1e-3, 1e6]), norm=float(np.hypot(1e6, 5.0)))
+    assert found.stop is Stop.FAILED
+    assert "rounding" in found.reason
+
+
+def test_rest_is_found_where_the_flow_comes_to_it_along_a_curve() -> None:
+    # Three valleys in the plane, bent a little: the steps shorten towards the point of rest before any direction flips.
+    rng = np.random.default_rng(0)
+    pulls = np.repeat(rng.normal(size=(3, 2)), 2, axis=0) * np.tile([[1.0], [-1.0]], (3, 1))
+    keys = np.stack([pulls, np.zeros((6, 2)), -pulls], axis=1) + 0.05 * rng.normal(size=(6, 3, 2))
+    problem = Problem(keys, np.tile([1.0, 0.8, 0.0], (6, 1)))
+    found = gradient_flow(problem, 0.5 * rng.normal(size=2), norm=1e4)
+    assert found.stop is Stop.STATIONARY, found.reason
+    _, direction, curvature = newton_field(problem.keys, problem.scores, problem.loss)(found.final)
+    assert np.linalg.norm(direction) <= 1e3 * EPS
+    assert np.linalg.eigvalsh(curvature)[0] > 0
+
+
+def vanishing(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
+    """No gradient at all from the norm 3 on."""
+    found = risk.scaled_gradient(keys, scores, loss, p)
+    return ScaledGradient(np.where(np.linalg.norm(p, axis=-1) < 3, found.log_scale, -np.inf), found.direction)
+
+
+def test_where_the_gradient_vanishes_altogether_the_flow_rests() -> None:
+    found = gradient_flow(two_tokens(1.25, 0.5), np.zeros(1), norm=1e3, gradient=vanishing)
+    assert found.stop is Stop.STATIONARY, found.reason
+    assert found.final[0] == pytest.approx(3.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
+@pytest.mark.parametrize("gradient", [risk.scaled_gradient, other_gradient])
+def test_rest_at_a_saturated_softmax(gradient: Any, factor: float) -> None:
+    # At x = p·e1 the inputs pull with e^{−x} 2^{10} and −e^{−(40 − x)}…: they balance near x = 20 ± 3.5.
+    keys = np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [1.0, 0.0], [-39.0, 0.0]]])
+    problem = Problem(keys, np.array([[1.0, 0.0, 0.0], [0.0, -1.0, -1.0]]), LOSSES["exponential"])
+    scaled = Problem(keys * factor, problem.scores, problem.loss)
+    found = gradient_flow(scaled, np.array([0.5, 0.1]) / factor, norm=1e6 / factor, gradient=gradient)
+    assert found.stop is Stop.STATIONARY, (found.stop, found.reason)
+    rest = found.final * factor
+    _, direction, curvature = newton_field(problem.keys, problem.scores, problem.loss)(rest)
+    assert np.linalg.norm(direction) <= 1e3 * EPS * (1 + 39 * np.linalg.norm(rest))
+    assert np.linalg.eigvalsh(curvature)[-1] > 0
+
+
+def test_no_gradient_at_all_is_rest() -> None:
+    problem = Problem(np.random.default_rng(0).normal(size=(2, 3, 2)), np.ones((2, 3)))
+    found = gradient_flow(problem, np.ones(2), norm=10.0)
+    assert found.stop is Stop.STATIONARY
+    assert (found.points == 1).all()
+
+
+@pytest.mark.parametrize("given", [risk.scaled_gradient, other_gradient])
+def test_records_lie_at_the_norms_asked_for(given: Any) -> None:
+    problem, _ = separable(2)
+    wanted = np.array([1.0, 10.0, 1e3])
+    found = gradient_flow(problem, np.full(6, 0.01), norm=1e4, record=wanted, gradient=given)
+    assert found.norms[1:] == pytest.approx([1.0, 10.0, 1e3, 1e4], rel=8 * EPS)
+    assert (np.diff(found.log_time) > 0).all()
+    assert (np.diff(found.log_risk) < 0).all()
+    assert (found.sign == 1).all()
+
+
+@pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
+def test_by_default_eight_records_a_decade_from_the_start_or_a_thousandth_of_a_logit(factor: float) -> None:
+    problem = two_tokens(factor, 0.5)
+    decade = 10 ** (np.arange(1, 9) / 8)
+    far = gradient_flow(problem, np.array([1.0]) / factor, norm=100.0 / factor)
+    assert far.norms[1:] * factor == pytest.approx(np.concatenate([decade, 10 * decade]), rel=64 * EPS)
+    for norm, first in ((1e-1, 1e-3), (1e-5, 1e-6)):  # or from a tenth of the norm, if that is less
+        near = gradient_flow(problem, np.zeros(1), norm=norm / factor)
+        assert near.norms[1:] * factor == pytest.approx(first * 10 ** (np.arange(1, len(near.norms)) / 8), rel=64 * EPS)
+        assert near.norms[-1] * factor == pytest.approx(norm, rel=64 * EPS)
+
+
+def test_norms_that_are_not_between_the_start_and_the_end_are_not_recorded() -> None:
+    found = gradient_flow(
+        two_tokens(1.0, 0.5), np.array([1.0]), norm=10.0, record=np.array([0.5, 1.0, 3.0, 10.0, 30.0])
+    )
+    assert found.norms == pytest.approx([1.0, 3.0, 10.0], rel=8 * EPS)
+
+
+def test_one_minus_cosine_is_at_any_length_of_the_direction() -> None:
+    problem, _ = separable(1, n=1)
+    found = gradient_flow(problem, np.ones(6), norm=10.0)
+    direction = np.array([3.0, -1.0, 0.0, 2.0, 0.5, 1.0])
+    expected = 1 - found.points @ direction / (found.norms * np.linalg.norm(direction))
+    assert found.one_minus_cosine(direction) == pytest.approx(expected, abs=16 * EPS)
+
+
+def test_a_method_that_gives_up_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, svm = separable(1, n=1)
+    methods = dict(flow_module.METHODS)
+    monkeypatch.setattr(flow_module, "METHODS", methods | {"LSODA": (methods["LSODA"][0], 3)})
+    found = gradient_flow(problem, np.zeros(6), norm=1e3)
+    assert found.stop is Stop.NORM
+    assert found.method == "BDF"
+    assert found.one_minus_cosine(svm.direction)[-1] <= 1e2**2 / 1e6
+    monkeypatch.setattr(flow_module, "METHODS", {name: (m, 3) for name, (m, _) in methods.items()})
+    failed = gradient_flow(problem, np.zeros(6), norm=1e3)
+    assert failed.stop is Stop.FAILED
+    assert not failed.reached
+    assert "LSODA: 3 steps without reaching the norm" in failed.reason
+    assert "Radau: 3 steps" in failed.reason
+
+
+@pytest.mark.parametrize("factor", [2.0**-398, 2.0**398])
+def test_the_scale_of_the_keys_is_a_change_of_units(factor: float) -> None:
+    problem, _ = separable(0, n=1)
+    scaled = Problem(problem.keys * factor, problem.scores, problem.loss)
+    found = gradient_flow(scaled, np.full(6, 0.1) / factor, norm=1e4 / factor)
+    here = gradient_flow(problem, np.full(6, 0.1), norm=1e4)
+    assert found.stop is Stop.NORM, found.reason
+    # Two runs of a solver of relative tolerance `relative`, over hundreds of steps.
+    apart = np.abs(found.final * factor - here.final).max()
+    assert apart <= here.evaluations * (here.relative * 1e4 + here.absolute)
+
+
+def test_bad_input_is_refused() -> None:
+    problem, _ = separable(0)
+    with pytest.raises(InvalidInput, match=r"norm: 1 is not finite and beyond the norm 2\.44949 of start"):
+        gradient_flow(problem, np.ones(6), norm=1.0)
+    with pytest.raises(InvalidInput, match=r"start: give one finite point of shape \(6,\)"):
+        gradient_flow(problem, np.ones(5), norm=10.0)
+
+
+def test_in_a_frame_along_p_mm_the_flow_keeps_to_a_valley_of_width_one_at_norm_1e10() -> None:
+    # Token 1 has a higher score and, from p_mm on, leads away: without the frame the solver's own error crosses over.
+    keys = np.array([[[1.0, -2.0], [-3.0, 2.0 - 2.0**-28], [0.0, 0.0], [-1.0, 0.0]]])
+    problem = Problem(keys, np.array([[-1.0, 1.0, 0.0, -1.0]]), LOSSES["logistic"])
+    svm = max_margin(keys, np.array([2]))
+    assert isinstance(svm, MaxMargin)
+    start = 1e10 * svm.direction
+    across = np.array([1.0, -1.0]) / np.sqrt(2)
+    framed = gradient_flow(problem, start, norm=1e11, axis=svm.p)
+    assert framed.reached
+    # The offset of the ray to which the duals (0.5, 1.5) lead, and rounding of p at that norm.
+    offsets = framed.points[1:] @ across
+    assert np.ptp(offsets) < 64 * EPS * 1e11
+    plain = gradient_flow(problem, start, norm=1e11, relative=1e-8)
+    assert not plain.reached or np.abs(plain.points @ across).max() > 1e9

@@ -1,0 +1,197 @@
+"""``theorems bench``: what it counts is right, repeatable, and what the README says."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generators.datasets import dataset_named
+from generators.random_trials import random_trial
+from reference_attention.problem import Problem
+from tests.places import ROOT
+from theorems.benchmark.measure import Kind, Limit, first_within, limit_of
+from theorems.benchmark.rules import rule_named
+from theorems.benchmark.summary import spread, summaries
+from theorems.benchmark.work import Compared, Generated, Named, chunks
+from theorems.command.app import main
+from theorems.core.implementation import REFERENCE
+from theorems.faults import fault_named
+from theorems.run.verify import nothing
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def written() -> dict[tuple[str, str], list[str]]:
+    """The README's table: counts by data and rule."""
+    rows = (line.split() for line in README.splitlines() if line.strip().startswith("figure-1"))
+    return {(row[0], row[1]): row[2:8] for row in rows if len(row) > 8 and row[1].startswith(("gd", "norm"))}
+
+
+def counted(name: str, rule: str, steps: int, **options: Any) -> list[str]:
+    one = Named(name, (rule,), steps, **options).run(nothing).compared[0]
+    return ["-" if count is None else str(count) for count in one.rules[0].iterations] if one.rules else []
+
+
+CAP = 1800
+QUICK = [("figure-1a", "normalized-1"), ("figure-1b", "gd-1"), ("figure-1c", "normalized-1")]
+
+
+@pytest.mark.parametrize(("name", "rule"), QUICK)
+def test_the_readme_has_what_the_command_counts(name: str, rule: str) -> None:
+    assert len(written()) == 12
+    within = [cell if cell != "-" and int(cell) <= CAP else "-" for cell in written()[name, rule]]
+    assert counted(name, rule, CAP) == within
+
+
+@pytest.mark.parametrize("fault", ["temperature", "detached-normaliser"])
+def test_a_wrong_gradient_is_noticed(fault: str) -> None:
+    wrong = fault_named(fault).implementation
+    found = counted("figure-1a", "normalized-1", 300, under_test=wrong)
+    assert found != counted("figure-1a", "normalized-1", 300)
+
+
+def test_a_level_counts_from_where_it_is_kept() -> None:
+    iterations = np.array([0, 10, 20, 30])
+    assert first_within(np.array([0.5, 0.05, 0.2, 0.05]), iterations, 0.1) == 30
+    assert first_within(np.array([math.nan, 0.05, 0.1, 0.05]), iterations, 0.1) == 10
+    assert first_within(np.array([0.05] * 4), iterations, 0.1) == 0
+    assert first_within(np.array([0.05, 0.05, 0.05, math.nan]), iterations, 0.1) is None
+
+
+def test_what_is_not_within_the_cap_is_beyond_every_number() -> None:
+    found = spread([5, None, 3, None, 4])
+    assert found.quartiles == (4, 5, None)
+    assert found.not_within == 2
+    assert spread([None, None]).quartiles == (None, None, None)
+
+
+def test_the_limit_is_that_of_the_flow_from_the_same_start() -> None:
+    problem = dataset_named("figure-1b").problem
+    local, best = (limit_of(problem, np.array([0.0, c])) for c in (-1.0, 1.0))
+    assert isinstance(local, Limit)
+    assert isinstance(best, Limit)
+    assert (local.kind, best.kind) == (Kind.LOCAL, Kind.GLOBAL)
+    assert local.svm.direction.tolist() == [1.0, 0.0]
+
+
+def opposed() -> Problem:
+    """Two inputs that pull in opposite directions: the flow ends at p = 0."""
+    return Problem(np.array([[[1.0], [0.0]], [[-1.0], [0.0]]]), np.array([[1.0, 0.0], [1.0, 0.0]]))
+
+
+def test_a_finite_stationary_point_is_no_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(limit_of(opposed(), np.array([0.5])), str)
+    np.savez("opposed.npz", keys=opposed().keys, scores=opposed().scores, p0=np.array([0.5]))
+    assert main(["bench", "--data", "opposed.npz", "--examples", "0", "--jobs", "1"]) == 3
+    assert "no limit" in capsys.readouterr().out
+
+
+def test_units_of_work_are_pure_functions_that_can_be_sent() -> None:
+    unit = Generated(3, 1, 2, ("normalized-1",), 50)
+    there, here = pickle.loads(pickle.dumps(unit)).run(nothing), unit.run(nothing)
+    assert there.compared == here.compared
+    assert there.compared[0].name == "generated 2"
+
+
+def test_a_problem_does_not_depend_on_how_many_are_drawn() -> None:
+    units = chunks(3, 25, ("gd-1",), 50)
+    assert [(unit.first, unit.last) for unit in units] == [(0, 10), (10, 20), (20, 25)]
+    one, again, other = (random_trial(seed, 10, 7).problem for seed in (3, 3, 4))
+    assert np.array_equal(one.keys, again.keys)
+    assert not np.array_equal(one.keys, other.keys)
+    assert np.linalg.norm(one.keys, axis=-1) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_a_rule_that_ends_elsewhere_is_said_to() -> None:
+    found = Named("figure-1a", ("gd-1",), 3).run(nothing).compared[0]
+    assert not found.rules[0].selects_limit  # it has not turned yet
+    assert summaries([found])[0].other_tokens == 1
+    assert summaries([Compared("none", (0.0,), no_limit="stationary")]) == []
+
+
+def test_same_options_same_output(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--data", "figure-8", "--rule", "gd-1/L", "--steps", "40", "--examples", "1", "--jobs", "1"]
+    printed = []
+    for name in ("a.json", "b.json"):
+        assert main(["bench", *options, "--json", name]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert Path("a.json").read_bytes() == Path("b.json").read_bytes()
+    report = json.loads(Path("a.json").read_text(encoding="utf-8"))
+    assert "time" not in report
+    assert len(report["generated"]["problems"]) == 1
+    assert report["data"][0]["selects"] == [0, 0]
+    assert main(["bench", *options, "--seed", "1", "--json", "b.json"]) == 0
+    assert Path("a.json").read_bytes() != Path("b.json").read_bytes()
+
+
+def test_time_is_a_ratio_and_only_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--data", "figure-1a", "--steps", "5", "--examples", "0", "--jobs", "1", "--markdown"]
+    assert main(["bench", *options, "--time", "--rule", "gd-1", "--rule", "normalized-1", "--json", "t.json"]) == 0
+    said = capsys.readouterr().out
+    assert "as a multiple of one of gd-1" in said
+    assert said.startswith("Iterations until 1 − cos")
+    times = json.loads(Path("t.json").read_text(encoding="utf-8"))["time"]
+    assert [one["beside"] for one in times] == ["gd-1", "gd-1"]
+    assert times[0]["ratio"] == 1.0
+    assert times[1]["ratio"] > 0
+
+
+def test_ctrl_c_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("theorems.benchmark.work.limit_of", lambda *arguments: signal.raise_signal(signal.SIGINT))
+    assert main(["bench", "--jobs", "1", "--json", "b.json"]) == 130
+    said = capsys.readouterr()
+    assert "interrupted" in said.err
+    assert not said.out
+    assert not Path("b.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rule", "adam"], "--rule: 'adam' is not gd-1/L, gd-ETA or normalized-ETA"),
+        (["--rule", "gd--1"], "with a positive number ETA"),
+        (["--rule", "normalized-nan"], "with a positive number ETA"),
+        (["--rule", "normalized-1/L"], "with a positive number ETA"),
+        (["--data", "figure-99"], "'figure-99' is neither a file"),
+        (["--data", "none.npz"], "there is no such file"),
+        (["--json", "no/where.json"], "there is no directory no"),
+        (["--steps", "0"], "'--steps'"),
+    ],
+)
+def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert len(printed.err.strip().splitlines()) == 1
+    assert not printed.out
+
+
+def test_rules_are_what_their_names_say() -> None:
+    problem = dataset_named("figure-1a").problem
+    start = np.array([[0.0, -1.0]])
+    assert rule_named("gd-1/L").log_step(problem, REFERENCE) == -problem.log_smoothness
+    steps = [rule_named(name).run([problem], start, 1).points[1, 0] - start[0] for name in ("normalized-0.5", "gd-0.5")]
+    assert np.linalg.norm(steps[0]) == pytest.approx(0.5, rel=1e-12)
+    gradient = problem_gradient(problem, start[0])
+    assert steps[1] == pytest.approx(-0.5 * gradient, rel=1e-12)
+
+
+def problem_gradient(problem: Problem, p: np.ndarray) -> np.ndarray:
+    """∇L(p) as one array."""
+    from reference_attention.risk import scaled_gradient
+
+    found = scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+    return np.asarray(found.direction) * math.exp(float(found.log_scale))

@@ -1,0 +1,160 @@
+"""hunt, replay, counterexamples: exit codes, files, one sentence for bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+from theorems.command.app import main
+
+FILE = ROOT / "counterexamples" / "theorem-2-without-single-input.json"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_hunt_writes_what_replay_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hunt", "theorem-2", "--without", "single-input", "--seed", "7", "--out", "here"]) == 1
+    said = capsys.readouterr().out
+    assert "theorem-2 without single-input: refuted" in said
+    assert "from every p(0)" in said
+    line = next(line for line in said.splitlines() if "Replay with: " in line)
+    _, replay, path = shlex.split(line.partition("Replay with: ")[2])
+    assert main([replay, path]) == 1
+    assert "refuted" in capsys.readouterr().out
+
+
+def test_a_hunt_that_finds_nothing_says_how_much_it_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hunt", "lemma-3", "--cases", "15", "--out", "here", "--record"]) == 0
+    said = capsys.readouterr().out
+    assert "no counterexample found" in said
+    assert "15 cases" in said
+    assert "proves nothing" in said
+    assert json.loads(Path("here/lemma-3.json").read_text(encoding="utf-8"))["none_found"]["cases"] == 15
+    assert main(["replay", "here/lemma-3.json"]) == 2
+
+
+def test_data_that_no_longer_falsify(capsys: pytest.CaptureFixture[str]) -> None:
+    held = json.loads(FILE.read_text(encoding="utf-8"))
+    case = held["case"]
+    case["keys"], case["scores"] = case["keys"][:1], case["scores"][:1]
+    Path("one.json").write_text(json.dumps(held), encoding="utf-8")
+    assert main(["replay", "one.json"]) == 0
+    assert "single-input holds" in capsys.readouterr().out
+    # The start that makes the other input win.
+    held = json.loads(FILE.read_text(encoding="utf-8"))
+    held["case"]["scores"] = [[-x for x in row] for row in held["case"]["scores"]]
+    Path("other.json").write_text(json.dumps(held), encoding="utf-8")
+    assert main(["replay", "other.json"]) in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["hunt", "theorem-99", "--without", "separable"], "theorem-99"),
+        (["hunt", "theorem-2", "--without", "nonsense"], "--without: 'nonsense' is no assumption"),
+        (["hunt", "theorem-2", "--without", "mixing-hurts"], "theorem-2 does not assume mixing-hurts"),
+        (["hunt", "theorem-2", "--without", "separable", "--seconds", "-1"], "seconds"),
+        (["replay", "missing.json"], "there is no such file"),
+        (["replay", "missing.npz"], "must end in .json"),
+        (["replay", "broken.json"], "broken.json"),
+        (["replay", "other.json"], "is missing"),
+        (["replay", "elsewhere.json"], "elsewhere.json: id: 'theorem-99' is not a statement"),
+        (["replay", "claim.json"], "claim.json: claim 'no-such-claim' is none of this case, which has norm-diverges"),
+        (["counterexamples", "nowhere"], "nowhere: is no directory"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("broken.json").write_text('{"statement": "theo', encoding="utf-8")
+    Path("other.json").write_text('{"keys": [[[1, 0], [0, 1]]]}', encoding="utf-8")
+    held = json.loads(FILE.read_text(encoding="utf-8"))
+    Path("elsewhere.json").write_text(json.dumps({**held, "statement": "theorem-99"}), encoding="utf-8")
+    Path("claim.json").write_text(json.dumps({**held, "claim": "no-such-claim"}), encoding="utf-8")
+    assert main(arguments) == 2
+    said = capsys.readouterr().err.strip()
+    assert sentence in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_damaged_record_gives_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, value, said in (
+        ("case", {"keys": [[[0, 0], [1, float("nan")]]], "scores": [[1, 0]]}, "keys"),
+        ("case", {"keys": [[[0, 0]]], "scores": [[1]]}, "T"),
+        ("case", 3, "case must be an object"),
+        ("claim", 3, "claim must be text"),
+        ("extra", 3, "'extra' is unknown"),
+    ):
+        held = {**json.loads(FILE.read_text(encoding="utf-8")), name: value}
+        Path("bad.json").write_text(json.dumps(held), encoding="utf-8")
+        assert main(["replay", "bad.json"]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_replay_says_which_claim_is_violated_if_it_is_another(capsys: pytest.CaptureFixture[str]) -> None:
+    held = {**json.loads(FILE.read_text(encoding="utf-8")), "claim": "norm-diverges"}
+    Path("other.json").write_text(json.dumps(held), encoding="utf-8")
+    assert main(["replay", "other.json"]) == 3
+    assert "norm-diverges holds here; it is direction-is-max-margin that is violated" in capsys.readouterr().out
+
+
+def test_the_numbers_are_in_the_units_of_the_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """The keys (0, 1) and (1, 2) have p_mm = (3, −1), whatever units the search uses."""
+    assert main(["replay", str(FILE)]) == 1
+    said = capsys.readouterr().out
+    assert f"‖p_mm‖ = {math.sqrt(10):.6g}" in said
+    assert f"at ‖p‖ = {math.sqrt(10) * 1e6:.6g}" in said
+
+
+MINE = """
+from theorems.api import Form, at_least, statement
+
+
+@statement("mine", "what is mine", assumptions=("separable",))
+def mine(case, under_test):
+    'A statement.'
+    svm = under_test.max_margin(case.problem.keys, case.chosen)
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "without", "sentence"),
+    [
+        (
+            "yield at_least('norm', Form.EXACT, svm.norm, 0.0, rounding=0.0, why='exact')",
+            ["--without", "separable"],
+            "AttributeError in mine.py, line 9: 'Infeasible' object has no attribute 'norm'",
+        ),
+        ("raise LookupError('nothing there')", [], "LookupError in mine.py, line 9: nothing there"),
+        ("raise SystemExit(0)", [], "SystemExit in mine.py, line 9"),
+        ("yield svm.norm", [], "yielded a value of type float, not a Claim"),
+        ("yield from ()", [], "the conclusion made no claim"),
+        ("yield at_least('norm', Form.EXACT, 1.0, 0.0, rounding=-3.0, why='exact')", [], "its tolerance is -3"),
+        ("yield at_least('norm', Form.EXACT, -1.0, 0.0, rounding=float('inf'), why='exact')", [], "is infinite"),
+    ],
+)
+def test_a_conclusion_that_says_nothing_is_no_hunt(
+    body: str, without: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mine.py").write_text(MINE.format(body=body), encoding="utf-8")
+    assert main(["hunt", "mine.py:mine", "--cases", "40", *without]) == 3
+    printed = capsys.readouterr()
+    assert sentence in printed.out
+    assert "No case was decided, so the hunt says nothing." in printed.out
+    assert "Traceback" not in printed.err
+
+
+def test_a_hunt_says_on_how_many_cases_the_assumption_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    body = "yield at_least('fine', Form.EXACT, 1.0, 0.0, rounding=0.0, why='exact')"
+    Path("mine.py").write_text(MINE.format(body=body), encoding="utf-8")
+    assert main(["hunt", "mine.py:mine", "--without", "separable", "--cases", "40"]) == 0
+    said = capsys.readouterr().out
+    met = int(said.partition("  on ")[2].partition(" of them separable fails")[0])
+    assert 0 < met < 40

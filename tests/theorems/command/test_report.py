@@ -1,0 +1,258 @@
+"""``theorems report``: one document per run, the same again, with every number escaped, and verify's exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.theorems.fake_statements import FAKES, install
+from theorems.command.app import main
+from theorems.hunting.entries import entries
+from theorems.hunting.table import Status
+from theorems.registry.suite import statements
+from theorems.report.document import Code, Heading, Link, Listing, Reference, Table, paragraph
+from theorems.report.evidence import ROOT, hunted, power
+from theorems.report.html import html
+from theorems.report.markdown import markdown
+
+QUICK = ["--examples", "20", "--jobs", "1"]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries()  # registered while the real statements are there
+    install(monkeypatch.setattr)
+
+
+fakes = pytest.mark.usefixtures("_fakes")
+
+
+@fakes
+@pytest.mark.parametrize(
+    ("ids", "code"),
+    [(["true"], 0), (["false"], 1), (["true", "false", "undecided"], 1), (["undecided"], 3), (["never"], 3)],
+)
+def test_it_exits_like_verify_live_and_from_results(
+    ids: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", *ids, *QUICK, "--json", "results.json"]) == code
+    live = capsys.readouterr().out
+    assert main(["verify", *ids, *QUICK, "--json", "verified.json"]) == code
+    capsys.readouterr()
+    assert main(["report", "--from", "verified.json"]) == code
+    recorded = capsys.readouterr().out
+    assert without_seconds("results.json") == without_seconds("verified.json")
+    for id in ids:
+        rows = [[line for line in text.splitlines() if line.startswith(f"| `{id}` |")] for text in (live, recorded)]
+        assert rows[0] == rows[1] != []
+        sections = [section_of(id, text) for text in (live, recorded)]
+        assert sections[0].startswith(sections[1].rstrip())  # the case of a failure is not in the results
+
+
+def section_of(id: str, text: str) -> str:
+    """What the document says of the claims of a statement."""
+    return re.split(r"^##", text.partition(f"\n### {id}: ")[2], flags=re.MULTILINE)[0]
+
+
+def without_seconds(name: str) -> Any:
+    held = json.loads(Path(name).read_text(encoding="utf-8"))
+    return held | {"statements": [one | {"seconds": 0} for one in held["statements"]]}
+
+
+@fakes
+def test_a_falsified_statement_stands_there_with_its_case(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "false", *QUICK]) == 1
+    text = capsys.readouterr().out
+    assert "Verdict: falsified" in text
+    assert "The smallest failing case found" in text
+    case = re.search(r"^```\n(\{.*?\n\})\n```$", text, re.MULTILINE | re.DOTALL)
+    assert case is not None
+    Path("case.json").write_text(case[1], encoding="utf-8")
+    assert main(["verify", "--data", "case.json", "--jobs", "1"]) == 1
+
+
+@fakes
+@pytest.mark.parametrize("name", ["report.md", "report.html"])
+def test_same_seed_same_document(name: str) -> None:
+    written = []
+    for seed in ("0", "0", "1"):
+        assert main(["report", "true", *QUICK, "--seed", seed, "--out", name]) == 0
+        written.append(Path(name).read_bytes())
+    assert written[0] == written[1] != written[2]
+
+
+def test_the_real_statements_have_source_reason_and_evidence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "lemma-11", "--examples", "2", "--jobs", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "Source: Section 2, Lemma 2; Appendix B, Lemma 11." in text
+    assert "| `margins-at-least-one` | exact | upheld |" in text
+    assert "| `solution` | (d + 4) eps Σ\\|terms\\| | p_mm is the exact solution" in text
+    assert "theorems verify lemma-11 --examples 2 --seed 0" in text
+    assert "| `lemma-11` | positive-labels, strict-optimum, head-in-key-range |" in text
+    assert re.search(r"^\| `lemma-11` \| [1-9]\d* \|$", text, re.MULTILINE)
+    assert "| numpy | " in text
+
+
+def test_data_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "lemma-3", "lemma-5", "--data", "figure-1c", "--jobs", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "## Assumptions on these data" in text
+    assert "| `single-input` |" in text
+    assert "does not hold" in text
+    assert "not-applicable" in text
+
+
+def test_the_recorded_evidence_has_no_hole() -> None:
+    every = list(statements().values())
+    found = hunted(every)
+    assert found is not None
+    assert [one.id for one in found] == list(statements())
+    assert not any(Status.HOLE in one.by_status for one in found)
+    by_id = {one.id: one.by_status for one in found}
+    assert "single-input" in by_id["theorem-2"][Status.REFUTED]
+    assert "step-size" not in by_id["theorem-2"].get(Status.REFUTED, [])  # FINDINGS.md: it is not needed
+    assert by_id["theorem-3"][Status.NEEDED] == ["separable"]
+    counts = power(every)
+    assert counts is not None
+    document = (ROOT / "docs" / "power.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `[a-z0-9-]+` \| [a-z]+ \| (.+) \|$", document.partition("\n## ")[0], re.MULTILINE)
+    assert counts.faults == len(rows) == counts.caught
+    assert set(counts.by_statement) == set(statements())
+    caught = [[cell.isdigit() for cell in row.split(" | ")] for row in rows]
+    assert list(counts.by_statement.values()) == [sum(column) for column in zip(*caught, strict=True)]
+
+
+def test_a_hole_is_seen(tmp_path: Path) -> None:
+    assert hunted(statements().values(), tmp_path) is None
+    assert power(statements().values(), tmp_path) is None
+    (tmp_path / "counterexamples").mkdir()
+    found = hunted([statements()["lemma-4"]], tmp_path)
+    assert found is not None
+    assert set(found[0].by_status) == {Status.HOLE}
+
+
+def test_a_statement_in_a_file_brings_its_tolerances_and_no_evidence(capsys: pytest.CaptureFixture[str]) -> None:
+    file = ROOT / "examples" / "not_separable.py"
+    assert main(["report", f"{file}:locally_optimal_limit", "--examples", "2", "--jobs", "1"]) in (0, 3)
+    text = capsys.readouterr().out
+    assert "## Claims" in text
+    assert "| `beside-the-ray` | √‖p‖ at ‖p‖ = 10⁶" in text
+    assert "## Why every assumption is there" not in text
+
+
+class Balanced(HTMLParser):
+    """Every tag is closed in its order; what is loaded and what scripts there are is collected."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+NASTY = '<script>alert("x")</script> a|b *c* `d` [e](f) & _g_ p_mm'
+
+
+def test_everything_is_escaped() -> None:
+    texts = (NASTY, Code(NASTY), Reference(NASTY), Link(NASTY, "a&b.md"))
+    document = [
+        Heading(1, NASTY, NASTY), paragraph(*texts), Table((NASTY,), tuple((one,) for one in texts)), Listing("```\n" + NASTY),
+    ]  # fmt: skip
+    parser = Balanced()
+    parser.feed(html(document))
+    assert not parser.open
+    assert "script" not in parser.seen
+    assert "".join(parser.text).count(NASTY) == 2 + 4 + 5 + 1
+    text = markdown(document)
+    table = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(table) == 6
+    assert all(len(re.findall(r"(?<!\\)\|", line)) == 2 for line in table)
+    assert "\\<script\\>" in text
+    assert "\\_g\\_ p_mm" in text
+    assert "````\n```\n" in text
+
+
+@fakes
+def test_a_title_that_is_markup_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch.setattr, {"true": replace(FAKES["true"], title=NASTY)})
+    assert main(["report", *QUICK, "--out", "report.html"]) == 0
+    text = Path("report.html").read_text(encoding="utf-8")
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+    assert not re.search(r"\b(?:src|href)=\"(?!#|docs/)", text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["lemma-99"], "'lemma-99' is not a statement"),
+        (["--out", "report.txt"], "ends in neither .md nor .html"),
+        (["--out", "no/report.md"], "there is no directory no"),
+        (["--json", "no/results.json"], "there is no directory no"),
+        (["--data", "nothing"], "'nothing' is neither a file"),
+        (["--from", "none.json"], "there is no such file"),
+        (["--from", "results.md"], "the name must end in .json"),
+        (["--from", "good.json", "lemma-3"], "leave out ID"),
+        (["--from", "good.json", "--data", "digits"], "leave out --data"),
+        (["--from", "good.json", "--json", "again.json"], "leave out --json"),
+        (["--from", "list.json"], "is not a JSON object"),
+        (["--from", "empty.json"], "empty.json: version is missing"),
+        (["--from", "verdict.json"], "verdict.json, statements 1: verdict is not what theorems verify --json writes"),
+        (["--from", "slack.json"], "slack.json, statements 1, claims 1: worst_slack is not what"),
+        (["--from", "claims.json"], "claims.json, statements 1: claims is missing"),
+    ],
+)
+def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    claim = {"name": "c", "form": "exact", "verdict": "upheld", "worst_slack": None, "tolerance": 0, "why": "exact"}
+    one = {"id": "x", "title": "", "verdict": "upheld", "examples": 1, "counts": {}, "claims": [claim], "reason": ""}
+    good = {"version": "0", "seed": 0, "examples": 1, "data": None, "implementation": "r", "statements": [one]}
+    files: dict[str, Any] = {
+        "good": good,
+        "list": [],
+        "empty": {},
+        "verdict": good | {"statements": [one | {"verdict": "fine"}]},
+        "slack": good | {"statements": [one | {"claims": [claim | {"worst_slack": "small"}]}]},
+        "claims": good | {"statements": [{key: one[key] for key in one if key != "claims"}]},
+    }
+    for name, held in files.items():
+        Path(f"{name}.json").write_text(json.dumps(held), encoding="utf-8")
+    assert main(["report", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert len(printed.err.strip().splitlines()) == 1
+    assert not printed.out
+    assert main(["report", "--from", "good.json"]) == 0
+
+
+@fakes
+def test_ctrl_c_writes_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*arguments: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("theorems.run.processes.verify_generated", interrupted)
+    assert main(["report", "true", *QUICK, "--out", "report.md"]) == 130
+    assert "interrupted; no report is written" in capsys.readouterr().err
+    assert not Path("report.md").exists()

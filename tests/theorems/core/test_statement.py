@@ -1,0 +1,179 @@
+"""Claims and the registry: a claim that says nothing, a NaN or an unknown tolerance never passes."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from generators.assumptions import ASSUMPTIONS
+from generators.case import Case
+from reference_attention.errors import InvalidInput
+from tests.theorems.fake_statements import small_cases
+from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least
+from theorems.core.implementation import Implementation
+from theorems.core.statement import Statement, statement
+from theorems.core.tolerances import TOLERANCES
+from theorems.registry import suite
+from theorems.registry.lookup import statement_named
+from theorems.registry.suite import statements, tolerances_of
+
+FLOATS = st.floats(-10, 10)
+
+
+@given(slack=FLOATS, tolerance=st.floats(0, 10))
+def test_verdict_of_a_claim(slack: float, tolerance: float) -> None:
+    claim = Claim("x", Form.EXACT, slack, tolerance, "exact")
+    assert claim.verdict is (Verdict.UPHELD if slack + tolerance >= 0 else Verdict.FALSIFIED)
+    assert Claim("x", Form.EXACT, slack, tolerance, "exact", undecided="why").verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("slack", "tolerance"), [(math.nan, 1.0), (1.0, math.nan), (-math.inf, 1.0)])
+def test_not_a_number_is_never_a_pass(slack: float, tolerance: float) -> None:
+    assert Claim("x", Form.EXACT, slack, tolerance, "exact").verdict is Verdict.FALSIFIED
+
+
+def test_an_infinite_tolerance_is_never_a_pass() -> None:
+    assert Claim("x", Form.LIMIT, -1.0, math.inf, "rounding").verdict is Verdict.INCONCLUSIVE
+    everywhere = at_least("x", Form.EFFECTIVE, [0.0, 1.0], 2.0, rounding=math.inf, why="rounding")
+    assert everywhere.verdict is Verdict.INCONCLUSIVE
+    elsewhere = at_least("x", Form.EFFECTIVE, [0.0, 3.0], 2.0, rounding=[math.inf, 0.0], why="rounding")
+    assert elsewhere.verdict is Verdict.UPHELD
+
+
+def test_a_negative_tolerance_is_a_mistake_and_falsifies_nothing() -> None:
+    with pytest.raises(ValueError, match="claim x: its tolerance is -3"):
+        at_least("x", Form.EFFECTIVE, 1.0, 0.0, rounding=-3.0, why="rounding")
+
+
+def test_a_tolerance_needs_a_reason() -> None:
+    with pytest.raises(ValueError, match="no tolerance named 'because'"):
+        Claim("x", Form.EXACT, 1.0, 1e-2, "because")
+
+
+@given(st.lists(st.tuples(FLOATS, FLOATS, st.floats(0, 1)), min_size=1, max_size=6))
+def test_at_least_reports_the_worst_entry(entries: list[tuple[float, float, float]]) -> None:
+    left, right, rounding = np.array(entries).T
+    claim = at_least("x", Form.EXACT, left, right, rounding=rounding, why="rounding")
+    assert claim.slack + claim.tolerance == (left - right + rounding).min()
+    assert (claim.verdict is Verdict.UPHELD) == bool((left - right >= -rounding).all())
+
+
+def test_at_least_without_points_is_undecided() -> None:
+    claim = at_least("x", Form.EXACT, np.empty(0), 0.0, rounding=0.0, why="exact", points="iterate")
+    assert claim.verdict is Verdict.INCONCLUSIVE
+    assert "no iterate" in claim.undecided
+
+
+def test_at_least_finds_the_nan() -> None:
+    left = np.array([5.0, math.nan, -1.0])
+    assert at_least("x", Form.EXACT, left, -2.0, rounding=0.0, why="exact").verdict is Verdict.FALSIFIED
+    assert at_least("x", Form.EXACT, 5.0, 0.0, rounding=left, why="exact").verdict is Verdict.FALSIFIED
+
+
+def test_a_statement_is_made_where_it_stands() -> None:
+    def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        """What it says."""
+        yield Claim("x", Form.EXACT, 1.0, 0.0, "exact")
+
+    made = statement("lemma-99", "a title", source="here", assumptions=(), cases=small_cases)(conclusion)
+    assert isinstance(made, Statement)
+    assert made.text == "What it says."
+    assert statement("lemma-99", assumptions=())(conclusion).title == "What it says"
+    conclusion.__doc__ = None
+    with pytest.raises(InvalidInput, match="no docstring"):
+        statement("lemma-98", "silent", source="here", assumptions=(), cases=small_cases)(conclusion)
+
+
+def test_two_statements_of_one_id_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("theorems.twin")
+    twin = replace(statement_named("lemma-3"), conclusion=lambda case, under_test: iter(()))
+    twin.conclusion.__module__ = module.__name__
+    module.__dict__["twin"] = twin
+    known = list(suite.modules_of("theorems.token_selection"))
+    monkeypatch.setattr(suite, "modules_of", lambda room: [*known, module])
+    suite.statements.cache_clear()
+    with pytest.raises(ValueError, match=r"statement lemma-3 is there twice; theorems\.twin has the second"):
+        statements()
+    monkeypatch.undo()
+    assert statements()["lemma-3"] is not twin
+
+
+def test_a_conclusion_that_cannot_go_on_ends_with_an_undecided_claim() -> None:
+    def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        """It stops halfway."""
+        yield Claim("first", Form.EXACT, 1.0, 0.0, "exact")
+        raise Undecided("second", "no solution", Form.LIMIT)
+
+    made = statement("lemma-99", assumptions=(), cases=small_cases)(conclusion)
+    first, second = made.conclusion(None, None)  # type: ignore[arg-type]
+    assert first.verdict is Verdict.UPHELD
+    assert (second.name, second.form, second.undecided) == ("second", Form.LIMIT, "no solution")
+    assert second.verdict is Verdict.INCONCLUSIVE
+
+
+def test_unknown_ids_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(InvalidInput, match=r"'lemma-0' is not a statement; known are .*lemma-3"):
+        statement_named("lemma-0")
+
+
+def test_order_is_the_papers() -> None:
+    ids = ["lemma-10", "theorem-2", "lemma-3", "other", "theorem-1", "lemma-1"]
+    random.Random(0).shuffle(ids)
+    assert sorted(ids, key=suite.in_order) == [
+        "lemma-1",
+        "lemma-3",
+        "lemma-10",
+        "theorem-1",
+        "theorem-2",
+        "other",
+    ]
+
+
+# ---- every statement of the suite ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id", statements())
+def test_every_statement_is_well_formed(id: str) -> None:
+    one = statements()[id]
+    assert re.fullmatch(r"(lemma|theorem|conjecture)-[a-z0-9-]+", id)
+    assert one.title
+    assert one.source
+    assert set(one.assumptions) <= set(ASSUMPTIONS)
+    assert len(one.text.strip().splitlines()) >= 2, "the docstring states the theorem and derives its forms"
+    assert tolerances_of(one).keys() <= TOLERANCES.keys()
+    assert tolerances_of(one), "a statement without a reason for its tolerances"
+
+
+def test_ids_and_aliases_are_unique() -> None:
+    names = [name for one in statements().values() for name in (one.id, *one.aliases)]
+    assert len(names) == len(set(names))
+    for one in statements().values():
+        for name in (one.id, *one.aliases):
+            assert statement_named(name) is one
+
+
+def test_slack_and_tolerance_are_in_the_same_unit() -> None:
+    claim = at_least("a", Form.EFFECTIVE, [3.0], [1.0], rounding=0.5, scale=4.0, why="rounding")
+    assert (claim.slack, claim.tolerance) == (0.5, 0.125)
+
+
+def test_one_missing_number_is_the_worst_entry() -> None:
+    nan = float("nan")
+    for left, rounding in (([nan, 5.0], [0.0, 0.0]), ([5.0, 5.0], [0.0, nan]), ([5.0, nan], [0.0, 0.0])):
+        claim = at_least("a", Form.EFFECTIVE, left, 0.0, rounding=rounding, why="rounding")
+        assert claim.verdict is Verdict.FALSIFIED
+
+
+def test_nothing_tried_is_undecided_without_a_tolerance() -> None:
+    claim = at_least("a", Form.EFFECTIVE, [], 0.0, rounding=0.0, why="rounding")
+    assert claim.verdict is Verdict.INCONCLUSIVE
+    assert (claim.slack, claim.tolerance) == (0.0, 0.0)

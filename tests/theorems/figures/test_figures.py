@@ -1,0 +1,321 @@
+"""The figures: their numbers are what the paper's figures show, a wrong gradient is seen, files repeat byte by byte."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import xml.etree.ElementTree
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from reference_attention import risk
+from reference_attention.files import from_json, to_json
+from reference_attention.loss import Array, Loss
+from reference_attention.risk import ScaledGradient
+from theorems.command.app import main
+from theorems.core.implementation import REFERENCE
+from theorems.faults import fault_named
+from theorems.figures import directions, drawing, figure_3, figure_5, figure_9
+from theorems.figures.figure import Numbers, Settings
+from theorems.figures.registry import FIGURES
+
+TRIALS = 12
+NEAR = (0.5 / 80) ** 2 / 2
+"""1 − cos half a unit beside a ray at norm 80, where 800 joint steps of 0.1 end."""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    shortened(monkeypatch.setattr)
+
+
+def shortened(put: Callable[[ModuleType, str, object], None]) -> None:
+    """Fewer scores and dimensions than are drawn."""
+    put(figure_5, "FIGURE_5_SCORES", (4, 100))
+    put(figure_9, "DIMENSIONS", (2, 10, 60))
+    put(figure_9, "ITERATIONS", 300)
+    put(figure_3, "STEPS", 800)
+    put(directions, "STEPS", 600)
+
+
+def turned(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
+    """A gradient that points half a radian off: a sum with its own coordinates in another order."""
+    right = risk.scaled_gradient(keys, scores, loss, p)
+    direction = np.asarray(right.direction)
+    return ScaledGradient(
+        right.log_scale,
+        direction + 0.5 * np.roll(direction, 1, axis=-1) * np.array([-1.0] + [1.0] * (direction.shape[-1] - 1)),
+    )
+
+
+def of_stretched_keys(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
+    """A gradient that sees the second coordinate of every key doubled."""
+    return risk.scaled_gradient(keys * np.array([1.0, 2.0]), scores, loss, p)
+
+
+def without_the_second_input(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
+    """A gradient that does not see one input. (Where two inputs balance, one that is turned ends at p_mm all the same.)"""
+    return risk.scaled_gradient(np.delete(keys, 1, axis=0), np.delete(scores, 1, axis=0), loss, p)
+
+
+def in_single_precision(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
+    """The textbook formula in float32: zero once the softmax saturates, so that normalized descent stops."""
+    K, gamma = np.float32(keys), np.float32(scores)
+    weights = np.float32(risk.softmax_weights(keys, p))
+    mean = np.sum(weights * gamma, axis=-1, keepdims=True)
+    slopes = -np.exp(np.float32(loss.log_slope(np.float64(mean))))
+    direction = np.mean(np.sum((slopes * weights * (gamma - mean))[..., None] * K, axis=-2), axis=-2)
+    return ScaledGradient(np.zeros(direction.shape[:-1]), np.float64(direction))
+
+
+WRONG = dict.fromkeys(FIGURES, REFERENCE.but("turned", scaled_gradient=turned))
+WRONG |= {"1c": REFERENCE.but("stretched", scaled_gradient=of_stretched_keys)}
+WRONG |= dict.fromkeys(("3a", "3b", "5"), REFERENCE.but("short", scaled_gradient=without_the_second_input))
+WRONG |= dict.fromkeys(("4a", "4b"), REFERENCE.but("single", scaled_gradient=in_single_precision))
+WRONG |= {"3c": fault_named("temperature").implementation}
+"""A fault per figure that its numbers must show."""
+
+
+@cache
+def computed(name: str, wrong: bool = False) -> Numbers:
+    """The numbers as the file has them."""
+    under_test = WRONG[name] if wrong else REFERENCE
+    return from_json(to_json(FIGURES[name].numbers(Settings(TRIALS, 0, under_test))))
+
+
+def ends(numbers: Numbers, optima: list[str], endings: list[int]) -> bool:
+    """Which directions there are, and that each path ends within three units of the ray that it should end at."""
+    found = [one["kind"] for one in numbers["optima"]] == optima
+    paths = zip(numbers["paths"], endings, strict=True)
+    return found and all(
+        path["ends_at"] == k and path["one_minus_cosine"] < (3 / path["norm"]) ** 2 / 2 and path["norm"] > 50
+        for path, k in paths
+    )
+
+
+def shows_1a(numbers: Numbers) -> bool:
+    """From everywhere to GMM."""
+    return ends(numbers, ["GMM"], [0] * 6)
+
+
+def shows_1b(numbers: Numbers) -> bool:
+    """From (0, 1), …, (0, −0.5) to GMM, from (0, −1) and (0, −1.5) to LMM."""
+    return ends(numbers, ["GMM", "LMM"], [0, 0, 0, 0, 1, 1])
+
+
+def shows_1c(numbers: Numbers) -> bool:
+    """From everywhere to GMM."""
+    return ends(numbers, ["GMM"], [0] * 8)
+
+
+def shows_2(numbers: Numbers) -> bool:
+    """Starts in C_{μ/4,R} stay in cone_μ and end in its axis."""
+    start_cone = [1 - np.dot(one["start"], numbers["direction"]) / numbers["radius"] for one in numbers["paths"]]
+    return all(apart <= numbers["start_mu"] for apart in start_cone) and all(
+        one["stop"] == "norm reached"
+        and one["largest_one_minus_cosine"] <= numbers["mu"]
+        # Theorem 3's flow keeps its distance from the axis, here below R·sin of the starts' cone.
+        and one["one_minus_cosine"] < 2 * numbers["start_mu"] * (numbers["radius"] / one["norm"]) ** 2
+        for one in numbers["paths"]
+    )
+
+
+def shows_3a(numbers: Numbers) -> bool:
+    """v to v_mm, p to p_mm, which is p_relax there."""
+    apart = numbers["one_minus_cosine"]
+    same = numbers["directions"]["p_mm"] == numbers["directions"]["p_relax"]
+    return all(numbers["supports"]) and same and apart["v_mm"] < NEAR and apart["p_mm"] < NEAR
+
+
+def shows_3b(numbers: Numbers) -> bool:
+    """v to v_mm, p to p_relax and not to p_mm."""
+    apart = numbers["one_minus_cosine"]
+    away = 1 - np.dot(numbers["directions"]["p_mm"], numbers["directions"]["p_relax"])
+    right = numbers["supports"] == [True, True, False] and apart["v_mm"] < NEAR and apart["p_relax"] < NEAR
+    return right and away > 0.01 and math.isclose(apart["p_mm"], away, rel_tol=0.05)
+
+
+def shows_3c(numbers: Numbers) -> bool:
+    """Both probabilities go to one, the logistic one ahead; the softmax first turns away from the optimal tokens."""
+    softmax, logistic = np.array(numbers["softmax"]), np.array(numbers["logistic"])
+    dips = softmax[:15].min() < softmax[0] - 0.01
+    # p(0) = (0, −1): the optimal tokens' logits against 0 are −1, 1 and −1.
+    begins = (2 / (1 + math.e) + 1 / (1 + 1 / math.e)) / 3
+    return (
+        bool(dips and (logistic > softmax).all() and min(softmax[-1], logistic[-1]) > 0.999)
+        and abs(softmax[0] - begins) < 1e-12
+    )
+
+
+def shows_4(numbers: Numbers) -> bool:
+    """Normalized GD saturates first and its norm grows by 50 from step 500 to 1000; GD's by less than ‖p_mm‖ log 2.
+
+    ‖p_mm‖ log t is what its norm tends to; until its direction has turned, it grows more slowly.
+    """
+    softmax, norm = numbers["softmax"], numbers["norm"]
+    first = {key: next((t for t, s in enumerate(values) if s > 0.99), 10**6) for key, values in softmax.items()}
+    grown = {key: values[1000] - values[500] for key, values in norm.items()}
+    limit = 0.891661 * math.log(2)
+    growth = limit / 2 < grown["gd"] < limit and abs(grown["normalized"] / 50 - 1) < 0.01
+    return first["normalized"] * 4 < first["gd"] < 1000 and growth
+
+
+def shows_5(numbers: Numbers) -> bool:
+    """The limit is p̄_mm whatever C; the offset is ½ log(c_1/c_2); correlation leans to C, logistic to 1 for large C."""
+    for loss, sign in (("correlation", 1.0), ("logistic", -1.0)):
+        for one in numbers[loss]:
+            near = one["stop"] == "norm reached" and abs(one["offset"] - one["predicted_offset"]) < 1e-5
+            leans = one["C"] < 10 or all(sign * angle > 0 for angle in one["degrees"])
+            if not (near and leans and one["one_minus_cosine"] < 1e-4):
+                return False
+    return [one["C"] for one in numbers["logistic"]] == [4, 100]
+
+
+def shows_8(numbers: Numbers) -> bool:
+    """One start to GMM, the other to LMM."""
+    return ends(numbers, ["GMM", "LMM"], [0, 1])
+
+
+def shows_9(numbers: Numbers) -> bool:
+    """Small d does not saturate; large d goes to GMM; what saturates has converged; gaps are hardly ever negative."""
+    small, middle, large = (one["fractions"] for one in numbers["dimensions"])
+    sums = all(abs(sum(one["fractions"].values()) - 1) < 1e-9 for one in numbers["dimensions"])
+    order = small["not saturated"] > 0.3 > middle["not saturated"] and large["GMM"] > middle["GMM"] > small["GMM"]
+    near = all(one["median_one_minus_cosine"] < 1e-3 for one in numbers["dimensions"][1:])
+    positive = all(gap > 0 for one in numbers["dimensions"][1:] for gap in one["score_gaps"])
+    return sums and order and near and positive and numbers["trials"] == TRIALS
+
+
+CHECKS: dict[str, Callable[[Numbers], bool]] = {
+    "1a": shows_1a,
+    "1b": shows_1b,
+    "1c": shows_1c,
+    "2": shows_2,
+    "3a": shows_3a,
+    "3b": shows_3b,
+    "3c": shows_3c,
+    "4a": shows_4,
+    "4b": shows_4,
+    "5": shows_5,
+    "8": shows_8,
+    "9a": shows_9,
+    "9b": shows_9,
+    "10": shows_9,
+}
+
+
+def test_every_figure_is_checked() -> None:
+    assert list(CHECKS) == list(FIGURES)
+
+
+DISTINCT = [name for name in FIGURES if name not in ("4b", "9b", "10")]
+"""Figures with numbers of their own."""
+
+
+@pytest.mark.parametrize("name", DISTINCT)
+def test_the_numbers_are_what_the_figure_shows(name: str) -> None:
+    assert CHECKS[name](computed(name))
+
+
+@pytest.mark.parametrize("name", DISTINCT)
+def test_a_wrong_gradient_is_seen(name: str) -> None:
+    assert not CHECKS[name](computed(name, wrong=True))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_is_drawn(name: str) -> None:
+    shared = {"4b": "4a", "9b": "9a", "10": "9a"}.get(name, name)
+    image = drawing.drawn(FIGURES[name], computed(shared), "svg")
+    xml.etree.ElementTree.fromstring(image)
+    assert b"dc:date" not in image
+
+
+def test_the_trials_are_named_on_the_figure() -> None:
+    assert f"{TRIALS} trials" in figure_9._said(computed("9a"))
+
+
+@pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
+def test_same_numbers_same_bytes_whatever_is_configured(kind: str) -> None:
+    import matplotlib
+
+    first = drawing.drawn(FIGURES["8"], computed("8"), kind)
+    with matplotlib.rc_context({"font.size": 20, "svg.hashsalt": None, "axes.facecolor": "red"}):
+        assert drawing.drawn(FIGURES["8"], computed("8"), kind) == first
+        assert matplotlib.rcParams["font.size"] == 20
+    assert drawing.drawn(FIGURES["8"], {**computed("8"), "optima": []} | {"paths": []}, kind) != first
+
+
+def test_the_command_writes_drawing_and_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    for folder in ("a/b", "c"):
+        assert main(["figures", "figure-4b", "--out", folder, "--jobs", "1"]) == 0
+    said = capsys.readouterr()
+    assert "figure-4b.svg, .json" in said.out
+    assert "Left out" not in said.out
+    names = sorted(path.name for path in Path("c").iterdir())
+    assert names == ["figure-4b.json", "figure-4b.svg"]
+    assert all((Path("a/b") / name).read_bytes() == (Path("c") / name).read_bytes() for name in names)
+    held = json.loads(Path("c/figure-4b.json").read_text(encoding="utf-8"))
+    assert held["figure"] == "4b"
+    assert held["norm"] == computed("4a")["norm"]
+    Path("c/figure-4b.svg").write_text("")
+    assert main(["figures", "4b", "--out", "c", "--jobs", "1"]) == 0  # what is there is written anew
+    assert (Path("a/b") / names[1]).read_bytes() == (Path("c") / names[1]).read_bytes()
+
+
+def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("theorems.figures.registry.FIGURES", {"4b": FIGURES["4b"]})
+    assert main(["figures", "--jobs", "1"]) == 0
+    assert "Left out: Figures 6 and 7, a vision transformer" in capsys.readouterr().out
+    assert Path("figures/figure-4b.svg").is_file()
+
+
+def test_ctrl_c_keeps_what_was_finished(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    # The last figure is computed first.
+    stopped = replace(FIGURES["3c"], numbers=lambda settings: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setitem(FIGURES, "3c", stopped)
+    assert main(["figures", "3c", "4b", "--jobs", "1"]) == 130
+    said = capsys.readouterr()
+    assert "interrupted; what is listed was written" in said.err
+    assert "figure-4b.svg" in said.out
+    assert "figure-3c.svg" not in said.out
+    assert sorted(path.name for path in Path("figures").iterdir()) == ["figure-4b.json", "figure-4b.svg"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["11"], "'11' is not one of 1a, 1b, 1c, 2, 3a"),
+        (["1d"], "'1d' is not one of"),
+        (["6"], "'6' is left out: a vision transformer"),
+        (["8", "--format", "gif"], "'gif' is not one of svg, png, pdf"),
+        (["8", "--out", "file"], "file: is not a directory"),
+        (["8", "--out", "file/below"], "file/below: cannot be made"),
+        (["8", "--out", "taken"], "figure-8.svg: is a directory"),
+        (["9a", "--trials", "0"], "'--trials'"),
+    ],
+)
+def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("file").write_text("")
+    Path("taken/figure-8.svg").mkdir(parents=True)
+    assert main(["figures", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert len(printed.err.strip().splitlines()) == 1
+    assert not printed.out
+
+
+def test_without_matplotlib_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(drawing, "find_spec", lambda name: None)
+    assert main(["figures", "8"]) == 2
+    printed = capsys.readouterr().err
+    assert "matplotlib is not installed" in printed
+    assert len(printed.strip().splitlines()) == 1
+    assert not Path("figures").exists()

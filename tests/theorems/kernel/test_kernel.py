@@ -1,0 +1,379 @@
+"""An attention kernel as an implementation: its numbers, its rounding, which statements it meets, who is caught."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import theorems.kernel.kernel
+import theorems.run.verify
+from examples import kernels
+from generators.case import Case
+from reference_attention import risk as reference
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from tests.theorems import oracle
+from tests.theorems.kernel import wrong_kernels
+from tests.theorems.rounding.test_rounding import PROBLEMS, points_of, ratio, truth_of_gradient
+from tests.theorems.token_selection.path_cases import random_cases
+from theorems.core.check import check
+from theorems.core.claim import Claim, Form, Verdict, at_least
+from theorems.core.implementation import REFERENCE
+from theorems.core.on_kernel import (
+    KERNEL_UNTOUCHED,
+    SVM_ONLY,
+    OnKernel,
+    watched,
+)
+from theorems.core.statement import Statement
+from theorems.kernel.check import assert_kernel, verify_kernel
+from theorems.kernel.kernel import LAYOUTS, Kernel, Layout
+from theorems.kernel.loading import kernel_named, kernel_of
+from theorems.kernel.report import hints, precision_hint, scale_hint
+from theorems.registry.lookup import statement_named
+from theorems.registry.suite import on_a_kernel, statements
+from theorems.rounding.evaluation import Evaluation, scaled_gradient_of
+from theorems.run.processes import Unit
+from theorems.run.verify import verify_generated
+
+TOUCHING = on_a_kernel()
+NOT_TOUCHING = {id: one.kernel.says for id, one in statements().items() if one.kernel and not one.kernel.called}
+
+DTYPES = ("float64", "float32")
+RIGHT = (kernels.handwritten, kernels.pytorch_sdpa, kernels.pytorch_multihead, kernels.online)
+FAST = {"lemma-1": 2, "lemma-3": 8, "lemma-4": 6, "lemma-5": 6, "lemma-6": 2, "lemma-14": 6, "theorem-2": 1}
+"""Examples per statement here; ``theorems verify --attention … --examples 1000`` tries more."""
+
+
+@pytest.fixture
+def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theorems.run.verify, "SHRINKING_CALLS", 10)
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", RIGHT, ids=lambda kernel: kernel.__name__)
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+def test_weights_risk_and_gradient_are_the_references(kernel: Any, batch: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(1)
+    keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=(*batch, 3))
+    seen = kernel_of(kernel)
+    for loss in LOSSES.values():
+        ours, theirs = (f(keys, scores, loss, p) for f in (seen.scaled_gradient, reference.scaled_gradient))
+        for found in (ours, theirs):
+            assert np.shape(found.log_scale) == batch
+            assert found.direction.shape == p.shape
+        absolute = [np.exp(found.log_scale)[..., None] * found.direction for found in (ours, theirs)]
+        np.testing.assert_allclose(*absolute, rtol=1e-12, atol=1e-14)
+        values = [f(keys, scores, loss, p) for f in (seen.risk, reference.risk)]
+        assert np.shape(values[0]) == batch
+        np.testing.assert_allclose(*values, rtol=1e-13)
+    np.testing.assert_allclose(seen.weights(keys, p), reference.softmax_weights(keys, p), rtol=1e-12)
+
+
+def test_stacked_problems_and_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    keys, scores, p = rng.normal(size=(5, 2, 4, 3)), rng.normal(size=(5, 2, 4)), rng.normal(size=(5, 3))
+    seen, loss = kernel_of(kernels.handwritten), LOSSES["logistic"]
+    whole = seen.scaled_gradient(keys, scores, loss, p)
+    single = [seen.scaled_gradient(keys[b], scores[b], loss, p[b]) for b in range(5)]
+    monkeypatch.setattr(theorems.kernel.kernel, "ENTRIES", 1)
+    pieces = seen.scaled_gradient(keys, scores, loss, p)
+    for b in range(5):
+        for found in (whole, pieces):
+            expected = np.exp(single[b].log_scale) * single[b].direction
+            np.testing.assert_allclose(np.exp(found.log_scale[b]) * found.direction[b], expected, rtol=1e-12)
+    np.testing.assert_array_equal(seen.weights(keys, p)[3], seen.weights(keys[3], p[3]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_units_of_keys_and_scores_do_not_matter(dtype: str) -> None:
+    """Powers of two are taken out before the kernel is called, so that float32 neither over- nor underflows."""
+    rng = np.random.default_rng(3)
+    keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=3)
+    seen, loss = kernel_of(kernels.handwritten, dtype), LOSSES["correlation"]
+    right = seen.scaled_gradient(keys, scores, loss, p)
+    other = seen.scaled_gradient(keys * 2.0**200, scores * 2.0**-300, loss, p * 2.0**-200)
+    np.testing.assert_array_equal(other.direction, right.direction)
+    assert other.log_scale == pytest.approx(right.log_scale - 100 * np.log(2), abs=1e-12)
+
+
+def test_a_slope_that_float32_cannot_hold() -> None:
+    keys, p, loss = np.array([[[1.0], [0.0]]]), np.array([0.5]), LOSSES["exponential"]
+    for shift in (400.0, -400.0):
+        scores = np.array([[1.0, 0.0]]) + shift
+        found = kernel_of(kernels.handwritten, "float32").scaled_gradient(keys, scores, loss, p)
+        expected = reference.scaled_gradient(keys, scores, loss, p)
+        assert np.isfinite(found.direction).all()
+        assert found.log_norm == pytest.approx(expected.log_norm, abs=1e-3)
+
+
+# ---- rounding --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "kernel", [kernels.handwritten, kernels.pytorch_sdpa, kernels.online], ids=lambda k: k.__name__
+)
+def test_rounding_bounds_against_ball_arithmetic(kernel: Any, dtype: str) -> None:
+    seen = kernel_of(kernel, dtype)
+    of_weights, of_gradient, without = [], [], []
+    for problem in PROBLEMS[:6]:
+        points = points_of(problem, m=8)
+        at = Evaluation(problem, points, seen.eps)
+        truth = []
+        for p in points:
+            with oracle.precision(oracle.bits_for(problem, p)):
+                truth.append([[float(s.mid()) for s in row] for row in oracle.weights(problem, p)])
+        of_weights.append(ratio(seen.weights(problem.keys, points) - np.array(truth), at.textbook_weights_error))
+        theirs = scaled_gradient_of(seen.as_implementation(), problem, points, np.zeros(len(points)))
+        off = theirs - truth_of_gradient(problem, points, np.zeros(len(points)))
+        of_gradient.append(ratio(off, at.textbook_gradient_error(seen.eps)))
+        own = Evaluation(problem, points).gradient
+        without.append(ratio(off, own.error * np.exp(np.maximum(own.log_scale, -700.0))[:, None]))
+    assert 1e-3 < max(of_weights) <= 1
+    assert 1e-4 < max(of_gradient) <= 1
+    assert max(without) > 1  # the bound of careful float64 does not cover it
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_noise_far_above_the_gradient_is_no_violation(dtype: str) -> None:
+    """Two equal keys with different scores and a third one far below: ∇L = e^{−hundreds}, a kernel reports 1e-17."""
+    problems = [
+        Problem(np.array([[[-1.0], [-1.0], [0.0]]]), np.array([[-2.0, -3.0, 0.0]])),
+        Problem(np.array([[[0.0, 0.0], [-1.0, 0.0]], [[0.0, 0.0], [3.0, -2.0]]]), np.array([[2.0, 2.0], [1.0, 0.0]])),
+    ]
+    under_test = kernel_of(kernels.pytorch_sdpa, dtype).as_implementation()
+    for problem in problems:
+        for id in ("lemma-1", "lemma-3", "lemma-6"):
+            outcome = check(statement_named(id), Case(problem), under_test)
+            assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_an_infinite_tolerance_does_not_hide_a_violation() -> None:
+    left, right, rounding = [-np.inf, 0.0], [0.0, 1.0], [np.inf, 0.0]
+    claim = at_least("hidden", Form.EFFECTIVE, left, right, rounding=rounding, why="rounding")
+    assert claim.verdict is Verdict.FALSIFIED
+    assert claim.slack == -1.0
+
+
+# ---- layouts ---------------------------------------------------------------------------------------------
+
+
+def rank_three_only(query: Any, keys: Any, values: Any) -> Any:
+    return torch.bmm(torch.softmax(torch.bmm(query, keys.transpose(1, 2)), dim=-1), values)
+
+
+def square_only(query: Any, keys: Any, values: Any) -> Any:
+    assert values.shape == keys.shape, "values must be as wide as keys"
+    return kernels.handwritten(query, keys, values)
+
+
+def both(query: Any, keys: Any, values: Any) -> Any:
+    return rank_three_only(query, keys, values) if values.shape == keys.shape else None
+
+
+def single_only(query: Any, keys: Any, values: Any) -> Any:
+    if query.dtype != torch.float32:
+        raise TypeError("float32 only")
+    return kernels.handwritten(query, keys, values)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "layout"),
+    [
+        (kernels.handwritten, Layout(4, False)),
+        (square_only, Layout(4, True)),
+        (rank_three_only, Layout(3, False)),
+        (both, Layout(3, True)),
+    ],
+)
+def test_layouts_are_found_and_agree(kernel: Any, layout: Layout) -> None:
+    seen = kernel_of(kernel)
+    assert seen.layout == layout
+    assert layout in LAYOUTS
+    assert {r.verdict for r in verify_kernel(kernel, statements=["lemma-3", "lemma-4"], examples=3)} == {Verdict.UPHELD}
+
+
+def test_float64_if_the_kernel_takes_it() -> None:
+    assert kernel_of(kernels.handwritten).dtype == "float64"
+    assert kernel_of(kernels.handwritten, "float32").dtype == "float32"
+    assert kernel_of(single_only).dtype == "float32"
+    assert kernel_of(single_only).eps == 2.0**-23
+
+
+def test_scale_is_fixed_to_one_where_the_kernel_has_one() -> None:
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    assert kernel_of(sdpa).keywords == {"scale": 1.0}
+    assert kernel_of(lambda query, keys, values, *, scale=None: sdpa(query, keys, values, scale=scale)).keywords
+    assert not kernel_of(kernels.handwritten).keywords
+    assert not scale_hint(kernel_of(sdpa))
+
+
+def test_what_travels_to_another_process() -> None:
+    seen = kernel_named("torch.nn.functional:scaled_dot_product_attention", "float32").as_implementation()
+    unit = pickle.loads(pickle.dumps(Unit("lemma-3", 2, 0, under_test=seen)))
+    assert unit.under_test.kernel.keywords == {"scale": 1.0}
+    assert unit.under_test.kernel.dtype == "float32"
+    assert unit.under_test.weights.__self__ is unit.under_test.kernel
+    first, second = unit.run(lambda done: None), Unit("lemma-3", 2, 0, under_test=seen).run(lambda done: None)
+    assert first.claims == second.claims
+
+
+# ---- right and wrong kernels -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kernel", RIGHT, ids=lambda kernel: kernel.__name__)
+def test_right_kernels_are_upheld(kernel: Any, dtype: str) -> None:
+    for id, examples in FAST.items():
+        (result,) = verify_kernel(kernel, statements=[id], examples=examples, dtype=dtype)
+        assert result.verdict is Verdict.UPHELD, result.reason
+        assert result.touched
+
+
+@pytest.mark.usefixtures("_little_shrinking")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kernel", wrong_kernels.CAUGHT, ids=lambda kernel: kernel.__name__)
+def test_wrong_kernels_are_caught(kernel: Any, dtype: str) -> None:
+    (result,) = verify_kernel(kernel, statements=["lemma-3"], examples=20, dtype=dtype)
+    assert result.verdict is Verdict.FALSIFIED
+    with pytest.raises(AssertionError, match="lemma-3"):
+        assert_kernel(kernel, statements=["lemma-3"], examples=20, dtype=dtype)
+
+
+@pytest.mark.usefixtures("_little_shrinking")
+def test_float32_inside_is_wrong_in_float64_and_right_in_float32() -> None:
+    verdicts = [
+        verify_kernel(wrong_kernels.float32_inside, statements=["lemma-3"], examples=8, dtype=dtype)[0].verdict
+        for dtype in DTYPES
+    ]
+    assert verdicts == [Verdict.FALSIFIED, Verdict.UPHELD]
+
+
+def test_the_scale_of_a_wrong_kernel_is_named() -> None:
+    assert "1, 0.5, 0.25 in 1, 4, 16 dimensions = 1/√d" in scale_hint(kernel_of(wrong_kernels.scaled_by_root_d))
+    assert "1.01, 1.01, 1.01" in scale_hint(kernel_of(wrong_kernels.warm))
+    for other in (wrong_kernels.sigmoid_normalised, wrong_kernels.last_token_masked, kernels.online):
+        assert not scale_hint(kernel_of(other))
+
+
+def test_digits_of_float32_are_named() -> None:
+    assert "--dtype float32" in precision_hint(kernel_of(wrong_kernels.float32_inside))
+    assert not precision_hint(kernel_of(wrong_kernels.float32_inside, "float32"))
+    for right in RIGHT:
+        assert not hints(kernel_of(right))
+
+
+def test_a_kernel_that_breaks_down_later_is_inconclusive() -> None:
+    def small_only(query: Any, keys: Any, values: Any) -> Any:
+        if len(query) > 2:
+            raise RuntimeError("no batches beyond two")
+        return kernels.handwritten(query, keys, values)
+
+    (result,) = verify_kernel(small_only, statements=["lemma-3"], examples=2)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "no batches beyond two" in result.reason
+
+
+# ---- which statements are about a kernel -----------------------------------------------------------------
+
+
+def test_every_statement_is_about_a_kernel_or_says_why_not() -> None:
+    uses = [one.kernel for one in statements().values()]
+    assert all(use is not None and use.says for use in uses)
+    assert len({use.turn for use in uses if use and use.called}) == len(TOUCHING)
+
+
+class Watch:
+    """The reference as a kernel whose calls are seen."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+        def seen(name: str) -> Any:
+            def call(*given: Any) -> Any:
+                self.calls.append(name)
+                return getattr(REFERENCE, name)(*given)
+
+            return call
+
+        names = ("weights", "risk", "scaled_gradient")
+        self.implementation = OnKernel("watched", **{name: seen(name) for name in names})
+
+
+@pytest.mark.parametrize("id", TOUCHING)
+def test_those_that_touch_the_kernel_do(id: str) -> None:
+    watch = Watch()
+    result = verify_generated(id, 2, 0, watch.implementation)
+    assert set(watch.calls) == set(result.touched)
+    assert result.touched
+
+
+@pytest.mark.parametrize("id", [id for id, why in NOT_TOUCHING.items() if why == SVM_ONLY.says])
+def test_those_about_the_svm_alone_do_not(id: str) -> None:
+    watch = Watch()
+    case = next(drawn(statement_named(id)))
+    outcome = check(statement_named(id), case, watch.implementation)
+    assert not watch.calls
+    assert outcome.verdict is Verdict.NOT_APPLICABLE
+    assert outcome.reason == KERNEL_UNTOUCHED
+
+
+def drawn(statement: Statement) -> Iterator[Case]:
+    cases: list[Case] = []
+
+    def keep(case: Case) -> bool:
+        cases.append(case)
+        return False
+
+    theorems.run.verify._drive(statement, 2, 0, keep)
+    return iter(cases)
+
+
+@pytest.mark.parametrize("id", NOT_TOUCHING)
+def test_those_that_do_not_touch_it_are_not_applicable_and_call_nothing(id: str) -> None:
+    watch = Watch()
+    result = verify_generated(id, 50, 0, watch.implementation)
+    assert not watch.calls
+    assert result.verdict is Verdict.NOT_APPLICABLE
+    assert NOT_TOUCHING[id] in result.reason
+
+
+def test_a_claim_made_before_the_kernel_is_called_is_not_its_merit() -> None:
+    """Theorem 2 certifies its SVM first; a kernel's report does not count that."""
+    (case,) = random_cases(1, equal=True)
+    on_kernel = check(statement_named("theorem-2"), case, Watch().implementation.but("k", textbook_eps=2.0**-52))
+    assert "svm-is-optimal" not in {claim.name for claim in on_kernel.claims}
+    assert "svm-is-optimal" in {claim.name for claim in check(statement_named("theorem-2"), case, REFERENCE).claims}
+
+
+def test_a_statement_that_calls_nothing_is_not_upheld_but_falsified_if_it_is() -> None:
+    case, watch = random_cases(1, equal=True)[0], Watch()
+    for slack, verdict in ((1.0, Verdict.NOT_APPLICABLE), (-1.0, Verdict.FALSIFIED)):
+
+        def conclusion(_case: Case, _under_test: Any, slack: float = slack) -> Iterator[Claim]:
+            yield Claim("silent", Form.EXACT, slack, 0.0, "exact")
+
+        silent = Statement("silent", "", "", (), lambda: None, conclusion, "", iter)  # type: ignore[arg-type, return-value]
+        assert check(silent, case, watch.implementation).verdict is verdict
+
+
+def test_the_reference_is_not_watched() -> None:
+    same, calls = watched(REFERENCE)
+    assert same is REFERENCE
+    assert not calls
+
+
+def test_a_kernel_keeps_no_array_that_may_change() -> None:
+    seen: Kernel = kernel_of(kernels.handwritten)
+    keys, p = np.array([[[1.0], [0.0]]]), np.array([1.0])
+    before = seen.weights(keys, p)
+    keys[0, 0, 0] = 1.5
+    assert seen.weights(keys, p)[0, 0] > before[0, 0]

@@ -1,0 +1,103 @@
+"""``theorems verify --attention``: what it takes, refuses, prints and writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.theorems.kernel import wrong_kernels
+from theorems.command.app import main
+from theorems.registry.suite import on_a_kernel, statements
+
+TOUCHING = on_a_kernel()
+NOT_TOUCHING = {id: one.kernel.says for id, one in statements().items() if one.kernel and not one.kernel.called}
+
+SDPA = "torch.nn.functional:scaled_dot_product_attention"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--attention", "kernel"], "is not MODULE:CALLABLE"),
+        (["--attention", "no_such_module_anywhere:kernel"], "does not import, ModuleNotFoundError"),
+        (["--attention", "broken_module:kernel"], "does not import, ZeroDivisionError"),
+        (["--attention", "here.py:kernel"], "is a file; give the name that it is imported by"),
+        (["--attention", "math:no_such_thing"], "'math' has no 'no_such_thing'"),
+        (["--attention", "math:pi"], "is of type float and cannot be called"),
+        (["--attention", "torch.nn:MultiheadAttention"], "is a class; give a function"),
+        (["--attention", SDPA, "--dtype", "bfloat16"], "is not one of float64, float32"),
+        (["--dtype", "float32"], "give the kernel with --attention"),
+        *(
+            (["--attention", f"{wrong_kernels.__name__}:{k.__name__}"], word)
+            for k, word in wrong_kernels.REFUSED.items()
+        ),
+    ],
+)
+def test_bad_kernels_are_one_sentence(given: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("broken_module.py").write_text("1 / 0\n")
+    assert main(["verify", "lemma-3", *given]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert says in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_a_right_kernel_in_two_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--attention", SDPA, "--dtype", "float32", "--examples", "2", "--jobs", "2", "--json", "report.json"]
+    assert main(["verify", "lemma-3", "lemma-4", "lemma-10", "theorem-1", *given]) == 0
+    printed = capsys.readouterr().out
+    assert "scale=1) (its scale fixed to 1): float32" in printed
+    report = json.loads(Path("report.json").read_text())
+    assert report["implementation"] == SDPA
+    assert report["kernel"]["dtype"] == "float32"
+    assert report["kernel"]["keywords"] == {"scale": 1.0}
+    verdicts = {one["id"]: (one["verdict"], bool(one["touched"])) for one in report["statements"]}
+    untouched = ("not-applicable", False)
+    upheld = ("upheld", True)
+    assert verdicts == {"lemma-3": upheld, "lemma-4": upheld, "lemma-10": untouched, "theorem-1": untouched}
+    for id in ("lemma-10", "theorem-1"):
+        assert NOT_TOUCHING[id][:20] in " ".join(printed.split())
+
+
+def test_nothing_that_touches_it_is_no_pass() -> None:
+    assert main(["verify", "lemma-10", "--attention", SDPA]) == 3
+
+
+def test_on_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "lemma-3", "lemma-4", "--data", "figure-1c", "--attention", SDPA]) == 0
+    assert "separable" in capsys.readouterr().out
+
+
+def test_a_wrong_kernel_is_falsified_reproduced_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    source = f"{wrong_kernels.__name__}:scaled_by_root_d"
+    assert main(["verify", "lemma-3", "--attention", source, "--examples", "10", "--out", "failing"]) == 1
+    printed = capsys.readouterr().out
+    assert "1, 0.5, 0.25 in 1, 4, 16 dimensions = 1/√d" in printed
+    line = re.search(r"Reproduce with: theorems (.*)", printed)
+    assert line
+    assert line[1].endswith(f"--attention {source} --dtype float64")
+    assert main(line[1].split()) == 1
+
+
+def test_a_module_of_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend("")  # restores sys.path afterwards
+    (tmp_path / "kernel_of_mine.py").write_text(
+        "import torch\n\n\nclass Softmax(torch.nn.Module):\n"
+        "    def forward(self, q, k, v):\n        return torch.softmax(q @ k.mT, -1) @ v\n\n\n"
+        "class Models:\n    first = Softmax()\n"
+    )
+    assert main(["verify", "lemma-3", "--attention", "kernel_of_mine:Models.first", "--examples", "2"]) == 0
+
+
+def test_the_options_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["verify", "--help"])
+    assert "--attention" in capsys.readouterr().out
+    assert len(TOUCHING) >= 7

@@ -1,0 +1,100 @@
+"""The fixtures of the pytest plugin in a stranger's suite, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+
+KERNELS = """
+import torch
+
+def right(q, k, v):
+    return torch.softmax(q @ k.transpose(-2, -1), dim=-1) @ v
+
+def wrong(q, k, v):
+    return right(q / q.shape[-1] ** 0.5, k, v)
+"""
+
+
+def run(tmp_path: Path, test: str, *options: str, config: str = "") -> subprocess.CompletedProcess[str]:
+    """The outcome of ``pytest`` on a suite of one file; the plugin as an installed package would bring it."""
+    (tmp_path / "my_kernels.py").write_text(KERNELS)
+    (tmp_path / "test_mine.py").write_text(test)
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = .\n{config}")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "theorems.kernel.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        *options,
+    ]
+    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+
+
+ALL = (
+    "import my_kernels\n\ndef test_attention_is_softmax(max_margin_theorems):\n    max_margin_theorems(my_kernels.{})\n"
+)
+EACH = "import my_kernels\n\ndef test_attention(max_margin_theorem):\n    max_margin_theorem(my_kernels.{})\n"
+
+
+def test_two_lines_pass_for_a_right_kernel(tmp_path: Path) -> None:
+    done = run(tmp_path, ALL.format("right"), "--max-margin-examples", "2")
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
+def test_two_lines_fail_for_a_wrong_one_with_a_readable_case(tmp_path: Path) -> None:
+    text = ALL.format("wrong").replace("wrong)", "wrong, statements=['lemma-3'], examples=10)")
+    done = run(tmp_path, text)
+    assert done.returncode == 1
+    for said in ("AssertionError", "lemma-3", "falsified", "the smallest failing case found", "1/√d", "assert_kernel("):
+        assert said in done.stdout
+
+
+def test_one_test_per_statement(tmp_path: Path) -> None:
+    done = run(tmp_path, EACH.format("right"), "--max-margin-examples", "1", "-v")
+    assert done.returncode == 0, done.stdout
+    assert "test_attention[lemma-3] PASSED" in done.stdout
+    assert "7 passed" in done.stdout
+
+
+def test_the_kernel_may_come_from_an_option_or_the_configuration(tmp_path: Path) -> None:
+    text = "def test_it(max_margin_theorems):\n    max_margin_theorems(statements=['lemma-3'])\n"
+    named = run(tmp_path, text, "--max-margin-attention", "my_kernels:right", "--max-margin-examples", "2")
+    assert named.returncode == 0, named.stdout
+    config = "max_margin_attention = my_kernels:right\nmax_margin_examples = 2\nmax_margin_dtype = float32\n"
+    assert run(tmp_path, text, config=config).returncode == 0
+    nothing = run(tmp_path, text)
+    assert nothing.returncode == 1
+    assert "give the fixture a kernel" in nothing.stdout
+
+
+@pytest.mark.parametrize("kernel", ["3", "lambda q, k, v: None", "'my_kernels:nothing'"])
+def test_what_is_no_kernel_is_a_failure(tmp_path: Path, kernel: str) -> None:
+    done = run(tmp_path, f"def test_it(max_margin_theorems):\n    max_margin_theorems({kernel})\n")
+    assert done.returncode == 1
+    assert "AssertionError: --attention:" in done.stdout
+
+
+def test_whoever_does_not_use_it_pays_nothing(tmp_path: Path) -> None:
+    text = (
+        "import sys\n\ndef test_nothing_is_imported():\n"
+        "    heavy = {'torch', 'hypothesis', 'numpy', 'attention', 'generators'}\n"
+        "    assert not heavy & set(sys.modules)\n"
+    )
+    done = run(tmp_path, text)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_package_announces_it() -> None:
+    assert 'max_margin_theorems = "theorems.kernel.pytest_plugin"' in (ROOT / "pyproject.toml").read_text()

@@ -1,0 +1,238 @@
+"""Planted faults: each is caught, none is caught for nothing, and the table of them in docs/ is that of the registries."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from generators.case import Case
+from reference_attention.losses import loss_named
+from tests.places import ROOT
+from theorems.command.app import main
+from theorems.core.exit_code import Exit
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.faults import FAULTS, Fault, Kind, fault_named
+from theorems.faults.attention_faults import OnOtherKeys
+from theorems.faults.fault import right
+from theorems.power.table import short
+from theorems.power.trial import Baseline, Found, baseline, replaced_by, smallest_caught, tried
+from theorems.registry.lookup import statement_named
+from theorems.registry.suite import statements
+from theorems.run.verify import drawn
+
+DOCUMENT = (ROOT / "docs" / "power.md").read_text()
+
+EXAMPLES = 10
+
+NAMED_IN_THE_PLAN = {
+    "temperature",
+    "negated-logits",
+    "negated-gradient",
+    "diagonal-jacobian",
+    "detached-normaliser",
+    "sigmoid-normalised",
+    "sparsemax",
+    "top-2",
+    "clipped-logits",
+    "epsilon-in-denominator",
+    "logits-of-few-bits",
+    "wrong-loss-derivative",
+    "svm-with-bias",
+    "svm-misses-a-constraint",
+    "neighbours-by-tolerance",
+    "step-above-bound",
+    "optimal-by-key-norm",
+    "svm-by-key-norm",
+}
+
+
+class Lazily(Sequence[Baseline]):
+    """Baselines that are made when they are needed: most faults are caught on the first cases."""
+
+    def __init__(self, id: str) -> None:
+        self._statement = statement_named(id)
+        self._cases = drawn(self._statement, EXAMPLES, 0)
+        self._made: dict[int, Baseline] = {}
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def __getitem__(self, k):  # type: ignore[no-untyped-def]
+        if k not in self._made:
+            self._made[k] = baseline(self._statement, self._cases[k])
+        return self._made[k]
+
+
+@cache
+def baselines(id: str) -> Lazily:
+    return Lazily(id)
+
+
+def found(id: str, fault: Fault) -> Found:
+    return tried(statement_named(id), fault, baselines(id)).found
+
+
+def _unchanged(keys, size):  # type: ignore[no-untyped-def]
+    return keys
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
+def test_each_fault_is_caught_by_the_statement_that_it_names(fault: Fault) -> None:
+    assert found(fault.caught_by, fault) is Found.CAUGHT
+
+
+def test_a_fault_that_is_none_is_caught_by_no_one() -> None:
+    for id in ("lemma-3", "lemma-4", "lemma-6", "lemma-11"):
+        assert {base.verdict for base in baselines(id)} == {"upheld"}
+        same = Fault("reference", Kind.SOFTMAX, "nothing", id, OnOtherKeys(_unchanged))
+        assert found(id, same) in (Found.UNMOVED, Found.UNTOUCHED)
+        assert found(id, Fault("reference", Kind.SOFTMAX, "nothing", id, right)) is Found.UNTOUCHED
+
+
+def test_the_faults_that_one_would_think_of_are_there() -> None:
+    assert set(FAULTS) >= NAMED_IN_THE_PLAN
+    assert {fault.kind for fault in FAULTS.values()} == set(Kind)
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=lambda fault: fault.name)
+def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
+    sent = pickle.loads(pickle.dumps(fault.implementation))
+    assert isinstance(sent, Implementation)
+    assert sent.name == fault.name
+    softmax = {"weights", "risk", "scaled_gradient", "log_excess_risk"}
+    allowed = {
+        Kind.SOFTMAX: softmax,
+        Kind.GRADIENT: {"scaled_gradient"},
+        Kind.STEP: {"log_smoothness"},
+        Kind.DATA: softmax,
+        Kind.SVM: {"max_margin"},
+        Kind.SETS: {"max_margin_sets"},
+        Kind.DIRECTION: {"direction"},
+        Kind.LABELS: {"label_svm", "relaxed_max_margin"},
+    }
+    assert replaced_by(fault) <= allowed[fault.kind]
+    assert (fault.spoil is None) != (not replaced_by(fault))
+    if fault.kind is Kind.SOFTMAX:
+        assert replaced_by(fault) == softmax
+    assert bool(fault.unit) == bool(fault.size)
+
+
+def _points() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=(5, 3))
+
+
+SOFTMAX = [fault for fault in FAULTS.values() if fault.kind is Kind.SOFTMAX]
+
+
+STRAIGHT_THROUGH = ("logits-of-few-bits", "float32-softmax", "epsilon-in-denominator")
+"""Rounding, and the largest logit, are constants to the gradient, as a kernel has them."""
+
+
+@pytest.mark.parametrize("fault", [f for f in SOFTMAX if f.name not in STRAIGHT_THROUGH], ids=lambda fault: fault.name)
+def test_the_gradient_of_a_wrong_softmax_is_that_of_its_risk(fault: Fault) -> None:
+    """By central differences of the wrong risk; logits beyond the clipping and the second largest do not move here."""
+    keys, scores, points = _points()
+    loss, made = loss_named("logistic"), fault.implementation
+    g = made.scaled_gradient(keys, scores, loss, points)
+    gradient = np.exp(g.log_scale)[:, None] * g.direction
+    h = 1e-5 * np.eye(3)
+    up, down = (made.risk(keys, scores, loss, points[:, None] + sign * h) for sign in (1, -1))
+    assert np.abs((up - down) / 2e-5 - gradient).max() < 1e-8
+
+
+@pytest.mark.parametrize("fault", SOFTMAX, ids=lambda fault: fault.name)
+def test_a_wrong_softmax_is_the_same_for_torch_and_its_excess_is_that_of_its_risk(fault: Fault) -> None:
+    keys, scores, points = _points()
+    loss, made, alpha = loss_named("logistic"), fault.implementation, np.array([0, 1])
+    there = [torch.tensor(x) for x in (keys, scores, points)]
+    weights = made.weights(keys, points)
+    assert np.abs(made.weights(there[0], there[2]).numpy() - weights).max() < 1e-6
+    sign, size = made.log_excess_risk(keys, scores, loss, points, alpha)
+    excess = made.risk(keys, scores, loss, points) - loss.value(scores[[0, 1], alpha]).mean()
+    assert np.abs(sign * np.exp(size) - excess).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("temperature", "lemma-3"),
+        ("logits-of-few-bits", "lemma-3"),
+        ("gradient-too-long", "lemma-3"),
+        ("one-coordinate-off", "lemma-3"),
+        ("key-off", "lemma-3"),
+        ("score-off", "lemma-3"),
+        ("svm-coordinate-off", "lemma-11"),
+        ("svm-dual-off", "theorem-1"),
+        ("step-above-bound", "lemma-6"),
+    ],
+)
+def test_a_fault_below_rounding_is_not_caught(name: str, id: str) -> None:
+    """So what is caught is the fault itself, not the way in which it was made."""
+    assert found(id, fault_named(name).of_size(1e-18)) in (Found.MISSED, Found.UNMOVED)
+
+
+def test_the_smallest_size_is_where_catching_ends() -> None:
+    fault, statement = fault_named("one-coordinate-off"), statement_named("lemma-3")
+    size = smallest_caught(statement, fault, baselines("lemma-3"))
+    assert size is not None
+    assert 1e-16 < size < 1e-10
+    assert found("lemma-3", fault.of_size(size)) is Found.CAUGHT
+    assert found("lemma-3", fault.of_size(size / 10)) is not Found.CAUGHT
+    assert smallest_caught(statement_named("lemma-11"), fault, baselines("lemma-11")) is None
+
+
+def test_a_statement_that_breaks_down_does_not_catch() -> None:
+    def broken(case: Case) -> Case:
+        raise ZeroDivisionError("planted")
+
+    cell = tried(
+        statement_named("lemma-3"), Fault("broken", Kind.DATA, "", "", right, spoil=broken), baselines("lemma-3")
+    )
+    assert cell.found is Found.UNDECIDED
+    assert "planted" in cell.why
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["lemma-11", "--faults", "svm-with-bias"], Exit.UPHELD),
+        (["lemma-11", "--faults", "svm-with-bias", "--faults", "neighbour-lost"], Exit.FALSIFIED),
+        (["lemma-11", "--faults", "no-such-fault"], Exit.BAD_INPUT),
+        (["lemma-99"], Exit.BAD_INPUT),
+    ],
+)
+def test_exit_codes(arguments: list[str], code: Exit, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["power", *arguments, "--examples", "4", "--jobs", "1"]) == code
+    if code is Exit.FALSIFIED:
+        assert "caught by no statement: neighbour-lost" in capsys.readouterr().err
+
+
+def test_the_table_does_not_depend_on_the_number_of_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for jobs in ("1", "2"):
+        options = ["--faults", "svm-scaled", "--faults", "svm-with-bias", "--examples", "4", "--markdown"]
+        assert main(["power", "lemma-4", "lemma-11", *options, "--jobs", jobs]) == Exit.UPHELD
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert "| `svm-with-bias` | svm | " in printed[0]
+
+
+def test_the_document_has_all_faults_and_statements() -> None:
+    table = DOCUMENT.partition("| fault | in | ")[2]
+    head, rows = table.partition(" |\n")[0].split(" | "), re.findall(r"^\| `([a-z0-9-]+)` \|", table, re.MULTILINE)
+    assert head == [short(id) for id in statements()]
+    assert rows[: len(FAULTS)] == list(FAULTS)
+    sized = [name for name, fault in FAULTS.items() if fault.unit]
+    assert rows[len(FAULTS) : len(FAULTS) + len(sized)] == sized
+
+
+def test_the_reference_is_no_fault() -> None:
+    assert not replaced_by(Fault("reference", Kind.SOFTMAX, "", "", right))
+    assert fault_named("temperature").implementation is not REFERENCE

@@ -1,0 +1,222 @@
+"""Theorem 1: upheld by the reference, falsified by planted faults; its predictions against other solvers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from generators.case import Case
+from reference_attention.paths.regularization_path import regularization_path
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from tests.theorems.token_selection.faults import FAULTS
+from tests.theorems.token_selection.path_cases import (
+    BEYOND_FLOAT,
+    CORNERS,
+    case,
+    claims_of,
+    falsified,
+    figure_1a,
+    random_cases,
+    statement,
+)
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.token_selection.global_paths.path_constants import Constraints, exact_to_rounding, log_kappa
+from theorems.token_selection.global_paths.path_offset import Reduced, closed_form, tangent_basis
+from theorems.token_selection.global_paths.sublevel_claims import sublevel_claims
+
+CAUGHT_BY: dict[str, str] = {
+    "temperature": "sublevel-correlation-from-duals",
+    "masked-token": "path-is-stationary",
+    "epsilon-in-denominator": "path-is-stationary",
+    "float32-softmax": "path-is-stationary",
+    "clipped-logits": "path-is-stationary",
+    "negated-gradient": "path-is-stationary",
+    "one-coordinate-off": "offset-at-radius",
+    "rolled-coordinates": "path-is-stationary",
+    "weight-decay": "path-is-stationary",
+    "wrong-loss-derivative": "path-is-stationary",
+    "diagonal-jacobian": "path-is-stationary",
+    "detached-normaliser": "path-is-stationary",
+    "cancelling-gradient": "path-is-stationary",
+    "svm-scaled": "svm-is-optimal",
+    "svm-misses-a-constraint": "svm-is-optimal",
+    "svm-with-bias": "svm-is-optimal",
+    "svm-for-another-token": "svm-is-optimal",
+    "neighbours-by-tolerance": "svm-is-optimal",
+    "neighbour-lost": "svm-is-optimal",
+}
+"""A claim that each fault falsifies."""
+
+MISSED = {
+    "gradient-too-long": "the path minimises a risk; twice its gradient vanishes at the same points",
+    "svm-always-infeasible": "without p_mm there is nothing to compare with: inconclusive",
+}
+"""Faults that leave the theorem true, and why."""
+
+
+@settings(max_examples=30)
+@given(statement("theorem-1").cases())
+def test_reference_upholds_generated_cases(given_case: Case) -> None:
+    outcome = check(statement("theorem-1"), given_case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_reference_upholds_the_corners(name: str) -> None:
+    outcome = check(statement("theorem-1"), CORNERS[name], REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_what_lies_beyond_float64_is_undecided_with_a_reason() -> None:
+    for far in BEYOND_FLOAT.values():
+        outcome = check(statement("theorem-1"), far, REFERENCE)
+        assert outcome.verdict is Verdict.INCONCLUSIVE
+        assert "κ" in outcome.reason
+
+
+def test_figure_1a() -> None:
+    claims = claims_of("theorem-1", figure_1a(), REFERENCE)
+    assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
+    # One SVM-neighbour: the offset vanishes, and with it 1 − cos.
+    assert {"offset-closed-form", "path-is-lowest", "sublevel-margin"} <= set(claims)
+
+
+def test_which_claims_are_made() -> None:
+    assert "path-rate" in claims_of("theorem-1", CORNERS["several-inputs"], REFERENCE)
+    assert "offset-limit" in claims_of("theorem-1", CORNERS["more-neighbours-than-dimensions"], REFERENCE)
+    for name in ("zero-dual", "zero-dual-of-dependent"):
+        claims = claims_of("theorem-1", CORNERS[name], REFERENCE)
+        assert "path-rate-with-logarithm" in claims
+        assert "path-rate" not in claims
+
+
+def test_each_fault_is_caught_by_its_claim() -> None:
+    cases = random_cases(4, equal=False)
+    assert set(CAUGHT_BY) | set(MISSED) == set(FAULTS)
+    for fault, claim in CAUGHT_BY.items():
+        assert any(claim in falsified("theorem-1", c, FAULTS[fault]) for c in cases), fault
+    for fault in MISSED:
+        assert not any(falsified("theorem-1", c, FAULTS[fault]) for c in cases), fault
+
+
+def test_a_textbook_kernel_is_held_to_the_effective_claims_only() -> None:
+    kernel = replace(FAULTS["cancelling-gradient"], textbook_eps=2.0**-52)
+    claims = claims_of("theorem-1", CORNERS["several-inputs"], kernel)
+    assert set(claims) == {
+        "svm-is-optimal",
+        "sublevel-margin",
+        "sublevel-correlation",
+        "sublevel-correlation-from-duals",
+    }
+
+
+def _svm(given_case: Case) -> MaxMargin:
+    found = max_margin(given_case.problem.keys, given_case.problem.optimal)
+    assert isinstance(found, MaxMargin)
+    return found
+
+
+def test_the_hunt_reaches_the_bound() -> None:
+    """The bound from the duals is attained on the boundary of the sublevel set; a sloppy hunt would not get there."""
+    for given_case in random_cases(4, equal=False):
+        claim = claims_of("theorem-1", given_case, REFERENCE)["sublevel-correlation-from-duals"]
+        kappa = log_kappa(given_case.problem)
+        assert claim.slack < 1e-3 / (kappa * 1e6) + 1e-7
+
+
+def test_a_quarter_of_kappa_is_falsified() -> None:
+    """Two inputs with orthogonal keys whose gaps differ by 10⁶: the set really reaches far below R p̄_mm."""
+    keys = np.zeros((2, 2, 2))
+    keys[:, 0] = np.eye(2)
+    given_case = case(keys, np.array([[1.0, 0.0], [1e-6, 0.0]]), "correlation")
+    problem, svm = given_case.problem, _svm(given_case)
+    constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
+    kappa = log_kappa(problem)
+
+    def wrong(kappa: float) -> set[str]:
+        made = sublevel_claims(given_case, REFERENCE, constraints, basis, svm.norm, svm.direction, kappa)
+        return {claim.name for claim in made if claim.verdict is Verdict.FALSIFIED}
+
+    assert wrong(kappa) == set()
+    assert {"sublevel-margin", "sublevel-correlation"} <= wrong(kappa / 4)
+
+
+@pytest.mark.parametrize("name", ["several-inputs", "more-neighbours-than-dimensions", "margin-1+3e-9", "zero-dual"])
+def test_reduced_program_agrees_with_the_global_search(name: str) -> None:
+    """The path found by L-BFGS from several starts and polished on the risk itself has the predicted offset."""
+    given_case = CORNERS[name]
+    problem, svm = given_case.problem, _svm(given_case)
+    constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
+    for rho in (1e3, 1e5):
+        assert exact_to_rounding(problem, log_kappa(problem), rho)
+        y, solved = Reduced.at(constraints, basis, rho).newton(np.zeros(problem.d - 1))
+        path = regularization_path(problem, [rho * svm.norm], max_margin=svm)
+        assert solved
+        assert path.converged.all()
+        np.testing.assert_allclose(path.offsets[0] / svm.norm, basis @ y, atol=1e-9 * (1 + np.linalg.norm(y)))
+
+
+def test_closed_form_by_hand() -> None:
+    """Rows (1, 0) and (0, 2) with costs 1 and 3: p_mm = (1, ½), λ = (1, ¼), G o = log(c/λ) less its part along p_mm."""
+    given_case = case([[[0, 0], [-1, 0], [0, -2]]], [[3.0, 2.0, 0.0]], "correlation")
+    svm = _svm(given_case)
+    constraints, basis = Constraints.of(given_case.problem, svm), tangent_basis(svm.direction)
+    y, _ = closed_form(constraints, basis)
+    factor = given_case.problem.keys[0, 1, 0] / -1.0
+    b = np.array([np.log(1 / 1.0), np.log(3 / 0.25)])
+    o = np.array([b[0], b[1] / 2])
+    p = np.array([1.0, 0.5])
+    expected = (o - (o @ p) / (p @ p) * p) / factor
+    np.testing.assert_allclose(basis @ y * svm.norm, expected, atol=1e-14)
+
+
+def test_closed_form_has_five_digits_at_radius_1e6_and_its_error_falls_like_1_over_radius() -> None:
+    given_case = random_cases(2, equal=False)[1]
+    problem, svm = given_case.problem, _svm(given_case)
+    constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
+    limit, _ = closed_form(constraints, basis)
+    errors = []
+    for rho in (1e4, 1e5, 1e6):
+        y, _ = Reduced.at(constraints, basis, rho).newton(np.zeros(problem.d - 1))
+        errors.append(float(np.linalg.norm(y - limit) / np.linalg.norm(limit)))
+    assert errors[-1] < 1e-5
+    np.testing.assert_allclose(np.diff(np.log10(errors)), -1, atol=0.02)
+
+
+def test_offset_grows_like_log_radius_where_a_neighbour_has_no_dual() -> None:
+    given_case = CORNERS["zero-dual"]
+    problem, svm = given_case.problem, _svm(given_case)
+    constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
+    sizes = [
+        float(np.linalg.norm(Reduced.at(constraints, basis, rho).newton(np.zeros(1))[0])) for rho in (1e4, 1e6, 1e8)
+    ]
+    # y balances e^{−y} against y/ρ: y + log y = log ρ.
+    for rho, y in zip((1e4, 1e6, 1e8), sizes, strict=True):
+        assert abs(y + np.log(y) - np.log(rho)) < 0.01
+
+
+def _nudged(amount: float) -> Any:
+    """The reference gradient turned by a relative ``amount`` within the span of the first two axes."""
+    right = REFERENCE.scaled_gradient
+
+    def gradient(*args: Any) -> Any:
+        found = right(*args)
+        direction = np.array(found.direction)
+        a, b = direction[..., 0].copy(), direction[..., 1].copy()
+        direction[..., 0], direction[..., 1] = a - amount * b, b + amount * a
+        return replace(found, direction=direction)
+
+    return REFERENCE.but("nudged", scaled_gradient=gradient)
+
+
+def test_a_gradient_turned_by_1e_11_is_seen() -> None:
+    """At radius 1e6 the offset magnifies an angle a million times; rounding alone must not be enough to fail."""
+    given_case = random_cases(2, equal=False)[0]
+    assert not falsified("theorem-1", given_case, _nudged(1e-17))
+    assert "path-is-stationary" in falsified("theorem-1", given_case, _nudged(1e-11))

@@ -1,0 +1,89 @@
+"""Hand-made problems around locally optimal tokens, with the corner that each is made for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from generators.case import Case
+from reference_attention.losses import loss_named
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from theorems.token_selection.local_paths.local_constants import LocalConstants, local_constants
+
+
+def case(keys: object, scores: object, alpha: list[int], loss: str = "logistic", seed: int = 7) -> Case:
+    problem = Problem(np.array(keys, dtype=float), np.array(scores, dtype=float), loss_named(loss))
+    return Case(problem, alpha=np.array(alpha, dtype=np.int64), seed=seed)
+
+
+def nearly_neighbour(excess: float, gap: float = -1.0) -> Case:
+    """p_mm = (1, 0); token 2 has margin 1 + excess and scores above α when gap < 0."""
+    return case([[[1.0, 0.0], [0.0, 0.0], [-excess, 1.0]]], [[0.0, -1.0, -gap]], [0])
+
+
+HAND_MADE: dict[str, Case] = {
+    # One row, no other token: the gradient is parallel to p_mm.
+    "two-tokens": case([[[1.0, 0.5], [-0.5, 0.0]]], [[1.0, 0.0]], [0]),
+    "one-dimension": case([[[1.0], [0.0], [-1.0]], [[2.0], [0.5], [-3.0]]], [[1.0, 0.0, 2.0], [0.5, 0.0, 3.0]], [0, 0]),
+    # Input 1 has no SVM-neighbour and its other tokens score above α: its own term has the wrong sign.
+    "wrong-sign-input": case(
+        [[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]], [[4.0, 0.0], [0.0, 1.0], [1.0, -1.0]]],
+        [[1.0, 0.0, 0.5], [0.0, 2.0, 1.0]],
+        [0, 0],
+    ),
+    "three-nano": nearly_neighbour(3e-9),
+    "three-nano-but-good": nearly_neighbour(3e-9, gap=1.0),
+    "nearly-neighbour": nearly_neighbour(0.05),
+    # Duplicates: two equal neighbours of different scores share one dual.
+    "duplicate-neighbours": case(
+        [[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0, 0.75, -2.0]], [0], "exponential"
+    ),
+    # (0, 1) and (0, −1) are neighbours of p_mm = (1, 0) beside (0, 0), whose dual alone suffices.
+    "zero-dual-neighbours": case(
+        [[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, -1.0]]], [[1.0, 0.0, 0.5, -4.0]], [0], "correlation"
+    ),
+    # The neighbour (0, 1) has a zero dual in every dual solution.
+    "not-complementary": case([[[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]], [[1.0, 0.0, 0.5]], [0]),
+    # A cone 2e-10 wide that begins at norm 1e10: the flow's path must be known to 1e-10 of its norm.
+    "narrow-cone": case(
+        [[[1.0, -2.0], [-3.0, 2.0 - 2.0**-28], [0.0, 0.0], [-1.0, 0.0]]], [[-1.0, 1.0, 0.0, -1.0]], [2]
+    ),
+    # Weights as far from the duals as scores can make them: the offset is long.
+    "long-offset": case(
+        [[[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]], [[0.0, 0.0, 1.0], [0.5, 0.0, 0.0], [0.0, 0.5, 0.25]]],
+        [[1.0, 0.0, 0.999], [5.0, -100.0, 1.0]],
+        [0, 0],
+        "correlation",
+    ),
+}
+
+
+def constants_of(made: Case) -> LocalConstants:
+    solution = max_margin(made.problem.keys, made.chosen)
+    assert isinstance(solution, MaxMargin)
+    constants = local_constants(made.problem, solution)
+    assert constants is not None
+    return constants
+
+
+def random_case(rng: np.random.Generator) -> Case | None:
+    """Gaussian keys and scores with random α; None when α is not locally optimal."""
+    n, tokens, d = int(rng.integers(1, 5)), int(rng.integers(2, 6)), int(rng.integers(1, 8))
+    keys, scores = rng.normal(size=(n, tokens, d)), rng.normal(size=(n, tokens))
+    loss = ("logistic", "exponential", "correlation")[int(rng.integers(3))]
+    made = Problem(keys, scores, loss_named(loss))
+    alpha = rng.integers(tokens, size=n) if rng.random() < 0.5 else made.optimal
+    solution = max_margin(keys, alpha)
+    if not isinstance(solution, MaxMargin) or local_constants(made, solution) is None:
+        return None
+    return Case(made, alpha=alpha, seed=int(rng.integers(2**31)))
+
+
+def random_cases(count: int, seed: int) -> list[Case]:
+    rng = np.random.default_rng(seed)
+    found: list[Case] = []
+    while len(found) < count:
+        made = random_case(rng)
+        if made is not None:
+            found.append(made)
+    return found

@@ -1,0 +1,304 @@
+"""Lemma 7 and its constants: derived correctly, not vacuous, and able to fail."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from scipy.optimize import minimize
+
+from generators.case import Case
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from tests.theorems.token_selection.faults import FAULTS
+from tests.theorems.token_selection.local_paths.local_problems import (
+    HAND_MADE,
+    case,
+    constants_of,
+    nearly_neighbour,
+    random_cases,
+)
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.registry.lookup import statement_named
+from theorems.token_selection.local_paths.cone_points import ConeView, cone_points, is_resolvable, sides
+from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import claims, lemma_7
+from theorems.token_selection.local_paths.local_constants import LocalConstants, margins_beyond_one
+from theorems.token_selection.local_paths.local_correlation import HarmfulTokens, correlation_constant
+
+NO_HARM = HarmfulTokens(np.empty(0), np.empty(0), np.empty(0), 0.0)
+CAUGHT = sorted(set(FAULTS) - {"svm-always-infeasible"})
+"""Every fault but one: an SVM that gives up leaves nothing to check."""
+
+
+FAULT_CASES = random_cases(3, seed=3)
+
+
+def falsified(constants: LocalConstants, under_test: Implementation = REFERENCE, seed: int = 0) -> set[str]:
+    made = claims(constants, under_test, np.random.default_rng(seed))
+    return {claim.name for claim in made if claim.verdict is Verdict.FALSIFIED}
+
+
+@given(lemma_7.cases())
+@settings(max_examples=10, deadline=None)
+def test_it_is_upheld(made: Case) -> None:
+    outcome = check(lemma_7, made, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+@pytest.mark.parametrize("name", HAND_MADE)
+def test_it_is_upheld_in_the_corners(name: str) -> None:
+    outcome = check(lemma_7, HAND_MADE[name], REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+@pytest.mark.parametrize("fault", CAUGHT)
+def test_planted_faults_are_caught(fault: str) -> None:
+    verdicts = [check(lemma_7, made, FAULTS[fault]).verdict for made in FAULT_CASES]
+    assert Verdict.FALSIFIED in verdicts
+
+
+def test_an_svm_that_gives_up_is_inconclusive() -> None:
+    outcome = check(lemma_7, HAND_MADE["two-tokens"], FAULTS["svm-always-infeasible"])
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+
+
+def test_alpha_that_is_not_locally_optimal_is_not_applicable() -> None:
+    made = case([[[1.0, 0.0], [0.0, 0.0]]], [[0.0, 1.0]], [0])
+    outcome = check(lemma_7, made, REFERENCE)
+    assert outcome.verdict is Verdict.NOT_APPLICABLE
+    assert "locally-optimal" in outcome.reason
+
+
+def test_the_constants_of_two_tokens_by_hand() -> None:
+    """P‖g‖ = 1, so A = ½, ε = ¼ and μ = (ε/A)²/8 = 1/32; nothing is better than p_mm, so κ = 0."""
+    constants = constants_of(HAND_MADE["two-tokens"])
+    assert pytest.approx(0.5, rel=1e-15) == constants.A
+    assert constants.delta == math.inf
+    assert constants.epsilon == 0.25
+    assert constants.mu == pytest.approx(1 / 32, rel=1e-14)
+    assert constants.kappa(10.0) == pytest.approx(0.0, abs=1e-15)
+    # Condition (a) with u = e^{−ρ(m − w)}, m = 1, w = ¼: e^{−0.75ρ} ≤ ½.
+    assert constants.base_rho == pytest.approx(math.log(2) / 0.75, rel=0.011)
+
+
+def test_harmful_tokens_alone_decide_delta() -> None:
+    near, good = constants_of(nearly_neighbour(0.05)), constants_of(nearly_neighbour(0.05, gap=1.0))
+    assert near.delta == pytest.approx(0.025)
+    assert near.epsilon == pytest.approx(0.0125)
+    assert good.delta == math.inf
+    assert good.mu > 100 * near.mu
+    assert near.base_rho > 3 * good.base_rho
+
+
+@pytest.mark.parametrize("made", random_cases(40, seed=1), ids=lambda made: str(made.seed))
+def test_mu_is_at_least_the_papers(made: Case) -> None:
+    constants = constants_of(made)
+    assert constants.mu >= (constants.epsilon / constants.A) ** 2 / 8 * (1 - 1e-12)
+
+
+def test_margins_that_float64_cannot_tell_from_one_are_known_exactly() -> None:
+    made = nearly_neighbour(2.0**-70)
+    solution = max_margin(made.problem.keys, made.chosen)
+    assert isinstance(solution, MaxMargin)
+    assert solution.margins[0, 2] == 1.0
+    assert not solution.neighbours[0, 2]
+    assert margins_beyond_one(solution)[0, 2] == 2.0**-70
+    outcome = check(lemma_7, made, REFERENCE)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "no longer resolves" in outcome.reason
+
+
+def test_an_input_without_neighbours_has_the_wrong_sign_and_is_outweighed() -> None:
+    made = HAND_MADE["wrong-sign-input"]
+    constants = constants_of(made)
+    assert not constants.solution.neighbours[1].any()
+    p = constants.base_radius * constants.solution.direction[None]
+    axis = constants.solution.direction
+    problem = made.problem
+    alone = Problem(problem.keys[1:], problem.scores[1:], problem.loss)
+    own = REFERENCE.scaled_gradient(alone.keys, alone.scores, alone.loss, p).direction @ axis
+    both = REFERENCE.scaled_gradient(problem.keys, problem.scores, problem.loss, p).direction @ axis
+    assert own[0] > 0 > both[0]
+
+
+def test_kappa_vanishes_where_weights_are_proportional_to_duals() -> None:
+    duals = np.array([0.5, 0.3, 0.2])
+    log_weights = np.log(duals) + 3.0
+    assert correlation_constant(duals, log_weights, log_weights, np.empty(0), NO_HARM) < 1e-6
+    uneven = log_weights + np.array([0.0, 2.0, -1.0])
+    assert correlation_constant(duals, uneven, uneven, np.empty(0), NO_HARM) > 0.3
+
+
+def test_kappa_does_not_change_with_the_unit_of_the_weights() -> None:
+    duals, low = np.array([0.7, 0.3]), np.array([0.0, 1.0])
+    harmful = HarmfulTokens(np.array([-9.0]), np.array([2.0]), np.array([0.5]), 0.1)
+    shifted = HarmfulTokens(harmful.log_size + 40, harmful.margins, harmful.tilt, harmful.opening)
+    first = correlation_constant(duals, low, low + 0.1, np.array([-1.0]), harmful)
+    second = correlation_constant(duals, low + 40, low + 40.1, np.array([39.0]), shifted)
+    assert first == pytest.approx(second, rel=1e-9)
+
+
+def test_kappa_is_sharp() -> None:
+    """No κ' < κ satisfies Σ ω e^{−y}(κ' − y) ≥ 0 on Σ λ̂y = 0: the worst y, found by optimisation, needs κ itself."""
+    duals, weights = np.array([0.6, 0.4]), np.array([1.0, 5.0])
+    kappa = correlation_constant(duals, np.log(weights), np.log(weights), np.empty(0), NO_HARM)
+    first = np.linspace(-8, 8, 400_001)
+    y = np.stack([first, -first * duals[0] / duals[1]], axis=1)
+    needed = (np.exp(-y) * y) @ weights / (np.exp(-y) @ weights)
+    assert needed.max() <= kappa * (1 + 1e-9)
+    assert needed.max() >= kappa * (1 - 1e-4)
+
+
+@pytest.mark.parametrize("made", random_cases(12, seed=2), ids=lambda made: str(made.seed))
+def test_constants_are_monotone_and_radius_inverts_pi(made: Case) -> None:
+    constants = constants_of(made)
+    rhos = constants.base_rho * np.geomspace(1, 1e4, 12)
+    kappas = [constants.kappa(rho) for rho in rhos]
+    assert all(b <= a * (1 + 1e-3) + 1e-12 for a, b in pairwise(kappas))
+    assert all(constants.is_base(rho) for rho in rhos)
+    if constants.base_rho > 1e-3:
+        assert not constants.is_base(constants.base_rho / 1.02)
+    for pi in (1.0, 1e-2, constants.mu):
+        radius = constants.radius(pi)
+        assert constants.pi(radius) <= pi
+        if radius > 1.1 * constants.base_radius:
+            assert constants.pi(radius / 1.05) > pi
+
+
+def test_brute_force_finds_no_violation_of_l3() -> None:
+    """60,000 random points of the cones, a third of them at the boundary, at three radii of 40 random problems."""
+    tried = 0
+    rng = np.random.default_rng(5)
+    for made in random_cases(40, seed=4):
+        constants = constants_of(made)
+        for level in (1.0, 2.0, 20.0):
+            rho = level * constants.base_rho
+            if not is_resolvable(constants, rho) or not constants.kappa(rho) < math.inf:
+                continue
+            points = cone_points(rng, constants, np.full(500, rho * constants.norm * (1 + 1e-12)), constants.mu)
+            value, rounding = _view(constants, points).correlation(constants.kappa(rho))
+            assert (value >= -rounding).all()
+            tried += len(points)
+    assert tried >= 50_000
+
+
+def _view(constants: LocalConstants, points: np.ndarray) -> ConeView:  # type: ignore[type-arg]
+    return ConeView(constants, points, REFERENCE, np.zeros(constants.problem.d))
+
+
+@pytest.mark.parametrize("made", random_cases(5, seed=6), ids=lambda made: str(made.seed))
+def test_optimisation_at_the_radius_itself_finds_no_violation(made: Case) -> None:
+    """L3's slack minimised over the spherical cap ‖p‖ = R, ν ≤ μ, from the worst of many points."""
+    constants = constants_of(made)
+    rho, axis, rng = constants.base_rho, constants.solution.direction, np.random.default_rng(0)
+    kappa, largest = constants.kappa(rho), math.sqrt(2 * constants.mu * (1 - 1e-6))
+    side = sides(rng, constants, 1)[0]
+    if not side.any():
+        pytest.skip("d = 1 has no direction beside p_mm")
+
+    def point(lateral: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        z = lateral - (lateral @ axis) * axis
+        z = z * min(1.0, largest / max(float(np.linalg.norm(z)), 1e-300))
+        raw = axis + z
+        return np.asarray(rho * constants.norm * raw / np.linalg.norm(raw))
+
+    def slack(lateral: np.ndarray) -> float:  # type: ignore[type-arg]
+        view = _view(constants, point(lateral)[None])
+        value, _ = view.correlation(kappa)
+        return float(value[0] / np.linalg.norm(view.descent[0]))
+
+    starts = [scale * largest * s for s in sides(rng, constants, 12) for scale in (1.0, 0.1)]
+    best = min(starts, key=slack)
+    found = minimize(slack, best, method="Nelder-Mead", options={"maxiter": 400, "xatol": 1e-9, "fatol": 1e-14})
+    assert found.fun >= -1e-12
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_a_smaller_kappa_is_refuted(share: float) -> None:
+    """The constant is sharp: 0.9 κ fails on many problems."""
+    refuted, rng = 0, np.random.default_rng(8)
+    for made in random_cases(30, seed=7):
+        constants = constants_of(made)
+        rho = 8 * constants.base_rho
+        kappa = constants.kappa(rho)
+        if not is_resolvable(constants, rho) or not 1e-3 < kappa < math.inf:
+            continue
+        points = cone_points(rng, constants, np.full(4000, rho * constants.norm * (1 + 1e-12)), constants.mu)
+        value, rounding = _view(constants, points).correlation(share * kappa)
+        refuted += bool((value < -rounding).any())
+    assert refuted >= 3
+
+
+def test_a_cone_that_is_too_wide_is_refuted() -> None:
+    constants = constants_of(nearly_neighbour(0.05))
+    assert not falsified(constants)
+    wider = replace(constants, mu=4 * constants.mu)
+    assert "margins-in-cone" in falsified(wider)
+    wide = replace(constants, mu=64 * constants.mu)
+    # With the cone 64 times wider but the radius kept, the harmful token wins at the boundary.
+    points = cone_points(np.random.default_rng(1), wide, np.full(300, constants.base_radius * 4), wide.mu)
+    value, _ = _view(wide, points).along(np.broadcast_to(constants.solution.direction, points.shape))
+    assert value.min() < 0
+
+
+def test_ignoring_harmful_tokens_is_refuted() -> None:
+    """The gap of the token above α left out: radius and cone become those of harmless tokens, and L1 fails in them."""
+    constants = constants_of(nearly_neighbour(0.05))
+    harmless = constants_of(nearly_neighbour(0.05, gap=1.0))
+    points = cone_points(np.random.default_rng(2), harmless, np.full(300, harmless.base_radius), harmless.mu)
+    value, _ = _view(constants, points).along(np.broadcast_to(constants.solution.direction, points.shape))
+    assert value.min() < 0
+    assert {"no-stationary-point", "lower-bound"} & falsified(
+        LocalConstants(constants.problem, constants.solution, harmless.mu, harmless.harmful)
+    )
+
+
+def test_a_radius_that_is_too_small_is_refuted() -> None:
+    """Below the base radius the bounds of L1 fail where harmful tokens are near."""
+
+    class Early(LocalConstants):
+        base_rho = constants_of(nearly_neighbour(0.05)).base_rho / 8  # type: ignore[assignment]
+
+        def _lost(self, rho: float, bounds: object) -> float:
+            return 0.0
+
+    constants = constants_of(nearly_neighbour(0.05))
+    early = Early(constants.problem, constants.solution, constants.mu, constants.harmful)
+    assert falsified(early) & {"no-stationary-point", "lower-bound", "correlation"}
+
+
+def test_a_neighbour_that_scores_above_alpha_is_refuted() -> None:
+    """The scores that the gradient sees have the other sign: α is not locally optimal there, although reported so."""
+    lies = REFERENCE.but(
+        "negated-scores",
+        scaled_gradient=lambda keys, scores, loss, p: REFERENCE.scaled_gradient(keys, -scores, loss, p),
+    )
+    found = falsified(constants_of(nearly_neighbour(0.05)), lies)
+    assert {"no-stationary-point", "lower-bound", "correlation"} <= found
+
+
+def test_kappa_where_weights_differ_beyond_float64() -> None:
+    """Half the spread with equal duals; weights cut off at e^700 made it 690 at most, and L3 false."""
+    none = np.empty(0)
+    for spread in (1e2, 1e4, 1e5):
+        weights = np.array([0.0, spread])
+        kappa = correlation_constant(np.array([0.5, 0.5]), weights, weights, none, NO_HARM)
+        assert 0.4 * spread < kappa < spread
+
+
+@pytest.mark.parametrize("id", ["lemma-7", "theorem-3"])
+def test_scores_of_a_hundred_million_are_no_false_alarm(id: str) -> None:
+    """|ℓ'| = e^{−10⁸} beside a slope of order one: bounds and their quotients underflow one by one, not together."""
+    rng = np.random.default_rng(1)
+    X, Y = 1e8 * rng.normal(size=(3, 4, 3)), np.array([1.0, -1.0, 1.0])
+    problem = Problem(X, np.einsum("n,ntd,d->nt", Y, X, np.array([1.0, 0.5, -0.3])))
+    statement = statement_named(id)
+    verdicts = {check(statement, case, REFERENCE).verdict for case in statement.from_data(Case(problem))}
+    assert Verdict.FALSIFIED not in verdicts
+    assert verdicts - {Verdict.NOT_APPLICABLE}

@@ -1,0 +1,278 @@
+"""Theorem 3: the invariant cone, descent and flow in it, and faults that it must catch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from generators.assumptions import ASSUMPTIONS
+from generators.case import Case
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from tests.theorems.token_selection.faults import FAULTS
+from tests.theorems.token_selection.local_paths.local_problems import (
+    HAND_MADE,
+    case,
+    constants_of,
+    nearly_neighbour,
+    random_cases,
+)
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.token_selection.local_paths.cone_claims import stays_in_cone
+from theorems.token_selection.local_paths.cone_descent import descents, growth
+from theorems.token_selection.local_paths.cone_points import ConeView, cone_points
+from theorems.token_selection.local_paths.invariant_cone import InvariantCone, cone_for_flow, invariant_cone, tangent
+from theorems.token_selection.local_paths.local_cases import followable, without_near_neighbours
+from theorems.token_selection.local_paths.theorem_3_local_convergence import claims, log_step_of, theorem_3, with_cone
+
+CASES = random_cases(3, seed=11)
+
+CAUGHT = (
+    "temperature",
+    "masked-token",
+    "epsilon-in-denominator",
+    "float32-softmax",
+    "clipped-logits",
+    "negated-gradient",
+    "rolled-coordinates",
+    "weight-decay",
+    "diagonal-jacobian",
+    "detached-normaliser",
+    "cancelling-gradient",
+    "svm-scaled",
+    "svm-misses-a-constraint",
+    "svm-with-bias",
+    "svm-for-another-token",
+    "neighbours-by-tolerance",
+    "neighbour-lost",
+)
+"""Not caught: a doubled gradient (another step size), errors of 1e-6 and a wrong positive ℓ' (other weights)."""
+
+
+def cone_of(made: Case) -> InvariantCone:
+    cone = invariant_cone(constants_of(made), log_step_of(made))
+    assert cone is not None
+    return cone
+
+
+def falsified(cone: InvariantCone, made: Case, under_test: Implementation = REFERENCE) -> set[str]:
+    found = claims(cone, under_test, log_step_of(made), made.rng())
+    return {claim.name for claim in found if claim.verdict is Verdict.FALSIFIED}
+
+
+@given(theorem_3.cases())
+@settings(max_examples=4, deadline=None)
+def test_it_is_upheld(made: Case) -> None:
+    outcome = check(theorem_3, made, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+@pytest.mark.parametrize("name", HAND_MADE)
+def test_it_is_upheld_in_the_corners(name: str) -> None:
+    outcome = check(theorem_3, HAND_MADE[name], REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+    assert {claim.name for claim in outcome.claims} >= {"stays-in-cone", "log-growth", "flow-rate", "limit"}
+
+
+@pytest.mark.parametrize("fault", CAUGHT)
+def test_planted_faults_are_caught(fault: str) -> None:
+    verdicts = (
+        check(theorem_3, made, FAULTS[fault]).verdict
+        for made in (*CASES, HAND_MADE["duplicate-neighbours"], nearly_neighbour(0.05, 1.0))
+    )
+    assert Verdict.FALSIFIED in verdicts
+
+
+@pytest.mark.parametrize("made", CASES, ids=lambda made: str(made.seed))
+def test_starts_lie_in_the_invariant_cone_and_it_in_that_of_lemma_7(made: Case) -> None:
+    cone = cone_of(made)
+    rng, constants = np.random.default_rng(0), cone.constants
+    starts = cone_points(rng, constants, cone.radius * np.geomspace(1 + 1e-12, 1e3, 300), cone.start_mu)
+    assert all(cone.contains(p) for p in starts)
+    # Points of K at its boundary are in cone_μ around p_mm.
+    side = cone_points(rng, constants, np.ones(300), constants.mu)
+    inside = cone.tip + side * cone.radius * 3
+    cosines = inside @ constants.solution.direction / np.linalg.norm(inside, axis=1)
+    assert (1 - cosines <= constants.mu * (1 + 1e-9)).all()
+
+
+def test_moving_the_tip_makes_the_radius_smaller() -> None:
+    """Around p_mm itself the cone is invariant only from κ/(1.9 μ) on; around the path much earlier."""
+    cone = cone_of(HAND_MADE["long-offset"])
+    constants = cone.constants
+    around_p_mm = constants.kappa(1e9) / (2 * 15 / 16 * constants.mu)
+    assert np.linalg.norm(cone.apex.offset) > 0
+    assert cone.height < around_p_mm / 3
+
+
+def test_the_step_condition_counts() -> None:
+    constants = constants_of(HAND_MADE["two-tokens"])
+    small, large = invariant_cone(constants, 0.0), invariant_cone(constants, 20.0)
+    assert small is not None
+    assert large is not None
+    # u = e^{−(m−w)ρ}: twenty more in log η need about 20/0.75 more in ρ.
+    assert large.height == pytest.approx(small.height + 20 / 0.75, rel=0.15)
+
+
+def test_drift_at_the_boundary_points_inside() -> None:
+    """(***) with its constant: ⟨−∇L, p̄_mm − (1−μ)p̄'⟩ ≥ (μ/16)⟨−∇L, p̄_mm⟩ where ν' ≥ 15μ/16, on random problems."""
+    rng, tried = np.random.default_rng(3), 0
+    for made in random_cases(10, seed=12):
+        cone = cone_of(made)
+        mu, axis = cone.constants.mu, cone.constants.solution.direction
+        points = cone.tip + cone_points(rng, cone.constants, np.full(500, cone.radius), mu)
+        points *= np.maximum(1.0, cone.height * cone.constants.norm / (points @ axis))[:, None]
+        view = ConeView(cone.constants, points, REFERENCE, cone.tip)
+        near = (view.nu >= 15 / 16 * mu) & (view.nu <= mu)
+        value, rounding = view.along(mu * axis - (1 - mu) * view.apart)
+        assert (value >= mu / 16 * (view.descent @ axis) - rounding)[near].all()
+        tried += int(near.sum())
+    assert tried > 500
+
+
+def test_increments_of_gradient_descent_survive_underflow() -> None:
+    """From R = 1e4 a step is e^{−thousands}: p(t) does not change as a float, its increments add up all the same."""
+    made = nearly_neighbour(0.05)
+    cone = cone_of(made)
+    start = 50 * cone.radius * cone.constants.solution.direction[None]
+    gd, long = descents(cone, REFERENCE, start, 0.0, growth(200, 2.0, 1))
+    assert gd.log_unit[0] < -1000
+    assert (gd.points == start).all()
+    moved = gd.moved[:, 0] @ cone.constants.solution.direction
+    assert moved == pytest.approx(np.arange(1, 201) * moved[0])
+    assert np.linalg.norm(long.points[-1, 0]) == pytest.approx(2 * np.linalg.norm(start), rel=0.1)
+
+
+def test_steps_beyond_what_the_proof_allows_leave_the_cone() -> None:
+    made = HAND_MADE["duplicate-neighbours"]
+    cone = cone_of(made)
+    rng = np.random.default_rng(0)
+    starts = cone_points(rng, cone.constants, np.full(8, cone.radius), cone.constants.mu)
+    gd, _ = descents(cone, REFERENCE, starts, 200.0, growth(1, 2.0, 8))
+    claim = stays_in_cone(cone, gd, [ConeView(cone.constants, starts, REFERENCE, cone.tip)])
+    assert claim.verdict is Verdict.FALSIFIED
+
+
+def test_a_cone_that_is_too_wide_is_refuted() -> None:
+    """Doubling μ again and again, radius kept: the token above α takes over."""
+    made = nearly_neighbour(0.05)
+    cone = cone_of(made)
+    assert not falsified(cone, made)
+    constants, lateral = cone.constants, np.array([[0.0, 1.0]])
+    refuted = []
+    for doubling in range(13):
+        mu = constants.mu * 2**doubling
+        point = cone.radius * ((1 - mu) * constants.solution.direction + math.sqrt(mu * (2 - mu)) * lateral)
+        view = ConeView(constants, point, REFERENCE, cone.tip)
+        value, rounding = view.correlation(cone.kappa)
+        refuted.append(bool(value[0] < -rounding[0]))
+    assert not refuted[0]
+    assert refuted[-1]
+
+
+def test_a_radius_without_the_gap_of_harmful_tokens_is_refuted() -> None:
+    """The cone of the problem without its harmful token does not keep GD of the problem with it."""
+    made = nearly_neighbour(0.05)
+    harmless = cone_of(nearly_neighbour(0.05, gap=1.0))
+    lying = replace(harmless, constants=replace(harmless.constants, problem=made.problem))
+    assert {"no-stationary-point", "increments", "norm-grows"} & falsified(lying, made)
+
+
+def test_a_smaller_kappa_is_refuted() -> None:
+    made = HAND_MADE["not-complementary"]
+    cone = cone_of(made)
+    points = cone.tip + cone_points(
+        np.random.default_rng(4), cone.constants, np.full(4000, cone.radius), cone.constants.mu
+    )
+    view = ConeView(cone.constants, points, REFERENCE, cone.tip)
+    value, rounding = view.correlation(cone.kappa)
+    assert (value >= -rounding).all()
+    value, rounding = view.correlation(cone.kappa / 4)
+    assert (value < -rounding).any()
+
+
+@pytest.mark.parametrize("name", ["wrong-sign-input", "long-offset", "nearly-neighbour"])
+def test_the_proven_angle_of_the_flow_falls_like_one_over_the_norm(name: str) -> None:
+    """Around the offset κ is so small that the bound is O(1/‖p‖), 1 − cos = O(1/‖p‖²)."""
+    cone = cone_of(HAND_MADE[name])
+    start = cone_points(np.random.default_rng(1), cone.constants, np.array([2 * cone.radius]), cone.start_mu)[0]
+    norms = 2 * cone.radius * np.array([1e2, 1e3, 1e4])
+    angles = []
+    for norm in norms:
+        around = cone_for_flow(cone.constants, start, norm)
+        assert around is not None
+        angles.append(around.flow_angle(start, norm))
+    assert angles[0] > angles[1] > angles[2]
+    assert angles[2] < angles[0] / 5
+    assert angles[0] < tangent(cone.constants.mu)
+
+
+def test_the_users_start_counts_if_it_is_in_the_cone() -> None:
+    made = with_cone(HAND_MADE["wrong-sign-input"])
+    radius = float(made.arrays["cone_radius"])
+    direction = constants_of(made).solution.direction
+    inside = made.but(start=direction * radius * 1.5)
+    assert ASSUMPTIONS["in-cone"].check(inside).holds is True
+    assert check(theorem_3, inside, REFERENCE).verdict is Verdict.UPHELD
+    outside = made.but(start=direction * radius * 0.5)
+    outcome = check(theorem_3, outside, REFERENCE)
+    assert outcome.verdict is Verdict.NOT_APPLICABLE
+    assert "in-cone" in outcome.reason
+    assert "below R" in outcome.reason
+    against = made.but(start=-direction * radius * 2)
+    assert check(theorem_3, against, REFERENCE).verdict is Verdict.NOT_APPLICABLE
+
+
+def test_a_start_beyond_float64_is_inconclusive() -> None:
+    made = with_cone(HAND_MADE["wrong-sign-input"])
+    far = made.but(start=constants_of(made).solution.direction * 1e30)
+    outcome = check(theorem_3, far, REFERENCE)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "resolves no logits at the given start" in outcome.reason
+
+
+def test_cone_and_radius_come_with_the_data_in_any_unit() -> None:
+    """Keys scaled by 2^40: μ is the same, R is 2^40 times smaller, exactly."""
+    made = HAND_MADE["wrong-sign-input"]
+    scaled = made.but(problem=made.problem.with_keys_scaled(2.0**40))
+    first, second = with_cone(made), with_cone(scaled)
+    assert float(first.arrays["cone_mu"]) == float(second.arrays["cone_mu"])
+    assert float(first.arrays["cone_radius"]) == float(second.arrays["cone_radius"]) * 2.0**40
+
+
+def test_every_locally_optimal_alpha_of_the_data_is_tried() -> None:
+    made = case([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]], [[1.0, 2.0, 0.0]], [0]).but(alpha=None)
+    found = [chosen.chosen.tolist() for chosen in theorem_3.from_data(made)]
+    assert [1] in found
+    assert all("cone_mu" in chosen.arrays for chosen in theorem_3.from_data(made))
+
+
+def test_a_given_step_size_is_used() -> None:
+    made = HAND_MADE["two-tokens"]
+    eta = math.exp(-made.problem.log_smoothness - 3)
+    given_step = made.but(arrays=MappingProxyType({"eta": np.array(eta)}))
+    assert log_step_of(given_step) == pytest.approx(log_step_of(made) - 3)
+    assert check(theorem_3, given_step, REFERENCE).verdict is Verdict.UPHELD
+    too_large = made.but(arrays=MappingProxyType({"eta": np.array(100 * eta)}))
+    assert check(theorem_3, too_large, REFERENCE).verdict is Verdict.NOT_APPLICABLE
+
+
+def test_near_neighbours_are_pushed_away_where_float64_cannot_resolve_them() -> None:
+    made = nearly_neighbour(2.0**-60)
+    outcome = check(theorem_3, made, REFERENCE)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "no longer resolves" in outcome.reason
+    assert not followable(made)
+    changed = without_near_neighbours(made)
+    before, after = max_margin(made.problem.keys, made.chosen), constants_of(changed).solution
+    assert isinstance(before, MaxMargin)
+    assert before.exact.p == after.exact.p
+    assert (before.neighbours == after.neighbours).all()
+    assert after.margins[0, 2] == pytest.approx(2.0)
+    assert followable(changed)

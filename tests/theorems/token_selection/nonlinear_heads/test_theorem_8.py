@@ -1,0 +1,252 @@
+"""Theorem 8: upheld, able to fail, and not vacuous; the risk of nonlinear heads is the right one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generators.case import Case
+from generators.optimal_set_cases import case_with_head, optimal_set_cases, symmetric_cases
+from generators.optimal_sets import LinearMixing, linear_mixing
+from reference_attention.files import from_json
+from reference_attention.heads import Head
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets, max_margin_sets
+from tests.theorems.token_selection.faults import FAULTS, PLANTED, planted
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.faults import Kind
+from theorems.registry.lookup import statement_named
+from theorems.run.user_data import as_text, case_of
+from theorems.token_selection.global_paths.path_constants import Constraints, log_kappa
+from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
+from theorems.token_selection.nonlinear_heads.set_constants import constraints_of, mixing_kappa, separation
+from theorems.token_selection.nonlinear_heads.set_sublevel import sublevel_claims
+
+PAPER = Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]), np.array([[1.0, 1.0, 0.0]])), name="paper")
+
+
+def headed(case: Case, kinds: tuple[int, ...], seed: int) -> Case:
+    """A head of the family of Lemma 14, its features moved by 0.5 to 2 per unit."""
+    rng = np.random.default_rng(seed)
+    scores = case.problem.scores
+    optimal = scores == scores.max(axis=1, keepdims=True)
+    m = len(kinds)
+    weights, labels = rng.choice([-1.0, 1.0, 2.0], m), rng.choice([-1.0, 1.0], len(scores))
+    best = rng.integers(-3, 4, (len(scores), 1, m)) / 2
+    gaps = np.where(optimal[:, :, None], 0.0, rng.choice([0.5, 1.0, 2.0], (*scores.shape, m)))
+    signs = -np.sign(labels[:, None] * weights)
+    return case_with_head(case, Head(best + signs[:, None] * gaps, weights, np.array(kinds), labels))
+
+
+def fixed_cases() -> list[Case]:
+    """Two optimal tokens in some input, linear heads and others, all losses."""
+    found = [PAPER]
+    seed = 0
+    while len(found) < 4:
+        seed += 1
+        rng = np.random.default_rng(seed)
+        n, T, d = int(rng.integers(1, 3)), int(rng.integers(3, 5)), int(rng.integers(2, 4))
+        scores = np.where(np.arange(T) < 2, 1.0, rng.integers(-2, 1, (n, T)))
+        problem = Problem(rng.standard_normal((n, T, d)), scores, LOSSES[list(LOSSES)[seed % 3]])
+        if not isinstance(max_margin_sets(problem.keys, scores == 1.0), MaxMarginSets):
+            continue
+        case = Case(problem, seed=seed).normalised()
+        found.append(case if seed % 2 else headed(case, ((1, 4), (3,), (2, 0, 1))[seed % 3], seed))
+    return found
+
+
+CASES = fixed_cases()
+
+CAUGHT = {
+    "temperature",
+    "masked-token",
+    "negated-gradient",
+    "one-coordinate-off",
+    "rolled-coordinates",
+    "weight-decay",
+    "diagonal-jacobian",
+    "detached-normaliser",
+    "cancelling-gradient",
+    "svm-scaled",
+    "svm-misses-a-constraint",
+    "svm-with-bias",
+}
+"""Faults that falsify the theorem, on these cases."""
+
+
+SET_FAULTS = planted(*(fault.name for fault in PLANTED.values() if fault.kind is Kind.SETS))
+
+
+def verdicts(under_test: Implementation) -> list[Verdict]:
+    return [check(statement_named("theorem-8"), case, under_test).verdict for case in CASES]
+
+
+def is_caught(under_test: Implementation) -> bool:
+    statement = statement_named("theorem-8")
+    return any(check(statement, case, under_test).verdict is Verdict.FALSIFIED for case in CASES)
+
+
+@settings(max_examples=8, deadline=None)
+@given(optimal_set_cases())
+def test_it_is_upheld(case: Case) -> None:
+    outcome = check(statement_named("theorem-8"), case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_it_is_upheld_on_the_fixed_cases() -> None:
+    assert verdicts(REFERENCE) == [Verdict.UPHELD] * len(CASES)
+
+
+@pytest.mark.parametrize("name", sorted(CAUGHT))
+def test_planted_faults_are_caught(name: str) -> None:
+    assert is_caught(FAULTS[name])
+
+
+@pytest.mark.parametrize("name", sorted(SET_FAULTS))
+def test_wrong_solutions_of_the_set_problem_are_caught(name: str) -> None:
+    assert is_caught(SET_FAULTS[name])
+
+
+def test_an_svm_that_gives_up_is_inconclusive() -> None:
+    assert check(statement_named("theorem-8"), PAPER, FAULTS["svm-always-infeasible"]).verdict is Verdict.INCONCLUSIVE
+
+
+def test_the_papers_example_converges_to_two_points_and_not_to_their_mean() -> None:
+    """By symmetry both are minimisers at every radius; the mean of G_mm, which would be the limit of a convex
+    problem, has cos = 1/√2 with them and a log-excess risk that is higher by R(1 − 1/√2)."""
+    sets = max_margin_sets(PAPER.problem.keys, np.array([[True, True, False]]))
+    assert isinstance(sets, MaxMarginSets)
+    assert len(sets.solutions) == 2
+    R = 1e6
+    rays = np.array([R * s.svm.direction for s in sets.solutions] + [np.array([R, R]) / math.sqrt(2)])
+    _, excess = REFERENCE.log_excess_risk(
+        PAPER.problem.keys, PAPER.problem.scores, PAPER.problem.loss, rays, PAPER.problem.optimal
+    )
+    assert excess[0] == excess[1]
+    # Two optimal tokens share the weight on the mean, which is worth log 2.
+    assert excess[2] - excess[0] == pytest.approx(R * (1 - math.sqrt(0.5)) - math.log(2), rel=1e-12)
+    claims = check(statement_named("theorem-8"), PAPER, REFERENCE).claims
+    limit = next(c for c in claims if c.name == "path-limit")
+    assert "solution" in limit.detail
+    assert limit.detail.endswith("of 2")
+
+
+def test_singletons_with_a_linear_head_are_theorem_1() -> None:
+    """κ is at most Theorem 1's, and the constraints with their costs are the same."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        n, T, d = int(rng.integers(1, 4)), int(rng.integers(2, 5)), int(rng.integers(2, 5))
+        problem = Problem(rng.standard_normal((n, T, d)), rng.standard_normal((n, T)), LOSSES[list(LOSSES)[seed % 3]])
+        svm = max_margin(problem.keys, problem.optimal)
+        if not isinstance(svm, MaxMargin):
+            continue
+        mixing, sets, choice = parts(Case(problem))
+        assert mixing_kappa(mixing, problem.loss) <= log_kappa(problem) * (1 + 1e-12)
+        ahead, multiplicity = separation(problem, sets, choice)
+        assert ahead == math.inf
+        mine, theirs = constraints_of(problem, mixing, choice, multiplicity), Constraints.of(problem, svm)
+        assert np.array_equal(mine.rows, theirs.rows)
+        assert np.array_equal(mine.neighbours, theirs.neighbours)
+        assert mine.log_costs == pytest.approx(theirs.log_costs, abs=1e-13)
+        assert mine.weights == pytest.approx(theirs.weights, abs=1e-13)
+        assert (mine.log_unit, mine.rank) == (pytest.approx(theirs.log_unit, abs=1e-13), theirs.rank)
+
+
+def parts(case: Case) -> tuple[LinearMixing, MaxMarginSets, ChoiceSolution]:
+    mixing = linear_mixing(case)
+    assert isinstance(mixing, LinearMixing)
+    sets = max_margin_sets(case.problem.keys, mixing.optimal)
+    assert isinstance(sets, MaxMarginSets)
+    return mixing, sets, sets.solutions[0]
+
+
+def test_a_smaller_kappa_is_refuted() -> None:
+    """Token costs 100 and 0.01 with rows (1, ±1): the sublevel set reaches margins ρ − log 10⁴, and κ = 11.0."""
+    keys = np.array([[[0.0, 0.0], [-5.0, 0.0], [-1.0, -1.0], [-1.0, 1.0]]])
+    case = Case(Problem(keys, np.array([[0.0, 0.0, -100.0, -0.01]]), LOSSES["correlation"]))
+    mixing, sets, _ = parts(case)
+    kappa = mixing_kappa(mixing, case.problem.loss)
+    assert kappa == pytest.approx(math.log(1e4 * 2 * 3), rel=1e-12)
+    for share, expected in ((1.0, set()), (0.75, {"sublevel-margin"})):
+        claims = list(sublevel_claims(case.problem, mixing, sets, REFERENCE, share * kappa, case.rng()))
+        assert {c.name for c in claims if c.verdict is Verdict.FALSIFIED} & {"sublevel-margin"} == expected
+
+
+def torch_risk(case: Case, p: torch.Tensor) -> torch.Tensor:
+    """L by plain torch, for gradients at small norms."""
+    arrays = case.arrays
+    keys, features = torch.tensor(case.problem.keys.copy()), torch.tensor(arrays["head_features"].copy())
+    weights, labels = torch.tensor(arrays["head_weights"].copy()), torch.tensor(arrays["head_labels"].copy())
+    units = (lambda z: z, torch.tanh, torch.arctan, torch.nn.functional.softplus, torch.relu)
+    z = torch.einsum("nt,ntm->nm", torch.softmax(keys @ p, dim=-1), features)
+    hidden = torch.stack([units[int(k)](z[:, j]) for j, k in enumerate(arrays["head_activations"])], dim=1)
+    u = labels * (hidden @ weights)
+    losses = {"logistic": lambda x: torch.nn.functional.softplus(-x), "exponential": lambda x: torch.exp(-x)}
+    return losses.get(case.problem.loss.name, lambda x: -x)(u).mean()
+
+
+@pytest.mark.parametrize("kinds", [(0,), (1,), (2,), (3,), (1, 4), (2, 3, 1)])
+def test_risk_and_gradient_of_heads_are_those_of_autograd(kinds: tuple[int, ...]) -> None:
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        scores = np.where(np.arange(4) < 2, 1.0, 0.0) * np.ones((2, 1))
+        problem = Problem(rng.standard_normal((2, 4, 3)), scores, LOSSES[list(LOSSES)[seed % 3]])
+        case = headed(Case(problem), kinds, seed)
+        mixing, _, _ = parts(case)
+        attention = HeadedAttention(problem, mixing, REFERENCE)
+        points = rng.standard_normal((5, 3)) * np.array([0.0, 0.3, 1.0, 2.0, 4.0])[:, None]
+        found = attention.scaled_gradient(points)
+        excess = attention.log_excess(points)
+        floor = float(np.mean(problem.loss.value(mixing.nu)))
+        for k, p in enumerate(points):
+            variable = torch.tensor(p, requires_grad=True)
+            value = torch_risk(case, variable)
+            (gradient,) = torch.autograd.grad(value, variable)
+            assert math.exp(float(excess[k])) == pytest.approx(float(value.detach()) - floor, rel=1e-9, abs=1e-13)
+            mine = math.exp(float(found.log_scale[k])) * found.direction[k]
+            assert mine == pytest.approx(gradient.numpy(), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.arrays], ids=str)
+def test_far_out_the_excess_is_its_first_order(case: Case) -> None:
+    """At RΘ = 1000 it is Σ c_j e^{−margin_j}, by logarithms of weights of e^{−1000}."""
+    mixing, sets, choice = parts(case)
+    _, multiplicity = separation(case.problem, sets, choice)
+    constraints = constraints_of(case.problem, mixing, choice, multiplicity)
+    p = 1000.0 * choice.svm.norm * choice.svm.direction
+    exponents = constraints.log_costs + constraints.log_unit - 1000.0 * constraints.margins
+    expected = np.logaddexp.reduce(exponents) - math.log(case.problem.n)
+    assert float(HeadedAttention(case.problem, mixing, REFERENCE).log_excess(p)) == pytest.approx(expected, abs=1e-9)
+
+
+@given(st.one_of(optimal_set_cases(), symmetric_cases()))
+@settings(max_examples=20, deadline=None)
+def test_cases_survive_being_written_down(case: Case) -> None:
+    read = case_of(from_json(as_text(case)))
+    assert set(read.arrays) == set(case.arrays)
+    assert all(np.array_equal(read.arrays[k], case.arrays[k]) for k in case.arrays)
+    assert np.array_equal(read.problem.keys, case.problem.keys)
+
+
+@given(symmetric_cases())
+@settings(max_examples=20, deadline=None)
+def test_symmetric_cases_have_several_solutions(case: Case) -> None:
+    _, sets, _ = parts(case)
+    assert len(sets.solutions) >= 2
+    assert len({c.norm_squared for c in sets.solutions}) == 1
+
+
+def test_without_a_non_optimal_token_it_does_not_apply() -> None:
+    case = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 1.0]])))
+    outcome = check(statement_named("theorem-8"), case, REFERENCE)
+    assert outcome.verdict is Verdict.NOT_APPLICABLE
+    assert outcome.reason.startswith("mixing-hurts")

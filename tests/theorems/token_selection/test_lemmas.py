@@ -1,0 +1,250 @@
+"""Lemmas 1, 3, 4, 5, 6, 11: upheld by the reference, falsified by exactly the planted faults of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flint import fmpq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generators.case import Case
+from reference_attention.floats import EPS
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Dataset, Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from tests.theorems.token_selection.faults import FAULTS
+from theorems.core.check import check
+from theorems.core.claim import Claim, Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.registry.lookup import statement_named
+from theorems.token_selection.global_paths.lemma_11_feasibility import least_norm_preimage
+from theorems.token_selection.softmax.smoothness import log_sharp_smoothness
+
+LEMMAS = ("lemma-1", "lemma-3", "lemma-4", "lemma-5", "lemma-6", "lemma-11")
+
+CASES = 6
+"""Fixed cases on which each fault is tried."""
+
+SOFTMAX = {"temperature", "masked-token", "epsilon-in-denominator", "float32-softmax", "clipped-logits"}
+GRADIENT = {
+    "negated-gradient",
+    "gradient-too-long",
+    "one-coordinate-off",
+    "rolled-coordinates",
+    "weight-decay",
+    "wrong-loss-derivative",
+    "diagonal-jacobian",
+    "detached-normaliser",
+}
+
+CAUGHT: dict[str, set[str]] = {
+    "lemma-1": SOFTMAX | GRADIENT,
+    "lemma-3": SOFTMAX | GRADIENT | {"cancelling-gradient"},
+    # A doubled gradient descends twice as much; a p_mm that is too long does so too.
+    "lemma-4": SOFTMAX
+    | (GRADIENT - {"gradient-too-long"})
+    | {"cancelling-gradient", "svm-misses-a-constraint", "svm-with-bias", "svm-for-another-token"},
+    # Invariant under positive factors of gradient and p_mm; 1 + π leaves room for small errors in either.
+    "lemma-5": (SOFTMAX - {"temperature"})
+    | (GRADIENT - {"gradient-too-long", "one-coordinate-off", "wrong-loss-derivative"})
+    | {"cancelling-gradient", "svm-misses-a-constraint", "svm-for-another-token"},
+    "lemma-6": SOFTMAX | GRADIENT | {"cancelling-gradient"},
+    "lemma-11": {
+        "svm-scaled",
+        "svm-misses-a-constraint",
+        "svm-with-bias",
+        "svm-for-another-token",
+        "svm-always-infeasible",
+    },
+}
+"""The faults that falsify each lemma; the others leave it true or do not touch what it speaks of."""
+
+
+def cases_of(id: str) -> list[Case]:
+    """Fixed cases that satisfy the assumptions, small ones and all losses among them."""
+    wanted = statement_named(id).assumptions
+    found: list[Case] = []
+    seed = 0
+    while len(found) < CASES:
+        seed += 1
+        rng = np.random.default_rng(seed)
+        n = 1 if "single-input" in wanted else int(rng.integers(1, 4))
+        tokens, d = int(rng.integers(2, 6)), int(rng.integers(2, 6))
+        loss = LOSSES[list(LOSSES)[seed % 3]]
+        if "head-in-key-range" in wanted:
+            X, W, v = (rng.standard_normal(shape) for shape in ((n, tokens, d), (d + 1, d), (d,)))
+            data = Dataset(X, np.ones(n), v, W, loss)
+            found.append(Case(data.problem, data, seed=seed).normalised())
+            continue
+        keys, scores = rng.standard_normal((n, tokens, d)), rng.standard_normal((n, tokens))
+        if "equal-non-optimal-scores" in wanted:
+            scores = np.where(np.arange(tokens) == 0, 1.0 + rng.random((n, 1)), rng.standard_normal((n, 1)))
+        problem = Problem(keys, scores, loss)
+        if "separable" in wanted and not isinstance(max_margin(keys, problem.optimal), MaxMargin):
+            continue
+        found.append(Case(problem, seed=seed).normalised())
+    return found
+
+
+def verdicts(id: str, cases: list[Case], under_test: Implementation) -> set[Verdict]:
+    return {check(statement_named(id), case, under_test).verdict for case in cases}
+
+
+def is_caught(id: str, cases: list[Case], under_test: Implementation) -> bool:
+    statement = statement_named(id)
+    return any(check(statement, case, under_test).verdict is Verdict.FALSIFIED for case in cases)
+
+
+@pytest.mark.parametrize("id", LEMMAS)
+def test_reference_upholds_generated_cases(id: str) -> None:
+    statement = statement_named(id)
+
+    @settings(max_examples=25)
+    @given(statement.cases())
+    def upheld(case: Case) -> None:
+        outcome = check(statement, case, REFERENCE)
+        assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+    upheld()
+
+
+@pytest.mark.parametrize("id", LEMMAS)
+def test_exactly_the_faults_of_the_table_are_caught(id: str) -> None:
+    cases = cases_of(id)
+    assert verdicts(id, cases, REFERENCE) == {Verdict.UPHELD}
+    caught = {name for name, fault in FAULTS.items() if is_caught(id, cases, fault)}
+    assert caught == CAUGHT[id]
+    assert len(caught) >= 3
+
+
+def test_every_fault_of_attention_and_gradient_is_caught_by_some_lemma() -> None:
+    neighbours_only = {"neighbours-by-tolerance", "neighbour-lost"}  # lemmas do not speak of neighbours
+    assert set().union(*CAUGHT.values()) == set(FAULTS) - neighbours_only
+
+
+@pytest.mark.parametrize("id", ["lemma-1", "lemma-3", "lemma-4", "lemma-5", "lemma-6"])
+def test_honest_textbook_kernels_are_upheld_and_wrong_ones_still_caught(id: str) -> None:
+    cases = cases_of(id)
+    for name, eps in (("cancelling-gradient", EPS), ("float32-softmax", 2.0**-23)):
+        assert verdicts(id, cases, replace(FAULTS[name], textbook_eps=eps)) == {Verdict.UPHELD}
+    assert is_caught(id, cases, replace(FAULTS["negated-gradient"], textbook_eps=EPS))
+    if id in ("lemma-1", "lemma-3", "lemma-6"):
+        off = replace(FAULTS["one-coordinate-off"], textbook_eps=EPS)
+        assert is_caught(id, cases, off)
+
+
+@pytest.mark.parametrize(
+    ("id", "broken", "names"),
+    [
+        ("lemma-4", {"scores": [[1.0, 0.5, 0.0]]}, "equal-non-optimal-scores"),
+        ("lemma-4", {"keys": [[[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]]]}, "separable"),
+        ("lemma-5", {"n": 2}, "single-input"),
+    ],
+)
+def test_broken_assumptions_are_not_applicable(id: str, broken: dict[str, list[float]], names: str) -> None:
+    keys = np.array(broken.get("keys", [[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]))
+    scores = np.array(broken.get("scores", [[1.0, 0.0, 0.0]]))
+    repeat = int(broken.get("n", 1))  # type: ignore[call-overload]
+    case = Case(Problem(np.repeat(keys, repeat, axis=0), np.repeat(scores, repeat, axis=0)))
+    outcome = check(statement_named(id), case, REFERENCE)
+    assert outcome.verdict is Verdict.NOT_APPLICABLE
+    assert outcome.reason.startswith(names)
+
+
+@pytest.mark.parametrize("id", LEMMAS)
+@given(power=st.integers(-100, 100))
+@settings(max_examples=5)
+def test_units_of_the_keys_do_not_matter(id: str, power: int) -> None:
+    case = cases_of(id)[0]
+    keys = case.problem.keys * 2.0**power
+    data = case.dataset and replace(case.dataset, W=case.dataset.key_query * 2.0**power)
+    scaled = case.but(problem=replace(case.problem, keys=keys), dataset=data)
+    first, second = (check(statement_named(id), c, REFERENCE).claims for c in (case, scaled))
+    assert first == second
+
+
+def claim(claims: tuple[Claim, ...], name: str) -> Claim:
+    return next(c for c in claims if c.name == name)
+
+
+def test_lemma_4_is_an_equality_for_two_tokens() -> None:
+    # One more than the rounding and the sides would cross: the right side cannot be improved.
+    case = Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[1.0, 0.0]])))
+    descent = claim(check(statement_named("lemma-4"), case, REFERENCE).claims, "descent")
+    assert abs(descent.slack) <= descent.tolerance
+
+    def slightly_less(*arguments: object) -> object:
+        right = REFERENCE.scaled_gradient(*arguments)  # type: ignore[arg-type]
+        return replace(right, direction=right.direction * (1 - 1e-9))
+
+    assert verdicts("lemma-4", [case], REFERENCE.but("less", scaled_gradient=slightly_less)) == {Verdict.FALSIFIED}
+
+
+def test_lemma_5_needs_its_pi() -> None:
+    """Without (1 + π) the inequality is false: three tokens, near the origin."""
+    problem = Problem(np.array([[[0.0, 0.0], [-1.0, 0.0], [-8.0, 0.0]]]), np.array([[1.0, 0.0, 0.0]]))
+    p = np.array([1e-3, 0.0])
+    solution = max_margin(problem.keys, problem.optimal)
+    assert isinstance(solution, MaxMargin)
+    along = -REFERENCE.scaled_gradient(problem.keys, problem.scores, problem.loss, p).direction
+    assert along @ p / 1e-3 == pytest.approx(along @ solution.direction)
+    tilted = np.array([1e-3, 1e-6])
+    problem = Problem(np.array([[[0.0, 0.0], [-1.0, 0.0], [-1.0, -8.0]]]), np.array([[1.0, 0.0, 0.0]]))
+    solution = max_margin(problem.keys, problem.optimal)
+    assert isinstance(solution, MaxMargin)
+    along = -REFERENCE.scaled_gradient(problem.keys, problem.scores, problem.loss, tilted[::-1]).direction
+    assert along @ tilted[::-1] / np.linalg.norm(tilted) > 1.5 * (along @ solution.direction)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_smoothness_constant_is_below_lemma_6_and_not_far_above_the_curvature(loss: str) -> None:
+    problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[0.5, -0.5]]), LOSSES[loss])
+    constant = np.exp(log_sharp_smoothness(problem))
+    assert constant < np.exp(problem.log_smoothness)
+    p = np.linspace(-6, 6, 4001)[:, None]
+    gradient = REFERENCE.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+    slopes = np.diff(np.exp(gradient.log_scale) * gradient.direction[:, 0]) / np.diff(p[:, 0])
+    assert 0.2 * constant < np.abs(slopes).max() < constant
+
+
+def test_lemma_6_fails_with_a_constant_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    import theorems.token_selection.softmax.lemma_06_smoothness_and_descent as module
+
+    smaller: Callable[[Problem], float] = lambda problem: log_sharp_smoothness(problem) - np.log(8.0)  # noqa: E731
+    monkeypatch.setattr(module, "log_sharp_smoothness", smaller)
+    case = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[0.5, -0.5]]), LOSSES["correlation"]))
+    claims = check(statement_named("lemma-6"), case, REFERENCE).claims
+    assert claim(claims, "lipschitz").verdict is Verdict.FALSIFIED
+    assert claim(claims, "first-order-model").verdict is Verdict.FALSIFIED
+
+
+def test_lemma_11_preimage_is_exact_and_of_least_norm() -> None:
+    # W has a null direction in both spaces; (Wᵀ)⁺v of v = (3, 4, 0) by hand.
+    W = np.array([[1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    X = np.array([[[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
+    inside = Dataset(X, np.ones(1), np.array([3.0, 4.0, 0.0]), W)
+    assert least_norm_preimage(inside) == [fmpq(3, 2), fmpq(2), fmpq(0), fmpq(3, 2)]
+    assert least_norm_preimage(replace(inside, v=np.array([3.0, 4.0, 1e-30]))) is None
+
+
+def test_lemma_2_is_lemma_11() -> None:
+    assert statement_named("lemma-2") is statement_named("lemma-11")
+
+
+def test_infeasibility_is_inconclusive_where_the_lemma_presupposes_a_solution() -> None:
+    for id in ("lemma-4", "lemma-5"):
+        assert verdicts(id, cases_of(id)[:1], FAULTS["svm-always-infeasible"]) == {Verdict.INCONCLUSIVE}
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-9])
+def test_lemma_6_with_an_input_whose_logits_move_by_hundreds(spread: float) -> None:
+    """1/L̂ knows nothing of an input whose scores are (all but) equal: its logits may move by more than e^x has digits for."""
+    for size in (64.0, 4096.0):
+        keys = np.array([[[0.0], [-1.0]], [[-1.0], [0.0]], [[0.0], [-size]]])
+        scores = np.array([[0.0, 0.0], [0.0, 1.0], [spread, 0.0]])
+        case = Case(Problem(keys, scores, LOSSES["logistic"]))
+        assert check(statement_named("lemma-6"), case, REFERENCE).verdict is Verdict.UPHELD

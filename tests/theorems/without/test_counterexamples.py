@@ -1,0 +1,56 @@
+"""The folder of counterexamples: each replays from its data alone, every pair is accounted for, the table is current."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reference_attention.files import read_named_values
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from tests.places import ROOT
+from theorems.hunting.examine import examine
+from theorems.hunting.record import load
+from theorems.hunting.table import pairs
+
+FOLDER = ROOT / "counterexamples"
+FILES = sorted(FOLDER.glob("*.json"))
+FOUND = [path for path in FILES if "none_found" not in read_named_values(path)]
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_every_counterexample_replays(path: Path) -> None:
+    record = load(path)
+    seen = examine(record.weakened, record.case, guided=False, claim=record.claim)
+    assert seen.is_counterexample, seen.refusal
+    assert path.stem == record.weakened.name
+
+
+def test_every_assumption_of_every_statement_is_accounted_for() -> None:
+    names = {path.stem for path in FILES}
+    missing = sorted(f"{s.id}-without-{without}" for s, without in pairs() if without not in s.needs)
+    assert [name for name in missing if name not in names] == []
+    assert all(set(s.needs) <= set(s.assumptions) for s, _ in pairs())
+    assert names <= set(missing)
+
+
+def test_the_document_lists_what_the_folder_holds() -> None:
+    """Its numbers are those of `theorems counterexamples --markdown`; the test would be as long as the command."""
+    text = (ROOT / "docs" / "assumptions.md").read_text(encoding="utf-8")
+    for path in FILES:
+        assert f"counterexamples/{path.name})" in text
+    for s, without in pairs():
+        assert f"| `{s.id}` | `{without}` |" in text
+
+
+@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
+def test_the_evidence_is_about_the_data_beside_it(path: Path) -> None:
+    """‖p_mm‖ as a reader finds it from the keys in the file, not in the units of the search."""
+    case = load(path).case
+    for one in read_named_values(path)["assumptions"]:
+        said = re.match(r"‖p_mm‖ = ([\d.e+-]+)", one["because"])
+        if said:
+            solution = max_margin(case.problem.keys, case.chosen)
+            assert isinstance(solution, MaxMargin)
+            assert float(said[1]) == pytest.approx(solution.norm, rel=1e-5)

@@ -1,0 +1,108 @@
+"""What the hunts compute with: gradients of any loss, risks in logarithms, the lowest point of a ball."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from jaxtyping import Float64
+
+from reference_attention.losses import loss_named
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from theorems.core.claim import Form, Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.without.lowest import far_out, near, path_claim
+from theorems.without.risks import decreasing_risk, linear_risk
+from theorems.without.slopes import descent, gradient, lasting
+
+RNG = np.random.default_rng(0)
+KEYS = RNG.normal(size=(2, 3, 2))
+SCORES = np.array([[0.5, 2.0, -1.0], [3.0, 1.5, 0.0]])
+POINTS = np.concatenate([RNG.normal(size=(4, 2)), 8 * RNG.normal(size=(3, 2))])
+
+
+def exact_risk(problem: Problem, p: list[mpmath.mpf]) -> mpmath.mpf:
+    """L(p) in the working precision, for the losses whose formula is a polynomial on either side of a kink."""
+    total = mpmath.mpf(0)
+    for keys, scores in zip(problem.keys, problem.scores, strict=True):
+        weights = [mpmath.exp(sum(mpmath.mpf(k) * x for k, x in zip(row, p, strict=True))) for row in keys.tolist()]
+        u = sum(w * mpmath.mpf(g) for w, g in zip(weights, scores.tolist(), strict=True)) / sum(weights)
+        total += {"squared": (1 - u) ** 2 / 2, "cubic": -(u**3), "correlation": -u}[problem.loss.name]
+    return total / problem.n
+
+
+def exact_gradient(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[mpmath.mpf]:
+    at = [mpmath.mpf(x) for x in p.tolist()]
+    h = mpmath.mpf(10) ** -30
+    moved = [[x + (h if j == k else 0) for k, x in enumerate(at)] for j in range(len(at))]
+    back = [[x - (h if j == k else 0) for k, x in enumerate(at)] for j in range(len(at))]
+    return [(exact_risk(problem, a) - exact_risk(problem, b)) / (2 * h) for a, b in zip(moved, back, strict=True)]
+
+
+@pytest.mark.parametrize("name", ["squared", "cubic", "correlation"])
+def test_the_gradient_of_any_loss_is_within_its_error(name: str) -> None:
+    problem = Problem(KEYS, SCORES, loss_named(name))
+    found = gradient(problem, POINTS)
+    with mpmath.workdps(100):
+        for p, scale, value, error in zip(POINTS, found.log_scale, found.direction, found.error, strict=True):
+            for j, exact in enumerate(exact_gradient(problem, p)):
+                unit = mpmath.exp(mpmath.mpf(float(scale)))
+                assert abs(exact / unit - float(value[j])) <= float(error[j])
+                assert error[j] < 1e-11
+
+
+def test_the_sign_of_the_slope_is_kept() -> None:
+    """One input, scores above 1: under the squared loss the gradient points the other way."""
+    tokens, scores = np.array([[[1.0], [0.0]]]), np.array([[3.0, 2.0]])
+    up, _ = descent(Problem(tokens, scores, loss_named("correlation")), np.zeros((1, 1)), np.ones(1))
+    down, _ = descent(Problem(tokens, scores, loss_named("squared")), np.zeros((1, 1)), np.ones(1))
+    assert up[0] == pytest.approx(1.0)
+    assert down[0] == pytest.approx(-1.0)
+
+
+@pytest.mark.parametrize("name", ["cubic", "correlation"])
+def test_risks_far_out_are_within_their_error(name: str) -> None:
+    problem = Problem(KEYS, np.array([[0.0, -2.0, -1.0], [3.0, 1.5, 0.0]]), loss_named(name))
+    points = POINTS * 8
+    found = linear_risk(problem, REFERENCE)(points)
+    with mpmath.workdps(900):
+        least = sum(problem.loss.value(np.array([0.0, 3.0]))) / 2
+        for p, sign, log, noise in zip(points, found.sign, found.log_size, found.log_noise, strict=True):
+            exact = exact_risk(problem, [mpmath.mpf(x) for x in p.tolist()]) - mpmath.mpf(float(least))
+            value = sign * mpmath.exp(mpmath.mpf(float(log)))
+            assert abs(exact - value) <= mpmath.exp(mpmath.mpf(float(noise)))
+            assert noise < log - 20
+
+
+def test_a_flat_loss_is_resolved_where_it_underflows() -> None:
+    """δ³ at δ = e^{−10⁶}, and its rounding in proportion."""
+    problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[0.0, -1.0]]), loss_named("cubic"))
+    found = decreasing_risk(problem, np.array([[1e6]]))
+    assert found.log_size[0] == pytest.approx(-3e6)
+    assert found.log_noise[0] < found.log_size[0] - 10
+
+
+TRIANGLE = Problem(np.array([[[0.0, 0.0], [-1.0, 1.0], [-1.0, -2.0]]]), np.array([[1.0, 0.0, 0.0]]))
+
+
+@pytest.mark.parametrize("loss", ["correlation", "logistic"])
+def test_the_path_is_near_its_limit_and_not_elsewhere(loss: str) -> None:
+    problem = Problem(TRIANGLE.keys, TRIANGLE.scores, loss_named(loss))
+    svm = max_margin(problem.keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    risk, unit = linear_risk(problem, REFERENCE), svm.norm
+    turned = np.array([-svm.direction[1], svm.direction[0]])
+    (right,) = path_claim("path", risk, 2, unit, near(svm.direction))
+    (wrong,) = path_claim("path", risk, 2, unit, near(turned))
+    (out,) = path_claim("path", risk, 2, unit, far_out)
+    assert right.verdict is Verdict.UPHELD
+    assert -wrong.slack > 100 * wrong.tolerance
+    assert out.verdict is Verdict.UPHELD
+
+
+def test_several_points_violate_only_together() -> None:
+    error = np.array([0.1, 0.1])
+    assert lasting("x", Form.LIMIT, (np.array([-1.0, 1.0]), error), "exact", "").verdict is Verdict.UPHELD
+    assert lasting("x", Form.LIMIT, (np.array([-1.0, -0.5]), error), "exact", "").slack == -0.5
+    assert lasting("x", Form.LIMIT, (np.array([-1.0, np.nan]), error), "exact", "").slack != -1.0

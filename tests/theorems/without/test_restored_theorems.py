@@ -1,0 +1,238 @@
+"""Counterexamples of theorems and joint lemmas with the missing assumption put back: the conclusion holds there.
+
+So the code of a conclusion is no verdict by itself, and the assumption is what made it fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.datasets import figure_3b, figure_8
+from generators.optimal_tokens import optimal_tokens
+from reference_attention.losses import loss_named
+from reference_attention.problem import Dataset, Problem
+from tests.places import ROOT
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.hunting.entries import weakened_named
+from theorems.hunting.record import load
+from theorems.without.followed_joint import Pair, followed, joint_of, separator_of
+from theorems.without.free_mixing import assumption_c_fails, assumption_c_over_supports_fails, tilt, tying
+from theorems.without.mixed_features import mixed_margins
+from theorems.without.signed_flow import norm_of_flow, signed_gradient, traps
+
+FOLDER = ROOT / "counterexamples"
+
+
+def scores(*rows: list[float]) -> Callable[[Case], Case]:
+    return lambda case: case.but(problem=replace(case.problem, scores=np.array(rows)))
+
+
+def keys(*blocks: list[list[float]]) -> Callable[[Case], Case]:
+    return lambda case: case.but(problem=replace(case.problem, keys=np.array(blocks)))
+
+
+def arrays(**changed: list[float] | float) -> Callable[[Case], Case]:
+    def restored(case: Case) -> Case:
+        given = {name: np.array(value) for name, value in changed.items()}
+        return case.but(arrays=MappingProxyType({**case.arrays, **given}))
+
+    return restored
+
+
+def linear_loss(case: Case) -> Case:
+    return case.but(problem=replace(case.problem, loss=loss_named("correlation")))
+
+
+def first_input(case: Case) -> Case:
+    return case.but(problem=replace(case.problem, keys=case.problem.keys[:1], scores=case.problem.scores[:1]))
+
+
+def opposite_start(case: Case) -> Case:
+    assert case.start is not None
+    return case.but(start=-case.start)
+
+
+def tokens(*blocks: list[list[float]], W: Any = None) -> Callable[[Case], Case]:
+    """Other tokens, keys being the tokens themselves."""
+
+    def restored(case: Case) -> Case:
+        assert case.dataset is not None
+        X = np.array(blocks) if blocks else case.dataset.X
+        data = Dataset(X, case.dataset.Y, case.dataset.v, W, case.dataset.loss)
+        return case.but(problem=data.problem, dataset=data)
+
+    return restored
+
+
+RESTORED: dict[str, Callable[[Case], Case]] = {
+    "theorem-2-without-well-behaved-loss": linear_loss,
+    "theorem-2-without-equal-non-optimal-scores": scores([0.0, 0.0, 2.0]),
+    "theorem-2-without-separable": keys([[1.0], [0.0], [2.0]]),
+    "theorem-2-without-single-input": first_input,
+    "theorem-3-without-well-behaved-loss": linear_loss,
+    "theorem-3-without-locally-optimal": scores([1.0, 0.0]),
+    "theorem-3-without-in-cone": opposite_start,
+    "theorem-3-without-step-size": arrays(eta=2.0**-5),
+    "theorem-4-without-well-behaved-loss": linear_loss,
+    "theorem-4-without-distinct-scores": scores([0.0, 1.0], [0.0, 1.0]),
+    "theorem-4-without-general-position": keys([[0.25], [0.0], [1.0]]),
+    "theorem-4-without-not-locally-optimal-direction": arrays(q=[1.0]),
+    "theorem-5-without-optimal-tokens": tokens([[0.0, 1.0], [0.0, 0.0]], [[0.0, -1.0], [0.5, 0.0]]),
+    "theorem-5-without-separable": tokens(),
+    "theorem-6-without-optimal-support-tokens": tokens([[2.0, -2.0], [0.0, 0.0]], [[2.0, 2.0], [0.0, 0.0]]),
+    "theorem-6-without-separable": tokens(),
+    "theorem-6-without-radius-schedule": arrays(head_radii=[20.0, 4e7]),
+    "theorem-6-without-prompt-selects": tokens([[1.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [1.0, 1.0]]),
+    "lemma-12-without-prompt-selects": tokens([[1.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]]),
+    "lemma-13-without-prompt-selects": tokens([[-1.0, 0.0], [0.0, 0.0]], [[-2.0, 0.0], [-1.0, -1.0]]),
+    "lemma-13-without-optimal-support-tokens": tokens([[-1.0, -1.0], [0.0, 0.0]], [[1.0, -1.0], [0.0, 0.0]]),
+    "lemma-13-without-separable": tokens(),
+    "lemma-13-without-radius-schedule": arrays(head_radii=[10.0, 4e6]),
+    "conjecture-joint-descent-without-optimal-support-tokens": tokens(
+        [[-1.0, -2.0], [0.0, -1.0]], [[1.0, -2.0], [0.0, -1.0]]
+    ),
+    "conjecture-joint-descent-without-descent-selects": tokens([[1.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 0.0]]),
+}
+
+
+@pytest.mark.parametrize("name", RESTORED)
+def test_with_the_assumption_restored_the_conclusion_holds(name: str) -> None:
+    record = load(FOLDER / f"{name}.json")
+    weakened, case = record.weakened, RESTORED[name](record.case).normalised()
+    dropped = weakened.fails(case)
+    assert dropped.holds, dropped.evidence
+    for id in weakened.keeps:
+        kept = weakened.statement.assumption(id).check(case)
+        assert kept.holds, f"{id}: {kept.evidence}"
+    claims = list(weakened.conclusion(case, REFERENCE))
+    assert record.claim in [claim.name for claim in claims]
+    for claim in claims:
+        assert claim.verdict is Verdict.UPHELD, f"{claim.name}: {claim.detail} {claim.undecided}"
+
+
+def test_large_steps_are_followed_to_the_limit_and_a_wrong_limit_is_seen() -> None:
+    """Theorem 2 without a bound on the step size: nothing was found; with two inputts the same code finds Figure 8."""
+    weakened = weakened_named("theorem-2", "step-size")
+    problem = Problem(np.array([[[0.0, 0.0], [-1.0, 0.0], [-1.0, -2.0]]]), np.array([[1.0, 0.0, 0.0]]))
+    case = Case(problem, start=np.array([-3.0, 1.0]), arrays=MappingProxyType({"eta": np.array(2.0**16)}))
+    assert weakened.fails(case).holds is False
+    claims = list(weakened.conclusion(case, REFERENCE))
+    assert [claim.verdict for claim in claims] == [Verdict.UPHELD] * 3
+    two = figure_8()
+    wrong = Case(two.problem, start=np.array([3.0, 0.0]), arrays=MappingProxyType({"eta": np.array(1.0)}))
+    verdicts = {claim.name: claim.verdict for claim in weakened.conclusion(wrong, REFERENCE)}
+    assert verdicts["selects-the-tokens"] is Verdict.FALSIFIED
+
+
+@pytest.mark.parametrize("without", ["optimal-support-tokens", "separable"])
+def test_lemma_12_is_tried_at_prompts_that_select(without: str) -> None:
+    weakened = weakened_named("lemma-12", without)
+    case = figure_3b()
+    for p, verdict in (([3.0, 0.5], Verdict.UPHELD), ([0.0, 0.1], Verdict.INCONCLUSIVE)):
+        given = case.but(arrays=MappingProxyType({"prompt": np.array(p)}))
+        assert [claim.verdict for claim in weakened.conclusion(given, REFERENCE)] == [verdict]
+
+
+def test_separability_follows_from_selection_by_descent() -> None:
+    """The reason why the conjecture cannot be refuted without ``separable``."""
+    weakened = weakened_named("conjecture-joint-descent", "separable")
+    case = load(FOLDER / "theorem-5-without-separable.json").case
+    assert weakened.statement.assumption("descent-selects").check(case).holds is False
+
+
+def signed(*tokens_: list[list[float]]) -> Case:
+    data = Dataset(np.array(tokens_), np.ones(len(tokens_)), np.array([1.0, 0.0]))
+    return Case(data.problem, dataset=data, alpha=np.zeros(len(tokens_), dtype=np.int64))
+
+
+def test_assumption_c_is_refuted_on_figure_3b_and_not_where_it_holds() -> None:
+    assert assumption_c_fails(figure_3b()).holds is False
+    assert assumption_c_over_supports_fails(figure_3b()).holds is True
+    balanced = signed([[1.0, 1.0], [0.0, 0.0]], [[1.0, -0.5], [0.0, 0.0]])
+    assert optimal_tokens(balanced).holds
+    assert assumption_c_fails(balanced).holds
+
+
+def test_the_refutation_of_assumption_c_is_true_at_the_prompts_that_it_names() -> None:
+    """At R q + c p_mm, R large, the label margin is Γ − O(κ²), κ = 1 − s_iα, for a support without a dual."""
+    from reference_attention.svm.label_svm import LabelSvm, label_svm
+
+    case = load(FOLDER / "lemma-13-without-optimal-support-tokens.json").case
+    joint = joint_of(case)
+    assert joint is not None
+    weak = int(np.argmin(joint.svm.duals))
+    assert tilt(joint, weak) is not None
+    assert tilt(joint, 1 - weak) is None
+    q, separator = tying(joint.keys, joint.alpha, weak, 1), separator_of(joint)
+    assert q is not None
+    assert separator is not None
+    lost = []
+    for c in (2.0, 4.0):
+        logs = joint.log_weights(400 * q + c * separator.p)
+        svm = label_svm(np.sum(np.exp(logs)[..., None] * joint.tokens, axis=1))
+        assert isinstance(svm, LabelSvm)
+        lost.append((joint.svm.margin - svm.margin) / np.exp(joint.log_nonoptimality(logs)).max() ** 2)
+    assert 0 < lost[0] < 2
+    assert 0 < lost[1] < 2
+
+
+def test_the_head_beside_a_support_without_a_dual_is_stationary() -> None:
+    """e^{−y} = Γ y/r for z = (1, 0), (1, 1): its own equation, at log r = 40, where a float solver stops far too early."""
+    case = load(FOLDER / "lemma-13-without-optimal-support-tokens.json").case
+    joint = joint_of(case)
+    assert joint is not None
+    pairs: list[Pair] = followed(joint, lambda R: max(np.log(R), 0.5 * R), (80.0,), 1.0, 0)
+    pair = pairs[0]
+    y = float(np.abs(pair.w @ np.array([-joint.svm.direction[1], joint.svm.direction[0]])))
+    assert y + np.log(y) == pytest.approx(pair.log_r, abs=1e-6)
+
+
+def test_the_bound_for_mixed_features_is_below_what_any_prompt_gives() -> None:
+    """m0 bounds min_i v̄_mm·z_i^p at every prompt, and m1 is reached: the two numbers that the refutation compares."""
+    case = load(FOLDER / "theorem-6-without-separable.json").case
+    joint = joint_of(case)
+    assert joint is not None
+    found = mixed_margins(joint, 0)
+    assert found is not None
+    prompts: Float64[np.ndarray, "m k"] = np.random.default_rng(0).normal(size=(200, joint.keys.shape[2])) * 5
+    features = np.sum(np.exp(joint.log_weights(prompts))[..., None] * joint.tokens, axis=2)
+    assert float((features @ joint.svm.direction).min(axis=1).max()) <= found.at_most
+    assert found.reached > found.at_most
+
+
+def test_a_saturated_softmax_is_no_stationary_point() -> None:
+    """The squared loss with best score 1: descent slows down towards u = 1 for ever, and float64 calls that stationary."""
+    case = load(FOLDER / "theorem-2-without-well-behaved-loss.json").case
+    mixed = norm_of_flow(case.problem, np.zeros(1))
+    assert mixed.verdict is Verdict.FALSIFIED
+    at_one = replace(case.problem, scores=np.array([[1.0, 0.0]]))
+    assert norm_of_flow(at_one, np.zeros(1)).verdict is not Verdict.FALSIFIED
+    assert not traps(at_one, np.array([36.7]))
+
+
+def test_the_signed_gradient_is_that_of_the_loss() -> None:
+    """Against central differences of (1/n) Σ (1 − u_i)²/2, also where the loss increases."""
+    problem = Problem(
+        np.array([[[0.0, 0.5], [1.0, -1.0]], [[1.0, 0.0], [0.0, 2.0]]]),
+        np.array([[3.0, 0.0], [0.5, -1.0]]),
+        loss_named("squared"),
+    )
+
+    def risk(p: Float64[np.ndarray, "2"]) -> float:
+        weights = np.exp(problem.keys @ p)
+        weights /= weights.sum(axis=1, keepdims=True)
+        return float(np.mean((1 - (weights * problem.scores).sum(axis=1)) ** 2 / 2))
+
+    p, step = np.array([0.3, -0.7]), 1e-5
+    expected = [(risk(p + step * e) - risk(p - step * e)) / (2 * step) for e in np.eye(2)]
+    found = signed_gradient(problem.keys, problem.scores, problem.loss, p)
+    np.testing.assert_allclose(np.exp(found.log_scale) * found.direction, expected, rtol=1e-7)

@@ -1,0 +1,1 @@
+"""``theorems``: what talks to a terminal. :mod:`theorems.command.app` has the subcommands."""

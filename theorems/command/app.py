@@ -1,0 +1,349 @@
+"""The ``theorems`` command: its subcommands, their options and their help.
+
+Exit codes: 0 upheld, 1 falsified, 2 usage or bad input, 3 inconclusive, 130 Ctrl-C, 141 closed pipe.
+What takes long to import (NumPy, Hypothesis, the statements) is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from theorems.core.exit_code import Exit
+
+# Before NumPy is loaded: processes share the work, threads within one only get in each other's way.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="The theorems of 'Max-Margin Token Selection in Attention Mechanism' as executable specifications.",
+)
+
+
+def _version(wanted: bool) -> bool:
+    if wanted:
+        from theorems.core.version import version
+
+        print(version())
+        raise typer.Exit(0)
+    return wanted
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the command as a whole."""
+
+
+@app.command("list")
+def list_(
+    data: Annotated[bool, typer.Option("--data", help="The named datasets instead.")] = False,
+    assumptions: Annotated[bool, typer.Option("--assumptions", help="The assumptions only.")] = False,
+) -> None:
+    """List the statements, the definitions and the assumptions."""
+    from theorems.command import describe
+    from theorems.run.tables import console
+
+    if data or assumptions:
+        console().print(describe.datasets() if data else describe.assumptions())
+        return
+    console().print(describe.statements_table())
+    console().print(describe.definitions())
+    console().print(describe.assumptions())
+
+
+@app.command()
+def show(
+    id: Annotated[str, typer.Argument(metavar="ID", help="A statement, path.py:name, a definition or an assumption.")],
+) -> None:
+    """Show a statement: text, source, assumptions, tolerances; or an assumption."""
+    from theorems.command import describe
+    from theorems.run.tables import console
+
+    describe.show(console(), id)
+
+
+@app.command()
+def tolerances(
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
+) -> None:
+    """Print every tolerance of the suite with its formula and its reason."""
+    from theorems.command import describe
+    from theorems.run.tables import console
+
+    if markdown:
+        print(describe.tolerances_markdown())
+    else:
+        console().print(describe.tolerances_table())
+
+
+@app.command()
+def verify(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Statements, or path.py:name; all by default.")
+    ] = None,
+    examples: Annotated[int, typer.Option(min=1, metavar="N", help="Generated cases per statement.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same cases.")] = 0,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|NAME", help="A .npz or .json file or a named dataset instead of generated cases."),
+    ] = None,
+    attention: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:CALLABLE", help="Your attention kernel in place of the reference's softmax."),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(metavar="float64|float32", help="What the kernel computes in; float64 if it takes it."),
+    ] = None,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where failing cases are written.")] = Path("falsified"),
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the results do not depend on it.")] = min(
+        2, os.cpu_count() or 1
+    ),
+) -> int:
+    """Verify statements on generated cases, or on your data; of the reference, or of your attention kernel.
+
+    Exact decisions and limits take time: with 400 tokens in 50 dimensions a statement about locally optimal
+    tokens takes minutes, the others seconds.
+
+    Exit code 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2: bad input;
+    3: inconclusive, or nothing could be tried.
+    """
+    from theorems.command.session import Request, verify_and_report
+
+    request = Request(tuple(ids or ()), examples, seed, data, json, out, jobs, attention=attention, dtype=dtype)
+    return verify_and_report(request)
+
+
+@app.command()
+def hunt(
+    id: Annotated[str, typer.Argument(metavar="ID", help="A statement, or path.py:name.")],
+    without: Annotated[
+        str, typer.Option(metavar="ASSUMPTION", help="The assumption to leave out; none hunts the statement itself.")
+    ] = "",
+    seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Give up after that long.")] = 60.0,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same counterexample.")] = 0,
+    cases: Annotated[int | None, typer.Option(min=1, metavar="N", help="Try at most so many cases.")] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where a counterexample is written.")] = Path("hunted"),
+    record: Annotated[
+        bool, typer.Option("--record", help="Write ID-without-ASSUMPTION.json, also if nothing is found.")
+    ] = False,
+) -> int:
+    """Hunt for data on which a statement fails once one of its assumptions is left out.
+
+    All other assumptions hold exactly, the violation is far above rounding, limits are followed to norms of a
+    million, and what is found is made as small and as round as it gets.
+
+    Exit code 1: a counterexample was found and written; 0: none was; 2: bad input; 3: no case could be decided.
+    """
+    from theorems.command.hunting import HuntRequest, hunt_and_report
+
+    return hunt_and_report(HuntRequest(id, without, seconds, seed, out, cases, record))
+
+
+@app.command()
+def replay(file: Annotated[Path, typer.Argument(metavar="FILE", help="A counterexample that hunt wrote.")]) -> int:
+    """Check a counterexample again, from its data alone.
+
+    Exit code 1: it still falsifies; 0: it does not; 2: bad input; 3: undecided.
+    """
+    from theorems.command.hunting import replay_and_report
+
+    return replay_and_report(file)
+
+
+@app.command()
+def power(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Statements; all by default.")] = None,
+    faults: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A planted fault; repeat it for several; all by default.")
+    ] = None,
+    examples: Annotated[int, typer.Option(min=1, metavar="N", help="Generated cases per statement at most.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same table.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the table does not depend on it.")] = min(
+        2, os.cpu_count() or 1
+    ),
+    sizes: Annotated[bool, typer.Option(help="Also how small a fault is still caught.")] = True,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the document docs/power.md.")] = False,
+) -> int:
+    """Tabulate which statement catches which planted fault, on how many examples, and how small a one.
+
+    Exit code 0: each fault is caught by some statement; 1: one escapes them all; 2: bad input; 3: the right
+    implementation is falsified itself.
+    """
+    from theorems.command.power import PowerRequest, power_and_report
+
+    chosen = tuple(ids or ()), tuple(faults or ())
+    return power_and_report(PowerRequest(*chosen, examples, seed, jobs, sizes, markdown))
+
+
+@app.command()
+def counterexamples(
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder.")] = Path("counterexamples"),
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown document.")] = False,
+) -> int:
+    """Replay every counterexample of a folder; print the table statement × assumption.
+
+    Exit code 0: every pair is accounted for; 1: one does not replay or was never hunted; 2: bad input.
+    """
+    from theorems.command.hunting import table_and_report
+
+    return table_and_report(directory, markdown)
+
+
+@app.command("regime-map")
+def regime_map(
+    data: Annotated[
+        str | None, typer.Option(metavar="FILE|NAME", help="A .npz or .json file or a named dataset.")
+    ] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As docs/regime_map.md has it.")] = False,
+) -> int:
+    """Print where the joint regularization path of Theorem 6 ends, by how the two radii grow."""
+    from theorems.command.regime_map import regime_map_and_report
+
+    return regime_map_and_report(data, markdown=markdown)
+
+
+@app.command()
+def bench(
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE|NAME", help="Data; repeat it for several. Figures 1(a), 1(b) and 1(c) by default."),
+    ] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RULE", help="gd-1/L, gd-ETA or normalized-ETA; repeat it for several."),
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, metavar="N", help="The cap: iterations of each run.")] = 20_000,
+    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Generated problems.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same problems.")] = 0,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown tables.")] = False,
+    time: Annotated[
+        bool, typer.Option("--time", help="Also the time of an iteration relative to the first rule.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the results do not depend on it.")] = min(
+        2, os.cpu_count() or 1
+    ),
+) -> int:
+    """Compare gradient descent with normalized gradient descent: iterations until the direction is that of the limit.
+
+    The limit is p_mm of the tokens that the gradient flow from the same start selects.
+
+    Exit code 0: compared; 2: bad input; 3: some data have no limit direction, or none of the generated problems has.
+    """
+    from theorems.command.benchmark import BenchRequest, bench_and_report
+
+    chosen = tuple(data or ()), tuple(rule or ())
+    return bench_and_report(BenchRequest(*chosen, steps, examples, seed, jobs, json, markdown, time))
+
+
+@app.command()
+def figures(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="1a, 3b, 9a, …, or 3 for 3a to 3c; all by default.")
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the files are written.")] = Path("figures"),
+    kind: Annotated[str, typer.Option("--format", metavar="svg|png|pdf", help="Of the drawings.")] = "svg",
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Random trials per dimension in 9a, 9b, 10.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same trials.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the files do not depend on it.")] = min(
+        2, os.cpu_count() or 1
+    ),
+) -> int:
+    """Draw the paper's figures anew, and write the numbers that each one draws beside it as JSON.
+
+    Figures 6 and 7 are left out: they are of a vision transformer on real images.
+
+    Exit code 0: drawn; 2: bad input, or matplotlib is not installed; 3: a figure could not be computed.
+    """
+    from theorems.command.figures import FiguresRequest, figures_and_report
+
+    return figures_and_report(FiguresRequest(tuple(names or ()), out, kind, trials, seed, jobs))
+
+
+@app.command()
+def report(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Statements, or path.py:name; all by default.")
+    ] = None,
+    examples: Annotated[int, typer.Option(min=1, metavar="N", help="Generated cases per statement.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same report.")] = 0,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|NAME", help="A .npz or .json file or a named dataset instead of generated cases."),
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="A file of verify --json instead of a run.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.md|FILE.html", help="The document; Markdown to standard output if left out."),
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also the results, as verify --json writes them.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the report does not depend on it.")] = min(
+        2, os.cpu_count() or 1
+    ),
+) -> int:
+    """Verify, and write one document: verdicts, claims with their tolerances and reasons, counterexamples, power.
+
+    Exit code as of verify. 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2: bad
+    input; 3: inconclusive, or nothing could be tried.
+    """
+    from theorems.command.report import ReportRequest, report_and_write
+
+    return report_and_write(ReportRequest(tuple(ids or ()), examples, seed, data, results, out, json, jobs))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code. Wrong input is one sentence on standard error."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = app(args=given or ["--help"], prog_name="theorems", standalone_mode=False)
+        return int(code or 0) if given else Exit.BAD_INPUT
+    except (KeyboardInterrupt, typer.Abort):
+        return Exit.INTERRUPTED
+    except SystemExit as stop:
+        # typer turns a closed pipe (theorems list | head) into exit code 1, which means "falsified" here.
+        return _closed_pipe() if isinstance(stop.__context__, BrokenPipeError) else Exit.BAD_INPUT
+    except BrokenPipeError:
+        return _closed_pipe()
+    except Exception as error:
+        return _complaint(error)
+
+
+def _complaint(error: Exception) -> int:
+    from reference_attention.errors import InvalidInput
+
+    message = getattr(error, "format_message", None)  # the usage errors of typer, whichever click it carries
+    if isinstance(error, InvalidInput) or callable(message):
+        sentence = message() if callable(message) else str(error)
+        print(f"theorems: {' '.join(sentence.split())}", file=sys.stderr)
+        return Exit.BAD_INPUT
+    traceback.print_exception(error)
+    print("theorems: internal error, nothing is concluded; please report it.", file=sys.stderr)
+    return Exit.INCONCLUSIVE
+
+
+def _closed_pipe() -> int:
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return Exit.BROKEN_PIPE

@@ -1,0 +1,85 @@
+"""``theorems figures``: from its options to files and an exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from reference_attention.errors import InvalidInput
+from reference_attention.files import check_writable, from_json, to_json, write_bytes, write_text
+from theorems.core.exit_code import Exit
+from theorems.figures.drawing import FORMATS, check_matplotlib, drawn, path_of
+from theorems.figures.figure import Figure, Settings
+from theorems.figures.registry import LEFT_OUT, figures_named
+from theorems.figures.work import Computed, sheets
+from theorems.run.processes import Interrupted, run
+from theorems.run.progress import watching
+from theorems.run.tables import column_table, console
+
+
+@dataclass(frozen=True)
+class FiguresRequest:
+    """The options of ``theorems figures``."""
+
+    names: tuple[str, ...]
+    out: Path
+    kind: str
+    trials: int
+    seed: int
+    jobs: int
+
+
+def figures_and_report(request: FiguresRequest) -> int:
+    """Compute, draw, write; returns the exit code: 0, or 3 if a figure could not be computed.
+
+    Raises:
+        InvalidInput: unknown names or formats, no matplotlib, a directory that cannot be written; before anything runs.
+    """
+    figures = figures_named(request.names)
+    if request.kind not in FORMATS:
+        raise InvalidInput(f"--format: {request.kind!r} is not one of {', '.join(FORMATS)}.")
+    check_matplotlib()
+    _make(request.out)
+    for one in figures:
+        for ending in (request.kind, "json"):
+            check_writable(path_of(request.out, one, ending))
+    units = sheets(figures, Settings(request.trials, request.seed))
+    out, err = console(), console(stderr=True)
+    interrupted = False
+    try:
+        with watching(err, units, what="figures", steps="figures") as watcher:
+            computed = run(units, request.jobs, watcher)
+    except Interrupted as stopped:
+        computed, interrupted = stopped.results, True
+    by_name = {name: found for unit, found in zip(units, computed, strict=True) for name in unit.names}
+    table = column_table("figure", "shows", f"files in {request.out}")
+    for one in figures:
+        if not by_name[one.name].failed:
+            _write(one, by_name[one.name], request)
+            table.add_row(one.name, one.title, f"{one.stem}.{request.kind}, .json")
+    out.print(table)
+    if not request.names:
+        out.print(f"Left out: Figures {' and '.join(LEFT_OUT)}, {LEFT_OUT['6']}.", soft_wrap=True)
+    if interrupted:
+        err.print("theorems: interrupted; what is listed was written.", soft_wrap=True)
+        return Exit.INTERRUPTED
+    for found in computed:
+        if found.failed:
+            err.print(f"theorems: {found.id}: {found.failed}", soft_wrap=True)
+    return Exit.INCONCLUSIVE if any(found.failed for found in computed) else Exit.UPHELD
+
+
+def _make(directory: Path) -> None:
+    if directory.exists() and not directory.is_dir():
+        raise InvalidInput(f"{directory}: is not a directory; give another one for the figures.")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{directory}: cannot be made ({error.strerror or error}).") from None
+
+
+def _write(one: Figure, found: Computed, request: FiguresRequest) -> None:
+    text = to_json({"figure": one.name, "title": one.title, **found.numbers})
+    write_text(path_of(request.out, one, "json"), text + "\n")
+    # What is drawn is what the file holds.
+    write_bytes(path_of(request.out, one, request.kind), drawn(one, from_json(text), request.kind))

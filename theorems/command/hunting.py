@@ -1,0 +1,206 @@
+"""``theorems hunt`` and ``theorems replay``: from options to tables, files and exit codes."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from reference_attention.errors import InvalidInput
+from theorems.core.check import sentence
+from theorems.core.claim import Verdict
+from theorems.core.exit_code import Exit
+from theorems.hunting.entries import weakened_named
+from theorems.hunting.examine import Examined, examine, in_own_units
+from theorems.hunting.record import as_effort, as_record, load, save
+from theorems.hunting.search import Effort, Hunt
+from theorems.hunting.table import Row, Status, markdown, rows
+from theorems.run.reproduce import check_directory
+from theorems.run.tables import assumptions_table, case_lines, case_table, column_table, console
+from theorems.without.weakened import Weakened
+
+PATIENCE = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+@dataclass(frozen=True)
+class HuntRequest:
+    """The options of ``theorems hunt``.
+
+    Attributes:
+        cases: at most so many, ``None`` for as many as the time allows.
+        record: write NAME.json also if nothing is found, with what was tried: an entry of ``counterexamples/``.
+    """
+
+    id: str
+    without: str
+    seconds: float
+    seed: int
+    out: Path
+    cases: int | None = None
+    record: bool = False
+
+
+def hunt_and_report(request: HuntRequest) -> int:
+    """Hunt, print, write; 1 if a counterexample was found, 0 if none, 3 if no case could be decided.
+
+    Raises:
+        InvalidInput: unknown ids, a directory that cannot be used; before anything runs.
+    """
+    weakened = weakened_named(request.id, request.without)
+    check_directory(request.out)
+    out, err = console(), console(stderr=True)
+    interrupted = False
+    with _watching(err, weakened.name, request.seconds) as watch:
+        hunt = Hunt(weakened, request.seed, request.seconds, watch, cases=request.cases)
+        try:
+            hunt.run()
+        except KeyboardInterrupt:
+            interrupted = True
+    if hunt.found is None or hunt.examined is None:
+        _print_nothing(out, hunt, interrupted)
+        if request.record and not interrupted:
+            text = as_effort(weakened, hunt.effort, request.seed)
+            save(weakened, text, request.out, name=f"{weakened.name}.json")
+        if interrupted:
+            return Exit.INTERRUPTED
+        return Exit.INCONCLUSIVE if hunt.effort.nothing_decided else Exit.UPHELD
+    seen = in_own_units(weakened, hunt.found, hunt.examined)
+    text = as_record(weakened, hunt.found, seen, request.seed)
+    path = save(weakened, text, request.out, name=f"{weakened.name}.json" if request.record else "")
+    _print_counterexample(out, hunt, seen, path)
+    if interrupted:
+        err.print(
+            "theorems: interrupted while it was made smaller; what is written is a counterexample.", soft_wrap=True
+        )
+        return Exit.INTERRUPTED
+    return Exit.FALSIFIED
+
+
+def replay_and_report(path: Path) -> int:
+    """Check a counterexample again, from its data alone: 1 if it still falsifies, 0 if it does not, 3 if undecided."""
+    record = load(path)
+    seen = examine(record.weakened, record.case, guided=False, claim=record.claim)
+    made = [claim.name for claim in seen.claims]
+    if made and record.claim not in made:
+        raise InvalidInput(f"{path}: claim {record.claim!r} is none of this case, which has {', '.join(made)}.")
+    seen = in_own_units(record.weakened, record.case, seen)
+    out = console()
+    _print_examined(out, record.weakened, seen)
+    out.print(case_table(record.case))
+    for line in case_lines(record.case):
+        out.print(Text(f"  {line}"), soft_wrap=True)
+    if seen.is_counterexample:
+        return Exit.FALSIFIED
+    out.print(Text(f"not a counterexample: {seen.refusal}"), soft_wrap=True)
+    return Exit.INCONCLUSIVE if seen.undecided else Exit.UPHELD
+
+
+def table_and_report(directory: Path, as_markdown: bool) -> int:
+    """The table statement × assumption; 0 if every pair is accounted for, 1 if not."""
+    out, err = console(), console(stderr=True)
+    with err.status("replaying") as status:
+        found = list(rows(directory, lambda name: status.update(name)))
+    if as_markdown:
+        print(markdown(found), end="")
+    else:
+        out.print(_rows_table(found))
+    bad = [row for row in found if row.status in (Status.HOLE, Status.DOES_NOT_REPLAY)]
+    for row in bad:
+        err.print(f"theorems: {row.statement} without {row.without}: {row.status}. {row.said}", soft_wrap=True)
+    return Exit.FALSIFIED if bad else Exit.UPHELD
+
+
+def _rows_table(found: list[Row]) -> Table:
+    table = column_table("statement", "without", "", "n, T, d", "what fails")
+    for row in found:
+        shape = ", ".join(map(str, row.shape)) if row.shape else ""
+        table.add_row(Text(row.statement, no_wrap=True), row.without, str(row.status), shape, row.said)
+    return table
+
+
+def _print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
+    """No counterexample: what was tried, which is not a proof."""
+    effort, name = hunt.effort, _title(hunt.weakened)
+    how = "interrupted" if interrupted else f"{hunt.seconds:g} s"
+    out.print(Text(f"{name}: no counterexample found", "bold"), soft_wrap=True)
+    best = "nothing was measured" if effort.best == -math.inf else f"largest violation {effort.best:.3g}"
+    out.print(f"  {effort.tried} cases in {effort.rounds} rounds, seed {hunt.seed}, {how}; {best}", soft_wrap=True)
+    without = hunt.weakened.without
+    if without and hunt.weakened.violation is None:
+        out.print(f"  on {effort.met} of them {without} fails and the other assumptions hold", soft_wrap=True)
+    if effort.undecided:
+        out.print(Text(f"  {effort.undecided} of them undecided, the first: {effort.why_undecided}"), soft_wrap=True)
+    if effort.nothing_decided:
+        out.print("  No case was decided, so the hunt says nothing.", soft_wrap=True)
+    out.print("  That nothing was found proves nothing.", soft_wrap=True)
+
+
+def _print_counterexample(out: Console, hunt: Hunt, seen: Examined, path: Path) -> None:
+    assert hunt.found is not None
+    _print_examined(out, hunt.weakened, seen)
+    out.print(case_table(hunt.found))
+    for line in case_lines(hunt.found):
+        out.print(Text(f"  {line}"), soft_wrap=True)
+    effort = hunt.effort
+    out.print(f"  found at case {effort.tried}; {effort.shrinking} cases tried to make it smaller", soft_wrap=True)
+    out.print(Text(f"  Replay with: theorems replay {shlex.quote(str(path))}"), soft_wrap=True)
+
+
+def _print_examined(out: Console, weakened: Weakened, seen: Examined) -> None:
+    """The sentence refuted, the claim violated, and every assumption with its evidence."""
+    word = "refuted" if seen.is_counterexample else "not refuted"
+    out.print(Text(f"{_title(weakened)}: {word}", "bold"), soft_wrap=True)
+    out.print(Text(f"  It says: {weakened.refutes}"), soft_wrap=True)
+    for claim in seen.claims:
+        if claim.verdict is Verdict.FALSIFIED or claim is seen.violated:
+            out.print(Text(f"  violated: {sentence(claim)}"), soft_wrap=True)
+    out.print(Text(f"  Why: {' '.join(weakened.why.split())}"), soft_wrap=True)
+    findings = [*seen.kept, *([(weakened.without, seen.dropped)] if weakened.without else [])]
+    rows = [(id, weakened.statement.assumption(id).title, f.holds, f.evidence) for id, f in findings]
+    out.print(assumptions_table(rows))
+
+
+def _title(weakened: Weakened) -> str:
+    return f"{weakened.statement.id} without {weakened.without}" if weakened.without else weakened.statement.id
+
+
+@contextmanager
+def _watching(err: Console, name: str, seconds: float) -> Iterator[Callable[[Effort], None]]:
+    """Examples per second and the largest violation so far: a bar on a terminal, a line now and then otherwise."""
+    began = time.monotonic()
+
+    def said(effort: Effort) -> str:
+        rate = (effort.tried + effort.shrinking) / max(time.monotonic() - began, 1e-9)
+        best = "—" if effort.best == -math.inf else f"{effort.best:.3g}"
+        more = f", {effort.shrinking} to make it smaller" if effort.shrinking else ""
+        return f"{effort.phase}: {effort.tried} cases{more}, {rate:.0f}/s, largest violation {best}"
+
+    if err.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=err, transient=True) as bars:
+            task = bars.add_task(name, total=seconds)
+
+            def show(effort: Effort) -> None:
+                bars.update(task, description=f"{name} {said(effort)}", completed=time.monotonic() - began)
+
+            yield show
+        return
+    last = began
+
+    def line(effort: Effort) -> None:
+        nonlocal last
+        if time.monotonic() - last > PATIENCE:
+            last = time.monotonic()
+            err.print(f"{name}: {said(effort)}", soft_wrap=True)
+
+    yield line

@@ -1,0 +1,115 @@
+"""``theorems power``: from its options to tables and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from theorems.core.exit_code import Exit
+from theorems.faults import FAULTS, Fault, fault_named
+from theorems.power.table import LEGEND, catchers, markdown, power_table, sizes_table
+from theorems.power.trial import Found
+from theorems.power.work import Column, Faced, Shrunk, Smallest
+from theorems.registry.lookup import statement_named
+from theorems.registry.suite import statements
+from theorems.run.processes import Interrupted, run
+from theorems.run.progress import watching
+from theorems.run.tables import console
+
+QUICKEST = 4
+"""Statements that a fault is made smaller against: the one that it names, and those that took the fewest examples."""
+
+
+@dataclass(frozen=True)
+class PowerRequest:
+    """The options of ``theorems power``."""
+
+    ids: tuple[str, ...]
+    faults: tuple[str, ...]
+    examples: int
+    seed: int
+    jobs: int
+    sizes: bool
+    markdown: bool
+
+
+def power_and_report(request: PowerRequest) -> int:
+    """Run and print; returns the exit code.
+
+    Raises:
+        InvalidInput: unknown ids or faults, before anything runs.
+    """
+    chosen = list(dict.fromkeys(statement_named(id).id for id in request.ids)) or list(statements())
+    faults = list({name: fault_named(name) for name in request.faults}.values()) or list(FAULTS.values())
+    out, err = console(), console(stderr=True)
+    names = tuple(fault.name for fault in faults)
+    facing = [Faced(id, names, request.examples, request.seed) for id in chosen]
+    smallest: list[Smallest] = []
+    try:
+        with watching(err, facing, what="statements", steps="faults") as watcher:
+            columns = run(facing, request.jobs, watcher)
+        shrinking = _shrinking(request, faults, columns) if request.sizes else []
+        if shrinking:
+            with watching(err, shrinking, what="sizes", steps="statements") as watcher:
+                smallest = run(shrinking, request.jobs, watcher)
+    except Interrupted:
+        err.print("theorems: interrupted; nothing is printed of a part of the table.", soft_wrap=True)
+        return Exit.INTERRUPTED
+    if request.markdown:
+        print(markdown(faults, columns, smallest, _command(request), _reference(columns)), end="")
+    else:
+        out.print(power_table(faults, columns))
+        out.print(LEGEND, soft_wrap=True)
+        if smallest:
+            out.print(sizes_table(smallest))
+    return _exit_code(err, faults, columns)
+
+
+def _shrinking(request: PowerRequest, faults: Sequence[Fault], columns: Sequence[Column]) -> list[Shrunk]:
+    made = []
+    for fault in faults:
+        found = [c for c in columns if fault.name in c.cells and c.cells[fault.name].found is Found.CAUGHT]
+        # The statement that the fault names goes first, whatever it took.
+        order = sorted(found, key=lambda c: (c.id != fault.caught_by, c.cells[fault.name].examples))
+        quickest = order[:QUICKEST]
+        if fault.unit and quickest:
+            ids = tuple(column.id for column in quickest)
+            made.append(Shrunk(fault.name, ids, request.examples, request.seed))
+    return made
+
+
+def _command(request: PowerRequest) -> str:
+    options = [*request.ids]
+    for name in request.faults:
+        options += ["--faults", name]
+    options += ["--examples", str(request.examples), "--seed", str(request.seed), "--markdown"]
+    return " ".join(["theorems power", *options])
+
+
+def _reference(columns: Sequence[Column]) -> str:
+    upheld, cases = sum(c.reference for c in columns), sum(c.cases for c in columns)
+    wrong = ", ".join(c.id for c in columns if c.falsified)
+    falsified = f"falsified by {wrong}, whose columns say nothing" if wrong else "falsified on none"
+    return (
+        f"The right implementation was upheld on {upheld} of the {cases} cases of the {len(columns)} statements, and"
+        f" {falsified}; what it is not upheld on counts for no fault."
+    )
+
+
+def _exit_code(err: Console, faults: Sequence[Fault], columns: Sequence[Column]) -> int:
+    for column in columns:
+        if column.failed or column.falsified:
+            why = (
+                column.failed
+                or f"the right implementation is falsified, so its column says nothing: {column.falsified}"
+            )
+            err.print(f"theorems: {column.id}: {why}", soft_wrap=True)
+    if any(column.failed or column.falsified for column in columns):
+        return Exit.INCONCLUSIVE
+    escaped = [fault.name for fault in faults if not catchers(fault.name, columns)]
+    if escaped:
+        err.print(f"theorems: caught by no statement: {', '.join(escaped)}.", soft_wrap=True)
+        return Exit.FALSIFIED
+    return Exit.UPHELD

@@ -1,0 +1,116 @@
+"""``theorems regime-map``: the map of :mod:`.regime_map` as a table, or as the document docs/regime_map.md."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from generators.case import Case
+from generators.datasets import DATASETS
+from reference_attention.errors import InvalidInput
+from theorems.run.tables import column_table, console
+from theorems.run.user_data import load
+from theorems.token_selection.joint_paths.regime_map import Regime, generated, regimes
+
+COLUMNS = ("data", "schedule", "r/R →", "ends at", "from p_mm", "from p_relax", "from p(r/R)", "1 − cos(v, v_mm)")
+
+BEFORE = """\
+# Which schedule of radii ends where
+
+Theorem 6 of the paper says that the joint regularization path (v_r, p_R) = argmin of the risk over ‖v‖ ≤ r, ‖p‖ ≤ R has
+p_R/R → p_relax/‖p_relax‖ when some inputs are no supports of v_mm. It does not say how r and R grow. It matters:
+with r fixed, or r = o(R), the path ends at p_mm; along r = cR it ends at
+
+    p(c) = argmax over ‖p‖ ≤ 1 of τ   subject to   (k_iα − k_it)·p ≥ τ (i ∈ S),   ≥ max(0, τ − c·slack_i) (i ∉ S)
+
+with slack_i = v̄_mm·Y_i x_iα − Γ, the label margin that non-support i has to spare. That is p_mm at c = 0 and p_relax
+exactly from
+
+    c* = max over i ∉ S of (Θ_relax − ρ_i)⁺ / slack_i,    ρ_i = min_t (k_iα − k_it)·p̄_relax
+
+on. The derivation is in `theorems/token_selection/joint_paths/joint_limit.py`; p(c) is computed by
+`reference_attention/paths/scheduled_direction.py`, which knows nothing of the path. The paths below were followed from
+RΘ < 1 to RΘ = 2²⁰ by `reference_attention/paths/joint_path.py`, which knows
+nothing of p(c). The columns are distances ‖p/R − …‖.
+
+    theorems regime-map --markdown
+"""
+
+AFTER = """\
+Reading it: along r = √R the ratio is still 2⁻¹⁰ at the end, which is where its distance to p_mm comes from. Where
+"from p_relax" is at rounding level, the non-supports do not compete at all and the supports are symmetric; elsewhere
+it is o(1)/R. "generated 0" and "generated 2" have ρ = 0: there p_relax only ties the non-support's tokens, the
+minimiser keeps 1 − s_iα near slack_i/d_i instead of 0 (so the theorem's hypothesis "p_R selects α" fails), and its
+direction still goes to p_relax.
+
+Normalized gradient descent on (v, p) shows the same map with c = lim ‖v‖/‖p‖ (`conjecture-joint-descent`): the paper's Figure 3(b)
+has equal step sizes, c = 1 = c*, and so ends just on the relaxed side.
+"""
+
+
+def documented_cases() -> list[Case]:
+    """Figure 3(b) and three generated datasets: those of docs/regime_map.md."""
+    return [DATASETS["figure-3b"](), *(generated(seed) for seed in range(3))]
+
+
+def regime_map_and_report(data: str | None, *, markdown: bool) -> int:
+    """Print the map; say on standard error how it goes on.
+
+    Args:
+        data: a file or a named dataset in place of the documented ones.
+        markdown: as Markdown; with the text around it for the documented data.
+
+    Raises:
+        InvalidInput: data that cannot be read, or that have no map.
+    """
+    cases = documented_cases() if data is None else [load(data, 0).case]
+    rows = list(_followed(cases))
+    if not markdown:
+        console().print(table(rows))
+    elif data is None:
+        print(document(rows), end="")
+    else:
+        print(markdown_table(rows))
+    return 0
+
+
+def _followed(cases: Sequence[Case]) -> Iterator[Regime]:
+    said = console(stderr=True).print
+    for k, case in enumerate(cases):
+        began = time.perf_counter()
+        try:
+            with np.errstate(over="ignore"):  # a line search tries a step that is too long, and takes it back
+                rows = list(regimes(case))
+        except ValueError as error:
+            raise InvalidInput(f"--data: {case.name} has no regime map: {error}.") from None
+        said(f"[{k + 1}/{len(cases)}] {case.name}: {len(rows)} schedules, {time.perf_counter() - began:.1f} s")
+        yield from rows
+
+
+def cells(row: Regime) -> tuple[str, ...]:
+    """One row, as texts."""
+    distances = (row.from_mm, row.from_relax, row.from_predicted, row.from_head)
+    return (row.data, row.schedule, f"{row.ratio:.4g}", row.ends_at, *(f"{x:.1e}" for x in distances))
+
+
+def table(rows: Iterable[Regime]) -> Table:
+    """For a terminal."""
+    made = column_table(*COLUMNS, right=COLUMNS[4:])
+    for row in rows:
+        made.add_row(*(Text(cell, no_wrap=True) for cell in cells(row)))
+    return made
+
+
+def markdown_table(rows: Iterable[Regime]) -> str:
+    """For a document."""
+    lines = ["| " + " | ".join(texts) + " |" for texts in (COLUMNS, *map(cells, rows))]
+    return "\n".join([lines[0], "|" + "---|" * len(COLUMNS), *lines[1:]])
+
+
+def document(rows: Iterable[Regime]) -> str:
+    """docs/regime_map.md."""
+    return f"{BEFORE}\n{markdown_table(rows)}\n\n{AFTER}"

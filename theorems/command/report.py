@@ -1,0 +1,113 @@
+"""``theorems report``: from its options to a document and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from reference_attention.errors import InvalidInput
+from reference_attention.files import check_writable, from_json, write_text
+from theorems.command.session import Request, as_json, chosen_statements, exit_code_of, findings, results_of
+from theorems.core.claim import Verdict
+from theorems.core.exit_code import Exit
+from theorems.core.statement import Statement
+from theorems.report.content import Contents, blocks, installed
+from theorems.report.document import Document
+from theorems.report.evidence import hunted, power
+from theorems.report.html import html
+from theorems.report.markdown import markdown
+from theorems.report.record import RunRecord, parsed, read
+from theorems.run.tables import console
+from theorems.run.user_data import load
+
+RENDERERS: Mapping[str, Callable[[Document], str]] = {".md": markdown, ".html": html}
+
+
+@dataclass(frozen=True)
+class ReportRequest:
+    """The options of ``theorems report``."""
+
+    ids: tuple[str, ...]
+    examples: int
+    seed: int
+    data: str | None
+    results: Path | None
+    out: Path | None
+    json: Path | None
+    jobs: int
+
+
+def report_and_write(request: ReportRequest) -> int:
+    """Verify, or read what was verified, and write the document; returns the exit code that verify has.
+
+    Raises:
+        InvalidInput: options that contradict each other, ids, data or files that cannot be used; before anything runs.
+    """
+    if request.out is not None:
+        if request.out.suffix not in RENDERERS:
+            raise InvalidInput(f"--out: {request.out} ends in neither .md nor .html, which say what to write.")
+        check_writable(request.out)
+    return _from_results(request) if request.results is not None else _from_run(request)
+
+
+def _from_results(request: ReportRequest) -> int:
+    assert request.results is not None
+    given = {"ID": bool(request.ids), "--data": request.data is not None, "--json": request.json is not None}
+    for option, there in given.items():
+        if there:
+            raise InvalidInput(f"--from: the run is done already; leave out {option}.")
+    run = read(request.results)
+    every = {one.id: one for one in chosen_statements(())}
+    known = {one.id: every[one.id] for one in run.statements if one.id in every}
+    whole = set(every) == {one.id for one in run.statements}
+    _write(request, Contents(run, known, hunted(known.values()), power(known.values()), all_statements=whole))
+    return _recorded_exit_code(console(stderr=True), run)
+
+
+def _recorded_exit_code(err: Console, run: RunRecord) -> int:
+    verdicts = {one.verdict for one in run.statements}
+    for verdict, code in ((Verdict.FALSIFIED, Exit.FALSIFIED), (Verdict.INCONCLUSIVE, Exit.INCONCLUSIVE)):
+        if verdict in verdicts:
+            return code
+    if Verdict.UPHELD in verdicts:
+        return Exit.UPHELD
+    err.print("theorems: nothing was checked: no statement of the file is upheld.", soft_wrap=True)
+    return Exit.INCONCLUSIVE
+
+
+def _from_run(request: ReportRequest) -> int:
+    if request.json is not None:
+        check_writable(request.json)
+    given = None if request.data is None else load(request.data, request.seed)
+    chosen = chosen_statements(request.ids or ((given.failed,) if given and given.failed else ()))
+    known: dict[str, Statement] = {one.id: one for one in chosen}
+    evidence = hunted(chosen), power(chosen)
+    err = console(stderr=True)
+    # Failing cases stand in the document itself, so no folder is needed for them.
+    asked = Request(
+        request.ids, request.examples, request.seed, request.data, request.json, Path("falsified"), request.jobs
+    )
+    results, interrupted = results_of(asked, chosen, given, err)
+    if interrupted:
+        err.print("theorems: interrupted; no report is written of a part of the run.", soft_wrap=True)
+        return Exit.INTERRUPTED
+    text = as_json(asked, results)
+    failures = {result.id: result.failure for result in results if result.failure is not None}
+    about_data = findings(given, chosen) if given else []
+    run = parsed(from_json(text), "report")
+    whole = not request.ids and given is None
+    _write(request, Contents(run, known, *evidence, failures, about_data, installed(), whole))
+    if request.json is not None:
+        write_text(request.json, text)
+    return exit_code_of(err, results)
+
+
+def _write(request: ReportRequest, contents: Contents) -> None:
+    document = blocks(contents)
+    if request.out is None:
+        print(markdown(document), end="")
+    else:
+        write_text(request.out, RENDERERS[request.out.suffix](document))

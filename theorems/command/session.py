@@ -1,0 +1,210 @@
+"""``theorems verify``: from its options to tables, files and an exit code."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from generators.assumptions import ASSUMPTIONS, Assumption
+from reference_attention.errors import InvalidInput
+from reference_attention.files import check_writable, to_json, write_text
+from theorems.core.check import broken
+from theorems.core.claim import Verdict
+from theorems.core.exit_code import Exit
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.on_kernel import OnKernel
+from theorems.core.statement import Statement
+from theorems.core.version import version
+from theorems.registry.lookup import statement_named
+from theorems.registry.suite import statements
+from theorems.run.processes import Interrupted, Unit, run
+from theorems.run.progress import watching
+from theorems.run.reproduce import check_directory, save
+from theorems.run.result import Result
+from theorems.run.tables import (
+    assumptions_table,
+    console,
+    print_branches,
+    print_failure,
+    print_reasons,
+    results_table,
+)
+from theorems.run.user_data import Given, load
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of ``theorems verify``; ``attention`` and ``dtype`` name a kernel to put in place of ``under_test``."""
+
+    ids: tuple[str, ...]
+    examples: int
+    seed: int
+    data: str | None
+    json: Path | None
+    out: Path
+    jobs: int
+    under_test: Implementation = REFERENCE
+    attention: str | None = None
+    dtype: str | None = None
+
+
+def verify_and_report(request: Request) -> int:
+    """Run, print, write; returns the exit code.
+
+    Raises:
+        InvalidInput: unknown ids, data or targets that cannot be used; before anything runs.
+    """
+    if request.json is not None:
+        check_writable(request.json)
+    check_directory(request.out)
+    request = _with_kernel(request)
+    given = None if request.data is None else load(request.data, request.seed)
+    chosen = chosen_statements(request.ids or ((given.failed,) if given and given.failed else ()))
+    out, err = console(), console(stderr=True)
+    if isinstance(request.under_test, OnKernel):
+        from theorems.kernel.report import headline
+
+        out.print(headline(request.under_test.kernel), soft_wrap=True)
+    if given:
+        out.print(assumptions_table(findings(given, chosen)))
+    results, interrupted = results_of(request, chosen, given, err)
+    _print_results(out, results, request)
+    if request.json is not None:
+        write_text(request.json, as_json(request, results))
+    if interrupted:
+        err.print("theorems: interrupted; what is not marked so was finished.", soft_wrap=True)
+        return Exit.INTERRUPTED
+    return exit_code_of(err, results)
+
+
+def results_of(
+    request: Request, chosen: Sequence[Statement], given: Given | None, err: Console
+) -> tuple[list[Result], bool]:
+    """A result per statement, with progress on ``err``; and whether Ctrl-C ended it."""
+    units = [Unit(s.id, request.examples, request.seed, given, request.under_test) for s in chosen]
+    try:
+        with watching(err, units) as watcher:
+            return run(units, request.jobs, watcher), False
+    except Interrupted as stopped:
+        return stopped.results, True
+
+
+def _with_kernel(request: Request) -> Request:
+    """The request with the attention kernel that it names as what is under test.
+
+    Raises:
+        InvalidInput: it cannot be loaded, or ``dtype`` is given without it.
+    """
+    if request.attention is None:
+        if request.dtype is not None:
+            raise InvalidInput("--dtype: says what a kernel computes in; give the kernel with --attention.")
+        return request
+    from theorems.kernel.loading import kernel_named
+
+    return replace(request, under_test=kernel_named(request.attention, request.dtype).as_implementation())
+
+
+def _print_results(out: Console, results: Sequence[Result], request: Request) -> None:
+    if not isinstance(request.under_test, OnKernel):
+        out.print(results_table(results))
+        print_branches(out, results)
+        print_reasons(out, results)
+        _print_failures(out, results, request.out)
+        return
+    from theorems.kernel.report import hints, kernel_table, was_tried
+
+    kernel = request.under_test.kernel
+    tried = [result for result in results if was_tried(result)]
+    out.print(results_table(tried))
+    out.print(kernel_table(results))
+    print_branches(out, tried)
+    print_reasons(out, tried)
+    _print_failures(out, results, request.out, f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}")
+    if any(result.verdict is Verdict.FALSIFIED for result in results):
+        for hint in hints(kernel):
+            out.print(f"\n{hint}", soft_wrap=True)
+
+
+def chosen_statements(ids: Sequence[str]) -> list[Statement]:
+    """The statements of those ids, each once; all without ids.
+
+    Raises:
+        InvalidInput: an unknown id.
+    """
+    if not ids:
+        return list(statements().values())
+    # An alias names the same statement: it is verified once.
+    return list({found.id: found for found in map(statement_named, ids)}.values())
+
+
+def findings(given: Given, chosen: Sequence[Statement]) -> list[tuple[str, str, bool | None, str]]:
+    """Id, title, holds and evidence of every assumption that one of the statements makes."""
+    made = {id for statement in chosen for id in statement.assumptions}
+    # Own assumptions of two files may have the same id.
+    needed: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in made]
+    needed += [(a, statement) for statement in chosen for a in statement.own_assumptions.values()]
+    found: list[tuple[str, str, bool | None, str]] = []
+    for assumption, statement in needed:
+        try:
+            finding = assumption.check(given.case)
+            found.append((assumption.id, assumption.title, finding.holds, finding.evidence))
+        except InvalidInput as error:
+            found.append((assumption.id, assumption.title, None, str(error)))
+        except Exception as error:
+            if statement is None:
+                raise
+            found.append(
+                (assumption.id, assumption.title, None, broken(statement, error, where="its predicate").reason)
+            )
+    return found
+
+
+def _print_failures(out: Console, results: Sequence[Result], directory: Path, options: str = "") -> None:
+    for result in results:
+        if result.failure is None:
+            continue
+        try:
+            path = save(result.id, result.failure, directory)
+            line = f"Reproduce with: theorems verify {shlex.quote(result.id)} --data {shlex.quote(str(path))}{options}"
+        except InvalidInput as error:
+            line = f"The case could not be written: {error}"
+        print_failure(out, result, result.failure, line)
+
+
+def as_json(request: Request, results: Sequence[Result]) -> str:
+    """The report as strict JSON; a number that was never decided is null, an infinite one a string."""
+    report = {
+        "version": version(),
+        "seed": request.seed,
+        "examples": request.examples,
+        "data": request.data,
+        "implementation": request.under_test.name,
+        "statements": [result.as_json() for result in results],
+    }
+    if isinstance(request.under_test, OnKernel):
+        from theorems.kernel.report import kernel_json
+
+        report["kernel"] = kernel_json(request.under_test.kernel)
+        report["statements"] = [result.as_json() | {"touched": list(result.touched)} for result in results]
+    return to_json(report, indent=2) + "\n"
+
+
+def exit_code_of(err: Console, results: Sequence[Result]) -> int:
+    """What the results are worth to a program; a sentence on standard error where no table says why."""
+    verdicts = {result.verdict for result in results}
+    if Verdict.FALSIFIED in verdicts:
+        return Exit.FALSIFIED
+    bad = next((result for result in results if result.bad_input), None)
+    if bad is not None:
+        err.print(f"theorems: {bad.id}: {bad.bad_input}", soft_wrap=True)
+        return Exit.BAD_INPUT
+    if Verdict.INCONCLUSIVE in verdicts:
+        return Exit.INCONCLUSIVE
+    if Verdict.UPHELD in verdicts:
+        return Exit.UPHELD
+    err.print("theorems: nothing was checked: no statement applies to these data.", soft_wrap=True)
+    return Exit.INCONCLUSIVE

@@ -1,0 +1,121 @@
+"""One statement on one case: normalise, look at the assumptions, run the conclusion."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from generators.case import Case
+from reference_attention.errors import InvalidInput
+from theorems.core.claim import Claim, Verdict
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, watched
+from theorems.core.statement import Statement
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a statement says about one case.
+
+    Attributes:
+        verdict: falsified if a claim is, else inconclusive if a claim is or something broke, else upheld.
+        claims: every claim that the conclusion yielded.
+        reason: for anything but upheld: which claim, which assumption with its evidence, or what broke.
+        error: the type of the exception, if the conclusion (or an assumption's predicate) raised one.
+        touched: which functions of the attention kernel under test were called; of a kernel only.
+    """
+
+    verdict: Verdict
+    claims: tuple[Claim, ...] = field(default=())
+    reason: str = ""
+    error: str = ""
+    touched: tuple[str, ...] = field(default=())
+
+
+def check(statement: Statement, case: Case, under_test: Implementation) -> Outcome:
+    """Whether the statement holds on the case. A statement that breaks down is inconclusive, never upheld."""
+    with warnings.catch_warnings():
+        # A NaN or overflow ends in a claim, where it is never a pass; a warning would only tear the report.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        claims: list[Claim] = []
+        seen, calls = watched(under_test)
+        try:
+            case = case.normalised()
+            missing = _missing_assumption(statement, case)
+            if missing:
+                return Outcome(Verdict.NOT_APPLICABLE, reason=missing)
+            for claim in claims_of(statement.conclusion(case, seen)):
+                if calls or not isinstance(under_test, OnKernel) or claim.verdict is not Verdict.UPHELD:
+                    claims.append(claim)  # on a kernel, only what may depend on it
+        except (Exception, SystemExit) as error:
+            return broken(statement, error, tuple(claims))
+    if isinstance(under_test, OnKernel) and not calls and not claims:
+        return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
+    return replace(_judged(claims), touched=tuple(sorted(calls)))
+
+
+def claims_of(made: object) -> Iterator[Claim]:
+    """The claims that a conclusion yields.
+
+    Raises:
+        TypeError: it yields something else.
+    """
+    if not isinstance(made, Iterable):
+        raise TypeError(f"the conclusion returned a value of type {type(made).__name__}; it must yield claims")
+    for claim in made:
+        if not isinstance(claim, Claim):
+            raise TypeError(f"the conclusion yielded a value of type {type(claim).__name__}, not a Claim")
+        yield claim
+
+
+def broken(statement: Statement, error: BaseException, claims: tuple[Claim, ...] = (), where: str = "") -> Outcome:
+    """What is left to say when something raised; for a statement in somebody's own file, in which line of it.
+
+    Args:
+        claims: those made before.
+        where: what raised, if not the conclusion.
+    """
+    kind = type(error).__name__
+    line = line_in(statement.file, error)
+    if line:
+        said = f"{where or 'the conclusion'} raised {kind} in {statement.file}, line {line}: {' '.join(str(error).split())}"
+        return Outcome(Verdict.INCONCLUSIVE, claims, said, f"{kind} at line {line}")
+    if isinstance(error, InvalidInput):
+        return Outcome(Verdict.INCONCLUSIVE, claims, str(error), kind)
+    blamed = f"{where} raised" if where else "internal error," if not statement.file else f"{statement.file}:"
+    return Outcome(Verdict.INCONCLUSIVE, claims, f"{blamed} {kind}: {error}", kind)
+
+
+def line_in(file: str, error: BaseException) -> int:
+    """The line of the file that was being run when the error was raised; 0 for another file."""
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    return lines[-1] if file and lines else 0
+
+
+def _judged(claims: list[Claim]) -> Outcome:
+    for verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE):
+        for claim in claims:
+            if claim.verdict is verdict:
+                reason = f"{claim.name}: {claim.undecided}" if claim.undecided else sentence(claim)
+                return Outcome(verdict, tuple(claims), reason)
+    if not claims:
+        return Outcome(Verdict.INCONCLUSIVE, reason="the conclusion made no claim")
+    return Outcome(Verdict.UPHELD, tuple(claims))
+
+
+def sentence(claim: Claim) -> str:
+    """The claim with its numbers, for a reader."""
+    detail = f"; {claim.detail}" if claim.detail else ""
+    return f"{claim.name}: slack {claim.slack:.6g}, tolerance {claim.tolerance:.3g} ({claim.why}){detail}"
+
+
+def _missing_assumption(statement: Statement, case: Case) -> str:
+    """The first assumption that is not known to hold, with what decided it; empty when all hold."""
+    for id in statement.assumptions:
+        finding = statement.assumption(id).check(case)
+        if finding.holds is not True:
+            prefix = "" if finding.holds is False else "not established: "
+            return f"{id}: {prefix}{finding.evidence}"
+    return ""

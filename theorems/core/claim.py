@@ -1,0 +1,153 @@
+"""Verdict and Claim: what a statement asserts, one named inequality or limit at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from theorems.core.tolerances import EXACT, TOLERANCES, Reason
+
+
+class Verdict(StrEnum):
+    """The four outcomes; they are never mixed up, and only the first is a pass."""
+
+    UPHELD = "upheld"
+    FALSIFIED = "falsified"
+    NOT_APPLICABLE = "not-applicable"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Form(StrEnum):
+    """How much a claim says."""
+
+    EXACT = "exact"
+    """Decided over the rationals, or an identity up to rounding."""
+    EFFECTIVE = "effective"
+    """An inequality with explicit constants, true at every finite point."""
+    LIMIT = "limit"
+    """A limit, followed to where it is visible, with its rate."""
+    SHARP = "sharp"
+    """The next-order term, predicted in closed form."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One named inequality or limit: it holds when ``slack ≥ −tolerance``.
+
+    Attributes:
+        name: stable, kebab-case; the report lists claims by it.
+        form: exact, effective, limit or sharp.
+        slack: how far on the right side of the inequality, in the units of ``tolerance``; the worst one if the
+            claim was tried at many points.
+        tolerance: what rounding (or the argued rate) allows; never a bare number.
+        why: the reason of the tolerance, or the key of one that the suite declares.
+        detail: both sides at the worst point, for a reader.
+        undecided: when not empty, the claim could not be decided, and why.
+        branch: which of the possibilities that the statement leaves open occurred, in a few words; the report counts them.
+    """
+
+    name: str
+    form: Form
+    slack: float
+    tolerance: float
+    why: str
+    detail: str = ""
+    undecided: str = ""
+    branch: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.why, Reason) and self.why not in TOLERANCES:
+            raise ValueError(f"claim {self.name}: no tolerance named {self.why!r} is declared")
+        if self.tolerance < 0:
+            raise ValueError(f"claim {self.name}: its tolerance is {self.tolerance:.6g}; none is negative")
+
+    @property
+    def verdict(self) -> Verdict:
+        """Upheld, falsified or inconclusive. A NaN is never a pass, nor is an infinite tolerance: it allows everything."""
+        if self.undecided or np.isposinf(self.tolerance):
+            return Verdict.INCONCLUSIVE
+        if np.isnan(self.slack) or np.isnan(self.tolerance):
+            return Verdict.FALSIFIED
+        return Verdict.UPHELD if self.slack >= -self.tolerance else Verdict.FALSIFIED
+
+
+def at_least(
+    name: str,
+    form: Form,
+    left: Any,
+    right: Any,
+    *,
+    rounding: Any,
+    why: str,
+    scale: Any = 1.0,
+    points: str = "point",
+) -> Claim:
+    """The claim left ≥ right at every entry; the entry closest to (or furthest beyond) failing is reported.
+
+    Args:
+        left, right: arrays that broadcast against each other.
+        rounding: the absolute error that ``left − right`` may carry, per entry.
+        why: the reason for ``rounding``, or the key of one that the suite declares.
+        scale: what slack and rounding are divided by, to be comparable between entries (e.g. Σ|terms|).
+        points: what an entry is, for the detail line.
+
+    A claim tried at no point at all is undecided, not upheld.
+    """
+    left, right, rounding, scale = np.broadcast_arrays(
+        *(np.asarray(x, dtype=np.float64) for x in (left, right, rounding, scale))
+    )
+    if left.size == 0:
+        return Claim(name, form, 0.0, 0.0, why, undecided=f"no {points} to try it at")
+    slack = ((left - right) / scale).ravel()
+    tolerance = (rounding / scale).ravel()
+    bad = np.isnan(slack) | np.isnan(tolerance)
+    # An entry with an infinite tolerance says nothing (∞ − ∞); it must not hide the others.
+    with np.errstate(invalid="ignore"):
+        room = np.where(np.isposinf(tolerance), np.inf, slack + tolerance)
+    worst = int(np.argmax(bad)) if bad.any() else int(np.argmin(room))
+    detail = f"{left.ravel()[worst]:.17g} ≥ {right.ravel()[worst]:.17g} at {points} {worst} of {left.size}"
+    return Claim(name, form, float(slack[worst]), float(tolerance[worst]), why, detail)
+
+
+class Undecided(Exception):
+    """Raised by a conclusion that cannot go on: it ends there, with one claim that is undecided.
+
+    Args:
+        claim: the name of the claim that could not be decided.
+        why: what stood in the way.
+        form: of the claim.
+    """
+
+    def __init__(self, claim: str, why: str, form: Form = Form.EXACT) -> None:
+        super().__init__(f"{claim}: {why}")
+        self.claim = undecided(claim, why, form)
+
+
+def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
+    """The conclusion, ended by an undecided claim where it raises :class:`Undecided`."""
+
+    def claims(made: Iterable[Any]) -> Iterator[Any]:
+        try:
+            yield from made
+        except Undecided as stop:
+            yield stop.claim
+
+    @wraps(conclusion)
+    def concluded(*given: Any) -> Any:
+        try:
+            made = conclusion(*given)
+        except Undecided as stop:
+            return iter([stop.claim])
+        return claims(made) if isinstance(made, Iterable) else made
+
+    return concluded
+
+
+def undecided(claim: str, why: str, form: Form = Form.EXACT) -> Claim:
+    """A claim that could not be decided, where the conclusion goes on with others."""
+    return Claim(claim, form, 0.0, 0.0, EXACT, undecided=why)

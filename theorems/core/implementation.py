@@ -1,0 +1,76 @@
+"""What is under test: the functions that a statement calls, bundled so that any of them can be replaced.
+
+The reference is this package's own. A library author swaps in his kernel, a test plants a fault; the statements
+never import :mod:`reference_attention.risk` or :mod:`reference_attention.svm.max_margin` directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention import risk as reference
+from reference_attention.directions import Direction, direction
+from reference_attention.loss import Array, Loss
+from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient
+from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
+
+
+def reference_log_smoothness(problem: Problem) -> float:
+    """log L_p of Lemma 6 in terms of keys and scores."""
+    return problem.log_smoothness
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """Softmax attention and its hard-margin SVM, as the statements see them.
+
+    Attributes:
+        name: shown in the report.
+        weights: (keys, p) → softmax weights, (*b, n, T).
+        risk: (keys, scores, loss, p) → L(p), (*b,).
+        scaled_gradient: (keys, scores, loss, p) → ∇L as a log scale and a direction.
+        log_excess_risk: (keys, scores, loss, p, alpha) → sign and logarithm of L(p) − L_α.
+        max_margin: (keys, alpha) → the solution of ATT-SVM(α), or a certificate that there is none.
+        textbook_eps: 0 for gradients that keep their digits when the softmax saturates. A kernel that computes the
+            textbook formula has absolute errors instead: give the spacing of its numbers at one (2⁻⁵² in float64),
+            and finite-point statements allow that much.
+        label_svm: signed features Y_i r_i → the solution of (SVM), or a certificate that there is none.
+        relaxed_max_margin: (keys, alpha, support) → p_relax of Theorem 6, or a certificate that there is none.
+        direction: (keys, q) → what the direction q selects, its margin and neighbours (Definition 3).
+        max_margin_sets: (keys, mask of optimal tokens, max_margin) → the solutions of ATT-SVM', or certificates that
+            there are none.
+        log_smoothness: problem → log L_p, whose inverse bounds the step size of gradient descent.
+    """
+
+    name: str = "reference"
+    weights: Callable[[Array, Array], Array] = reference.softmax_weights
+    risk: Callable[[Array, Array, Loss, Array], Array] = reference.risk
+    scaled_gradient: Callable[[Array, Array, Loss, Array], ScaledGradient] = reference.scaled_gradient
+    log_excess_risk: Callable[[Array, Array, Loss, Array, Array], tuple[Array, Array]] = reference.log_excess_risk
+    max_margin: Callable[[Float64[np.ndarray, "n T d"], Int64[np.ndarray, "n"]], MaxMargin | Infeasible] = max_margin
+    textbook_eps: float = 0.0
+    label_svm: Callable[[Float64[np.ndarray, "n d"]], LabelSvm | Infeasible] = label_svm
+    relaxed_max_margin: Callable[
+        [Float64[np.ndarray, "n T d"], Int64[np.ndarray, "n"], Bool[np.ndarray, "n"]], MaxMargin | Infeasible
+    ] = relaxed_max_margin
+    direction: Callable[[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "d"]], Direction] = direction
+    max_margin_sets: Callable[
+        [Float64[np.ndarray, "n T d"], Bool[np.ndarray, "n T"], Solver], MaxMarginSets | InfeasibleSets
+    ] = max_margin_sets
+    log_smoothness: Callable[[Problem], float] = reference_log_smoothness
+
+    def but(self, name: str, **replaced: Any) -> Implementation:
+        """This implementation with some functions replaced."""
+        return replace(self, name=name, **replaced)
+
+
+REFERENCE = Implementation()
+"""This package's own attention and SVM."""

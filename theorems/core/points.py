@@ -1,0 +1,151 @@
+"""Points at which a "for every p" conclusion is tried: deterministic, spread over scales, and then
+adversarial.
+
+Shapes: a batch of m points is (m, d). The seed of the case alone decides which points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from reference_attention.problem import Problem
+
+Violation = Callable[[Float64[np.ndarray, "k d"]], Float64[np.ndarray, "k"]]
+"""How much a conclusion is violated at each point; larger is worse."""
+
+SMALLEST_RADIUS, LARGEST_RADIUS = 1e-3, 1e4
+"""Norms of the probe points, in units of 1 / (scale of the keys)."""
+
+
+def log_uniform(rng: np.random.Generator, low: float, high: float, size: int) -> Float64[np.ndarray, "m"]:
+    """Numbers whose logarithm is uniform."""
+    return np.asarray(np.exp(rng.uniform(np.log(low), np.log(high), size)))
+
+
+def directions(rng: np.random.Generator, m: int, d: int) -> Float64[np.ndarray, "m d"]:
+    """Unit vectors, uniform on the sphere."""
+    raw = rng.standard_normal((m, d))
+    raw[np.all(raw == 0, axis=1)] = 1.0
+    return np.asarray(raw / np.linalg.norm(raw, axis=1, keepdims=True))
+
+
+def radii(rng: np.random.Generator, problem: Problem, m: int) -> Float64[np.ndarray, "m"]:
+    """Log-uniform norms in units of the key scale."""
+    return log_uniform(rng, SMALLEST_RADIUS, LARGEST_RADIUS, m) / problem.key_scale
+
+
+def spread_points(rng: np.random.Generator, problem: Problem, m: int) -> Float64[np.ndarray, "m d"]:
+    """Uniform directions at log-uniform norms."""
+    return np.asarray(directions(rng, m, problem.d) * radii(rng, problem, m)[:, None])
+
+
+def points_around(
+    rng: np.random.Generator, q: Float64[np.ndarray, "d"], norms: Float64[np.ndarray, "m"]
+) -> Float64[np.ndarray, "m d"]:
+    """Points of those norms along q (first half) and against it, tilted by angles of 1e-12 to 1."""
+    m, d = len(norms), q.size
+    tilt = log_uniform(rng, 1e-12, 1.0, m)[:, None] * directions(rng, m, d)
+    raw = q / np.linalg.norm(q) + tilt
+    raw *= (norms / np.linalg.norm(raw, axis=1))[:, None]
+    raw[m // 2 :] *= -1
+    return np.asarray(raw)
+
+
+def with_margin(
+    points: Float64[np.ndarray, "m d"],
+    rows: Float64[np.ndarray, "m d"],
+    margins: Float64[np.ndarray, "m"],
+) -> Float64[np.ndarray, "m d"]:
+    """Each point moved along its row until row·p is the given margin (zero rows leave their point)."""
+    size = np.sum(rows * rows, axis=1)
+    missing = margins - np.sum(rows * points, axis=1)
+    return np.asarray(points + np.where(size > 0, missing / np.where(size > 0, size, 1.0), 0.0)[:, None] * rows)
+
+
+def near_boundaries(
+    rng: np.random.Generator, problem: Problem, base: Float64[np.ndarray, "m d"]
+) -> Float64[np.ndarray, "m d"]:
+    """The points of ``base`` moved to where two random tokens of a random input (nearly) tie in k·p.
+
+    The margin between the two becomes 0 or ±1e-12 … ±1 in units of the logits, or exactly ±1.
+    """
+    m = len(base)
+    i = rng.integers(problem.n, size=m)
+    t = rng.integers(problem.T, size=m)
+    u = (t + 1 + rng.integers(problem.T - 1, size=m)) % problem.T
+    kinds = rng.integers(3, size=m)
+    sign = rng.choice([-1.0, 1.0], size=m)
+    margins = sign * np.choose(kinds, [np.zeros(m), log_uniform(rng, 1e-12, 1.0, m), np.ones(m)])
+    return with_margin(base, problem.keys[i, t] - problem.keys[i, u], margins)
+
+
+def probe_points(
+    rng: np.random.Generator,
+    problem: Problem,
+    q: Float64[np.ndarray, "d"] | None = None,
+    *,
+    m: int = 150,
+) -> Float64[np.ndarray, "points d"]:
+    """The origin and m points: spread over directions and norms, around ±q, near ties, near margins of ±1.
+
+    Norms around q are log-uniform both in units of the keys and in units of ‖q‖ (for q = p_mm: in logits).
+    """
+    parts = 3 if q is None or not np.any(q) else 5
+    sizes = [m // parts] * (parts - 1) + [m - m // parts * (parts - 1)]
+    batches = [
+        np.zeros((1, problem.d)),
+        spread_points(rng, problem, sizes[0]),
+        near_boundaries(rng, problem, spread_points(rng, problem, sizes[1])),
+    ]
+    if parts == 3 or q is None:
+        batches.append(spread_points(rng, problem, sizes[2]))
+    else:
+        in_logits = float(np.linalg.norm(q)) * log_uniform(rng, 1e-2, 1e3, sizes[2])
+        batches.append(points_around(rng, q, in_logits))
+        batches.append(points_around(rng, q, radii(rng, problem, sizes[3])))
+        tied = points_around(rng, q, float(np.linalg.norm(q)) * log_uniform(rng, 1e-1, 1e2, sizes[4]))
+        batches.append(near_boundaries(rng, problem, tied))
+    return np.concatenate(batches)
+
+
+def climb(
+    rng: np.random.Generator,
+    points: Float64[np.ndarray, "m d"],
+    violation: Violation,
+    *,
+    best: int = 6,
+    tries: int = 16,
+    rounds: int = 5,
+) -> Float64[np.ndarray, "points d"]:
+    """The points and, after them, the ``best`` most violating ones pushed further by random local search.
+
+    Each round perturbs every survivor ``tries`` times by 1e-8 to 1 of its norm, half of the time in its
+    length only, and keeps what violates most.
+
+    Args:
+        violation: larger is worse; NaN counts as worst.
+    """
+    worst = _ranked(points, violation, best)
+    for _ in range(rounds):
+        repeated = np.repeat(worst, tries, axis=0)
+        k, d = repeated.shape
+        norms = np.linalg.norm(repeated, axis=1, keepdims=True)
+        sizes = log_uniform(rng, 1e-8, 1.0, k)[:, None] * np.where(norms > 0, norms, 1.0)
+        moved = repeated + sizes * directions(rng, k, d)
+        stretched = repeated * np.exp(rng.uniform(-1, 1, (k, 1)))
+        moved = np.where(rng.integers(2, size=(k, 1)) == 0, moved, stretched)
+        worst = _ranked(np.concatenate([worst, moved]), violation, best)
+    return np.concatenate([points, worst])
+
+
+def _ranked(
+    points: Float64[np.ndarray, "m d"],
+    violation: Violation,
+    best: int,
+) -> Float64[np.ndarray, "survivors d"]:
+    values = violation(points)
+    order: Int64[np.ndarray, "m"] = np.argsort(np.where(np.isnan(values), -np.inf, -values), kind="stable")
+    return np.asarray(points[order[:best]])

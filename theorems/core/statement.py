@@ -1,0 +1,225 @@
+"""A statement: what a theorem is to this suite.
+
+A statement is one file, and it reads like the paper: a function whose docstring states the theorem, its effective
+forms and the derivation, and whose body yields claims. ``@statement`` makes it; the command, the tests, the hunt, the
+power table and the report find it where it stands (:mod:`theorems.registry`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from hypothesis.strategies import SearchStrategy
+
+from generators.assumptions import ASSUMPTIONS, Assumption, Finding, assumption_named
+from generators.case import Case
+from generators.problems import cases as cases_with
+from reference_attention.errors import InvalidInput
+from theorems.core.claim import Claim, until_undecided
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import KernelUse
+
+Conclusion = Callable[[Case, Implementation], Iterator[Claim]]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of a paper, or one in somebody's own file.
+
+    Attributes:
+        id: e.g. ``theorem-2``, or ``path.py:name``.
+        title: what it says, in a few words.
+        source: where the paper states it.
+        assumptions: ids of :mod:`generators.assumptions` or of ``own_assumptions``; all must hold for the
+            conclusion to be checked. :meth:`assumption` finds them.
+        cases: a strategy for cases that satisfy the assumptions by construction.
+        conclusion: yields the claims, given a case and the implementation under test.
+        text: the statement, its effective form and its derivation (the docstring of the conclusion).
+        from_data: the cases of one user-supplied case (e.g. one per locally optimal α); itself by default.
+        aliases: other ids of the same statement.
+        kernel: what it calls of an attention kernel, or why it calls none; None where nobody has said.
+        survives: why it stays true under planted faults that it touches: by the name of the fault, or by its kind.
+        needs: assumptions that its own words need, so that there is nothing to hunt without them: id → why.
+        own_assumptions: assumptions that are not the suite's, by id.
+        file: the file that it was read from; empty for the suite's own.
+    """
+
+    id: str
+    title: str
+    source: str
+    assumptions: tuple[str, ...]
+    cases: Callable[[], SearchStrategy[Case]]
+    conclusion: Conclusion
+    text: str
+    from_data: Callable[[Case], Iterator[Case]]
+    aliases: tuple[str, ...] = ()
+    kernel: KernelUse | None = None
+    survives: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    needs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    own_assumptions: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
+    file: str = ""
+
+    @property
+    def own_id(self) -> str:
+        """The id without the file, which may be called by several paths."""
+        return self.id.removeprefix(f"{self.file}:") if self.file else self.id
+
+    def assumption(self, id: str) -> Assumption:
+        """The assumption of that id, as this statement means it.
+
+        Raises:
+            InvalidInput: for an unknown id.
+        """
+        return self.own_assumptions.get(id) or assumption_named(id)
+
+
+NEED_OWN_CASES = {
+    "direction-given": "generators.direction_cases.direction_cases()",
+    "higher-neighbours": "generators.direction_cases.direction_cases(kinds=('higher',))",
+    "not-locally-optimal-direction": "generators.direction_cases.direction_cases()",
+    "wider-direction": "generators.direction_cases.pair_cases()",
+    "decided-neighbours": "generators.direction_cases.pair_cases()",
+    "prompt-selects": "generators.joint_cases.joint_cases(non_supports=True)",
+    "descent-selects": "generators.joint_cases.joint_cases(non_supports=True)",
+}
+"""Assumptions that :func:`generators.problems.cases` does not build, and what does."""
+
+
+def statement(
+    id: str,
+    title: str = "",
+    *,
+    source: str = "own",
+    assumptions: Sequence[str | Assumption] = (),
+    cases: Callable[[], SearchStrategy[Case]] | SearchStrategy[Case] | None = None,
+    from_data: Callable[[Case], Iterator[Case]] | None = None,
+    aliases: tuple[str, ...] = (),
+    kernel: KernelUse | None = None,
+    survives: Mapping[str, str] = MappingProxyType({}),
+    needs: Mapping[str, str] = MappingProxyType({}),
+) -> Callable[[Conclusion], Statement]:
+    """Make the decorated conclusion a statement; in a paper's room, or in a file of one's own.
+
+    The conclusion takes a case and the implementation under test and yields claims; its docstring states it.
+
+    Args:
+        id: kebab-case; of somebody's own, not one of the suite's.
+        title: what it says, in a few words; the docstring's first line if left out.
+        source: where it is stated.
+        assumptions: ids of the suite's, or :class:`Assumption` objects of one's own.
+        cases: a strategy for cases that satisfy them (or a function that makes it). If left out,
+            :func:`generators.problems.cases` builds some for the suite's assumptions; those on which an own one fails
+            count as not applicable.
+        from_data: the cases of one user-supplied case (e.g. one per locally optimal α); itself if left out.
+        aliases, kernel, survives, needs: see :class:`Statement`.
+
+    Raises:
+        InvalidInput: an id or an assumption that cannot be used, no docstring, assumptions that no strategy here builds.
+    """
+    _check_id(id)
+    ids, own = _sorted_out(assumptions)
+    strategy = _strategy(tuple(i for i in ids if i not in own), cases)
+    if from_data is not None and not callable(from_data):
+        raise InvalidInput(f"statement {id}: from_data is no function; give one that yields cases.")
+
+    def made(conclusion: Conclusion) -> Statement:
+        text = conclusion.__doc__ or ""
+        if not text.strip():
+            raise InvalidInput(f"statement {id}: the conclusion has no docstring; state what it says there.")
+        said = title or inspect.cleandoc(text).partition("\n")[0].rstrip(".:")
+        return Statement(
+            id,
+            said,
+            source or "own",
+            ids,
+            strategy,
+            until_undecided(conclusion),
+            text,
+            from_data or _alone,
+            aliases,
+            kernel,
+            survives,
+            needs,
+            own,
+        )
+
+    return made
+
+
+def _alone(case: Case) -> Iterator[Case]:
+    yield case
+
+
+def _check_id(id: str) -> None:
+    if not isinstance(id, str) or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", id):
+        raise InvalidInput(f"statement: the id {id!r} is not kebab-case; give one like 'my-conjecture'.")
+
+
+def _sorted_out(assumptions: Sequence[str | Assumption]) -> tuple[tuple[str, ...], MappingProxyType[str, Assumption]]:
+    """The ids, and the own assumptions by id."""
+    if isinstance(assumptions, str) or not isinstance(assumptions, Sequence):
+        raise InvalidInput("assumptions: give a tuple of ids or Assumption objects.")
+    ids: list[str] = []
+    own: dict[str, Assumption] = {}
+    for one in assumptions:
+        if isinstance(one, Assumption):
+            if one.id in ASSUMPTIONS:
+                raise InvalidInput(f"assumption: {one.id!r} is one of the suite's; choose another id.")
+            own[one.id] = replace(one, check=_finding_of(one))
+            ids.append(one.id)
+        else:
+            ids.append(assumption_named(one).id)
+    twice = next((id for id in ids if ids.count(id) > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"assumptions: {twice!r} is given twice.")
+    return tuple(ids), MappingProxyType(own)
+
+
+def _finding_of(assumption: Assumption) -> Callable[[Case], Finding]:
+    """The predicate; whatever is no Finding is an error, not an answer."""
+
+    def check(case: Case) -> Finding:
+        found = assumption.check(case)
+        if not isinstance(found, Finding):
+            kind = type(found).__name__
+            raise TypeError(
+                f"the predicate of {assumption.id} returned a value of type {kind}; return Finding(holds, evidence)"
+            )
+        return found
+
+    check.__doc__ = assumption.check.__doc__
+    return check
+
+
+def _strategy(
+    ids: tuple[str, ...], given: Callable[[], SearchStrategy[Case]] | SearchStrategy[Case] | None
+) -> Callable[[], SearchStrategy[Case]]:
+    if given is None:
+        hard = next((id for id in ids if id in NEED_OWN_CASES), None)
+        if hard is not None:
+            raise InvalidInput(f"cases: none are built for {hard!r}; give cases={NEED_OWN_CASES[hard]}.")
+        built = cases_with(assumptions=ids)
+        return lambda: built
+    if isinstance(given, SearchStrategy):
+        return lambda: given.map(_a_case)
+    if not callable(given):
+        raise InvalidInput("cases: give a Hypothesis strategy of cases, or a function that makes one.")
+
+    def strategy() -> SearchStrategy[Case]:
+        made = given()
+        if not isinstance(made, SearchStrategy):
+            raise TypeError(f"cases returned a value of type {type(made).__name__}, not a Hypothesis strategy")
+        return made.map(_a_case)
+
+    return strategy
+
+
+def _a_case(drawn: Any) -> Case:
+    if not isinstance(drawn, Case):
+        raise TypeError(f"the strategy drew a value of type {type(drawn).__name__}, not a Case")
+    return drawn

@@ -1,0 +1,9 @@
+"""Why a statement stays true under a planted fault, where several statements have the same reason."""
+
+from __future__ import annotations
+
+SEARCH_ONLY = "the gradient steers the search for a better point; what is claimed is the risk at what was found"
+POINTS_ONLY = "it only places the points at which the claim is tried"
+ROOM = "an inequality with room, in which the fault stays"
+RATE = "a rate of decay up to a factor: on these cases the fault moves the limit by less than it shows"
+NO_NEIGHBOUR = "where it was the only neighbour the sharp form breaks down"

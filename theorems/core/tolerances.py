@@ -1,0 +1,91 @@
+"""Why a claim may miss by as much as it may: rounding, an effective bound of the theorem, or an argued rate.
+
+Each reason is declared beside the claims that use it, and there is no tolerance without one; ``theorems tolerances``
+prints all of them. A statement in somebody's own file brings a :func:`reason` along.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reference_attention.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Why a claim may miss by as much as it may.
+
+    Attributes:
+        formula: how the number is computed.
+        reason: why this much and no more.
+    """
+
+    formula: str
+    reason: str
+
+
+class Reason(str):
+    """The key of a tolerance, with the tolerance itself; claims take it as their ``why``.
+
+    Attributes:
+        tolerance: formula and reason.
+    """
+
+    tolerance: Tolerance
+
+    def __new__(cls, key: str, formula: str = "", because: str = "") -> Reason:
+        made = super().__new__(cls, key)
+        made.tolerance = Tolerance(formula, because)
+        return made
+
+
+TOLERANCES: dict[str, Tolerance] = {}
+"""What the modules imported so far declare, by key; :func:`theorems.registry.suite.tolerances` has all of it."""
+
+
+def tolerance(key: str, formula: str, because: str) -> Reason:
+    """Declare a tolerance of the suite, beside the claims that use it.
+
+    Args:
+        key: kebab-case; in the report and the JSON.
+        formula: how the number is computed.
+        because: why this much and no more.
+
+    Raises:
+        ValueError: another one has that key.
+    """
+    made = Reason(key, formula, because)
+    if TOLERANCES.setdefault(key, made.tolerance) != made.tolerance:
+        raise ValueError(f"tolerance {key} is declared twice")
+    return made
+
+
+def reason(key: str, formula: str, because: str) -> Reason:
+    """A tolerance of a statement that is not the suite's: rounding, an effective bound, or an argued rate.
+
+    Args:
+        key: kebab-case; in the report and the JSON.
+        formula: how the number is computed.
+        because: why this much and no more.
+
+    Raises:
+        InvalidInput: a key of the suite's own, or something left empty.
+    """
+    if key in TOLERANCES:
+        raise InvalidInput(f"reason: {key!r} is one of the suite's tolerances; choose another key.")
+    for name, text in (("key", key), ("formula", formula), ("because", because)):
+        if not isinstance(text, str) or not text.strip():
+            raise InvalidInput(
+                f"reason: {name} is empty; a tolerance needs a key, its formula and why it is no larger."
+            )
+    return Reason(key, formula, because)
+
+
+EXACT = tolerance("exact", "0", "decided over the rationals: nothing is rounded")
+ROUNDING = tolerance(
+    "rounding",
+    "8 eps (T + d + n) · (1 + max|k|·‖p‖) · Σ|terms|",
+    "a logit differs from the exact one by at most (d + 2) eps · Σ|k_j p_j|, which is the relative error of its"
+    " softmax weight; every quantity compared is a sum of products of such weights, so its error is that"
+    " relative error times the sum of the absolute values of its terms",
+)

@@ -1,0 +1,99 @@
+"""Every statement without one of its assumptions: hand-made entries, and the rest from the statement alone.
+
+The entries are the modules of :mod:`theorems.without`; a pair without one is hunted with the statement's own claims, on
+cases that the generators build for its other assumptions.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from hypothesis.strategies import SearchStrategy
+
+from generators.assumptions import ASSUMPTIONS
+from generators.case import Case
+from generators.finding import Finding
+from generators.problems import cases as cases_with
+from reference_attention.errors import InvalidInput
+from theorems.core.statement import Statement
+from theorems.registry.lookup import statement_named
+from theorems.registry.suite import modules_of
+from theorems.without.weakened import Weakened, others, statement_assumption
+
+
+@cache
+def entries() -> dict[tuple[str, str], Weakened]:
+    """Every entry by (statement, assumption left out).
+
+    Raises:
+        ValueError: two of them are of the same pair.
+    """
+    found: dict[tuple[str, str], Weakened] = {}
+    for module in modules_of("theorems.without"):
+        for value in vars(module).values():
+            if isinstance(value, Weakened) and value.conclusion.__module__ == module.__name__:
+                pair = (value.statement.id, value.without)
+                if pair in found:
+                    raise ValueError(f"{value.name} is there twice; {module.__name__} has the second")
+                found[pair] = value
+    return found
+
+
+def droppable(statement: Statement) -> tuple[str, ...]:
+    """The assumptions without which the statement can be hunted."""
+    own = [without for id, without in entries() if id == statement.id]
+    return tuple(dict.fromkeys([*statement.assumptions, *own]))
+
+
+def weakened_named(id: str, without: str) -> Weakened:
+    """The statement without that assumption; without none (empty) the statement as it stands.
+
+    Raises:
+        InvalidInput: an unknown statement or assumption, or one that the statement does not make.
+    """
+    statement = statement_named(id)
+    if not without:
+        return _as_it_stands(statement)
+    found = entries().get((statement.id, without))
+    if found is not None:
+        return found
+    if without not in statement.assumptions:
+        if without not in ASSUMPTIONS:
+            raise InvalidInput(f"--without: {without!r} is no assumption; known are {', '.join(ASSUMPTIONS)}.")
+        raise InvalidInput(
+            f"--without: {statement.id} does not assume {without}; take one of"
+            f" {', '.join(droppable(statement)) or 'none: it has no assumption'}."
+        )
+    return _generic(statement, without)
+
+
+def _as_it_stands(statement: Statement) -> Weakened:
+    return Weakened(
+        statement,
+        "",
+        statement.assumptions,
+        statement.title,
+        "the statement as it stands",
+        statement.cases,
+        statement.conclusion,
+        lambda _: Finding(False, "nothing is left out"),
+    )
+
+
+def _generic(statement: Statement, without: str) -> Weakened:
+    keeps, predicate = others(statement, without), statement_assumption(statement, without)
+
+    def drawn() -> SearchStrategy[Case]:
+        library = tuple(id for id in keeps if id in ASSUMPTIONS)
+        return cases_with(assumptions=library, start="anywhere", plain=True)
+
+    return Weakened(
+        statement,
+        without,
+        keeps,
+        statement.title,
+        "the statement's own claims on data of its other assumptions",
+        drawn,
+        statement.conclusion,
+        predicate,
+    )

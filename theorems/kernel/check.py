@@ -1,0 +1,110 @@
+"""The theorems on an attention kernel, from Python: for a test, a notebook, another project's suite.
+
+from theorems.kernel.check import assert_kernel
+
+assert_kernel(my_kernel)                          # raises AssertionError with a table and the shrunk failing case
+assert_kernel("my_package.attention:kernel", dtype="float32", examples=200)
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from reference_attention.errors import InvalidInput
+from theorems.core.claim import Verdict
+from theorems.kernel.kernel import Kernel
+from theorems.kernel.loading import kernel_named, kernel_of
+from theorems.kernel.report import headline, hints, was_tried
+from theorems.registry.lookup import statement_named
+from theorems.registry.suite import on_a_kernel
+from theorems.run.result import Result
+from theorems.run.tables import print_failure, print_reasons, results_table
+from theorems.run.verify import verify_generated
+
+EXAMPLES = 50
+"""Generated cases per statement unless told otherwise."""
+WIDTH = 120
+
+
+def verify_kernel(
+    kernel: str | Callable[..., Any],
+    *,
+    statements: Sequence[str] = (),
+    examples: int = EXAMPLES,
+    seed: int = 0,
+    dtype: str | None = None,
+) -> list[Result]:
+    """One result per statement.
+
+    Args:
+        kernel: a callable (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m) on torch tensors, or
+            MODULE:CALLABLE.
+        statements: ids; by default all that call a kernel.
+        examples: generated cases per statement.
+        seed: same seed, same cases.
+        dtype: "float64" or "float32"; by default float64 if the kernel takes it.
+
+    Raises:
+        InvalidInput: no kernel, an unknown id.
+    """
+    found = _found(kernel, dtype)
+    ids = [statement_named(id).id for id in statements or on_a_kernel()]
+    return [verify_generated(id, examples, seed, found.as_implementation()) for id in ids]
+
+
+def assert_kernel(
+    kernel: str | Callable[..., Any],
+    *,
+    statements: Sequence[str] = (),
+    examples: int = EXAMPLES,
+    seed: int = 0,
+    dtype: str | None = None,
+) -> list[Result]:
+    """As :func:`verify_kernel`, for a test: it ends with the first statement that is falsified, and tries cheap ones first.
+
+    Raises:
+        AssertionError: anything but upheld, with a table and the failing case; an object that is no kernel.
+    """
+    __tracebackhide__ = True
+    try:
+        found = _found(kernel, dtype)
+    except InvalidInput as error:
+        raise AssertionError(str(error)) from None
+    results: list[Result] = []
+    for id in statements or sorted(on_a_kernel(), key=_turn):
+        results += verify_kernel(kernel, statements=[id], examples=examples, seed=seed, dtype=dtype)
+        if results[-1].verdict is Verdict.FALSIFIED:
+            break
+    if {result.verdict for result in results} != {Verdict.UPHELD}:
+        raise AssertionError(_told(found, results, examples, seed))
+    return results
+
+
+def _turn(id: str) -> int:
+    """Cheap statements first: the test ends with the first that fails."""
+    use = statement_named(id).kernel
+    return use.turn if use else 0
+
+
+def _found(kernel: str | Callable[..., Any], dtype: str | None) -> Kernel:
+    return kernel_named(kernel, dtype) if isinstance(kernel, str) else kernel_of(kernel, dtype)
+
+
+def _told(kernel: Kernel, results: Sequence[Result], examples: int, seed: int) -> str:
+    """The report of the command, as text."""
+    text = io.StringIO()
+    out = Console(file=text, width=WIDTH, markup=False, emoji=False, highlight=False, no_color=True)
+    out.print(headline(kernel), soft_wrap=True)
+    out.print(results_table([result for result in results if was_tried(result)]))
+    print_reasons(out, results)
+    for result in results:
+        if result.failure is not None:
+            again = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={kernel.dtype!r}"
+            print_failure(out, result, result.failure, f"Reproduce with: assert_kernel(…, {again})")
+    for hint in hints(kernel):
+        out.print(f"\n{hint}", soft_wrap=True)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())

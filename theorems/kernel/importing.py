@@ -1,0 +1,57 @@
+"""The object behind ``MODULE:CALLABLE``."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from reference_attention.errors import InvalidInput
+
+SIGNATURE = "(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m)"
+
+
+def imported(source: str) -> Callable[..., Any]:
+    """The object of that name.
+
+    Raises:
+        InvalidInput: no colon, a module that does not import, no such attribute, not a callable, a class.
+    """
+    module, colon, path = source.partition(":")
+    if not (colon and module and path):
+        raise InvalidInput(f"--attention: {source!r} is not MODULE:CALLABLE; give e.g. my_package.attention:kernel.")
+    if module.endswith(".py") or "/" in module:
+        raise InvalidInput(f"--attention: {module!r} is a file; give the name that it is imported by, without .py.")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        raise InvalidInput(
+            f"--attention: module {module!r} does not import, {type(error).__name__}: {said}; it is looked for in the"
+            " working directory and among the installed packages."
+        ) from None
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise InvalidInput(f"--attention: {module!r} has no {path!r}; give the name of a callable in it.")
+        found = getattr(found, part)
+    check_callable(found, source)
+    return found
+
+
+def check_callable(found: object, name: str) -> None:
+    """Refuse what cannot be called, and a class.
+
+    Raises:
+        InvalidInput: it is one of these.
+    """
+    if inspect.isclass(found):
+        raise InvalidInput(f"--attention: {name} is a class; give a function, or an instance that can be called.")
+    if not callable(found):
+        raise InvalidInput(
+            f"--attention: {name} is of type {type(found).__name__} and cannot be called; give {SIGNATURE}."
+        )

@@ -1,0 +1,82 @@
+"""The theorems in another project's test suite: two fixtures, installed with the package.
+
+    def test_attention_is_softmax(max_margin_theorems):
+        max_margin_theorems(my_kernel)             # every statement that calls a kernel, in one test
+
+    def test_attention(max_margin_theorem):
+        max_margin_theorem(my_kernel)              # one test per statement
+
+Nothing but pytest is imported here: a project that does not use the fixtures pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+Check = Callable[..., Any]
+
+_OPTIONS = {
+    "attention": ("MODULE:CALLABLE", "kernel that the fixtures take when called without one"),
+    "examples": ("N", "generated cases per statement (default 50)"),
+    "seed": ("S", "same seed, same cases (default 0)"),
+    "dtype": ("float64|float32", "numbers that the kernel computes in (default float64 if it takes it)"),
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--max-margin-attention`` and so on; in the configuration file ``max_margin_attention``."""
+    group = parser.getgroup("max-margin theorems")
+    for name, (metavar, text) in _OPTIONS.items():
+        group.addoption(f"--max-margin-{name}", metavar=metavar, default=None, help=text)
+        parser.addini(f"max_margin_{name}", text, default="")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test per statement for whoever asks for ``max_margin_theorem``."""
+    if "max_margin_theorem" in metafunc.fixturenames:
+        from theorems.registry.suite import on_a_kernel
+
+        metafunc.parametrize("max_margin_theorem", on_a_kernel(), indirect=True)
+
+
+@pytest.fixture
+def max_margin_theorems(request: pytest.FixtureRequest) -> Check:
+    """``max_margin_theorems(kernel, statements=…, examples=…, seed=…, dtype=…)`` raises AssertionError if one fails."""
+    return partial(_check, request.config)
+
+
+@pytest.fixture
+def max_margin_theorem(request: pytest.FixtureRequest) -> Check:
+    """The same for one statement; the test runs once for each."""
+    return partial(_check, request.config, statements=[request.param])
+
+
+def _check(config: pytest.Config, kernel: Any = None, **wanted: Any) -> Any:
+    __tracebackhide__ = True
+    given = kernel if kernel is not None else _option(config, "attention")
+    if given is None:
+        raise pytest.UsageError("give the fixture a kernel, or pytest --max-margin-attention MODULE:CALLABLE")
+    for name in ("examples", "seed"):
+        number = _option(config, name)
+        if number is not None:
+            wanted.setdefault(name, _whole(name, number))
+    wanted.setdefault("dtype", _option(config, "dtype"))
+    from theorems.kernel.check import assert_kernel
+
+    return assert_kernel(given, **wanted)
+
+
+def _option(config: pytest.Config, name: str) -> str | None:
+    """From the command line, else from the configuration file, else nothing."""
+    value = config.getoption(f"--max-margin-{name}") or config.getini(f"max_margin_{name}")
+    return str(value) if value else None
+
+
+def _whole(name: str, text: str) -> int:
+    if not text.isdigit():
+        raise pytest.UsageError(f"--max-margin-{name}: {text!r} is not a whole number")
+    return int(text)

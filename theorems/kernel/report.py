@@ -1,0 +1,116 @@
+"""What the command prints about an attention kernel under test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from reference_attention.errors import InvalidInput
+from reference_attention.risk import softmax_weights
+from theorems.core.claim import Verdict
+from theorems.kernel.kernel import Kernel
+from theorems.registry.lookup import statement_named
+from theorems.run.result import Result
+from theorems.run.tables import column_table
+
+HINT_WIDTHS = (1, 4, 16)
+"""Dimensions in which the scale of a kernel is looked at."""
+
+
+def headline(kernel: Kernel) -> str:
+    """What is called, how, in which numbers, and what that decides."""
+    extra = "".join(f", {key}={value:g}" for key, value in kernel.keywords.items())
+    fixed = " (its scale fixed to 1)" if kernel.keywords else ""
+    return (
+        f"attention kernel {kernel.name}(query, keys, values{extra}){fixed}: {kernel.dtype}, shapes {kernel.layout}\n"
+        f"claims at finite points, through autograd, within {kernel.dtype}'s rounding; limits are the reference's"
+    )
+
+
+def was_tried(result: Result) -> bool:
+    """Whether the kernel was called, or something else than not-applicable came out."""
+    return bool(result.touched) or result.verdict is not Verdict.NOT_APPLICABLE
+
+
+def kernel_table(results: Sequence[Result]) -> Table:
+    """Statement, functions called, what is checked on the kernel; then what is not, one row per reason."""
+    table = column_table("statement", "called", "on this kernel")
+    for result in filter(was_tried, results):
+        use = statement_named(result.id).kernel
+        table.add_row(
+            Text(result.id, no_wrap=True),
+            ", ".join(result.touched) or "nothing",
+            use.says if use and use.called else "",
+        )
+    reasons: dict[str, list[str]] = {}
+    for result in results:
+        if not was_tried(result):
+            reasons.setdefault(result.reason, []).append(result.id)
+    for reason, ids in reasons.items():
+        table.add_row(", ".join(ids), Text("nothing", "dim"), f"not applicable: {reason}")
+    return table
+
+
+def scale_hint(kernel: Kernel) -> str:
+    """A sentence if the kernel multiplies k·p by something else than 1; it is what most often goes wrong.
+
+    With keys e₁ and 0 and prompt a e₁ the odds of the first token are e^{ca}, c the scale; it is one if two a agree.
+    """
+    scales = []
+    for d in HINT_WIDTHS:
+        keys = np.zeros((1, 2, d))
+        keys[0, 0, 0] = 1.0
+        try:
+            weights = np.asarray(kernel.weights(keys, np.outer((1.0, 2.0), keys[0, 0])))[:, 0]
+        except InvalidInput:
+            return ""
+        if not (np.isfinite(weights).all() and (weights > 0).all()):
+            return ""
+        once, twice = np.log(weights[:, 0] / weights[:, 1])
+        if not np.isclose(twice, 2 * once, rtol=0, atol=64 * kernel.eps):
+            return ""
+        scales.append(float(once))
+    if np.allclose(scales, 1.0, rtol=0, atol=64 * kernel.eps):
+        return ""
+    like = " = 1/√d" if np.allclose(scales, 1 / np.sqrt(HINT_WIDTHS), rtol=0, atol=64 * kernel.eps) else ""
+    found = ", ".join(f"{scale:.6g}" for scale in scales)
+    widths = ", ".join(map(str, HINT_WIDTHS))
+    return (
+        f"The kernel multiplies k·p by {found} in {widths} dimensions{like}; the theorems are about softmax(q kᵀ) v."
+        " Give it the scale 1, or multiply the query by the inverse."
+    )
+
+
+def precision_hint(kernel: Kernel) -> str:
+    """A sentence if a float64 kernel has the digits of float32: moderate logits, weights off by 1e-9 to 1e-5."""
+    rng = np.random.default_rng(0)
+    keys, p = rng.standard_normal((4, 5, 3)), rng.standard_normal((16, 3))
+    try:
+        off = float(np.max(np.abs(kernel.weights(keys, p) - softmax_weights(keys, p))))
+    except InvalidInput:
+        return ""
+    if kernel.dtype != "float64" or not 1e-9 < off < 1e-5:
+        return ""
+    return (
+        f"Its weights are off by {off:.1g} at moderate logits, as if it computed in float32 inside; --dtype float32 tests it"
+        " within float32's rounding."
+    )
+
+
+def hints(kernel: Kernel) -> list[str]:
+    """What may be wrong with a kernel that was falsified."""
+    return [hint for hint in (scale_hint(kernel), precision_hint(kernel)) if hint]
+
+
+def kernel_json(kernel: Kernel) -> dict[str, object]:
+    """For ``--json``."""
+    return {
+        "callable": kernel.name,
+        "dtype": kernel.dtype,
+        "rank": kernel.layout.rank,
+        "values_padded_to_d": kernel.layout.square,
+        "keywords": dict(kernel.keywords),
+    }

@@ -1,0 +1,22 @@
+"""A statement by its id: one of the suite's, or one in somebody's own file."""
+
+from __future__ import annotations
+
+from reference_attention.errors import InvalidInput
+from theorems.core.statement import Statement
+from theorems.registry.suite import statements
+from theorems.registry.user_file import is_in_a_file, statement_in_file
+
+
+def statement_named(id: str) -> Statement:
+    """The statement of that id or alias, or of somebody's own file: ``path.py:name``.
+
+    Raises:
+        InvalidInput: for an unknown id; a file that cannot be loaded.
+    """
+    if is_in_a_file(id):
+        return statement_in_file(id)
+    for candidate in statements().values():
+        if id == candidate.id or id in candidate.aliases:
+            return candidate
+    raise InvalidInput(f"id: {id!r} is not a statement; known are {', '.join(statements())}, PATH.py:NAME.")

@@ -1,0 +1,82 @@
+"""The statements of the suite: every ``@statement`` in the rooms of the papers, found where it stands."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from types import ModuleType
+
+from theorems.core.statement import Statement
+from theorems.core.tolerances import TOLERANCES, Reason, Tolerance
+
+PAPERS = ("theorems.token_selection",)
+"""A room for each paper; every module in it is read."""
+
+
+def modules_of(room: str) -> Iterator[ModuleType]:
+    """Every module of a package and of the packages in it, imported."""
+    package = importlib.import_module(room)
+    for found in pkgutil.walk_packages(package.__path__, f"{room}."):
+        yield importlib.import_module(found.name)
+
+
+@cache
+def statements() -> dict[str, Statement]:
+    """Every statement by id: paper by paper, lemmas, then theorems, each in the paper's order.
+
+    Raises:
+        ValueError: two of them have the same id.
+    """
+    made: dict[str, Statement] = {}
+    for paper in PAPERS:
+        own: dict[str, Statement] = {}
+        for module in modules_of(paper):
+            for value in vars(module).values():
+                if isinstance(value, Statement) and value.conclusion.__module__ == module.__name__:
+                    for id in (value.id, *value.aliases):
+                        if id in own or any(id in (one.id, *one.aliases) for one in made.values()):
+                            raise ValueError(f"statement {id} is there twice; {module.__name__} has the second")
+                    own[value.id] = value
+        made |= {id: own[id] for id in sorted(own, key=in_order)}
+    return made
+
+
+def in_order(id: str) -> tuple[int, int, str]:
+    """Sorts the ids of a paper: lemmas, theorems, the rest."""
+    kind, _, number = id.partition("-")
+    kinds = ("lemma", "theorem")
+    return (kinds.index(kind) if kind in kinds else len(kinds), int(number) if number.isdigit() else 0, id)
+
+
+def on_a_kernel() -> list[str]:
+    """The ids of the statements that call an attention kernel, in the order of the suite."""
+    return [one.id for one in statements().values() if one.kernel is not None and one.kernel.called]
+
+
+def tolerances() -> dict[str, Tolerance]:
+    """Every tolerance that a module of the suite declares, by key: exact, rounding, then by name."""
+    statements()
+    for _ in modules_of("theorems.without"):
+        pass
+    return {key: TOLERANCES[key] for key in sorted(TOLERANCES, key=lambda key: (key not in ("exact", "rounding"), key))}
+
+
+def tolerances_of(statement: Statement) -> dict[str, Tolerance]:
+    """The tolerances that the module of a statement, or one that it takes its claims from, declares or names."""
+    found: dict[str, Tolerance] = {}
+    seen: set[str] = set()
+    waiting = [statement.conclusion.__module__]
+    while waiting:
+        module = waiting.pop(0)
+        if module in seen or module.startswith("theorems.core.") or module == "theorems.api":
+            continue
+        seen.add(module)
+        loaded = importlib.import_module(module)
+        found |= {str(one): one.tolerance for one in vars(loaded).values() if isinstance(one, Reason)}
+        imports = (node for node in ast.walk(ast.parse(inspect.getsource(loaded))) if isinstance(node, ast.ImportFrom))
+        waiting += [node.module for node in imports if (node.module or "").startswith("theorems.") and node.module]
+    return dict(sorted(found.items()))

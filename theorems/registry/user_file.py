@@ -1,0 +1,136 @@
+"""Statements in somebody's own Python file, by ``path.py:name``: the file is run, its statements are collected.
+
+The id carries the path, so that a worker process (which knows the id only) reads the file again. Nothing that such a
+file does adds to, hides or replaces a statement of the suite.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import re
+import sys
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+
+from reference_attention.errors import InvalidInput
+from theorems.core.check import line_in
+from theorems.core.statement import Statement
+from theorems.registry.suite import statements
+
+
+def is_in_a_file(id: str) -> bool:
+    """Whether an id names a statement in a file, ``path.py:name``; also when the name is still missing."""
+    return id.endswith(".py") or ".py:" in id
+
+
+def statement_in_file(id: str) -> Statement:
+    """The statement ``path.py:name``; name is its variable or its id.
+
+    Raises:
+        InvalidInput: no such file; it cannot be run (with the line); no such name, or one that is no statement.
+    """
+    path, _, name = id.rpartition(":") if ".py:" in id else (id, "", "")
+    shown = os.path.normpath(path)
+    text = _text(Path(shown))
+    file = _loaded(shown, str(Path(shown).resolve()), text)
+    found = file.find(name)
+    return replace(found, id=f"{shown}:{found.id}", file=shown)
+
+
+@dataclass(frozen=True)
+class _File:
+    """What a file defines: its statements by variable, and its other names."""
+
+    path: str
+    statements: dict[str, Statement]
+    others: dict[str, str]
+
+    def find(self, name: str) -> Statement:
+        if name in self.statements:
+            return self.statements[name]
+        by_id = {one.id: one for one in self.statements.values()}
+        if name in by_id:
+            return by_id[name]
+        known = ", ".join(self.statements) or "none; decorate one with @statement from theorems.api"
+        if not name:
+            raise InvalidInput(f"{self.path}: name the statement as {self.path}:NAME; it has {known}.")
+        if name in self.others:
+            raise InvalidInput(
+                f"{self.path}: {name!r} is {self.others[name]}, not a statement of this file; its statements are {known}."
+            )
+        raise InvalidInput(f"{self.path}: has no statement {name!r}; its statements are {known}.")
+
+
+def _text(path: Path) -> bytes:
+    try:
+        if path.is_dir():
+            raise InvalidInput(f"{path}: is a directory; give the path of a Python file.")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise InvalidInput(f"{path}: there is no such file; give PATH.py:NAME of a statement.") from None
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}).") from None
+
+
+@lru_cache(maxsize=32)
+def _loaded(shown: str, resolved: str, text: bytes) -> _File:
+    """Run the file (again only when its text has changed)."""
+    module = _run(shown, resolved, text)
+    suite = {id(one) for one in statements().values()}
+    own = {n: v for n, v in vars(module).items() if isinstance(v, Statement) and id(v) not in suite}
+    for one in own.values():
+        if any(one.id in (theirs.id, *theirs.aliases) for theirs in statements().values()):
+            line = getattr(getattr(inspect.unwrap(one.conclusion), "__code__", None), "co_firstlineno", 0)
+            raise InvalidInput(
+                f"{shown}, line {line}: statement: the id {one.id!r} is one of the suite's; choose another."
+            )
+    others = {n: _what(v) for n, v in vars(module).items() if n not in own and not n.startswith("__")}
+    ids = [one.id for one in {id(one): one for one in own.values()}.values()]
+    twice = next((one for one in ids if ids.count(one) > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"{shown}: two statements have the id {twice!r}; choose another for one of them.")
+    return _File(shown, own, others)
+
+
+def _what(value: object) -> str:
+    if isinstance(value, Statement):
+        return f"the suite's {value.id}"
+    return "a function" if callable(value) and not isinstance(value, type) else f"of type {type(value).__name__}"
+
+
+def _run(shown: str, resolved: str, text: bytes) -> ModuleType:
+    # Compiled here and not by importlib: no bytecode file that may be stale, and frames named as the user named it.
+    try:
+        code = compile(text, shown, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        where = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
+        what = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise InvalidInput(f"{shown}: {where}is no Python ({what}); correct the file.") from None
+    digest = hashlib.sha256(resolved.encode()).hexdigest()[:8]
+    module = ModuleType(f"theorems_file_{re.sub(r'[^0-9A-Za-z]+', '_', Path(shown).stem)}_{digest}")
+    module.__file__ = resolved
+    folder = str(Path(resolved).parent)
+    if folder not in sys.path:
+        # Its neighbours can be imported, but hide nothing.
+        sys.path.append(folder)
+    sys.modules[module.__name__] = module
+    statements()  # whose tolerances a file may name, but not declare again
+    try:
+        exec(code, module.__dict__)
+    except (Exception, SystemExit) as error:
+        del sys.modules[module.__name__]
+        raise InvalidInput(_complaint(shown, error)) from None
+    return module
+
+
+def _complaint(shown: str, error: BaseException) -> str:
+    line = line_in(shown, error)
+    where = f"{shown}, line {line}" if line else shown
+    said = " ".join(str(error).split())
+    if isinstance(error, InvalidInput):
+        return f"{where}: {said}"
+    return f"{where}: {type(error).__name__}: {said or 'no message'}; correct the file."

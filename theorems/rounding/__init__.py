@@ -1,0 +1,1 @@
+"""Softmax attention at points, every number with a bound on its rounding."""

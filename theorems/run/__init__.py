@@ -1,0 +1,1 @@
+"""Statements on many cases: units of work, processes, results, progress, tables."""

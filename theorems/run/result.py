@@ -1,0 +1,241 @@
+"""The result of trying a statement on many cases: it can be stored, pickled and merged."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
+
+from theorems.core.check import Outcome
+from theorems.core.claim import Claim, Form, Verdict
+from theorems.core.statement import Statement
+
+
+@dataclass(frozen=True)
+class ClaimSummary:
+    """A claim at the case where it was closest to failing (or failed worst).
+
+    Attributes:
+        name, form, why, tolerance: as in :class:`theorems.core.claim.Claim`, at that case.
+        worst_slack: the slack there; NaN when the claim was never decided.
+        verdict: falsified if it ever was, else inconclusive if it ever was, else upheld.
+        branches: which of the possibilities that the statement leaves open occurred, and in how many cases.
+    """
+
+    name: str
+    form: Form
+    worst_slack: float
+    tolerance: float
+    why: str
+    verdict: Verdict
+    branches: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def occurred(self) -> str:
+        """The branches in words, empty without any."""
+        return ", ".join(f"{branch} in {count}" for branch, count in self.branches)
+
+    @property
+    def room(self) -> float:
+        """How much further the slack may fall, slack + tolerance; −∞ when a number is missing."""
+        room = self.worst_slack + self.tolerance
+        return -math.inf if math.isnan(room) else room
+
+    def worse(self, other: ClaimSummary) -> ClaimSummary:
+        """The worse of two summaries of the same claim; the verdict of either if it is worse."""
+
+        # A number counts before none: where the claim was undecided there is no slack.
+        def rank(summary: ClaimSummary) -> tuple[bool, bool, float]:
+            return summary.verdict is not Verdict.FALSIFIED, math.isnan(summary.worst_slack), summary.room
+
+        verdict = next(v for v in _WORST_FIRST if v in (self.verdict, other.verdict))
+        branches = Counter(dict(self.branches)) + Counter(dict(other.branches))
+        return replace(min(self, other, key=rank), verdict=verdict, branches=tuple(sorted(branches.items())))
+
+
+def tightest_of(claims: Iterable[ClaimSummary]) -> ClaimSummary | None:
+    """The claim closest to failing, in units of its tolerance; one that was falsified if there is any."""
+
+    def closeness(claim: ClaimSummary) -> tuple[bool, bool, bool, float]:
+        exact = claim.tolerance == 0  # decided, not close to anything
+        room = claim.room if exact else claim.room / claim.tolerance
+        return claim.verdict is not Verdict.FALSIFIED, math.isnan(claim.worst_slack), exact, room
+
+    return min(claims, key=closeness, default=None)
+
+
+_WORST_FIRST = (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.UPHELD, Verdict.NOT_APPLICABLE)
+
+
+def summarised(claim: Claim) -> ClaimSummary:
+    """A claim at one case."""
+    slack = math.nan if claim.undecided else float(claim.slack)
+    branches = ((claim.branch, 1),) if claim.branch else ()
+    return ClaimSummary(claim.name, claim.form, slack, float(claim.tolerance), claim.why, claim.verdict, branches)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A case on which a statement did not hold, as the text of a JSON file that ``--data`` reads.
+
+    Attributes:
+        verdict: falsified or inconclusive.
+        sentence: the claim with its numbers, or what broke.
+        case: JSON text.
+        shrunk: whether a smaller failing case was looked for.
+    """
+
+    verdict: Verdict
+    sentence: str
+    case: str
+    shrunk: bool = False
+
+    @property
+    def order(self) -> tuple[int, bool, int, str]:
+        """Falsified before inconclusive, shrunk before found, then the smaller case."""
+        return _WORST_FIRST.index(self.verdict), not self.shrunk, len(self.case), self.case
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a statement on a number of cases.
+
+    Attributes:
+        id, title: of the statement.
+        counts: number of cases by verdict.
+        claims: in the order in which they were first made.
+        reasons: the first reason for each verdict other than upheld.
+        failure: a case to look at, when there is one.
+        seconds: wall-clock time.
+        generated: whether the cases came from the statement's own strategy.
+        bad_input: the sentence of an InvalidInput that the data caused.
+        interrupted: whether it was stopped before the end.
+        touched: which functions of the attention kernel under test were called; of a kernel only.
+    """
+
+    id: str
+    title: str
+    counts: dict[Verdict, int] = field(default_factory=dict)
+    claims: tuple[ClaimSummary, ...] = ()
+    reasons: dict[Verdict, str] = field(default_factory=dict)
+    failure: Failure | None = None
+    seconds: float = 0.0
+    generated: bool = True
+    bad_input: str = ""
+    interrupted: bool = False
+    touched: tuple[str, ...] = ()
+
+    @property
+    def examples(self) -> int:
+        """Number of cases tried."""
+        return sum(self.counts.values())
+
+    @property
+    def verdict(self) -> Verdict:
+        """Falsified, inconclusive, upheld or not-applicable, in this order of precedence.
+
+        A strategy builds cases that satisfy the assumptions; if not one of them did, nothing was tried,
+        and that is inconclusive rather than not-applicable.
+        """
+        if self.counts.get(Verdict.FALSIFIED):
+            return Verdict.FALSIFIED
+        if self.counts.get(Verdict.INCONCLUSIVE) or self.interrupted:
+            return Verdict.INCONCLUSIVE
+        if self.counts.get(Verdict.UPHELD):
+            return Verdict.UPHELD
+        return Verdict.INCONCLUSIVE if self.generated else Verdict.NOT_APPLICABLE
+
+    @property
+    def summary(self) -> str:
+        """Verdict, number of cases and time, for a line of progress."""
+        examples = f"{self.examples} example{'' if self.examples == 1 else 's'}"
+        return f"{self.verdict}, {examples}, {self.seconds:.1f} s"
+
+    @property
+    def tightest(self) -> ClaimSummary | None:
+        """As :func:`tightest_of`."""
+        return tightest_of(self.claims)
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is not a plain upheld; empty when it is."""
+        parts = []
+        for verdict in _WORST_FIRST:
+            count = self.counts.get(verdict, 0)
+            if count and verdict in self.reasons:
+                of = f"{count} of {self.examples} examples {verdict}: " if self.examples > 1 else ""
+                parts.append(of + self.reasons[verdict])
+        if not self.examples:
+            parts.append("no case to try it on")
+        if self.interrupted:
+            parts.append("interrupted")
+        return "; ".join(parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "verdict": str(self.verdict),
+            "examples": self.examples,
+            "counts": {str(verdict): self.counts.get(verdict, 0) for verdict in Verdict},
+            "seconds": round(self.seconds, 3),
+            "claims": [
+                {
+                    "name": claim.name,
+                    "form": str(claim.form),
+                    "verdict": str(claim.verdict),
+                    "worst_slack": None if math.isnan(claim.worst_slack) else claim.worst_slack,
+                    "tolerance": None if math.isnan(claim.tolerance) else claim.tolerance,
+                    "why": claim.why,
+                    **({"branches": dict(claim.branches)} if claim.branches else {}),
+                }
+                for claim in self.claims
+            ],
+            "reason": self.reason,
+        }
+
+
+def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Result:
+    """The result of one case."""
+    claims: dict[str, ClaimSummary] = {}
+    for claim in map(summarised, outcome.claims):
+        claims[claim.name] = claim.worse(claims[claim.name]) if claim.name in claims else claim
+    reasons = {outcome.verdict: outcome.reason} if outcome.reason else {}
+    return Result(
+        statement.id,
+        statement.title,
+        {outcome.verdict: 1},
+        tuple(claims.values()),
+        reasons,
+        generated=generated,
+        bad_input=outcome.reason if outcome.error == "InvalidInput" else "",
+        touched=outcome.touched,
+    )
+
+
+def merged(results: Iterable[Result]) -> Result:
+    """Results of one statement on disjoint sets of cases as one; the first reason of each kind is kept."""
+    return reduce(_merged, results)
+
+
+def _merged(a: Result, b: Result) -> Result:
+    claims = {claim.name: claim for claim in a.claims}
+    for claim in b.claims:
+        claims[claim.name] = claims[claim.name].worse(claim) if claim.name in claims else claim
+    failures = [failure for failure in (a.failure, b.failure) if failure]
+    return replace(
+        a,
+        counts={v: a.counts.get(v, 0) + b.counts.get(v, 0) for v in Verdict if v in a.counts or v in b.counts},
+        claims=tuple(claims.values()),
+        reasons={**b.reasons, **a.reasons},
+        failure=min(failures, key=lambda failure: failure.order, default=None),
+        seconds=a.seconds + b.seconds,
+        generated=a.generated and b.generated,
+        bad_input=a.bad_input or b.bad_input,
+        interrupted=a.interrupted or b.interrupted,
+        touched=tuple(sorted({*a.touched, *b.touched})),
+    )

@@ -1,0 +1,155 @@
+"""What the command prints: results, assumptions, failing cases. Numbers and names, nothing decorative."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from generators.case import Case
+from reference_attention.files import from_json
+from theorems.core.claim import Verdict
+from theorems.run.result import ClaimSummary, Failure, Result
+from theorems.run.user_data import case_of
+
+STYLES = {
+    Verdict.UPHELD: "green",
+    Verdict.FALSIFIED: "bold red",
+    Verdict.NOT_APPLICABLE: "dim",
+    Verdict.INCONCLUSIVE: "yellow",
+}
+HOLDS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("not established", "yellow")}
+LONGEST_ID = 48
+"""Longer ids (paths of files) are folded in a table."""
+SHOWN_ROWS = 40
+"""Tokens of a failing case that are printed; its file holds all."""
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that prints brackets and numbers as they are, without control characters when piped."""
+    stream = sys.stderr if stderr else sys.stdout
+    made = Console(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=False)
+    if not made.is_terminal:
+        # Nobody's window is 80 columns wide in a log file.
+        made = Console(
+            file=stream,
+            markup=False,
+            emoji=False,
+            highlight=False,
+            width=160,
+            no_color=True,
+            force_terminal=False,
+        )
+    return made
+
+
+def column_table(*columns: str, right: Iterable[str] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def results_table(results: Sequence[Result]) -> Table:
+    """Statement, title, verdict, examples, worst slack, seconds."""
+    table = column_table(
+        "statement", "says", "verdict", "examples", "worst slack", "seconds", right=("examples", "seconds")
+    )
+    for result in results:
+        verdict = Text("interrupted" if result.interrupted else str(result.verdict), STYLES[result.verdict])
+        table.add_row(
+            Text(result.id, no_wrap=len(result.id) <= LONGEST_ID),
+            result.title,
+            verdict,
+            str(result.examples),
+            _slack(result.tightest),
+            f"{result.seconds:.1f}",
+        )
+    return table
+
+
+def _slack(claim: ClaimSummary | None) -> str:
+    if claim is None or math.isnan(claim.worst_slack):
+        return ""
+    bound = -claim.tolerance if claim.tolerance else 0
+    return f"{claim.worst_slack:.2g} ≥ {bound:.2g} ({claim.name})"
+
+
+def assumptions_table(findings: Iterable[tuple[str, str, bool | None, str]]) -> Table:
+    """Of user data: id, title, holds, evidence."""
+    table = column_table("assumption", "says", "", "because")
+    for id, title, holds, evidence in findings:
+        word, style = HOLDS[holds]
+        table.add_row(Text(id, no_wrap=True), title, Text(word, style), evidence)
+    return table
+
+
+def print_reasons(out: Console, results: Iterable[Result]) -> None:
+    """Why a verdict is not a plain upheld, one paragraph per statement."""
+    for result in results:
+        if result.reason:
+            out.print(Text(f"{result.id}: {result.verdict}: {result.reason}"), soft_wrap=True)
+
+
+def print_branches(out: Console, results: Iterable[Result]) -> None:
+    """Where a statement leaves several possibilities open, which ones occurred, a line per claim."""
+    for result in results:
+        for claim in result.claims:
+            if claim.branches:
+                of = f" of {result.examples}" if result.examples > 1 else ""
+                out.print(Text(f"{result.id}: {claim.name}: {claim.occurred}{of}"), soft_wrap=True)
+
+
+def print_failure(out: Console, result: Result, failure: Failure, reproduce: str) -> None:
+    """The failing case as a table, the claim with its numbers, and how to see it again."""
+    case = case_of(from_json(failure.case))
+    kind = "the smallest failing case found" if failure.shrunk else "a case on which this happened"
+    out.print()
+    out.print(Text(f"{result.id} ({result.title}): {failure.verdict}, {kind}", "bold"), soft_wrap=True)
+    out.print(Text(f"  {failure.sentence}"), soft_wrap=True)
+    out.print(case_table(case))
+    for line in case_lines(case):
+        out.print(Text(f"  {line}"), soft_wrap=True)
+    out.print(Text(f"  {reproduce}"), soft_wrap=True)
+
+
+def case_table(case: Case) -> Table:
+    """Keys and scores, one token per row; chosen tokens are marked."""
+    problem = case.problem
+    table = column_table("input", "token", "chosen", "score", "key", right=("input", "token", "score"))
+    rows = [(i, t) for i in range(problem.n) for t in range(problem.T)]
+    for i, t in rows[:SHOWN_ROWS]:
+        chosen = "α" if t == case.chosen[i] else ""
+        table.add_row(str(i), str(t), chosen, repr(float(problem.scores[i, t])), _vector(problem.keys[i, t]))
+    if len(rows) > SHOWN_ROWS:
+        table.add_row("…", "…", "", "", f"{len(rows) - SHOWN_ROWS} more tokens")
+    return table
+
+
+def case_lines(case: Case) -> list[str]:
+    """Everything else of a case, one line each."""
+    lines = [f"loss {case.problem.loss.name}", f"seed {case.seed}"]
+    if case.alpha is not None:
+        lines.append(f"alpha {case.alpha.tolist()}")
+    if case.start is not None:
+        lines.append(f"start {_vector(case.start)}")
+    if case.dataset is not None:
+        lines.append(f"made from tokens X {case.dataset.X.shape}, labels Y, head v and W")
+    lines += [
+        f"{name} {_vector(value) if np.ndim(value) <= 1 else f'of shape {np.shape(value)}'}"
+        for name, value in case.arrays.items()
+    ]
+    return lines
+
+
+def _vector(values: Any) -> str:
+    entries = [repr(float(x)) for x in np.ravel(values)]
+    shown = entries if len(entries) <= 8 else [*entries[:8], f"… {len(entries)} entries"]
+    return ", ".join(shown) if np.ndim(values) == 0 else "(" + ", ".join(shown) + ")"

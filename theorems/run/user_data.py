@@ -1,0 +1,218 @@
+"""Cases in and out: the arrays of a user's file, a named dataset, or a failing case that was written down.
+
+A file holds named arrays: X (n,T,d), Y (n,), v (d,), optionally W (d',d); or keys (n,T,d) and scores (n,T).
+Optional in both: loss (text), alpha (n,), p0 or start (d,), seed. Further arrays that a statement knows
+(``u``, ``q``, ``q1``, ``q2``, …) are given by their name, in JSON also within an object ``arrays``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64
+
+from generators.case import Case
+from generators.optimal_sets import HEAD_ARRAYS
+from reference_attention.errors import InvalidInput
+from reference_attention.files import numbers, read_named_values, to_json
+from reference_attention.loss import Loss
+from reference_attention.losses import loss_named
+from reference_attention.problem import Dataset, Problem, checked_array
+
+TOKENS = ("X", "Y", "v", "W")
+PAIR = ("keys", "scores")
+OPTIONAL = ("loss", "alpha", "p0", "start", "seed")
+DIRECTIONS = ("q", "q1", "q2")
+"""Of shape (d,) when they stand beside the others; like every direction they keep their values in other units."""
+FURTHER = ("u", *DIRECTIONS, "eta", "cone_mu", "cone_radius", "head_radii", "prompt_radii", *HEAD_ARRAYS)
+"""Arrays of single statements that may stand beside the others without an ``arrays`` object around them."""
+RECORD = ("arrays", "case_of", "claim", "name")
+"""Written by the command with a failing case."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Data to check statements on.
+
+    Attributes:
+        case: the data.
+        failed: the id of the statement that failed on it; the case is then run as it is.
+    """
+
+    case: Case
+    failed: str = ""
+
+
+def load(source: str, seed: int) -> Given:
+    """A .npz or .json file, or a named dataset.
+
+    Args:
+        source: path or name.
+        seed: for the points at which a "for every p" conclusion is tried, unless the file holds one.
+
+    Raises:
+        InvalidInput: with one sentence that says what to change.
+    """
+    path = Path(source)
+    if path.suffix in (".npz", ".json"):
+        held = read_named_values(path)
+        return Given(case_of(held, seed, name=path.name), _text("case_of", held.get("case_of", "")))
+    from generators.datasets import DATASETS
+
+    if source not in DATASETS:
+        raise InvalidInput(
+            f"--data: {source!r} is neither a file that ends in .npz or .json nor one of the datasets"
+            f" {', '.join(DATASETS)}."
+        )
+    return Given(DATASETS[source]().but(seed=seed))
+
+
+def case_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
+    """The case that named values make.
+
+    Raises:
+        InvalidInput: unknown names, missing arrays, or arrays that do not fit together.
+    """
+    known = (*TOKENS, *PAIR, *OPTIONAL, *FURTHER, *RECORD)
+    unknown = sorted(set(held) - set(known))
+    if unknown:
+        raise InvalidInput(f"{name}: {unknown[0]!r} is not one of the names {', '.join(known)}.")
+    values = {key: numbers(value) for key, value in held.items()}
+    loss = loss_named(_text("loss", values.get("loss", "logistic")))
+    dataset = _dataset(values, loss, name)
+    problem = _problem(values, loss, dataset, name)
+    starts = [key for key in ("start", "p0") if key in values]
+    if len(starts) > 1:
+        raise InvalidInput(f"{name}: start and p0 are the same thing; give one of them.")
+    start = checked_array(starts[0], values[starts[0]], (problem.d,)) if starts else None
+    alpha = _chosen(values["alpha"], problem) if "alpha" in values else None
+    return Case(
+        problem=problem,
+        dataset=dataset,
+        alpha=alpha,
+        start=start,
+        arrays=MappingProxyType(_further(held, name, problem.d)),
+        seed=_integer("seed", values["seed"]) if "seed" in values else seed,
+        name=_text("name", values.get("name", name)),
+    )
+
+
+def _dataset(values: Mapping[str, Any], loss: Loss, name: str) -> Dataset | None:
+    given = [key for key in TOKENS if key in values]
+    if not given:
+        return None
+    missing = [key for key in ("X", "Y", "v") if key not in values]
+    if missing:
+        raise InvalidInput(f"{name}: {missing[0]} is missing; X, Y and v are needed together.")
+    X = checked_array("X", values["X"], ("n", "T", "d"))
+    n, _, d = X.shape
+    Y, v = checked_array("Y", values["Y"], (n,)), checked_array("v", values["v"], (d,))
+    W = checked_array("W", values["W"], ("d'", d)) if "W" in values else None
+    return Dataset(X, Y, v, W, loss)
+
+
+def _problem(values: Mapping[str, Any], loss: Loss, dataset: Dataset | None, name: str) -> Problem:
+    given = [key for key in PAIR if key in values]
+    if not given:
+        if dataset is None:
+            raise InvalidInput(f"{name}: holds no data; give X, Y, v (and W), or keys and scores.")
+        return dataset.problem
+    if len(given) < len(PAIR):
+        missing = next(key for key in PAIR if key not in given)
+        raise InvalidInput(f"{name}: {missing} is missing; keys and scores are needed together.")
+    keys = checked_array("keys", values["keys"], ("n", "T", "d"))
+    problem = Problem(keys, checked_array("scores", values["scores"], keys.shape[:2]), loss)
+    if dataset is None:
+        return problem
+    made = dataset.problem
+    if "case_of" not in values and not (
+        np.array_equal(problem.keys, made.keys) and np.array_equal(problem.scores, made.scores)
+    ):
+        raise InvalidInput(f"{name}: keys and scores are not those that X, Y, v and W make; give one of the two.")
+    return problem
+
+
+def _chosen(value: Any, problem: Problem) -> Int64[np.ndarray, "n"]:
+    alpha = checked_array("alpha", value, (problem.n,))
+    if not (np.equal(np.mod(alpha, 1), 0) & (alpha >= 0) & (alpha < problem.T)).all():
+        bad = int(np.argmax((np.mod(alpha, 1) != 0) | (alpha < 0) | (alpha >= problem.T)))
+        raise InvalidInput(f"alpha: entry {bad} is {alpha[bad]:g}; give a token number from 0 to {problem.T - 1}.")
+    return alpha.astype(np.int64)
+
+
+def _further(held: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
+    """Further arrays, float64; of any shape but for directions that stand beside the others."""
+    within = held.get("arrays", {})
+    if not isinstance(within, Mapping):
+        raise InvalidInput(f"{name}: arrays must be an object of named arrays.")
+    found: dict[str, Any] = {key: held[key] for key in FURTHER if key in held}
+    for key in DIRECTIONS:
+        if key in held:
+            found[key] = checked_array(key, numbers(held[key]), (d,))
+    found.update(within)
+    arrays = {}
+    for key, value in found.items():
+        try:
+            raw = np.zeros(value["shape"]) if isinstance(value, Mapping) else np.asarray(numbers(value))
+        except (ValueError, KeyError, TypeError):
+            raise InvalidInput(f"{key}: is not an array; give nested lists of numbers of equal length.") from None
+        if raw.dtype.kind not in "fiub":
+            raise InvalidInput(f"{key}: dtype {raw.dtype} is not real numeric; give numbers.")
+        array = raw.astype(np.float64)
+        array.setflags(write=False)
+        arrays[key] = array
+    return arrays
+
+
+def _text(key: str, value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if not isinstance(value, str):
+        raise InvalidInput(f"{key}: must be text.")
+    return value
+
+
+def _integer(key: str, value: Any) -> int:
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidInput(f"{key}: must be a whole number that is not negative.")
+    return value
+
+
+def as_text(case: Case, **record: str) -> str:
+    """The case as JSON that :func:`load` reads back to the same floats.
+
+    Args:
+        record: ``case_of`` (the statement) and ``claim``, for a failing case.
+    """
+    problem, dataset = case.problem, case.dataset
+    held: dict[str, Any] = {key: value for key, value in record.items() if value}
+    held["loss"] = problem.loss.name
+    if dataset is not None:
+        held |= {"X": dataset.X, "Y": dataset.Y, "v": dataset.v}
+        if dataset.W is not None:
+            held["W"] = dataset.W
+    made = None if dataset is None else dataset.problem
+    if made is None or not (np.array_equal(made.keys, problem.keys) and np.array_equal(made.scores, problem.scores)):
+        held |= {"keys": problem.keys, "scores": problem.scores}
+    if case.alpha is not None:
+        held["alpha"] = case.alpha
+    if case.start is not None:
+        held["start"] = case.start
+    if case.arrays:
+        held["arrays"] = {name: _array(value) for name, value in case.arrays.items()}
+    held |= {"seed": case.seed, "name": case.name}
+    # One line per name: short enough to read, and stable to compare.
+    return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in held.items()) + "\n}\n"
+
+
+def _array(value: Any) -> Any:
+    array = np.asarray(value, dtype=np.float64)
+    # Nested lists lose the shape of an empty array.
+    return array if array.size else {"shape": array.shape}

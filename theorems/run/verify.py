@@ -1,0 +1,275 @@
+"""Verify one statement: on cases from its own strategy, or on the cases that user data give.
+
+:func:`verify_generated` and :func:`verify_data` are pure functions of their arguments (but for the seconds
+they report): the unit of work of the command, of a sweep, of a cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis import seed as hypothesis_seed
+from hypothesis.errors import HypothesisException
+
+from generators.case import Case
+from theorems.core.check import Outcome, broken, check, sentence
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.on_kernel import KERNEL_UNTOUCHED, out_of_reach
+from theorems.core.statement import Statement
+from theorems.registry.lookup import statement_named
+from theorems.run.result import Failure, Result, merged, of_outcome
+from theorems.run.user_data import Given, as_text
+
+SHRINKING_CALLS = 300
+"""Cases tried while a failing one is made smaller: a count, because a time limit would not be repeatable."""
+
+Progress = Callable[[int], None]
+
+
+def nothing(done: int) -> None:
+    """No progress is shown."""
+
+
+class _Found(Exception):
+    """The case at hand fails in the way that is being shrunk."""
+
+
+class _Enough(BaseException):
+    """Shrinking has had its number of calls; not an Exception, so that Hypothesis passes it on."""
+
+
+@contextmanager
+def drawing_from_the_seed_alone() -> Iterator[None]:
+    """Keep Hypothesis from drawing constants that it finds in whatever modules happen to be imported."""
+    try:
+        from hypothesis.internal import constants_ast
+        from hypothesis.internal.conjecture import providers
+
+        usual = providers._get_local_constants
+        providers._get_local_constants = constants_ast.Constants
+        providers.CONSTANTS_CACHE.cache.clear()
+    except (ImportError, AttributeError):
+        # A Hypothesis that keeps them elsewhere (or draws none): only repeatability across imports is at stake.
+        yield
+        return
+    try:
+        yield
+    finally:
+        providers._get_local_constants = usual
+        providers.CONSTANTS_CACHE.cache.clear()
+
+
+@contextmanager
+def each_case_drawn_anew() -> Iterator[None]:
+    """Keep Hypothesis from following each case with up to five near copies of it, parts repeated in other places.
+
+    Of 50 examples some 30 would be distinct, and a kind of case that a strategy draws one time in five may be missing.
+    Corners such as equal tokens are the strategies' own business.
+    """
+    name = "generate_mutations_from"
+    try:
+        from hypothesis.internal.conjecture.engine import ConjectureRunner
+
+        usual = getattr(ConjectureRunner, name)
+    except (ImportError, AttributeError):
+        # A Hypothesis without copies, or with them elsewhere.
+        yield
+        return
+    setattr(ConjectureRunner, name, lambda self, data: None)
+    try:
+        yield
+    finally:
+        setattr(ConjectureRunner, name, usual)
+
+
+def seed_of(id: str, seed: int) -> int:
+    """The seed of one statement: it depends on no other statement and on no order."""
+    return int.from_bytes(hashlib.sha256(f"{id} {seed}".encode()).digest()[:8], "big")
+
+
+def _drive(statement: Statement, examples: int, seed: int, fails: Callable[[Case], bool]) -> None:
+    """Call ``fails`` on generated cases; once it says so, on smaller and smaller ones."""
+
+    @hypothesis_seed(seed_of(statement.own_id, seed))
+    @settings(
+        max_examples=examples,
+        phases=(Phase.generate, Phase.shrink),
+        database=None,
+        deadline=None,
+        derandomize=False,
+        report_multiple_bugs=False,
+        print_blob=False,
+        verbosity=Verbosity.quiet,
+        # These two look at the clock or at the caller; the others find defects of a strategy and stay.
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors],
+    )
+    @given(statement.cases())
+    def example(case: Case) -> None:
+        # Raised at one place only: to Hypothesis, an exception from another line is another bug.
+        if fails(case):
+            raise _Found
+
+    with drawing_from_the_seed_alone(), each_case_drawn_anew():
+        example()
+
+
+def drawn(statement: Statement, examples: int, seed: int) -> list[Case]:
+    """The cases on which :func:`verify_generated` tries the statement."""
+    cases: list[Case] = []
+
+    def keep(case: Case) -> bool:
+        cases.append(case)
+        return False
+
+    _drive(statement, examples, seed, keep)
+    return cases
+
+
+class _Trial:
+    """Checks case after case; once one is falsified, keeps the smallest with the same claim falsified."""
+
+    def __init__(self, statement: Statement, under_test: Implementation, progress: Progress) -> None:
+        self.statement = statement
+        self.under_test = under_test
+        self.progress = progress
+        self.results: list[Result] = []
+        self.error = ""
+        self.at_error = 0
+        self._claim = ""
+        self._calls = 0
+
+    def generating(self, case: Case) -> bool:
+        """One example: whether it is falsified; afterwards, whether a smaller one still is."""
+        if self._claim:
+            return self._shrinking(case, self._same_claim)
+        outcome = check(self.statement, case, self.under_test)
+        result = of_outcome(self.statement, outcome, generated=True)
+        if outcome.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE):
+            result = replace(result, failure=failure_of(self.statement, case, outcome))
+        self.results.append(result)
+        self.progress(len(self.results))
+        if outcome.error and not self.error:
+            self.error, self.at_error = outcome.error, len(self.results)
+        if outcome.verdict is Verdict.FALSIFIED:
+            self._claim = next(c.name for c in outcome.claims if c.verdict is Verdict.FALSIFIED)
+        return outcome.verdict is Verdict.FALSIFIED
+
+    def repeating(self, case: Case) -> bool:
+        """The same examples again: passes over those before the error, then shrinks it."""
+        self.at_error -= 1
+        return self.at_error <= 0 and self._shrinking(case, self._same_error)
+
+    def _same_claim(self, outcome: Outcome) -> bool:
+        return any(c.name == self._claim and c.verdict is Verdict.FALSIFIED for c in outcome.claims)
+
+    def _same_error(self, outcome: Outcome) -> bool:
+        return outcome.error == self.error
+
+    def _shrinking(self, case: Case, same: Callable[[Outcome], bool]) -> bool:
+        self._calls += 1
+        if self._calls > SHRINKING_CALLS:
+            raise _Enough
+        outcome = check(self.statement, case, self.under_test)
+        if not same(outcome):
+            return False
+        failure = failure_of(self.statement, case, outcome, self._claim, shrunk=True)
+        last = self.results[-1]
+        if last.failure is None or failure.order < last.failure.order:
+            self.results[-1] = replace(last, failure=failure)
+        return True
+
+
+def failure_of(statement: Statement, case: Case, outcome: Outcome, claim: str = "", shrunk: bool = False) -> Failure:
+    """The case, to be written down; ``claim`` names the falsified claim to tell of, by default the first."""
+    falsified = [c for c in outcome.claims if c.verdict is Verdict.FALSIFIED]
+    told = next((c for c in falsified if c.name == claim), falsified[0] if falsified else None)
+    text = as_text(case, case_of=statement.id, claim=told.name if told else "")
+    return Failure(outcome.verdict, sentence(told) if told else outcome.reason, text, shrunk)
+
+
+def verify_generated(
+    id: str, examples: int, seed: int, under_test: Implementation = REFERENCE, progress: Progress = nothing
+) -> Result:
+    """Try a statement on cases from its strategy; the first falsified one is made small and ends it.
+
+    Same arguments, same result, whatever else runs, in whatever order, in whichever process.
+
+    Args:
+        id: of the statement.
+        examples: how many cases at most (a strategy may have fewer).
+        seed: drives the cases.
+        under_test: the implementation that the statement is checked on.
+        progress: called with the number of cases done.
+    """
+    statement = statement_named(id)
+    if why := out_of_reach(statement.kernel, under_test):
+        return _not_about(statement, why)
+    began = time.perf_counter()
+    trial = _Trial(statement, under_test, progress)
+    stopped = _finished(statement, examples, seed, trial.generating)
+    if trial.error and not stopped and not any(Verdict.FALSIFIED in result.counts for result in trial.results):
+        _finished(statement, examples, seed, trial.repeating)
+    result = merged([Result(statement.id, statement.title), *trial.results])
+    if stopped:
+        result = merged([result, of_outcome(statement, stopped, generated=True)])
+    elif not trial.results:
+        nothing_drawn = Outcome(Verdict.INCONCLUSIVE, reason="the strategy produced no case")
+        result = of_outcome(statement, nothing_drawn, generated=True)
+    # A statement that never called the kernel under test was not inconclusive about it.
+    untouched = result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED
+    return replace(result, bad_input="", generated=not untouched, seconds=time.perf_counter() - began)
+
+
+def _not_about(statement: Statement, why: str) -> Result:
+    """Nothing was tried, because the statement says nothing about the kernel under test."""
+    return of_outcome(statement, Outcome(Verdict.NOT_APPLICABLE, reason=why), generated=False)
+
+
+def _finished(statement: Statement, examples: int, seed: int, fails: Callable[[Case], bool]) -> Outcome | None:
+    """Drive to the end; an outcome only if the strategy itself broke down."""
+    try:
+        _drive(statement, examples, seed, fails)
+    except (_Found, _Enough):
+        return None
+    except HypothesisException as error:
+        return Outcome(Verdict.INCONCLUSIVE, reason=f"the strategy, {type(error).__name__}: {_first_line(error)}")
+    except Exception as error:
+        return broken(statement, error, where="the strategy")
+    return None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def verify_data(id: str, given: Given, under_test: Implementation = REFERENCE, progress: Progress = nothing) -> Result:
+    """Check a statement on user data: on every case that it makes of them, where its assumptions hold.
+
+    Args:
+        id: of the statement.
+        given: the data; a failing case that was written down is run exactly as it is.
+        under_test: the implementation that the statement is checked on.
+        progress: called with the number of cases done.
+    """
+    statement = statement_named(id)
+    if why := out_of_reach(statement.kernel, under_test):
+        return _not_about(statement, why)
+    began = time.perf_counter()
+    results = [Result(statement.id, statement.title, generated=False)]
+    try:
+        for case in [given.case] if given.failed else statement.from_data(given.case):
+            outcome = check(statement, case, under_test)
+            result = of_outcome(statement, outcome, generated=False)
+            if outcome.verdict is Verdict.FALSIFIED:
+                result = replace(result, failure=failure_of(statement, case, outcome))
+            results.append(result)
+            progress(len(results) - 1)
+    except Exception as error:
+        results.append(of_outcome(statement, broken(statement, error, where="from_data"), generated=False))
+    return replace(merged(results), seconds=time.perf_counter() - began)

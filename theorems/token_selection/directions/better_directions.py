@@ -1,0 +1,132 @@
+"""The constructions in the proof of Theorem 4: for a direction that is not locally optimal, one that beats it; exact.
+
+Everything is over the rationals, so that what the proof promises of a construction (its tokens, its margin, its
+neighbours, its place in the cone) can be checked without a tolerance.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2, cases (A1), (A2) and (B).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention.directions import Direction, exact_direction, inner, within_cone
+from reference_attention.exact import rational, to_float
+
+HALVINGS = 200
+"""A perturbation is halved until it lies in the cone."""
+Row = list[fmpq]
+
+
+def tilted(keys: Float64[np.ndarray, "n T d"], found: Direction, p_mm: list[fmpq], mu: float) -> Direction | None:
+    """(A1) The direction of the segment from q to p_mm that is nearest to p_mm (up to halving) within the cone.
+
+    Margins are concave along the segment, and normalising a proper mixture of two unit vectors only raises them: with
+    θ(q) < Θ the margin exceeds θ(q). None if even the smallest tilt leaves the cone.
+    """
+    # Powers of two that bring q and p_mm to comparable length; the mixture is then (nearly) one of unit vectors.
+    length = (inner(p_mm, p_mm) / found.norm_squared) if any(x != 0 for x in p_mm) else fmpq(1)
+    scale = rational(2.0 ** round(float(np.log2(to_float(length))) / 2))
+
+    def candidates() -> Iterator[list[fmpq]]:
+        yield p_mm
+        share = fmpq(1)
+        for _ in range(HALVINGS):
+            yield [scale * a + share * b for a, b in zip(found.vector, p_mm, strict=True)]
+            share /= 2
+
+    return _first_within(keys, found, candidates(), mu)
+
+
+def leaving_only_higher(
+    keys: Float64[np.ndarray, "n T d"],
+    found: Direction,
+    scores: Float64[np.ndarray, "n T"],
+    alpha: Int64[np.ndarray, "n"],
+    mu: float,
+) -> Direction | None:
+    """(A2) q + τ w, w = −M⁺ 1_{N⁺} for the rows M of all directional neighbours, N⁺ those of higher score.
+
+    M w = −1 on N⁺ and 0 on the other neighbours (M has full row rank), so for small τ exactly N⁺ attains the smallest
+    margin, θ‖q‖ − τ. τ is half of what keeps every other token further away and the margin positive; then halved until
+    the direction lies in the cone. With N⁺ = all neighbours it is q itself.
+    """
+    own = np.take_along_axis(scores, alpha[:, None], axis=1)
+    near, above = found.neighbours, scores > own
+    if not (near & ~above).any():
+        return found
+    theta = found.least
+    w = _least_norm_preimage(_rows(keys, alpha, near), [fmpq(-int(above[i, t])) for i, t in np.argwhere(near)])
+    if w is None or theta is None:
+        return None
+    most = theta / 2
+    for i, t in np.argwhere(~near & ~found.selected).tolist():
+        # found.exact + τ row·w > θ − τ.
+        speed = inner(_row(keys, alpha, i, t), w) + 1
+        if speed < 0:
+            most = min(most, (found.exact[i][t] - theta) / -speed / 2)
+    return _perturbed(keys, found, w, most, mu)
+
+
+def selecting_best(
+    keys: Float64[np.ndarray, "n T d"], found: Direction, alpha: Int64[np.ndarray, "n"], mu: float
+) -> Direction | None:
+    """(B) q + τ w, w = M⁺ 1 for the rows M = k_iα_i − k_it of the tokens that tie with the best one, α_i.
+
+    M q = 0 and M w = 1: the ties get margin τ, all other tokens keep most of theirs. τ is half of the value at which
+    some other token comes as near; then halved until the direction lies in the cone.
+    """
+    others = found.selected & (np.arange(keys.shape[1]) != alpha[:, None])
+    w = _least_norm_preimage(_rows(keys, alpha, others), [fmpq(1)] * int(others.sum()))
+    if w is None:
+        return None
+    most = rational(2.0 ** round(float(np.log2(found.norm))))
+    for i, t in np.argwhere(~found.selected).tolist():
+        # found.exact + τ row·w > τ.
+        speed = 1 - inner(_row(keys, alpha, i, t), w)
+        if speed > 0:
+            most = min(most, found.exact[i][t] / speed / 2)
+    return _perturbed(keys, found, w, most, mu)
+
+
+def _perturbed(keys: Float64[np.ndarray, "n T d"], found: Direction, w: Row, most: fmpq, mu: float) -> Direction | None:
+    def candidates() -> Iterator[list[fmpq]]:
+        step = most
+        for _ in range(HALVINGS):
+            yield [a + step * b for a, b in zip(found.vector, w, strict=True)]
+            step /= 2
+
+    return _first_within(keys, found, candidates(), mu)
+
+
+def _first_within(
+    keys: Float64[np.ndarray, "n T d"], found: Direction, tries: Iterator[list[fmpq]], mu: float
+) -> Direction | None:
+    inside: Callable[[list[fmpq]], bool] = lambda x: within_cone(x, found.vector, mu)  # noqa: E731
+    best = next((x for x in tries if inside(x)), None)
+    return None if best is None else exact_direction(keys, best)
+
+
+def _row(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"], i: int, t: int) -> Row:
+    """k_iα_i − k_it, exactly."""
+    return [rational(a) - rational(b) for a, b in zip(keys[i, alpha[i]].tolist(), keys[i, t].tolist(), strict=True)]
+
+
+def _rows(
+    keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"], mask: Bool[np.ndarray, "n T"]
+) -> list[Row]:
+    return [_row(keys, alpha, int(i), int(t)) for i, t in np.argwhere(mask)]
+
+
+def _least_norm_preimage(rows: list[Row], values: list[fmpq]) -> Row | None:
+    """M⁺ values = Mᵀ(M Mᵀ)⁻¹ values for M of full row rank; None if it is not."""
+    matrix = fmpq_mat(len(rows), len(rows[0]), [x for row in rows for x in row])
+    try:
+        solved = (matrix * matrix.transpose()).solve(fmpq_mat(len(values), 1, values))
+    except ZeroDivisionError:
+        return None
+    return list((matrix.transpose() * solved).entries())

@@ -1,0 +1,254 @@
+"""Neighbourhoods of a direction that Theorem 4 excludes, with their constants, and the attempt to refute that.
+
+:class:`Beaten` is cases (A1) and (B) of the proof: another direction beats the whole neighbourhood at every radius
+beyond R_q. :class:`Outdone` is case (A2): one finite point beats everything beyond R_q. Both derivations are in the
+docstring of :mod:`.theorem_4_locally_optimal_only`.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from generators.case import Case
+from reference_attention.directions import Direction, unit_difference
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.token_selection.directions.directional_risk import (
+    FACTORS,
+    LOG2,
+    NEARER,
+    Costs,
+    Lead,
+    crossing,
+    float_of,
+    told_apart,
+)
+from theorems.token_selection.directions.excess_claims import (
+    Excess,
+    above,
+    above_minus,
+    at_least_difference,
+    at_most_difference,
+    below,
+    below_zero,
+    dominates,
+)
+from theorems.token_selection.directions.neighbourhood_hunt import lowest_in_neighbourhood
+
+DEFAULT_MU = 0.125
+"""ε of the cone where the case gives none."""
+
+
+@dataclass(frozen=True)
+class Cone:
+    """C_{ε,R0}(q): its width and inner radius."""
+
+    mu: float
+    radius: float
+
+    def within(self, delta: float) -> Cone:
+        """The cone narrowed to lie in D_δ(q): ‖x − q̄‖² = 2(1 − cos) ≤ 2μ."""
+        return replace(self, mu=min(self.mu, delta * delta / 2 * (1 - 2.0**-20)))
+
+    def beyond(self, radius: float) -> Cone:
+        """The cone from that radius on, if it begins earlier."""
+        return replace(self, radius=max(self.radius, radius))
+
+
+def cone_of(case: Case, found: Direction) -> Cone:
+    """The cone of the case; ε = 1/8 and R0 = 1/θ by default."""
+    unit = 1 / found.margin if math.isfinite(found.margin) else 1.0
+    mu = float(case.arrays.get("cone_mu", np.array(DEFAULT_MU)))
+    return Cone(min(max(mu, 2.0**-40), 0.875), max(float(case.arrays.get("cone_radius", np.array(unit))), 1e-3 * unit))
+
+
+def narrowed(cone: Cone, found: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> Cone:
+    """A cone in which the branch of the theorem is certain: δ' = min(θ⁻ − μ, 2θ)/(4B), or θ/(2B) in case (A2)."""
+    return cone.within(_safe_delta(found, costs, binding, lower=lower))
+
+
+def _safe_delta(found: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> float:
+    room = 0.5 * found.margin
+    if lower:
+        least = min(found.exact[i][t] for i, t in np.argwhere(binding))
+        room = min(room, unit_difference(Lead.among(found, costs, costs.higher).least, found, least, found) / 4)
+    return min(room / costs.reach, 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A neighbourhood D_δ(q) and the radius R_q beyond which it holds no point of a local path.
+
+    Attributes:
+        found, better: q and the direction that beats it.
+        costs: what tokens other than α cost.
+        narrow: a cone within which the branch is certain.
+        delta: δ.
+        radius: R_q.
+        near: μ + Bδ in (A1), (B), θ − Bδ in (A2): the margin that a binding token keeps at most (at least).
+        log_weight: log w.
+        against: θ⁻ − Bδ in (A1), (B): what tokens that score higher have at least; in (A2) the smallest margin of x* over
+            tokens that score lower.
+        first: R from which on the better direction is used: 0, or R*.
+    """
+
+    found: Direction
+    better: Direction
+    costs: Costs
+    narrow: Cone
+    delta: float
+    radius: float
+    near: float
+    log_weight: float
+    against: float
+    first: float
+
+    @property
+    def beyond(self) -> Float64[np.ndarray, "r"]:
+        """Where risks are compared: 1⁺ to 10⁶ times R_q, as far as float64 tells them apart (nowhere, perhaps)."""
+        return told_apart(self.costs, np.array(FACTORS) * max(self.radius, self.narrow.radius))
+
+    @property
+    def nearer(self) -> Float64[np.ndarray, "r"]:
+        """Where inequalities are tried that hold at every radius; B/θ is what float64 must bear."""
+        unit = 1 / self.found.margin if math.isfinite(self.found.margin) else 1 / self.costs.reach
+        return np.array(NEARER) * unit
+
+    def hunted(
+        self, under_test: Implementation, rng: np.random.Generator, radii: Float64[np.ndarray, "r"]
+    ) -> Float64[np.ndarray, "r m d"]:
+        """Points of the neighbourhood at those radii that try to have low risk."""
+        costs = self.costs
+
+        def excess(p: Float64[np.ndarray, "*b d"]) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
+            problem = costs.problem
+            sign, size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, p, costs.alpha)
+            return np.asarray(sign, dtype=np.float64), np.asarray(size, dtype=np.float64)
+
+        hints = np.concatenate([costs.rows[costs.gaps != 0], self.better.unit[None]])
+        return lowest_in_neighbourhood(excess, self.found.unit, self.delta, radii, hints, rng)
+
+
+class Beaten(Region):
+    """Cases (A1) and (B): R x* beats R x for every x ∈ D_δ(q) and R > R_q."""
+
+    @staticmethod
+    def is_better(better: Direction, found: Direction, costs: Costs) -> bool:
+        """x* selects α alone, with a margin above that of the binding tokens of q; exact."""
+        if not better.unique or not np.array_equal(better.best(costs.problem.scores), costs.alpha):
+            return False
+        return not found.unique or unit_difference(better.least, better, found.least, found) > 0
+
+    @classmethod
+    def of(
+        cls, found: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
+    ) -> Beaten:
+        pairs = [(int(i), int(t)) for i, t in np.argwhere(binding)]
+        least = min(found.exact[i][t] for i, t in pairs)
+        log_weight = math.log(len(pairs)) + min(float(costs.log_smallest[p]) for p in pairs)
+        to_higher = unit_difference(Lead.among(found, costs, costs.higher).least, found, least, found)
+        gain = unit_difference(better.least, better, least, found)
+        delta = min(_safe_delta(found, costs, binding, lower=True), gain / (4 * costs.reach))
+        drift = costs.reach * delta
+        constant = LOG2 + math.log(costs.problem.T) - log_weight
+        radius = max(
+            crossing(constant + costs.log_high, to_higher - 2 * drift), crossing(constant + costs.log_low, gain - drift)
+        )
+        wide = _safe_delta(found, costs, binding, lower=True)
+        safe = crossing(constant + costs.log_high, to_higher - 2 * costs.reach * wide)
+        near = float_of(least, found) + drift
+        higher = Lead.among(found, costs, costs.higher).least
+        against = math.inf if higher is None else float_of(higher, found) - drift
+        return cls(found, better, costs, cone.beyond(safe), delta, radius, near, log_weight, against, 0.0)
+
+    def norm_at_least(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+        """(Rθ* − log(2T S_low/w))/(μ + Bδ') for paths in the narrow cone."""
+        wide = math.sqrt(2 * self.narrow.mu)
+        slope = self.near + self.costs.reach * max(wide - self.delta, 0.0)
+        return (norms * self.better.margin - self._constant) / slope
+
+    @property
+    def _constant(self) -> float:
+        return LOG2 + math.log(self.costs.problem.T) + self.costs.log_low - self.log_weight
+
+    def log_lead(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+        """The logarithm of how many times larger L − L_α is in the neighbourhood than at R x*."""
+        return norms * (self.better.margin - self.near) - self._constant
+
+    def claims(self, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
+        """L(Rx*) < L(Rx) over the neighbourhood, and either side's bound; the bounds at smaller radii, too."""
+        costs, what = self.costs, "point of the neighbourhood"
+        log_n, log_T = math.log(costs.problem.n), math.log(costs.problem.T)
+        nearer, beyond = self.nearer, self.beyond
+        radii = np.concatenate([nearer, beyond])
+        points = self.hunted(under_test, rng, radii)
+        here = Excess.at(costs, points[: nearer.size], under_test)
+        gained = self.log_weight - log_T - log_n - nearer * self.near
+        lost = costs.log_high - log_n - nearer * min(self.against, 1e300)
+        yield at_least_difference(
+            "neighbourhood-risk-anywhere", Form.EFFECTIVE, here, gained[:, None], lost[:, None], what
+        )
+        there = Excess.at(costs, (radii[:, None] * self.better.unit)[:, None], under_test)
+        most = costs.log_low - log_n - radii * self.better.margin
+        yield below("better-direction-risk", Form.EFFECTIVE, there, most[:, None], "radius")
+        if beyond.size == 0:
+            return
+        here = Excess.at(costs, points[nearer.size :], under_test)
+        there = Excess.at(costs, (beyond[:, None] * self.better.unit)[:, None], under_test)
+        least = self.log_weight - LOG2 - log_T - log_n - beyond * self.near
+        yield dominates("neighbourhood-is-beaten", Form.EFFECTIVE, here, there, what)
+        yield above("neighbourhood-risk", Form.EFFECTIVE, here, least[:, None], what)
+
+
+class Outdone(Region):
+    """Case (A2): L(R* x*) < L_α, and no x ∈ D_δ(q), R > R_q has L(Rx) ≤ L(R* x*)."""
+
+    @staticmethod
+    def is_better(better: Direction, found: Direction, costs: Costs) -> bool:
+        """x* selects α alone, and a higher-scoring token is nearer than every lower-scoring one; exact."""
+        if not better.unique or not np.array_equal(better.best(costs.problem.scores), costs.alpha):
+            return False
+        high, low = (Lead.among(better, costs, mask).least for mask in (costs.higher, costs.lower))
+        return high is not None and (low is None or high < low)
+
+    @classmethod
+    def of(
+        cls, found: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
+    ) -> Outdone:
+        high, low = (Lead.among(better, costs, mask) for mask in (costs.higher, costs.lower))
+        constant = LOG2 + math.log(costs.problem.T) - high.log_weight
+        gap = unit_difference(low.least, better, high.least, better)
+        first = max(cone.radius * (1 + 2.0**-20), crossing(constant + costs.log_low, gap) * (1 + 2.0**-20))
+        delta = _safe_delta(found, costs, binding, lower=False)
+        near = found.margin - costs.reach * delta
+        radius = (constant + costs.log_high + first * better.margin) / near
+        against = math.inf if low.least is None else float_of(low.least, better)
+        return cls(found, better, costs, cone, delta, max(radius, first), near, high.log_weight, against, first)
+
+    def claims(self, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
+        """One finite point is below L_α; beyond R_q the neighbourhood is above that point; either bound at smaller radii."""
+        costs, what = self.costs, "point of the neighbourhood"
+        log_n, log_T = math.log(costs.problem.n), math.log(costs.problem.T)
+        nearer, beyond = self.nearer, self.beyond
+        anywhere = Excess.at(costs, nearer[:, None] * self.better.unit, under_test)
+        lost = costs.log_low - log_n - nearer * min(self.against, 1e300)
+        gained = self.log_weight - log_T - log_n - nearer * self.better.margin
+        yield at_most_difference("better-direction-risk-anywhere", Form.EFFECTIVE, anywhere, lost, gained, "radius")
+        radii = np.concatenate([nearer, beyond])
+        here = Excess.at(costs, self.hunted(under_test, rng, radii), under_test)
+        most = costs.log_high - log_n - radii * self.near
+        yield above_minus("neighbourhood-gain", Form.EFFECTIVE, here, most[:, None], what)
+        if beyond.size == 0 or told_apart(costs, np.array([self.first])).size == 0:
+            return
+        there = Excess.at(costs, (self.first * self.better.unit)[None], under_test)
+        gain = self.log_weight - LOG2 - log_T - log_n - self.first * self.better.margin
+        yield below_zero("finite-point-is-below", Form.EFFECTIVE, there, np.array([gain]), "point")
+        here = Excess.at(costs, self.hunted(under_test, rng, beyond), under_test)
+        yield dominates("neighbourhood-is-outdone", Form.EFFECTIVE, here, there, what)

@@ -1,0 +1,82 @@
+"""Lemma 9: a direction whose directional neighbours all score higher beats the risk of its own tokens.
+
+Main result: an explicit radius from which on L(Rq) < L_α, with the size of the gain and its leading term.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2, Lemma 9.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+from generators.direction_cases import Kind, direction_cases, directions_for
+from reference_attention.directions import unit_difference
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import BELOW_ROUNDING
+from theorems.core.statement import statement
+from theorems.core.tolerances import EXACT
+from theorems.token_selection.directions.definition_3 import as_defined
+from theorems.token_selection.directions.directional_risk import FACTORS, LOG2, Costs, Lead, crossing
+from theorems.token_selection.directions.excess_claims import Excess, above_minus, below_zero
+from theorems.token_selection.directions.leading_term import LEADING_TERM, sharp_claim
+
+ASSUMPTIONS = ("well-behaved-loss", "higher-neighbours")
+KINDS: tuple[Kind, ...] = ("higher",)
+
+
+def _cases() -> SearchStrategy[Case]:
+    return direction_cases(kinds=KINDS, general=False)
+
+
+@statement(
+    "lemma-9",
+    "Directional neighbours of higher score: mixing beats selecting",
+    source="Appendix B.5.2, Lemma 9",
+    assumptions=ASSUMPTIONS,
+    cases=_cases,
+    from_data=directions_for,
+    kernel=BELOW_ROUNDING,
+    survives={
+        "direction-not-normalised": "both margins that it compares are those of one q: a factor changes no sign",
+    },
+)
+def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let a unit vector q select single tokens α, and let every directional neighbour score strictly above its α_i.
+    Then L(R q) < L_α = (1/n) Σ ℓ(γ_iα_i) for all R > R0.
+
+    **Effective.** With w = Σ c_i |g_it| over the neighbours and θ⁺ > θ the smallest margin over *lower*-scoring tokens,
+    (*) of :mod:`.directional_risk` gives
+
+        −S_high e^{−Rθ} ≤ n (L(Rq) − L_α) ≤ −w e^{−Rθ}/T + S_low e^{−Rθ⁺} ≤ −w e^{−Rθ}/(2T)
+
+    from R0 = log(2T S_low/w)/(θ⁺ − θ) on; R0 = 0 when no token scores lower. (The paper's R0 has the next margin of any
+    token instead of θ⁺: only tokens of lower score can do harm.)
+
+    **Sharp.** n (L(Rq) − L_α) e^{Rθ} → Σ |ℓ'(γ_iα_i)| (γ_iα_i − γ_it) < 0 over the neighbours, remainder explicit.
+    """
+    problem = case.problem
+    found = under_test.direction(problem.keys, case.arrays["q"])
+    yield as_defined(found, problem.keys)
+    costs = Costs.of(problem, found.best(problem.scores))
+    high, low = (Lead.among(found, costs, mask) for mask in (costs.higher, costs.lower))
+    if found.least is None or high.least is None:
+        yield Claim("gain", Form.EFFECTIVE, -1.0, 0.0, EXACT, "no neighbour of higher score was reported")
+        return
+    gap = unit_difference(low.least, found, high.least, found)
+    constant = LOG2 + math.log(problem.T) + costs.log_low - high.log_weight
+    start = max(crossing(constant, gap), 1 / found.margin)
+    radii = start * np.array(FACTORS)
+    excess = Excess.at(costs, radii[:, None] * found.unit, under_test)
+    least = high.log_weight - LOG2 - math.log(problem.T * problem.n) - radii * found.margin
+    yield below_zero("gain", Form.EFFECTIVE, excess, least, "radius")
+    most = costs.log_high - math.log(problem.n) - radii * found.margin
+    yield above_minus("gain-at-most", Form.EFFECTIVE, excess, most, "radius")
+    claim = sharp_claim(LEADING_TERM, found, costs, radii, under_test)
+    if claim is not None:
+        yield claim

@@ -1,0 +1,75 @@
+"""Lemma 10: in general position a direction has at most d directional neighbours.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2, Lemma 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+from jaxtyping import Bool, Float64, Int64
+
+from generators.case import Case
+from generators.direction_cases import direction_cases, directions_for
+from reference_attention.exact import rational_matrix
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.statement import statement
+from theorems.core.tolerances import EXACT
+from theorems.token_selection.directions.definition_3 import as_defined
+
+ASSUMPTIONS = ("general-position", "direction-given")
+
+
+def _cases() -> SearchStrategy[Case]:
+    return direction_cases(kinds=("tied", "lower", "higher", "near"))
+
+
+@statement(
+    "lemma-10",
+    "At most d directional neighbours",
+    source="Appendix B.5.2, Lemma 10",
+    assumptions=ASSUMPTIONS,
+    cases=_cases,
+    from_data=directions_for,
+    kernel=SVM_ONLY,
+    needs={"direction-given": "the lemma counts the directional neighbours of q, and 0 is no direction"},
+)
+def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Keys in general position: every direction q ≠ 0 has at most d directional neighbours, and the rows k_iα_i − k_it
+    of these are linearly independent; likewise at most d − 1 tokens tie with a selected one, with independent rows.
+
+    *Derivation.* Let M hold the rows of the neighbours, for any choice α of selected tokens: M q = θ‖q‖ 1 with θ >
+    0. With more than d rows, the all-ones vector M q/(θ‖q‖) would be in the range, which general position excludes;
+    up to d rows have full rank. Rows of ties have M q = 0 with q ≠ 0: rank below d, so d of them would not have full
+    rank.
+
+    Everything is decided over the rationals, and what is counted is checked against the keys: each neighbour reported
+    has the smallest positive margin, and no other token has it (claim ``definition-3``).
+    """
+    problem = case.problem
+    keys = problem.keys
+    found = under_test.direction(keys, case.arrays["q"])
+    count, ties = int(found.neighbours.sum()), int(found.selected.sum()) - problem.n
+    yield at_least("neighbours", Form.EXACT, problem.d, count, rounding=0.0, why=EXACT, points="direction")
+    yield at_least("ties", Form.EXACT, problem.d - 1, ties, rounding=0.0, why=EXACT, points="direction")
+    alpha = np.argmax(found.selected, axis=1)
+    others = found.selected & (np.arange(problem.T) != alpha[:, None])
+    for name, mask in (("neighbour-rank", found.neighbours), ("tie-rank", others)):
+        rank = _rank(keys, alpha, mask)
+        if rank is not None:
+            yield at_least(name, Form.EXACT, rank, int(mask.sum()), rounding=0.0, why=EXACT, points="direction")
+    yield as_defined(found, keys)
+
+
+def _rank(
+    keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"], mask: Bool[np.ndarray, "n T"]
+) -> int | None:
+    """The exact rank of the rows k_iα_i − k_it of the marked tokens; None if there are none."""
+    i, t = np.nonzero(mask)
+    if i.size == 0:
+        return None
+    return int((rational_matrix(keys[i, alpha[i]]) - rational_matrix(keys[i, t])).rank())

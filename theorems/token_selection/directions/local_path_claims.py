@@ -1,0 +1,116 @@
+"""What Theorem 4 says about the local regularization path itself, followed to 10⁴ margin units and beyond R_q.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, equation (66).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.floats import EPS
+from reference_attention.paths.local_path import LocalPath, SignedLog, local_path
+from reference_attention.risk import ScaledGradient
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import tolerance
+from theorems.rounding.forward_error import COSINE_ROUNDING
+from theorems.token_selection.directions.excluded_neighbourhood import Beaten, Cone, Region
+
+NEIGHBOURHOOD = tolerance(
+    "neighbourhood",
+    "(d + 8) eps / δ",
+    "the distance of a unit vector from q̄ carries (d + 8) eps of the vectors it is computed from, relative to the radius δ"
+    " of the neighbourhood",
+)
+PATH_NORM = tolerance(
+    "path-norm",
+    "8 (d + 8) eps B (1 + 1/(μ + Bδ))",
+    "the points compared carry the rounding of their exponents, (d + 8) eps R B, which moves the norm at which the risks"
+    " are equal by as much over the margin there",
+)
+
+PATH_RADII = (1e1, 1e2, 1e3, 1e4)
+"""In margin units: multiples of 1/θ(x*)."""
+BEYOND = (2.0,)
+"""Further radii, in units of R_q."""
+FARTHEST = 1e9
+"""No radius beyond this many margin units."""
+
+
+def followed(region: Region, cone: Cone, under_test: Implementation, seed: int) -> LocalPath | None:
+    """The local path in that cone; None if rounding hides what the theorem compares at all radii."""
+    problem, costs = region.costs.problem, region.costs
+    unit = 1 / region.better.margin
+    few = PATH_RADII if cone is region.narrow else PATH_RADII[1::2]
+    wanted = [*(unit * x for x in few), *(max(region.radius, cone.radius) * x for x in BEYOND)]
+    inner = max(cone.radius, region.first)
+    norms = np.array([R for R in wanted if inner * 1.5 < R < FARTHEST * unit])
+    norms = norms[decidable(region, norms)]
+    if norms.size == 0:
+        return None
+
+    def excess(p: Float64[np.ndarray, "*b d"]) -> SignedLog:
+        sign, size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, p, costs.alpha)
+        return np.asarray(sign, dtype=np.float64), np.asarray(size, dtype=np.float64)
+
+    def gradient(p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
+        return under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+
+    starts = [region.better.unit * size for size in (*norms, region.first) if size > 0]
+    return local_path(
+        problem, region.found.unit, costs.alpha, norms, mu=cone.mu, radius=cone.radius, starts=np.array(starts),
+        seed=seed, excess=excess, gradient=gradient,
+    )  # fmt: skip
+
+
+def decidable(region: Region, norms: Float64[np.ndarray, "r"]) -> np.ndarray:
+    """Where rounding of an exponent, (d + 8) eps R B, is far below what the theorem compares (or below R_q)."""
+    noise = 8 * (region.costs.problem.d + 8) * EPS * norms * region.costs.reach
+    if isinstance(region, Beaten):
+        return np.asarray((norms <= region.radius) | (noise < region.log_lead(norms)))
+    return np.asarray(noise < 1.0)
+
+
+def path_claims(region: Region, cone: Cone, under_test: Implementation, seed: int) -> Iterator[Claim]:
+    """The path in the given cone and in the narrow one: bounded, or δ away from q."""
+    for name, one in (("path", cone), ("narrow-path", region.narrow)):
+        path = followed(region, one, under_test, seed)
+        if path is None:
+            continue
+        d = region.found.q.size
+        apart = np.linalg.norm(path.points / path.sizes[:, None] - region.found.unit, axis=1)
+        rounding = (d + 8) * EPS / region.delta
+        yield _told(
+            at_least(
+                f"{name}-leaves-or-stays-bounded", Form.LIMIT,
+                np.maximum(apart / region.delta - 1, 1 - path.sizes / region.radius if region.radius else -1.0), 0.0,
+                rounding=rounding, why=NEIGHBOURHOOD, points="radius",
+            ), path, apart,
+        )  # fmt: skip
+        if one is not region.narrow:
+            continue
+        if isinstance(region, Beaten):
+            slack = 8 * (d + 8) * EPS * path.norms * region.costs.reach * (1 + 1 / region.near)
+            yield at_least(
+                "narrow-path-norm-grows", Form.LIMIT, path.sizes / path.norms,
+                region.norm_at_least(path.norms) / path.norms, rounding=slack / path.norms + 8 * EPS,
+                why=PATH_NORM, points="radius",
+            )  # fmt: skip
+        else:
+            yield at_least(
+                "narrow-path-norm-bounded", Form.LIMIT, region.radius, path.sizes, rounding=8 * EPS * path.sizes,
+                scale=region.radius, why=COSINE_ROUNDING, points="radius",
+            )  # fmt: skip
+
+
+def _told(claim: Claim, path: LocalPath, apart: Float64[np.ndarray, "r"]) -> Claim:
+    """The claim with the end of the path in words, and which branch occurred."""
+    last = f"‖p̄(R)‖ = {path.sizes[-1]:.6g} and ‖p̄(R)/‖p̄(R)‖ − q‖ = {apart[-1]:.3g} at R = {path.norms[-1]:.6g}"
+    grows = path.sizes[-1] > 0.5 * path.norms[-1]
+    branch = "the norm grows, the direction stays away" if grows else "the norm stays bounded"
+    return replace(claim, detail=f"{branch}: {last}", branch=branch) if math.isfinite(claim.slack) else claim

@@ -1,0 +1,56 @@
+"""Points of a whole neighbourhood D_δ(q) = {x : ‖x‖ = 1, ‖x − q̄‖ ≤ δ} that try to have low risk at given radii.
+
+Batched over radii: random and special tangents on the boundary and inside, then bent towards the best of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.paths.local_path import Excess, order
+
+SCATTERED, SURVIVORS, TRIES, ROUNDS = 24, 4, 6, 3
+
+
+def lowest_in_neighbourhood(
+    excess: Excess,
+    axis: Float64[np.ndarray, "d"],
+    delta: float,
+    radii: Float64[np.ndarray, "r"],
+    hints: Float64[np.ndarray, "h d"],
+    rng: np.random.Generator,
+) -> Float64[np.ndarray, "r m d"]:
+    """For each radius, q̄ itself and the points of lowest L − L_α found in R·D_δ(q), with all those tried first.
+
+    Args:
+        excess: sign and logarithm of L − L_α.
+        axis: q̄.
+        delta: radius of the neighbourhood.
+        hints: vectors whose tangential parts are tried, with either sign: rows of tokens, p_mm, better directions.
+    """
+    d, r = axis.size, radii.size
+    basis = np.linalg.qr(np.column_stack([axis, np.eye(d)]))[0][:, 1:d]
+    if d == 1:
+        return np.asarray(radii[:, None, None] * axis)
+
+    def points(z: Float64[np.ndarray, "r m k"]) -> Float64[np.ndarray, "r m d"]:
+        raw = axis + delta * (z @ basis.T)
+        return np.asarray(radii[:, None, None] * raw / np.linalg.norm(raw, axis=-1, keepdims=True))
+
+    def clipped(z: Float64[np.ndarray, "... k"]) -> Float64[np.ndarray, "... k"]:
+        return np.asarray(z / np.maximum(np.linalg.norm(z, axis=-1, keepdims=True), 1.0))
+
+    tangents = np.concatenate([rng.standard_normal((SCATTERED, d - 1)), hints @ basis, -hints @ basis])
+    sizes = np.linalg.norm(tangents, axis=1)
+    tangents = tangents[sizes > 0] / sizes[sizes > 0, None]
+    inner = tangents * rng.uniform(0, 1, (len(tangents), 1))
+    z = np.concatenate([np.zeros((1, d - 1)), tangents, inner])
+    tried = np.broadcast_to(z, (r, *z.shape))
+    for round in range(ROUNDS):
+        rank = order(*excess(points(tried)))
+        best = np.take_along_axis(tried, np.argsort(rank, axis=1, kind="stable")[:, :SURVIVORS, None], axis=1)
+        noise = rng.standard_normal((r, SURVIVORS * TRIES, d - 1)) * 0.5 ** (2 * round + 1)
+        moved = clipped(np.repeat(best, TRIES, axis=1) + noise)
+        tried = np.concatenate([tried, moved], axis=1)
+    return points(tried)

@@ -1,0 +1,143 @@
+"""The limit and sharp claims of Theorem 2, along the gradient flow.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2; :mod:`.flow_offset`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.training.descent import Stop
+from reference_attention.training.flow import RELATIVE, Flow, gradient_flow
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT, tolerance
+from theorems.rounding.evaluation import GRADIENT, Evaluation, scaled_gradient_of
+from theorems.token_selection.global_paths.flow_offset import FlowOffset
+from theorems.token_selection.global_paths.growth_bounds import reach
+from theorems.token_selection.global_paths.path_constants import Constraints
+
+GRADIENT_FLOW = tolerance(
+    "gradient-flow",
+    "evaluations · √d (1e-12 ‖p‖ + max(1e-10/κ, 64 eps ‖p_end‖)) + 8 d eps ‖p‖",
+    "the solver keeps its local error below rtol‖p‖ + atol per coordinate and step; for n = 1 the flow is the"
+    " gradient flow of the convex Σ e^{−g_j·p}, which amplifies no error, and ⟨p, p_mm⟩ rises along every flow, so"
+    " errors only add; the last term is the rounding of a point of that norm; rtol is 1e-9 for n > 1",
+)
+
+FLOW_NORMS = (1e6, 1e5, 1e4)
+"""Norms to which the flow is followed, in units of ‖p_mm‖ for n = 1 and of 1/(scale of the keys) for n > 1: the first one
+at which float64 still resolves it. Where rows differ a thousandfold and more, the logits of the longest lose their digits."""
+FLOW_RELATIVE = 1e-12
+"""Relative tolerance of its solver for n = 1, where the offset from the ray is read off."""
+
+
+def flow_claims(
+    problem: Problem, under_test: Implementation, svm: MaxMargin, start: Float64[np.ndarray, "d"]
+) -> Iterator[Claim]:
+    """Follow the flow from ``start`` and check its norm, and for n = 1 its direction and its offset."""
+    begin = float(np.linalg.norm(start))
+    # The direction is seen in units of p_mm; that the norm diverges, in those of the keys.
+    single = problem.n == 1
+    unit = max(svm.norm if single else 1 / problem.key_scale, begin)
+    relative = FLOW_RELATIVE if single else RELATIVE
+    for size in FLOW_NORMS:
+        flow = gradient_flow(problem, start, norm=size * unit, relative=relative)
+        if flow.stop is not Stop.FAILED:
+            break
+    if flow.stop is Stop.FAILED:
+        why = f"the flow was not followed: {flow.reason}"
+        yield Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, EXACT, undecided=why)
+        return
+    tangent = _is_a_flow(problem, under_test, flow)
+    yield tangent
+    if tangent.undecided:
+        return
+    if flow.stop is Stop.STATIONARY and not _vanishes(problem, flow.final):
+        why = f"the flow solver stopped at ‖p‖ = {flow.norms[-1]:.6g}, where the gradient does not vanish"
+        yield Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, EXACT, undecided=why)
+        return
+    reached = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
+    yield Claim("norm-diverges", Form.LIMIT, 0.0 if flow.reached else -1.0, 0.0, EXACT, reached)
+    if not flow.reached:
+        return
+    solver = flow.evaluations * math.sqrt(problem.d) * (relative * flow.norms + flow.absolute)
+    w = flow.points @ svm.p
+    yield at_least(
+        "arc-climbs", Form.LIMIT, w[1:] - w[0], flow.arc_length[1:] / reach(problem),
+        rounding=(svm.norm * solver + 16 * EPS * np.abs(w))[1:], why=GRADIENT_FLOW,
+        scale=svm.norm * (flow.norms + flow.arc_length)[1:], points="recorded norm",
+    )  # fmt: skip
+    if single:
+        yield from _flow_direction(problem, svm, flow, solver / svm.norm)
+
+
+def _is_a_flow(problem: Problem, under_test: Implementation, flow: Flow) -> Claim:
+    """The gradient under test is tangent to the curve at every recorded point, so the curve is its flow too.
+
+    The curve itself is integrated with the suite's gradient and its Jacobian: without one, or with a gradient that
+    is rounding noise, a stiff solver takes minutes. |ĝ − ĝ'| ≤ 2|g − g'|/|g| for unit vectors.
+    """
+    mine = Evaluation(problem, flow.points).gradient
+    theirs = scaled_gradient_of(under_test, problem, flow.points, mine.log_scale)
+    size = np.linalg.norm(mine.direction, axis=1)
+    if not (np.isfinite(mine.error).all() and np.isfinite(mine.log_scale).all()):
+        why = (
+            "the rounding error of log|ℓ'| is larger than one: no digit of the gradient's direction is left in float64"
+        )
+        return Claim("flow-is-of-this-gradient", Form.EFFECTIVE, 0.0, 0.0, GRADIENT, undecided=why)
+    apart = theirs / np.linalg.norm(theirs, axis=1)[:, None] - mine.direction / size[:, None]
+    rounding = 2 * np.linalg.norm(mine.error, axis=1) / size + 4 * problem.d * EPS
+    return at_least(
+        "flow-is-of-this-gradient", Form.EFFECTIVE, 0.0, np.linalg.norm(apart, axis=1),
+        rounding=rounding, why=GRADIENT, points="recorded norm",
+    )  # fmt: skip
+
+
+def _vanishes(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
+    """Whether the gradient is zero at p to the rounding of its terms."""
+    found = Evaluation(problem, p[None]).gradient
+    return bool((np.abs(found.direction) <= found.error).all())
+
+
+def _flow_direction(problem: Problem, svm: MaxMargin, flow: Flow, solver: Float64[np.ndarray, "r"]) -> Iterator[Claim]:
+    offsets = FlowOffset.of(Constraints.of(problem, svm), svm)
+    if not offsets.solved:
+        why = "Newton's method for the dual weights did not converge"
+        yield Claim("flow-correlation", Form.LIMIT, 0.0, 0.0, GRADIENT_FLOW, undecided=why)
+        return
+    p = flow.points / svm.norm
+    rho = flow.norms / svm.norm
+    z = offsets.across(p)
+    size = np.linalg.norm(z, axis=1)
+    bound = np.array([offsets.from_start(p[0], r) for r in rho[1:]])
+    yield at_least(
+        "flow-correlation", Form.LIMIT, bound, size[1:],
+        rounding=solver[1:], why=GRADIENT_FLOW, scale=np.maximum(size[1:], 1.0), points="recorded norm",
+    )  # fmt: skip
+    late = np.flatnonzero(rho >= max(100.0, 10 * rho[0]))
+    checkpoints = [offsets.q + offsets.free(p[k]) for k in late]
+    remaining = np.array([offsets.after(p[k], rho[k + 1], q) for k, q in zip(late[:-1], checkpoints, strict=False)])
+    moved = np.array(
+        [np.linalg.norm(z[k + 1] - offsets.across(q)) for k, q in zip(late[:-1], checkpoints, strict=False)]
+    )
+    after = solver[late[1:]] + 8 * problem.d * EPS * rho[late[1:]]
+    yield at_least(
+        "flow-offset-is-kept", Form.SHARP, remaining, moved,
+        rounding=after, why=GRADIENT_FLOW, scale=np.maximum(size[late[1:]], 1.0), points="recorded norm",
+    )  # fmt: skip
+    earlier = np.searchsorted(rho, rho[late] / 10)
+    inside = np.array([offsets.span.T @ (offsets.span @ (p[k] - offsets.q)) for k in late])
+    contracted = np.array([offsets.contracted(p[j], p[k]) for j, k in zip(earlier, late, strict=True)])
+    yield at_least(
+        "flow-offset-closed-form", Form.SHARP, contracted, np.linalg.norm(offsets.across(inside), axis=1),
+        rounding=solver[late] + 8 * problem.d * EPS * rho[late], why=GRADIENT_FLOW,
+        scale=np.maximum(size[late], 1.0), points="recorded norm",
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+"""The regularization path as the implementation under test sees it: the zero of its gradient on the sphere.
+
+The Hessian of the reduced program only preconditions; what is found is where the *given* gradient is normal to
+the sphere, below the risk of R p̄_mm by the *given* risk. Both faults and rounding of the implementation show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from theorems.core.implementation import Implementation
+from theorems.token_selection.global_paths.path_constants import log_excess
+from theorems.token_selection.global_paths.path_offset import QUADRATIC, Reduced, solved
+
+STEPS = 60
+"""Newton steps from the ray; a few suffice unless the costs differ by many orders of magnitude."""
+
+ENOUGH = 0.1
+"""Share of the descent that the slope promises; with less, two rows of opposite signs are jumped between for ever."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sphere:
+    """The implementation on the sphere ‖p‖ = ρ‖p_mm‖, in coordinates y of :class:`Reduced`."""
+
+    problem: Problem
+    svm: MaxMargin
+    basis: Float64[np.ndarray, "d e"]
+    reduced: Reduced
+    under_test: Implementation
+
+    def point(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "d"]:
+        """p = ‖p_mm‖ (√(ρ² − |y|²) p̄_mm + y)."""
+        return np.asarray(self.svm.norm * (self.reduced.height(y) * self.svm.direction + self.basis @ y))
+
+    def coordinates(self, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "e"]:
+        """y of a point as it was rounded."""
+        return np.asarray(self.basis.T @ p / self.svm.norm)
+
+    def excess(self, y: Float64[np.ndarray, "e"]) -> float:
+        """log(L − L_opt)."""
+        return float(log_excess(self.under_test, self.problem, self.point(y)))
+
+    def slope(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
+        """The gradient of log(L − L_opt) in y, scaled so that its radial part is that of the reduced program.
+
+        NaN where the implementation's risk does not fall outwards, as it must where all margins are positive.
+        """
+        found = self.under_test.scaled_gradient(
+            self.problem.keys, self.problem.scores, self.problem.loss, self.point(y)
+        )
+        direction = np.asarray(found.direction)
+        radial = float(self.svm.direction @ direction)
+        weights, _ = self.reduced.slopes(y)
+        tangential = self.basis.T @ direction - radial * y / self.reduced.height(y)
+        return np.asarray(tangential * ((weights @ self.reduced.margins) / -radial if radial < 0 else np.nan))
+
+    def newton_step(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
+        """Where the implementation's minimiser lies from y, to first order."""
+        return np.asarray(-solved(self.reduced.hessian(y), self.slope(y)))
+
+    def follow(
+        self, start: Float64[np.ndarray, "e"], resolution: float, precision: float
+    ) -> tuple[Float64[np.ndarray, "e"], bool]:
+        """The minimiser from ``start``, downhill in the risk, and whether Newton's steps shrank to ``resolution``.
+
+        The risk does not resolve gains below the rounding of its exponents; steps that lose no more are taken.
+        A step within ``resolution`` is still taken while it changes an exponent by more than ``precision`` and shrinks:
+        rounding moves the minimiser along weak curvature much further than along strong curvature, and a term of
+        small weight is met at one unit of its exponent a step.
+        """
+        y = np.array(start)
+        if y.size == 0:
+            return y, True
+        value, last, arrived = self.excess(y), np.inf, False
+        noise = 64 * EPS * self.reduced.rho * max(1.0, float(np.abs(self.reduced.rows).max()))
+        for _ in range(STEPS):
+            slope = self.slope(y)
+            step = np.asarray(-solved(self.reduced.hessian(y), slope))
+            length = float(np.linalg.norm(step))
+            if not np.isfinite(length):
+                return y, False
+            arrived = length <= resolution
+            if arrived:
+                change = self.reduced.change(y, step)
+                if change <= precision or (change <= QUADRATIC and change >= last / 2):
+                    return self.coordinates(self.point(y + step)), True
+                last = change
+            scale = longest = self.reduced.longest(y, step)
+            while scale > 1e-6 * longest:
+                trial = y + scale * step
+                least = ENOUGH * scale * max(float(-slope @ step), 0.0)
+                if np.linalg.norm(trial) < self.reduced.rho and self.excess(trial) <= value - least + noise:
+                    break
+                scale /= 2
+            else:
+                return y, arrived
+            y = y + scale * step
+            value = self.excess(y)
+        return y, arrived

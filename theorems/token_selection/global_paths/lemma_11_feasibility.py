@@ -1,0 +1,168 @@
+"""Lemma 11 (Lemma 2 of the main text): when the head lies in the range of the keys, ATT-SVM is feasible.
+
+Main result: an explicit feasible p, checked over the rationals, and what it implies for the solution found.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 2 (Lemma 2) and Appendix B, Lemma
+11.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from hypothesis.strategies import SearchStrategy
+from jaxtyping import Float64, Int64
+
+from generators.case import Case
+from generators.problems import cases
+from reference_attention.exact import rational, rational_matrix, to_floats
+from reference_attention.floats import EPS
+from reference_attention.problem import Dataset, Problem
+from reference_attention.svm.max_margin import Infeasible
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.statement import statement
+from theorems.core.tolerances import EXACT
+from theorems.rounding.forward_error import SOLUTION
+
+ASSUMPTIONS = ("positive-labels", "strict-optimum", "head-in-key-range")
+
+
+def _cases() -> SearchStrategy[Case]:
+    return cases(assumptions=ASSUMPTIONS)
+
+
+@statement(
+    "lemma-11",
+    "Feasibility of the max-margin problem",
+    source="Section 2, Lemma 2; Appendix B, Lemma 11",
+    assumptions=ASSUMPTIONS,
+    cases=_cases,
+    aliases=("lemma-2",),
+    kernel=SVM_ONLY,
+)
+def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let all labels be +1, γ_it < γ_i,opt for t ≠ opt_i, and v ∈ range(Wᵀ) (W of full column rank
+    suffices). Then
+
+        p = (Wᵀ)⁺ v / min_{i, t≠opt} (γ_i,opt − γ_it)
+
+    satisfies (k_i,opt − k_it)·p ≥ 1 for all i and t ≠ opt_i: ATT-SVM(opt) is feasible, so GMM exists.
+
+    Derivation. k_it·p = x_itᵀWᵀp, and Wᵀ(Wᵀ)⁺v = v for v in the range, so (k_i,opt − k_it)·(Wᵀ)⁺v = γ_i,opt
+    − γ_it. The smallest margin of p is 1 exactly.
+
+    Everything is computed over the rationals: (Wᵀ)⁺v = W z for any z with WᵀW z = v. The problem at hand has
+    correctly rounded keys; with m the exact smallest margin of p on *those*, p/m is feasible for it if m >
+    0. Then the implementation must not call it infeasible, its solution must have margins of at least 1 and
+    be the projection of the origin: ⟨p_mm, p/m⟩ ≥ ‖p_mm‖² for a feasible p/m, which implies ‖p_mm‖ ≤ ‖p‖/m.
+    """
+    if case.dataset is None:
+        yield _undecided("margins-at-least-one", "the lemma speaks of tokens, head and W: give a dataset")
+        return
+    w = least_norm_preimage(case.dataset)
+    if w is None:
+        yield _undecided("margins-at-least-one", "v is not in the range of Wᵀ")
+        return
+    problem = case.problem
+    gap, margins = _exact_margins(case.dataset, problem.optimal, w)
+    if gap <= 0:
+        yield _undecided("margins-at-least-one", "the optimal scores tie over the rationals")
+        return
+    excess = [_sign(m / gap - 1) for m in margins]
+    yield at_least("margins-at-least-one", Form.EXACT, excess, 0.0, rounding=0.0, why=EXACT, points="margin")
+    tight = -abs(_sign(min(margins) / gap - 1))
+    yield at_least("smallest-margin-is-one", Form.EXACT, tight, 0.0, rounding=0.0, why=EXACT)
+    yield from _solution(problem, [x / gap for x in w], under_test)
+
+
+def _undecided(name: str, reason: str) -> Claim:
+    return Claim(name, Form.EXACT, 0.0, 0.0, EXACT, undecided=reason)
+
+
+def _sign(x: fmpq) -> float:
+    return float((x > 0) - (x < 0))
+
+
+def least_norm_preimage(dataset: Dataset) -> list[fmpq] | None:
+    """(Wᵀ)⁺v over the rationals, d' entries; None if v is not in the range of Wᵀ (as the paper's formula
+    needs)."""
+    W = rational_matrix(dataset.key_query)
+    d = dataset.X.shape[2]
+    gram = W.transpose() * W
+    head = [rational(x) for x in dataset.v.tolist()]
+    rows = [[gram[a, b] for b in range(d)] + [head[a]] for a in range(d)]
+    reduced, rank = fmpq_mat(d, d + 1, [x for row in rows for x in row]).rref()
+    z = [fmpq(0)] * d
+    for r in range(rank):
+        pivot = next(c for c in range(d + 1) if reduced[r, c] != 0)
+        if pivot == d:
+            return None
+        z[pivot] = reduced[r, d]
+    product = W * fmpq_mat(d, 1, z)
+    return [product[k, 0] for k in range(W.nrows())]
+
+
+def _exact_margins(dataset: Dataset, optimal: Int64[np.ndarray, "n"], w: list[fmpq]) -> tuple[fmpq, list[fmpq]]:
+    """The smallest exact score gap, and the exact margins (x_opt − x_t)ᵀWᵀw of all i, t ≠ opt."""
+    n, tokens, d = dataset.X.shape
+    X = rational_matrix(dataset.X.reshape(n * tokens, d))
+    head = rational_matrix(dataset.v[:, None])
+    pulled = rational_matrix(dataset.key_query).transpose() * fmpq_mat(len(w), 1, w)
+    scores, logits = X * head, X * pulled
+    pairs = [(i * tokens + int(optimal[i]), i * tokens + t) for i in range(n) for t in range(tokens) if t != optimal[i]]
+    gap = min(scores[a, 0] - scores[b, 0] for a, b in pairs)
+    return gap, [logits[a, 0] - logits[b, 0] for a, b in pairs]
+
+
+def _solution(problem: Problem, p: list[fmpq], under_test: Implementation) -> Iterator[Claim]:
+    n, tokens, d = problem.keys.shape
+    logits = rational_matrix(problem.keys.reshape(n * tokens, d)) * fmpq_mat(d, 1, p)
+    opt = problem.optimal
+    others = [(i, t) for i in range(n) for t in range(tokens) if t != opt[i]]
+    smallest = min(logits[i * tokens + int(opt[i]), 0] - logits[i * tokens + t, 0] for i, t in others)
+    if smallest <= 0:
+        yield _undecided("gmm-exists", "rounding the keys has undone the separation; give keys that are exact products")
+        return
+    solution = under_test.max_margin(problem.keys, opt)
+    found = 0.0 if not isinstance(solution, Infeasible) else -1.0
+    yield at_least("gmm-exists", Form.EXACT, found, 0.0, rounding=0.0, why=EXACT)
+    if isinstance(solution, Infeasible):
+        return
+    p_mm = np.asarray(solution.p)
+    rows = np.stack([problem.keys[i, opt[i]] - problem.keys[i, t] for i, t in others])
+    size = np.sum(np.abs(rows * p_mm), axis=1)
+    yield at_least(
+        "solution-is-feasible",
+        Form.EXACT,
+        np.sum(rows * p_mm, axis=1),
+        1.0,
+        rounding=(d + 3) * EPS * size,
+        why=SOLUTION,
+        points="constraint",
+    )
+    feasible: Float64[np.ndarray, "d"] = to_floats([x / smallest for x in p])
+    product = np.abs(feasible) * np.abs(p_mm) + p_mm * p_mm
+    yield at_least(
+        "solution-is-the-projection",
+        Form.EXACT,
+        np.sum(feasible * p_mm),
+        np.sum(p_mm * p_mm),
+        rounding=(d + 4) * EPS * np.sum(product),
+        scale=np.sum(p_mm * p_mm),
+        why=SOLUTION,
+    )
+    norm = math.hypot(*feasible.tolist())
+    yield at_least(
+        "solution-is-no-longer",
+        Form.EXACT,
+        norm,
+        math.hypot(*p_mm.tolist()),
+        rounding=(d + 4) * EPS * norm,
+        scale=norm,
+        why=SOLUTION,
+    )

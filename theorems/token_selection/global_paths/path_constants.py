@@ -1,0 +1,134 @@
+"""Constants of Theorem 1: κ, the dual bound, and what rounding does to a log-excess risk.
+
+Everything is dimensionless: lengths are in units of ‖p_mm‖, so that a radius is ρ = RΘ and a margin of the point
+ρ p̄_mm is ρ times the SVM margin. Loss slopes are kept in logarithms: they range over e^{±100} at scores of ±50.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; its proof is Theorem 8 with Lemma 14.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flint import fmpq_mat
+from jaxtyping import Bool, Float64
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from theorems.core.tolerances import tolerance
+
+EXPONENT_ROUNDING = tolerance(
+    "exponent-rounding",
+    "(d + 6) eps (max_j Σ_k |ĝ_jk p_k| + max|log c_j| + m)",
+    "a logit difference is a sum of d products of rounded differences; the log-excess risk is a log-sum-exp of m"
+    " of them plus the logarithms of slope and gap, and inherits the largest error of a term",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
+    """The constraints of ATT-SVM(opt) as rows, j = (i, t) with t ≠ opt_i, in units of ‖p_mm‖.
+
+    Attributes:
+        rows: ĝ_j = ‖p_mm‖ (k_i,opt − k_it), shape (m, d).
+        margins: (k_i,opt − k_it)·p_mm ≥ 1, shape (m,).
+        neighbours: margin exactly 1, shape (m,).
+        log_costs: log c_j, c_j = |ℓ'(γ_i,opt)| (γ_i,opt − γ_it) / unit > 0, shape (m,).
+        log_unit: log of the unit of the costs, their largest: a slope of e^{−200} would cost digits in every sum.
+        weights: w_j = λ_j / Σλ from the duals λ of the SVM, shape (m,).
+        rank: rank of the rows of the SVM-neighbours, exact.
+        others: which entries of an (n, T) array the rows are, shape (n, T).
+    """
+
+    rows: Float64[np.ndarray, "m d"]
+    margins: Float64[np.ndarray, "m"]
+    neighbours: Bool[np.ndarray, "m"]
+    log_costs: Float64[np.ndarray, "m"]
+    log_unit: float
+    weights: Float64[np.ndarray, "m"]
+    rank: int
+    others: Bool[np.ndarray, "n T"]
+
+    @classmethod
+    def of(cls, problem: Problem, svm: MaxMargin) -> Constraints:
+        """The constraints of a problem whose optimal tokens are unique and separable."""
+        opt = problem.optimal
+        others = np.arange(problem.T) != opt[:, None]
+        best = np.take_along_axis(problem.keys, opt[:, None, None], axis=1)
+        top = np.take_along_axis(problem.scores, opt[:, None], axis=1)
+        log_slope = np.broadcast_to(problem.loss.log_slope(top), others.shape)
+        duals = svm.duals[others]
+        log_costs = log_slope[others] + np.log(problem.gaps()[others])
+        return cls(
+            rows=svm.norm * (best - problem.keys)[others],
+            margins=svm.margins[others],
+            neighbours=svm.neighbours[others],
+            log_costs=log_costs - log_costs.max(),
+            log_unit=float(log_costs.max()),
+            weights=duals / duals.sum(),
+            rank=rank_of_neighbours(svm),
+            others=others,
+        )
+
+    @property
+    def dual_value(self) -> float:
+        """D(w) = Σ w_j log(c_j / w_j) ≤ log Σ c_j e^{−ĝ_j·y} for every y ⊥ p_mm (Jensen, Σ w_j ĝ_j ∥ p_mm)."""
+        used = self.weights > 0
+        return float(np.sum(self.weights[used] * (self.log_costs[used] - np.log(self.weights[used]))))
+
+    @property
+    def dual_rounding(self) -> float:
+        """Error of D and of a log-sum-exp of the costs: m + 8 roundings of numbers of the size of the logarithms."""
+        used = self.weights > 0
+        size = 1 + np.abs(self.log_costs).max() + np.abs(np.log(self.weights[used])).max()
+        return float((self.weights.size + 8) * EPS * size)
+
+    def exponent_rounding(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
+        """Largest error of a computed (k_i,opt − k_it)·p, p in units of ‖p_mm‖.
+
+        A difference of keys carries one rounding per coordinate, a product one more, the sum d − 1, the
+        normaliser and the logarithms of cost and slope one each: (d + 6) eps Σ_k |ĝ_jk p_k|.
+        """
+        size = np.max(np.abs(p) @ np.abs(self.rows).T, axis=-1)
+        costs = np.abs(self.log_costs).max() + abs(self.log_unit)
+        return np.asarray((p.shape[-1] + 6) * EPS * (size + costs + self.others.size))
+
+
+def rank_of_neighbours(svm: MaxMargin) -> int:
+    """The rank of the rows of the SVM-neighbours, exact."""
+    pairs = np.argwhere(svm.neighbours).tolist()
+    if svm.independent:
+        return len(pairs)
+    return int(fmpq_mat([svm.exact.row(i, t) for i, t in pairs]).rank())
+
+
+def log_kappa(problem: Problem) -> float:
+    """κ = log(2 n (T−1) c_max Γ_max / (c_min Γ_min)), from logarithms throughout.
+
+    c_max, c_min bound |ℓ'| on the score range, Γ_max, Γ_min the gaps γ_i,opt − γ_it over all t ≠ opt_i.
+    """
+    others = np.arange(problem.T) != problem.optimal[:, None]
+    log_gaps = np.log(problem.gaps()[others])
+    low, high = problem.score_range
+    slopes = problem.loss.log_bound(low, high) - problem.loss.log_floor(low, high)
+    return float(math.log(2 * problem.n * (problem.T - 1)) + slopes + log_gaps.max() - log_gaps.min())
+
+
+def log_excess(under_test: Any, problem: Problem, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
+    """log(L(p) − L_opt) of the implementation under test, NaN where it claims L(p) < L_opt, shape (*b,)."""
+    sign, log_size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, p, problem.optimal)
+    return np.where(sign > 0, log_size, np.where(sign == 0, -np.inf, np.nan))
+
+
+def exact_to_rounding(problem: Problem, kappa: float, rho: float) -> bool:
+    """Whether n(L − L_opt) = Σ_j c_j e^{−margin_j} to rounding on the sublevel set of radius ρ.
+
+    There every margin is at least ρ − κ, so the softmax normaliser 1 + Σe^{−margin} and the second order of the
+    loss (|ℓ''| ≤ |ℓ'| for logistic and exponential) change a term by less than (T−1)(1 + Γ_max) e^{−(ρ−κ)}.
+    """
+    spread = math.log(problem.T - 1) + math.log1p(float(problem.gaps().max()))
+    return spread - (rho - kappa) < math.log(EPS) - 3

@@ -1,0 +1,250 @@
+"""The regularization path at finite radius as a smooth convex program, and its limit in closed form.
+
+On the sphere of radius ρ (units of ‖p_mm‖) write p = √(ρ² − |y|²) p̄_mm + y, y ⊥ p̄_mm. Up to e^{−(ρ−κ)}, far below
+rounding, log n(L(p) − L_opt) + ρ is
+
+    F_ρ(y) = log Σ_j c_j exp(−ĝ_j·y − (m_j − 1) ρ + m_j (ρ − √(ρ² − |y|²))),
+
+strictly convex where the margins are positive. All constraints enter, so margins of 1 + 3e-9, which behave like
+SVM-neighbours until ρ ≫ 1/(m − 1), need no decision. As ρ → ∞ only the neighbours (m_j = 1) remain:
+
+    F_∞(y) = log Σ_{j ∈ neighbours} c_j e^{−ĝ_j·y},
+
+which attains its minimum, at one point of the span, iff some dual solution is positive on all of them.
+
+Source: issue statement of Theorem 1, sharp form; the analogue for separable logistic regression is
+D. Soudry et al., *The Implicit Bias of Gradient Descent on Separable Data*, JMLR 2018, Theorem 9.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.floats import EPS
+from theorems.token_selection.global_paths.path_constants import Constraints
+
+QUADRATIC = 0.1
+"""Newton steps that change no exponent by more shrink quadratically, so that one that does not shrink is rounding."""
+
+FAR = 1e13
+"""A radius that stands for infinity: the curvature 1/ρ it leaves is below rounding."""
+
+
+def tangent_basis(direction: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d e"]:
+    """An orthonormal basis of the complement of a unit vector, shape (d, d − 1)."""
+    d = direction.shape[0]
+    sign = 1.0 if direction[0] >= 0 else -1.0
+    axis = np.zeros(d)
+    axis[0] = 1.0
+    mirror = direction * sign + axis
+    return (np.eye(d) - np.outer(mirror, mirror) * (2 / (mirror @ mirror)))[:, 1:]
+
+
+def tangent_span(constraints: Constraints, basis: Float64[np.ndarray, "d e"]) -> Float64[np.ndarray, "d k"]:
+    """An orthonormal basis of the tangential parts of the neighbours' rows, k = rank − 1 (p̄_mm lies in their span)."""
+    _, _, vectors = np.linalg.svd(constraints.rows[constraints.neighbours] @ basis, full_matrices=False)
+    return np.asarray(basis @ vectors[: constraints.rank - 1].T)
+
+
+@dataclass(frozen=True, eq=False)
+class Reduced:
+    """F_ρ for some constraints, in coordinates of a basis of the complement of p̄_mm.
+
+    Attributes:
+        rows: tangential parts of ĝ_j, shape (m, e), e = d − 1.
+        margins: m_j, shape (m,).
+        log_costs: log c_j, shape (m,).
+        rho: the radius.
+    """
+
+    rows: Float64[np.ndarray, "m e"]
+    margins: Float64[np.ndarray, "m"]
+    log_costs: Float64[np.ndarray, "m"]
+    rho: float
+
+    @classmethod
+    def at(cls, constraints: Constraints, basis: Float64[np.ndarray, "d e"], rho: float) -> Reduced:
+        """F_ρ."""
+        return cls(constraints.rows @ basis, constraints.margins, constraints.log_costs, rho)
+
+    @classmethod
+    def limit(cls, constraints: Constraints, span: Float64[np.ndarray, "d e"]) -> Reduced:
+        """F_∞, in coordinates of :func:`tangent_span`, where it has no flat directions."""
+        near = constraints.neighbours
+        return cls(constraints.rows[near] @ span, np.ones(int(near.sum())), constraints.log_costs[near], FAR)
+
+    def exponents(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "m"]:
+        """The logarithms of the terms of F_ρ at y."""
+        drop = (y @ y) / (self.rho + self.height(y))
+        along = self.rows @ y + (self.margins - 1) * self.rho
+        return np.asarray(self.log_costs - along + self.margins * drop)
+
+    def height(self, y: Float64[np.ndarray, "e"]) -> float:
+        """√(ρ² − |y|²), the component along p̄_mm."""
+        size = float(np.linalg.norm(y))
+        return math.sqrt(max((self.rho - size) * (self.rho + size), 0.0))
+
+    def value(self, y: Float64[np.ndarray, "e"]) -> float:
+        """F_ρ(y), +inf off the hemisphere."""
+        if not np.linalg.norm(y) < self.rho:
+            return np.inf
+        return float(np.logaddexp.reduce(self.exponents(y)))
+
+    def value_rounding(self, y: Float64[np.ndarray, "e"]) -> float:
+        """Error of F_ρ(y): (m + e + 4) eps times the mean size of what is added up in an exponent."""
+        weights, _ = self.slopes(y)
+        size = np.abs(self.log_costs) + np.abs(self.rows) @ np.abs(y) + (self.margins - 1) * self.rho + 1
+        return float((weights.size + y.size + 4) * EPS * (weights @ size))
+
+    def slopes(self, y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "m e"]]:
+        """Weights of the terms and the gradients of their exponents."""
+        exponents = self.exponents(y)
+        weights = np.exp(exponents - np.logaddexp.reduce(exponents))
+        return weights, -self.rows + self.margins[:, None] * (y / self.height(y))
+
+    def gradient(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
+        """∇F_ρ(y)."""
+        weights, slopes = self.slopes(y)
+        return np.asarray(weights @ slopes)
+
+    def hessian(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e e"]:
+        """∇²F_ρ(y): covariance of the gradients, plus the curvature of the sphere."""
+        weights, slopes = self.slopes(y)
+        centred = slopes - weights @ slopes
+        height = self.height(y)
+        curvature = np.eye(y.size) / height + np.outer(y, y) / height**3
+        return np.asarray((centred * weights[:, None]).T @ centred + (weights @ self.margins) * curvature)
+
+    def newton(self, start: Float64[np.ndarray, "e"], steps: int = 400) -> tuple[Float64[np.ndarray, "e"], bool]:
+        """The minimiser, by Newton's method with backtracking; and whether it converged to rounding.
+
+        Near the minimum the value stops resolving progress; full steps are then taken while they shrink, or while they
+        change an exponent: where a term of weight 10⁻¹⁴ on a long row balances the curvature of the sphere, the value
+        shows nothing of the units of its exponent that Newton's method climbs one a step.
+        """
+        y = np.array(start)
+        if y.size == 0:
+            return y, True
+        value, last = self.value(y), np.inf
+        for _ in range(steps):
+            gradient, hessian = self.gradient(y), self.hessian(y)
+            step = -solved(hessian, gradient)
+            length, decrement = float(np.linalg.norm(step)), float(-gradient @ step)
+            noise = 8 * EPS * (1 + abs(value) + float(np.abs(self.rows @ y).max()))
+            if decrement <= noise:
+                if length >= last / 2 and self.change(y, step) <= QUADRATIC:
+                    return y, True
+                y, last = y + step, length
+                value = self.value(y)
+                continue
+            scale = self.longest(y, step)
+            new = self.value(y + scale * step)
+            while not new <= value - 1e-4 * scale * decrement + noise and scale > 1e-20:
+                scale /= 2
+                new = self.value(y + scale * step)
+            y, value = y + scale * step, new
+        return y, False
+
+    def longest(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
+        """How much of a Newton step to try: no term may come to outweigh today's sum by more than e^10.
+
+        Where one term dominates, the Hessian is nearly zero and Newton's step thousands of times too long.
+        """
+        exponents = self.exponents(y)
+        log_weights = exponents - np.logaddexp.reduce(exponents)
+        weights, slopes = self.slopes(y)
+        changes = (slopes - weights @ slopes) @ step
+        rising = changes > 0
+        return float(np.min((10 - log_weights[rising]) / changes[rising], initial=1.0))
+
+    def change(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
+        """The largest change of an exponent against their mean along a step, over the terms that the gradient resolves."""
+        weights, slopes = self.slopes(y)
+        centred = slopes - weights @ slopes
+        rounding = EPS * float(weights @ np.linalg.norm(slopes, axis=1))
+        seen = weights * np.linalg.norm(centred, axis=1) > rounding
+        return float(np.abs(centred[seen] @ step).max(initial=0.0))
+
+    def displacement(self, y: Float64[np.ndarray, "e"], exponent_error: float) -> float:
+        """How far errors of that size in every exponent can move the minimiser, to first order.
+
+        δy = H⁻¹ Σ w_j ε_j (e_j − ē); rounding of the gradient's own sums moves it by ‖H⁻¹‖ m eps Σ w_j |e_j|.
+        """
+        if y.size == 0:
+            return 0.0
+        weights, slopes = self.slopes(y)
+        values, vectors = np.linalg.eigh(self.hessian(y))
+        floor = EPS * float(np.abs(values).max())
+        centred = (slopes - weights @ slopes) @ vectors / np.maximum(values, floor)
+        first = exponent_error * float(weights @ np.linalg.norm(centred, axis=1))
+        sums = (weights.size + y.size) * EPS * float(weights @ np.linalg.norm(slopes, axis=1))
+        return first + sums / max(float(values.min()), floor)
+
+    def approximate_dual(self, y: Float64[np.ndarray, "e"]) -> tuple[float, float]:
+        """(D(w), |Σ w_j ĝ_j|) for the weights w at y: F(y') ≥ D(w) − |Σ w_j ĝ_j| |y'| for every y' (Jensen)."""
+        exponents = self.log_costs - self.rows @ y
+        log_weights = exponents - exponents.max()
+        weights = np.exp(log_weights)
+        log_weights -= math.log(weights.sum())
+        weights /= weights.sum()
+        value = float(np.sum(weights * np.where(weights > 0, self.log_costs - log_weights, 0.0)))
+        sums = (weights.size + 2) * EPS * float(weights @ np.linalg.norm(self.rows, axis=1))
+        return value, float(np.linalg.norm(weights @ self.rows)) + sums
+
+    def correction(self, y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "e"], float]:
+        """Newton's step s from y and a bound on |minimiser − (y + s)|, inf where y is too far off for one.
+
+        Let v = minimiser − y and s = −H⁻¹∇F(y). A log-sum-exp is quasi-self-concordant: between y and y + v the
+        Hessian stays within factors e^{±δ} of H, δ = 2 max_j |(e_j − ē)·v| ≤ 2 M |v|_H, M = max_j |e_j − ē|_{H⁻¹}
+        over the terms that have weight (the sphere adds a relative |y|/ρ). As v = −(∫H)⁻¹∇F, |v|_H ≤ e^δ |s|_H and
+        |v − s|_H ≤ (e^δ − 1)|s|_H. With x = 2M|s|_H + |y|/ρ ≤ 1/4 this closes at δ ≤ 1.5 x, and
+        |v − s| ≤ |v − s|_H / √λ_min(H).
+        """
+        weights, slopes = self.slopes(y)
+        hessian = self.hessian(y)
+        gradient = weights @ slopes
+        if not np.isfinite(hessian).all():
+            # y lies outside the ball of this radius.
+            return np.zeros_like(y), np.inf
+        step = -solved(hessian, gradient)
+        size = float(np.sqrt(max(-gradient @ step, 0.0)))
+        centred = slopes - gradient
+        reaches = np.sqrt(np.maximum(np.sum(centred * solved(hessian, centred.T).T, axis=1), 0.0))
+        # A term that stays below rounding of the Hessian wherever the minimiser may be has no weight.
+        grown = np.log(np.maximum(weights, 1e-300)) + 3 * reaches * size + 2 * np.log1p(reaches)
+        reach = float(reaches[grown > math.log(EPS)].max())
+        x = 2 * reach * size + float(np.linalg.norm(y)) / self.rho
+        if not x <= 0.25:
+            return step, np.inf
+        stiffness = max(float(np.linalg.eigvalsh(hessian)[0]), EPS)
+        return step, float(np.expm1(1.5 * x) * size / np.sqrt(stiffness))
+
+
+def solved(hessian: Float64[np.ndarray, "e e"], right: Float64[np.ndarray, "e *k"]) -> Float64[np.ndarray, "e *k"]:
+    """H⁻¹ right for a positive definite H whose smallest eigenvalues rounding may have lost."""
+    if right.shape[0] == 0:
+        return right
+    values, vectors = np.linalg.eigh(hessian)
+    scaled = vectors.T @ right
+    values = np.maximum(values, EPS * values[-1])
+    return np.asarray(vectors @ (scaled / (values if right.ndim == 1 else values[:, None])))
+
+
+def closed_form(constraints: Constraints, basis: Float64[np.ndarray, "d e"]) -> tuple[Float64[np.ndarray, "e"], float]:
+    """argmin F_∞ = G⁺b without its component along p_mm, b_j = log(c_j/w_j): independent rows, positive duals.
+
+    Stationarity says Σ e_j ĝ_j ∥ p_mm for e_j = c_j e^{−ĝ_j·y}; independent rows leave e_j ∝ w_j only, so
+    Ĝy = b + const, and Ĝ⁺1 = p̄_mm (every margin is 1) is what the constant adds.
+
+    Returns:
+        The offset and the condition number of the rows times their number: its error in units of rounding.
+    """
+    near = constraints.neighbours
+    rows, b = constraints.rows[near], constraints.log_costs[near] - np.log(constraints.weights[near])
+    q, r = np.linalg.qr(rows.T)
+    y = basis.T @ (q @ np.linalg.solve(r.T, b - b.mean()))
+    return np.asarray(y), float(np.linalg.cond(r) * len(b))

@@ -1,0 +1,113 @@
+"""The regime map of the joint regularization path: which schedules r(R) end at p_mm, which at p_relax, which in between.
+
+``theorems regime-map`` prints it (:mod:`theorems.command.regime_map`). The paper's Theorem 6 says p_relax without a schedule; see
+:mod:`.theorem_6_relaxed_joint_path`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from generators.case import Case
+from reference_attention.paths.joint_path import Schedule, joint_path
+from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
+from reference_attention.problem import Dataset
+from theorems.core.implementation import REFERENCE
+from theorems.token_selection.joint_paths.joint_claims import one_minus_cosine
+from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, joint_setup
+
+UNITS = 2.0**20
+"""RΘ_relax at the end of the path."""
+SHARES = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 2.0, 4.0)
+"""r/(c* R) of the linear schedules; 0 stands for r fixed."""
+
+
+@dataclass(frozen=True)
+class Regime:
+    """Where one schedule ends.
+
+    Attributes:
+        data: name of the data.
+        schedule: r as a function of R, in words.
+        ratio: lim r/R.
+        from_mm, from_relax, from_predicted: ‖p/R − …‖ at the end, for p̄_mm, p̄_relax and p(lim r/R).
+        from_head: 1 − cos(v, v_mm).
+    """
+
+    data: str
+    schedule: str
+    ratio: float
+    from_mm: float
+    from_relax: float
+    from_predicted: float
+    from_head: float
+
+    @property
+    def ends_at(self) -> str:
+        """The nearest of the two, where it is as near as the prediction."""
+        near = 4 * max(self.from_predicted, 1 / UNITS)
+        if min(self.from_mm, self.from_relax) > near:
+            return "between"
+        if max(self.from_mm, self.from_relax) <= near:
+            return "both"
+        return "p_mm" if self.from_mm < self.from_relax else "p_relax"
+
+
+def regimes(case: Case) -> Iterator[Regime]:
+    """One per schedule.
+
+    Raises:
+        ValueError: the case has no v_mm, p_mm or p_relax, Assumption C is not proven over its supports, or it has no
+            non-support that could bind.
+    """
+    setup = joint_setup(case.normalised(), REFERENCE)
+    if isinstance(setup, str):
+        raise ValueError(setup)
+    if setup.joint.svm.support.all():
+        raise ValueError("every input is a support of v_mm, so that p_relax is p_mm whatever the schedule")
+    critical = critical_ratio(setup.joint, setup.target)
+    if critical == 0:
+        raise ValueError("c* = 0: the non-supports never bind, so that all growing r end at p_relax")
+    for share in SHARES:
+        name = "r = 8/Γ fixed" if share == 0 else f"r = {share:g} c* R"
+        yield _regime(case.name, name, setup, _linear(setup, share * critical), share * critical)
+    rate = setup.target.margin
+    yield _regime(case.name, "r = sqrt(R)", setup, lambda R: math.log(R) / 2 - math.log(setup.joint.svm.margin), 0.0)
+    yield _regime(case.name, "r = exp(RΘ/2)", setup, lambda R: max(math.log(R), rate * R / 2), math.inf)
+
+
+def _linear(setup: JointSetup, ratio: float) -> Schedule:
+    fixed = math.log(8 / setup.joint.svm.margin)
+    return lambda R: fixed if ratio == 0 else math.log(ratio * R)
+
+
+def _regime(data: str, name: str, setup: JointSetup, schedule: Schedule, ratio: float) -> Regime:
+    R = UNITS / setup.target.margin
+    start = setup.separator.direction + setup.target.direction
+    path = joint_path(setup.joint, schedule, np.array([R]), start, most_steps=400)
+    direction = path.prompts[0] / R
+    predicted = scheduled_direction(setup.joint, min(ratio, 1e6))
+    return Regime(
+        data,
+        name,
+        ratio,
+        float(np.linalg.norm(direction - setup.separator.direction)),
+        float(np.linalg.norm(direction - setup.target.direction)),
+        float(np.linalg.norm(direction - predicted)),
+        float(one_minus_cosine(setup.joint.svm.direction, path.log_head_radii[0], path.offsets)[0]),
+    )
+
+
+def generated(seed: int) -> Case:
+    """Figure 3(b) with other numbers: supports (1, ±h) with label margin 1 and a non-support, second tokens 0."""
+    rng = np.random.default_rng(seed)
+    h = rng.integers(2, 9, size=2) / 4
+    spare = 1 + int(rng.integers(1, 9)) / 4
+    X = np.zeros((3, 2, 2))
+    X[:, 0] = [(h[0], 1.0), (h[1], -1.0), (int(rng.integers(1, 5)) / 8, spare)]
+    data = Dataset(X, np.array([1.0, -1.0, 1.0]), np.array([0.0, 1.0]))
+    return Case(data.problem, dataset=data, alpha=np.zeros(3, dtype=np.int64), name=f"generated {seed}")

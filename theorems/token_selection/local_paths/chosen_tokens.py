@@ -1,0 +1,84 @@
+"""The chosen tokens α that user data give to a statement about locally optimal tokens.
+
+Main result: :func:`locally_optimal_choices`, for ``from_data`` of such a statement.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Definition 2, Theorem 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Int64
+
+from generators.case import Case
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import Infeasible, locally_optimal, max_margin
+from reference_attention.training.flow import gradient_flow
+
+MOST_CHOICES = 4096
+"""Up to so many α all are tried; beyond, those that gradient flows select."""
+
+FLOWS = 8
+"""Flows that look for tokens when there are too many choices."""
+
+SELECTED_AT = 1e3
+"""Norm of p, in units of 1/max|key|, at which a flow has selected its tokens."""
+
+
+def locally_optimal_choices(case: Case) -> Iterator[Case]:
+    """The case with every locally optimal α, in lexicographic order; with the given α only, if there is one.
+
+    All T^n choices are decided exactly when there are at most :data:`MOST_CHOICES`; otherwise those α are
+    tried that gradient flows from ``case.start`` and from seeded starts select, which may miss some. When
+    there is no locally optimal α, the case with the optimal tokens comes, so that the reason is reported.
+    """
+    if case.alpha is not None:
+        yield case
+        return
+    problem = case.problem
+    few = problem.n * np.log(problem.T) <= np.log(MOST_CHOICES) * (1 + 1e-12)
+    found = False
+    for alpha in separable_choices(problem) if few else selected_by_flows(case):
+        solution = max_margin(problem.keys, alpha)
+        if not isinstance(solution, Infeasible) and locally_optimal(solution, problem.scores):
+            found = True
+            yield case.but(alpha=alpha)
+    if not found:
+        yield case.but(alpha=problem.optimal)
+
+
+def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:
+    """Every α, in lexicographic order, for which ATT-SVM(α) is feasible.
+
+    A choice for the first inputs that is infeasible on its own rules out all its continuations.
+    """
+
+    def extended(chosen: tuple[int, ...]) -> Iterator[Int64[np.ndarray, "n"]]:
+        alpha = np.array(chosen, dtype=np.int64)
+        if chosen and isinstance(max_margin(problem.keys[: len(chosen)], alpha), Infeasible):
+            return
+        if len(chosen) == problem.n:
+            yield alpha
+            return
+        for token in range(problem.T):
+            yield from extended((*chosen, token))
+
+    yield from extended(())
+
+
+def selected_by_flows(case: Case) -> Iterator[Int64[np.ndarray, "n"]]:
+    """The α that gradient flows select, each once, in lexicographic order."""
+    problem = case.problem
+    unit = 1.0 / problem.key_scale
+    rng = case.rng()
+    starts = [] if case.start is None else [case.start]
+    starts += [unit * rng.standard_normal(problem.d) for _ in range(FLOWS)]
+    selected = set()
+    for start in starts:
+        norm = max(SELECTED_AT * unit, 10 * float(np.linalg.norm(start)))
+        flow = gradient_flow(problem, np.asarray(start, dtype=np.float64), norm=norm)
+        selected.add(tuple(np.argmax(problem.keys @ flow.final, axis=1).tolist()))
+    for alpha in sorted(selected):
+        yield np.array(alpha, dtype=np.int64)

@@ -1,0 +1,228 @@
+"""The cone that gradient descent cannot leave: μ and R of Theorem 3.
+
+Notation of :mod:`.local_constants`; p = ζ p_mm + z with z ⊥ p_mm, τ = tan of the angle of cone_μ.
+
+**A cone with its tip elsewhere.** Gradient descent converges to a ray w + ζ p_mm whose offset w makes ω e^{−g·w}
+proportional to the duals λ. A cone around that ray is invariant much earlier than one around p_mm. Let
+  K = {p : cos(p − a, p_mm) ≥ 1 − μ},    a = w + ζ_w p_mm,    ζ_w = |w|/(τP),
+that is |z − w| ≤ τPζ − |w|. So K ⊂ cone_μ, and all that Lemma 7 says about cone_μ holds in K. In L3 nothing but ω
+changes, because g·p = g·a + g·(p − a): with p' = p − a, ρ' = ‖p'‖/P, ν' = 1 − cos(p', p_mm) and weights ω e^{−g·a}
+  −⟨∇L(p), p'/‖p'‖⟩ ≤ (1 + κ/ρ' − ν')(−⟨∇L(p), p̄_mm⟩),                                                  (L3')
+where κ is exponentially small at the offset. w = 0 gives Lemma 7's own cone. Every w proves something; the one
+with the smallest radius is taken among minimisers of log Σ_good ω e^{−ρ(m−1) − g·w} + s|w|²/2, several s and ρ.
+
+**Invariance.** h(p) = ⟨p', p̄_mm⟩ − (1−μ)‖p'‖ = ‖p'‖(μ − ν') is ≥ 0 exactly on K. Since
+‖p' + Δ‖ ≤ ‖p'‖ + ⟨Δ, p̄'⟩ + ‖Δ‖²/(2‖p'‖), a descent step Δ has by (L3')
+  h(p + Δ) ≥ h(p) + [1 − (1−μ)(1 + κ/ρ' − ν')] ⟨Δ, p̄_mm⟩ − (1−μ)‖Δ‖²/(2‖p'‖).                         (***)
+Let κ/ρ' ≤ (15/8)μ. If ν' ≥ (15/16)μ the bracket is ≥ μ/16, and the step stays in K when
+‖Δ‖²/‖p'‖ ≤ (μ/8)⟨Δ, p̄_mm⟩; if ν' < (15/16)μ it does when 2‖Δ‖ ≤ (μ/16)‖p'‖. For Δ = −η∇L both follow from L2:
+  η (C⁺)² max u ≤ (μ/8) ρ'P C⁻    and    32 η C⁺ max u ≤ μ ρ'P.
+ζ increases (L1), and ρ' ≥ ζ − ζ_w: conditions at the start are enough. (The paper asks for π = κ/ρ ≤ μ/2 at
+w = 0. It does not use that at the boundary of the cone the support margins average to 1 − μ.)
+
+**Start.** C_{μ/4,R} ⊂ K ∩ {ζ ≥ ζ_0} when R = ζ_0 P/(1 − μ/4) and ζ_0 ≥ 2|w|/((τ − τ_0)P), τ_0 the tangent for μ/4.
+So GD from C_{μ/4,R} never leaves cone_μ; there is no stationary point in it (L1), and:
+
+**Norm.** Z = ⟨p, p̄_mm⟩ grows by at least η C e^{−Z/P} each step (L1 for q = p_mm, C = φω_S/(nP)). As
+e^{x+y} ≥ e^x(1 + y), after t steps ‖p(t)‖ ≥ Z(t) ≥ P log(e^{Z(0)/P} + ηCt/P) → ∞.
+
+**Direction.** (L3') at every step: ⟨Δ, p̄_mm⟩ ≥ ⟨Δ, p̄'⟩/(1 + π'), π' = κ/ρ' − ν', and
+⟨Δ, p̄'⟩ ≥ ‖p' + Δ‖ − ‖p'‖ − ‖Δ‖²/(2‖p'‖). Summed, this bounds ⟨p'(t), p̄_mm⟩/‖p'(t)‖ from below by something that
+tends to one, since π' → 0 and Σ‖Δ‖² < ∞.
+
+**Flow.** dν'/d log ρ' = (1 − ν') − ⟨ṗ, p̄_mm⟩/⟨ṗ, p̄'⟩ ≤ κ/ρ' − 2ν' by (L3') and 1/(1+x) ≥ 1 − x, hence
+  ν'ρ'² ≤ ν'_0 ρ'_0² + κ(ρ' − ρ'_0)    and    |z| ≤ |w| + P√(2ν'ρ'²):
+1 − cos(p, p_mm) falls like 1/‖p‖ at least, and like 1/‖p‖² as long as κ(ρ' − ρ'_0) stays small.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 3, Appendix B.4.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from theorems.token_selection.local_paths.local_constants import Apex, LocalConstants, smallest
+
+SLACK = 1 / 16
+"""Share of μ by which the drift at the boundary exceeds what invariance needs."""
+
+PENALTIES = (1e-1, 1e-2, 1e-4, 1e-7, 1e-11)
+"""The s of the offsets that are tried, in units of the squared size of the rows."""
+
+LEVELS = (1.0, 64.0)
+"""Multiples of ρ_0 whose weights the offsets are made for: tokens that are almost neighbours fade with ρ."""
+
+
+@dataclass(frozen=True, eq=False)
+class InvariantCone:
+    """K ∩ {ζ ≥ ζ_0} for one step size.
+
+    Attributes:
+        constants: of Lemma 7; ``constants.mu`` is the opening of K and of the cone around p_mm that contains K.
+        apex: a.
+        height: ζ_0.
+        kappa: κ of (L3') on it.
+    """
+
+    constants: LocalConstants
+    apex: Apex
+    height: float
+    kappa: float
+
+    def contains(self, p: Float64[np.ndarray, "d"]) -> bool:
+        """Whether p lies in K ∩ {ζ ≥ ζ_0}, with room for rounding."""
+        constants, moved = self.constants, p - self.tip
+        if float(p @ constants.solution.direction) < self.height * constants.norm:
+            return False
+        apart = moved / np.linalg.norm(moved) - constants.solution.direction
+        return constants.problem.d == 1 or float(apart @ apart) / 2 <= constants.mu * (1 - 1e-4)
+
+    @property
+    def start_mu(self) -> float:
+        """μ/4, the opening of the cone of starts."""
+        return self.constants.mu / 4
+
+    @property
+    def radius(self) -> float:
+        """R, from which on starts in cone_{μ/4} lie in K ∩ {ζ ≥ ζ_0}."""
+        return self.constants.norm * self.height / (1 - self.start_mu) * (1 + 1e-9)
+
+    @property
+    def tip(self) -> Float64[np.ndarray, "d"]:
+        """a, (d,)."""
+        return self.apex.offset + self.apex.height * self.constants.solution.p
+
+    def lateral_squared(self, start: Float64[np.ndarray, "d"], lengths: float) -> float:
+        """ν'_0ρ'_0² + κ(ρ' − ρ'_0), the proven bound of ν'ρ'² for the flow from ``start``."""
+        moved, norm = start - self.tip, self.constants.norm
+        size = float(np.linalg.norm(moved))
+        apart = moved / size - self.constants.solution.direction
+        begin = size / norm
+        squared = float(apart @ apart) / 2 * begin**2 if moved.size > 1 else 0.0
+        return squared + self.kappa * max(lengths - begin, 0.0)
+
+    def flow_angle(self, start: Float64[np.ndarray, "d"], goal: float) -> float:
+        """A proven bound of the angle between p_mm and the flow from ``start`` at ‖p‖ = ``goal``."""
+        norm, across = self.constants.norm, float(np.linalg.norm(self.apex.offset))
+        lengths = (goal + float(np.linalg.norm(self.tip))) / norm
+        lateral = across + norm * math.sqrt(2 * self.lateral_squared(start, lengths))
+        return math.asin(min(1.0, lateral / goal))
+
+
+def tangent(mu: float) -> float:
+    """tan of the angle whose cosine is 1 − μ."""
+    return math.sqrt(mu * (2 - mu)) / (1 - mu)
+
+
+def invariant_cone(constants: LocalConstants, log_step: float) -> InvariantCone | None:
+    """The invariant cone with the smallest radius found for steps up to e^{log_step}; None beyond float64's range."""
+    best: InvariantCone | None = None
+    for apex in _apexes(constants):
+        best = _better(constants, apex, log_step, best)
+    return best
+
+
+def cone_for_flow(constants: LocalConstants, start: Float64[np.ndarray, "d"], goal: float) -> InvariantCone | None:
+    """The cone around ``start`` that proves the smallest angle of the flow at norm ``goal``; None if there is none.
+
+    A flow has no second-order term: κ/ρ' ≤ 2μ is enough for it to stay.
+    """
+    height = float(start @ constants.solution.direction) / constants.norm
+    best, found = math.inf, None
+    for apex in _apexes(constants):
+        if not height > max(constants.base_rho, 1.001 * apex.height):
+            continue
+        cone = InvariantCone(constants, apex, height * (1 - 1e-12), constants.kappa(height * (1 - 1e-12), apex))
+        if not cone.kappa <= 2 * (1 - SLACK) * constants.mu * (height - apex.height) or not cone.contains(start):
+            continue
+        angle = cone.flow_angle(start, goal)
+        if angle < best:
+            best, found = angle, cone
+    return found
+
+
+def _better(constants: LocalConstants, apex: Apex, log_step: float, best: InvariantCone | None) -> InvariantCone | None:
+    """The cone with that apex if it starts at 0.9 of the height of ``best`` or earlier, otherwise ``best``."""
+    mu, norm = constants.mu, constants.norm
+    across = float(np.linalg.norm(apex.offset))
+    room = tangent(mu) - tangent(mu / 4)
+    lowest = max(constants.base_rho, 2 * across / (room * norm) * 1.01, 1.01 * apex.height)
+
+    def invariant(rho: float) -> bool:
+        length = rho - apex.height
+        log_length = math.log(length * norm)
+        upper, top = constants.log_upper(rho), float(constants.bounds(rho).log_u.max())
+        if log_step + 2 * upper + top - constants.log_lower(rho) > math.log(2 * SLACK * mu) + log_length:
+            return False
+        if log_step + upper + top > math.log(SLACK * mu / 2) + log_length:
+            return False
+        return constants.kappa(rho, apex) <= 2 * (1 - SLACK) * mu * length
+
+    if best is None:
+        height = smallest(invariant, lowest)
+        if not height < 1e250:
+            return None
+    else:
+        limit = 0.9 * best.height
+        if not lowest < limit or not invariant(limit):
+            return best
+        height = smallest(invariant, lowest, limit)
+    return InvariantCone(constants, apex, height, constants.kappa(height, apex))
+
+
+def _apexes(constants: LocalConstants) -> list[Apex]:
+    """Candidates: no offset, and offsets with less and less penalty."""
+    rows, good, d = constants.rows, constants.good, constants.problem.d
+    axis = constants.solution.direction
+    apexes = [Apex(np.zeros(d), np.zeros(good.shape), 0.0)]
+    if d == 1:
+        return apexes
+    selected = rows[good] - (rows[good] @ axis)[:, None] * axis
+    size = float(np.linalg.norm(selected, axis=1).max())
+    if size == 0:
+        return apexes
+    high = constants.bounds(max(constants.base_rho, 50.0)).log_high[good]
+    beyond = constants.solution.margins[good] - 1
+    for level in LEVELS:
+        log_weights = high - level * constants.base_rho * beyond
+        offset = np.zeros(d)
+        for penalty in PENALTIES:
+            offset = _offset(selected / size, log_weights, penalty, offset)
+            w = offset / size - (offset @ axis) / size * axis
+            height = float(np.linalg.norm(w)) / (tangent(constants.mu) * constants.norm)
+            apexes.append(Apex(w, rows @ w, height))
+    return apexes
+
+
+def _offset(
+    rows: Float64[np.ndarray, "m d"],
+    log_weights: Float64[np.ndarray, "m"],
+    penalty: float,
+    start: Float64[np.ndarray, "d"],
+) -> Float64[np.ndarray, "d"]:
+    """The minimiser of log Σ e^{log_weights − rows·w} + penalty |w|²/2, by damped Newton steps."""
+    w = start
+
+    def value(w: Float64[np.ndarray, "d"]) -> float:
+        return float(np.logaddexp.reduce(log_weights - rows @ w)) + penalty * float(w @ w) / 2
+
+    now = value(w)
+    for _ in range(60):
+        logs = log_weights - rows @ w
+        share = np.exp(logs - np.logaddexp.reduce(logs))
+        mean = share @ rows
+        gradient = penalty * w - mean
+        curvature = (rows * share[:, None]).T @ rows - np.outer(mean, mean) + penalty * np.eye(w.size)
+        step = np.linalg.solve(curvature, gradient)
+        damping = 1.0
+        while damping > 1e-6 and value(w - damping * step) > now - 1e-4 * damping * float(gradient @ step):
+            damping /= 2
+        w = w - damping * step
+        before, now = now, value(w)
+        if float(gradient @ step) < 1e-26 or before - now <= 0:
+            break
+    return w

@@ -1,0 +1,348 @@
+"""The cone and the radii of Lemma 7, computed from the data.
+
+Notation. α locally optimal, P = ‖p_mm(α)‖, g_it = k_iα_i − k_it, D_it = γ_iα_i − γ_it, margins m_it = g_it·p_mm ≥ 1.
+A prompt is p = ρp̃ with ‖p̃‖ = P, so ‖p‖ = ρP; ν = 1 − cos(p, p_mm); x_it = g_it·p̃; s_it = s_iα_i e^{−ρx_it}.
+A token t ≠ α_i is *good* if D_it > 0 and *harmful* otherwise. SVM-neighbours are good (Definition 2), so harmful
+tokens have margins m_it > 1. (The paper's δ runs over all non-neighbours; those that score below α_i push in the
+right direction, only harmful ones must be kept away. The cone gets wider, the radius smaller.)
+
+**The cone.** δ = ½ (min over harmful tokens of m_it − 1), ∞ without any; ε = min(½, δ)/2; A = P max‖g_it‖/2, which
+is ≤ P max‖k_it‖. As ‖p̃ − p_mm‖ = P√(2ν), |x_it − m_it| ≤ w_it := P‖g_it‖√(2μ) in cone_μ, which is ≤ ε for the paper's
+μ = (ε/A)²/8. It is taken token by token, μ = ½ min_it (ε_it/(P‖g_it‖))² with ε_it = min(½, (m_it − 1)/2)/2 for
+harmful and ¼ for good tokens: never smaller, and equal when one token attains both extremes. In the cone
+  good tokens have x_it ≥ m_it − w_it ≥ ¾,    harmful ones x_it − 1 ≥ m_it − 1 − w_it ≥ ¾(m_it − 1).
+
+**The gradient.** Let D̄_i = Σ_t s_it D_it, c_i = |ℓ'(γ_iα_i − D̄_i)|. The covariance of scores and keys, written in
+differences to α_i, gives for every q
+  −n⟨∇L(p), q⟩ = Σ_it ω_it e^{−ρx_it} (g_it·q),    ω_it = c_i s_iα_i (D_it − D̄_i).                       (*)
+No quadratic term is left: the cross term of Lemma 3 sits in D̄_i. Let u_i = Σ_t e^{−ρ(m_it − w_it)} ≥ 1 − s_iα_i and
+Γ_i = max_t |D_it|. Then |D̄_i| ≤ Γ_i u_i; with c⁻_i, c⁺_i the extremes of |ℓ'| on γ_iα_i ± Γ_i u_i,
+  ω⁻_it = c⁻_i (D_it − Γ_i u_i)/(1 + u_i) ≤ ω_it (good tokens),    |ω_it| ≤ ω⁺_it = c⁺_i (|D_it| + Γ_i u_i).
+
+**Support.** KKT: p_mm = Σ λ_it g_it, λ ≥ 0 on neighbours only, Σ λ_it = P². Hence with λ̂ = λ/P²
+  Σ λ̂_it x_it = 1 − ν exactly, and some support token has x ≤ 1 − ν.                                     (**)
+This carries inputs without neighbours: their terms may have the wrong sign, but they are of size e^{−ρ(1+δ)}
+against e^{−ρ(1−ν)}.
+
+**Base radius ρ_0**: the smallest ρ (all left sides decrease) with
+  (a) Γ_i u_i ≤ ½ D_it for every good token,    (c) ρ(m_it − 1 − w_it) ≥ 1 for every harmful token,
+  (b) H(ρ) := Σ_harmful ω⁺ e^{−ρ(m−1−w)} (m + w) ≤ ½ b ω_S,
+where b = min_good (m − w) ≥ ¾ and ω_S is the smallest ω⁻ on the support. φ = 1 − H/(b ω_S) ∈ [½, 1].
+
+**L1.** For q in the cone, by (*), (**), (b): −⟨∇L(p), q̄⟩ ≥ φ b ω_S e^{−ρ(1−ν)}/(nP) > 0; with b = 1 for q = p_mm.
+
+**L2.** 1 − s_iα_i ≤ (1 + β) Σ_good s_iα_i e^{−ρx} for β = (1 + max u) max_i Σ_{harmful t} e^{−ρ(m_it−1−w_it)}, so
+  −⟨∇L(p), q̄⟩ ≥ C⁻ max_i(1 − s_iα_i),    C⁻ = φ b min_good c⁻_i(D_it − Γ_i u_i)/(nP(1 + β)),
+  ‖∇L(p)‖ ≤ C⁺ max_i(1 − s_iα_i),    C⁺ = (1/n) Σ_i c⁺_i max_t ‖g_it‖(|D_it| + Γ_i u_i),    1 − s_iα_i ≤ u_i.
+
+**L3.** −⟨∇L, p̄⟩ ≤ (1 + κ/ρ − ν)(−⟨∇L, p̄_mm⟩) with κ = κ(ρ) decreasing, see :mod:`.local_correlation`; so
+π(ρ) = κ/ρ, and R_π is where it falls below π. For d = 1 both sides are equal, κ = 0.
+
+How GD stays in a cone (Theorem 3) is derived in :mod:`.invariant_cone`.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Definition 2, Lemma 7, Appendix B.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from reference_attention.exact import to_float
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from theorems.token_selection.local_paths.local_correlation import HarmfulTokens, correlation_constant
+
+
+@dataclass(frozen=True, eq=False)
+class Apex:
+    """The tip a = w + height·p_mm of a translated cone; zero for the cone of Lemma 7.
+
+    Attributes:
+        offset: w, orthogonal to p_mm, (d,).
+        sizes: g_it·w, (n, T).
+        height: in units of p_mm.
+    """
+
+    offset: Float64[np.ndarray, "d"]
+    sizes: Float64[np.ndarray, "n T"]
+    height: float
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is known of the terms of (*) for all p in the cone with ‖p‖ ≥ ρP; logarithms.
+
+    Attributes:
+        log_u: u_i ≥ 1 − s_iα_i, (n,).
+        log_low: ω⁻, (n, T); −inf off the good tokens.
+        log_high: ω⁺, (n, T); −inf at α.
+        log_slope_low, log_slope_high: c⁻, c⁺, (n,).
+        share: Γ_i u_i / min_good D_it, (n,); 0 for inputs without good tokens.
+    """
+
+    log_u: Float64[np.ndarray, "n"]
+    log_low: Float64[np.ndarray, "n T"]
+    log_high: Float64[np.ndarray, "n T"]
+    log_slope_low: Float64[np.ndarray, "n"]
+    log_slope_high: Float64[np.ndarray, "n"]
+    share: Float64[np.ndarray, "n"]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalConstants:
+    """Lemma 7's constants for one problem and one locally optimal α; see the module for the derivation.
+
+    Attributes:
+        problem: keys, scores, loss.
+        solution: ATT-SVM(α).
+        mu: opening of the cone.
+        harmful: tokens t ≠ α_i that do not score below α_i, (n, T).
+    """
+
+    problem: Problem
+    solution: MaxMargin
+    mu: float
+    harmful: Bool[np.ndarray, "n T"]
+
+    @property
+    def norm(self) -> float:
+        """P = ‖p_mm‖: ρ = ‖p‖/P."""
+        return self.solution.norm
+
+    @cached_property
+    def rows(self) -> Float64[np.ndarray, "n T d"]:
+        """g_it = k_iα_i − k_it, zero at α."""
+        keys = self.problem.keys
+        return np.asarray(np.take_along_axis(keys, self.solution.alpha[:, None, None], axis=1) - keys)
+
+    @cached_property
+    def gaps(self) -> Float64[np.ndarray, "n T"]:
+        """D_it = γ_iα_i − γ_it."""
+        return self.problem.gaps(self.solution.alpha)
+
+    @cached_property
+    def others(self) -> Bool[np.ndarray, "n T"]:
+        """t ≠ α_i."""
+        return np.asarray(np.arange(self.problem.T) != self.solution.alpha[:, None])
+
+    @cached_property
+    def good(self) -> Bool[np.ndarray, "n T"]:
+        """Tokens that are not harmful."""
+        return np.asarray(self.others & ~self.harmful)
+
+    @cached_property
+    def support(self) -> Bool[np.ndarray, "n T"]:
+        """Constraints with a positive dual."""
+        return np.asarray(self.solution.duals > 0)
+
+    @cached_property
+    def reach(self) -> Float64[np.ndarray, "n T"]:
+        """P‖g_it‖."""
+        return np.asarray(self.norm * np.linalg.norm(self.rows, axis=-1))
+
+    @cached_property
+    def tilt(self) -> Float64[np.ndarray, "n T"]:
+        """w_it, by how much a margin can change in the cone."""
+        return self.reach * math.sqrt(2 * self.mu)
+
+    @cached_property
+    def beyond(self) -> Float64[np.ndarray, "n T"]:
+        """m_it − 1, near 0 from the exact margins; +inf at α."""
+        return margins_beyond_one(self.solution)
+
+    @cached_property
+    def room(self) -> Float64[np.ndarray, "n T"]:
+        """m_it − w_it − 1."""
+        return np.asarray(self.beyond - self.tilt)
+
+    @cached_property
+    def lowest(self) -> Float64[np.ndarray, "n T"]:
+        """m_it − w_it, the smallest x_it in the cone; +inf at α."""
+        return np.asarray(self.solution.margins - self.tilt)
+
+    @property
+    def A(self) -> float:
+        """P max‖k_iα_i − k_it‖/2."""
+        return float(self.reach.max()) / 2
+
+    @cached_property
+    def delta(self) -> float:
+        """Half the smallest SVM margin of a harmful token beyond 1; ∞ without harmful tokens."""
+        return float(np.min(self.beyond[self.harmful], initial=np.inf)) / 2
+
+    @property
+    def epsilon(self) -> float:
+        """min(½, δ)/2: by how much margins of the deciding tokens change at most in the cone."""
+        return min(0.5, self.delta) / 2
+
+    @cached_property
+    def base(self) -> float:
+        """b, the smallest margin of a good token in the cone."""
+        return float(self.lowest[self.good].min())
+
+    def bounds(self, rho: float) -> Bounds:
+        """Bounds on the terms of the gradient for ‖p‖ ≥ ρP in the cone."""
+        if rho not in self._known:
+            self._known[rho] = self._bounds(rho)
+        return self._known[rho]
+
+    @cached_property
+    def _known(self) -> dict[float, Bounds]:
+        return {}
+
+    def _bounds(self, rho: float) -> Bounds:
+        scores, loss, gaps = self.problem.scores, self.problem.loss, self.gaps
+        log_u = np.logaddexp.reduce(np.where(self.others, -rho * self.lowest, -np.inf), axis=1)
+        largest = np.abs(gaps).max(axis=1)
+        mixing = np.exp(np.minimum(log_u, 300.0)) * largest
+        least = np.where(self.good, gaps, np.inf).min(axis=1)
+        chosen = scores[np.arange(self.problem.n), self.solution.alpha]
+        low, high = np.maximum(scores.min(axis=1), chosen - mixing), np.minimum(scores.max(axis=1), chosen + mixing)
+        pairs = [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
+        slope_low = np.array([loss.log_floor(a, b) for a, b in pairs])
+        slope_high = np.array([loss.log_bound(a, b) for a, b in pairs])
+        with np.errstate(divide="ignore"):
+            kept = np.log(np.where(self.good, np.maximum(gaps - mixing[:, None], 0.0), 0.0))
+            most = np.log(np.where(self.others, np.abs(gaps) + mixing[:, None], 0.0))
+        return Bounds(
+            log_u,
+            slope_low[:, None] + kept - np.logaddexp(0.0, log_u)[:, None],
+            slope_high[:, None] + most,
+            slope_low,
+            slope_high,
+            mixing / least,
+        )
+
+    def _log_support(self, bounds: Bounds) -> float:
+        """log ω_S."""
+        return float(bounds.log_low[self.support].min())
+
+    def is_base(self, rho: float) -> bool:
+        """Conditions (a), (b), (c)."""
+        bounds = self.bounds(rho)
+        if (bounds.share > 0.5).any():
+            return False
+        return self._lost(rho, bounds) <= 0.5 and bool((rho * self.room[self.harmful] >= 1).all())
+
+    def _lost(self, rho: float, bounds: Bounds) -> float:
+        """H/(b ω_S), what the harmful tokens take away."""
+        harmful = self.harmful
+        if not harmful.any():
+            return 0.0
+        size = bounds.log_high[harmful] - rho * self.room[harmful]
+        total = float(np.logaddexp.reduce(size + np.log(self.solution.margins[harmful] + self.tilt[harmful])))
+        return math.exp(min(700.0, total - math.log(self.base) - self._log_support(bounds)))
+
+    @cached_property
+    def base_rho(self) -> float:
+        """ρ_0; ∞ when no float64 is large enough."""
+        return smallest(self.is_base, 1e-3)
+
+    def kappa(self, rho: float, apex: Apex | None = None) -> float:
+        """κ(ρ) of L3, for ρ ≥ ρ_0; decreasing.
+
+        With an apex a, for the cone with tip a: p' = p − a takes the place of p in L3 and ω e^{−g·a} that of ω,
+        for ⟨p, p_mm⟩ ≥ ρP².
+        """
+        if self.problem.d == 1:
+            return 0.0
+        bounds, beyond = self.bounds(rho), self.beyond
+        height = 0.0 if apex is None else apex.height
+        length = rho - height
+        with np.errstate(invalid="ignore"):
+            moved = np.where(self.others, -height * beyond, 0.0) - (0.0 if apex is None else apex.sizes)
+        log_low, log_high = bounds.log_low + moved, bounds.log_high + moved
+        duals = self.solution.duals[self.support]
+        rest = self.good & ~self.support
+        harmful = HarmfulTokens(
+            log_high[self.harmful] - length * self.room[self.harmful],
+            self.solution.margins[self.harmful],
+            length * self.tilt[self.harmful],
+            length * self.mu,
+        )
+        if (length * self.room[self.harmful] < 1).any():
+            return math.inf
+        idle = log_high[rest] - length * (1 - self.mu) * beyond[rest]
+        return correlation_constant(duals / duals.sum(), log_low[self.support], log_high[self.support], idle, harmful)
+
+    def pi(self, radius: float) -> float:
+        """The smallest π for which L3 is proven on all of C_{μ,radius}; decreasing in ``radius``."""
+        rho = radius / self.norm * (1 + 1e-12)
+        return math.inf if rho < self.base_rho else self.kappa(rho) / rho
+
+    def radius(self, pi: float) -> float:
+        """R_π of L3: the smallest ‖p‖ from which :meth:`pi` is at most ``pi``."""
+        return self.norm * smallest(lambda rho: self.kappa(rho) <= pi * rho, self.base_rho)
+
+    @property
+    def base_radius(self) -> float:
+        """R of L1 and L2."""
+        return self.norm * self.base_rho
+
+    def log_lower(self, rho: float) -> float:
+        """log C⁻ of L2, for ‖p‖ ≥ ρP ≥ base radius and every direction q of the cone."""
+        bounds = self.bounds(rho)
+        worst = float((bounds.log_low + np.logaddexp(0.0, bounds.log_u)[:, None])[self.good].min())
+        stray = np.logaddexp.reduce(np.where(self.harmful, -rho * self.room, -np.inf), axis=1)
+        beta = float(np.exp(np.logaddexp(0.0, bounds.log_u.max()) + stray.max()))
+        kept = math.log1p(-self._lost(rho, bounds))
+        return math.log(self.base / (self.problem.n * self.norm)) + worst + kept - math.log1p(beta)
+
+    def log_upper(self, rho: float) -> float:
+        """log C⁺ of L2."""
+        bounds = self.bounds(rho)
+        with np.errstate(divide="ignore"):
+            size = np.where(self.others, bounds.log_high + np.log(self.reach / self.norm), -np.inf)
+        return float(np.logaddexp.reduce(size.max(axis=1))) - math.log(self.problem.n)
+
+    def log_descent(self, rho: float, *, axis: bool = False) -> float:
+        """log of L1's bound without e^{−ρ(1−ν)}: φ b ω_S/(nP), with b = 1 for q = p_mm (``axis``)."""
+        b, bounds = 1.0 if axis else self.base, self.bounds(rho)
+        kept = math.log1p(-self._lost(rho, bounds))
+        return math.log(b / (self.problem.n * self.norm)) + self._log_support(bounds) + kept
+
+
+def local_constants(problem: Problem, solution: MaxMargin) -> LocalConstants | None:
+    """The constants of Lemma 7 at α = ``solution.alpha``; None when α is not locally optimal."""
+    others = np.arange(problem.T) != solution.alpha[:, None]
+    harmful = np.asarray(others & (problem.gaps(solution.alpha) <= 0))
+    if (harmful & solution.neighbours).any() or not (solution.duals > 0).any():
+        return None
+    unopened = LocalConstants(problem, solution, 0.0, harmful)
+    with np.errstate(invalid="ignore"):
+        room = np.where(harmful, np.minimum(0.5, unopened.beyond / 2), 0.5) / 2
+    mu = float(np.min(room[others] / unopened.reach[others])) ** 2 / 2
+    return LocalConstants(problem, solution, mu, harmful)
+
+
+def margins_beyond_one(solution: MaxMargin) -> Float64[np.ndarray, "n T"]:
+    """m_it − 1 with a small relative error, also where the margin is 1 + 10^−17; +inf at α."""
+    beyond = solution.margins - 1
+    for i, t in np.argwhere(beyond < 2.0**-10):
+        beyond[i, t] = 0.0 if solution.neighbours[i, t] else to_float(solution.exact.margin(int(i), int(t)) - 1)
+    return beyond
+
+
+def smallest(holds: Callable[[float], bool], start: float, known: float = math.inf) -> float:
+    """The smallest ρ ≥ start for which a condition that stays true once true holds (to 1%, from above).
+
+    Args:
+        known: a ρ at which the condition is known to hold.
+    """
+    if not start < math.inf or holds(start):
+        return start
+    low, high = start, min(2 * start, known)
+    while high < known and not holds(high):
+        low, high = high, min(high * max(2.0, high / start), known)
+        if high > 1e250:
+            return math.inf
+    while high > low * 1.01:
+        middle = math.sqrt(low) * math.sqrt(high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,1 @@
+"""Appendix D: lemma 14 and theorem 8, about nonlinear heads and sets of optimal tokens."""

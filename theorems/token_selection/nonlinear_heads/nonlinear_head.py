@@ -1,0 +1,97 @@
+"""Attention with a nonlinear head, made of the functions of an implementation that knows linear ones only.
+
+Every δ_ij = Σ_t s_it g_itj is the excess risk of a linear head with scores −g under the correlation loss, hence what
+``log_excess_risk`` computes to rounding however small; the gradient of L is the one of a linear head with scores
+−|ℓ'_i| Σ_j |b_j| φ'_j g_itj, taken at p. So an implementation is judged on its softmax, faults included.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (83).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.optimal_sets import LinearMixing
+from reference_attention.loss import Array, Loss
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient
+from theorems.core.implementation import Implementation
+
+CORRELATION = LOSSES["correlation"]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadedAttention:
+    """L(p) = (1/n) Σ_i ℓ(Y_i ψ(X_iᵀ s_i)) by the softmax of an implementation.
+
+    Attributes:
+        problem: keys and loss (the scores are not used).
+        mixing: the head with the constants of Lemma 14.
+        under_test: the softmax.
+    """
+
+    problem: Problem
+    mixing: LinearMixing
+    under_test: Implementation
+
+    def log_steps(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n m"]:
+        """log δ_ij."""
+        # One problem per input and unit; the softmax is that of the input.
+        scores = -np.moveaxis(self.mixing.gaps, 2, 1)[:, :, None]
+        keys = self.problem.keys[:, None, None]
+        prompt = np.broadcast_to(p[..., None, None, :], (*p.shape[:-1], 1, scores.shape[1], p.shape[-1]))
+        alpha = np.argmax(scores, axis=-1)
+        sign, log_size = self.under_test.log_excess_risk(keys, scores, CORRELATION, prompt, alpha)
+        return np.where(sign > 0, log_size, np.where(sign == 0, -np.inf, np.nan))
+
+    def log_lost(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n"]:
+        """log (ν_i − Y_i ψ)."""
+        return lost(self.mixing, self.log_steps(p))
+
+    def log_excess(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
+        """log(L − L_*), L_* = (1/n) Σ_i ℓ(ν_i); NaN where the implementation has it negative."""
+        log_lost = self.log_lost(p)
+        sign = np.where(np.isfinite(log_lost), 1.0, 0.0)
+        _, log_size = self.problem.loss.log_excess(self.mixing.nu, sign, np.where(sign > 0, log_lost, 0.0))
+        log_size = np.where(np.isnan(log_lost), np.nan, log_size)
+        return np.asarray(np.logaddexp.reduce(log_size, axis=-1) - math.log(self.problem.n))
+
+    def scaled_gradient(self, p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
+        """∇L as a log scale and a direction."""
+        mixing, head = self.mixing, self.mixing.head
+        log_steps = self.log_steps(p)
+        inputs = mixing.best + head.signs * np.exp(np.minimum(log_steps, 700.0))
+        outputs = mixing.nu - np.exp(np.minimum(lost(mixing, log_steps), 700.0))
+        slopes = np.abs(head.weights) * head.units("slope", inputs, np.broadcast_to(head.signs, inputs.shape))
+        steep = np.exp(self.problem.loss.log_slope(outputs))
+        scores = -steep[..., None] * np.sum(slopes[..., None, :] * mixing.gaps, axis=-1)
+        return self.under_test.scaled_gradient(self.problem.keys, scores, CORRELATION, p)
+
+    def as_implementation(self) -> Implementation:
+        """The same as an implementation of the linear head's functions, whose scores, loss and α are disregarded."""
+
+        def excess(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
+            log_size = self.log_excess(p)
+            return np.where(np.isnan(log_size), -1.0, 1.0), log_size
+
+        def gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
+            return self.scaled_gradient(p)
+
+        return self.under_test.but(self.under_test.name, log_excess_risk=excess, scaled_gradient=gradient)
+
+
+def lost(mixing: LinearMixing, log_steps: Float64[np.ndarray, "*b n m"]) -> Float64[np.ndarray, "*b n"]:
+    """log Σ_j |b_j| |φ_j(z*_j + s_j δ_j) − φ_j(z*_j)| from log δ, shape (*b, n)."""
+    head = mixing.head
+    shape = log_steps.shape
+    signs, best = np.broadcast_to(head.signs, shape), np.broadcast_to(mixing.best, shape)
+    moved = np.isfinite(log_steps)
+    with np.errstate(invalid="ignore"):
+        change = head.units("log_change", best, signs, np.where(moved, log_steps, 0.0))
+        change = np.where(moved, change, log_steps) + np.log(np.abs(head.weights))
+    return np.asarray(np.logaddexp.reduce(change, axis=-1))

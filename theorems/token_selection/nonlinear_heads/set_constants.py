@@ -1,0 +1,164 @@
+"""Constants of Theorem 8 and Lemma 14: κ for sets of optimal tokens, costs of single tokens, the bound from the duals.
+
+Lengths are in units of ‖p_mm‖, see :mod:`.path_constants`; the singleton case with a linear head is Theorem 1.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, Lemma 14, Theorem 8.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from generators.optimal_sets import LinearMixing
+from reference_attention.floats import EPS
+from reference_attention.loss import Loss
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets, exact_logits
+from theorems.token_selection.global_paths.path_constants import Constraints, rank_of_neighbours
+
+
+def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
+    """log C0_i, log C1_i with C0_i q_i ≤ ℓ(Y_i ψ) − ℓ(ν_i) ≤ C1_i q_i: c0, c1 times the extreme |ℓ'| on [ν − c1, ν].
+
+    Not mixed inputs lose nothing: +inf and −inf.
+    """
+    low, high = np.full(len(mixing.nu), np.inf), np.full(len(mixing.nu), -np.inf)
+    for i in np.flatnonzero(mixing.mixed).tolist():
+        interval = float(mixing.nu[i] - mixing.c1[i]), float(mixing.nu[i])
+        low[i] = math.log(mixing.c0[i]) + loss.log_floor(*interval)
+        high[i] = math.log(mixing.c1[i]) + loss.log_bound(*interval)
+    return low, high
+
+
+def mixing_kappa(mixing: LinearMixing, loss: Loss) -> float:
+    """κ = log Σ_i C1_i |Ō_i| − min_i log(C0_i/(1 + |O_i|)); never above Theorem 1's where that applies."""
+    low, high = log_slope_bounds(mixing, loss)
+    used = mixing.mixed
+    size = mixing.optimal.sum(axis=1)
+    upper = np.logaddexp.reduce((high + np.log(np.maximum(mixing.optimal.shape[1] - size, 1)))[used])
+    return float(upper - np.min((low - np.log1p(size))[used]))
+
+
+def set_margins(
+    mixing: LinearMixing, problem: Problem, p: Float64[np.ndarray, "*b d"]
+) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
+    """min_i max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p, and how far rounding may be off, both of shape (*b,)."""
+    keys = problem.keys[mixing.mixed] - problem.keys[mixing.mixed][:, :1]
+    optimal = mixing.optimal[mixing.mixed]
+    logits = np.einsum("ntd,...d->...nt", keys, p)
+    best = np.max(np.where(optimal, logits, -np.inf), axis=-1)
+    other = np.max(np.where(optimal, -np.inf, logits), axis=-1)
+    return np.min(best - other, axis=-1), logit_rounding(problem, p)
+
+
+def logit_rounding(problem: Problem, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
+    """Error of a difference of two logits, each relative to a third token: 2 (d + 4) eps max Σ_k |δk_k p_k|."""
+    reach = np.max(problem.keys, axis=1) - np.min(problem.keys, axis=1)
+    return np.asarray(2 * (problem.d + 4) * EPS * np.max(np.abs(p) @ reach.T, axis=-1))
+
+
+def excess_rounding(
+    problem: Problem, mixing: LinearMixing, p: Float64[np.ndarray, "*b d"]
+) -> Float64[np.ndarray, "*b"]:
+    """Error of log(L − L_*): that of a logit, and of the logarithms of slopes, gaps, weights and their sums."""
+    low, high = log_slope_bounds(mixing, problem.loss)
+    size = max(float(np.abs(x[mixing.mixed]).max()) for x in (low, high))
+    logs = 4 * EPS * (problem.n + problem.T + mixing.gaps.shape[2] + 8) * (1 + size)
+    return np.asarray(logit_rounding(problem, p) + logs)
+
+
+def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) -> Float64[np.ndarray, "n T"]:
+    """log of |ℓ'(ν_i)| Σ_j |b_j| φ'_j g_itj, what a little weight on token t costs; −inf at optimal tokens.
+
+    Args:
+        secants: with the least secant slope of φ_j instead: what weight on t costs at least.
+    """
+    head = mixing.head
+    reach = mixing.gaps.max(axis=1)
+    slopes = (
+        head.units("lowest_secant", mixing.best, head.signs, reach)
+        if secants
+        else head.units("slope", mixing.best, head.signs)
+    )
+    rate = np.sum(mixing.gaps * (np.abs(head.weights) * slopes)[:, None], axis=2)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(rate) + loss.log_slope(mixing.nu)[:, None])
+
+
+def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) -> tuple[float, Float64[np.ndarray, "n"]]:
+    """How far, in margins of p_mm, other optimal tokens with other keys stay behind α at p_mm; how many equal α's key.
+
+    The first is 0 for an exact tie and +inf when there is no such token. Decided over the rationals.
+    """
+    least, multiplicity = math.inf, np.ones(problem.n)
+    for i in np.flatnonzero(~sets.optimal.all(axis=1)).tolist():
+        keys, own = problem.keys[i], int(choice.alpha[i])
+        logits = exact_logits(keys, choice.svm)
+        rivals = sets.optimal[i] & (keys != keys[own]).any(axis=1)
+        multiplicity[i] = sets.optimal[i].sum() - rivals.sum()
+        for t in np.flatnonzero(rivals).tolist():
+            least = min(least, max(float(logits[own] - logits[t]), 0.0))
+    return least, multiplicity
+
+
+def constraints_of(
+    problem: Problem, mixing: LinearMixing, choice: ChoiceSolution, multiplicity: Float64[np.ndarray, "n"]
+) -> Constraints:
+    """The constraints of one choice with the costs of the tokens, as those of Theorem 1; α's key may be shared."""
+    others = ~mixing.optimal
+    best = problem.keys[np.arange(problem.n), choice.alpha]
+    log_costs = (log_token_costs(mixing, problem.loss) - np.log(multiplicity)[:, None])[others]
+    duals = choice.duals[others]
+    return Constraints(
+        rows=choice.svm.norm * (best[:, None] - problem.keys)[others],
+        margins=choice.margins[others],
+        neighbours=choice.neighbours[others],
+        log_costs=log_costs - log_costs.max(),
+        log_unit=float(log_costs.max()),
+        weights=duals / duals.sum(),
+        rank=rank_of_neighbours(choice.svm),
+        others=others,
+    )
+
+
+def allowed_choices(sets: MaxMarginSets, kappa: float, rho: Float64[np.ndarray, "m"]) -> Bool[np.ndarray, "m c"]:
+    """Choices with Θ_α ≥ Θ − κ/R, which points of the sublevel set of RΘ = ρ may select, shape (m, c)."""
+    best = sets.choices[0].norm_squared
+    # 1 − Θ_α/Θ = x/(1 + √(1 − x)), x = 1 − (Θ_α/Θ)², without cancellation.
+    x = np.array([float((c.norm_squared - best) / c.norm_squared) for c in sets.choices])
+    missing = x / (1 + np.sqrt(1 - x))
+    return np.asarray(missing <= (kappa / rho)[:, None] * (1 + 64 * EPS))
+
+
+def nearest(
+    sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], points: Float64[np.ndarray, "m d"]
+) -> Float64[np.ndarray, "m"]:
+    """The largest ⟨p, p̄_α⟩ over the allowed choices, shape (m,)."""
+    along = np.stack([points @ c.svm.direction for c in sets.choices], axis=-1)
+    return np.max(np.where(allowed, along, -np.inf), axis=-1)
+
+
+def dual_bound(
+    problem: Problem,
+    mixing: LinearMixing,
+    sets: MaxMarginSets,
+    allowed: Bool[np.ndarray, "m c"],
+    beyond: Float64[np.ndarray, "m"],
+) -> Float64[np.ndarray, "m"]:
+    """min over the allowed choices of Σ_j w_j log(C_j/w_j), where all margins are at least ``beyond``, shape (m,).
+
+    C_iβ = |ℓ'(ν_i)| (least cost of β) / (|O_i| + |Ō_i| e^{−beyond}) and w = λ/Σλ.
+    """
+    size = mixing.optimal.sum(axis=1)
+    log_costs = log_token_costs(mixing, problem.loss, secants=True)
+    normaliser = np.log(size + (problem.T - size) * np.exp(-np.maximum(beyond, 0.0))[:, None])
+    least = np.full(len(beyond), np.inf)
+    for choice, usable in zip(sets.choices, allowed.T, strict=True):
+        w = choice.duals / choice.duals.sum()
+        used = w > 0
+        fixed = float(np.sum(w[used] * (log_costs[used] - np.log(w[used]))))
+        least = np.where(usable, np.minimum(least, fixed - normaliser @ w.sum(axis=1)), least)
+    return np.asarray(least - 64 * EPS * (problem.T + problem.n) * (1 + np.abs(least)))

@@ -1,0 +1,160 @@
+"""Lemma 3: the covariance of keys and scores under the softmax weights, to first order in the unselected
+mass.
+
+Main results: the inequality of the Key Lemma, the identity behind it, and that weights and gradient are
+those of softmax reference_attention.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix A.1, Lemma 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from flint import fmpq
+from hypothesis.strategies import SearchStrategy
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.problems import cases
+from reference_attention.exact import rational
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import calls
+from theorems.core.points import directions, probe_points
+from theorems.core.statement import statement
+from theorems.core.tolerances import EXACT
+from theorems.rounding.evaluation import GRADIENT, Evaluation, scaled_gradient_of
+from theorems.rounding.forward_error import LOG_WEIGHTS, UNDERFLOW, relative_error
+from theorems.rounding.textbook import sum_error
+
+EXACT_POINTS = 3
+"""Points at which identity and inequality are decided over the rationals."""
+
+
+def _cases() -> SearchStrategy[Case]:
+    return cases(assumptions=())
+
+
+@statement(
+    "lemma-3",
+    "Softmax covariance (key lemma)",
+    source="Appendix A.1, Lemma 3",
+    assumptions=(),
+    cases=_cases,
+    kernel=calls("its weights are the softmax of k·p, its gradient is their covariance", turn=0),
+)
+def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let a = Kq, s = softmax(Kp), r any reference token, Γ = max |γ_t − γ_u| and A = max ‖k_t‖ ‖q‖. Then
+
+        | aᵀ(diag(s) − s sᵀ)γ − Σ_{t≠r} (a_r − a_t) s_t (γ_r − γ_t) | ≤ 2ΓA(1 − s_r)².
+
+    Derivation. With δ = difference to token r, the covariance of a and γ under s does not change when
+    constants are subtracted: aᵀ(diag(s) − s sᵀ)γ = E[δa δγ] − E[δa] E[δγ], and E[δa δγ] is the sum on the
+    left. The difference is |E[δa]| |E[δγ]|, in which only tokens other than r count: ≤ 2A(1 − s_r) · Γ(1 −
+    s_r). Nothing in this uses that s is a softmax: it holds for every probability vector, so identity and
+    inequality are decided over the rationals with the weights that the implementation reports, divided
+    exactly by their exact sum.
+
+    What makes it a statement about attention: s_t ∝ e^{k_t·p}, and ∇L(p) = (1/n) Σ_i ℓ'_i K_iᵀ(diag(s_i) −
+    s_i s_iᵀ)γ_i. Both are compared with the suite's own evaluation, in units of the largest term of the
+    gradient, so that they mean as much at ‖p‖ = 1e4 as at 0.
+    """
+    problem = case.problem
+    rng = case.rng()
+    points = probe_points(rng, problem)
+    mine = Evaluation(problem, points, under_test.textbook_eps)
+    weights = np.asarray(under_test.weights(problem.keys, points))
+    yield from _weights_are_a_softmax(mine, weights)
+    yield from _key_lemma(problem, rng, weights)
+    yield _gradient_is_the_covariance(mine, under_test)
+
+
+def _weights_are_a_softmax(mine: Evaluation, weights: Float64[np.ndarray, "b n T"]) -> Iterator[Claim]:
+    error = relative_error(mine.log_weights_error) + 4 * EPS
+    floor = UNDERFLOW + mine.textbook_weights_error
+    # A probability vector, exactly: non-negative, and summing to one up to the rounding of its entries.
+    yield at_least("weights-are-non-negative", Form.EXACT, weights, 0.0, rounding=0.0, why=EXACT)
+    total = np.sum(weights, axis=-1)
+    rounding = np.sum(mine.weights * error, axis=-1) + mine.problem.T * EPS
+    rounding = rounding + sum_error(mine.problem.T, mine.textbook_eps)
+    yield at_least("weights-sum-to-one", Form.EXACT, 0.0, np.abs(total - 1), rounding=rounding, why=LOG_WEIGHTS)
+    # Log-ratios k·p: every weight above the range of underflow agrees with exp(k·p) / Σ exp(k·p), relatively.
+    yield at_least(
+        "weights-are-exponentials-of-logits",
+        Form.EXACT,
+        0.0,
+        np.abs(weights - mine.weights),
+        rounding=mine.weights * error + floor,
+        scale=mine.weights + floor,
+        why=LOG_WEIGHTS,
+        points="weight",
+    )
+
+
+def _key_lemma(problem: Problem, rng: np.random.Generator, weights: Float64[np.ndarray, "b n T"]) -> Iterator[Claim]:
+    chosen = rng.choice(len(weights), size=min(EXACT_POINTS, len(weights)), replace=False)
+    q = directions(rng, len(chosen), problem.d)
+    identity, inequality = [], []
+    for b, direction in zip(chosen.tolist(), q, strict=True):
+        i = int(rng.integers(problem.n))
+        if not (np.isfinite(weights[b, i]).all() and (weights[b, i] >= 0).all() and weights[b, i].any()):
+            continue
+        for r in {int(np.argmax(weights[b, i])), int(rng.integers(problem.T))}:
+            apart, room = _sides(problem.keys[i], problem.scores[i], weights[b, i], direction, r)
+            identity.append(-abs(_sign(apart)))
+            inequality.append(_sign(room))
+    for name, values in (("covariance-identity", identity), ("covariance-inequality", inequality)):
+        yield at_least(name, Form.EXACT, values, 0.0, rounding=0.0, why=EXACT, points="exact point")
+
+
+def _sides(
+    keys: Float64[np.ndarray, "T d"],
+    scores: Float64[np.ndarray, "T"],
+    weights: Float64[np.ndarray, "T"],
+    q: Float64[np.ndarray, "d"],
+    r: int,
+) -> tuple[fmpq, fmpq]:
+    """Over the rationals: covariance − (E[δa δγ] − E[δa]E[δγ]), and (2ΓA(1 − s_r)²)² − (left side)²."""
+    direction = [rational(x) for x in q.tolist()]
+    a = [sum((rational(k) * x for k, x in zip(row, direction, strict=True)), fmpq(0)) for row in keys.tolist()]
+    g = [rational(x) for x in scores.tolist()]
+    raw = [rational(x) for x in weights.tolist()]
+    total = sum(raw, fmpq(0))
+    s = [x / total for x in raw]
+    zero = fmpq(0)
+    covariance = sum((w * x * y for w, x, y in zip(s, a, g, strict=True)), zero) - sum(
+        (w * x for w, x in zip(s, a, strict=True)), zero
+    ) * sum((w * y for w, y in zip(s, g, strict=True)), zero)
+    product = sum((w * (a[r] - x) * (g[r] - y) for w, x, y in zip(s, a, g, strict=True)), zero)
+    mean_a = sum((w * (a[r] - x) for w, x in zip(s, a, strict=True)), zero)
+    mean_g = sum((w * (g[r] - y) for w, y in zip(s, g, strict=True)), zero)
+    width = max(g) - min(g)
+    reach = max(sum((rational(k) ** 2 for k in row), zero) for row in keys.tolist())
+    length = sum((x * x for x in direction), zero)
+    bound = 4 * width**2 * reach * length * (1 - s[r]) ** 4
+    return covariance - (product - mean_a * mean_g), bound - (covariance - product) ** 2
+
+
+def _sign(x: fmpq) -> float:
+    return float((x > 0) - (x < 0))
+
+
+def _gradient_is_the_covariance(mine: Evaluation, under_test: Implementation) -> Claim:
+    problem = mine.problem
+    own = mine.gradient
+    reported = scaled_gradient_of(under_test, problem, mine.points, own.log_scale)
+    noise = np.max(own.error, axis=-1, keepdims=True) if mine.textbook_eps else 0.0
+    return at_least(
+        "gradient-is-the-covariance",
+        Form.EXACT,
+        0.0,
+        np.abs(reported - own.direction),
+        rounding=own.error,
+        scale=np.max(np.abs(own.direction), axis=-1, keepdims=True) + noise + UNDERFLOW,
+        why=GRADIENT,
+        points="coordinate",
+    )

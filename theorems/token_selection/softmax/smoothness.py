@@ -1,0 +1,44 @@
+"""Lipschitz constants of ∇L: a sharper global one than Lemma 6's, and a local one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.problem import Problem
+from theorems.rounding.evaluation import Evaluation
+
+
+def log_sharp_smoothness(problem: Problem) -> float:
+    """log L̂, L̂ = (1/n) Σ_i (M0 R_i² D_i²/16 + 3 M1 R_i D_i²/16) ≤ L_p; −inf where ∇L = 0 throughout.
+
+    R_i is the range of the scores and D_i the diameter of the keys of input i. ∇²L = (1/n) Σ (ℓ'' ∇f∇fᵀ + ℓ'
+    ∇²f) with ∇f = Cov(γ, k) and ∇²f = E[(γ − f)(k − k̄)(k − k̄)ᵀ]. A variable with range R has standard
+    deviation at most R/2 (Popoviciu), so ‖∇f‖ ≤ (R/2)(D/2). For a unit x let y = ((k − k̄)·x)² ∈ [0, D²], of
+    mean at most D²/4; its mean absolute deviation is at most 2ȳ(D² − ȳ)/D² ≤ 3D²/8, and xᵀ∇²f x = E[(γ −
+    c)(y − ȳ)] ≤ (R/2)(3D²/8) with c the middle of the scores. As R ≤ √2‖γ‖ and D ≤ √2‖K‖, L̂ ≤ (1/n) Σ
+    (M0‖γ‖²‖K‖² + 3 M1‖γ‖‖K‖²)/4.
+    """
+    width = np.ptp(problem.scores, axis=1)
+    pairs = problem.keys[:, :, None] - problem.keys[:, None, :]
+    diameter = np.sqrt(np.max(np.sum(pairs * pairs, axis=-1), axis=(1, 2)))
+    low, high = problem.score_range
+    with np.errstate(divide="ignore"):
+        log_width, log_diameter = np.log(width), np.log(diameter)
+    curved = problem.loss.log_lipschitz(low, high) + 2 * (log_width + log_diameter) - math.log(16)
+    steep = problem.loss.log_bound(low, high) + log_width + 2 * log_diameter + math.log(3 / 16)
+    return float(np.logaddexp.reduce(np.concatenate([curved, steep])) - math.log(problem.n))
+
+
+def local_smoothness(at: Evaluation) -> Float64[np.ndarray, "b"]:
+    """An upper bound on ‖∇²L(p)‖ at each point: (1/n) Σ (M0 ‖Cov(γ, k)‖² + |ℓ'| E[|γ − f| ‖k − k̄‖²])."""
+    problem = at.problem
+    weights = at.weights
+    centred = at.key_differences - np.sum(weights[..., None] * at.key_differences, axis=-2, keepdims=True)
+    spread = at.score_differences - np.sum(weights * at.score_differences, axis=-1, keepdims=True)
+    slopes = np.sum((weights * spread)[..., None] * centred, axis=-2)
+    curved = math.exp(problem.loss.log_lipschitz(*problem.score_range)) * np.sum(slopes * slopes, axis=-1)
+    second = np.sum(weights * np.abs(spread) * np.sum(centred * centred, axis=-1), axis=-1)
+    return np.asarray(np.mean(curved + np.exp(at.log_slopes) * second, axis=-1))

@@ -1,0 +1,1 @@
+"""Each statement without one of its assumptions: where to look, and what fails there in the paper's words."""

@@ -1,0 +1,142 @@
+"""The conjecture on joint descent with less: selection, Assumption C over the supports, separation.
+
+Joint descent takes steps of constant length, so norms grow by 0.1/Θ a step: it is followed for :data:`STEPS` steps, and a
+deviation counts that is more than a hundred logits at the end and does not fall.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3; :mod:`.conjecture_joint_descent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from generators.case import Case
+from generators.joint_run import STEPS as SHORT
+from generators.joint_run import joint_run, largest_nonoptimality
+from reference_attention.paths.joint import Joint
+from reference_attention.paths.scheduled_direction import scheduled_direction
+from reference_attention.problem import Dataset
+from reference_attention.training.joint_descent import JointTrajectory
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.token_selection.joint_paths.conjecture_joint_descent import JOINT_DESCENT
+from theorems.without.followed_joint import joint_of, separator_of
+from theorems.without.free_mixing import assumption_c_over_supports_fails
+from theorems.without.joint_drawing import plain_joint_cases
+from theorems.without.not_selected import one_support
+from theorems.without.theorem_5 import undecided
+from theorems.without.weakened import weakened
+
+STEPS = 8000
+"""Steps of a run that decides."""
+CLEAR = 0.15
+"""Deviation of a direction at the end of a short run, from which on the long one is made."""
+
+
+@st.composite
+def _free_token(draw: DrawFn) -> Case:
+    """Two supports (1, a) and (1, −b) of v_mm = (1, 0); the other token of input 1 has label margin 1 as well."""
+    Y = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=2, max_size=2)))
+    a, b, c, x, y = (draw(st.integers(*ends)) for ends in ((1, 2), (1, 2), (-2, 2), (-1, 0), (-1, 1)))
+    z = np.array([[[1.0, a], [x, y]], [[1.0, -b], [1.0, c]]])
+    data = Dataset(Y[:, None, None] * z + 0.0, Y, np.array([1.0, 0.0]))
+    return Case(data.problem, dataset=data, alpha=np.zeros(2, dtype=np.int64), seed=draw(st.integers(0, 9)))
+
+
+def _run(case: Case, steps: int) -> tuple[Joint, JointTrajectory, float] | None:
+    """Joint, run and Θ; None if v_mm or p_mm does not exist."""
+    joint = joint_of(case)
+    separator = None if joint is None else separator_of(joint)
+    if joint is None or separator is None:
+        return None
+    return joint, joint_run(case, joint, separator.margin, steps=steps), separator.margin
+
+
+def _apart(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, float]:
+    """Distance of p/‖p‖ from p(‖v‖/‖p‖) and of v/‖v‖ from v̄_mm at a step."""
+    v, p = run.heads[at], run.prompts[at]
+    sizes = float(np.linalg.norm(v)), float(np.linalg.norm(p))
+    prompt = np.linalg.norm(p / sizes[1] - scheduled_direction(joint, sizes[0] / sizes[1]))
+    return float(prompt), float(np.linalg.norm(v / sizes[0] - joint.svm.direction))
+
+
+def _goes_elsewhere(case: Case) -> float:
+    """The larger deviation at the end of a short run."""
+    made = _run(case, SHORT)
+    plain = case.dataset is not None and case.dataset.loss.name == "logistic"
+    if made is None or not plain or not np.array_equal(case.dataset.v, made[0].svm.v):  # type: ignore[union-attr]
+        return -1.0
+    return max(_apart(made[0], made[1], SHORT)) - CLEAR
+
+
+def _selected_elsewhere(case: Case) -> float:
+    """As :func:`_goes_elsewhere`, where descent selects α."""
+    made = _run(case, SHORT)
+    if made is None or not largest_nonoptimality(made[0], made[1].prompts[SHORT // 4 :]) < 0.5:
+        return -2.0
+    return _goes_elsewhere(case)
+
+
+def _limit_claims(case: Case) -> Iterator[Claim]:
+    """p/‖p‖ → p(c), c = lim ‖v‖/‖p‖, and v/‖v‖ → v̄_mm: one logit beside it is allowed, or a deviation that halves."""
+    made = _run(case, STEPS)
+    if made is None:
+        yield undecided("v_mm or p_mm does not exist")
+        return
+    joint, run, theta = made
+    early, late = _apart(joint, run, STEPS // 4), _apart(joint, run, STEPS)
+    rho = theta * float(np.linalg.norm(run.prompts[STEPS]))
+    for name, before, after in zip(("prompt-goes-to-p(c)", "head-goes-to-v_mm"), early, late, strict=True):
+        said = f"distances {before:.6g} and {after:.6g} at steps {STEPS // 4} and {STEPS}, where Θ‖p‖ = {rho:.6g}"
+        slack = 0.0 if after < before / 2 else -after
+        yield Claim(name, Form.LIMIT, slack, 1 / rho, JOINT_DESCENT, said)
+
+
+@weakened(
+    "conjecture-joint-descent",
+    without="descent-selects",
+    refutes="normalized joint descent has p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
+    cases=one_support,
+    violation=_goes_elsewhere,
+)
+def selects_others(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A non-support may have a token with more label margin than α, or the start may lie on the side of other tokens: descent
+    then selects those, and goes where their separator is.
+    """
+    yield from _limit_claims(case)
+
+
+@weakened(
+    "conjecture-joint-descent",
+    without="optimal-support-tokens",
+    refutes="if normalized joint descent selects α, p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
+    cases=_free_token,
+    fails=assumption_c_over_supports_fails,
+    violation=_selected_elsewhere,
+)
+def free_token(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A token of a support that has α's label margin costs nothing to mix, so its row exerts no pull: descent selects α by the
+    other rows, and where these happen to select it at that support, too, no margin of its own is kept there.
+    """
+    yield from _limit_claims(case)
+
+
+def _inseparable() -> SearchStrategy[Case]:
+    return plain_joint_cases(n=(1, 3), d=2, key_queries=True)
+
+
+@weakened(
+    "conjecture-joint-descent",
+    without="separable",
+    refutes="if normalized joint descent selects α, p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
+    cases=_inseparable,
+)
+def implied_by_selection(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Superfluous: it follows from the other assumptions. If descent selects α, some prompt has 1 − s_iα < ½ for all i, so
+    (k_iα − k_it)·p > 0 for all i and t (Lemma 12), and a multiple of that prompt is feasible for ATT-SVM(α).
+    """
+    yield from _limit_claims(case)

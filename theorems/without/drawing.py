@@ -1,0 +1,94 @@
+"""Strategies for hunts: small readable cases with a start or with directions."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.problems import cases
+from reference_attention.losses import loss_named
+from reference_attention.problem import Problem
+
+SIZES = st.sampled_from((1.0, 1.0, 2.0, 0.5))
+"""What small integers are multiplied by."""
+
+
+def small_vectors(d: int, *, zero: bool = False) -> SearchStrategy[Float64[np.ndarray, "d"]]:
+    """Vectors of small integers, now and then of halves or even numbers.
+
+    Args:
+        zero: also the zero vector.
+    """
+    entries = st.lists(st.integers(-3, 3), min_size=d, max_size=d).map(lambda x: np.array(x, dtype=np.float64))
+    drawn = st.tuples(entries, SIZES).map(lambda pair: pair[0] * pair[1])
+    return drawn if zero else drawn.map(lambda q: q if q.any() else np.eye(d)[0])
+
+
+def starts(problem: Problem) -> SearchStrategy[Float64[np.ndarray, "d"]]:
+    """Small p(0), for ``generators.problems.cases(start=starts)``."""
+    return small_vectors(problem.d, zero=True)
+
+
+@st.composite
+def with_directions(draw: DrawFn, base: SearchStrategy[Case], *names: str) -> Case:
+    """Cases of ``base`` with a small vector per name in their arrays."""
+    case = draw(base)
+    given = {name: draw(small_vectors(case.problem.d)) for name in names}
+    return case.but(arrays=MappingProxyType(dict(case.arrays) | given))
+
+
+@st.composite
+def plain_cases(
+    draw: DrawFn,
+    *,
+    n: tuple[int, int] = (1, 2),
+    tokens: tuple[int, int] = (2, 3),
+    d: tuple[int, int] = (1, 2),
+    losses: tuple[str, ...] = ("correlation", "logistic"),
+) -> Case:
+    """Keys and scores of small integers, anything else being left to chance."""
+    shape = tuple(draw(st.integers(*ends)) for ends in (n, tokens, d))
+    size = int(np.prod(shape))
+    keys = np.array(draw(st.lists(st.integers(-2, 2), min_size=size, max_size=size)), dtype=np.float64).reshape(shape)
+    count = shape[0] * shape[1]
+    scores = np.array(draw(st.lists(st.integers(-2, 3), min_size=count, max_size=count)), dtype=np.float64)
+    loss = loss_named(draw(st.sampled_from(losses)))
+    return Case(Problem(keys, scores.reshape(shape[:2]), loss))
+
+
+@st.composite
+def flat_cases(draw: DrawFn) -> Case:
+    """Two separable inputs in two dimensions under ℓ(u) = −u³; the best score of the first is 0, where ℓ' = 0."""
+    assumed = ("separable", "strict-optimum")
+    case = draw(cases(assumptions=assumed, n=2, tokens=2, d=2, losses=("cubic",), plain=True))
+    problem = case.problem
+    below = -1.0 * (np.arange(2) != problem.optimal[:, None])
+    best = np.array([0.0, draw(st.sampled_from((1.0, 2.0, -1.0)))])
+    return case.but(problem=Problem(problem.keys, best[:, None] + below, problem.loss))
+
+
+@st.composite
+def flat_pairs(draw: DrawFn) -> Case:
+    """As :func:`flat_cases`, with prompts q and q_other that select the best tokens with margins of 1 to 4.
+
+    The rows k_iα − k_it are integer and of determinant ±1, so that prompts of integer margins are integer.
+    """
+    case = draw(flat_cases())
+    rows = np.array(draw(st.sampled_from(UNIMODULAR)), dtype=np.float64)
+    alpha = case.problem.optimal
+    keys = np.zeros((2, 2, 2))
+    keys[np.arange(2), 1 - alpha] = -rows
+    margins = st.lists(st.integers(1, 4), min_size=2, max_size=2)
+    inverse = np.rint(np.linalg.inv(rows))
+    prompts = {name: inverse @ np.array(draw(margins), dtype=np.float64) for name in ("q", "q_other")}
+    problem = Problem(keys, case.problem.scores, case.problem.loss)
+    return case.but(problem=problem, arrays=MappingProxyType(prompts))
+
+
+UNIMODULAR = (((1, 0), (0, 1)), ((1, 1), (0, 1)), ((1, 0), (1, 1)), ((0, 1), (1, 0)), ((1, 0), (0, -1)))
+"""Integer matrices whose inverse is integer."""

@@ -1,0 +1,144 @@
+"""Conclusions about descent, in the paper's words: the flow is followed to norm 10⁶ and looked at there.
+
+Nothing here uses an assumption: that is what a weakened statement needs.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 2 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from generators.case import Case
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import Infeasible
+from reference_attention.training.descent import Stop, normalized_gradient_descent
+from reference_attention.training.flow import Flow, gradient_flow
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT, tolerance
+
+LIMIT_FOLLOWED = tolerance(
+    "limit-followed",
+    "ρ^{−1/2}, ρ the norm in units of ‖p_mm‖ (or of 1/max|k_iα − k_it|)",
+    "followed: where a direction or a selection converges it is O(log ρ/ρ) from its limit; a counterexample"
+    " must miss it a hundred times further than √ρ/ρ at norms of 10⁶, and no less than at a thousandth of it",
+)
+
+NORM = 1e6
+"""Norm to which a limit is followed, in units of ‖p_mm‖ (of 1/(size of the keys) without one) and of ‖p(0)‖."""
+EARLIER = 1e3
+"""Norm at which it is looked at before: a distance that still shrinks is no violation."""
+WALK = 96
+"""Steps of the short walk that guides a search."""
+CLEAR = 0.05
+"""How far, in units of the keys, a walk must end on the wrong side to be worth following."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point that descent has come to.
+
+    Attributes:
+        problem: where.
+        p: the point, (d,).
+    """
+
+    problem: Problem
+    p: Float64[np.ndarray, "d"]
+
+    def smallest_margin(self, alpha: Int64[np.ndarray, "n"]) -> float:
+        """min over i, t ≠ α_i of (k_iα − k_it)·p/‖p‖; negative when a token other than α is selected."""
+        rows = _rows(self.problem, alpha)
+        size = float(np.linalg.norm(self.p))
+        return float((rows @ self.p).min()) / size if size else 0.0
+
+
+def walked(case: Case) -> Point:
+    """Where normalized gradient descent with growing steps is after a short walk from the case's start."""
+    p = start_of(case)
+    size = 1 / case.problem.key_scale
+    for step in (0.25 * size, size, 4 * size, 16 * size):
+        p = normalized_gradient_descent(case.problem, p, steps=WALK // 4, step=step, record_every=WALK).final
+    return Point(case.problem, p)
+
+
+def start_of(case: Case) -> Float64[np.ndarray, "d"]:
+    """p(0), zero if the case has none, (d,)."""
+    return case.start if case.start is not None else np.zeros(case.problem.d)
+
+
+def followed(problem: Problem, start: Float64[np.ndarray, "d"], unit: float) -> Flow:
+    """The gradient flow from ``start`` to :data:`NORM` times the larger of ``unit`` and ‖start‖."""
+    return gradient_flow(problem, start, norm=NORM * max(unit, float(np.linalg.norm(start))))
+
+
+def norm_claim(flow: Flow, unit: float) -> Claim:
+    """‖p(t)‖ → ∞: the flow reaches its norm; a finite stationary point refutes it.
+
+    At norms beyond :data:`NORM` a point that does not move may just move by less than float64 can say.
+    """
+    said = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
+    if flow.stop is Stop.FAILED:
+        said = f"the flow was not followed: {flow.reason}"
+        return Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, EXACT, undecided=said)
+    if flow.stop is Stop.STATIONARY and flow.norms[-1] >= NORM * unit:
+        return Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, EXACT, undecided=said)
+    return Claim("norm-diverges", Form.LIMIT, 0.0 if flow.reached else -1.0, 0.0, EXACT, said)
+
+
+def direction_claim(name: str, flow: Flow, target: Float64[np.ndarray, "d"], unit: float) -> Claim:
+    """p(t)/‖p(t)‖ → target/‖target‖, judged at the last norm ρ (in units of ``unit``) and at one a thousandth of it.
+
+    A direction that converges is beside its limit by O(log ρ/ρ); √ρ/ρ is allowed. One that is further off and has not
+    come closer by half since norm :data:`EARLIER` does not converge there.
+    """
+    apart = np.sqrt(2 * flow.one_minus_cosine(target))
+    rho = flow.norms[-1] / unit
+    before = apart[int(np.argmin(np.abs(np.log(np.maximum(flow.norms, 1e-300) / flow.norms[-1] * (NORM / EARLIER)))))]
+    said = f"1 − cos = {flow.one_minus_cosine(target)[-1]:.12g} at ‖p‖ = {flow.norms[-1]:.6g}"
+    if apart[-1] < before / 2:
+        return Claim(name, Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, said, undecided="" if apart[-1] < rho**-0.5 else said)
+    return Claim(name, Form.LIMIT, -float(apart[-1]), float(rho**-0.5), LIMIT_FOLLOWED, said)
+
+
+def selection_claim(problem: Problem, p: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]) -> Claim:
+    """Every α_i has the largest logit at p: min (k_iα − k_it)·p/‖p‖ ≥ 0, in units of the keys."""
+    least = Point(problem, p).smallest_margin(alpha)
+    reach = float(np.abs(_rows(problem, alpha)).max())
+    said = f"the smallest (k_iα − k_it)·p/‖p‖ is {least:.12g}"
+    return Claim(
+        "selects-the-tokens",
+        Form.LIMIT,
+        least / reach,
+        float(np.linalg.norm(p) * reach) ** -0.5,
+        LIMIT_FOLLOWED,
+        said,
+    )
+
+
+def direction_claims(
+    problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation, alpha: Int64[np.ndarray, "n"]
+) -> Iterator[Claim]:
+    """‖p(t)‖ → ∞, p(t) selects α, and p(t)/‖p(t)‖ → p̄_mm(α), along the flow from ``start``."""
+    svm = under_test.max_margin(problem.keys, alpha)
+    unit = 1 / problem.key_scale if isinstance(svm, Infeasible) else svm.norm
+    flow = followed(problem, start, unit)
+    norm = norm_claim(flow, unit)
+    yield norm
+    if not flow.reached:
+        return
+    yield selection_claim(problem, flow.final, alpha)
+    if not isinstance(svm, Infeasible):
+        yield direction_claim("direction-is-max-margin", flow, svm.p, unit)
+
+
+def _rows(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "m d"]:
+    """k_iα − k_it over t ≠ α_i."""
+    rows = np.take_along_axis(problem.keys, alpha[:, None, None], axis=1) - problem.keys
+    others = np.arange(problem.T) != alpha[:, None]
+    return np.asarray(rows[others])

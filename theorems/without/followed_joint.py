@@ -1,0 +1,208 @@
+"""Conclusions about the joint regularization path, in the paper's words: (v_r, p_R) followed to RΘ = 10⁶.
+
+Nothing here uses Assumption C, a schedule of radii, or (unless said) that ATT-SVM(α) is feasible.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6; :mod:`reference_attention.paths.joint_path`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float64
+from scipy.optimize import brentq
+
+from generators.case import Case
+from reference_attention.paths.joint import Joint, chosen_of, excess_gradient, relative_log_risk
+from reference_attention.paths.joint_path import Schedule, joint_path, prompt_at
+from reference_attention.svm.label_svm import label_svm, relaxed_max_margin
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+from theorems.core.claim import Claim, Form, Verdict
+from theorems.without.followed import EARLIER, LIMIT_FOLLOWED, NORM
+
+TURNS = 4
+"""Turns of head and prompt where some support has no dual; the head then depends on the prompt through r e^{−RΘ} only."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """(r v̄_mm + w, p) at one radius.
+
+    Attributes:
+        joint: tokens, keys, α, (SVM).
+        log_r, R: the radii.
+        w: head less r v̄_mm, (d,).
+        p: the prompt, (k,).
+        risk: log L + rΓ.
+        units: R in units of 1/Θ, or of 1/(size of the rows).
+    """
+
+    joint: Joint
+    log_r: float
+    R: float
+    w: Float64[np.ndarray, "d"]
+    p: Float64[np.ndarray, "k"]
+    risk: float
+    units: float
+
+    @property
+    def lowest_margin(self) -> float:
+        """min over i, t of (k_iα − k_it)·p."""
+        rows = self.joint.rows @ self.p
+        return float(rows[self.joint.others].min())
+
+
+def joint_of(case: Case) -> Joint | None:
+    """Tokens, keys and (SVM) of a case; None if v_mm does not exist or there are no tokens."""
+    if case.dataset is None:
+        return None
+    tokens, alpha = case.dataset.Y[:, None, None] * case.dataset.X, case.chosen
+    svm = label_svm(chosen_of(tokens, alpha))
+    return None if isinstance(svm, Infeasible) else Joint(tokens, case.problem.keys, alpha, svm)
+
+
+def selects_best(joint: Joint) -> bool:
+    """Whether α has a strictly larger label margin than every other selection, so that minimisers select it if any p does.
+
+    The label margin of mixed features is at most the largest of a selection: for each head it is linear in the weights.
+    """
+    n, T = joint.others.shape
+    for code in np.ndindex(*([T] * n)):
+        if tuple(joint.alpha) != code:
+            other = label_svm(chosen_of(joint.tokens, np.array(code)))
+            if not isinstance(other, Infeasible) and not other.margin < joint.svm.margin * (1 - 2.0**-40):
+                return False
+    return True
+
+
+def separator_of(joint: Joint) -> MaxMargin | None:
+    """p_mm(α), if it exists."""
+    found = max_margin(joint.keys, joint.alpha)
+    return None if isinstance(found, Infeasible) else found
+
+
+def relaxed_of(joint: Joint) -> MaxMargin | None:
+    """p_relax, if it exists."""
+    found = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
+    return None if isinstance(found, Infeasible) else found
+
+
+def followed(joint: Joint, schedule: Schedule, radii: tuple[float, ...], unit: float, seed: int) -> list[Pair]:
+    """Minimisers along the schedule at the radii, in units of ``unit``; the best of a few starts at each."""
+    rng = np.random.default_rng(seed)
+    k, R = joint.keys.shape[2], np.array(radii) * unit
+    starts = [np.ones(k), *rng.normal(size=(2, k))]
+    separator = separator_of(joint)
+    if separator is not None:
+        starts[0] = separator.p
+    paths = [joint_path(joint, schedule, R, start) for start in starts]
+    weak = joint.svm.support & (joint.svm.duals <= 0)
+    found = []
+    for j in range(len(radii)):
+        log_r = schedule(float(R[j]))
+        pairs = [_pair(joint, log_r, float(R[j]), x.offsets[j], x.prompts[j], radii[j]) for x in paths]
+        if weak.any() and joint.tokens.shape[2] == 2:
+            pairs = [_with_weak_supports(x) for x in pairs]
+        found.append(min(pairs, key=lambda x: x.risk if math.isfinite(x.risk) else math.inf))
+    return found
+
+
+def _pair(
+    joint: Joint, log_r: float, R: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"], units: float
+) -> Pair:
+    risk = float(relative_log_risk(joint, log_r, w, joint.log_weights(p)))
+    return Pair(joint, log_r, R, w, p, risk, units)
+
+
+def _with_weak_supports(pair: Pair) -> Pair:
+    """Head and prompt in turn; the head's second coordinate from its condition in logarithms.
+
+    A support without a dual draws the head aside until e^{−w·z} is of the order of |w|/r, both far below any float's
+    relative precision.
+    """
+    w, p = pair.w, pair.p
+    for _ in range(TURNS):
+        w = _head_beside(pair.joint, pair.log_r, w)
+        p = prompt_at(pair.joint, pair.log_r, pair.R, w, p)
+    return _pair(pair.joint, pair.log_r, pair.R, w, p, pair.units)
+
+
+def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Float64[np.ndarray, "2"]:
+    """argmin of Σ e^{−w·z_i} over heads of norm r, α selected, d = 2: w = y b − (y²/2r) v̄_mm.
+
+    Stationary where Σ π_i z_i·b = Γ y/r, π_i ∝ e^{−E_i}, E_i = r slack_i + y z_i·b.
+    """
+    u = joint.svm.direction
+    b = np.array([-u[1], u[0]])
+    aside = joint.chosen @ b
+    own = math.exp(min(log_r, 690.0)) * joint.svm.slack
+
+    def pull(y: float) -> float:
+        """log of what draws b-wards less log of what draws back."""
+        logs = -(own + y * aside)
+        logs -= np.logaddexp.reduce(logs)
+        with np.errstate(divide="ignore"):
+            sizes = logs + np.log(np.abs(aside))
+        forth = [*sizes[aside > 0]] + ([math.log(-y * joint.svm.margin) - log_r] if y < 0 else [])
+        back = [*sizes[aside < 0]] + ([math.log(y * joint.svm.margin) - log_r] if y > 0 else [])
+        up = float(np.logaddexp.reduce(forth)) if forth else -math.inf
+        down = float(np.logaddexp.reduce(back)) if back else -math.inf
+        if up == down:
+            return 0.0
+        return float(np.clip(up - down, -1e300, 1e300))
+
+    if not np.any(aside):
+        return np.zeros(2)
+    far = 4 * (1 + log_r) / float(np.abs(aside[aside != 0]).min())
+    y = float(brentq(pull, -far, far, xtol=1e-12, rtol=1e-14)) if pull(-far) > 0 > pull(far) else 0.0
+    along = y * y / 2 * math.exp(-min(log_r, 690.0))
+    return np.asarray(y * b - along * u)
+
+
+def prompt_claim(name: str, pairs: list[Pair], target: Float64[np.ndarray, "k"]) -> Claim:
+    """p_R/R → target (a unit vector), judged at RΘ = ρ and at the radius before: ρ^{−1/2} is allowed.
+
+    Undecided where the pair found is elsewhere without being better than the same head with R·target: no minimiser.
+    """
+    claim = _limit(name, pairs, [float(np.linalg.norm(x.p / x.R - target)) for x in pairs], "‖p_R/R − …‖")
+    if claim.verdict is Verdict.FALSIFIED and not loses_to(pairs, target):
+        return replace(
+            claim, undecided="the pair that was found is not better than the same head with the limit's prompt"
+        )
+    return claim
+
+
+def head_claim(pairs: list[Pair]) -> Claim:
+    """v_r/r → v̄_mm."""
+    apart = [float(np.linalg.norm(x.w)) * math.exp(-min(x.log_r, 690.0)) for x in pairs]
+    return _limit("head-is-max-margin", pairs, apart, "‖v_r/r − v̄_mm‖")
+
+
+def _limit(name: str, pairs: list[Pair], apart: list[float], what: str) -> Claim:
+    rho = pairs[-1].units
+    radii = ", ".join(f"{x.R:.6g}" for x in pairs)
+    said = f"{what} = {', '.join(f'{x:.6g}' for x in apart)} at R = {radii}, log r = {pairs[-1].log_r:.6g}"
+    if not all(math.isfinite(x) for x in apart):
+        return Claim(name, Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, said, undecided=said)
+    if apart[-1] < apart[0] / 2:
+        return Claim(name, Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, said)
+    return Claim(name, Form.LIMIT, -apart[-1], rho**-0.5, LIMIT_FOLLOWED, said)
+
+
+def loses_to(pairs: list[Pair], direction: Float64[np.ndarray, "k"]) -> bool:
+    """Whether at every radius the pair found has lower risk than the same head with the prompt R·direction.
+
+    Where losses agree in all digits, log L says nothing; the excess over selecting α does.
+    """
+    for x in pairs:
+        own = excess_gradient(x.joint, x.log_r, x.w, x.p)[0]
+        other = excess_gradient(x.joint, x.log_r, x.w, x.R * direction)[0]
+        if not own < other:
+            return False
+    return True
+
+
+RADII = (NORM / EARLIER, NORM)
+"""RΘ at which limits are looked at."""

@@ -1,0 +1,103 @@
+"""A proof that Assumption C fails: an input whose mixing costs no label margin to first order.
+
+**Claim.** Let v_mm be that of z_iα, margin Γ, and let input i have
+
+(a) label margin to spare, v̄_mm·z_iα > Γ, or
+(b) a tilt u of the head with u·z_iα > 0, u·z_jα ≥ 0 at every other support j, and u ⊥ v_mm (so λ_i = 0 in every dual
+    solution: by Farkas the two are alternatives).
+
+(c) a token t whose label margin is as good as any support's, v̄_mm·z_it ≥ Γ.
+
+Let moreover a prompt q select every other input strictly, (k_jα − k_jt)·q > 0, and only tie token t with α at input i (in
+cases (a) and (b) any t will do). If ATT-SVM(α) is feasible, Assumption C fails.
+
+*Proof.* At p = Rq + c p_mm, R → ∞, all s_jα → 1 while 1 − s_iα → κ, which c makes as small as one likes but not 0. In case
+(a) the head v̄_mm has label margin → Γ once κ is small, in case (c) in any case. In case (b) the unit head along v̄_mm + εu
+has at least Γ/√(1 + ε²‖u‖²) on the other inputs, and as much at i with ε = O(κ). So the label margin is at least Γ − O(κ²) in
+the limit, above Γ − νκ for every ν > 0. ∎
+
+Everything is decided over the rationals by :func:`reference_attention.svm.max_margin.max_margin`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from generators.case import Case
+from generators.finding import Finding, number
+from generators.margin_assumptions import dot, exact_vector
+from generators.optimal_tokens import optimal_support_tokens, optimal_tokens
+from reference_attention.paths.joint import Joint
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+from theorems.without.followed_joint import joint_of, separator_of
+
+
+def assumption_c_fails(case: Case) -> Finding:
+    """Assumption C over all inputs, refuted where the proof applies."""
+    return _refuted(case, optimal_tokens(case), supports_only=False)
+
+
+def assumption_c_over_supports_fails(case: Case) -> Finding:
+    """Assumption C over the supports of v_mm, refuted where the proof applies."""
+    return _refuted(case, optimal_support_tokens(case), supports_only=True)
+
+
+def _refuted(case: Case, known: Finding, *, supports_only: bool) -> Finding:
+    joint = joint_of(case)
+    if known.holds is not None or joint is None or separator_of(joint) is None:
+        return known
+    inputs = np.flatnonzero(joint.svm.support) if supports_only else np.arange(len(joint.alpha))
+    for i in inputs.tolist():
+        why = ""
+        if not joint.svm.support[i]:
+            why = f"has label margin to spare, {number(joint.svm.slack[i])}"
+        elif tilt(joint, i) is not None:
+            why = "is a support of v_mm without a dual"
+        for t in np.flatnonzero(joint.others[i]).tolist():
+            if not why and not as_good(joint, i, t):
+                continue
+            why = why or f"has token {t} with a label margin of Γ and more"
+            if tying(joint.keys[inputs], joint.alpha[inputs], int(np.searchsorted(inputs, i)), t) is not None:
+                return Finding(
+                    False,
+                    f"input {i} {why}, and prompts tie its token {t} with α while they select α elsewhere:"
+                    " the label margin stays at Γ to first order",
+                )
+    return known
+
+
+def as_good(joint: Joint, i: int, t: int) -> bool:
+    """v_mm·z_it ≥ 1, exactly: case (c)."""
+    features = joint.chosen
+    head = max_margin(np.stack([features, np.zeros_like(features)], axis=1), np.zeros(len(features), dtype=np.int64))
+    assert isinstance(head, MaxMargin)
+    return bool(dot(exact_vector(joint.tokens[i, t]), list(head.exact.p)) >= 1)
+
+
+def tilt(joint: Joint, i: int) -> Float64[np.ndarray, "d"] | None:
+    """u of case (b), rounded; None if there is none. The supports with a dual span what u must be orthogonal to."""
+    features, support, dual = joint.chosen, joint.svm.support, joint.svm.duals > 0
+    if dual[i]:
+        return None
+    blocks = [(features[j], 1 if j == i else 0) for j in np.flatnonzero(support)]
+    blocks += [(-features[j], 0) for j in np.flatnonzero(dual)]
+    keys = np.array([[z, np.zeros_like(z)] for z, _ in blocks])
+    found = max_margin(keys, np.zeros(len(blocks), dtype=np.int64), required=np.array([r for _, r in blocks]))
+    return None if isinstance(found, Infeasible) else found.p
+
+
+def tying(
+    keys: Float64[np.ndarray, "m T k"], alpha: Int64[np.ndarray, "m"], i: int, t: int
+) -> Float64[np.ndarray, "k"] | None:
+    """A prompt with margins ≥ 1 at the inputs j ≠ i, ≥ 0 at i and exactly 0 at its token t, rounded; None if there is none."""
+    required = np.ones(len(alpha) + 1, dtype=np.int64)
+    required[[i, -1]] = 0
+    # The last input prefers t to α; its other tokens repeat α.
+    last = np.repeat(keys[i, alpha[i]][None], keys.shape[1], axis=0)
+    last[t] = keys[i, t]
+    if len(alpha) == 1:
+        # Nothing else to select: zero ties everything.
+        return np.zeros(keys.shape[2])
+    found = max_margin(np.concatenate([keys, last[None]]), np.append(alpha, t), required=required)
+    return found.p if isinstance(found, MaxMargin) else None

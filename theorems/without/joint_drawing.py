@@ -1,0 +1,47 @@
+"""Joint problems in small whole numbers, for a hunt: no construction, only what a reader can check by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import assume
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from generators.case import Case
+from generators.numbers import integers
+from reference_attention.paths.joint import chosen_of
+from reference_attention.problem import Dataset
+from reference_attention.svm.label_svm import label_svm
+from reference_attention.svm.max_margin import Infeasible
+
+
+@st.composite
+def plain_joint_cases(
+    draw: DrawFn,
+    *,
+    n: tuple[int, int] = (2, 2),
+    T: int = 2,
+    d: int = 2,
+    zero_others: bool = False,
+    key_queries: bool = False,
+) -> Case:
+    """Tokens in −2 … 2, α = 0, labels ±1; the head of the dataset is v_mm (its scores name the tokens).
+
+    Args:
+        n: fewest and most inputs.
+        zero_others: tokens other than α are zero, as in Figure 3.
+        key_queries: also draw W, of small whole numbers and any rank.
+    """
+    size = draw(st.integers(*n))
+    X = np.zeros((size, T, d))
+    X[:, 0] = draw(integers((size, d), -2, 2))
+    if not zero_others:
+        X[:, 1:] = draw(integers((size, T - 1, d), -2, 2))
+    Y = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=size, max_size=size)))
+    W = draw(integers((draw(st.integers(1, 2)), d), -1, 1)).astype(np.float64) if key_queries else None
+    alpha = np.zeros(size, dtype=np.int64)
+    svm = label_svm(chosen_of(Y[:, None, None] * X, alpha))
+    assume(not isinstance(svm, Infeasible))
+    assert not isinstance(svm, Infeasible)
+    data = Dataset(X, Y, svm.v, W)
+    return Case(data.problem, dataset=data, alpha=alpha, seed=0)

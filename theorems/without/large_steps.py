@@ -1,0 +1,47 @@
+"""Gradient descent whose steps are far too large, followed until a flow takes over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Int64
+
+from generators.case import Case
+from reference_attention.training.descent import Stop, Trajectory, gradient_descent
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT
+from theorems.without.followed import direction_claims, start_of
+
+SETTLED = 1e-3
+"""A step of GD, in logits, below which it follows the flow."""
+MOST_STEPS = 4096
+
+
+def claims_after_large_steps(case: Case, under_test: Implementation, alpha: Int64[np.ndarray, "n"]) -> Iterator[Claim]:
+    """The claims of :func:`theorems.without.followed.direction_claims` for GD with the case's step size ``eta``."""
+    run = settled(case)
+    step = last_step(case, run)
+    if run.stop is Stop.OVERFLOW or not step < SETTLED:
+        said = f"after {run.iterations[-1]} steps a step is still {step:.3g} logits long ({run.stop.value})"
+        yield Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, EXACT, undecided=said)
+        return
+    yield from direction_claims(case.problem, run.final, under_test, alpha)
+
+
+def settled(case: Case) -> Trajectory:
+    """GD with the step ``eta`` until its steps are as short as those of a flow, or :data:`MOST_STEPS` are done."""
+    steps, log_step = 16, math.log(float(case.arrays["eta"]))
+    while True:
+        run = gradient_descent(case.problem, start_of(case), steps=steps, log_step=log_step, record_every=steps)
+        if steps >= MOST_STEPS or last_step(case, run) < SETTLED or run.stop is Stop.OVERFLOW:
+            return run
+        steps *= 4
+
+
+def last_step(case: Case, run: Trajectory) -> float:
+    """The length of the step that would come next, in logits."""
+    log_step = float(run.log_gradient_norm[-1]) + math.log(float(case.arrays["eta"]))
+    return case.problem.key_scale * math.exp(min(log_step, 690.0))

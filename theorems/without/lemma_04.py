@@ -1,0 +1,102 @@
+"""Lemma 4 with less: a loss that increases, a tied optimum, unequal scores, no separation.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+from generators.problems import cases
+from reference_attention.svm.max_margin import Infeasible
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.rounding.evaluation import GRADIENT
+from theorems.without.drawing import plain_cases, starts, with_directions
+from theorems.without.slopes import descent
+from theorems.without.two_valued import tied_cases, tied_optimum
+from theorems.without.weakened import weakened
+
+LOSS, STRICT, EQUAL, SEPARABLE = "well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable"
+REFUTED = "⟨∇L(p), p_mm⟩ < 0 for every p"
+OUTWARD = "some direction q has ⟨∇L(p), q⟩ < 0 for every p, as p_mm has"
+
+
+def descends(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """⟨∇L(p), p_mm⟩ < 0 at the case's start, in units of ‖∇L(p)‖‖p_mm‖."""
+    solution = under_test.max_margin(case.problem.keys, case.chosen)
+    if case.start is None or isinstance(solution, Infeasible):
+        return
+    value, error = descent(case.problem, case.start[None], solution.direction)
+    said = f"−⟨∇L(p), p_mm⟩ = {value[0]:.6g} ‖∇L(p)‖‖p_mm‖"
+    yield Claim("descent", Form.EFFECTIVE, float(value[0]), float(error[0]), GRADIENT, said)
+
+
+def _separable(*losses: str, keeps: tuple[str, ...]) -> SearchStrategy[Case]:
+    found = losses or ("correlation", "logistic")
+    return cases(assumptions=keeps, n=(1, 1), tokens=(2, 3), d=(1, 2), losses=found, start=starts, plain=True)
+
+
+@weakened(
+    "lemma-4",
+    without=LOSS,
+    refutes=REFUTED,
+    cases=lambda: _separable("squared", keeps=(STRICT, EQUAL, SEPARABLE)),
+)
+def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Where the loss increases, a higher score is worse: p_mm raises the score and with it the risk. The gradient along
+    p_mm is ℓ' times a positive number, so its sign is that of ℓ'.
+    """
+    yield from descends(case, under_test)
+
+
+@weakened(
+    "lemma-4",
+    without=STRICT,
+    keeps=(LOSS, SEPARABLE),
+    refutes=REFUTED,
+    cases=lambda: tied_cases(start=True),
+    fails=tied_optimum,
+)
+def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Of two tokens with the highest score p_mm selects one and may rank the other below a worse token. Where p weighs
+    that other token and the worse one, moving along p_mm exchanges a high score for a low one.
+    """
+    yield from descends(case, under_test)
+
+
+@weakened(
+    "lemma-4",
+    without=EQUAL,
+    keeps=(LOSS, STRICT, SEPARABLE),
+    refutes=REFUTED,
+    cases=lambda: _separable(keeps=(LOSS, STRICT, SEPARABLE)),
+)
+def unequal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """p_mm separates the best token from the others, but ranks those in any order. Where p has left the best token
+    behind, the gradient compares the others, and p_mm may prefer the worse of them.
+    """
+    yield from descends(case, under_test)
+
+
+def _lines() -> SearchStrategy[Case]:
+    return with_directions(plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)), "p_1", "p_2")
+
+
+@weakened("lemma-4", without=SEPARABLE, keeps=(LOSS, STRICT, EQUAL), refutes=OUTWARD, cases=_lines)
+def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Without p_mm the lemma can only mean that some direction descends everywhere. If the best key lies between the
+    others, the risk has a minimiser, and on either side of it the gradient points back: in one dimension at two points
+    with opposite signs, so that no direction descends at both.
+    """
+    if case.problem.d != 1:
+        return
+    points = np.stack([case.arrays["p_1"], case.arrays["p_2"]])
+    down, error = descent(case.problem, points, np.ones(1))
+    best = max(min(down), min(-down))
+    said = f"−∇L/|∇L| is {down[0]:.6g} at p_1 and {down[1]:.6g} at p_2"
+    yield Claim("some-direction-descends", Form.EFFECTIVE, float(best), float(max(error)), GRADIENT, said)

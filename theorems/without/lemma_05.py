@@ -1,0 +1,124 @@
+"""Lemma 5 with less: two inputs, unequal scores, a tied optimum, no separation, a loss that increases.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+from generators.problems import cases
+from reference_attention.svm.max_margin import Infeasible
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.rounding.evaluation import GRADIENT
+from theorems.without.drawing import plain_cases, with_directions
+from theorems.without.slopes import descent, lasting
+from theorems.without.two_valued import tied_cases, tied_optimum
+from theorems.without.weakened import weakened
+
+LOSS, STRICT, EQUAL = "well-behaved-loss", "strict-optimum", "equal-non-optimal-scores"
+SEPARABLE, SINGLE = "separable", "single-input"
+REFUTED = "for every π > 0 there is R_π such that ‖p‖ ≥ R_π implies ⟨∇L(p), p/‖p‖⟩ ≥ (1 + π) ⟨∇L(p), p̄_mm⟩"
+SOME = "with some unit q in place of p̄_mm: " + REFUTED.replace("p̄_mm", "q")
+PI = 0.5
+"""The π of which it is shown that there is no R_π."""
+RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
+"""Norms along q, in units of 1/(size of the keys)."""
+
+
+def correlated(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """The inequality for π = ½ at p = R q̄ for R up to 10⁶; it counts as violated if it is so at each of them."""
+    solution = under_test.max_margin(case.problem.keys, case.chosen)
+    if isinstance(solution, Infeasible):
+        return
+    q = case.arrays["q"] / np.linalg.norm(case.arrays["q"])
+    points = RADII[:, None] * q
+    towards, best = descent(case.problem, points, q), descent(case.problem, points, solution.direction)
+    slack = (1 + PI) * best[0] - towards[0]
+    said = f"at R = {RADII[-1]:g}, −⟨∇L, p/‖p‖⟩ = {towards[0][-1]:.6g} ‖∇L‖ and −⟨∇L, p̄_mm⟩ = {best[0][-1]:.6g} ‖∇L‖, π = {PI:g}"
+    yield lasting("correlation", Form.LIMIT, (slack, towards[1] + (1 + PI) * best[1]), GRADIENT, said)
+
+
+def _cases(
+    *, n: int = 1, d: int = 1, losses: tuple[str, ...] = ("correlation", "logistic"), keeps: tuple[str, ...]
+) -> SearchStrategy[Case]:
+    drawn = cases(assumptions=keeps, n=n, tokens=(2, 3), d=d, losses=losses, plain=True)
+    return with_directions(drawn, "q")
+
+
+@weakened(
+    "lemma-5",
+    without=SINGLE,
+    refutes=REFUTED,
+    cases=lambda: _cases(n=2, d=2, keeps=(LOSS, STRICT, EQUAL, SEPARABLE)),
+)
+def several_inputs(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """The input whose softmax is saturated least has all of the gradient. If p prefers a wrong token of the other input,
+    it can be better aligned with the first input's tokens than p_mm is, which must serve both.
+    """
+    yield from correlated(case, under_test)
+
+
+@weakened(
+    "lemma-5",
+    without=LOSS,
+    refutes=REFUTED,
+    cases=lambda: _cases(losses=("squared",), keeps=(STRICT, EQUAL, SEPARABLE, SINGLE)),
+)
+def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Where the loss increases, both sides change their sign: the risk falls against p_mm, along −p_mm by as much as it
+    grows along p_mm.
+    """
+    yield from correlated(case, under_test)
+
+
+@weakened(
+    "lemma-5",
+    without=STRICT,
+    keeps=(LOSS, SEPARABLE, SINGLE),
+    refutes=REFUTED,
+    cases=lambda: with_directions(tied_cases(), "q"),
+    fails=tied_optimum,
+)
+def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Far out in a direction that selects the other token of highest score, the gradient compares that token with the
+    next one, and p_mm, which need not prefer it, is no direction of descent at all.
+    """
+    yield from correlated(case, under_test)
+
+
+@weakened(
+    "lemma-5",
+    without=EQUAL,
+    keeps=(LOSS, STRICT, SEPARABLE, SINGLE),
+    refutes=REFUTED,
+    cases=lambda: _cases(keeps=(LOSS, STRICT, SEPARABLE, SINGLE)),
+)
+def unequal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Far out in a direction that selects a middling token, the gradient compares it with the next, worse one, while the
+    best token has no weight left: descent goes on outwards and not towards p_mm.
+    """
+    yield from correlated(case, under_test)
+
+
+def _lines() -> SearchStrategy[Case]:
+    return plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1))
+
+
+@weakened("lemma-5", without=SEPARABLE, keeps=(LOSS, STRICT, EQUAL, SINGLE), refutes=SOME, cases=_lines)
+def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """There is no p_mm; the lemma can only mean some direction q. If the best key lies between the others, the risk grows
+    outwards on every ray far out, on that of q itself: ⟨∇L(p), q⟩ > 0 at p = R q, and it is not 1 + π times itself.
+    """
+    if case.problem.d != 1:
+        return
+    up, down = (descent(case.problem, sign * RADII[:, None], np.array([sign])) for sign in (1.0, -1.0))
+    # q = ±1 fails at p = R q where it is no direction of descent: PI·(−⟨∇L, q⟩) < 0.
+    best = up if up[0].max() > down[0].max() else down
+    said = f"−⟨∇L(R q), q⟩/|∇L| is at most {best[0].max():.6g} for q = 1 and for q = −1, π = {PI:g}"
+    yield lasting("correlation", Form.LIMIT, (PI * best[0], PI * best[1]), GRADIENT, said)

@@ -1,0 +1,121 @@
+"""Lemma 6 with less: longer steps, and a loss whose slope jumps.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from types import MappingProxyType
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from generators.case import Case
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.rounding.evaluation import GRADIENT, Evaluation
+from theorems.rounding.risk_change import RISK_CHANGE, risk_change
+from theorems.without.drawing import plain_cases, starts
+from theorems.without.slopes import gradient
+from theorems.without.weakened import weakened
+
+LOSS, STEP = "well-behaved-loss", "step-size"
+APART = 2.0**-40
+"""Distance of two points on either side of the kink, in units of 1/(size of the keys)."""
+LARGEST_M0 = 1e6
+"""A Lipschitz constant of ℓ' that no loss of order one should need."""
+
+
+@st.composite
+def _with_steps(draw: DrawFn) -> Case:
+    case = draw(plain_cases(n=(1, 1), losses=("correlation",)))
+    eta = float(draw(st.sampled_from((1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32))))
+    start = draw(starts(case.problem))
+    return case.but(start=start, arrays=MappingProxyType({"eta": np.array(eta)}))
+
+
+@weakened(
+    "lemma-6",
+    without=STEP,
+    keeps=(LOSS,),
+    refutes="L(p − η∇L(p)) ≤ L(p) − (η/2)‖∇L(p)‖²",
+    cases=_with_steps,
+)
+def long_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A step longer than the curvature allows runs past the lowest point along it. That takes more than 4/L_p: the Hessian
+    is at most L̂ ≤ L_p/4 (smoothness), so the inequality holds for every η ≤ 4/L_p. The paper's constant has
+    that much room and hardly more: for the logistic loss, keys ±1 and scores ±1000 it fails at η = 5/L_p.
+    """
+    if case.start is None:
+        return
+    eta, problem = float(case.arrays["eta"]), case.problem
+    at = Evaluation(problem, case.start[None])
+    found = at.gradient
+    scale = float(found.log_scale[0])
+    if not math.isfinite(scale):
+        return
+    # All in units of e^{scale}, as the change of the risk.
+    direction, step = found.direction[0], eta * math.exp(scale)
+    change = risk_change(at, -step * found.direction)
+    squared = float(direction @ direction)
+    error = float(np.sum((2 * found.error[0] + problem.d * EPS * np.abs(direction)) * np.abs(direction)))
+    needed, value = step / 2 * squared, float(change.value[0])
+    said = f"η = {math.exp(math.log(eta) + problem.log_smoothness):.6g}/L_p; the risk changes by {value / needed / 2:.6g} η‖∇L‖²"
+    yield Claim(
+        "descent",
+        Form.EFFECTIVE,
+        (-needed - value) / needed,
+        (float(change.error[0]) + step * error) / needed,
+        RISK_CHANGE,
+        said,
+    )
+
+
+@st.composite
+def _kinked(draw: DrawFn) -> Case:
+    case = draw(plain_cases(n=(1, 1), losses=("kinked",)))
+    return case.but(start=draw(starts(case.problem)))
+
+
+@weakened(
+    "lemma-6",
+    without=LOSS,
+    keeps=(),
+    refutes="∇L is L_p-Lipschitz, with the Lipschitz constant M0 of ℓ' in L_p",
+    cases=_kinked,
+)
+def jumping_slope(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Where ℓ' jumps, so does ∇L: two points on either side, 2⁻⁴⁰ apart, have gradients that differ by a quarter of
+    their size or more, and no M0 makes L_p large enough. (The other half of Assumption A, that ℓ decreases, is not
+    used: the lemma's proof sees M0 and |ℓ'| ≤ M1 only.)
+    """
+    if case.start is None:
+        return
+    problem = case.problem
+    rising = gradient(Problem(problem.keys, problem.scores), case.start[None]).direction[0]
+    size = float(np.linalg.norm(rising))
+    if size == 0:
+        return
+    h = APART * rising / size
+    ends = case.start + np.array([[1.0], [-1.0]]) * h
+    found = gradient(problem, ends)
+    absolute = np.exp(found.log_scale)[:, None] * found.direction
+    jump = float(np.linalg.norm(absolute[0] - absolute[1]))
+    error = float(np.sum(np.exp(found.log_scale)[:, None] * found.error)) + 8 * EPS * jump
+    constant = _smoothness_for(problem, LARGEST_M0)
+    distance = float(np.linalg.norm(ends[0] - ends[1])) * (1 + 8 * EPS)
+    said = f"‖∇L(p) − ∇L(p')‖ = {jump:.6g} at ‖p − p'‖ = {distance:.6g}; L_p‖p − p'‖ = {constant * distance:.6g} for M0 = {LARGEST_M0:g}"
+    yield Claim("lipschitz", Form.EFFECTIVE, constant * distance - jump, error, GRADIENT, said)
+
+
+def _smoothness_for(problem: Problem, m0: float) -> float:
+    """L_p in terms of keys and scores with a given M0."""
+    keys = np.linalg.norm(problem.keys, ord=2, axis=(1, 2))
+    scores = np.linalg.norm(problem.scores, axis=1)
+    m1 = math.exp(problem.loss.log_bound(*problem.score_range))
+    return float(np.mean(m0 * scores**2 * keys**2 + 3 * m1 * scores * keys**2))

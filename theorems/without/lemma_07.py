@@ -1,0 +1,95 @@
+"""Lemma 7 with less: neighbours that score higher, no separation, a loss that increases.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.problems import cases
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import Infeasible
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.rounding.evaluation import GRADIENT
+from theorems.without.drawing import plain_cases
+from theorems.without.slopes import descent, lasting
+from theorems.without.weakened import weakened
+
+LOSS, SEPARABLE, LOCAL = "well-behaved-loss", "separable", "locally-optimal"
+REFUTED = "in some C_{μ,R}(p_mm), −⟨∇L(p), q/‖q‖⟩ ≥ C⁻ max_i(1 − s_iα_i) > 0 for all q of the cone"
+SOME = "in some cone C_{μ,R}(q), −⟨∇L(p), q/‖q‖⟩ ≥ C⁻ max_i(1 − s_iα_i) > 0, as in that of p_mm"
+RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
+"""Norms along the axis of the cone, in units of 1/(size of the keys)."""
+
+
+def pushes_outward(problem: Problem, axis: Float64[np.ndarray, "d"], name: str) -> Claim:
+    """−⟨∇L(p), q⟩ > 0 at p = R q, q the axis of the cone, in units of ‖∇L(p)‖; violated if it is so at each R up to 10⁶.
+
+    Every cone C_{μ,R} contains such points, and q itself is one of its directions.
+    """
+    value, error = descent(problem, RADII[:, None] * axis, axis)
+    said = f"−⟨∇L(p), q̄⟩ = {value[-1]:.6g} ‖∇L(p)‖ at p = {RADII[-1]:g} q̄"
+    return lasting(name, Form.LIMIT, (value, error), GRADIENT, said)
+
+
+def _axis(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    solution = under_test.max_margin(case.problem.keys, case.chosen)
+    if not isinstance(solution, Infeasible):
+        yield pushes_outward(case.problem, solution.direction, "lower-bound")
+
+
+@weakened(
+    "lemma-7",
+    without=LOCAL,
+    refutes=REFUTED,
+    cases=lambda: cases(assumptions=(LOSS, SEPARABLE), n=(1, 2), tokens=(2, 3), d=(1, 2), alpha="any", plain=True),
+)
+def higher_neighbour(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Far out along p_mm(α) what is not on α is on its SVM-neighbours. If these score higher, the risk falls towards
+    them: the gradient pushes back, inward.
+    """
+    yield from _axis(case, under_test)
+
+
+@weakened(
+    "lemma-7",
+    without=LOSS,
+    refutes=REFUTED,
+    cases=lambda: cases(
+        assumptions=(SEPARABLE, LOCAL), n=(1, 2), tokens=(2, 3), d=(1, 2), losses=("squared",), plain=True
+    ),
+)
+def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Where the loss increases, the better score of α is the worse one: the risk grows outward along p_mm."""
+    yield from _axis(case, under_test)
+
+
+@st.composite
+def _inner(draw: DrawFn) -> Case:
+    case = draw(plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)))
+    return case.but(alpha=np.array([draw(st.integers(0, 2))]))
+
+
+def _inner_cases() -> SearchStrategy[Case]:
+    return _inner()
+
+
+@weakened("lemma-7", without=SEPARABLE, keeps=(LOSS,), refutes=SOME, cases=_inner_cases)
+def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """There is no p_mm(α); the lemma can only mean some direction q. If α's key lies between the others and scores
+    highest, all rays leave α behind and the gradient points back to it on each of them. (Local optimality, which says
+    that p_mm(α) exists, is gone with it.)
+    """
+    problem = case.problem
+    if problem.d != 1:
+        return
+    both = [pushes_outward(problem, np.array([sign]), "lower-bound") for sign in (1.0, -1.0)]
+    yield max(both, key=lambda claim: claim.slack + claim.tolerance)

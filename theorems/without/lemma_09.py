@@ -1,0 +1,52 @@
+"""Lemma 9 with less: neighbours of lower score, a loss that increases.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2, Lemma 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+from generators.direction_assumptions import higher_neighbours
+from generators.finding import Finding
+from reference_attention.directions import direction
+from theorems.core.claim import Claim
+from theorems.core.implementation import Implementation
+from theorems.without.drawing import plain_cases, with_directions
+from theorems.without.risks import below_selection
+from theorems.without.weakened import weakened
+
+LOSS, HIGHER = "well-behaved-loss", "higher-neighbours"
+REFUTED = "L(R q) < L_α = (1/n) Σ ℓ(γ_iα_i) for all R > R0"
+
+
+def _directions(*losses: str) -> SearchStrategy[Case]:
+    return with_directions(plain_cases(losses=losses or ("correlation", "logistic")), "q")
+
+
+def gains(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """L(R q) < L_α, α the tokens that q selects."""
+    yield below_selection("gain", case.problem, case.arrays["q"], under_test)
+
+
+def _lower(case: Case) -> Finding:
+    """Fails through a neighbour that scores lower: a tie in selection would leave open what L_α is."""
+    found = higher_neighbours(case)
+    if found.holds is False and not direction(case.problem.keys, case.arrays["q"]).unique:
+        return Finding(None, found.evidence)
+    return found
+
+
+@weakened("lemma-9", without=HIGHER, refutes=REFUTED, cases=_directions, fails=_lower)
+def lower_neighbour(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """What is not on the selected token is on its directional neighbours; if these score lower, it costs risk."""
+    yield from gains(case, under_test)
+
+
+@weakened("lemma-9", without=LOSS, refutes=REFUTED, cases=lambda: _directions("squared"))
+def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Where the loss increases, weight on a neighbour of higher score raises the risk."""
+    yield from gains(case, under_test)

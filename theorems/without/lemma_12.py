@@ -1,0 +1,105 @@
+"""Lemma 12 with less: it needs nothing but that p_R selects α.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix C.2, Lemma 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.numbers import Style, entries
+from reference_attention.floats import EPS
+from reference_attention.risk import select
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.implementation import Implementation
+from theorems.token_selection.joint_paths.joint_sublevel import JOINT_SUBLEVEL
+from theorems.without.free_mixing import assumption_c_over_supports_fails
+from theorems.without.joint_drawing import plain_joint_cases
+from theorems.without.not_selected import one_support, path_of, quadrant_claim, shorter_elsewhere
+from theorems.without.weakened import weakened
+
+
+@st.composite
+def _with_prompt(draw: DrawFn, separable: bool) -> Case:
+    """Any tokens and keys, and a prompt, in whole numbers."""
+    case = draw(plain_joint_cases(n=(1, 3), T=draw(st.sampled_from((2, 3))), d=2, key_queries=not separable))
+    p = draw(entries((case.problem.d,), Style.INTEGERS))
+    return case.but(arrays=MappingProxyType({"prompt": p * draw(st.sampled_from((1.0, 4.0, 0.25)))}))
+
+
+def _selects(case: Case) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
+    """s_iα and the smallest (k_iα − k_it)·p, (n,) each."""
+    keys, p = case.problem.keys, np.asarray(case.arrays["prompt"])
+    rows = np.take_along_axis(keys, case.chosen[:, None, None], axis=1) - keys
+    margins = np.where(np.arange(case.problem.T) != case.chosen[:, None], rows @ p, np.inf)
+    logs = select(keys, p).log_weights
+    return np.exp(np.take_along_axis(logs, case.chosen[:, None], axis=1)[:, 0]), margins.min(axis=1)
+
+
+def _outside(case: Case) -> float:
+    """How far a prompt that gives every α more than half the weight is outside the quadrant; −1 where it gives less."""
+    weights, margins = _selects(case)
+    return float(-margins.min()) if (weights > 0.5).all() else min(-1.0, float(-np.abs(margins).max()))
+
+
+def _quadrant_claim(case: Case) -> Iterator[Claim]:
+    weights, margins = _selects(case)
+    if not (weights > 0.5).all():
+        yield Claim("quadrant", Form.EFFECTIVE, 0.0, 0.0, JOINT_SUBLEVEL, undecided="the prompt does not select α")
+        return
+    size = float(np.abs(case.problem.keys).max() * np.abs(np.asarray(case.arrays["prompt"])).max())
+    rounding = 4 * EPS * (case.problem.d + 4) * (1 + case.problem.d * size)
+    yield at_least("quadrant", Form.EFFECTIVE, margins, 0.0, rounding=rounding, why=JOINT_SUBLEVEL, points="input")
+
+
+@weakened(
+    "lemma-12",
+    without="optimal-support-tokens",
+    refutes="a prompt with s_iα > ½ for all i has (k_iα − k_it)·p ≥ 0",
+    cases=lambda: _with_prompt(separable=True),
+    fails=assumption_c_over_supports_fails,
+    violation=_outside,
+)
+def any_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Superfluous: the lemma is about the softmax alone. Its hypothesis s_iα → 1 gives s_iα > ½ from some R₀ on, and
+    s_it/s_iα = e^{−(k_iα − k_it)·p} < 1 for every t ≠ α once s_iα > ½, because the weights add up to one. Labels, heads and
+    label margins do not occur.
+    """
+    yield from _quadrant_claim(case)
+
+
+@weakened(
+    "lemma-12",
+    without="separable",
+    refutes="a prompt with s_iα > ½ for all i has (k_iα − k_it)·p ≥ 0",
+    cases=lambda: _with_prompt(separable=False),
+    violation=_outside,
+)
+def no_separator(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Superfluous: a prompt with s_iα > ½ for all i has (k_iα − k_it)·p > 0 for all i and t, so a multiple of it is feasible for
+    ATT-SVM(α). Where that is infeasible, no prompt satisfies the lemma's hypothesis, and it holds vacuously.
+    """
+    yield from _quadrant_claim(case)
+
+
+@weakened(
+    "lemma-12",
+    without="prompt-selects",
+    refutes="from some R₀ on (k_iα − k_it)·p_R ≥ 0 for all i and t",
+    cases=one_support,
+    violation=shorter_elsewhere,
+)
+def another_quadrant(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """What the lemma needs. Where another token of a non-support has label margin to spare and leaves the supports a wider
+    margin, p_R selects that one, and lies in its quadrant at every R.
+    """
+    path = path_of(case)
+    if path is not None:
+        yield quadrant_claim(path[0])

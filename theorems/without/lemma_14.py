@@ -1,0 +1,71 @@
+"""Lemma 14 with less: a loss with ℓ' = 0 at a point, a head that mixing helps.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D.2, Lemma 14; FINDINGS.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.score_assumptions import optimal_sets
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.rounding.evaluation import Evaluation
+from theorems.token_selection.directions.excess_claims import EXCESS_RISK, Excess
+from theorems.without.drawing import flat_pairs, with_directions
+from theorems.without.heads import headed_cases, headed_risk
+from theorems.without.risks import difference, linear_risk
+from theorems.without.slopes import Pair, lasting
+from theorems.without.weakened import weakened
+
+LOSS, MIXING = "well-behaved-loss", "mixing-hurts"
+REFUTED = "for every Δ > 0 there is ρ < 0 such that log q_max(p) ≤ min((1+Δ) log q_max(p'), ρ) implies L(p) < L(p')"
+DELTA = 0.5
+"""The Δ for which it is shown that there is no ρ."""
+SCALES = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
+"""p = R q and p' = R q' at these R: log q_max(p) falls below every ρ."""
+
+
+def mixing_hurts(case: Case, risk: Excess, other: Excess) -> Iterator[Claim]:
+    """L(p) < L(p') wherever q_max(p) and q_max(p') are as the assumption has them, by more than rounding."""
+    log_q, error = worst_mixing(case, SCALES[:, None] * case.arrays["q"])
+    log_other, other_error = worst_mixing(case, SCALES[:, None] * case.arrays["q_other"])
+    if not (log_q + error <= (1 + DELTA) * (log_other - other_error)).all() or not (np.diff(log_q) < 0).all():
+        return
+    said = (
+        f"at R = {SCALES[-1]:g}, log q_max(p) = {log_q[-1]:.6g} and log q_max(p') = {log_other[-1]:.6g}, Δ = {DELTA:g};"
+        " of the risks that of p is the larger"
+    )
+    yield lasting("mixing-hurts", Form.LIMIT, difference(other, risk), EXCESS_RISK, said)
+
+
+def worst_mixing(case: Case, points: Float64[np.ndarray, "m d"]) -> Pair:
+    """log q_max(p), q_i the weight on tokens outside O_i, and its error."""
+    at, optimal = Evaluation(case.problem, points), optimal_sets(case)
+    log_q = np.logaddexp.reduce(np.where(optimal, -np.inf, at.log_weights), axis=-1).max(axis=-1)
+    return log_q, np.max(np.where(optimal, 0.0, at.log_weights_error), axis=(-2, -1)) + 1e-12
+
+
+@weakened("lemma-14", without=LOSS, refutes=REFUTED, cases=flat_pairs)
+def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Strictly decreasing is not enough. Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its weight
+    q_1 costs q_1³ only, another input's q_2 costs q_2: the larger q_max can belong to the smaller risk. What is needed is
+    ℓ' < 0.
+    """
+    risk = linear_risk(case.problem, under_test)
+    yield from mixing_hurts(
+        case, risk(SCALES[:, None] * case.arrays["q"]), risk(SCALES[:, None] * case.arrays["q_other"])
+    )
+
+
+@weakened("lemma-14", without=MIXING, refutes=REFUTED, cases=lambda: with_directions(headed_cases(), "q", "q_other"))
+def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """The lemma's hypothesis, that Y ψ falls linearly with the weight outside O_i, says which tokens O_i may be. If ψ is
+    larger at another token, selecting that one has the lower risk and the larger q_max.
+    """
+    risk, other = (headed_risk(case, SCALES[:, None] * case.arrays[name]) for name in ("q", "q_other"))
+    yield from mixing_hurts(case, risk, other)

@@ -1,0 +1,117 @@
+"""The lowest point of a ball, by trying them: for one- and two-dimensional prompts and any loss or head.
+
+The regularization path of :mod:`reference_attention.paths.regularization_path` relies on ℓ' < 0. Here nothing is relied on: a grid over
+the ball, then finer grids around its best point. A path that stays away from where a theorem puts it shows in a point
+of the ball that is lower than the lowest one found there; that point is the certificate, whatever the grids missed
+elsewhere.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from theorems.core.claim import Claim, Form
+from theorems.token_selection.directions.excess_claims import EXCESS_RISK, Excess
+from theorems.without.risks import Risk, difference
+from theorems.without.slopes import lasting
+
+Points = Float64[np.ndarray, "m d"]
+Where = Callable[[Points, float], Bool[np.ndarray, "m"]]
+"""Which points of the ball of radius R a theorem allows for p̄(R)."""
+
+RHOS = (1e2, 1e4, 1e6)
+"""Radii, in units of ‖p_mm‖ (of 1/(size of the keys) where there is none)."""
+ANGLES = 180
+FRACTIONS = np.concatenate([[0.0], np.geomspace(1e-6, 0.5, 16), np.linspace(0.55, 1.0, 10)])
+"""Norms of the first grid, in units of R."""
+BEYOND_LOGS = 1e9
+"""Larger than any |log (L − L_α)| at these radii."""
+NEAR = 0.25
+"""How near, in units of R, a path at radius 10² and more should be to where it converges to."""
+
+
+@dataclass(frozen=True)
+class Lowest:
+    """The lowest point found.
+
+    Attributes:
+        p: the point, (d,).
+        risk: L(p) − L_α there, shape (1,).
+    """
+
+    p: Float64[np.ndarray, "d"]
+    risk: Excess
+
+
+def near(*directions: Float64[np.ndarray, "d"]) -> Where:
+    """‖p/R − q̄‖ ≤ 1/4 for one of the directions."""
+    units = np.array([q / np.linalg.norm(q) for q in directions])
+
+    def within(points: Points, R: float) -> Bool[np.ndarray, "m"]:
+        apart = points[:, None] / R - units
+        return np.asarray((np.sum(apart * apart, axis=-1) <= NEAR**2).any(axis=1))
+
+    return within
+
+
+def far_out(points: Points, R: float) -> Bool[np.ndarray, "m"]:
+    """‖p‖ ≥ R/2, as of a path whose norm grows like R."""
+    return np.asarray(np.linalg.norm(points, axis=1) >= R / 2)
+
+
+def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> Iterator[Claim]:
+    """The lowest point of the ball is allowed: violated if, at each radius, some point is lower than all allowed ones.
+
+    Nothing is claimed for d > 2.
+    """
+    if d > 2:
+        return
+    found, said = [], ""
+    for R in (rho * unit for rho in RHOS):
+        grid = _grid(d, R)
+        anywhere = _refined(risk, grid, R, lambda points, _: np.ones(len(points), dtype=bool))
+        there = _refined(risk, grid, R, allowed)
+        found.append(difference(anywhere.risk, there.risk))
+        said = f"at R = {R:g} the lowest point found is {_text(anywhere.p)}, of those the statement allows {_text(there.p)}"
+    slack, error = (np.concatenate(x) for x in zip(*found, strict=True))
+    yield lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, said)
+
+
+def _grid(d: int, R: float) -> Points:
+    if d == 1:
+        return np.concatenate([-FRACTIONS[::-1, None], FRACTIONS[:, None]]) * R
+    angles = np.arange(ANGLES) * (2 * np.pi / ANGLES)
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    return np.asarray((FRACTIONS[:, None, None] * circle).reshape(-1, 2) * R)
+
+
+def _refined(risk: Risk, grid: Points, R: float, allowed: Where) -> Lowest:
+    """The best allowed point of the grid, then of ever finer ones around it."""
+    best = _best(risk, grid[allowed(grid, R)])
+    around = np.stack(np.meshgrid(*[np.arange(-4.0, 5.0)] * grid.shape[1]), axis=-1).reshape(-1, grid.shape[1])
+    step = R / 16
+    while step > R * 1e-9:
+        points = best.p + step * around
+        points = points[(np.linalg.norm(points, axis=1) <= R) & allowed(points, R)]
+        if len(points):
+            best = _best(risk, np.concatenate([best.p[None], points]))
+        step /= 3
+    return best
+
+
+def _best(risk: Risk, points: Points) -> Lowest:
+    found = risk(points)
+    # Larger logarithms are larger risks where L > L_α, smaller ones where L < L_α.
+    order = found.sign * (np.where(np.isfinite(found.log_size), found.log_size, -BEYOND_LOGS) + BEYOND_LOGS)
+    k = int(np.argmin(order))
+    return Lowest(points[k], Excess(*(x[k : k + 1] for x in (found.sign, found.log_size, found.log_noise))))
+
+
+def _text(p: Float64[np.ndarray, "d"]) -> str:
+    return "(" + ", ".join(f"{x:.6g}" for x in p + 0.0) + ")"

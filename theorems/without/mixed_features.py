@@ -1,0 +1,114 @@
+"""Where no prompt selects α: a bound on how close v_r/r can come to v̄_mm, from one prompt and one certificate.
+
+Let λ ≥ 0, Σ λ_it (k_iα − k_it) = 0, be the proof that ATT-SVM(α) is infeasible. At every p some (i, t) with λ_it > 0 has
+(k_iα − k_it)·p ≤ 0, so s_iα ≤ s_it, and with a_it = v̄_mm·z_it
+
+    min_i v̄_mm·z_i^p ≤ m0 := max over λ_it > 0 of max( (a_iα + a_it)/2, max over τ ≠ α of a_iτ ).
+
+A unit head that is ε away from v̄_mm has min_i v·z_i^p ≤ m0 + ε M, M = max ‖z_it‖, at every p. If at one prompt p1 some unit
+head has m1, then minimisers have n L ≥ ℓ(r (m0 + ε M)) and L ≤ ℓ(r m1), so ε ≥ (m1 − m0)/M − log(n)/(rM) − o(1/r): the head
+stays away from v̄_mm for good, whatever R does beyond ‖p1‖.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.case import Case
+from reference_attention.paths.joint import Joint
+from reference_attention.risk import softmax_weights
+from reference_attention.svm.label_svm import label_svm
+from reference_attention.svm.max_margin import Infeasible, max_margin
+from theorems.core.claim import Claim, Form
+from theorems.without.followed import LIMIT_FOLLOWED, NORM
+from theorems.without.followed_joint import joint_of
+
+SCANNED = (0.5, 1.0, 2.0, 8.0, 64.0)
+"""Norms of the prompts that are tried, in units of 1/(size of the rows)."""
+DIRECTIONS = 12
+"""Directions tried at each."""
+
+
+@dataclass(frozen=True, eq=False)
+class MixedMargins:
+    """m0, m1 and where m1 is reached.
+
+    Attributes:
+        at_most: m0.
+        reached: m1.
+        p: p1, (k,).
+        largest: M.
+    """
+
+    at_most: float
+    reached: float
+    p: Float64[np.ndarray, "k"]
+    largest: float
+
+    @property
+    def apart(self) -> float:
+        """(m1 − m0)/M."""
+        return (self.reached - self.at_most) / self.largest
+
+
+def mixed_margins(joint: Joint, seed: int, *, quadrant: bool = False) -> MixedMargins | None:
+    """The two margins; None where no prompt tried has a label margin.
+
+    Where ATT-SVM(α) is feasible m0 is min_i max_t a_it, which any weights obey.
+
+    Args:
+        quadrant: try only prompts with (k_iα − k_it)·p ≥ 0.
+    """
+    proof = max_margin(joint.keys, joint.alpha)
+    outputs = joint.tokens @ joint.svm.direction
+    at_most = float(outputs.max(axis=1).min())
+    if isinstance(proof, Infeasible):
+        certified = -math.inf
+        for i, t in (pair for pair, weight in proof.exact.items() if weight > 0):
+            others = float(outputs[i][joint.others[i]].max())
+            certified = max(certified, others, float(outputs[i, joint.alpha[i]] + outputs[i, t]) / 2)
+        at_most = min(at_most, certified)
+    best: tuple[float, Float64[np.ndarray, "k"]] | None = None
+    for p in _prompts(joint, seed):
+        if quadrant and float((joint.rows @ p).min()) < 0:
+            continue
+        features = np.sum(softmax_weights(joint.keys, p)[..., None] * joint.tokens, axis=1)
+        svm = label_svm(features)
+        if not isinstance(svm, Infeasible):
+            # What this head achieves, not what it should.
+            reached = float((features @ svm.direction).min())
+            if best is None or reached > best[0]:
+                best = reached, p
+    if best is None:
+        return None
+    return MixedMargins(at_most, best[0], best[1], float(np.linalg.norm(joint.tokens, axis=2).max()))
+
+
+def _prompts(joint: Joint, seed: int) -> list[Float64[np.ndarray, "k"]]:
+    k = joint.keys.shape[2]
+    rows = joint.rows[joint.others]
+    sizes = np.linalg.norm(rows, axis=1)
+    axes = [row / size for row, size in zip(rows, sizes, strict=True) if size > 0]
+    random = np.random.default_rng(seed).normal(size=(DIRECTIONS, k))
+    axes += [] if k == 1 else list(random / np.linalg.norm(random, axis=1, keepdims=True))
+    unit = 1 / float(sizes.max()) if sizes.max() > 0 else 1.0
+    return [np.zeros(k)] + [sign * unit * norm * axis for axis in axes for norm in SCANNED for sign in (1, -1)]
+
+
+def head_with_mixed_features(case: Case, *, quadrant: bool = False) -> Claim:
+    """v_r/r → v̄_mm, refuted by the bound above at r = 10⁶ in units of 1/M, for every R ≥ ‖p1‖."""
+    joint = joint_of(case)
+    found = None if joint is None else mixed_margins(joint, case.seed, quadrant=quadrant)
+    name, rounding = "head-is-max-margin", NORM**-0.5
+    if joint is None or found is None:
+        reason = "v_mm does not exist, or no prompt tried has a label margin"
+        return Claim(name, Form.EFFECTIVE, 0.0, rounding, LIMIT_FOLLOWED, undecided=reason)
+    said = (
+        f"‖v_r/r − v̄_mm‖ ≥ {found.apart:.6g}: v̄_mm has label margin ≤ {found.at_most:.6g} at every p, the best head"
+        f" {found.reached:.6g} at ‖p‖ = {float(np.linalg.norm(found.p)):.6g}"
+    )
+    return Claim(name, Form.EFFECTIVE, -max(found.apart, 0.0), rounding, LIMIT_FOLLOWED, said)

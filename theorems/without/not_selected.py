@@ -1,0 +1,79 @@
+"""Theorem 6 and its lemmas without their hypothesis that p_R selects α.
+
+The paper assumes it of the path itself, not of the data; the suite's own cases have it by construction.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6; Appendix C.2, Lemmas 12 and 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.numbers import integers
+from reference_attention.paths.joint import Joint
+from reference_attention.problem import Dataset
+from reference_attention.svm.label_svm import relaxed_max_margin
+from reference_attention.svm.max_margin import Infeasible, MaxMargin
+from theorems.core.claim import Claim, Form
+from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
+from theorems.without.followed import CLEAR, LIMIT_FOLLOWED
+from theorems.without.followed_joint import RADII, Pair, followed, joint_of, relaxed_of
+
+
+@st.composite
+def one_support(draw: DrawFn) -> Case:
+    """Input 0 alone supports v_mm = (1, 0), and its other token is zero, so C holds over S; the tokens of input 1 are free."""
+    X, Y = np.zeros((2, 2, 2)), np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=2, max_size=2)))
+    X[0, 0, 0] = 1.0
+    X[1, 0] = 2.0, draw(st.integers(-2, 2))
+    X[1, 1] = draw(integers((2,), -3, 3))
+    data = Dataset(Y[:, None, None] * X + 0.0, Y, np.array([1.0, 0.0]))
+    return Case(data.problem, dataset=data, alpha=np.zeros(2, dtype=np.int64), seed=draw(st.integers(0, 9)))
+
+
+def shorter_elsewhere(case: Case) -> float:
+    """By how much, relatively, ‖p_relax‖ falls if a non-support selects another token that v_mm has label margin to spare at."""
+    joint = joint_of(case)
+    data = case.dataset
+    if joint is None or data is None or data.loss.name != "logistic" or not np.array_equal(data.v, joint.svm.v):
+        return -1.0
+    relaxed = relaxed_of(joint)
+    if relaxed is None:
+        return -1.0
+    norms = [other.norm for other in _elsewhere(joint)]
+    return 1.0 - min(norms, default=np.inf) / relaxed.norm - CLEAR
+
+
+def _elsewhere(joint: Joint) -> Iterator[MaxMargin]:
+    """p_relax for every α that differs at one non-support, where label margin is left."""
+    for i, t in np.argwhere(joint.others & ~joint.svm.support[:, None]):
+        if joint.tokens[i, t] @ joint.svm.v > 1:
+            alpha = joint.alpha.copy()
+            alpha[i] = t
+            found = relaxed_max_margin(joint.keys, alpha, joint.svm.support)
+            if not isinstance(found, Infeasible):
+                yield found
+
+
+def path_of(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]] | None:
+    """(v_r, p_R) along r = e^{RΘ/2} and the direction of p_relax; None if v_mm or p_relax does not exist."""
+    joint = joint_of(case)
+    relaxed = None if joint is None else relaxed_of(joint)
+    if joint is None or relaxed is None:
+        return None
+    return followed(joint, slower(relaxed.margin / 2), RADII, relaxed.norm, case.seed), relaxed.direction
+
+
+def quadrant_claim(pairs: list[Pair]) -> Claim:
+    """(k_iα − k_it)·p_R ≥ 0 for all i and t, per ‖p_R‖ and size of the keys, at every radius."""
+    least = max(pair.lowest_margin / (pair.R * float(np.abs(pair.joint.rows).max())) for pair in pairs)
+    margins = ", ".join(f"{pair.lowest_margin:.6g}" for pair in pairs)
+    radii = ", ".join(f"{pair.R:.6g}" for pair in pairs)
+    said = f"the smallest (k_iα − k_it)·p_R is {margins} at R = {radii}"
+    return Claim("prompt-in-quadrant", Form.LIMIT, least, pairs[-1].units ** -0.5, LIMIT_FOLLOWED, said)

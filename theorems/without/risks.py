@@ -1,0 +1,110 @@
+"""Risks far out along a ray, compared in logarithms: what "for all R > R0" says, at R up to 10⁶.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Lemmas 8 and 9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.floats import EPS
+from reference_attention.ill_behaved_losses import IllBehavedLoss
+from reference_attention.problem import Problem
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.rounding.evaluation import Evaluation
+from theorems.token_selection.directions.directional_risk import Costs
+from theorems.token_selection.directions.excess_claims import EXCESS_RISK, Excess
+from theorems.without.slopes import Pair, lasting
+
+Risk = Callable[[Float64[np.ndarray, "m d"]], Excess]
+"""L − L_α at points, by sign and logarithm."""
+RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
+"""Norms along a ray, in units of 1/(size of the keys)."""
+
+
+def linear_risk(problem: Problem, under_test: Implementation) -> Risk:
+    """L(p) − L_opt by sign and logarithm, and its rounding."""
+    loss = problem.loss
+    if isinstance(loss, IllBehavedLoss) and loss.decreasing:
+        return lambda points: decreasing_risk(problem, points)
+    costs = Costs.of(problem, problem.optimal)
+    return lambda points: Excess.at(costs, points, under_test)
+
+
+def decreasing_risk(problem: Problem, points: Float64[np.ndarray, "m d"]) -> Excess:
+    """L(p) − L_opt ≥ 0 for a loss that decreases, where |ℓ'| ≤ M1 says too little about its rounding: ℓ' may vanish.
+
+    All γ_i,opt − γ_it ≥ 0, so log δ_i, δ_i = Σ_t s_it (γ_i,opt − γ_it), has the error e of the logarithms of its terms; as
+    ℓ decreases, ℓ(γ_i,opt − δ_i) lies between its values at δ_i e^{±e}.
+    """
+    at, gaps = Evaluation(problem, points), problem.gaps()
+    with np.errstate(divide="ignore"):
+        terms = at.log_weights + np.log(gaps)
+    log_delta = np.logaddexp.reduce(terms, axis=-1)
+    finite = np.where(np.isfinite(log_delta), log_delta, 0.0)
+    error = np.max(np.where(gaps > 0, at.log_weights_error, 0.0), axis=-1) + EPS * (problem.T + 6 + 2 * np.abs(finite))
+    best = np.broadcast_to(problem.scores.max(axis=1), log_delta.shape)
+    sign = np.isfinite(log_delta) * 1.0
+    low, middle, high = (problem.loss.log_excess(best, sign, log_delta + k * error)[1] for k in (-1, 0, 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        noise = np.where(sign > 0, high + np.log(-np.expm1(low - high)), -np.inf)
+        noise = np.logaddexp(noise, middle + np.log(8 * EPS * (1 + np.abs(finite))))
+    total, off = (np.logaddexp.reduce(x, axis=-1) - np.log(problem.n) for x in (middle, noise))
+    return Excess(np.isfinite(total) * 1.0, total, off)
+
+
+def along(problem: Problem, q: Float64[np.ndarray, "d"], costs: Costs, under_test: Implementation) -> Excess:
+    """L(R q̄) − L_α at the radii, with its rounding."""
+    return Excess.at(costs, RADII[:, None] * (q / np.linalg.norm(q)), under_test)
+
+
+def costs_of(problem: Problem, q: Float64[np.ndarray, "d"], under_test: Implementation) -> Costs:
+    """Relative to the tokens that q selects."""
+    return Costs.of(problem, under_test.direction(problem.keys, q).best(problem.scores))
+
+
+def lower_far_out(
+    name: str,
+    problem: Problem,
+    winner: Float64[np.ndarray, "d"],
+    loser: Float64[np.ndarray, "d"],
+    under_test: Implementation,
+) -> Claim:
+    """L(R winner) < L(R loser): violated if the order is the other one at each of the radii."""
+    costs = costs_of(problem, loser, under_test)
+    return everywhere(name, along(problem, loser, costs, under_test), along(problem, winner, costs, under_test))
+
+
+def below_selection(name: str, problem: Problem, q: Float64[np.ndarray, "d"], under_test: Implementation) -> Claim:
+    """L(R q) < L_α, α the tokens that q selects, in units of |L(R q) − L_α|: violated if L(R q) > L_α at each radius."""
+    found = along(problem, q, costs_of(problem, q, under_test), under_test)
+    nothing = Excess(np.zeros_like(found.sign), np.full_like(found.log_size, -np.inf), found.log_noise)
+    slack, error = difference(nothing, found)
+    said = f"L(R q) − L_α = {_text(found, -1)} at R = {RADII[-1]:g}"
+    return lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, said)
+
+
+def everywhere(name: str, larger: Excess, smaller: Excess) -> Claim:
+    """larger > smaller at some of the radii, in units of the larger of the two sizes; violated if at none."""
+    slack, error = difference(larger, smaller)
+    k = int(np.argmax(slack + error))
+    said = f"{_text(larger, k)} > {_text(smaller, k)} fails at R = {RADII[k]:g}, and at the other radii as clearly"
+    return lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, said)
+
+
+def difference(larger: Excess, smaller: Excess) -> Pair:
+    """larger − smaller and its error, in units of the larger of the two sizes (1 where both vanish)."""
+    top = np.maximum(larger.log_size, smaller.log_size)
+    unit = np.where(np.isfinite(top), top, 0.0)
+    value = larger.sign * np.exp(larger.log_size - unit) - smaller.sign * np.exp(smaller.log_size - unit)
+    noise = np.logaddexp(larger.log_noise, smaller.log_noise) - unit
+    # The logarithms themselves are rounded.
+    return value, np.exp(np.minimum(noise, 700.0)) + 8 * EPS * (1 + np.abs(unit))
+
+
+def _text(found: Excess, k: int) -> str:
+    return f"{'-' if found.sign[k] < 0 else ''}e^{{{found.log_size[k]:.9g}}}" if found.sign[k] else "0"

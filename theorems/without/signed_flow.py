@@ -1,0 +1,82 @@
+"""∇L and the gradient flow for losses that also increase; :mod:`reference_attention.risk` takes ℓ' < 0 for granted.
+
+References: :mod:`reference_attention.ill_behaved_losses`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.ill_behaved_losses import IllBehavedLoss
+from reference_attention.loss import Loss
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient, scaled_gradient, softmax_weights
+from reference_attention.training.flow import gradient_flow
+from theorems.core.claim import Claim, Verdict
+from theorems.without.followed import NORM, norm_claim
+from theorems.without.slopes import gradient
+
+
+def signed_gradient(
+    keys: Float64[np.ndarray, "n T d"],
+    scores: Float64[np.ndarray, "n T"],
+    loss: Loss,
+    p: Float64[np.ndarray, "*b d"],
+) -> ScaledGradient:
+    """∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i as log scale and direction, ∇u_i being minus the gradient of the correlation loss."""
+    if not isinstance(loss, IllBehavedLoss):
+        return scaled_gradient(keys, scores, loss, p)
+    n = len(keys)
+    outputs = np.sum(softmax_weights(keys, p) * scores, axis=-1)
+    slopes = np.asarray(loss.derivative(outputs))
+    parts = [scaled_gradient(keys[i : i + 1], scores[i : i + 1], LOSSES["correlation"], p) for i in range(n)]
+    logs = np.array([part.log_scale for part in parts])
+    top = np.max(logs, axis=0)
+    shift = np.where(np.isfinite(top), top, 0.0)
+    direction = np.sum(
+        [
+            -(slopes[..., i] * np.exp(logs[i] - shift))[..., None] * np.asarray(part.direction)
+            for i, part in enumerate(parts)
+        ],
+        axis=0,
+    )
+    return ScaledGradient(np.asarray(top), direction / n)
+
+
+NEAR = 0.25
+"""Radius around a stationary point, in units of 1/(size of the keys), from which the risk must lead back to it."""
+ANGLES = 16
+"""Points tried on such a circle, d = 2."""
+
+
+def norm_of_flow(problem: Problem, start: Float64[np.ndarray, "d"]) -> Claim:
+    """‖p(t)‖ → ∞ along the gradient flow, for any loss; refuted by a finite point that the flow cannot leave.
+
+    Where a softmax saturates the gradient vanishes by rounding, too; such a point is no refutation.
+    """
+    unit = 1 / problem.key_scale
+    norm = NORM * max(unit, float(np.linalg.norm(start)))
+    by = signed_gradient if isinstance(problem.loss, IllBehavedLoss) else scaled_gradient
+    flow = gradient_flow(problem, start, norm=norm, gradient=by)
+    claim = norm_claim(flow, unit)
+    if claim.verdict is Verdict.FALSIFIED and not traps(problem, flow.final):
+        return replace(claim, undecided=f"{claim.detail}, where the gradient is beneath its rounding")
+    return claim
+
+
+def traps(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
+    """Whether ⟨∇L(x), x − p⟩ > 0 beyond rounding at all x tried around p: exhaustive for d = 1, a circle for d = 2."""
+    if problem.d == 1:
+        around = np.array([[1.0], [-1.0]])
+    elif problem.d == 2:
+        angles = 2 * np.pi * np.arange(ANGLES) / ANGLES
+        around = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    else:
+        around = np.concatenate([np.eye(problem.d), -np.eye(problem.d)])
+    at = gradient(problem, p + NEAR / problem.key_scale * around)
+    outward = np.sum(at.direction * around, axis=1)
+    return bool((outward > np.sum(at.error * np.abs(around), axis=1)).all())

@@ -1,0 +1,73 @@
+"""Theorem 1 with less: a tied optimum, no separation, a loss that increases.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1, Appendix B.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+from generators.problems import cases
+from reference_attention.svm.max_margin import Infeasible
+from theorems.core.claim import Claim
+from theorems.core.implementation import Implementation
+from theorems.without.drawing import plain_cases
+from theorems.without.lowest import far_out, near, path_claim
+from theorems.without.risks import linear_risk
+from theorems.without.two_valued import tied_cases, tied_optimum
+from theorems.without.weakened import weakened
+
+LOSS, STRICT, SEPARABLE = "well-behaved-loss", "strict-optimum", "separable"
+REFUTED = "p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm"
+
+
+def turns_to_max_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """p̄(R)/R is near p̄_mm(α), at R up to 10⁶ ‖p_mm‖."""
+    problem = case.problem
+    svm = under_test.max_margin(problem.keys, case.chosen)
+    if not isinstance(svm, Infeasible):
+        yield from path_claim(
+            "path-correlation", linear_risk(problem, under_test), problem.d, svm.norm, near(svm.direction)
+        )
+
+
+@weakened("theorem-1", without=STRICT, refutes=REFUTED, cases=tied_cases, fails=tied_optimum)
+def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Any token of highest score will do for the risk, and the path goes to the one that can be selected with the larger
+    margin over the others; p_mm may be that of another. (Theorem 8 says where the path goes.)
+    """
+    yield from turns_to_max_margin(case, under_test)
+
+
+def _increasing() -> SearchStrategy[Case]:
+    return cases(assumptions=(STRICT, SEPARABLE), n=1, tokens=2, d=1, losses=("squared",), plain=True)
+
+
+@weakened("theorem-1", without=LOSS, refutes=REFUTED, cases=_increasing)
+def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Where the loss increases, the path leaves the best token. Strictly decreasing is not enough either, ℓ' must be
+    negative: see ``theorem-8`` and FINDINGS.md.
+    """
+    yield from turns_to_max_margin(case, under_test)
+
+
+def _enclosed() -> SearchStrategy[Case]:
+    return plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1))
+
+
+@weakened(
+    "theorem-1",
+    without=SEPARABLE,
+    refutes="p̄(R)/R converges to a unit vector, as it does to p̄_mm where that exists",
+    cases=_enclosed,
+)
+def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """If the best key lies between the others no direction selects it: the risk has a finite minimiser, at which the path
+    stays, and p̄(R)/R → 0.
+    """
+    problem = case.problem
+    unit = 1 / problem.key_scale
+    yield from path_claim("path-diverges", linear_risk(problem, under_test), problem.d, unit, far_out)

@@ -1,0 +1,182 @@
+"""Theorem 2 with less: several inputs, unequal scores, no separation, larger steps, a squared loss.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2, Figure 8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from types import MappingProxyType
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from generators.case import Case
+from generators.problems import cases
+from reference_attention.losses import loss_named
+from reference_attention.problem import Problem
+from reference_attention.risk import scaled_gradient
+from reference_attention.training.descent import gradient_descent, normalized_gradient_descent
+from theorems.core.claim import Claim
+from theorems.core.implementation import Implementation
+from theorems.without.drawing import starts
+from theorems.without.followed import CLEAR, WALK, Point, direction_claims, start_of, walked
+from theorems.without.large_steps import claims_after_large_steps
+from theorems.without.signed_flow import norm_of_flow, signed_gradient
+from theorems.without.weakened import weakened
+
+
+def _several() -> SearchStrategy[Case]:
+    others = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
+    return cases(assumptions=others, n=(2, 3), tokens=(2, 3), d=(2, 3), start="anywhere", plain=True)
+
+
+def _wrong_turn(case: Case) -> float:
+    """How far a short walk of normalized descent ends on the wrong side of an optimal token."""
+    return -walked(case).smallest_margin(case.problem.optimal) / case.problem.key_scale - CLEAR
+
+
+@weakened(
+    "theorem-2",
+    without="single-input",
+    keeps=("well-behaved-loss", "equal-non-optimal-scores", "separable"),
+    refutes="from every p(0), p(t)/‖p(t)‖ → p̄_mm(opt)",
+    cases=_several,
+    violation=_wrong_turn,
+)
+def several_inputs(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """With two inputs one of them can be ahead: its gradient turns p away from the other's optimal token, whose softmax
+    saturates at the wrong token, and from then on the wrong selection is locally optimal (Theorem 3). The norm
+    diverges all the same. The paper's Figure 8.
+    """
+    yield from direction_claims(case.problem, start_of(case), under_test, case.problem.optimal)
+
+
+def _unequal() -> SearchStrategy[Case]:
+    others = ("well-behaved-loss", "strict-optimum", "separable", "single-input")
+    return cases(assumptions=others, tokens=(3, 4), d=(1, 3), start="anywhere", plain=True)
+
+
+@weakened(
+    "theorem-2",
+    without="equal-non-optimal-scores",
+    keeps=("well-behaved-loss", "strict-optimum", "separable", "single-input"),
+    refutes="for one input, p(t)/‖p(t)‖ → p̄_mm(opt) from every p(0)",
+    cases=_unequal,
+    violation=_wrong_turn,
+)
+def unequal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Of the non-optimal tokens one scores higher than its neighbours, so it is locally optimal: a start that selects it
+    stays there (Theorem 3), because the gradient only compares it with tokens that still have weight. Figure 1(b).
+    """
+    yield from direction_claims(case.problem, start_of(case), under_test, case.problem.optimal)
+
+
+RESTING = 1e-6
+"""Gradient, in units of its largest term and of the keys, below which a start is stationary up to rounding."""
+
+
+def _mixed() -> SearchStrategy[Case]:
+    others = ("well-behaved-loss", "equal-non-optimal-scores")
+    return cases(assumptions=others, n=(1, 2), tokens=(2, 3), d=(1, 2), start="anywhere", plain=True)
+
+
+def _comes_back(case: Case) -> float:
+    """How far a walk from the start ends below the norm at which a diverging one would be; a start that rests is nothing."""
+    problem, size = case.problem, case.problem.key_scale
+    start = start_of(case)
+    pull = scaled_gradient(problem.keys, problem.scores, problem.loss, start).direction
+    if not float(np.linalg.norm(pull)) > RESTING * size:
+        return -1.0
+    walk = normalized_gradient_descent(problem, start, steps=WALK, step=0.5 / size, record_every=WALK).final
+    return WALK / 8 - size * float(np.linalg.norm(walk - start))
+
+
+@weakened(
+    "theorem-2",
+    without="separable",
+    keeps=("well-behaved-loss", "equal-non-optimal-scores"),
+    refutes="from every p(0), ‖p(t)‖ → ∞",
+    cases=_mixed,
+    violation=_comes_back,
+)
+def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Where the optimal key lies among the others, selecting it beyond all bounds is impossible: every direction raises
+    another token's logit, so the risk has a finite minimiser and descent ends there. (p_mm does not exist, so the
+    theorem's second half cannot be stated; its first half can, and fails.)
+    """
+    yield norm_of_flow(case.problem, start_of(case))
+
+
+LARGE = (2.0, 16.0, 256.0, 2.0**20)
+"""η·L_p, at least."""
+
+
+@st.composite
+def _large_steps(draw: DrawFn) -> Case:
+    others = ("well-behaved-loss", "equal-non-optimal-scores", "separable", "single-input")
+    case = draw(cases(assumptions=others, tokens=(2, 4), d=(1, 3), start="anywhere", plain=True))
+    least = math.log(draw(st.sampled_from(LARGE))) - case.problem.log_smoothness
+    return case.but(arrays=MappingProxyType({"eta": np.array(2.0 ** math.ceil(least / math.log(2)))}))
+
+
+def _thrown_aside(case: Case) -> float:
+    """How far the large steps, continued by a walk of steps as long as where they led, end on the wrong side."""
+    problem, log_step = case.problem, math.log(float(case.arrays["eta"]))
+    p = gradient_descent(problem, start_of(case), steps=16, log_step=log_step, record_every=16).final
+    for share in (0.25, 1.0, 4.0):
+        step = share * max(1 / problem.key_scale, float(np.linalg.norm(p)))
+        p = normalized_gradient_descent(problem, p, steps=WALK // 4, step=step, record_every=WALK).final
+    return -Point(problem, p).smallest_margin(problem.optimal) / problem.key_scale - CLEAR
+
+
+@weakened(
+    "theorem-2",
+    without="step-size",
+    keeps=("well-behaved-loss", "equal-non-optimal-scores", "separable", "single-input"),
+    refutes="gradient descent with η > 1/L_p has ‖p(t)‖ → ∞ and, for one input, p(t)/‖p(t)‖ → p̄_mm",
+    cases=_large_steps,
+    violation=_thrown_aside,
+)
+def large_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """η ≤ 1/L_p is superfluous: the theorem holds for every constant η > 0. Norm: w = ⟨p, p_mm⟩ rises at every p (Lemma 4)
+    and ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)); were w bounded, p(t) would converge, to a point where w still rises. So
+    ‖p(t)‖ ≥ Θ w(t) → ∞. Direction, n = 1: in the bound of theorem-2 the step size enters only through
+    Σ ‖Δ‖²/(2(‖p‖ + λ)), Δ = p(t+1) − p(t). Steps are bounded, ‖Δ‖ ≤ η max‖∇L‖, so the sum is at most a constant times
+    Σ (w(t+1) − w(t))/w(t) = O(log w(t)) = o(‖p(t)‖), and the cosine tends to one all the same.
+    """
+    yield from claims_after_large_steps(case, under_test, case.problem.optimal)
+
+
+@st.composite
+def _too_good(draw: DrawFn) -> Case:
+    """One input under ℓ(u) = (1 − u)²/2, the best score above 1 and the others below."""
+    case = draw(cases(assumptions=("separable", "strict-optimum"), n=1, tokens=2, d=(1, 2), plain=True))
+    problem, low = case.problem, float(draw(st.integers(-2, 0)))
+    best = np.arange(problem.T) == problem.optimal[:, None]
+    scores = np.where(best, float(draw(st.integers(2, 3))), low)
+    start = draw(starts(problem))
+    return case.but(problem=Problem(problem.keys, scores, loss_named("squared")), start=start)
+
+
+def _turns_back(case: Case) -> float:
+    """Distance of the start from where it is drawn, if it is: the risk rises towards the optimal token in the end."""
+    pull = signed_gradient(case.problem.keys, case.problem.scores, case.problem.loss, start_of(case)).direction
+    return float(np.linalg.norm(pull)) / case.problem.key_scale - RESTING
+
+
+@weakened(
+    "theorem-2",
+    without="well-behaved-loss",
+    keeps=("equal-non-optimal-scores", "separable"),
+    refutes="from every p(0), ‖p(t)‖ → ∞",
+    cases=_too_good,
+    violation=_turns_back,
+)
+def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A loss that increases again, like (1 − u)²/2, is smallest at an output between the scores: the best softmax is a mixture,
+    which a finite p gives, and descent ends there.
+    """
+    yield norm_of_flow(case.problem, start_of(case))

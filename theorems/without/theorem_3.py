@@ -1,0 +1,203 @@
+"""Theorem 3 with less: tokens that are not locally optimal, starts outside the cone, larger steps, a squared loss.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 2, Theorem 3, Definition 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from types import MappingProxyType
+
+import numpy as np
+from hypothesis import assume
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from generators.case import Case
+from generators.finding import Finding
+from generators.margin_assumptions import in_cone
+from generators.numbers import integers
+from generators.problems import cases
+from reference_attention.losses import loss_named
+from reference_attention.problem import Problem
+from reference_attention.risk import scaled_gradient
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT
+from theorems.token_selection.local_paths.theorem_3_local_convergence import with_cone
+from theorems.without.followed import CLEAR, direction_claims, start_of, walked
+from theorems.without.large_steps import claims_after_large_steps, settled
+from theorems.without.signed_flow import norm_of_flow
+from theorems.without.weakened import weakened
+
+
+def _wrong_end(case: Case) -> float:
+    """How far a short walk of normalized descent ends on the wrong side of a chosen token."""
+    return -walked(case).smallest_margin(case.chosen) / case.problem.key_scale - CLEAR
+
+
+@st.composite
+def _unfit(draw: DrawFn) -> Case:
+    """Any separable α; the start lies on the ray of p_mm(α) up to rounding, as far out as one likes."""
+    case = draw(cases(assumptions=("well-behaved-loss",), alpha="any", n=1, tokens=(2, 3), d=(1, 2), plain=True))
+    solution = max_margin(case.problem.keys, case.chosen)
+    assume(isinstance(solution, MaxMargin))
+    assert isinstance(solution, MaxMargin)
+    size = draw(st.sampled_from((1.0, 2.0, 4.0, 8.0)))
+    cone = {"cone_mu": np.array(0.5), "cone_radius": np.array(size * solution.norm * (1 - 2.0**-20))}
+    return case.but(start=size * solution.p, arrays=MappingProxyType(cone))
+
+
+def _pulled_back(case: Case) -> float:
+    """As :func:`_wrong_end`, in a cone that has an opening and a radius."""
+    proper = 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0
+    return _wrong_end(case) if proper else -1.0
+
+
+@weakened(
+    "theorem-3",
+    without="locally-optimal",
+    keeps=("well-behaved-loss", "separable", "in-cone", "step-size"),
+    refutes="from every p(0) in C_{μ,R}(p_mm(α)), p(t)/‖p(t)‖ → p̄_mm(α), for some μ and R",
+    cases=_unfit,
+    violation=_pulled_back,
+)
+def not_locally_optimal(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A neighbour that scores higher pulls p back: along the ray of p_mm(α) the risk rises, at every distance, so no R and
+    no μ help, and descent turns round and selects the better token.
+    """
+    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen)
+
+
+def _behind(case: Case) -> Finding:
+    """The start is behind the plane p·p_mm = 0, which no cone around p_mm reaches, whatever μ ≤ 1 and R ≥ 0."""
+    if not np.any(start_of(case)):
+        return Finding(None, "p(0) = 0 is the tip of every cone")
+    widest = {"cone_mu": np.array(1.0), "cone_radius": np.array(0.0)}
+    return in_cone(case.but(start=start_of(case), arrays=MappingProxyType(widest)))
+
+
+def _outside() -> SearchStrategy[Case]:
+    others = ("well-behaved-loss", "separable", "locally-optimal")
+    return cases(assumptions=others, n=1, tokens=(3, 4), d=(1, 2), start="anywhere", plain=True)
+
+
+@weakened(
+    "theorem-3",
+    without="in-cone",
+    keeps=("well-behaved-loss", "separable", "locally-optimal", "step-size"),
+    refutes="from every p(0), p(t)/‖p(t)‖ → p̄_mm(α) if α is locally optimal",
+    cases=_outside,
+    fails=_behind,
+    violation=_wrong_end,
+)
+def outside_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Several selections can be locally optimal, and each attracts the starts around its own direction: a start outside the
+    cone of α may belong to another one.
+    """
+    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen)
+
+
+@st.composite
+def _thrown(draw: DrawFn) -> Case:
+    """A start in the theorem's cone for steps 1/L_p, and a step so large that the first one is as long as the start."""
+    keys, scores = np.zeros((2, 2, 2)), np.zeros((2, 2))
+    keys[:, 1] = draw(integers((2, 2), -2, 2))
+    scores[:, 0] = draw(integers((2,), 1, 2))
+    alpha = np.zeros(2, dtype=np.int64)
+    solution = max_margin(keys, alpha)
+    assume(isinstance(solution, MaxMargin))
+    assert isinstance(solution, MaxMargin)
+    case = with_cone(Case(Problem(keys, scores, loss_named("correlation")), alpha=alpha))
+    assume("cone_mu" in case.arrays)
+    radius = math.ceil(float(case.arrays["cone_radius"]))
+    assume(radius < MOST)
+    # A multiple of p_mm, on its ray.
+    start = math.ceil(radius / solution.norm) * solution.p
+    pull = scaled_gradient(case.problem.keys, case.problem.scores, case.problem.loss, start)
+    log_pull = float(pull.log_scale) + math.log(max(float(np.linalg.norm(pull.direction)), 1e-300))
+    steps = draw(st.sampled_from((1.0, 4.0, 32.0)))
+    eta = 10.0 ** math.ceil((math.log(steps * radius) - log_pull) / math.log(10))
+    mu = 2.0 ** math.floor(math.log2(float(case.arrays["cone_mu"])))
+    arrays = {"cone_mu": np.array(mu), "cone_radius": np.array(float(radius)), "eta": np.array(eta)}
+    return case.but(start=start, arrays=MappingProxyType(arrays))
+
+
+MOST = 200.0
+"""Radius of the cone, at most: a number to read."""
+
+
+def _within_the_cone(case: Case) -> bool:
+    """Whether the case's cone lies within the theorem's own for η = 1/L_p (C_{μ/4,R}, where starts may lie)."""
+    plain = with_cone(case.but(arrays=MappingProxyType({}))).arrays
+    if "cone_mu" not in plain or "cone_mu" not in case.arrays:
+        return False
+    mu, radius = float(case.arrays["cone_mu"]), float(case.arrays["cone_radius"])
+    return 0 < mu <= float(plain["cone_mu"]) and radius >= float(plain["cone_radius"])
+
+
+def _thrown_out(case: Case) -> float:
+    """How far descent with the large step ends on the wrong side of a chosen token."""
+    if not _within_the_cone(case):
+        return -1.0
+    run = settled(case)
+    return _wrong_end(case.but(start=run.final))
+
+
+@weakened(
+    "theorem-3",
+    without="step-size",
+    keeps=("well-behaved-loss", "separable", "locally-optimal", "in-cone"),
+    refutes="gradient descent with η > 1/L_p from every p(0) in C_{μ,R} has p(t)/‖p(t)‖ → p̄_mm(α)",
+    cases=_thrown,
+    violation=_thrown_out,
+)
+def thrown_out(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A step that is long against p(0) replaces it: p(1) points along −∇L(p(0)), which leans to the side of whatever token
+    is nearest to being selected, and another input can lose its token by that. μ and R are those of the theorem for
+    η = 1/L_p. (A larger R would do for this η: the theorem holds for every η, with an R that grows like log η.)
+    """
+    if not _within_the_cone(case):
+        said = "cone_mu and cone_radius are not within the theorem's own cone for η = 1/L_p"
+        yield Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, EXACT, undecided=said)
+        return
+    yield from claims_after_large_steps(case, under_test, case.chosen)
+
+
+@st.composite
+def _too_good(draw: DrawFn) -> Case:
+    """One input under ℓ(u) = (1 − u)²/2 whose chosen token scores more than 1; the start is on the ray of p_mm."""
+    case = draw(cases(assumptions=("separable", "strict-optimum"), n=1, tokens=(2, 3), d=(1, 2), plain=True))
+    problem = case.problem
+    best = np.arange(problem.T) == problem.optimal[:, None]
+    scores = np.where(best, float(draw(st.integers(2, 3))), float(draw(st.integers(-2, 0))))
+    solution = max_margin(problem.keys, problem.optimal)
+    assert isinstance(solution, MaxMargin)
+    size = draw(st.sampled_from((1.0, 2.0, 4.0)))
+    arrays = {"cone_mu": np.array(0.5), "cone_radius": np.array(size * solution.norm * (1 - 2.0**-20))}
+    return case.but(
+        problem=Problem(problem.keys, scores, loss_named("squared")),
+        start=size * solution.p,
+        arrays=MappingProxyType(arrays),
+    )
+
+
+def _proper_cone(case: Case) -> float:
+    return 1.0 if 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0 else -1.0
+
+
+@weakened(
+    "theorem-3",
+    without="well-behaved-loss",
+    keeps=("separable", "locally-optimal", "in-cone", "step-size"),
+    refutes="from every p(0) in C_{μ,R}(p_mm(α)), ‖p(t)‖ → ∞, for some μ and R",
+    cases=_too_good,
+    violation=_proper_cone,
+)
+def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Under a loss that increases again, like (1 − u)²/2, a token can be too good: near its selection the risk rises along
+    p_mm(α), at every distance, so no R helps; descent turns back to the mixture whose output is 1.
+    """
+    yield norm_of_flow(case.problem, start_of(case))

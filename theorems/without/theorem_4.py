@@ -1,0 +1,191 @@
+"""Theorem 4 with less: equal scores, keys in special position, locally optimal directions, a squared loss.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4; Appendix B.5.2, Theorem 7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.numbers import Style, entries
+from generators.problems import cases
+from reference_attention.directions import direction
+from reference_attention.losses import loss_named
+from reference_attention.paths.local_path import local_path
+from reference_attention.problem import Problem
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.without.followed import LIMIT_FOLLOWED, NORM
+from theorems.without.signed_flow import signed_gradient
+from theorems.without.weakened import weakened
+
+SHORT, LONG = (8.0, 64.0), (1e2, 1e4, NORM)
+"""Radii of the path, in units of 1/θ(q), for guidance and for the conclusion."""
+
+
+def _ratio(case: Case, radii: tuple[float, ...]) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
+    """‖p̄(R)/R − q̄‖ and ‖p̄(R)‖/R along the local path, radii in units of 1/θ(q)."""
+    problem = case.problem
+    found = direction(problem.keys, case.arrays["q"])
+    unit = _unit(case)
+    norms = np.array([x * unit for x in radii])
+    path = local_path(
+        problem, found.unit, found.best(problem.scores), norms,
+        mu=float(case.arrays["cone_mu"]), radius=float(case.arrays["cone_radius"]), seed=case.seed,
+        starts=norms[:, None] * found.unit, gradient=partial(signed_gradient, problem.keys, problem.scores, problem.loss),
+    )  # fmt: skip
+    return np.linalg.norm(path.points / path.norms[:, None] - found.unit, axis=1), path.sizes / path.norms
+
+
+def _unit(case: Case) -> float:
+    """1/θ(q), or R0 where that is larger; 1/(size of the keys) where every token is selected."""
+    margin = direction(case.problem.keys, case.arrays["q"]).margin
+    unit = 1 / margin if 0 < margin < math.inf else 1 / case.problem.key_scale
+    return max(unit, float(case.arrays["cone_radius"]))
+
+
+def _stays_away(case: Case) -> Iterator[Claim]:
+    """p̄(R)/R does not tend to q̄: at ρ = R/unit = 10⁶ it is further than ρ^{−1/2} away, or not closer than before."""
+    apart, share = _ratio(case, LONG)
+    rho = LONG[-1]
+    said = f"‖p̄(R)/R − q̄‖ = {', '.join(f'{x:.3g}' for x in apart)} at R = {', '.join(f'{x:g}' for x in LONG)} units"
+    falling = apart[-1] <= apart[0] / 2 or apart[-1] * math.sqrt(rho) < math.sqrt(LONG[0] / rho)
+    slack = float(apart[-1]) * math.sqrt(rho) - 1 if falling else float(apart[-1])
+    yield Claim(
+        "path-stays-away-from-q",
+        Form.LIMIT,
+        slack,
+        rho**-0.5,
+        LIMIT_FOLLOWED,
+        f"{said}, ‖p̄(R)‖ = {share[-1]:.6g} R",
+    )
+
+
+def _towards_q(case: Case) -> float:
+    """How much closer to q̄ than ρ^{−1/2} a short path comes."""
+    if not (
+        0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) >= 0.5 / case.problem.key_scale
+    ):
+        return -1.0
+    apart, _ = _ratio(case, SHORT)
+    return 1 - float(apart[-1]) * math.sqrt(SHORT[-1])
+
+
+@st.composite
+def _directed(draw: DrawFn, base: SearchStrategy[Case], levels: int = 3) -> Case:
+    """The base's keys with scores 0 … levels and a direction of small integers; the cone is wide."""
+    case = draw(base)
+    problem = case.problem
+    scores = np.array(draw(st.lists(
+        st.permutations(range(levels + 1)).map(lambda row: row[: problem.T]), min_size=problem.n, max_size=problem.n,
+    )), dtype=np.float64) if levels >= problem.T else problem.scores  # fmt: skip
+    q = draw(entries((problem.d,), Style.INTEGERS).filter(np.any))
+    arrays = {"q": q, "cone_mu": np.array(0.5), "cone_radius": np.array(1.0 / problem.key_scale)}
+    return case.but(problem=Problem(problem.keys, scores, problem.loss), arrays=MappingProxyType(arrays))
+
+
+OTHERS = (
+    "well-behaved-loss",
+    "distinct-scores",
+    "general-position",
+    "direction-given",
+    "not-locally-optimal-direction",
+)
+
+
+def _kept(without: str) -> tuple[str, ...]:
+    return tuple(id for id in OTHERS if id != without)
+
+
+def _tied_scores() -> SearchStrategy[Case]:
+    base = cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True)
+    return _directed(base, levels=0)
+
+
+@weakened(
+    "theorem-4",
+    without="distinct-scores",
+    keeps=_kept("distinct-scores"),
+    refutes="if q is no locally optimal direction, p̄(R)/R does not tend to q",
+    cases=_tied_scores,
+    violation=_towards_q,
+)
+def equal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A directional neighbour that scores exactly what the selected token scores makes q not locally optimal (Definition 2
+    asks for strictly less), but mixing with it costs nothing: the path goes where the other tokens are left behind
+    fastest, and that may be q.
+    """
+    yield from _stays_away(case)
+
+
+def _special_keys() -> SearchStrategy[Case]:
+    base = cases(assumptions=("well-behaved-loss",), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True)
+    return _directed(base, levels=4)
+
+
+@weakened(
+    "theorem-4",
+    without="general-position",
+    keeps=_kept("general-position"),
+    refutes="if q is no locally optimal direction, p̄(R)/R does not tend to q",
+    cases=_special_keys,
+    violation=_towards_q,
+)
+def special_position(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Directional neighbours with dependent rows cannot be separated by a perturbation: one of them scores higher, so q is
+    not locally optimal, but it never comes without another that scores lower by more. Together they cost, and the path
+    leaves both behind along q.
+    """
+    yield from _stays_away(case)
+
+
+def _in_general() -> SearchStrategy[Case]:
+    base = cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=2, d=(1, 2), plain=True)
+    return _directed(base, levels=4)
+
+
+@weakened(
+    "theorem-4",
+    without="not-locally-optimal-direction",
+    keeps=_kept("not-locally-optimal-direction"),
+    refutes="p̄(R)/R does not tend to q",
+    cases=_in_general,
+    violation=_towards_q,
+)
+def locally_optimal_direction(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """The max-margin direction of locally optimal tokens is where the local path goes: within a narrow cone around it the
+    risk is above that of the selection, and falls fastest where the smallest margin is largest.
+    """
+    yield from _stays_away(case)
+
+
+@st.composite
+def _squared(draw: DrawFn) -> Case:
+    """Scores 0 to 4 under ℓ(u) = (1 − u)²/2."""
+    base = cases(assumptions=("general-position",), n=1, tokens=2, d=(1, 2), plain=True)
+    case = draw(_directed(base, levels=4))
+    return case.but(problem=Problem(case.problem.keys, case.problem.scores, loss_named("squared")))
+
+
+@weakened(
+    "theorem-4",
+    without="well-behaved-loss",
+    keeps=_kept("well-behaved-loss"),
+    refutes="if q is no locally optimal direction, p̄(R)/R does not tend to q",
+    cases=_squared,
+    violation=_towards_q,
+)
+def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Under a loss that increases again, like (1 − u)²/2, a higher score can be worse: the neighbour that makes q not locally
+    optimal is one that the path flees from, along q.
+    """
+    yield from _stays_away(case)

@@ -1,0 +1,116 @@
+"""Theorem 5 with less: Assumption C, separation.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.1, Theorem 5, Assumption C, Figure 3(b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+from reference_attention.paths.joint import Joint
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
+from theorems.without.followed import LIMIT_FOLLOWED
+from theorems.without.followed_joint import (
+    RADII,
+    followed,
+    head_claim,
+    joint_of,
+    prompt_claim,
+    relaxed_of,
+    selects_best,
+    separator_of,
+)
+from theorems.without.free_mixing import assumption_c_fails
+from theorems.without.joint_drawing import plain_joint_cases
+from theorems.without.mixed_features import head_with_mixed_features, mixed_margins
+from theorems.without.weakened import weakened
+
+CLEAR = 0.05
+"""Distance of two directions, from which on a hunt looks closer."""
+
+
+def undecided(why: str) -> Claim:
+    """The path was not followed."""
+    return Claim("prompt-is-max-margin", Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, undecided=why)
+
+
+def readable(case: Case, joint: Joint) -> bool:
+    """Whether the data say what the theorem uses, logistic loss and v_mm as head, in quarters; and no selection is as good as α."""
+    data = case.dataset
+    assert data is not None
+    own = data.loss.name == "logistic" and np.array_equal(data.v, joint.svm.v)
+    own = own and np.array_equal(4 * data.v, np.rint(4 * data.v))
+    return bool(own and selects_best(joint))
+
+
+def _figure_3() -> SearchStrategy[Case]:
+    return plain_joint_cases(n=(2, 3), d=2)
+
+
+def _relaxes(case: Case) -> float:
+    """Distance of p̄_relax from p̄_mm, where v_mm scores α highest."""
+    joint = joint_of(case)
+    if joint is None or not readable(case, joint):
+        return -1.0
+    separator, relaxed = separator_of(joint), relaxed_of(joint)
+    if separator is None or relaxed is None:
+        return -1.0
+    return float(np.linalg.norm(separator.direction - relaxed.direction)) - CLEAR
+
+
+@weakened(
+    "theorem-5",
+    without="optimal-tokens",
+    refutes="p_R/R → p̄_mm as r, R → ∞ (while v_r/r → v̄_mm, and p_R selects α)",
+    cases=_figure_3,
+    fails=assumption_c_fails,
+    violation=_relaxes,
+)
+def mixing_is_free(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """An input whose label margin exceeds Γ may mix a little without lowering the smallest one, so Assumption C fails, and
+    with it the reason to select that input's token by the full margin: the path turns to p_relax of Theorem 6. Figure 3(b).
+    """
+    joint = joint_of(case)
+    separator = None if joint is None else separator_of(joint)
+    if joint is None or separator is None:
+        yield undecided("v_mm or p_mm does not exist")
+        return
+    pairs = followed(joint, slower(separator.margin / 2), RADII, separator.norm, case.seed)
+    if not selects_best(joint):
+        yield undecided("another selection has a label margin as large")
+        return
+    yield prompt_claim("prompt-is-max-margin", pairs, separator.direction)
+    yield head_claim(pairs)
+
+
+def _inseparable() -> SearchStrategy[Case]:
+    return plain_joint_cases(n=(1, 2), d=2, key_queries=True)
+
+
+def cannot_select(case: Case) -> float:
+    """How far v̄_mm is from the best head, at least, where no prompt selects α."""
+    joint = joint_of(case)
+    if joint is None or not readable(case, joint) or not np.any(joint.rows):
+        return -1.0
+    found = mixed_margins(joint, case.seed)
+    return -1.0 if found is None else found.apart - CLEAR
+
+
+@weakened(
+    "theorem-5",
+    without="separable",
+    refutes="v_r/r → v̄_mm as r, R → ∞",
+    cases=_inseparable,
+    violation=cannot_select,
+)
+def cannot_be_selected(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Where no prompt selects α everywhere the features stay mixed, whatever R, and the head turns to the max-margin direction
+    of the best mixed features. (p_mm does not exist, so only the head's limit can be stated.)
+    """
+    yield head_with_mixed_features(case)

@@ -1,0 +1,212 @@
+"""Theorem 6 with less: Assumption C over the supports, separation, the schedule of radii, selection.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6; :mod:`.joint_limit`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from types import MappingProxyType
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.joint_cases import schedule_of
+from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_path import Schedule
+from theorems.core.claim import Claim
+from theorems.core.implementation import Implementation
+from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
+from theorems.without.followed import NORM
+from theorems.without.followed_joint import (
+    RADII,
+    Pair,
+    followed,
+    head_claim,
+    joint_of,
+    prompt_claim,
+    relaxed_of,
+    selects_best,
+    separator_of,
+)
+from theorems.without.free_mixing import assumption_c_over_supports_fails
+from theorems.without.joint_drawing import plain_joint_cases
+from theorems.without.mixed_features import head_with_mixed_features
+from theorems.without.not_selected import one_support, path_of, shorter_elsewhere
+from theorems.without.theorem_5 import CLEAR, cannot_select, readable, undecided
+from theorems.without.weakened import weakened
+
+
+def weak_cases() -> SearchStrategy[Case]:
+    """Two inputs; the other tokens are zero."""
+    return plain_joint_cases(n=(2, 2), d=2, zero_others=True)
+
+
+def has_weak_support(case: Case) -> float:
+    """Positive where every input supports v_mm, one of them without a dual, and p_mm needs that one."""
+    joint = joint_of(case)
+    if joint is None or not readable(case, joint) or not joint.svm.support.all() or (joint.svm.duals > 0).all():
+        return -1.0
+    separator = separator_of(joint)
+    if separator is None:
+        return -1.0
+    weak = joint.svm.duals <= 0
+    return float(separator.duals[weak].sum() / separator.duals.sum())
+
+
+def target_claims(case: Case, pairs: list[Pair], joint: Joint, target: Float64[np.ndarray, "k"]) -> Iterator[Claim]:
+    """p_R/R → target and v_r/r → v̄_mm where α is the best selection and the pairs found select it."""
+    if not selects_best(joint):
+        yield undecided("another selection has a label margin as large")
+    elif not pairs[-1].lowest_margin > 0:
+        yield undecided("the prompt that was found does not select α")
+    else:
+        yield prompt_claim("prompt-is-relaxed", pairs, target)
+        yield head_claim(pairs)
+
+
+def weak_support_claims(case: Case) -> Iterator[Claim]:
+    """The limit of Theorem 6 along r = e^{RΘ/2}."""
+    joint = joint_of(case)
+    relaxed = None if joint is None else relaxed_of(joint)
+    if joint is None or relaxed is None:
+        yield undecided("v_mm or p_relax does not exist")
+        return
+    pairs = followed(joint, slower(relaxed.margin / 2), RADII, relaxed.norm, case.seed)
+    yield from target_claims(case, pairs, joint, relaxed.direction)
+
+
+@weakened(
+    "theorem-6",
+    without="optimal-support-tokens",
+    refutes="p_R/R → p_relax/‖p_relax‖ if p_R selects α",
+    cases=weak_cases,
+    fails=assumption_c_over_supports_fails,
+    violation=has_weak_support,
+)
+def support_without_dual(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A support whose dual is zero lies on the margin by accident: a tilt of the head by y raises its output by y and costs
+    y²/2r only, so mixing it costs no margin to first order and Assumption C fails over S. The best tilt is y ≈ log r; along
+    r = e^{RΘ/2} that is worth RΘ/2 logits, and the path gives this support that much less margin than p_relax does.
+    """
+    yield from weak_support_claims(case)
+
+
+def _inseparable() -> SearchStrategy[Case]:
+    return plain_joint_cases(n=(2, 2), d=2, key_queries=True)
+
+
+@weakened(
+    "theorem-6",
+    without="separable",
+    refutes="v_r/r → v̄_mm as r, R → ∞",
+    cases=_inseparable,
+    violation=cannot_select,
+)
+def not_selectable(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Where no prompt selects α everywhere the features stay mixed and the head turns to the max-margin direction of the best
+    mixed features. (The paper's own hypothesis, that p_R selects α asymptotically, already implies that p_mm exists.)
+    """
+    yield head_with_mixed_features(case)
+
+
+HEAD_RADII, PROMPT_RADII = (1.0, 1e3), (10.0, 1e7)
+"""r = √R or less."""
+GROWN = 999.0
+"""How much the head's radius must grow for its limit to be seen."""
+
+
+@st.composite
+def slow_schedules(draw: DrawFn) -> Case:
+    """Non-supports, and radii r = o(R) up to RΘ = 10⁶ and more."""
+    case = draw(plain_joint_cases(n=(2, 3), d=2))
+    radii = {"head_radii": np.array(HEAD_RADII), "prompt_radii": np.array(PROMPT_RADII)}
+    return case.but(arrays=MappingProxyType(radii))
+
+
+def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | None:
+    """R ↦ log r through the case's radii, linear in logarithms, and its prompt radii; None unless r and R grow and r/R falls."""
+    given = schedule_of(case)
+    if given is None or given[0].shape != given[1].shape or given[1].size < 2 or not (given[1] > 0).all():
+        return None
+    log_r, log_R = given[0], np.log(given[1])
+    if not ((np.diff(log_r) > 0).all() and (np.diff(log_R) > 0).all() and (np.diff(log_r - log_R) < 0).all()):
+        return None
+
+    def schedule(R: float) -> float:
+        j = int(np.clip(np.searchsorted(log_R, math.log(R)) - 1, 0, len(log_R) - 2))
+        slope = (log_r[j + 1] - log_r[j]) / (log_R[j + 1] - log_R[j])
+        return float(log_r[j] + slope * (math.log(R) - log_R[j]))
+
+    return schedule, given[1]
+
+
+def relaxes_too_early(case: Case) -> float:
+    """Distance of p̄_relax from p̄_mm, where the radii of the head grow a thousandfold, those of the prompt to RΘ = 10⁶."""
+    joint = joint_of(case)
+    if joint is None or not readable(case, joint):
+        return -1.0
+    separator, relaxed, given = separator_of(joint), relaxed_of(joint), schedule_of(case)
+    if separator is None or relaxed is None or given is None or slow_schedule(case) is None:
+        return -1.0
+    r, R = np.exp(given[0]), given[1]
+    if R[-1] < NORM * relaxed.norm or r[-1] < GROWN * r[0] or r[0] < 1:
+        return -1.0
+    return float(np.linalg.norm(separator.direction - relaxed.direction)) - CLEAR
+
+
+def schedule_claims(case: Case) -> Iterator[Claim]:
+    """The limit of Theorem 6 along the case's own radii."""
+    joint, given = joint_of(case), slow_schedule(case)
+    relaxed = None if joint is None else relaxed_of(joint)
+    if joint is None or relaxed is None or given is None:
+        yield undecided("v_mm or p_relax does not exist, or the radii are not such that r = o(R)")
+        return
+    schedule, radii = given
+    units = tuple((radii[[0, -1]] / relaxed.norm).tolist())
+    pairs = followed(joint, schedule, units, relaxed.norm, case.seed)
+    yield from target_claims(case, pairs, joint, relaxed.direction)
+
+
+@weakened(
+    "theorem-6",
+    without="radius-schedule",
+    refutes="p_R/R → p_relax/‖p_relax‖ if p_R selects α",
+    cases=slow_schedules,
+    violation=relaxes_too_early,
+)
+def head_too_slow(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """The label margin that a non-support has to spare is worth r·slack logits. With r = o(R) that is nothing against RΘ, so the
+    non-support needs its full margin like all others, and the path goes to p_mm. The paper's theorem does not say how r and
+    R grow; some schedule must be assumed.
+    """
+    yield from schedule_claims(case)
+
+
+def unselected_claims(case: Case) -> Iterator[Claim]:
+    """The limits of Theorem 6, whatever p_R selects."""
+    path = path_of(case)
+    if path is None:
+        yield undecided("v_mm or p_relax does not exist")
+        return
+    pairs, target = path
+    yield prompt_claim("prompt-is-relaxed", pairs, target)
+    yield head_claim(pairs)
+
+
+@weakened(
+    "theorem-6",
+    without="prompt-selects",
+    refutes="v_r/r → v̄_mm and p_R/R → p_relax/‖p_relax‖",
+    cases=one_support,
+    violation=shorter_elsewhere,
+)
+def selects_another(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Assumption C speaks of the supports. Where another token of a non-support has label margin to spare, too, and leaves the
+    supports a wider margin, p_R selects that one: its margin is R over a shorter p_relax, that of the other selection.
+    """
+    yield from unselected_claims(case)

@@ -1,0 +1,52 @@
+"""Assumption B without its strict optimum: the scores take two values, and the higher one may be attained twice."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from generators.case import Case
+from generators.finding import Finding
+from generators.problems import cases
+from generators.score_assumptions import strict_optimum
+
+
+def tied_optimum(case: Case) -> Finding:
+    """Fails where two tokens tie for the highest score, α being one of them, and all others score the same, which is the
+    rest of Assumption B.
+    """
+    strict = strict_optimum(case)
+    if strict.holds is not False:
+        return strict
+    for i, row in enumerate(case.problem.scores):
+        if row[case.chosen[i]] < row.max():
+            return Finding(None, f"input {i}: the chosen token is no optimal one")
+        lower = np.unique(row[row < row.max()])
+        if lower.size != 1:
+            said = "no token that scores lower" if lower.size == 0 else "lower scores that differ"
+            return Finding(None, f"input {i} has {said}, so that more than the tie is amiss")
+    return Finding(False, f"{strict.evidence}; all lower scores are equal within each input")
+
+
+@st.composite
+def tied_cases(draw: DrawFn, *, start: bool = False) -> Case:
+    """Separable cases with two score values per input, the higher one attained twice in one input."""
+    from theorems.without.drawing import starts
+
+    case = draw(
+        cases(
+            assumptions=("separable", "strict-optimum", "equal-non-optimal-scores"),
+            n=1,
+            tokens=3,
+            d=1,
+            start=starts if start else None,
+            plain=True,
+        )
+    )
+    problem = case.problem
+    scores, alpha = problem.scores.copy(), problem.optimal
+    twin = (alpha[0] + draw(st.integers(1, problem.T - 1))) % problem.T
+    scores[0, twin] = scores[0, alpha[0]]
+    # α is the token that was made separable, whether or not it still comes first.
+    return case.but(problem=type(problem)(problem.keys, scores, problem.loss), alpha=alpha)

@@ -1,0 +1,96 @@
+"""A statement with one assumption left out, as something that can be refuted.
+
+An entry says where to look (a strategy for cases in which all other assumptions hold), what fails (the conclusion in
+the paper's words, computed without the assumption that is gone) and which sentence a counterexample refutes. There
+is one module per statement beside this one (:mod:`theorems.hunting.entries` finds them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+from generators.finding import Finding
+from theorems.core.claim import until_undecided
+from theorems.core.statement import Conclusion, Statement
+from theorems.registry.lookup import statement_named
+
+
+@dataclass(frozen=True)
+class Weakened:
+    """A statement without one of its assumptions.
+
+    Attributes:
+        statement: what is weakened.
+        without: id of the assumption that is left out; empty to hunt the statement as it stands.
+        keeps: ids of the assumptions that a counterexample must satisfy, each decided exactly.
+        refutes: the conclusion that a counterexample refutes, in the paper's words.
+        why: the mechanism by which it fails, or why nothing is found.
+        cases: strategy for cases in which ``keeps`` hold; small readable numbers first.
+        conclusion: yields claims; a falsified one, far beyond its tolerance, is the violation.
+        fails: whether the assumption left out really fails (``holds`` is ``False``) on a case.
+        violation: a cheap number, positive where the conclusion seems to fail; guides the search and saves most
+            of the work. ``None``: the conclusion itself is run on every case.
+    """
+
+    statement: Statement
+    without: str
+    keeps: tuple[str, ...]
+    refutes: str
+    why: str
+    cases: Callable[[], SearchStrategy[Case]]
+    conclusion: Conclusion
+    fails: Callable[[Case], Finding]
+    violation: Callable[[Case], float] | None = None
+
+    @property
+    def name(self) -> str:
+        """E.g. ``theorem-2-without-single-input``; fit for a file name."""
+        bare = self.statement.id.rpartition(":")[2]
+        return f"{bare}-without-{self.without}" if self.without else bare
+
+
+def weakened(
+    id: str,
+    *,
+    without: str,
+    refutes: str,
+    cases: Callable[[], SearchStrategy[Case]],
+    keeps: tuple[str, ...] | None = None,
+    fails: Callable[[Case], Finding] | None = None,
+    violation: Callable[[Case], float] | None = None,
+) -> Callable[[Conclusion], Weakened]:
+    """Make the decorated conclusion that of statement ``id`` without one assumption; see :class:`Weakened`.
+
+    Args:
+        keeps: by default the statement's other assumptions.
+        fails: by default the predicate of ``without`` in :data:`generators.assumptions.ASSUMPTIONS`.
+    """
+
+    def made(conclusion: Conclusion) -> Weakened:
+        statement = statement_named(id)
+        if not conclusion.__doc__:
+            raise ValueError(f"{id} without {without} has no docstring to say why it fails")
+        kept = others(statement, without) if keeps is None else keeps
+        decided = fails or statement_assumption(statement, without)
+        seen = until_undecided(conclusion)
+        return Weakened(statement, without, kept, refutes, conclusion.__doc__, cases, seen, decided, violation)
+
+    return made
+
+
+def statement_assumption(statement: Statement, id: str) -> Callable[[Case], Finding]:
+    """The predicate of an assumption, the statement's own or one of the library.
+
+    Raises:
+        InvalidInput: for an unknown id.
+    """
+    return statement.assumption(id).check
+
+
+def others(statement: Statement, without: str) -> tuple[str, ...]:
+    """The statement's assumptions but one."""
+    return tuple(id for id in statement.assumptions if id != without)
