@@ -2,7 +2,8 @@
 
 Nothing here uses Assumption C, a schedule of radii, or (unless said) that ATT-SVM(α) is feasible.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6; :mod:`reference_attention.paths.joint_path`.
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6;
+:mod:`reference_attention.paths.joint_path`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from theorems.core.claim import Claim, Form, Verdict
 from theorems.without.followed import EARLIER, LIMIT_FOLLOWED, NORM
 
 TURNS = 4
-"""Turns of head and prompt where some support has no dual; the head then depends on the prompt through r e^{−RΘ} only."""
+"""Turns of head and prompt where some support has no dual; the head then depends on the prompt through r e^{−RΘ}
+only.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +67,8 @@ def joint_of(case: Case) -> Joint | None:
 
 
 def selects_best(joint: Joint) -> bool:
-    """Whether α has a strictly larger label margin than every other selection, so that minimisers select it if any p does.
+    """Whether α has a strictly larger label margin than every other selection, so that minimisers select it if any p
+    does.
 
     The label margin of mixed features is at most the largest of a selection: for each head it is linear in the weights.
     """
