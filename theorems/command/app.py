@@ -192,7 +192,9 @@ def power(
 
 @app.command()
 def counterexamples(
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder.")] = Path("counterexamples"),
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="The folder; those of this project by default.")
+    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown document.")] = False,
 ) -> int:
     """Replay every counterexample of a folder; print the table statement × assumption.
@@ -200,8 +202,9 @@ def counterexamples(
     Exit code 0: every pair is accounted for; 1: one does not replay or was never hunted; 2: bad input.
     """
     from theorems.command.hunting import table_and_report
+    from theorems.core.recorded import COUNTEREXAMPLES
 
-    return table_and_report(directory, markdown)
+    return table_and_report(directory or COUNTEREXAMPLES, markdown)
 
 
 @app.command("regime-map")

@@ -22,13 +22,13 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import torch
 
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from reference_attention.risk import ScaledGradient
 from theorems.core.on_kernel import OnKernel
 from theorems.kernel.importing import imported
+from theorems.kernel.with_torch import torch
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType({"float64": torch.float64, "float32": torch.float32})
 """What a kernel may compute in. Half precision has no rounding bound here: logits of 100 have no digits in it."""

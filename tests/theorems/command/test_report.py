@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from tests.places import ROOT
 from tests.theorems.fake_statements import FAKES, install
 from theorems.command.app import main
 from theorems.hunting.entries import entries
 from theorems.hunting.table import Status
 from theorems.registry.suite import statements
 from theorems.report.document import Code, Heading, Link, Listing, Reference, Table, paragraph
-from theorems.report.evidence import ROOT, hunted, power
+from theorems.report.evidence import hunted, power
 from theorems.report.html import html
 from theorems.report.markdown import markdown
 
