@@ -38,6 +38,7 @@ ROOMS = (
     "theorems.benchmark",
     "theorems.figures",
     "theorems.kernel",
+    "theorems.library",
     "theorems.report",
     "theorems.command",
     "theorems",
