@@ -24,7 +24,7 @@ def statements() -> Table[Statement]:
     >>> statements()["theorem-2"].title
     'Global convergence of gradient descent'
     >>> statements()["theorem-2"].assumptions
-    ('well-behaved-loss', 'strict-optimum', 'separable', 'step-size', 'single-input')
+    ('well-behaved-loss', 'equal-non-optimal-scores', 'separable')
     """
     columns = ("statement", "says", "source")
     return Table("Statements", columns, suite.statements(), lambda id, one: (id, one.title, one.source))
@@ -61,8 +61,8 @@ def assumptions(
 
     >>> from theorems import Problem, assumptions
     >>> problem = Problem(keys=[[[1, 0], [0, 1], [0, 0]]], scores=[[1, 0.5, 0]])
-    >>> assumptions(problem, "theorem-1")["strict-optimum"].holds
-    True
+    >>> assumptions(problem, "theorem-1")["strict-optimum"].evidence
+    'smallest gap to the optimal token is 0.5, in input 0'
     >>> assumptions()["separable"].title
     'ATT-SVM of the chosen tokens is feasible'
     """

@@ -122,9 +122,11 @@ def hunt(id: str, without: str = "", *, seconds: float = 60.0, seed: int = 0, ca
         InvalidInput: an unknown statement, an assumption that it does not make, a limit that is not positive.
 
     >>> from theorems import hunt
-    >>> hunted = hunt("lemma-11", without="separable", cases=200)
-    >>> hunted.found
-    True
+    >>> hunted = hunt("lemma-11", without="strict-optimum", cases=50)
+    >>> hunted
+    Hunted(lemma-11 without strict-optimum: refuted, gmm-exists fails at n = 1, T = 2, d = 1)
+    >>> hunted.found, hunted.problem.scores, hunted.findings["strict-optimum"].holds
+    (True, array([[0., 0.]]), False)
     """
     if not seconds > 0 or (cases is not None and cases < 1):
         raise InvalidInput("seconds: the limits of a hunt, seconds and cases, must be positive.")

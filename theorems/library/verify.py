@@ -89,6 +89,6 @@ def check_attention(
     >>> def too_warm(query, keys, values):
     ...     return (query @ keys.mT / 2).softmax(dim=-1) @ values
     >>> check_attention(too_warm, "lemma-3", "lemma-14", examples=5)
-    Results(falsified: lemma-3; upheld: lemma-14)
+    Results(falsified: lemma-3, lemma-14)
     """
     return verify(*(ids or on_a_kernel()), attention=kernel, examples=examples, seed=seed, dtype=dtype)
