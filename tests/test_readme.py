@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from generators.datasets import DATASETS, dataset_named
-from reference_attention.losses import loss_named
-from reference_attention.problem import Problem
-from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.places import ROOT
 from theorems.command.app import main
 from theorems.registry.suite import statements
@@ -49,7 +47,9 @@ def test_named_datasets_exist(name: str) -> None:
     assert dataset_named(name).name
 
 
-def test_the_library_example_runs() -> None:
+def test_the_library_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = README.partition("## As a library")[2].partition("```python\n")[2].partition("```")[0]
     data = DATASETS["figure-1a"]().problem
-    problem = Problem(data.keys, data.scores, loss_named("logistic"))
-    assert isinstance(max_margin(problem.keys, problem.optimal), MaxMargin)
+    monkeypatch.chdir(tmp_path)
+    exec(example, {"keys": data.keys, "scores": data.scores})
+    assert list(tmp_path.glob("counterexamples/theorem-2-without-single-input-*.json"))

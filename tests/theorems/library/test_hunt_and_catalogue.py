@@ -32,7 +32,9 @@ def test_a_counterexample_is_the_file_of_the_command(tmp_path: Path, capsys: pyt
     assert main(["hunt", "lemma-11", "--without", "strict-optimum", "--cases", "50", "--out", str(out)]) == 1
     assert (out / path.name).read_text() == path.read_text() == hunted.record()
     assert load(path).claim == hunted.claim.name
-    assert "&lt;" in hunted._repr_html_() or "refuted" in hunted._repr_html_()
+    shown = hunted._repr_html_()
+    assert "lemma-11 without strict-optimum: refuted" in shown
+    assert "<td>strict-optimum</td><td>does not hold: " in shown
 
 
 def test_a_hunt_in_vain_says_how_much_it_tried(tmp_path: Path) -> None:

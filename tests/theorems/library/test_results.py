@@ -50,7 +50,7 @@ def test_the_worst_verdict_counts_and_nothing_applicable_is_no_pass(
         with pytest.raises(AssertionError):
             results.raise_unless_upheld()
     if verdict is FALSIFIED:
-        with pytest.raises(AssertionError, match="s-2 .*falsified"):
+        with pytest.raises(AssertionError, match=r"s-2 .*falsified"):
             results.raise_if_falsified()
     else:
         assert results.raise_if_falsified() is results
