@@ -39,6 +39,7 @@ ROOMS = (
     "theorems.benchmark",
     "theorems.figures",
     "theorems.kernel",
+    "theorems.library",
     "theorems.report",
     "theorems.command",
     "max_margin_theorems",

@@ -10,16 +10,18 @@ from rich.console import Console
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, from_json, write_text
-from theorems.command.session import Request, as_json, chosen_statements, exit_code_of, findings, results_of
+from theorems.command.session import Request, as_json, exit_code_of, results_of
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.statement import Statement
+from theorems.registry.lookup import chosen_statements
 from theorems.report.content import Contents, blocks, installed
 from theorems.report.document import Document
 from theorems.report.evidence import hunted, power
 from theorems.report.html import html
 from theorems.report.markdown import markdown
 from theorems.report.record import RunRecord, parsed, read
+from theorems.run.findings import findings
 from theorems.run.tables import console
 from theorems.run.user_data import load
 
