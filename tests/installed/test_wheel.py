@@ -49,7 +49,7 @@ def test_list_and_verify(installed: Installed, tmp_path: Path) -> None:
 
 
 def test_hunt_and_replay(installed: Installed, tmp_path: Path) -> None:
-    done = installed.run(tmp_path, "theorems", "hunt", "lemma-5", "--without", "single-input", "--seconds", "60")
+    done = installed.run(tmp_path, "theorems", "hunt", "lemma-11", "--without", "strict-optimum")
     assert done.returncode == 1, done.stderr
     (file,) = (tmp_path / "hunted").glob("*.json")
     assert installed.run(tmp_path, "theorems", "replay", str(file)).returncode == 1
