@@ -51,7 +51,7 @@ def _multihead(width: int, dtype: torch.dtype) -> torch.nn.MultiheadAttention:
 
 
 def online(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """One token after the other with a running maximum, as in flash reference_attention."""
+    """One token after the other with a running maximum, as in flash attention."""
     top = query.new_full(query.shape[:-1], -math.inf)
     total = torch.zeros_like(top)
     mean = values.new_zeros((*query.shape[:-1], values.shape[-1]))

@@ -68,7 +68,9 @@ def verify_and_report(request: Request) -> int:
 
         out.print(headline(request.under_test.kernel), soft_wrap=True)
     if given:
-        out.print(assumptions_table(findings(given, chosen)))
+        found = findings(given, chosen)
+        if found:
+            out.print(assumptions_table(found))
     results, interrupted = results_of(request, chosen, given, err)
     _print_results(out, results, request)
     if request.json is not None:

@@ -2,7 +2,7 @@
 mass.
 
 Main results: the inequality of the Key Lemma, the identity behind it, and that weights and gradient are
-those of softmax reference_attention.
+those of softmax attention.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix A.1, Lemma 3.
 """
