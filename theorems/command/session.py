@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from reference_attention.files import check_writable, to_json, write_text
 from theorems.core.check import broken
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
+from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.statement import Statement
@@ -196,15 +197,15 @@ def as_json(request: Request, results: Sequence[Result]) -> str:
 def exit_code_of(err: Console, results: Sequence[Result]) -> int:
     """What the results are worth to a program; a sentence on standard error where no table says why."""
     verdicts = {result.verdict for result in results}
-    if Verdict.FALSIFIED in verdicts:
-        return Exit.FALSIFIED
     bad = next((result for result in results if result.bad_input), None)
-    if bad is not None:
+    if bad is not None and Verdict.FALSIFIED not in verdicts:
         err.print(f"theorems: {bad.id}: {bad.bad_input}", soft_wrap=True)
         return Exit.BAD_INPUT
-    if Verdict.INCONCLUSIVE in verdicts:
-        return Exit.INCONCLUSIVE
-    if Verdict.UPHELD in verdicts:
-        return Exit.UPHELD
-    err.print("theorems: nothing was checked: no statement applies to these data.", soft_wrap=True)
-    return Exit.INCONCLUSIVE
+    return exit_code_said(err, verdicts, "no statement applies to these data")
+
+
+def exit_code_said(err: Console, verdicts: Set[Verdict], nothing: str) -> int:
+    """The exit code of the verdicts; where all are not applicable, ``nothing`` says why on standard error."""
+    if verdicts <= {Verdict.NOT_APPLICABLE}:
+        err.print(f"theorems: nothing was checked: {nothing}.", soft_wrap=True)
+    return exit_of(verdicts)
