@@ -10,8 +10,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.finding import Finding
-from reference_attention.paths.joint import Joint, chosen_of
-from reference_attention.svm.label_svm import label_svm
+from reference_attention.paths.joint import Joint, joint_of_chosen
 from reference_attention.svm.max_margin import Infeasible, max_margin
 from reference_attention.training.joint_descent import JointTrajectory, joint_descent
 
@@ -56,11 +55,10 @@ def descent_selects(case: Case) -> Finding:
     """Normalized joint descent selects α from a quarter of the run on, and clearly at its end; found by running it."""
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
-    tokens, alpha = case.dataset.Y[:, None, None] * case.dataset.X, case.chosen
-    svm, separator = label_svm(chosen_of(tokens, alpha)), max_margin(case.problem.keys, alpha)
-    if isinstance(svm, Infeasible) or isinstance(separator, Infeasible):
+    joint = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen)
+    separator = max_margin(case.problem.keys, case.chosen)
+    if joint is None or isinstance(separator, Infeasible):
         return Finding(False, "v_mm or p_mm does not exist")
-    joint = Joint(tokens, case.problem.keys, alpha, svm)
     run = joint_run(case, joint, separator.margin)
     throughout, last = (largest_nonoptimality(joint, run.prompts[k:]) for k in (STEPS // 4, STEPS))
     holds = throughout < 0.5 and last < CLEARLY

@@ -147,6 +147,10 @@ class Problem:
         """opt_i, the (first) token of highest score of each input, shape (n,); exact, scores are given."""
         return np.argmax(self.scores, axis=1).astype(np.int64)
 
+    def selected_by(self, p: Float64[np.ndarray, "d"]) -> Int64[np.ndarray, "n"]:
+        """The (first) token of largest weight of each input at the prompt p, shape (n,)."""
+        return np.argmax(self.keys @ p, axis=1).astype(np.int64)
+
     @cached_property
     def score_range(self) -> tuple[float, float]:
         """The interval that contains every γ_iᵀ s."""
@@ -233,6 +237,11 @@ class Dataset:
     def key_query(self) -> Float64[np.ndarray, "dk d"]:
         """W, the identity when none was given, shape (d', d)."""
         return np.eye(self.X.shape[2]) if self.W is None else self.W
+
+    @property
+    def signed_tokens(self) -> Float64[np.ndarray, "n T d"]:
+        """z_it = Y_i x_it, shape (n, T, d)."""
+        return np.asarray(self.Y[:, None, None] * self.X)
 
     @cached_property
     def problem(self) -> Problem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, write_text
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
+from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.statement import Statement
@@ -153,6 +154,12 @@ def exit_code_of(err: Console, results: Sequence[Result]) -> int:
     if found.exit_code is Exit.BAD_INPUT:
         bad = next(result for result in results if result.bad_input)
         err.print(f"theorems: {bad.id}: {bad.bad_input}", soft_wrap=True)
-    elif found.verdict is Verdict.NOT_APPLICABLE:
-        err.print("theorems: nothing was checked: no statement applies to these data.", soft_wrap=True)
-    return found.exit_code
+        return Exit.BAD_INPUT
+    return exit_code_said(err, {result.verdict for result in results}, "no statement applies to these data")
+
+
+def exit_code_said(err: Console, verdicts: Set[Verdict], nothing: str) -> int:
+    """The exit code of the verdicts; where all are not applicable, ``nothing`` says why on standard error."""
+    if verdicts <= {Verdict.NOT_APPLICABLE}:
+        err.print(f"theorems: nothing was checked: {nothing}.", soft_wrap=True)
+    return exit_of(verdicts)

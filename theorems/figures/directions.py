@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float64
 
+from reference_attention.angles import one_minus_cosine
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, locally_optimal
 from reference_attention.training.descent import descend
@@ -52,12 +53,9 @@ def paths(problem: Problem, starts: Float64[np.ndarray, "b d"], under_test: Impl
     made = []
     for b, start in enumerate(starts):
         final = run.final[b]
-        alpha = np.argmax(problem.keys @ final, axis=1)
+        alpha = problem.selected_by(final)
         ends = next((k for k, svm in enumerate(found) if np.array_equal(svm.alpha, alpha)), None)
-        apart = None
-        if ends is not None:
-            between = final / np.linalg.norm(final) - found[ends].direction
-            apart = float(between @ between) / 2
+        apart = None if ends is None else one_minus_cosine(final, found[ends].direction)
         made.append(
             {
                 "start": start.tolist(),

@@ -12,6 +12,7 @@ import numpy as np
 
 from generators.case import Case
 from generators.datasets import dataset_named
+from reference_attention.angles import one_minus_cosine
 from reference_attention.errors import InvalidInput
 from reference_attention.svm.max_margin import Infeasible
 from reference_attention.training.joint_descent import JointTrajectory, joint_descent
@@ -30,7 +31,7 @@ def run_of(case: Case, settings: Settings, steps: int) -> JointTrajectory:
     assert data is not None
     under_test = settings.under_test
     return joint_descent(
-        data.Y[:, None, None] * data.X, case.problem.keys,
+        data.signed_tokens, case.problem.keys,
         np.array(case.arrays["start_head"]), np.array(case.arrays["start_prompts"][0]),
         steps=steps, head_step=STEP, prompt_step=STEP,
         weights=under_test.weights, gradient=under_test.scaled_gradient,
@@ -43,7 +44,7 @@ def numbers(name: str, settings: Settings) -> Numbers:
     data, alpha = case.dataset, case.chosen
     assert data is not None
     under_test = settings.under_test
-    optimal = (data.Y[:, None, None] * data.X)[np.arange(len(alpha)), alpha]
+    optimal = data.signed_tokens[np.arange(len(alpha)), alpha]
     head = under_test.label_svm(optimal)
     prompt = under_test.max_margin(case.problem.keys, alpha)
     if isinstance(head, Infeasible) or isinstance(prompt, Infeasible):
@@ -63,17 +64,12 @@ def numbers(name: str, settings: Settings) -> Numbers:
         "optimal": alpha.tolist(),
         "supports": head.support.tolist(),
         "directions": {key: value.tolist() for key, value in directions.items()},
-        "one_minus_cosine": {key: _apart(ends[key], directions[key]) for key in directions},
+        "one_minus_cosine": {key: one_minus_cosine(ends[key], directions[key]) for key in directions},
         "iterations": STEPS,
         "norms": {"v": float(np.linalg.norm(run.heads[-1])), "p": float(np.linalg.norm(run.prompts[-1]))},
         "heads": run.heads[: DRAWN + 1].tolist(),
         "prompts": run.prompts[: DRAWN + 1].tolist(),
     }
-
-
-def _apart(point: np.ndarray, direction: np.ndarray) -> float:
-    between = point / np.linalg.norm(point) - direction
-    return float(between @ between) / 2
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
@@ -121,7 +117,7 @@ def probabilities(settings: Settings) -> Numbers:
     assert data is not None
     run = run_of(case, settings, SHOWN)
     weights = np.array([settings.under_test.weights(case.problem.keys, p) for p in run.prompts])
-    tokens = data.Y[:, None, None] * data.X
+    tokens = data.signed_tokens
     outputs = np.einsum("snt,ntd,sd->sn", weights, tokens, run.heads)
     return {
         "data": "figure-3a",

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from generators.random_trials import INPUTS, TOKENS, random_trial
+from reference_attention.angles import one_minus_cosine
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import descend
 from theorems.figures import style
@@ -75,8 +76,7 @@ def _dimension(d: int, settings: Settings) -> Numbers:
             continue
         gap = float(problem.gaps(alpha)[svm.neighbours].min())
         gaps.append(gap)
-        between = p / np.linalg.norm(p) - svm.direction
-        apart.append(float(between @ between) / 2)
+        apart.append(one_minus_cosine(p, svm.direction))
         kind = "saturated, other" if gap <= 0 else "GMM" if np.array_equal(alpha, problem.optimal) else "LMM, not GMM"
         counts[kind] += 1
     return {

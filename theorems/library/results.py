@@ -11,6 +11,7 @@ from reference_attention.files import from_json, to_json
 from reference_attention.notebook import html_table
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
+from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.version import version
@@ -76,11 +77,9 @@ class Results:
     @property
     def exit_code(self) -> Exit:
         """What ``theorems verify`` exits with: 0 upheld, 1 falsified, 2 the data cannot be used, 3 anything else."""
-        if self.verdict is Verdict.FALSIFIED:
-            return Exit.FALSIFIED
-        if any(result.bad_input for result in self.results):
+        if not self.falsified and any(result.bad_input for result in self.results):
             return Exit.BAD_INPUT
-        return Exit.UPHELD if self.verdict is Verdict.UPHELD else Exit.INCONCLUSIVE
+        return exit_of(result.verdict for result in self.results)
 
     @property
     def falsified(self) -> tuple[Result, ...]:

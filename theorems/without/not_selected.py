@@ -17,13 +17,14 @@ from jaxtyping import Float64
 from generators.case import Case
 from generators.numbers import integers
 from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_minimisers import Pair
 from reference_attention.problem import Dataset
 from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
 from theorems.core.claim import Claim, Form
 from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
 from theorems.without.followed import CLEAR, LIMIT_FOLLOWED
-from theorems.without.followed_joint import RADII, Pair, followed, joint_of, relaxed_of
+from theorems.without.followed_joint import RADII, followed, joint_of, relaxed_of
 
 
 @st.composite

@@ -17,6 +17,7 @@ from jaxtyping import Float64
 from generators.case import Case
 from generators.joint_cases import schedule_of
 from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_minimisers import Pair
 from reference_attention.paths.joint_path import Schedule
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
@@ -24,7 +25,6 @@ from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path im
 from theorems.without.followed import NORM
 from theorems.without.followed_joint import (
     RADII,
-    Pair,
     followed,
     head_claim,
     joint_of,

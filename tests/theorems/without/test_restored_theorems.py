@@ -18,13 +18,14 @@ from generators.case import Case
 from generators.datasets import figure_3b, figure_8
 from generators.optimal_tokens import optimal_tokens
 from reference_attention.losses import loss_named
+from reference_attention.paths.joint_minimisers import Pair
 from reference_attention.problem import Dataset, Problem
 from tests.places import ROOT
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.record import load
-from theorems.without.followed_joint import Pair, followed, joint_of, separator_of
+from theorems.without.followed_joint import followed, joint_of, separator_of
 from theorems.without.free_mixing import assumption_c_fails, assumption_c_over_supports_fails, tilt, tying
 from theorems.without.mixed_features import mixed_margins
 from theorems.without.signed_flow import norm_of_flow, signed_gradient, traps
