@@ -105,7 +105,7 @@ class Hunted:
         return html_table(f"{self._title}: refuted", ("", ""), rows)
 
 
-def hunt(id: str, without: str = "", *, seconds: float = 60.0, seed: int = 0, cases: int | None = None) -> Hunted:
+def hunt(id: str, without: str = "", *, seconds: float | int = 60, seed: int = 0, cases: int | None = None) -> Hunted:
     """Hunt for data on which a statement fails once one of its assumptions is left out.
 
     All other assumptions hold exactly, the violation is far above rounding, limits are followed to norms of a million,
@@ -130,6 +130,6 @@ def hunt(id: str, without: str = "", *, seconds: float = 60.0, seed: int = 0, ca
     """
     if not seconds > 0 or (cases is not None and cases < 1):
         raise InvalidInput("seconds: the limits of a hunt, seconds and cases, must be positive.")
-    running = Hunt(weakened_named(id, without), seed, seconds, cases=cases)
+    running = Hunt(weakened_named(id, without), seed, float(seconds), cases=cases)
     running.run()
     return Hunted.by(running)
