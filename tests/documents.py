@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,6 +111,11 @@ def agree(shown: tuple[str, ...], printed: list[str]) -> bool:
 def rows(printed: list[str] | tuple[str, ...]) -> list[str]:
     """The lines of output that are rows of a table of results or counts."""
     return [line for line in printed if re.match(r"\S+ .*(?: seconds|the limit's tokens)$", line)]
+
+
+def without_slack(table: Iterable[str]) -> list[str]:
+    """Rows of a table of results without the worst slack."""
+    return [re.sub(r" \S+ ≥ \S+ \([a-z0-9-]+\)", "", row) for row in table]
 
 
 def inline(text: str) -> list[str]:

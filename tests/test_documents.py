@@ -188,8 +188,10 @@ def check_theorems(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     if instead == shown.command:
         assert not shown.output or agree(shown.output, out), "\n".join(out)
     elif shown.output:
+        # The last digits of a kernel, and so its worst slack, are those of the processor.
+        compared = documents_.without_slack if "--attention" in instead else list[str]
         assert rows(out)
-        assert set(rows(out)) <= set(shown.output), "\n".join(out)
+        assert set(compared(rows(out))) <= set(compared(shown.output)), "\n".join(out)
 
 
 def check_make(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
