@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from generators.case import Case
-from generators.datasets import DATASETS
+from generators.datasets import DATASETS, NAMES
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from theorems.core.implementation import REFERENCE, Implementation
@@ -41,7 +41,7 @@ def data_and_ids(what: Data | None, ids: tuple[str, ...], data: Data | None) -> 
 
 def names_data(text: str) -> bool:
     """Whether the text names a dataset or a file of data."""
-    return text in DATASETS or Path(text).suffix in (".npz", ".json")
+    return text in NAMES or Path(text).suffix in (".npz", ".json")
 
 
 def _check_id(text: str) -> None:
