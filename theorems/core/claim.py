@@ -48,7 +48,8 @@ class Claim:
         why: the reason of the tolerance, or the key of one that the suite declares.
         detail: both sides at the worst point, for a reader.
         undecided: when not empty, the claim could not be decided, and why.
-        branch: which of the possibilities that the statement leaves open occurred, in a few words; the report counts them.
+        branch: which of the possibilities that the statement leaves open occurred, in a few words;
+            the report counts them.
     """
 
     name: str
@@ -68,7 +69,8 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """Upheld, falsified or inconclusive. A NaN is never a pass, nor is an infinite tolerance: it allows everything."""
+        """Upheld, falsified or inconclusive. A NaN is never a pass, nor is an infinite tolerance:
+        it allows everything."""
         if self.undecided or np.isposinf(self.tolerance):
             return Verdict.INCONCLUSIVE
         if np.isnan(self.slack) or np.isnan(self.tolerance):
