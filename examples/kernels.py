@@ -1,4 +1,5 @@
-"""Attention kernels in the form that the theorems are run on: (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m).
+"""Attention kernels in the form that the theorems are run on:
+(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m).
 
 Copy the one that is nearest to yours and put your own call in it. Each computes softmax(q kᵀ) v: logits are plain inner
 products, so a kernel that divides them by √d gets its query multiplied by √d first.

@@ -1,4 +1,5 @@
-"""A run of normalized joint descent on a case, and whether it selects α: the hypothesis of the conjecture on joint descent."""
+"""A run of normalized joint descent on a case, and whether it selects α:
+the hypothesis of the conjecture on joint descent."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ CLEARLY = 0.01
 
 
 def joint_run(case: Case, joint: Joint, theta: float, *, steps: int = STEPS, **under_test: Any) -> JointTrajectory:
-    """Normalized joint descent with η_p = 0.1/Θ from a head near v_mm and a small prompt, both drawn from the case's seed.
+    """Normalized joint descent with η_p = 0.1/Θ from a head near v_mm and a small prompt,
+    both drawn from the case's seed.
 
     Args:
         joint: tokens, keys, α and (SVM).

@@ -1,4 +1,5 @@
-"""Whether the joint regularization path selects α: the hypothesis of Theorem 6 and Lemma 12 that p_R does so asymptotically."""
+"""Whether the joint regularization path selects α: the hypothesis of Theorem 6 and Lemma 12
+that p_R does so asymptotically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""1 − cos between a point and a direction, from the difference of unit vectors: it does not cancel where 1 − cos is tiny."""
+"""1 − cos between a point and a direction, from the difference of unit vectors: it does not cancel
+where 1 − cos is tiny."""
 
 from __future__ import annotations
 

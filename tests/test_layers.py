@@ -82,7 +82,8 @@ def room_of(module: str) -> str:
 
 
 def files_graph() -> Graph:
-    """module → modules that it imports. A package's __init__ hands names on; what it imports counts as the package's."""
+    """module → modules that it imports. A package's __init__ hands names on;
+    what it imports counts as the package's."""
     return {name: imported(path.read_text(), set(FILES)) - {name} for name, path in FILES.items()}
 
 

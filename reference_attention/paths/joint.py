@@ -166,11 +166,12 @@ def joint_gradient(
 def excess_gradient(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
 ) -> tuple[float, Float64[np.ndarray, "k"], Float64[np.ndarray, "k k"]]:
-    """log(L(v, p) − L_α(v)) + rΓ, L_α(v) the risk of v when α is selected exactly, its derivative in p, and a curvature.
+    """log(L(v, p) − L_α(v)) + rΓ, L_α(v) the risk of v when α is selected exactly, its derivative in p,
+    and a curvature.
 
     Where r e^{−RΘ} is tiny, L as a function of p differs from L_α(v) beyond its last digit; this does not. It is
-    +inf where the excess is not positive (there p does better than α). The curvature is positive semidefinite and tends to
-    the second derivative as α is selected: there the function is log Σ_j c_j e^{−g_j·p}, its Hessian a covariance.
+    +inf where the excess is not positive (there p does better than α). The curvature is positive semidefinite and tends
+    to the second derivative as α is selected: there the function is log Σ_j c_j e^{−g_j·p}, its Hessian a covariance.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)

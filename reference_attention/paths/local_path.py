@@ -203,9 +203,14 @@ def _polished(
     ball = {"type": "ineq", "fun": lambda z: 1 - z[:-1] @ z[:-1], "jac": lambda z: np.append(-2 * z[:-1], 0.0)}
     bounds = [(-1.0, 1.0)] * y.size + [(0.0, 1.0)]
     result = minimize(
-        objective, first, jac=True, method="SLSQP", bounds=bounds, constraints=[ball] if y.size else [],
+        objective,
+        first,
+        jac=True,
+        method="SLSQP",
+        bounds=bounds,
+        constraints=[ball] if y.size else [],
         options={"maxiter": 40, "ftol": 1e-14},
-    )  # fmt: skip
+    )
     z = np.asarray(result.x, dtype=np.float64)
     if not np.isfinite(z).all():
         return start

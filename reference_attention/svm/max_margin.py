@@ -186,8 +186,8 @@ def max_margin(
     """Solve ATT-SVM(α): min ‖p‖ subject to (k_iα_i − k_it)·p ≥ 1 for all i, t ≠ α_i; exact.
 
     A float solver guesses the support of the duals; the KKT system on it is solved, checked and if necessary
-    corrected over the rationals (:mod:`reference_attention.svm.least_norm`). So dependent, duplicate and badly scaled rows
-    are no special cases.
+    corrected over the rationals (:mod:`reference_attention.svm.least_norm`). So dependent, duplicate and badly scaled
+    rows are no special cases.
 
     Args:
         keys: shape (n, T, d), T ≥ 2.

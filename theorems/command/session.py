@@ -37,7 +37,8 @@ from theorems.run.user_data import Given, load
 
 @dataclass(frozen=True)
 class Request:
-    """The options of ``theorems verify``; ``attention`` and ``dtype`` name a kernel to put in place of ``under_test``."""
+    """The options of ``theorems verify``;
+    ``attention`` and ``dtype`` name a kernel to put in place of ``under_test``."""
 
     ids: tuple[str, ...]
     examples: int

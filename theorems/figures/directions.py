@@ -16,7 +16,8 @@ from theorems.token_selection.local_paths.chosen_tokens import separable_choices
 STEP = 0.1
 """Length of a step of normalized gradient descent in the paper's figures."""
 STEPS = 2000
-"""Iterations until the direction is compared; the notebooks' 200 are drawn, at ten times as many 1 − cos is below 1e-3."""
+"""Iterations until the direction is compared; the notebooks' 200 are drawn,
+at ten times as many 1 − cos is below 1e-3."""
 DRAWN = 200
 """Iterations whose points are drawn."""
 
@@ -46,9 +47,15 @@ def paths(problem: Problem, starts: Float64[np.ndarray, "b d"], under_test: Impl
     iterate, null if none does; ``one_minus_cosine`` is to the direction of that one.
     """
     run = descend(
-        problem.keys, problem.scores, problem.loss, starts,
-        steps=STEPS, log_step=float(np.log(STEP)), normalized=True, gradient=under_test.scaled_gradient,
-    )  # fmt: skip
+        problem.keys,
+        problem.scores,
+        problem.loss,
+        starts,
+        steps=STEPS,
+        log_step=float(np.log(STEP)),
+        normalized=True,
+        gradient=under_test.scaled_gradient,
+    )
     found = [svm for _, svm in optima(problem, under_test)]
     made = []
     for b, start in enumerate(starts):

@@ -31,11 +31,16 @@ def run_of(case: Case, settings: Settings, steps: int) -> JointTrajectory:
     assert data is not None
     under_test = settings.under_test
     return joint_descent(
-        data.signed_tokens, case.problem.keys,
-        np.array(case.arrays["start_head"]), np.array(case.arrays["start_prompts"][0]),
-        steps=steps, head_step=STEP, prompt_step=STEP,
-        weights=under_test.weights, gradient=under_test.scaled_gradient,
-    )  # fmt: skip
+        data.signed_tokens,
+        case.problem.keys,
+        np.array(case.arrays["start_head"]),
+        np.array(case.arrays["start_prompts"][0]),
+        steps=steps,
+        head_step=STEP,
+        prompt_step=STEP,
+        weights=under_test.weights,
+        gradient=under_test.scaled_gradient,
+    )
 
 
 def numbers(name: str, settings: Settings) -> Numbers:
@@ -145,14 +150,24 @@ def draw_probabilities(figure: Any, numbers: Numbers) -> None:
 
 FIGURES = [
     Figure(
-        "3a", "joint descent, every input a support: v goes to v_mm, p to p_mm",
-        (5.4, 5.4), partial(numbers, "figure-3a"), draw,
+        "3a",
+        "joint descent, every input a support: v goes to v_mm, p to p_mm",
+        (5.4, 5.4),
+        partial(numbers, "figure-3a"),
+        draw,
     ),
     Figure(
-        "3b", "joint descent, one input no support: v goes to v_mm, p to p_relax instead of p_mm",
-        (5.4, 5.4), partial(numbers, "figure-3b"), draw,
+        "3b",
+        "joint descent, one input no support: v goes to v_mm, p to p_relax instead of p_mm",
+        (5.4, 5.4),
+        partial(numbers, "figure-3b"),
+        draw,
     ),
     Figure(
-        "3c", "softmax and logistic probabilities of 3(a)", (5.6, 3.4), probabilities, draw_probabilities,
+        "3c",
+        "softmax and logistic probabilities of 3(a)",
+        (5.6, 3.4),
+        probabilities,
+        draw_probabilities,
     ),
-]  # fmt: skip
+]

@@ -57,10 +57,16 @@ def numbers(settings: Settings) -> Numbers:
 def _dimension(d: int, settings: Settings) -> Numbers:
     problems = [random_trial(settings.seed, d, k).problem for k in range(settings.trials)]
     run = descend(
-        np.stack([problem.keys for problem in problems]), np.stack([problem.scores for problem in problems]),
-        problems[0].loss, np.zeros(d), steps=ITERATIONS, log_step=float(np.log(STEP)), normalized=True,
-        gradient=settings.under_test.scaled_gradient, record_every=ITERATIONS,
-    )  # fmt: skip
+        np.stack([problem.keys for problem in problems]),
+        np.stack([problem.scores for problem in problems]),
+        problems[0].loss,
+        np.zeros(d),
+        steps=ITERATIONS,
+        log_step=float(np.log(STEP)),
+        normalized=True,
+        gradient=settings.under_test.scaled_gradient,
+        record_every=ITERATIONS,
+    )
     counts = dict.fromkeys(KINDS, 0)
     gaps: list[float] = []
     apart: list[float] = []

@@ -57,7 +57,8 @@ class Effort:
 
     @property
     def nothing_decided(self) -> bool:
-        """Whether no case said anything: the conclusion raises on all of them, or the assumption left out always holds."""
+        """Whether no case said anything: the conclusion raises on all of them,
+        or the assumption left out always holds."""
         return self.tried > 0 and self.decided == 0
 
 

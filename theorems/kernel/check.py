@@ -60,7 +60,9 @@ def assert_kernel(
     seed: int = 0,
     dtype: str | None = None,
 ) -> list[Result]:
-    """As :func:`verify_kernel`, for a test: it ends with the first statement that is falsified, and tries cheap ones first.
+    """As :func:`verify_kernel`, for a test: it ends with the first statement that is falsified.
+
+    Cheap statements are tried first.
 
     Raises:
         AssertionError: anything but upheld, with a table and the failing case; an object that is no kernel.

@@ -1,4 +1,5 @@
-"""Somebody's attention kernel as an :class:`theorems.core.implementation.Implementation`: weights, risk, gradient by autograd.
+"""Somebody's attention kernel as an :class:`theorems.core.implementation.Implementation`:
+weights, risk, gradient by autograd.
 
 A kernel is a callable on torch tensors, (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m), that returns
 softmax(q kᵀ) v: no scale, no mask, no dropout. Everything here is linear bookkeeping around calls of it:
@@ -60,7 +61,8 @@ LAYOUTS = (Layout(4, False), Layout(4, True), Layout(3, False), Layout(3, True))
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Keys (…, n, T, d) and scores (…, n, T, 1) as tensors, divided by powers of two so that the largest is about one."""
+    """Keys (…, n, T, d) and scores (…, n, T, 1) as tensors, divided by powers of two
+    so that the largest is about one."""
 
     made_of_keys: Array
     made_of_scores: Array | None

@@ -1,6 +1,7 @@
 """What the repository holds besides a run: counterexamples to every statement without an assumption, and its power.
 
-Both are read as they were recorded, nothing is replayed here: ``theorems counterexamples`` and ``theorems power`` do that.
+Both are read as they were recorded, nothing is replayed here:
+``theorems counterexamples`` and ``theorems power`` do that.
 """
 
 from __future__ import annotations

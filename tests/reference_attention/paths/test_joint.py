@@ -222,7 +222,8 @@ def test_the_prompt_for_a_fixed_head_is_stationary_from_far_away(start: tuple[fl
 
 @pytest.mark.parametrize(("third", "relaxed"), [((0.5, 1.0), False), ((0.5, 1.5), True)])
 def test_figure_3_by_joint_descent(third: tuple[float, float], relaxed: bool) -> None:
-    """Figures 3(a) and 3(b): normalized descent with η = 0.1 from p = (0, −1), v = (−1, 0); 3(c): both probabilities reach 1."""
+    """Figures 3(a) and 3(b): normalized descent with η = 0.1 from p = (0, −1), v = (−1, 0); 3(c):
+    both probabilities reach 1."""
     joint = figure_3(third)
     run = joint_descent(
         joint.tokens,

@@ -445,7 +445,8 @@ def test_independent_rows_are_the_first_that_span() -> None:
 
 
 def test_products_that_underflow_decide_nothing() -> None:
-    """A required margin of 0 whose three products, 1.625, −1.375 and −0.375 units of the last place, round to 2 − 1 − 0."""
+    """A required margin of 0 whose three products, 1.625, −1.375 and −0.375 units of the last place,
+    round to 2 − 1 − 0."""
     large, small = 2.0**400, 2.0**-137
     keys, alpha = np.zeros((2, 2, 4)), np.zeros(2, dtype=np.int64)
     keys[0, 0], keys[1, 0] = (large, small, small, small), (0.0, 1.625 * small, -1.375 * small, -0.375 * small)

@@ -180,8 +180,11 @@ NASTY = '<script>alert("x")</script> a|b *c* `d` [e](f) & _g_ p_mm'
 def test_everything_is_escaped() -> None:
     texts = (NASTY, Code(NASTY), Reference(NASTY), Link(NASTY, "a&b.md"))
     document = [
-        Heading(1, NASTY, NASTY), paragraph(*texts), Table((NASTY,), tuple((one,) for one in texts)), Listing("```\n" + NASTY),
-    ]  # fmt: skip
+        Heading(1, NASTY, NASTY),
+        paragraph(*texts),
+        Table((NASTY,), tuple((one,) for one in texts)),
+        Listing("```\n" + NASTY),
+    ]
     parser = Balanced()
     parser.feed(html(document))
     assert not parser.open

@@ -62,7 +62,8 @@ def of_stretched_keys(keys: Array, scores: Array, loss: Loss, p: Array) -> Scale
 
 
 def without_the_second_input(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """A gradient that does not see one input. (Where two inputs balance, one that is turned ends at p_mm all the same.)"""
+    """A gradient that does not see one input. (Where two inputs balance,
+    one that is turned ends at p_mm all the same.)"""
     return risk.scaled_gradient(np.delete(keys, 1, axis=0), np.delete(scores, 1, axis=0), loss, p)
 
 

@@ -1,4 +1,5 @@
-"""Planted faults: each is caught, none is caught for nothing, and the table of them in docs/ is that of the registries."""
+"""Planted faults: each is caught, none is caught for nothing, and the table of them in docs/ is
+that of the registries."""
 
 from __future__ import annotations
 

@@ -242,7 +242,8 @@ def test_infeasibility_is_inconclusive_where_the_lemma_presupposes_a_solution() 
 
 @pytest.mark.parametrize("spread", [0.0, 1e-9])
 def test_lemma_6_with_an_input_whose_logits_move_by_hundreds(spread: float) -> None:
-    """1/L̂ knows nothing of an input whose scores are (all but) equal: its logits may move by more than e^x has digits for."""
+    """1/L̂ knows nothing of an input whose scores are (all but) equal:
+    its logits may move by more than e^x has digits for."""
     for size in (64.0, 4096.0):
         keys = np.array([[[0.0], [-1.0]], [[-1.0], [0.0]], [[0.0], [-size]]])
         scores = np.array([[0.0, 0.0], [0.0, 1.0], [spread, 0.0]])

@@ -187,7 +187,8 @@ def test_the_refutation_of_assumption_c_is_true_at_the_prompts_that_it_names() -
 
 
 def test_the_head_beside_a_support_without_a_dual_is_stationary() -> None:
-    """e^{−y} = Γ y/r for z = (1, 0), (1, 1): its own equation, at log r = 40, where a float solver stops far too early."""
+    """e^{−y} = Γ y/r for z = (1, 0), (1, 1): its own equation, at log r = 40,
+    where a float solver stops far too early."""
     case = load(FOLDER / "lemma-13-without-optimal-support-tokens.json").case
     joint = joint_of(case)
     assert joint is not None
@@ -211,7 +212,8 @@ def test_the_bound_for_mixed_features_is_below_what_any_prompt_gives() -> None:
 
 
 def test_a_saturated_softmax_is_no_stationary_point() -> None:
-    """The squared loss with best score 1: descent slows down towards u = 1 for ever, and float64 calls that stationary."""
+    """The squared loss with best score 1: descent slows down towards u = 1 for ever,
+    and float64 calls that stationary."""
     case = load(FOLDER / "theorem-2-without-well-behaved-loss.json").case
     mixed = norm_of_flow(case.problem, np.zeros(1))
     assert mixed.verdict is Verdict.FALSIFIED

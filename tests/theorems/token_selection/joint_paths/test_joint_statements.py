@@ -1,4 +1,5 @@
-"""Theorems 5 and 6, Lemmas 12 and 13, the conjecture on joint descent: upheld, and falsified by the faults of a table."""
+"""Theorems 5 and 6, Lemmas 12 and 13, the conjecture on joint descent: upheld,
+and falsified by the faults of a table."""
 
 from __future__ import annotations
 
@@ -100,7 +101,8 @@ def test_the_schedule_is_part_of_the_case(ratio: float, verdict: Verdict) -> Non
 
 
 def test_theorem_6_is_refuted_when_its_schedule_is_dropped() -> None:
-    """The claim that the path ends at p_relax fails along r = R/2, where it ends in between (smallest instance: Figure 3(b))."""
+    """The claim that the path ends at p_relax fails along r = R/2, where it ends in between (smallest instance:
+    Figure 3(b))."""
     import math
 
     from theorems.token_selection.joint_paths.joint_limit import limit_claims
@@ -131,7 +133,8 @@ def test_bounds_are_tight_to_a_few_percent() -> None:
 
 
 def single_input() -> Case:
-    """One input, tokens (1, 0) and (0, 0): Γ = ν = D = 1, every inequality of the derivation an equality up to e^{−RΘ}."""
+    """One input, tokens (1, 0) and (0, 0): Γ = ν = D = 1,
+    every inequality of the derivation an equality up to e^{−RΘ}."""
     data = Dataset(np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([1.0]), np.array([1.0, 0.0]))
     return Case(data.problem, dataset=data, alpha=np.array([0]))
 
