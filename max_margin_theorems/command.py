@@ -11,7 +11,9 @@ BAD_INPUT = 2
 
 
 def main() -> int:
-    """Run the command; returns its exit code. A file that hides one of our packages is one sentence on standard error."""
+    """Run the command; returns its exit code. A file that hides one of our packages is one sentence on standard
+    error.
+    """
     said = hidden()
     if said:
         print(f"theorems: {said}", file=sys.stderr)

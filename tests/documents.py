@@ -137,7 +137,9 @@ def anchors(text: str) -> set[str]:
 
 
 def paths(text: str) -> set[str]:
-    """Files of the project that a text names, with ``::test`` if that follows; the targets of links are :func:`links`."""
+    """Files of the project that a text names, with ``::test`` if that follows; the targets of links are
+    :func:`links`.
+    """
     plain = re.sub(r"\]\([^)]*\)", "]", text)
     return set(re.findall(r"(?<![\w/.])((?:[\w.-]+/)+[\w.*-]+\.(?:py|md|json|toml|yml|txt|svg)(?:::\w+)?)", plain))
 

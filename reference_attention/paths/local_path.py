@@ -1,8 +1,8 @@
 """The local regularization path: argmin of L over a cone around a direction, outside one ball and inside another.
 
-C_{ε,R0}(q) ∩ {‖p‖ ≤ R} is parametrised by y in the unit ball of the complement of q, p = r (q̄ + κ B y)/|q̄ + κ B y| with
-κ = tan of the cone's angle, and by log r: so cones of any width and radii of any size are equally well conditioned.
-The risk is compared through the sign and logarithm of L(p) − L_α, which neither underflows nor cancels.
+C_{ε,R0}(q) ∩ {‖p‖ ≤ R} is parametrised by y in the unit ball of the complement of q, p = r (q̄ + κ B y)/|q̄ + κ B y|
+with κ = tan of the cone's angle, and by log r: so cones of any width and radii of any size are equally well
+conditioned. The risk is compared through the sign and logarithm of L(p) − L_α, which neither underflows nor cancels.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4 (equation (66) of Theorem 7).
 """

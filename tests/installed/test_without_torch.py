@@ -12,7 +12,10 @@ from theorems.registry.suite import statements
 
 EXTRAS = ("torch", "matplotlib", "cvxpy", "mpmath", "beartype", "pytest")
 """What an installation without extras need not have."""
-SENTENCE = 'attention kernels compute on torch tensors, and torch is not installed; pip install "max-margin-theorems[kernels]".'
+SENTENCE = (
+    "attention kernels compute on torch tensors, and torch is not installed;"
+    ' pip install "max-margin-theorems[kernels]".'
+)
 
 
 @pytest.fixture

@@ -73,7 +73,8 @@ def given(data: Any, seed: int) -> Given:
     if isinstance(data, str | PathLike):
         return load(fspath(data), seed)
     raise InvalidInput(
-        f"data: {type(data).__name__} is none of Problem, Dataset, Case, named arrays, or the name of a file or dataset."
+        f"data: {type(data).__name__} is none of Problem, Dataset, Case, named arrays, or the name of a file or"
+        " dataset."
     )
 
 

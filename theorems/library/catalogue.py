@@ -53,8 +53,8 @@ def assumptions(
         seed: as for :func:`theorems.verify`.
 
     Returns:
-        With data a :class:`Finding` by id (``holds`` is True, False, or None where neither could be proven; ``evidence``),
-        otherwise an :class:`Assumption` by id.
+        With data a :class:`Finding` by id (``holds`` is True, False, or None where neither could be proven;
+        ``evidence``), otherwise an :class:`Assumption` by id.
 
     Raises:
         InvalidInput: an unknown id, data that cannot be used.

@@ -29,14 +29,15 @@ def verify(
     Args:
         what: data, or the first id. Text is data if it names a dataset or ends in .npz or .json, otherwise an id.
         ids: statements, or path.py:name; all by default.
-        data: the data, instead of as first argument: a :class:`Problem`, :class:`Dataset` or :class:`Case`; named arrays
-            (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W``; ``alpha``, ``p0``, ``loss``); a file or dataset by
-            name. Without data, cases that satisfy the assumptions are generated.
+        data: the data, instead of as first argument: a :class:`Problem`, :class:`Dataset` or :class:`Case`; named
+        arrays
+            (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W``; ``alpha``, ``p0``, ``loss``); a file or dataset
+            by name. Without data, cases that satisfy the assumptions are generated.
         attention: a kernel (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m) on torch tensors, or
             MODULE:CALLABLE, in place of the reference's softmax; or a whole :class:`Implementation`.
         examples: generated cases per statement.
-        seed: of the generated cases; on data, of the points at which a "for every p" conclusion is tried. A Case has its own.
-        dtype: "float64" or "float32", what the kernel computes in; by default float64 if it takes it.
+        seed: of the generated cases; on data, of the points at which a "for every p" conclusion is tried. A Case has
+        its own. dtype: "float64" or "float32", what the kernel computes in; by default float64 if it takes it.
 
     Raises:
         InvalidInput: an unknown id, data or a kernel that cannot be used; before anything runs.

@@ -170,7 +170,9 @@ def shows_4(numbers: Numbers) -> bool:
 
 
 def shows_5(numbers: Numbers) -> bool:
-    """The limit is p̄_mm whatever C; the offset is ½ log(c_1/c_2); correlation leans to C, logistic to 1 for large C."""
+    """The limit is p̄_mm whatever C; the offset is ½ log(c_1/c_2); correlation leans to C, logistic to 1 for large
+    C.
+    """
     for loss, sign in (("correlation", 1.0), ("logistic", -1.0)):
         for one in numbers[loss]:
             near = one["stop"] == "norm reached" and abs(one["offset"] - one["predicted_offset"]) < 1e-5

@@ -1,4 +1,6 @@
-"""``from theorems import …``: every name is there, costs what it must and no more, and has an example that is executed."""
+"""``from theorems import …``: every name is there, costs what it must and no more, and has an example that is
+executed.
+"""
 
 from __future__ import annotations
 

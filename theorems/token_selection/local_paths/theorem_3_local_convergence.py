@@ -126,8 +126,8 @@ def _from_data(case: Case) -> Iterator[Case]:
         "step-above-bound": "at the norms of its cone a step is e^−1000 of p; a thousand times that is as nothing",
     },
     needs={
-        "separable": "the cone, local optimality and the limit are defined by p_mm(α), which exists only if ATT-SVM(α) is"
-        " feasible"
+        "separable": "the cone, local optimality and the limit are defined by p_mm(α), which exists only if"
+        " ATT-SVM(α) is feasible"
     },
 )
 def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:

@@ -63,7 +63,8 @@ def _cases() -> SearchStrategy[Case]:
     kernel=calls("each step of the run and random points: its gradient against back-propagation through W", turn=4),
     survives={
         "no-maximum-subtracted": "its logits stay below 710",
-        "cancelling-gradient": "the other of its two runs is textbook back-propagation, whose rounding the tolerance allows",
+        "cancelling-gradient": "the other of its two runs is textbook back-propagation, whose rounding the tolerance"
+        " allows",
     },
 )
 def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
