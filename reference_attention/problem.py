@@ -111,8 +111,7 @@ class Problem:
     array([0])
     >>> Problem(keys=[[[1, 0], [0, 1]]], scores=[[1, 0, 0]])
     Traceback (most recent call last):
-    reference_attention.errors.InvalidInput: scores: shape (1, 3) has length 3 along axis 1, but the other arrays need
-    2; give shape (1, 2).
+    reference_attention.errors.InvalidInput: scores: ... the other arrays need 2; give shape (1, 2).
     """
 
     keys: Float64[np.ndarray, "n T d"]

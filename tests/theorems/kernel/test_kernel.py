@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import strategies as st
 
 import theorems.kernel.kernel
 import theorems.run.verify
@@ -350,8 +351,7 @@ def test_a_statement_that_calls_nothing_is_not_upheld_but_falsified_if_it_is() -
         def conclusion(_case: Case, _under_test: Any, slack: float = slack) -> Iterator[Claim]:
             yield Claim("silent", Form.EXACT, slack, 0.0, "exact")
 
-        nothing: Any = None
-        silent = Statement("silent", "", "", (), nothing, conclusion, "", iter)  # type: ignore[arg-type]
+        silent = Statement("silent", "", "", (), st.nothing, conclusion, "", iter)  # type: ignore[arg-type]
         assert check(silent, case, watch.implementation).verdict is verdict
 
 

@@ -102,7 +102,7 @@ def failures(text: str, name: str, names: dict[str, object]) -> list[str]:
     test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
     assert test.examples
     said: list[str] = []
-    doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF).run(test, out=said.append)
+    doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF | doctest.ELLIPSIS).run(test, out=said.append)
     return said
 
 

