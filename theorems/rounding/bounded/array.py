@@ -162,10 +162,10 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
         return trusted(self.value.ravel(), self.error.ravel())
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return np.sum(self, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
+        return np.sum(self, axis=axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
-        return np.mean(self, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
+        return np.mean(self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Any:
         return np.max(self, axis=axis, keepdims=keepdims)

@@ -63,7 +63,8 @@ def divide(a: Any, b: Any) -> Bounded:
     value, now = x / y, current()
     # A float difference is good to one rounding, however much cancels.
     room = (np.abs(y) - f) * (1 - 2 * UNIT)
-    moved = np.where(room > 0, (e + (np.abs(value) + now.underflow * (f > 0)) * f) / room, np.inf)
+    # f/room first: |x/y| f may underflow where its quotient by a small room matters.
+    moved = np.where(room > 0, e / room + (np.abs(value) + now.underflow * (f > 0)) * (f / room), np.inf)
     vanishes = is_exact_zero(x, e) | (np.isinf(y) & np.isfinite(e))
     moved = np.where(vanishes & (room > 0) & np.isfinite(x), 0.0, moved)
     lost = np.where(vanishes, 0.0, now.underflow)

@@ -55,11 +55,11 @@ def _one_by_one(take: Bilinear, a: Any, b: Any) -> Bounded:
 
 
 @for_ufunc(np.vecdot)
-def vecdot(a: Any, b: Any, axis: int = -1) -> Bounded:
-    """Σ a b over an axis; entries may be infinite."""
+def vecdot(a: Any, b: Any) -> Bounded:
+    """Σ a b over the last axis; entries may be infinite."""
     if all(np.isfinite(part).all() for operand in (a, b) for part in parts(operand)):
-        return bilinear(lambda x, y: np.vecdot(x, y, axis=axis), a, b)
-    return sum_(multiply(a, b), axis)
+        return bilinear(np.vecdot, a, b)
+    return sum_(multiply(a, b), -1)
 
 
 @for_ufunc(np.matmul)

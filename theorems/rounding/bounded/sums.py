@@ -35,7 +35,7 @@ def sum_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
     error = upward(moved + additions * (now.rounding * total + now.flushed), n + 8)
     # Partial sums are at most the total: where that overflows, so may they.
     error = np.where(upward(total, n + 8) + error > now.largest, np.inf, error)
-    return made(value, error, lambda: np.isfinite(moved))
+    return made(value, error, lambda: np.isfinite(moved) & np.any(np.isinf(x), **how))
 
 
 @for_ufunc(np.add, "reduce")
@@ -64,7 +64,7 @@ def cumsum(a: Any, axis: int | None = None) -> Bounded:
     additions = np.maximum(np.cumsum(sizes > 0, axis=axis) - 1, 0)
     error = upward(moved + additions * (now.rounding * total + now.flushed), n + 8)
     error = np.where(upward(total, n + 8) + error > now.largest, np.inf, error)
-    return made(value, error, lambda: np.isfinite(moved))
+    return made(value, error, lambda: np.isfinite(moved) & np.logical_or.accumulate(np.isinf(x), axis=axis))
 
 
 @for_ufunc(np.add, "accumulate")
