@@ -95,7 +95,20 @@ def spacing(eps: float, library: float = LIBRARY) -> Iterator[None]:
 
     What is cached (a ``cached_property``, say) keeps the arithmetic in which it was first computed.
     """
-    token = _current.set(of_kernel(eps, library))
+    with _within(of_kernel(eps, library)):
+        yield
+
+
+@contextmanager
+def without_kernel() -> Iterator[None]:
+    """Inside the block errors cover the exact function of whatever the operands contain: a rule counts a kernel's roundings itself."""
+    with _within(FLOAT64):
+        yield
+
+
+@contextmanager
+def _within(arithmetic: Arithmetic) -> Iterator[None]:
+    token = _current.set(arithmetic)
     try:
         yield
     finally:
