@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -41,7 +42,7 @@ class AttentionAt:
     @cached_property
     def log_weights(self) -> Bounded:
         """log s_t, (b, n, T)."""
-        logits = np.vecdot(self.key_differences, self.points[:, None, None])
+        logits: Any = np.vecdot(self.key_differences, self.points[:, None, None])
         return logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
 
     @cached_property
@@ -76,9 +77,10 @@ class AttentionAt:
     @cached_property
     def log_pairs(self) -> Bounded:
         """log(|ℓ'_i| s_t s_u |γ_t − γ_u|), −∞ where it is not counted; (b, n, T, T)."""
-        s, scores = self.log_weights, exact(self.problem.scores)
-        gaps = np.log(np.abs(scores[:, :, None] - scores[:, None, :]))
-        both = s[..., :, None] + s[..., None, :] + self.log_slopes[..., None, None]
+        s: Any = self.log_weights
+        scores: Any = exact(self.problem.scores)
+        gaps: Any = np.log(np.abs(scores[:, :, None] - scores[:, None, :]))
+        both: Any = s[..., :, None] + s[..., None, :] + self.log_slopes[..., None, None]
         return np.where(self.counted, both, -np.inf) + np.where(self.counted, gaps, 0.0)
 
     @cached_property

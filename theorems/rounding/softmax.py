@@ -7,6 +7,8 @@ the arithmetic of :func:`theorems.rounding.bounded.spacing`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from theorems.rounding.bounded import Bounded
@@ -35,7 +37,7 @@ def softmax(logits: Bounded, updates: int = 0) -> Bounded:
     now, tokens = current(), logits.shape[-1]
     u, f = now.theirs, now.function - FLOAT64.function
     with without_kernel():
-        normaliser = np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        normaliser: Any = np.logaddexp.reduce(logits, axis=-1, keepdims=True)
         log_weights = logits - normaliser
     masked = np.isneginf(log_weights.value)
     x, e = np.where(masked, 0.0, log_weights.value), log_weights.error
@@ -47,7 +49,7 @@ def softmax(logits: Bounded, updates: int = 0) -> Bounded:
         logs = float(np.log(tokens))
         shared = (tokens + 2) * u + f * (1 + logs) + updates * (f + u) + stored
         roundings = FLOAT64.function + 2 * u * (reach + logs) + f + shared + updates * (f + u)
-        own = np.where(masked, 0.0, rise(x, e + roundings))
+        own = np.where(masked, 0.0, rise(x, e + roundings, value))
     lost = np.where(masked, 0.0, (updates + 1) * now.vanishing)
     sums = shared + u * logs * 2
     error = upward(np.fmin(own, 1 + 2 * sums) + lost)

@@ -49,7 +49,7 @@ def multiply(a: Any, b: Any) -> Bounded:
     size_x, size_y = np.abs(x), np.abs(y)
     reach = size_y + f
     moved = size_x * f + e * reach
-    lost = np.where(np.minimum(size_x + e, reach) > 0, now.underflow, 0.0)
+    lost = (np.minimum(size_x + e, reach) > 0) * now.underflow
     error = upward(moved + now.rounding * (np.abs(value) + moved)) + lost
     return made(
         value, error, lambda: np.isfinite(e + f) & ((np.isinf(x) & (size_y > f)) | (np.isinf(y) & (size_x > e)))
@@ -63,8 +63,13 @@ def divide(a: Any, b: Any) -> Bounded:
     value, now = x / y, current()
     # A float difference is good to one rounding, however much cancels.
     room = (np.abs(y) - f) * (1 - 2 * UNIT)
+    scale = np.abs(value) + now.underflow * (f > 0)
     # f/room first: |x/y| f may underflow where its quotient by a small room matters.
-    moved = np.where(room > 0, e / room + (np.abs(value) + now.underflow * (f > 0)) * (f / room), np.inf)
+    moved = e / room + scale * (f / room)
+    if (room > 0).all() and np.isfinite(scale).all() and np.isfinite(y).all():
+        lost = (np.abs(x) + e > 0) * now.underflow
+        return made(value, upward(moved + now.rounding * (scale + moved)) + lost)
+    moved = np.where(room > 0, moved, np.inf)
     vanishes = is_exact_zero(x, e) | (np.isinf(y) & np.isfinite(e))
     moved = np.where(vanishes & (room > 0) & np.isfinite(x), 0.0, moved)
     lost = np.where(vanishes, 0.0, now.underflow)

@@ -18,20 +18,22 @@ SLACK = 1 + 2.0**-36
 """Pays for exponentials inside a bound: their own error, and that of rounded exponents, at most 745 units of them."""
 
 
-def rise(x: Values, e: Values) -> Values:
-    """An upper bound of e^{x + e} − e^x ≥ e^x − e^{x − e}, also where e^x underflows."""
+def rise(x: Values, e: Values, power: Values) -> Values:
+    """An upper bound of e^{x + e} − e^x ≥ e^x − e^{x − e}, also where ``power``, the computed e^x, underflows."""
     # Beyond one the two exponentials are bounded together: e^x alone may underflow where their product does not.
-    near = (np.exp(x) + current().vanishing) * np.expm1(np.minimum(e, 1.0))
+    near = (power + current().vanishing) * np.expm1(np.minimum(e, 1.0)) * SLACK
+    if (e <= 1).all():
+        return near
     far = np.exp(np.nextafter(x + e, np.inf)) + current().vanishing
-    return np.where(e <= 1, near, far) * SLACK
+    return np.where(e <= 1, near, far * SLACK)
 
 
 @for_ufunc(np.exp)
 def exp(a: Any) -> Bounded:
     """e^{−∞} = 0 exactly."""
     x, e = parts(a)
-    value, moved, now = np.exp(x), rise(x, e), current()
-    lost = np.where(np.isneginf(x), 0.0, now.vanishing)
+    value, now = np.exp(x), current()
+    moved, lost = rise(x, e, value), (x > -np.inf) * now.vanishing
     return made(value, upward(moved + now.function * (value + moved)) + lost, lambda: np.isposinf(x))
 
 
@@ -39,8 +41,8 @@ def exp(a: Any) -> Bounded:
 def expm1(a: Any) -> Bounded:
     """Moves like exp, but is good relative to itself."""
     x, e = parts(a)
-    value, moved, now = np.expm1(x), rise(x, e), current()
-    lost = np.where(x == 0, 0.0, now.underflow) + np.where(e > 0, now.vanishing, 0.0)
+    value, moved, now = np.expm1(x), rise(x, e, np.exp(x)), current()
+    lost = (x != 0) * now.underflow + (e > 0) * now.vanishing
     error = upward(moved + now.function * (np.abs(value) + moved)) + lost
     return made(value, error, lambda: np.isposinf(x))
 
@@ -48,6 +50,8 @@ def expm1(a: Any) -> Bounded:
 def fall(e: Values, above: Values) -> Values:
     """−log(1 − e/above): how far a logarithm falls when its operand, ``above`` zero, falls by e; infinite beyond zero."""
     share = e / above * (1 + 8 * UNIT) + current().underflow * (e > 0)
+    if (above > 0).all() and (share < 1).all():
+        return -np.log1p(-share) * SLACK
     moved = np.where(share < 1, -np.log1p(-np.minimum(share, 1.0)), np.inf) * SLACK
     return np.where((e == 0) & (above > 0), 0.0, np.where(above > 0, moved, np.inf))
 
@@ -66,7 +70,7 @@ def log1p(a: Any) -> Bounded:
     """m = −log(1 − e/(1 + x)); a float 1 + x is good to one rounding, however much cancels."""
     x, e = parts(a)
     value, moved, now = np.log1p(x), fall(e, 1 + x), current()
-    lost = np.where((x == 0) & (e == 0), 0.0, now.underflow)
+    lost = ((x != 0) | (e > 0)) * now.underflow
     error = upward(moved + now.function * (np.abs(value) + moved)) + lost
     return made(value, error, lambda: ((x == -1) | np.isposinf(x)) & (e == 0))
 

@@ -61,7 +61,7 @@ for _function in JOINS:
 @for_function(np.broadcast_arrays)
 def broadcast_arrays(*arrays: Any) -> tuple[Bounded, ...]:
     shape = np.broadcast_shapes(*(parts(a)[0].shape for a in arrays))
-    return tuple(trusted(*(np.broadcast_to(part, shape) for part in _both(a))) for a in arrays)
+    return tuple(trusted(*(np.broadcast_to(part, shape) for part in parts(a))) for a in arrays)
 
 
 @for_function(np.where)
@@ -79,7 +79,7 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Bounded:
     """Differences of neighbours, n = 1."""
     if n != 1:
         raise TypeError("numpy.diff has a rule for n = 1 for bounded arrays.")
-    moved = np.moveaxis(a, axis, 0)
+    moved: Any = np.moveaxis(a, axis, 0)
     return np.moveaxis(moved[1:] - moved[:-1], 0, axis)
 
 

@@ -19,20 +19,20 @@ from theorems.rounding.bounded.sums import sum_, terms_along
 Bilinear = Callable[[Values, Values], Values]
 
 
-def bilinear(take: Bilinear, a: Any, b: Any) -> Bounded:
-    """Sums of products x y that ``take`` forms: m = Σ |x| f + e (|y| + f)."""
+def bilinear(take: Bilinear, a: Any, b: Any, otherwise: Bilinear | None = None) -> Bounded:
+    """Sums of products x y that ``take`` forms: m = Σ |x| f + e (|y| + f); ``otherwise`` is for what is not finite."""
     (x, e), (y, f) = parts(a), parts(b)
-    if not (np.isfinite(x).all() and np.isfinite(y).all() and np.isfinite(e).all() and np.isfinite(f).all()):
-        return _one_by_one(take, a, b)
     now = current()
-    size_x, size_y = np.abs(x), np.abs(y)
-    reach_x, reach_y = size_x + e, size_y + f
+    size_x = np.abs(x)
+    reach_x, reach_y = size_x + e, np.abs(y) + f
     value, total = take(x, y), take(reach_x, reach_y)
+    if not np.isfinite(total).all():
+        return _one_by_one(take, a, b) if otherwise is None else otherwise(a, b)
     products = take((reach_x > 0).astype(float), (reach_y > 0).astype(float))
     moved: Values = np.zeros(())
-    if isinstance(b, Bounded):
-        moved = moved + take(size_x, f)
-    if isinstance(a, Bounded):
+    if f.any():
+        moved = moved + take(size_x, np.broadcast_to(f, y.shape))
+    if e.any():
         moved = moved + take(np.broadcast_to(e, x.shape), reach_y)
     error = upward(moved + products * now.rounding * total, products) + products * (2 * now.underflow + now.flushed)
     error = np.where(upward(total, products) + error > now.largest, np.inf, error)
@@ -42,8 +42,11 @@ def bilinear(take: Bilinear, a: Any, b: Any) -> Bounded:
 def _one_by_one(take: Bilinear, a: Any, b: Any) -> Bounded:
     """With infinite entries or errors: unknown wherever a product with one of them takes part, were it with 0."""
     (x, e), (y, f) = parts(a), parts(b)
-    wild_x = ~(np.isfinite(x) & np.isfinite(e))
-    wild_y = ~(np.isfinite(y) & np.isfinite(f))
+    wild_x = ~np.isfinite(x + e)
+    wild_y = ~np.isfinite(y + f)
+    if not (wild_x.any() or wild_y.any()):  # the sum overflows
+        value = take(x, y)
+        return made(value, np.full(value.shape, np.inf))
     tame = bilinear(
         take,
         trusted(np.where(wild_x, 0.0, x), np.where(wild_x, 0.0, e)),
@@ -57,9 +60,7 @@ def _one_by_one(take: Bilinear, a: Any, b: Any) -> Bounded:
 @for_ufunc(np.vecdot)
 def vecdot(a: Any, b: Any) -> Bounded:
     """Σ a b over the last axis; entries may be infinite."""
-    if all(np.isfinite(part).all() for operand in (a, b) for part in parts(operand)):
-        return bilinear(np.vecdot, a, b)
-    return sum_(multiply(a, b), -1)
+    return bilinear(np.vecdot, a, b, lambda a, b: sum_(multiply(a, b), -1))
 
 
 @for_ufunc(np.matmul)
@@ -92,7 +93,10 @@ def einsum(subscripts: str, *operands: Any) -> Bounded:
 
 
 def _length(x: Values, axis: Any) -> Values:
-    """√Σ x², x scaled by a power of two so that no square overflows and none that matters underflows."""
+    """√Σ x², x scaled by a power of two where a square would overflow, or one that matters underflow."""
+    plain = np.sqrt(np.sum(x * x, axis=axis, keepdims=True))
+    if ((plain > 1e-140) & (plain < 1e150)).all():
+        return plain
     exponent = np.frexp(np.max(np.abs(x), axis=axis, keepdims=True))[1]
     scaled = np.ldexp(x, -exponent)
     return np.ldexp(np.sqrt(np.sum(scaled * scaled, axis=axis, keepdims=True)), exponent)

@@ -31,7 +31,7 @@ def sum_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
     now, n = current(), terms_along(x.shape, axis)
     sizes = np.abs(x) + e
     value, moved, total = np.sum(x, **how), np.sum(e, **how), np.sum(sizes, **how)
-    additions = np.maximum(np.count_nonzero(sizes, **how) - 1, 0)
+    additions = n - 1 if sizes.all() else np.maximum(np.count_nonzero(sizes, **how) - 1, 0)
     error = upward(moved + additions * (now.rounding * total + now.flushed), n + 8)
     # Partial sums are at most the total: where that overflows, so may they.
     error = np.where(upward(total, n + 8) + error > now.largest, np.inf, error)
