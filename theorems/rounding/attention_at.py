@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 
 from reference_attention.problem import Problem
 from theorems.rounding.bounded import Bounded, exact, rounded, spacing
@@ -43,7 +43,8 @@ class AttentionAt:
     def log_weights(self) -> Bounded:
         """log s_t, (b, n, T)."""
         logits: Any = np.vecdot(self.key_differences, self.points[:, None, None])
-        return logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        log_weights: Any = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+        return log_weights
 
     @cached_property
     def weights(self) -> Bounded:
@@ -68,35 +69,40 @@ class AttentionAt:
         return self.problem.loss.log_slope(self.outputs)
 
     @cached_property
-    def counted(self) -> Bool[np.ndarray, "b n T T"]:
-        """Where (γ_t − γ_u)(k_t − k_token) is not exactly zero."""
-        scores = self.problem.scores
-        apart = np.any(self.key_differences.value != 0, axis=-1)
-        return apart[..., None] & (scores[:, :, None] != scores[:, None, :])
+    def _spreads(self) -> tuple[Float64[np.ndarray, "b n T"], Any]:
+        """m and γ_t − γᵀs = e^m Σ_u e^{log s_u − m} (γ_t − γ_u), m the largest log s_u of a token with another score; (b, n, T).
+
+        m is a float taken as exact, so the second factor is of the size of score gaps however small the weights are.
+        """
+        scores: Any = exact(self.problem.scores)
+        gaps: Any = scores[:, :, None] - scores[:, None, :]
+        other = gaps.value != 0
+        others: Any = np.where(other, self.log_weights[..., None, :], -np.inf)
+        largest = np.max(others.value, axis=-1)
+        largest = np.where(np.isfinite(largest), largest, 0.0)
+        return largest, np.vecdot(np.exp(others - largest[..., None]), gaps)
 
     @cached_property
-    def log_pairs(self) -> Bounded:
-        """log(|ℓ'_i| s_t s_u |γ_t − γ_u|), −∞ where it is not counted; (b, n, T, T)."""
-        s: Any = self.log_weights
-        scores: Any = exact(self.problem.scores)
-        gaps: Any = np.log(np.abs(scores[:, :, None] - scores[:, None, :]))
-        both: Any = s[..., :, None] + s[..., None, :] + self.log_slopes[..., None, None]
-        return np.where(self.counted, both, -np.inf) + np.where(self.counted, gaps, 0.0)
+    def _log_factors(self) -> Any:
+        """log(|ℓ'_i| s_t e^m), −∞ at the token that keys are taken relative to and at its duplicates; (b, n, T)."""
+        apart = np.any(self.key_differences.value != 0, axis=-1)
+        slopes: Any = self.log_slopes
+        return np.where(apart, self.log_weights + slopes[..., None] + self._spreads[0], -np.inf)
 
     @cached_property
     def log_scale(self) -> Float64[np.ndarray, "b"]:
         """The unit of the gradient, a float taken as exact: about its largest term; 0 where ∇L vanishes term by term."""
-        scale = np.max(self.log_pairs.value, axis=(1, 2, 3))
+        with np.errstate(divide="ignore"):
+            sizes = self._log_factors.value + np.log(np.abs(self._spreads[1].value))
+        scale = np.max(sizes, axis=(1, 2))
         return np.where(np.isfinite(scale), scale, 0.0)
 
     @cached_property
     def gradient(self) -> Bounded:
-        """∇L e^{−log_scale} = −(1/n) Σ_i |ℓ'_i| Σ_t δk_t Σ_u s_t s_u (γ_t − γ_u), (b, d)."""
-        scores = self.problem.scores
-        sign = np.sign(scores[:, :, None] - scores[:, None, :])
-        terms = sign * np.exp(self.log_pairs - self.log_scale[:, None, None, None])
-        by_token = np.sum(terms, axis=-1)[..., None] * self.key_differences
-        return -np.sum(by_token, axis=(1, 2)) / self.problem.n
+        """∇L e^{−log_scale} = −(1/n) Σ_i |ℓ'_i| Σ_t s_t (γ_t − γᵀs) δk_t, (b, d)."""
+        terms: Any = np.exp(self._log_factors - self.log_scale[:, None, None]) * self._spreads[1]
+        gradient: Any = -np.sum(terms[..., None] * self.key_differences, axis=(1, 2)) / self.problem.n
+        return gradient
 
 
 def textbook_gradient(problem: Problem, points: Float64[np.ndarray, "b d"], eps: float) -> Bounded:

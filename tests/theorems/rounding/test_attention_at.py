@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
@@ -15,10 +16,11 @@ from reference_attention.problem import Problem
 from tests.theorems import oracle
 from tests.theorems.rounding.balls import escaped
 from tests.theorems.rounding.test_rounding import PROBLEMS, points_of
-from theorems.rounding.attention_at import AttentionAt, textbook_gradient
+from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt, textbook_gradient
 from theorems.rounding.bounded import Bounded, exact, rounded, spacing
 from theorems.rounding.evaluation import Evaluation
 from theorems.rounding.softmax import softmax
+from theorems.rounding.textbook import textbook_weight_error
 
 FLOAT32 = 2.0**-23
 
@@ -53,7 +55,8 @@ def test_widths_next_to_the_bounds_derived_by_hand() -> None:
     for problem in PROBLEMS:
         points = points_of(problem)
         mine, hand = AttentionAt(problem, points), Evaluation(problem, points)
-        shift = np.exp(mine.log_scale - hand.gradient.log_scale)[:, None]
+        apart = np.where(np.isfinite(hand.gradient.log_scale), mine.log_scale - hand.gradient.log_scale, 0.0)
+        shift = np.exp(apart)[:, None]
         pairs = {
             "log_weights": (mine.log_weights.error, hand.log_weights_error),
             "outputs": (mine.outputs.error, hand.outputs_error),
@@ -129,6 +132,35 @@ def test_softmax_kernels_are_inside() -> None:
         assert (np.abs(np.exp(logits - stored) - plain.value) <= plain.error).all()
     print(f"used {max(used):.3g}, median {np.median(used):.3g}")
     assert max(used) > 0.1
+
+
+def test_weights_that_flash_attention_takes_from_a_stored_log_sum_exp() -> None:
+    """PyTorch's, differentiated, two logits of some thousands: off by up to 70 times :func:`textbook_weight_error`.
+
+    P = exp(l − L), L rounded to units of 2e-4: the weights add up to 1 only up to that, not up to (2 T + 6) eps.
+    """
+    rng = np.random.default_rng(0)
+    mine, by_hand = [], []
+    for _ in range(300):
+        key = float(np.float32(rng.uniform(100, 5000)))
+        keys = np.array([[key], [float(np.float32(key - rng.uniform(2, 14)))]])
+        problem, point = Problem(keys[None], np.array([[1.0, 0.0]])), np.ones((1, 1))
+        k, v = (torch.tensor(x, dtype=torch.float32).reshape(1, 1, 2, 1) for x in (keys, [1.0, 0.0]))
+        v.requires_grad_()
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            out = torch.nn.functional.scaled_dot_product_attention(torch.ones(1, 1, 1, 1), k, v, scale=1.0)
+        out.sum().backward()
+        assert v.grad is not None
+        theirs = v.grad.reshape(2).double().numpy()  # ∂(Σ P v)/∂v = P
+        with spacing(FLOAT32, EXPONENTIAL):
+            ball = softmax(np.vecdot(rounded(keys), rounded(point[0])))
+        assert (np.abs(theirs - ball.value) <= ball.error).all()
+        mine.append(float(np.max(np.abs(theirs - ball.value) / ball.error)))
+        hand = Evaluation(problem, point)
+        bound = textbook_weight_error(problem, point, hand.log_weights, FLOAT32)[0, 0]
+        by_hand.append(float(np.max(np.abs(theirs - hand.weights[0, 0]) / bound)))
+    print(f"used of the ball {max(mine):.3g}, of the bound derived by hand {max(by_hand):.3g}")
+    assert max(mine) > 0.5
 
 
 def test_softmax_that_saturates_is_known_well() -> None:

@@ -96,6 +96,7 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
             raise ValueError("an error is negative.")
         if (np.isinf(self.value) & (self.error > 0)).any():
             raise ValueError("an infinite value is exact or is none: its error must be 0.")
+        self.value.flags.writeable = self.error.flags.writeable = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -192,9 +193,10 @@ def rounded(x: Any) -> Bounded:
 
 
 def trusted(value: Any, error: Any) -> Bounded:
-    """Value and error that satisfy the invariants already."""
+    """Value and error that satisfy the invariants already, and are nobody else's to write to."""
     new = object.__new__(Bounded)
     new.value, new.error = np.asarray(value), np.asarray(error)
+    new.value.flags.writeable = new.error.flags.writeable = False
     return new
 
 

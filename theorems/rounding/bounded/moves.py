@@ -60,8 +60,9 @@ for _function in JOINS:
 
 @for_function(np.broadcast_arrays)
 def broadcast_arrays(*arrays: Any) -> tuple[Bounded, ...]:
-    shape = np.broadcast_shapes(*(parts(a)[0].shape for a in arrays))
-    return tuple(trusted(*(np.broadcast_to(part, shape) for part in parts(a))) for a in arrays)
+    pairs = [parts(a if isinstance(a, Bounded) else Bounded(a)) for a in arrays]
+    shape = np.broadcast_shapes(*(x.shape for x, _ in pairs))
+    return tuple(trusted(np.broadcast_to(x, shape), np.broadcast_to(e, shape)) for x, e in pairs)
 
 
 @for_function(np.where)
@@ -70,7 +71,7 @@ def where(condition: Any, a: Any, b: Any) -> Bounded:
     if isinstance(condition, Bounded):
         raise TypeError("numpy.where: the condition is a bounded array; compare it.")
     (x, e), (y, f) = parts(a), parts(b)
-    value = np.where(condition, x, y)
+    value: Any = np.where(condition, x, y)
     return trusted(value, np.broadcast_to(np.where(condition, e, f), value.shape))
 
 
