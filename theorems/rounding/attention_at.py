@@ -49,7 +49,8 @@ class AttentionAt:
     @cached_property
     def weights(self) -> Bounded:
         """s_t, (b, n, T)."""
-        return np.exp(self.log_weights)
+        weights: Any = np.exp(self.log_weights)
+        return weights
 
     @cached_property
     def outputs(self) -> Bounded:
