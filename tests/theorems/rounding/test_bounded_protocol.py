@@ -172,6 +172,11 @@ def test_infinities_are_exact_or_unknown() -> None:
     for unknown in (far - far, far * 0.0, far / far, overflow, np.exp(exact([800.0])), np.log(exact([-1.0]))):
         assert np.isfinite(unknown.value).all()
         assert np.isinf(unknown.error).all()
+    nothing = Bounded([1.0, 1.0], [np.inf, np.inf])
+    for unknown in (far * Bounded(1.0, 1.0), far / Bounded(1.0, 1.0), far + nothing, np.maximum(far, nothing)):
+        assert np.isinf(unknown.error).all()
+    assert np.isinf(np.logaddexp.reduce(np.concatenate([far, nothing])).error)
+    assert np.isinf(np.sum(np.concatenate([far[:1], nothing])).error)
     assert (far >= far).all()
     assert not (far > far).any()
     assert (exact([1.0]) / far).value.tolist() == [0.0, 0.0]
