@@ -14,6 +14,7 @@ Reference: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Section 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -67,7 +68,7 @@ def exactly(x: Any) -> Values:
         if array.dtype.kind in "iu" and ((array > 2**53) | (array < -(2**53))).any():
             raise ValueError("integers beyond 2^53 are not exact in float64.")
         array = array.astype(np.float64)
-    if np.isnan(array).any():
+    if math.isnan(array.item()) if array.ndim == 0 else np.isnan(array).any():
         raise ValueError("NaN has no place in a bounded array: decide first what a result that is no number means.")
     return array
 
@@ -229,5 +230,5 @@ def made(value: Values, error: Values, infinite: Callable[[], Values] | None = N
     if known.all():
         return trusted(value, error)
     certain = np.isinf(value) & (infinite() if infinite is not None else False)
-    finite = np.clip(np.nan_to_num(value, nan=0.0), -LARGEST, LARGEST)
+    finite = np.where(np.isnan(value), 0.0, np.minimum(np.maximum(value, -LARGEST), LARGEST))
     return trusted(np.where(certain, value, finite), np.where(certain, 0.0, np.where(known, error, np.inf)))

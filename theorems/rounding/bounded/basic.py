@@ -23,7 +23,10 @@ def is_exact_zero(x: Values, e: Values) -> Values:
 @for_ufunc(np.add)
 def add(a: Any, b: Any) -> Bounded:
     """m = e + f. The rounding of the float64 sum is known itself: Knuth's two-sum (Higham, Section 4.3) recovers it."""
-    (x, e), (y, f) = parts(a), parts(b)
+    return _sum(*parts(a), *parts(b))
+
+
+def _sum(x: Values, e: Values, y: Values, f: Values) -> Bounded:
     value, moved = x + y, e + f
     part = value - x
     own = np.abs((x - (value - part)) + (y - part))
@@ -38,7 +41,8 @@ def add(a: Any, b: Any) -> Bounded:
 @for_ufunc(np.subtract)
 def subtract(a: Any, b: Any) -> Bounded:
     """a + (−b)."""
-    return add(a, negative(b))
+    y, f = parts(b)
+    return _sum(*parts(a), -y, f)
 
 
 @for_ufunc(np.multiply)

@@ -31,9 +31,9 @@ def bilinear(take: Bilinear, a: Any, b: Any, otherwise: Bilinear | None = None) 
     products = take((reach_x > 0).astype(float), (reach_y > 0).astype(float))
     moved: Values = np.zeros(())
     if f.any():
-        moved = moved + take(size_x, np.broadcast_to(f, y.shape))
+        moved = moved + take(size_x, f)
     if e.any():
-        moved = moved + take(np.broadcast_to(e, x.shape), reach_y)
+        moved = moved + take(e, reach_y)
     error = upward(moved + products * now.rounding * total, products) + products * (2 * now.underflow + now.flushed)
     error = np.where(upward(total, products) + error > now.largest, np.inf, error)
     return made(value, error)
