@@ -19,7 +19,7 @@ help:
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat)"
 	@echo "make clean    remove the environment and the caches"
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml setup.py constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=...")'
 	@$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,5 @@
-"""Gradient descent against normalized gradient descent: seconds of the runs that ``theorems bench`` counts iterations of.
+"""Gradient descent against normalized gradient descent: seconds of the runs that ``theorems bench`` counts iterations
+of.
 
 On the paper's data of Figures 1 and 4, with that command's rules, starts, limits and levels; what a rule does not reach
 within the cap is said, not left out. Run with ``pytest benchmarks --benchmark-only``.

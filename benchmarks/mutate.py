@@ -39,7 +39,8 @@ SECONDS = 60
 """Processor time after which a mutant counts as killed: it loops."""
 
 WITHOUT_EFFECT = ("strict=", "frozen=", "eq=False", "total=", "/,", "__all__")
-"""In the changed line: what no test is to notice (``strict`` of a zip over equal lengths, keyword-only parameters, …)."""
+"""In the changed line: what no test is to notice (``strict`` of a zip over equal lengths,
+keyword-only parameters, …)."""
 
 LIBRARIES = (
     *("numpy", "torch", "scipy.optimize", "scipy.integrate", "scipy.special", "hypothesis.strategies", "jaxtyping"),

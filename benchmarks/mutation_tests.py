@@ -13,15 +13,18 @@ ITS_OWN = {
     " reference_attention/paths/test_local_path.py",
     "reference_attention/svm/certificate": f"reference_attention/svm/test_certificate.py {MAX_MARGIN}",
     "reference_attention/svm/complementarity": MAX_MARGIN,
-    "reference_attention/training/derivatives": "reference_attention/test_risk.py reference_attention/training/test_flow.py",
-    "reference_attention/paths/excess": "reference_attention/test_risk.py reference_attention/paths/test_regularization_path.py",
+    "reference_attention/training/derivatives": "reference_attention/test_risk.py"
+    " reference_attention/training/test_flow.py",
+    "reference_attention/paths/excess": "reference_attention/test_risk.py"
+    " reference_attention/paths/test_regularization_path.py",
     "reference_attention/svm/float_solution": f"reference_attention/svm/test_float_solution.py {MAX_MARGIN}",
     "theorems/core/implementation": "reference_attention/test_risk.py",
     "reference_attention/training/iteration": "reference_attention/training/test_descent.py",
     "reference_attention/paths/joint": "reference_attention/paths/test_joint.py",
     "reference_attention/training/joint_descent": "reference_attention/paths/test_joint.py",
     "reference_attention/paths/joint_path": "reference_attention/paths/test_joint.py",
-    "reference_attention/svm/label_svm": "reference_attention/svm/test_label_svm.py reference_attention/paths/test_joint.py",
+    "reference_attention/svm/label_svm": "reference_attention/svm/test_label_svm.py"
+    " reference_attention/paths/test_joint.py",
     "reference_attention/svm/least_norm": MAX_MARGIN,
     "reference_attention/paths/scheduled_direction": "reference_attention/paths/test_joint.py",
 }
@@ -29,7 +32,8 @@ ITS_OWN = {
 
 
 def modules(wanted: list[str]) -> list[str]:
-    """Modules as ``reference_attention/losses``; a name that ends in / stands for all of a package. All of attention by default."""
+    """Modules as ``reference_attention/losses``; a name that ends in / stands for all of a package.
+    All of attention by default."""
     found: list[str] = []
     for name in wanted or ["reference_attention/"]:
         if name.endswith("/"):

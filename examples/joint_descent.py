@@ -79,11 +79,14 @@ def selects(case: Case) -> Finding:
     "logarithmic-prompt",
     "plain joint descent goes to v_mm and p_mm, with p = 2 log‖v‖ p_mm + O(1)",
     source="open in the paper",
-    assumptions=("optimal-tokens", "separable", Assumption("all-support", "no input has label margin to spare",
-                 "Theorem 5", all_support),
-                 Assumption("flow-selects", "plain joint descent selects α", "own", selects)),
+    assumptions=(
+        "optimal-tokens",
+        "separable",
+        Assumption("all-support", "no input has label margin to spare", "Theorem 5", all_support),
+        Assumption("flow-selects", "plain joint descent selects α", "own", selects),
+    ),
     cases=joint_cases(max_n=3, max_T=3, max_d=3),
-)  # fmt: skip
+)
 def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under the assumptions of Theorem 5, and if α is selected, v/‖v‖ → v̄_mm and dp/d log‖v‖ → 2 p_mm: the norm of the
     prompt is only 2 ‖p_mm‖ log‖v‖.

@@ -1,4 +1,5 @@
-"""Attention kernels in the form that the theorems are run on: (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m).
+"""Attention kernels in the form that the theorems are run on:
+(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m).
 
 Copy the one that is nearest to yours and put your own call in it. Each computes softmax(q kᵀ) v: logits are plain inner
 products, so a kernel that divides them by √d gets its query multiplied by √d first.
@@ -51,7 +52,7 @@ def _multihead(width: int, dtype: torch.dtype) -> torch.nn.MultiheadAttention:
 
 
 def online(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """One token after the other with a running maximum, as in flash reference_attention."""
+    """One token after the other with a running maximum, as in flash attention."""
     top = query.new_full(query.shape[:-1], -math.inf)
     total = torch.zeros_like(top)
     mean = values.new_zeros((*query.shape[:-1], values.shape[-1]))

@@ -1,4 +1,5 @@
-"""What is selected when the optimal tokens cannot all be selected? The paper's theorems on optimal tokens assume they can.
+"""What is selected when the optimal tokens cannot all be selected?
+The paper's theorems on optimal tokens assume they can.
 
 theorems verify examples/not_separable.py:largest_subset             a first guess
 theorems verify examples/not_separable.py:locally_optimal_limit      a second one
@@ -38,8 +39,8 @@ FAR = 1e6
 BESIDE = reason(
     "beside-the-ray",
     "√‖p‖ at ‖p‖ = 10⁶, in units of 1/max|k|",
-    "argued rate: a flow keeps a distance of O(log‖p‖) from the ray of its limit, which is far below √‖p‖ there; its distance"
-    " from another ray is 10⁶ times the sine of the angle between them",
+    "argued rate: a flow keeps a distance of O(log‖p‖) from the ray of its limit, which is far below √‖p‖ there;"
+    " its distance from another ray is 10⁶ times the sine of the angle between them",
 )
 
 
@@ -82,8 +83,8 @@ def end_of_flow(case: Case, under_test: Implementation) -> Flow:
     cases=small_cases,
 )
 def largest_subset(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """If ATT-SVM of the optimal tokens is infeasible, gradient flow from p(0) = 0 stops at a finite prompt, or diverges and
-    selects the optimal tokens of as many inputs as can be separated together.
+    """If ATT-SVM of the optimal tokens is infeasible, gradient flow from p(0) = 0 stops at a finite prompt, or diverges
+    and selects the optimal tokens of as many inputs as can be separated together.
     """
     flow, keys, best = end_of_flow(case, under_test), case.problem.keys, case.problem.optimal
     sets = [list(a) for size in range(1, case.problem.n) for a in combinations(range(case.problem.n), size)]

@@ -53,7 +53,8 @@ def every_token_supports(case: Case) -> Finding:
 
 @st.composite
 def simplex_cases(draw: st.DrawFn) -> Case:
-    """Rows g_j = (1, l_j), scaled, with Σ w_j l_j = 0 and w > 0: p_mm lies along the first axis, all rows support it."""
+    """Rows g_j = (1, l_j), scaled, with Σ w_j l_j = 0 and w > 0: p_mm lies along the first axis,
+    all rows support it."""
     m = draw(st.integers(2, 5))
     whole = st.integers(-3, 3)
     lateral = np.array(draw(st.lists(whole, min_size=m * m, max_size=m * m)), dtype=float).reshape(m, m)[:-1, :-1]
@@ -71,10 +72,15 @@ def simplex_cases(draw: st.DrawFn) -> Case:
     "rate",
     "gradient descent for one input: 1 − cos ≤ (‖o‖/‖p(t)‖)² ≤ C/log² t, from p(0) = 0",
     source="open in the paper (Theorem 2 has no rate)",
-    assumptions=("well-behaved-loss", "single-input", "equal-non-optimal-scores", "separable",
-                 Assumption("every-token-supports", "every other token has a positive dual", "here", every_token_supports)),
+    assumptions=(
+        "well-behaved-loss",
+        "single-input",
+        "equal-non-optimal-scores",
+        "separable",
+        Assumption("every-token-supports", "every other token has a positive dual", "here", every_token_supports),
+    ),
     cases=simplex_cases,
-)  # fmt: skip
+)
 def rate(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, η ≤ 1/L_p, p(0) = 0. At every t, the part of p(t) orthogonal to p_mm is no longer than its limit o:
 
@@ -109,5 +115,12 @@ def rate(case: Case, under_test: Implementation) -> Iterator[Claim]:
     known = bound[:, 0] * reach(problem) ** 2  # log(1 + D²βt)
     constant = limit * reach(problem) ** 2 / svm.margin
     far = known[1:] > 0
-    yield at_least("rate", Form.EFFECTIVE, constant / known[1:][far], np.sqrt(run.one_minus_cosine(svm.direction)[1:][far]),
-                   rounding=(rounding / run.norms.clip(min=1e-300))[1:][far], why=OFFSET, points="iterate recorded")  # fmt: skip
+    yield at_least(
+        "rate",
+        Form.EFFECTIVE,
+        constant / known[1:][far],
+        np.sqrt(run.one_minus_cosine(svm.direction)[1:][far]),
+        rounding=(rounding / run.norms.clip(min=1e-300))[1:][far],
+        why=OFFSET,
+        points="iterate recorded",
+    )

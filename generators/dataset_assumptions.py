@@ -183,9 +183,10 @@ def _swapped(case: Case, inputs: list[int], label: LabelMargin) -> Finding | Non
             p = to_floats([fmpq(FAR) * x for x in separator])
             ratio = math.sqrt(float(label.norm_squared / found.norm_squared))
             return Finding(
-                False, f"at p = {_named(p)} and beyond input {inputs[k]} selects token {t}, all others α,"
-                f" and the label margin tends to {ratio:.6g}·Γ"
-            )  # fmt: skip
+                False,
+                f"at p = {_named(p)} and beyond input {inputs[k]} selects token {t}, all others α,"
+                f" and the label margin tends to {ratio:.6g}·Γ",
+            )
     return None
 
 

@@ -187,6 +187,10 @@ ALIASES = {"figure-3c": "figure-3a", "figure-4a": "figure-4", "figure-4b": "figu
 """Further names."""
 
 
+NAMES = (*DATASETS, *ALIASES)
+"""What :func:`dataset_named` knows."""
+
+
 def dataset_named(name: str) -> Case:
     """The case of that name.
 
@@ -195,5 +199,5 @@ def dataset_named(name: str) -> Case:
     """
     known = ALIASES.get(name, name)
     if known not in DATASETS:
-        raise InvalidInput(f"dataset: {name!r} is not one of {', '.join((*DATASETS, *ALIASES))}.")
+        raise InvalidInput(f"dataset: {name!r} is not one of {', '.join(NAMES)}.")
     return DATASETS[known]()

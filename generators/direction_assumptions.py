@@ -92,9 +92,10 @@ def higher_neighbours(case: Case) -> Finding:
     if low.size:
         i, t = (int(x) for x in low[0])
         return Finding(
-            False, f"input {i}: the directional neighbour {t} scores {number(scores[i, t])},"
-            f" not above the {number(own[i, 0])} of the selected token"
-        )  # fmt: skip
+            False,
+            f"input {i}: the directional neighbour {t} scores {number(scores[i, t])},"
+            f" not above the {number(own[i, 0])} of the selected token",
+        )
     return Finding(True, f"all {int(neighbours.sum())} directional neighbours score higher")
 
 

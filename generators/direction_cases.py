@@ -117,8 +117,8 @@ def _near_max_margin(
 ) -> Float64[np.ndarray, "d"]:
     """p_mm(α), rounded, moved sideways by 1e-3 to 1e-9 of its length; it selects α still, unless margins are wild.
 
-    Where the margin does not change enough to be :data:`DISCERNIBLE` (to second order in that distance, say) it is moved
-    further.
+    Where the margin does not change enough to be :data:`DISCERNIBLE` (to second order in that distance, say) it is
+    moved further.
     """
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "q separates α by construction"

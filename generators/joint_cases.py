@@ -119,7 +119,8 @@ def _cone_tokens(
 def _non_support(
     draw: DrawFn, T: int, d: int, gamma: float, loose: bool
 ) -> tuple[Float64[np.ndarray, "d"], float, Float64[np.ndarray, "t d"]]:
-    """An input with label margin Γ + s, and other tokens with label margin below Γ (or any) and smaller e_1-component."""
+    """An input with label margin Γ + s, and other tokens with label margin below Γ (or any)
+    and smaller e_1-component."""
     label = draw(st.sampled_from((1.0, -1.0)))
     token = np.array(draw(st.lists(st.integers(-4, 4), min_size=d, max_size=d))) * (gamma / 2)
     token[0] = label * (gamma + gamma * draw(st.sampled_from((0.5, 0.25, 1.0, 2.0))))

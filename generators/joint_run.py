@@ -1,4 +1,5 @@
-"""A run of normalized joint descent on a case, and whether it selects α: the hypothesis of the conjecture on joint descent."""
+"""A run of normalized joint descent on a case, and whether it selects α:
+the hypothesis of the conjecture on joint descent."""
 
 from __future__ import annotations
 
@@ -10,8 +11,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.finding import Finding
-from reference_attention.paths.joint import Joint, chosen_of
-from reference_attention.svm.label_svm import label_svm
+from reference_attention.paths.joint import Joint, joint_of_chosen
 from reference_attention.svm.max_margin import Infeasible, max_margin
 from reference_attention.training.joint_descent import JointTrajectory, joint_descent
 
@@ -24,7 +24,8 @@ CLEARLY = 0.01
 
 
 def joint_run(case: Case, joint: Joint, theta: float, *, steps: int = STEPS, **under_test: Any) -> JointTrajectory:
-    """Normalized joint descent with η_p = 0.1/Θ from a head near v_mm and a small prompt, both drawn from the case's seed.
+    """Normalized joint descent with η_p = 0.1/Θ from a head near v_mm and a small prompt,
+    both drawn from the case's seed.
 
     Args:
         joint: tokens, keys, α and (SVM).
@@ -56,11 +57,10 @@ def descent_selects(case: Case) -> Finding:
     """Normalized joint descent selects α from a quarter of the run on, and clearly at its end; found by running it."""
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
-    tokens, alpha = case.dataset.Y[:, None, None] * case.dataset.X, case.chosen
-    svm, separator = label_svm(chosen_of(tokens, alpha)), max_margin(case.problem.keys, alpha)
-    if isinstance(svm, Infeasible) or isinstance(separator, Infeasible):
+    joint = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen)
+    separator = max_margin(case.problem.keys, case.chosen)
+    if joint is None or isinstance(separator, Infeasible):
         return Finding(False, "v_mm or p_mm does not exist")
-    joint = Joint(tokens, case.problem.keys, alpha, svm)
     run = joint_run(case, joint, separator.margin)
     throughout, last = (largest_nonoptimality(joint, run.prompts[k:]) for k in (STEPS // 4, STEPS))
     holds = throughout < 0.5 and last < CLEARLY

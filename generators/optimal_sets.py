@@ -29,7 +29,8 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.max_margin_sets import MaxMarginSets, max_margin_sets
 
 HEAD_ARRAYS = ("head_features", "head_weights", "head_activations", "head_labels")
-"""The arrays of a case that hold a nonlinear head, see :class:`reference_attention.heads.Head`; labels are +1 if not given."""
+"""The arrays of a case that hold a nonlinear head, see :class:`reference_attention.heads.Head`;
+labels are +1 if not given."""
 
 OUTWARD = 64 * 2.0**-52
 """Relative rounding of the constants; they are widened by it."""

@@ -9,16 +9,17 @@
 Then Assumption C holds for every W, with ν = ρ min_i (λ_i^max min_t (1 − c_it)), where
 ρ = min_{i,t} (Γ − ε_it/(1 − c_it)) and λ_i^max is the largest i-th entry of a dual solution.
 
-Proof. By duality the label margin on features z_i^s = Σ_t s_it z_it is m(s) = min over the simplex of ‖Σ λ_i z_i^s‖. Let
-g_i = s_iα + Σ_t s_it c_it, so 1 − g_i = Σ_t s_it (1 − c_it) and z_i^s = g_i z_iα + e_i with ‖e_i‖ ≤ (Γ − ρ)(1 − g_i).
+Proof. By duality the label margin on features z_i^s = Σ_t s_it z_it is m(s) = min over the simplex of ‖Σ λ_i z_i^s‖.
+Let g_i = s_iα + Σ_t s_it c_it, so 1 − g_i = Σ_t s_it (1 − c_it) and z_i^s = g_i z_iα + e_i with ‖e_i‖ ≤
+(Γ − ρ)(1 − g_i).
 If all g_i > 0, take the weights (λ_i/g_i)/Σ_j (λ_j/g_j) for any dual solution λ. With X = Σ_j λ_j (1 − g_j)/g_j, so
 Σ_j λ_j/g_j = 1 + X,
 
     m(s) ≤ (‖Σ λ_i z_iα‖ + Σ (λ_i/g_i) ‖e_i‖)/(1 + X) ≤ (Γ + (Γ − ρ) X)/(1 + X) = Γ − ρ X/(1 + X).
 
 X/(1 + X) ≥ λ_i(1 − g_i)/(g_i + λ_i (1 − g_i)) ≥ λ_i (1 − g_i) for each i, as the denominator is at most 1; and
-1 − g_i ≥ q_i min_t (1 − c_it). Choose i with the largest q_i and λ with the largest λ_i. If some g_i = 0, use e_i alone:
-m(s) ≤ Γ − ρ, the same bound's limit. ∎
+1 − g_i ≥ q_i min_t (1 − c_it). Choose i with the largest q_i and λ with the largest λ_i. If some g_i = 0, use e_i
+alone: m(s) ≤ Γ − ρ, the same bound's limit. ∎
 
 Families it covers: the paper's (all z_iα = u*, ‖x_it‖ < ‖u*‖: c = 0, λ_i^max = 1, ν = ‖u*‖ − max ‖x_it‖); Figure 3(a)
 (second tokens 0); tokens that are shrunk copies c x_iα, 0 ≤ c < 1; mixtures; any number of supports, dependent or not;
@@ -78,7 +79,7 @@ def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimal
     data = case.dataset
     if data is None:
         return TokenOptimality(None, 0.0, "the case has keys and scores only; give tokens X and labels Y")
-    tokens = data.Y[:, None, None] * data.X
+    tokens = data.signed_tokens
     alpha = case.chosen
     svm = label_svm(chosen_of(tokens, alpha))
     if isinstance(svm, Infeasible):
@@ -255,6 +256,6 @@ def _witness(
 def support_of(case: Case) -> Bool[np.ndarray, "n"]:
     """The support set S of v_mm for the case's α, exact; all false where v_mm does not exist."""
     assert case.dataset is not None
-    features = chosen_of(case.dataset.Y[:, None, None] * case.dataset.X, case.chosen)
+    features = chosen_of(case.dataset.signed_tokens, case.chosen)
     svm = label_svm(features)
     return np.zeros(len(features), dtype=bool) if isinstance(svm, Infeasible) else svm.support

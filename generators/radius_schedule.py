@@ -11,9 +11,9 @@ import numpy as np
 from generators.case import Case
 from generators.finding import Finding, number
 from generators.joint_cases import schedule_of
-from reference_attention.paths.joint import Joint, chosen_of
+from reference_attention.paths.joint import joint_of_chosen
 from reference_attention.paths.scheduled_direction import critical_ratio
-from reference_attention.svm.label_svm import label_svm, relaxed_max_margin
+from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible
 
 
@@ -21,8 +21,9 @@ def radius_schedule(case: Case) -> Finding:
     """r ≥ c* R throughout, c* = max over the non-supports of (Θ_relax − ρ_i)^+/slack_i.
 
     slack_i = v̄_mm·Y_i x_iα − Γ is what the non-support has to spare, ρ_i its margin along p_relax. The radii are the
-    arrays ``head_radii`` (or ``log_head_radii``, as r may grow like e^{RΘ}) and ``prompt_radii``, shape (k,), increasing.
-    Without them the statement takes its own schedule. c* is a float, but a schedule on the threshold has the limit, too.
+    arrays ``head_radii`` (or ``log_head_radii``, as r may grow like e^{RΘ}) and ``prompt_radii``, shape (k,),
+    increasing. Without them the statement takes its own schedule. c* is a float, but a schedule on the threshold has
+    the limit, too.
     """
     given = schedule_of(case)
     if given is None:
@@ -32,13 +33,12 @@ def radius_schedule(case: Case) -> Finding:
     log_r, R = given
     if log_r.shape != R.shape or not (R > 0).all() or not (np.diff(R) > 0).all() or not (np.diff(log_r) > 0).all():
         return Finding(False, "head and prompt radii are not positive, increasing and of the same length")
-    tokens, alpha = case.dataset.Y[:, None, None] * case.dataset.X, case.chosen
-    svm = label_svm(chosen_of(tokens, alpha))
-    if isinstance(svm, Infeasible):
+    joint = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen)
+    if joint is None:
         return Finding(False, "v_mm does not exist")
-    relaxed = relaxed_max_margin(case.problem.keys, alpha, svm.support)
+    relaxed = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
     if isinstance(relaxed, Infeasible):
         return Finding(False, "p_relax does not exist")
-    threshold = critical_ratio(Joint(tokens, case.problem.keys, alpha, svm), relaxed)
+    threshold = critical_ratio(joint, relaxed)
     smallest = float(np.exp(np.min(np.minimum(log_r - np.log(R), 690.0))))
     return Finding(smallest >= threshold, f"r/R is at least {number(smallest)}, c* = {number(threshold)}")

@@ -19,9 +19,9 @@ from reference_attention.losses import LOSSES
 def well_behaved_loss(case: Case) -> Finding:
     """Assumption A on the interval of scores: ℓ' < 0, |ℓ'| ≤ M1, ℓ' M0-Lipschitz.
 
-    Proven for the losses of this package, and decided for those of :mod:`reference_attention.ill_behaved_losses` by a score at
-    which it fails. For any other the constants that it states are tried on a grid, which can refute them but never
-    establish them.
+    Proven for the losses of this package, and decided for those of :mod:`reference_attention.ill_behaved_losses` by a
+    score at which it fails. For any other the constants that it states are tried on a grid, which can refute them but
+    never establish them.
     """
     loss = case.problem.loss
     low, high = case.problem.score_range

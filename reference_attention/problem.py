@@ -10,12 +10,13 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1 and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
+from numpy.typing import ArrayLike
 
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import rounded_product
@@ -26,17 +27,33 @@ LARGEST_MAGNITUDE = 1e140
 """Entries beyond this (or, when not zero, below its inverse) would overflow when squared: they are refused."""
 
 
+def as_array(name: str, value: Any, wanted: str) -> np.ndarray:
+    """``value`` as an array of whatever dtype.
+
+    Raises:
+        InvalidInput: rows of different lengths, or an object that NumPy cannot read; ``wanted`` is the shape to give.
+    """
+    if hasattr(value, "detach"):  # a tensor that autograd follows, or of another device
+        value = value.detach().cpu()
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise InvalidInput(f"{name}: the rows have different lengths; give an array of shape {wanted}.") from None
+    except (TypeError, RuntimeError) as error:
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise InvalidInput(f"{name}: {kind} is no array for NumPy ({error}); give float64 of shape {wanted}.") from None
+
+
 def checked_array(name: str, value: Any, shape: tuple[int | str, ...]) -> Float64[np.ndarray, "..."]:
     """``value`` as a read-only float64 array of that shape (letters stand for any length), or a clear refusal.
+
+    Lists, arrays and torch tensors (detached, brought to the CPU) are taken; torch is not imported for it.
 
     Raises:
         InvalidInput: not numeric, wrong number of dimensions, NaN, infinite, or out of the range of magnitudes.
     """
     wanted = "(" + ", ".join(str(s) for s in shape) + ("," if len(shape) == 1 else "") + ")"
-    try:
-        raw = np.asarray(value)
-    except ValueError:
-        raise InvalidInput(f"{name}: the rows have different lengths; give an array of shape {wanted}.") from None
+    raw = as_array(name, value, wanted)
     if raw.dtype.kind not in "fiub":
         raise InvalidInput(f"{name}: dtype {raw.dtype} is not real numeric; give float64 of shape {wanted}.")
     if raw.ndim != len(shape):
@@ -65,32 +82,51 @@ def checked_array(name: str, value: Any, shape: tuple[int | str, ...]) -> Float6
     return array
 
 
-@dataclass(frozen=True, eq=False)
+def checked_loss(loss: Any) -> Loss:
+    """The loss, given by itself or by its name.
+
+    Raises:
+        InvalidInput: it is neither.
+    """
+    return loss if isinstance(loss, Loss) else loss_named(loss)
+
+
+@dataclass(frozen=True, eq=False, init=False)
 class Problem:
     """Keys, scores and loss: L(p) = (1/n) Σ_i ℓ(γ_iᵀ softmax(K_i p)).
 
     Args:
-        keys: K, shape (n, T, d).
-        scores: γ, shape (n, T).
+        keys: K, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
+        scores: γ, shape (n, T); likewise.
         loss: a :class:`Loss` or its name.
 
     Raises:
-        InvalidInput: NaN, infinite or unsuitable shapes; T = 1 (nothing to select).
+        InvalidInput: NaN, infinite or unsuitable shapes; T = 1 (nothing to select); an unknown loss.
+
+    >>> from theorems import Problem
+    >>> problem = Problem(keys=[[[1, 0], [0, 1], [0, 0]]], scores=[[1, 0.5, 0]])
+    >>> problem.n, problem.T, problem.d, problem.loss
+    (1, 3, 2, <logistic loss>)
+    >>> problem.optimal
+    array([0])
+    >>> Problem(keys=[[[1, 0], [0, 1]]], scores=[[1, 0, 0]])
+    Traceback (most recent call last):
+    reference_attention.errors.InvalidInput: scores: shape (1, 3) has length 3 along axis 1, but the other arrays need
+    2; give shape (1, 2).
     """
 
     keys: Float64[np.ndarray, "n T d"]
     scores: Float64[np.ndarray, "n T"]
-    loss: Loss = field(default_factory=lambda: loss_named("logistic"))
+    loss: Loss
 
-    def __post_init__(self) -> None:
-        keys = checked_array("keys", self.keys, ("n", "T", "d"))
-        n, tokens, _ = keys.shape
+    def __init__(self, keys: ArrayLike, scores: ArrayLike, loss: Loss | str = "logistic") -> None:
+        held = checked_array("keys", keys, ("n", "T", "d"))
+        n, tokens, _ = held.shape
         if tokens < 2:
             raise InvalidInput("keys: T = 1 leaves nothing to select; give at least two tokens per input.")
-        object.__setattr__(self, "keys", keys)
-        object.__setattr__(self, "scores", checked_array("scores", self.scores, (n, tokens)))
-        if isinstance(self.loss, str):
-            object.__setattr__(self, "loss", loss_named(self.loss))
+        object.__setattr__(self, "keys", held)
+        object.__setattr__(self, "scores", checked_array("scores", scores, (n, tokens)))
+        object.__setattr__(self, "loss", checked_loss(loss))
 
     @property
     def n(self) -> int:
@@ -111,6 +147,10 @@ class Problem:
     def optimal(self) -> Int64[np.ndarray, "n"]:
         """opt_i, the (first) token of highest score of each input, shape (n,); exact, scores are given."""
         return np.argmax(self.scores, axis=1).astype(np.int64)
+
+    def selected_by(self, p: Float64[np.ndarray, "d"]) -> Int64[np.ndarray, "n"]:
+        """The (first) token of largest weight of each input at the prompt p, shape (n,)."""
+        return np.argmax(self.keys @ p, axis=1).astype(np.int64)
 
     @cached_property
     def score_range(self) -> tuple[float, float]:
@@ -148,48 +188,61 @@ class Problem:
         return replace(self, keys=self.keys * factor)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Dataset:
     """Tokens, labels, head and key-query weights, as in (ERM).
 
     Args:
-        X: tokens, shape (n, T, d).
-        Y: labels ±1, shape (n,).
+        X: tokens, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
+        Y: labels ±1, shape (n,); likewise, as the others.
         v: head, shape (d,).
         W: key-query weights, shape (d', d); the identity when omitted.
         loss: a :class:`Loss` or its name.
 
     Raises:
-        InvalidInput: NaN, infinite or unsuitable shapes, T = 1, labels other than ±1.
+        InvalidInput: NaN, infinite or unsuitable shapes, T = 1, labels other than ±1; an unknown loss.
+
+    >>> from theorems import Dataset
+    >>> dataset = Dataset(X=[[[1, 2], [3, 4]]], Y=[-1], v=[1, 0])
+    >>> dataset.problem.keys
+    array([[[1., 2.],
+            [3., 4.]]])
+    >>> dataset.problem.scores  # Y_i vᵀ x_it
+    array([[-1., -3.]])
     """
 
     X: Float64[np.ndarray, "n T d"]
     Y: Float64[np.ndarray, "n"]
     v: Float64[np.ndarray, "d"]
-    W: Float64[np.ndarray, "dk d"] | None = None
-    loss: Loss = field(default_factory=lambda: loss_named("logistic"))
+    W: Float64[np.ndarray, "dk d"] | None
+    loss: Loss
 
-    def __post_init__(self) -> None:
-        X = checked_array("X", self.X, ("n", "T", "d"))
-        n, tokens, d = X.shape
-        if tokens < 2:
+    def __init__(
+        self, X: ArrayLike, Y: ArrayLike, v: ArrayLike, W: ArrayLike | None = None, loss: Loss | str = "logistic"
+    ) -> None:
+        tokens = checked_array("X", X, ("n", "T", "d"))
+        n, T, d = tokens.shape
+        if T < 2:
             raise InvalidInput("X: T = 1 leaves nothing to select; give at least two tokens per input.")
-        object.__setattr__(self, "X", X)
-        Y = checked_array("Y", self.Y, (n,))
-        if not (np.abs(Y) == 1).all():
-            bad = int(np.argmax(np.abs(Y) != 1))
-            raise InvalidInput(f"Y: label {bad} is {Y[bad]:g}; labels must be -1 or +1.")
-        object.__setattr__(self, "Y", Y)
-        object.__setattr__(self, "v", checked_array("v", self.v, (d,)))
-        if self.W is not None:
-            object.__setattr__(self, "W", checked_array("W", self.W, ("d'", d)))
-        if isinstance(self.loss, str):
-            object.__setattr__(self, "loss", loss_named(self.loss))
+        labels = checked_array("Y", Y, (n,))
+        if not (np.abs(labels) == 1).all():
+            bad = int(np.argmax(np.abs(labels) != 1))
+            raise InvalidInput(f"Y: label {bad} is {labels[bad]:g}; labels must be -1 or +1.")
+        object.__setattr__(self, "X", tokens)
+        object.__setattr__(self, "Y", labels)
+        object.__setattr__(self, "v", checked_array("v", v, (d,)))
+        object.__setattr__(self, "W", None if W is None else checked_array("W", W, ("d'", d)))
+        object.__setattr__(self, "loss", checked_loss(loss))
 
     @property
     def key_query(self) -> Float64[np.ndarray, "dk d"]:
         """W, the identity when none was given, shape (d', d)."""
         return np.eye(self.X.shape[2]) if self.W is None else self.W
+
+    @property
+    def signed_tokens(self) -> Float64[np.ndarray, "n T d"]:
+        """z_it = Y_i x_it, shape (n, T, d)."""
+        return np.asarray(self.Y[:, None, None] * self.X)
 
     @cached_property
     def problem(self) -> Problem:

@@ -25,7 +25,8 @@ INNER_LOOPS = {
     "reference_attention.training.derivatives",
     "reference_attention.training.iteration",
 }
-"""Called thousands of times by one call of a module that is checked: checking them too costs most of the tests' time."""
+"""Called thousands of times by one call of a module that is checked:
+checking them too costs most of the tests' time."""
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("reference_attention", "generators", "theorems")

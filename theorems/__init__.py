@@ -1,1 +1,168 @@
-"""The theorems of softmax attention as executable specifications."""
+"""The theorems of softmax attention as executable specifications.
+
+    from theorems import Problem, verify
+
+    results = verify(Problem(keys, scores), "theorem-2")  # keys (n, T, d), scores (n, T)
+    results.raise_if_falsified()
+
+| to ask | |
+|---|---|
+| `verify`, `check_attention` → `Results` | statements on data or generated cases; on an attention kernel |
+| `hunt` | a counterexample to a statement without one of its assumptions |
+| `assumptions`, `statements`, `datasets` | what holds on data, what there is |
+
+| to compute | |
+|---|---|
+| `Problem`, `Dataset`, `Case`, `dataset_named`, `loss_named` | data: keys, scores, loss; tokens, labels, head |
+| `max_margin`, `label_svm`, `locally_optimal` → `MaxMargin`, `LabelSvm`, `Infeasible` | hard-margin SVMs, exact |
+| `gradient_descent`, `normalized_gradient_descent`, `gradient_flow`, `regularization_path` | to norms of 1e6 |
+| `softmax_weights`, `risk`, `head_gradient`, `Evaluation` | attention at points |
+
+| to state | |
+|---|---|
+| `statement`, `at_least`, `Claim`, `Form`, `Undecided`, `reason`, … | a statement of one's own: docs/conjectures.md |
+
+Names are imported when they are first used: ``import theorems`` costs nothing. docs/library.md has an example of each.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from generators.assumptions import Assumption as Assumption
+    from generators.assumptions import Finding as Finding
+    from generators.case import Case as Case
+    from generators.datasets import dataset_named as dataset_named
+    from generators.direction_cases import direction_cases as direction_cases
+    from generators.joint_cases import joint_cases as joint_cases
+    from generators.problems import cases as cases
+    from reference_attention.errors import InvalidInput as InvalidInput
+    from reference_attention.floats import EPS as EPS
+    from reference_attention.losses import loss_named as loss_named
+    from reference_attention.paths.regularization_path import regularization_path as regularization_path
+    from reference_attention.problem import Dataset as Dataset
+    from reference_attention.problem import Problem as Problem
+    from reference_attention.risk import risk as risk
+    from reference_attention.risk import softmax_weights as softmax_weights
+    from reference_attention.svm.label_svm import LabelSvm as LabelSvm
+    from reference_attention.svm.label_svm import label_svm as label_svm
+    from reference_attention.svm.max_margin import Infeasible as Infeasible
+    from reference_attention.svm.max_margin import MaxMargin as MaxMargin
+    from reference_attention.svm.max_margin import locally_optimal as locally_optimal
+    from reference_attention.svm.max_margin import max_margin as max_margin
+    from reference_attention.training.descent import Stop as Stop
+    from reference_attention.training.descent import gradient_descent as gradient_descent
+    from reference_attention.training.descent import normalized_gradient_descent as normalized_gradient_descent
+    from reference_attention.training.flow import Flow as Flow
+    from reference_attention.training.flow import gradient_flow as gradient_flow
+    from reference_attention.training.joint_descent import head_gradient as head_gradient
+    from theorems.core.claim import Claim as Claim
+    from theorems.core.claim import Form as Form
+    from theorems.core.claim import Undecided as Undecided
+    from theorems.core.claim import Verdict as Verdict
+    from theorems.core.claim import at_least as at_least
+    from theorems.core.implementation import REFERENCE as REFERENCE
+    from theorems.core.implementation import Implementation as Implementation
+    from theorems.core.statement import Statement as Statement
+    from theorems.core.statement import statement as statement
+    from theorems.core.tolerances import reason as reason
+    from theorems.library.catalogue import assumptions as assumptions
+    from theorems.library.catalogue import datasets as datasets
+    from theorems.library.catalogue import statements as statements
+    from theorems.library.hunt import hunt as hunt
+    from theorems.library.results import Results as Results
+    from theorems.library.verify import check_attention as check_attention
+    from theorems.library.verify import verify as verify
+    from theorems.rounding.evaluation import Evaluation as Evaluation
+
+_HOME = {
+    "generators.assumptions": (
+        "Assumption",
+        "Finding",
+    ),
+    "generators.case": ("Case",),
+    "generators.datasets": ("dataset_named",),
+    "generators.direction_cases": ("direction_cases",),
+    "generators.joint_cases": ("joint_cases",),
+    "generators.problems": ("cases",),
+    "reference_attention.errors": ("InvalidInput",),
+    "reference_attention.floats": ("EPS",),
+    "reference_attention.losses": ("loss_named",),
+    "reference_attention.paths.regularization_path": ("regularization_path",),
+    "reference_attention.problem": (
+        "Dataset",
+        "Problem",
+    ),
+    "reference_attention.risk": (
+        "risk",
+        "softmax_weights",
+    ),
+    "reference_attention.svm.label_svm": (
+        "LabelSvm",
+        "label_svm",
+    ),
+    "reference_attention.svm.max_margin": (
+        "Infeasible",
+        "MaxMargin",
+        "locally_optimal",
+        "max_margin",
+    ),
+    "reference_attention.training.descent": (
+        "Stop",
+        "gradient_descent",
+        "normalized_gradient_descent",
+    ),
+    "reference_attention.training.flow": (
+        "Flow",
+        "gradient_flow",
+    ),
+    "reference_attention.training.joint_descent": ("head_gradient",),
+    "theorems.core.claim": (
+        "Claim",
+        "Form",
+        "Undecided",
+        "Verdict",
+        "at_least",
+    ),
+    "theorems.core.implementation": (
+        "REFERENCE",
+        "Implementation",
+    ),
+    "theorems.core.statement": (
+        "Statement",
+        "statement",
+    ),
+    "theorems.core.tolerances": ("reason",),
+    "theorems.library.catalogue": (
+        "assumptions",
+        "datasets",
+        "statements",
+    ),
+    "theorems.library.hunt": ("hunt",),
+    "theorems.library.results": ("Results",),
+    "theorems.library.verify": (
+        "check_attention",
+        "verify",
+    ),
+    "theorems.rounding.evaluation": ("Evaluation",),
+}
+"""Module → the public names that it defines."""
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)
+
+if not TYPE_CHECKING:  # a type checker shall know of no other names than those above
+
+    def __getattr__(name: str) -> Any:
+        """A public name, imported now and kept."""
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(_MODULE_OF[name]), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -19,7 +19,8 @@
 
 | to compute with | |
 |---|---|
-| `Implementation`, `REFERENCE` | what is under test: `weights`, `risk`, `scaled_gradient`, `max_margin`, `label_svm`, … |
+| `Implementation`, `REFERENCE` | what is under test: `weights`, `risk`, `scaled_gradient`, `max_margin`, `label_svm`,
+… |
 | `MaxMargin`, `Infeasible`, `max_margin`, `locally_optimal` | ATT-SVM, exact |
 | `gradient_flow`, `gradient_descent`, `normalized_gradient_descent`, `Stop` | to norms of 1e6, without cancellation |
 | `head_gradient`, `LabelSvm` | joint training: the gradient in the head, (SVM) |

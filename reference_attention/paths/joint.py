@@ -23,7 +23,8 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.risk import select, signed_logsumexp
-from reference_attention.svm.label_svm import LabelSvm
+from reference_attention.svm.label_svm import LabelSvm, label_svm
+from reference_attention.svm.max_margin import Infeasible
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +75,14 @@ class Joint:
     def log_nonoptimality(self, log_weights: Float64[np.ndarray, "*b n T"]) -> Float64[np.ndarray, "*b n"]:
         """log q_i = log(1 − s_iα), as a sum over the other tokens, shape (*b, n)."""
         return np.asarray(np.logaddexp.reduce(np.where(self.others, log_weights, -np.inf), axis=-1))
+
+
+def joint_of_chosen(
+    tokens: Float64[np.ndarray, "n T d"], keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"]
+) -> Joint | None:
+    """The joint problem of signed tokens and keys that selects α; None if no head separates the features of α."""
+    svm = label_svm(chosen_of(tokens, alpha))
+    return None if isinstance(svm, Infeasible) else Joint(tokens, keys, alpha, svm)
 
 
 def chosen_of(values: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "n d"]:
@@ -157,11 +166,12 @@ def joint_gradient(
 def excess_gradient(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
 ) -> tuple[float, Float64[np.ndarray, "k"], Float64[np.ndarray, "k k"]]:
-    """log(L(v, p) − L_α(v)) + rΓ, L_α(v) the risk of v when α is selected exactly, its derivative in p, and a curvature.
+    """log(L(v, p) − L_α(v)) + rΓ, L_α(v) the risk of v when α is selected exactly, its derivative in p,
+    and a curvature.
 
     Where r e^{−RΘ} is tiny, L as a function of p differs from L_α(v) beyond its last digit; this does not. It is
-    +inf where the excess is not positive (there p does better than α). The curvature is positive semidefinite and tends to
-    the second derivative as α is selected: there the function is log Σ_j c_j e^{−g_j·p}, its Hessian a covariance.
+    +inf where the excess is not positive (there p does better than α). The curvature is positive semidefinite and tends
+    to the second derivative as α is selected: there the function is log Σ_j c_j e^{−g_j·p}, its Hessian a covariance.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)

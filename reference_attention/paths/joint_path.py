@@ -1,7 +1,7 @@
 """The joint regularization path: argmin L(v, p) over ‖v‖ ≤ r, ‖p‖ ≤ R, along a schedule R ↦ r(R).
 
-The objective is :func:`reference_attention.paths.joint.relative_log_risk`, so r = e^{RΘ} and RΘ = 10⁶ are routine. Where
-r e^{−RΘ} is not tiny, (v, p) are minimised together; where it is, p has no influence on the digits of L, and head
+The objective is :func:`reference_attention.paths.joint.relative_log_risk`, so r = e^{RΘ} and RΘ = 10⁶ are routine.
+Where r e^{−RΘ} is not tiny, (v, p) are minimised together; where it is, p has no influence on the digits of L, and head
 and prompt are minimised in turn, p on the log-excess risk (each turn then gains as many digits as r e^{−RΘ} has
 zeros). Both constraints bind, so the search is on the two spheres.
 
@@ -38,7 +38,8 @@ LATE, LATE_GROWTH = 256.0, 16.0
 MOST_STEPS = 24
 """Radii on the way to one that is asked for; then it is tried directly, and the residual tells."""
 HARMLESS, SMALLEST_GROWTH = 8.0, 1.2
-"""log L + rΓ of a starting point that has lost no input (the minimiser has at most about log 2), and when to give in."""
+"""log L + rΓ of a starting point that has lost no input (the minimiser has at most about log 2), and
+when to give in."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,8 @@ def joint_path(
 def polished(
     joint: Joint, schedule: Schedule, R: float, start: Float64[np.ndarray, "dk"], heads: Float64[np.ndarray, "d"]
 ) -> JointPath:
-    """The local minimiser at one radius that descent reaches from the prompt R·start/‖start‖ and the offset ``heads``."""
+    """The local minimiser at one radius that descent reaches from the prompt R·start/‖start‖
+    and the offset ``heads``."""
     basis = _complement(joint.svm.direction)
     log_r = schedule(R)
     y, p, left = _minimised(joint, basis, log_r, R, basis.T @ heads, R * start / np.linalg.norm(start), GRADIENT)
@@ -116,7 +118,8 @@ def head_at(joint: Joint, log_r: float, p: Float64[np.ndarray, "dk"]) -> Float64
 def prompt_at(
     joint: Joint, log_r: float, R: float, w: Float64[np.ndarray, "d"], start: Float64[np.ndarray, "dk"]
 ) -> Float64[np.ndarray, "dk"]:
-    """The prompt of norm R that descent on the log-excess risk reaches from ``start`` for a fixed head; never a worse one."""
+    """The prompt of norm R that descent on the log-excess risk reaches from ``start`` for a fixed head;
+    never a worse one."""
     return _prompt_turn(joint, log_r, R, w, R * start / np.linalg.norm(start), GRADIENT)[0]
 
 
@@ -144,9 +147,9 @@ def _next(
 ) -> tuple[float, Float64[np.ndarray, "dk"]]:
     """The next radius and a prompt to start from there.
 
-    p = R p̄ + o(1) continues along its secant; scaling blows the offset up, but keeps a selected token selected. Where an
-    input that is no support is only just selected, either may lose it, and the risk jumps by many orders: the step is
-    shortened until that does not happen.
+    p = R p̄ + o(1) continues along its secant; scaling blows the offset up, but keeps a selected token selected. Where
+    an input that is no support is only just selected, either may lose it, and the risk jumps by many orders: the step
+    is shortened until that does not happen.
     """
     R, y, p = now
     growth = LATE_GROWTH if late else GROWTH
@@ -255,7 +258,8 @@ def _prompt_turn(
     p: Float64[np.ndarray, "dk"],
     gradient: float,
 ) -> tuple[Float64[np.ndarray, "dk"], float]:
-    """Damped Newton on the sphere. Curvatures differ by a factor R between the span of the tight rows and its complement,
+    """Damped Newton on the sphere. Curvatures differ by a factor R between the span of the tight rows and its
+    complement,
 
     where only the sphere curves; quasi-Newton methods learn that too slowly.
     """

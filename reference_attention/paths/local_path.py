@@ -1,8 +1,8 @@
 """The local regularization path: argmin of L over a cone around a direction, outside one ball and inside another.
 
-C_{ε,R0}(q) ∩ {‖p‖ ≤ R} is parametrised by y in the unit ball of the complement of q, p = r (q̄ + κ B y)/|q̄ + κ B y| with
-κ = tan of the cone's angle, and by log r: so cones of any width and radii of any size are equally well conditioned.
-The risk is compared through the sign and logarithm of L(p) − L_α, which neither underflows nor cancels.
+C_{ε,R0}(q) ∩ {‖p‖ ≤ R} is parametrised by y in the unit ball of the complement of q, p = r (q̄ + κ B y)/|q̄ + κ B y|
+with κ = tan of the cone's angle, and by log r: so cones of any width and radii of any size are equally well
+conditioned. The risk is compared through the sign and logarithm of L(p) − L_α, which neither underflows nor cancels.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4 (equation (66) of Theorem 7).
 """
@@ -203,9 +203,14 @@ def _polished(
     ball = {"type": "ineq", "fun": lambda z: 1 - z[:-1] @ z[:-1], "jac": lambda z: np.append(-2 * z[:-1], 0.0)}
     bounds = [(-1.0, 1.0)] * y.size + [(0.0, 1.0)]
     result = minimize(
-        objective, first, jac=True, method="SLSQP", bounds=bounds, constraints=[ball] if y.size else [],
+        objective,
+        first,
+        jac=True,
+        method="SLSQP",
+        bounds=bounds,
+        constraints=[ball] if y.size else [],
         options={"maxiter": 40, "ftol": 1e-14},
-    )  # fmt: skip
+    )
     z = np.asarray(result.x, dtype=np.float64)
     if not np.isfinite(z).all():
         return start

@@ -1,6 +1,7 @@
 """Where the joint path goes along r = cR: between p_mm (c = 0) and p_relax (c ≥ c*).
 
-Along r = cR the non-support i contributes e^{−R (c slack_i + margin_i)} to the risk, the supports e^{−R margin}. So p_R/R tends to
+Along r = cR the non-support i contributes e^{−R (c slack_i + margin_i)} to the risk, the supports e^{−R margin}.
+So p_R/R tends to
 
     p(c) = argmax over ‖p‖ ≤ 1 of τ   subject to   (k_iα − k_it)·p ≥ τ (i ∈ S),   ≥ max(0, τ − c slack_i) (i ∉ S).
 

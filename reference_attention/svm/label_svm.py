@@ -1,8 +1,8 @@
 """(SVM) of Section 3 and the relaxed ATT-SVM of Theorem 6, both exact.
 
 v_mm = argmin ‖v‖ subject to Y_i v·r_i ≥ 1 on features r_i = x_iα_i. On z_i = Y_i r_i this is ATT-SVM with the two
-tokens z_i and 0 per input, so the certified solver of :mod:`reference_attention.svm.max_margin` serves it and the support set
-S = {i : Y_i v_mm·r_i = 1} is decided over the rationals.
+tokens z_i and 0 per input, so the certified solver of :mod:`reference_attention.svm.max_margin` serves it and the
+support set S = {i : Y_i v_mm·r_i = 1} is decided over the rationals.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, (SVM), (10) and Theorem 6.
 """

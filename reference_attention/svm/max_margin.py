@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 from flint import fmpq, fmpz
 from jaxtyping import Bool, Float64, Int64
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import ratio, times_power_of_two
-from reference_attention.problem import checked_array
+from reference_attention.notebook import html_table
+from reference_attention.problem import as_array, checked_array
 from reference_attention.svm.certificate import Certificate, KeyRows
 from reference_attention.svm.complementarity import positive_duals
 from reference_attention.svm.float_solution import FloatSolution, float_solution
@@ -44,6 +45,15 @@ class MaxMargin:
         exact: the solution as rationals.
         required: the margin asked of each input, 1 throughout in ATT-SVM(α); where it is 0 (see
             :func:`max_margin`), ``neighbours`` are the tokens of margin exactly 0; shape (n,).
+
+    >>> from theorems import max_margin
+    >>> svm = max_margin(keys=[[[1, 0], [0, 1], [0, 0]]], alpha=[0])
+    >>> svm
+    MaxMargin(‖p_mm‖ = 1, margin 1/‖p_mm‖ = 1, 2 of 2 tokens are SVM-neighbours, 1 support; exact)
+    >>> svm.p, svm.neighbours_of(0)
+    (array([1., 0.]), array([1, 2]))
+    >>> svm.exact.norm_squared
+    1
     """
 
     alpha: Int64[np.ndarray, "n"]
@@ -56,6 +66,33 @@ class MaxMargin:
     _rows: KeyRows = field(repr=False)
     _outcome: Outcome = field(repr=False)
     _guess: FloatSolution = field(repr=False)
+
+    @property
+    def supports(self) -> int:
+        """Number of tokens with λ_it > 0 in the dual solution at hand."""
+        return len(self._outcome.support)
+
+    def __repr__(self) -> str:
+        supports = f"{self.supports} support{'' if self.supports == 1 else 's'}"
+        return (
+            f"MaxMargin(‖p_mm‖ = {self.norm:g}, margin 1/‖p_mm‖ = {self.margin:g},"
+            f" {self._counted(self.neighbours)} tokens are SVM-neighbours, {supports}; exact)"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("‖p_mm‖", repr(self.norm)),
+            ("margin 1/‖p_mm‖", repr(self.margin)),
+            ("SVM-neighbours", self._counted(self.neighbours)),
+            ("supports, λ > 0", str(self.supports)),
+            ("α", _entries(self.alpha)),
+            ("p_mm", _entries(self.p)),
+        ]
+        return html_table("ATT-SVM(α): KKT conditions certified over the rationals", ("", ""), rows)
+
+    def _counted(self, marked: Bool[np.ndarray, "n T"]) -> str:
+        n, tokens = marked.shape
+        return f"{int(marked.sum())} of {n * (tokens - 1)}"
 
     @cached_property
     def norm(self) -> float:
@@ -123,24 +160,34 @@ class Infeasible:
         multipliers: λ ≥ 0 with Σ λ_it (k_iα_i − k_it) = 0 and Σ λ = 1, the latter over the inputs of required
             margin 1 (Farkas); each entry rounded once; zero at α; shape (n, T).
         exact: the positive λ_it as rationals, by (i, t).
+
+    >>> from theorems import max_margin
+    >>> proof = max_margin(keys=[[[1, 0], [0, 0], [3, 0]]], alpha=[0])  # α lies between the others
+    >>> proof
+    Infeasible(no p separates α: Σ λ (k_α − k_t) = 0 with 2 λ > 0; exact)
+    >>> proof.exact
+    {(0, 1): 2/3, (0, 2): 1/3}
     """
 
     alpha: Int64[np.ndarray, "n"]
     multipliers: Float64[np.ndarray, "n T"]
     exact: dict[tuple[int, int], fmpq]
 
+    def __repr__(self) -> str:
+        return f"Infeasible(no p separates α: Σ λ (k_α − k_t) = 0 with {len(self.exact)} λ > 0; exact)"
+
 
 def max_margin(
-    keys: Float64[np.ndarray, "n T d"],
-    alpha: Int64[np.ndarray, "n"],
+    keys: ArrayLike,
+    alpha: ArrayLike,
     *,
-    required: Int64[np.ndarray, "n"] | None = None,
+    required: ArrayLike | None = None,
 ) -> MaxMargin | Infeasible:
     """Solve ATT-SVM(α): min ‖p‖ subject to (k_iα_i − k_it)·p ≥ 1 for all i, t ≠ α_i; exact.
 
     A float solver guesses the support of the duals; the KKT system on it is solved, checked and if necessary
-    corrected over the rationals (:mod:`reference_attention.svm.least_norm`). So dependent, duplicate and badly scaled rows
-    are no special cases.
+    corrected over the rationals (:mod:`reference_attention.svm.least_norm`). So dependent, duplicate and badly scaled
+    rows are no special cases.
 
     Args:
         keys: shape (n, T, d), T ≥ 2.
@@ -151,62 +198,75 @@ def max_margin(
     Raises:
         InvalidInput: keys that a Problem would refuse; alpha of another shape, not integer or out of range;
             required other than 0 and 1 or zero throughout; a solution beyond the range of float64.
+
+    >>> from theorems import Problem, max_margin
+    >>> problem = Problem(keys=[[[1, 0], [0, 1], [0, 0]]], scores=[[1, 0.5, 0]])
+    >>> max_margin(problem.keys, problem.optimal).p
+    array([1., 0.])
     """
-    keys = checked_array("keys", keys, ("n", "T", "d"))
-    n, tokens, _ = keys.shape
+    checked = checked_array("keys", keys, ("n", "T", "d"))
+    n, tokens, _ = checked.shape
     if tokens < 2:
         raise InvalidInput("keys: T = 1 leaves nothing to select; give at least two tokens per input.")
-    alpha = _per_input("alpha", alpha, n, tokens - 1)
-    required = _per_input("required", np.ones(n, dtype=np.int64) if required is None else required, n, 1)
-    if not required.any():
+    chosen = _per_input("alpha", alpha, n, tokens - 1)
+    margins = _per_input("required", np.ones(n, dtype=np.int64) if required is None else required, n, 1)
+    if not margins.any():
         raise InvalidInput("required: zero throughout makes p = 0 the solution; require 1 of at least one input.")
-    rows = KeyRows(keys, alpha)
-    bounds = required[rows.inputs]
+    rows = KeyRows(checked, chosen)
+    bounds = margins[rows.inputs]
     guess = float_solution(rows.floats, bounds)
     outcome = least_norm(rows, bounds, guess.u)
     values = np.zeros(len(bounds))
     if not outcome.feasible:
         exact = {rows.pair(j): fmpq(x, outcome.over) for j, x in zip(outcome.support, outcome.u, strict=True)}
         values[outcome.support] = [ratio(x, outcome.over) for x in outcome.u]
-        return Infeasible(alpha, rows.spread(values, 0.0), exact)
+        return Infeasible(chosen, rows.spread(values, 0.0), exact)
     values[outcome.support] = [_rounded(x, outcome.rho, -2 * rows.unit) for x in outcome.u]
     return MaxMargin(
-        alpha=alpha,
+        alpha=chosen,
         p=_frozen(np.array([_rounded(x, outcome.rho, -rows.unit) for x in outcome.point])),
         duals=rows.spread(values, 0.0),
         margins=rows.spread(outcome.margins, np.inf),
         neighbours=rows.spread(outcome.tight, False),
         exact=Certificate(rows, outcome),
-        required=required,
+        required=margins,
         _rows=rows,
         _outcome=outcome,
         _guess=guess,
     )
 
 
-def locally_optimal(solution: MaxMargin, scores: Float64[np.ndarray, "n T"]) -> bool:
+def locally_optimal(solution: MaxMargin, scores: ArrayLike) -> bool:
     """Definition 2: every SVM-neighbour scores strictly below the chosen token of its input; exact.
+
+    Args:
+        scores: γ, shape (n, T).
 
     Raises:
         InvalidInput: scores that are not of shape (n, T) or not finite.
+
+    >>> from theorems import locally_optimal, max_margin
+    >>> svm = max_margin(keys=[[[1, 0], [0, 1], [0, 0]]], alpha=[0])
+    >>> locally_optimal(svm, [[1, 0.5, 0]]), locally_optimal(svm, [[1, 2, 0]])
+    (True, False)
     """
     return not offending_neighbours(solution, scores)
 
 
-def offending_neighbours(solution: MaxMargin, scores: Float64[np.ndarray, "n T"]) -> list[tuple[int, int]]:
+def offending_neighbours(solution: MaxMargin, scores: ArrayLike) -> list[tuple[int, int]]:
     """The SVM-neighbours (i, t) that keep α from being locally optimal: γ_it ≥ γ_iα_i.
 
     Raises:
         InvalidInput: scores that are not of shape (n, T) or not finite.
     """
-    scores = checked_array("scores", scores, solution.neighbours.shape)
-    chosen = np.take_along_axis(scores, solution.alpha[:, None], axis=1)
-    return [(int(i), int(t)) for i, t in np.argwhere(solution.neighbours & (scores >= chosen))]
+    checked = checked_array("scores", scores, solution.neighbours.shape)
+    chosen = np.take_along_axis(checked, solution.alpha[:, None], axis=1)
+    return [(int(i), int(t)) for i, t in np.argwhere(solution.neighbours & (checked >= chosen))]
 
 
 def _per_input(name: str, value: Any, n: int, largest: int) -> Int64[np.ndarray, "n"]:
     """``value`` as read-only int64 of shape (n,), within 0 … largest."""
-    array = np.asarray(value)
+    array = as_array(name, value, f"({n},)")
     if array.dtype.kind not in ("iub" if name == "required" else "iu") or array.shape != (n,):
         raise InvalidInput(
             f"{name}: dtype {array.dtype} and shape {array.shape} do not give each input an integer;"
@@ -217,6 +277,15 @@ def _per_input(name: str, value: Any, n: int, largest: int) -> Int64[np.ndarray,
         i = int(np.argmax(bad))
         raise InvalidInput(f"{name}: {array[i]} for input {i} is out of range; give 0 to {largest}.")
     return _frozen(array.astype(np.int64))
+
+
+SHOWN = 16
+"""Entries of a vector that a notebook shows."""
+
+
+def _entries(vector: NDArray[Any]) -> str:
+    shown = [repr(x) for x in vector[:SHOWN].tolist()]
+    return ", ".join(shown if vector.size <= SHOWN else [*shown, f"… {vector.size} entries"])
 
 
 def _rounded(numerator: fmpz, denominator: fmpz, exponent: int) -> float:

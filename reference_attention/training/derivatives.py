@@ -1,7 +1,7 @@
 """Gradient and Hessian on NumPy, in differences to a reference token of each input, as fast functions of p.
 
-The generic :func:`reference_attention.risk.scaled_gradient` serves any batch and torch. An ODE solver, Newton's method and a
-descent call their derivatives thousands of times on the same data: there the fixed cost of a call counts, and the
+The generic :func:`reference_attention.risk.scaled_gradient` serves any batch and torch. An ODE solver, Newton's method
+and a descent call their derivatives thousands of times on the same data: there the fixed cost of a call counts, and the
 differences to the selected tokens can be kept from call to call.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ERM), Lemma 3.

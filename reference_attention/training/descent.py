@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from reference_attention import risk
+from reference_attention.angles import one_minus_cosine_along
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
@@ -84,11 +85,9 @@ class Trajectory:
         return np.asarray(self.points[-1])
 
     def one_minus_cosine(self, direction: Float64[np.ndarray, "... d"]) -> Float64[np.ndarray, "r ..."]:
-        """1 − cos∠(p(t), direction), (r, *b), from the difference of unit vectors: it does not cancel; NaN at 0."""
+        """1 − cos∠(p(t), direction), (r, *b), without cancellation; NaN at 0."""
         unit = direction / np.linalg.norm(direction, axis=-1, keepdims=True)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            apart = self.points / self.norms[..., None] - unit
-        return np.asarray((apart * apart).sum(axis=-1) / 2)
+        return one_minus_cosine_along(self.points, self.norms, unit)
 
 
 def gradient_descent(

@@ -16,6 +16,7 @@ from jaxtyping import Float64, Int64
 from scipy.integrate import BDF, LSODA, Radau
 
 from reference_attention import risk
+from reference_attention.angles import one_minus_cosine_along
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
 from reference_attention.training.arc_length import ABSOLUTE, UNRESOLVED, Tracer
@@ -77,11 +78,8 @@ class Flow:
         return self.stop is Stop.NORM
 
     def one_minus_cosine(self, direction: Point) -> Float64[np.ndarray, "r"]:
-        """1 − cos∠(p, direction), (r,), from the difference of unit vectors: it does not cancel; NaN at 0."""
-        unit = direction / np.linalg.norm(direction)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            apart = self.points / self.norms[:, None] - unit
-        return np.asarray((apart * apart).sum(axis=-1) / 2)
+        """1 − cos∠(p, direction), (r,), without cancellation; NaN at 0."""
+        return one_minus_cosine_along(self.points, self.norms, direction / np.linalg.norm(direction))
 
 
 def gradient_flow(

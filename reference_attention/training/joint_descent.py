@@ -1,7 +1,7 @@
 """Gradient descent on head and prompt together, as in Figure 3; exact where the softmax is saturated.
 
-The gradient in v is weighed by |ℓ'| in logarithms, the one in p comes from :func:`reference_attention.risk.scaled_gradient` with
-the current head's scores, so neither cancels nor underflows.
+The gradient in v is weighed by |ℓ'| in logarithms, the one in p comes from
+:func:`reference_attention.risk.scaled_gradient` with the current head's scores, so neither cancels nor underflows.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3.
 """

@@ -102,3 +102,32 @@ def test_one_token_and_other_labels_are_refused() -> None:
         Dataset(X[:, :1], Y, V)
     with pytest.raises(InvalidInput, match=r"^Y: label 1 is 0\.5; labels must be -1 or \+1\.$"):
         Dataset(X, np.array([1.0, 0.5, -1.0]), V)
+
+
+def test_lists_and_tensors_are_taken_and_the_loss_by_name() -> None:
+    torch = pytest.importorskip("torch")
+    of_lists = Problem([[[1, 0], [0, 2]]], [[1, 0]], "exponential")
+    of_tensors = Problem(torch.tensor([[[1.0, 0], [0, 2]]], requires_grad=True), torch.tensor([[1, 0]]))
+    assert of_lists.keys.tolist() == of_tensors.keys.tolist() == [[[1.0, 0.0], [0.0, 2.0]]]
+    assert of_lists.keys.dtype == of_tensors.keys.dtype == of_tensors.scores.dtype == np.float64
+    assert (of_lists.loss, of_tensors.loss) == (LOSSES["exponential"], LOSSES["logistic"])
+    assert Dataset([[[1, 0], [0, 2]]], [1], [1, 0], loss="correlation").problem.loss is LOSSES["correlation"]
+
+
+def test_what_is_no_array_and_no_loss_is_refused_in_one_sentence() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(InvalidInput, match=r"^a: torch\.Tensor is no array for NumPy \(.*\); give float64 of shape"):
+        checked_array("a", torch.ones(1, 2, dtype=torch.bfloat16), ("n", 2))
+    with pytest.raises(InvalidInput, match=r"^loss: 'hinge' is not one of logistic, "):
+        Problem(X, np.zeros((3, 4)), "hinge")
+
+
+def test_a_problem_keeps_what_it_was_given() -> None:
+    keys = X.copy()
+    problem = Problem(keys, np.zeros((3, 4)))
+    keys[0] = 0
+    assert (problem.keys == X).all()
+    with pytest.raises(AttributeError):
+        problem.keys = keys  # type: ignore[misc]
+    with pytest.raises(ValueError, match="read-only"):
+        problem.keys[0] = 0

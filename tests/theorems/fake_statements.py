@@ -13,7 +13,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 import theorems.command.describe
-import theorems.command.session
 import theorems.registry.lookup
 from generators.case import Case
 from reference_attention.floats import EPS
@@ -116,7 +115,7 @@ FAKES = {
 
 def install(put: Callable[[object, str, object], object] = setattr, fakes: dict[str, Statement] = FAKES) -> None:
     """Make these the statements there are (``put`` = ``monkeypatch.setattr`` for the time of a test)."""
-    for module in (theorems.registry.lookup, theorems.command.session, theorems.command.describe):
+    for module in (theorems.registry.lookup, theorems.command.describe):
         put(module, "statements", lambda: fakes)
 
 

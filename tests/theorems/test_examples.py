@@ -121,7 +121,8 @@ def test_the_first_guess_about_inseparable_tokens_is_false() -> None:
 
 
 def test_the_majority_does_not_win() -> None:
-    """Two inputs want p > 0, one wants p < 0 with a shorter difference of keys: its softmax saturates last, and it wins."""
+    """Two inputs want p > 0, one wants p < 0 with a shorter difference of keys: its softmax saturates last,
+    and it wins."""
     keys, scores = [[[3], [0]], [[2], [0]], [[-1], [0]]], [[1, 0], [1, 0], [8, 0]]
     verdict, reason = verdict_on(SUBSET, keys, scores, "correlation")
     assert verdict is Verdict.FALSIFIED, reason
@@ -130,7 +131,8 @@ def test_the_majority_does_not_win() -> None:
 
 
 def test_without_general_position_the_larger_gap_decides() -> None:
-    """Two inputs with the same difference of keys want opposite things: the flow goes to a p_mm that is not locally optimal."""
+    """Two inputs with the same difference of keys want opposite things: the flow goes to a p_mm
+    that is not locally optimal."""
     keys, scores = [[[0, 0], [0, 1]], [[0, 1], [0, 0]]], [[0, 1], [0, 0.5]]
     verdict, reason = verdict_on(LOCAL, keys, scores)
     assert verdict is Verdict.NOT_APPLICABLE

@@ -80,7 +80,7 @@ def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Impl
     flow = gradient_flow(problem, start, norm=norm, gradient=under_test.scaled_gradient)
     if not flow.reached:
         return f"the flow is {flow.stop} at norm {flow.norms[-1]:.3g}" if flow.stop is Stop.STATIONARY else flow.reason
-    alpha = selected_by(problem, flow.final)
+    alpha = problem.selected_by(flow.final)
     svm = under_test.max_margin(problem.keys, alpha)
     if not isinstance(svm, MaxMargin):
         return f"the flow selects {alpha.tolist()}, which cannot be separated"
@@ -94,17 +94,12 @@ def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Impl
     return Limit(svm, Kind.LOCAL)
 
 
-def selected_by(problem: Problem, p: Float64[np.ndarray, "d"]) -> Int64[np.ndarray, "n"]:
-    """The token of largest weight of each input, the first of several."""
-    return np.argmax(problem.keys @ p, axis=1).astype(np.int64)
-
-
 def measured(rule: str, run: Trajectory, problems: list[Problem], limits: list[Limit]) -> list[Measured]:
     """What came of a batch of runs, one per problem; the batch axis is the second of ``run.points``."""
     apart = run.one_minus_cosine(np.stack([limit.svm.direction for limit in limits]))
     found = []
     for b, (problem, limit) in enumerate(zip(problems, limits, strict=True)):
-        selected = selected_by(problem, run.final[b])
+        selected = problem.selected_by(run.final[b])
         found.append(
             Measured(
                 rule,

@@ -98,10 +98,11 @@ def _generated_note(generated: Sequence[Compared], steps: int) -> str:
     kinds = [one.kind for one in generated if not one.no_limit]
     left_out = len(generated) - len(kinds)
     return (
-        f"{len(generated)} problems like the paper's random trials (n = 4, T = 6, d = {DIMENSION}, from p = 0); the limit is GMM on"
-        f" {kinds.count(Kind.GLOBAL)}, LMM on {kinds.count(Kind.LOCAL)}; {left_out} left out, because the flow has no limit"
-        f" direction there. {NOT_WITHIN}: not within {steps} iterations; other tokens: problems on which other"
-        " tokens than those of the limit have the largest weights at the cap."
+        f"{len(generated)} problems like the paper's random trials (n = 4, T = 6, d = {DIMENSION}, from p = 0);"
+        f" the limit is GMM on {kinds.count(Kind.GLOBAL)}, LMM on {kinds.count(Kind.LOCAL)};"
+        f" {left_out} left out, because the flow has no limit direction there."
+        f" {NOT_WITHIN}: not within {steps} iterations;"
+        " other tokens: problems on which other tokens than those of the limit have the largest weights at the cap."
     )
 
 

@@ -1,7 +1,7 @@
 """The work of ``theorems bench``, cut into units that can be sent to other processes.
 
-A unit is a data set, or a chunk of the generated problems; chunks have a fixed size, so that the numbers do not depend on
-how many processes there are.
+A unit is a data set, or a chunk of the generated problems; chunks have a fixed size, so that the numbers do not depend
+on how many processes there are.
 """
 
 from __future__ import annotations

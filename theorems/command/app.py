@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from theorems.command import options
 from theorems.core.exit_code import Exit
 
 # Before NumPy is loaded: processes share the work, threads within one only get in each other's way.
@@ -77,7 +78,7 @@ def show(
 
 @app.command()
 def tolerances(
-    markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown table.")] = False,
+    markdown: Annotated[bool, options.as_markdown("a Markdown table")] = False,
 ) -> None:
     """Print every tolerance of the suite with its formula and its reason."""
     from theorems.command import describe
@@ -91,15 +92,10 @@ def tolerances(
 
 @app.command()
 def verify(
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Statements, or path.py:name; all by default.")
-    ] = None,
-    examples: Annotated[int, typer.Option(min=1, metavar="N", help="Generated cases per statement.")] = 50,
-    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same cases.")] = 0,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|NAME", help="A .npz or .json file or a named dataset instead of generated cases."),
-    ] = None,
+    ids: options.Ids = None,
+    examples: options.Examples = 50,
+    seed: Annotated[int, options.same_seed("cases")] = 0,
+    data: options.DataNotGenerated = None,
     attention: Annotated[
         str | None,
         typer.Option(metavar="MODULE:CALLABLE", help="Your attention kernel in place of the reference's softmax."),
@@ -108,11 +104,9 @@ def verify(
         str | None,
         typer.Option(metavar="float64|float32", help="What the kernel computes in; float64 if it takes it."),
     ] = None,
-    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where failing cases are written.")] = Path("falsified"),
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the results do not depend on it.")] = min(
-        2, os.cpu_count() or 1
-    ),
+    json: options.Json = None,
+    out: Annotated[Path, options.folder("Where failing cases are written.")] = Path("falsified"),
+    jobs: options.Jobs = options.JOBS,
 ) -> int:
     """Verify statements on generated cases, or on your data; of the reference, or of your attention kernel.
 
@@ -135,9 +129,9 @@ def hunt(
         str, typer.Option(metavar="ASSUMPTION", help="The assumption to leave out; none hunts the statement itself.")
     ] = "",
     seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Give up after that long.")] = 60.0,
-    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same counterexample.")] = 0,
+    seed: Annotated[int, options.same_seed("counterexample")] = 0,
     cases: Annotated[int | None, typer.Option(min=1, metavar="N", help="Try at most so many cases.")] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where a counterexample is written.")] = Path("hunted"),
+    out: Annotated[Path, options.folder("Where a counterexample is written.")] = Path("hunted"),
     record: Annotated[
         bool, typer.Option("--record", help="Write ID-without-ASSUMPTION.json, also if nothing is found.")
     ] = False,
@@ -171,13 +165,11 @@ def power(
     faults: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A planted fault; repeat it for several; all by default.")
     ] = None,
-    examples: Annotated[int, typer.Option(min=1, metavar="N", help="Generated cases per statement at most.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same table.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the table does not depend on it.")] = min(
-        2, os.cpu_count() or 1
-    ),
+    examples: Annotated[int, options.generated("cases per statement at most")] = 10,
+    seed: Annotated[int, options.same_seed("table")] = 0,
+    jobs: Annotated[int, options.processes("the table does")] = options.JOBS,
     sizes: Annotated[bool, typer.Option(help="Also how small a fault is still caught.")] = True,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As the document docs/power.md.")] = False,
+    markdown: Annotated[bool, options.as_markdown("the document docs/power.md")] = False,
 ) -> int:
     """Tabulate which statement catches which planted fault, on how many examples, and how small a one.
 
@@ -192,24 +184,25 @@ def power(
 
 @app.command()
 def counterexamples(
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder.")] = Path("counterexamples"),
-    markdown: Annotated[bool, typer.Option("--markdown", help="As a Markdown document.")] = False,
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="The folder; those of this project by default.")
+    ] = None,
+    markdown: Annotated[bool, options.as_markdown("a Markdown document")] = False,
 ) -> int:
     """Replay every counterexample of a folder; print the table statement × assumption.
 
     Exit code 0: every pair is accounted for; 1: one does not replay or was never hunted; 2: bad input.
     """
     from theorems.command.hunting import table_and_report
+    from theorems.core.recorded import COUNTEREXAMPLES
 
-    return table_and_report(directory, markdown)
+    return table_and_report(directory or COUNTEREXAMPLES, markdown)
 
 
 @app.command("regime-map")
 def regime_map(
-    data: Annotated[
-        str | None, typer.Option(metavar="FILE|NAME", help="A .npz or .json file or a named dataset.")
-    ] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As docs/regime_map.md has it.")] = False,
+    data: options.Data = None,
+    markdown: Annotated[bool, options.as_markdown("docs/regime_map.md has it")] = False,
 ) -> int:
     """Print where the joint regularization path of Theorem 6 ends, by how the two radii grow."""
     from theorems.command.regime_map import regime_map_and_report
@@ -221,23 +214,21 @@ def regime_map(
 def bench(
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE|NAME", help="Data; repeat it for several. Figures 1(a), 1(b) and 1(c) by default."),
+        options.data("Data; repeat it for several. Figures 1(a), 1(b) and 1(c) by default."),
     ] = None,
     rule: Annotated[
         list[str] | None,
         typer.Option(metavar="RULE", help="gd-1/L, gd-ETA or normalized-ETA; repeat it for several."),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="The cap: iterations of each run.")] = 20_000,
-    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Generated problems.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same problems.")] = 0,
-    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JSON.")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown tables.")] = False,
+    examples: Annotated[int, options.generated("problems", least=0)] = 20,
+    seed: Annotated[int, options.same_seed("problems")] = 0,
+    json: options.Json = None,
+    markdown: Annotated[bool, options.as_markdown("Markdown tables")] = False,
     time: Annotated[
         bool, typer.Option("--time", help="Also the time of an iteration relative to the first rule.")
     ] = False,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the results do not depend on it.")] = min(
-        2, os.cpu_count() or 1
-    ),
+    jobs: options.Jobs = options.JOBS,
 ) -> int:
     """Compare gradient descent with normalized gradient descent: iterations until the direction is that of the limit.
 
@@ -256,13 +247,11 @@ def figures(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="1a, 3b, 9a, …, or 3 for 3a to 3c; all by default.")
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the files are written.")] = Path("figures"),
+    out: Annotated[Path, options.folder("Where the files are written.")] = Path("figures"),
     kind: Annotated[str, typer.Option("--format", metavar="svg|png|pdf", help="Of the drawings.")] = "svg",
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Random trials per dimension in 9a, 9b, 10.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same trials.")] = 0,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the files do not depend on it.")] = min(
-        2, os.cpu_count() or 1
-    ),
+    seed: Annotated[int, options.same_seed("trials")] = 0,
+    jobs: Annotated[int, options.processes("the files do")] = options.JOBS,
 ) -> int:
     """Draw the paper's figures anew, and write the numbers that each one draws beside it as JSON.
 
@@ -277,15 +266,10 @@ def figures(
 
 @app.command()
 def report(
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Statements, or path.py:name; all by default.")
-    ] = None,
-    examples: Annotated[int, typer.Option(min=1, metavar="N", help="Generated cases per statement.")] = 50,
-    seed: Annotated[int, typer.Option(min=0, metavar="S", help="Same seed, same report.")] = 0,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|NAME", help="A .npz or .json file or a named dataset instead of generated cases."),
-    ] = None,
+    ids: options.Ids = None,
+    examples: options.Examples = 50,
+    seed: Annotated[int, options.same_seed("report")] = 0,
+    data: options.DataNotGenerated = None,
     results: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="A file of verify --json instead of a run.")
     ] = None,
@@ -293,12 +277,8 @@ def report(
         Path | None,
         typer.Option(metavar="FILE.md|FILE.html", help="The document; Markdown to standard output if left out."),
     ] = None,
-    json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also the results, as verify --json writes them.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Processes; the report does not depend on it.")] = min(
-        2, os.cpu_count() or 1
-    ),
+    json: Annotated[Path | None, options.json_file("Also the results, as verify --json writes them.")] = None,
+    jobs: Annotated[int, options.processes("the report does")] = options.JOBS,
 ) -> int:
     """Verify, and write one document: verdicts, claims with their tolerances and reasons, counterexamples, power.
 

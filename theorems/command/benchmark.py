@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,9 @@ from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.table import as_json, markdown, print_tables
 from theorems.benchmark.timing import Ratio, ratios
 from theorems.benchmark.work import Batch, Compared, Generated, Named, chunks, start_of
+from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
+from theorems.core.exit_rule import exit_of
 from theorems.core.version import version
 from theorems.run.processes import Interrupted, run
 from theorems.run.progress import watching
@@ -70,7 +72,7 @@ def bench_and_report(request: BenchRequest) -> int:
     for batch in batches:
         if batch.failed:
             err.print(f"theorems: {batch.id}: {batch.failed}", soft_wrap=True)
-    return _exit_code(batches, named, generated)
+    return exit_of(_verdicts(batches, named, generated))
 
 
 def _times(sources: Sequence[str], rules: Sequence[str], request: BenchRequest) -> list[Ratio]:
@@ -104,9 +106,11 @@ def _report(
     return to_json(report, indent=2) + "\n"
 
 
-def _exit_code(batches: Sequence[Batch], named: Sequence[Compared], generated: Sequence[Compared]) -> int:
-    """Data without a limit were not compared, and so was nothing if no generated problem has one."""
-    if any(batch.failed for batch in batches) or any(one.no_limit for one in named):
-        return Exit.INCONCLUSIVE
-    compared = [*named, *(one for one in generated if not one.no_limit)]
-    return Exit.UPHELD if compared else Exit.INCONCLUSIVE
+def _verdicts(batches: Sequence[Batch], named: Sequence[Compared], generated: Sequence[Compared]) -> Iterator[Verdict]:
+    """Named data without a limit were not compared; a generated problem without one is passed over."""
+    for batch in batches:
+        if batch.failed:
+            yield Verdict.INCONCLUSIVE
+    for compared, without_limit in ((named, Verdict.INCONCLUSIVE), (generated, Verdict.NOT_APPLICABLE)):
+        for one in compared:
+            yield without_limit if one.no_limit else Verdict.UPHELD

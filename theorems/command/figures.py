@@ -7,7 +7,9 @@ from pathlib import Path
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, from_json, to_json, write_bytes, write_text
+from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
+from theorems.core.exit_rule import exit_of
 from theorems.figures.drawing import FORMATS, check_matplotlib, drawn, path_of
 from theorems.figures.figure import Figure, Settings
 from theorems.figures.registry import LEFT_OUT, figures_named
@@ -66,7 +68,7 @@ def figures_and_report(request: FiguresRequest) -> int:
     for found in computed:
         if found.failed:
             err.print(f"theorems: {found.id}: {found.failed}", soft_wrap=True)
-    return Exit.INCONCLUSIVE if any(found.failed for found in computed) else Exit.UPHELD
+    return exit_of(Verdict.INCONCLUSIVE if found.failed else Verdict.UPHELD for found in computed)
 
 
 def _make(directory: Path) -> None:

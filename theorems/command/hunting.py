@@ -21,9 +21,10 @@ from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import Examined, examine, in_own_units
-from theorems.hunting.record import as_effort, as_record, load, save
+from theorems.hunting.record import load, save
 from theorems.hunting.search import Effort, Hunt
 from theorems.hunting.table import Row, Status, markdown, rows
+from theorems.library.hunt import Hunted
 from theorems.run.reproduce import check_directory
 from theorems.run.tables import assumptions_table, case_lines, case_table, column_table, console
 from theorems.without.weakened import Weakened
@@ -66,18 +67,16 @@ def hunt_and_report(request: HuntRequest) -> int:
             hunt.run()
         except KeyboardInterrupt:
             interrupted = True
-    if hunt.found is None or hunt.examined is None:
+    hunted = Hunted.by(hunt)
+    if hunted.examined is None:
         _print_nothing(out, hunt, interrupted)
         if request.record and not interrupted:
-            text = as_effort(weakened, hunt.effort, request.seed)
-            save(weakened, text, request.out, name=f"{weakened.name}.json")
+            save(weakened, hunted.record(), request.out, name=f"{weakened.name}.json")
         if interrupted:
             return Exit.INTERRUPTED
         return Exit.INCONCLUSIVE if hunt.effort.nothing_decided else Exit.UPHELD
-    seen = in_own_units(weakened, hunt.found, hunt.examined)
-    text = as_record(weakened, hunt.found, seen, request.seed)
-    path = save(weakened, text, request.out, name=f"{weakened.name}.json" if request.record else "")
-    _print_counterexample(out, hunt, seen, path)
+    path = save(weakened, hunted.record(), request.out, name=f"{weakened.name}.json" if request.record else "")
+    _print_counterexample(out, hunt, hunted.examined, path)
     if interrupted:
         err.print(
             "theorems: interrupted while it was made smaller; what is written is a counterexample.", soft_wrap=True

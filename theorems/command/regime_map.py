@@ -47,7 +47,8 @@ it is o(1)/R. "generated 0" and "generated 2" have ρ = 0: there p_relax only ti
 minimiser keeps 1 − s_iα near slack_i/d_i instead of 0 (so the theorem's hypothesis "p_R selects α" fails), and its
 direction still goes to p_relax.
 
-Normalized gradient descent on (v, p) shows the same map with c = lim ‖v‖/‖p‖ (`conjecture-joint-descent`): the paper's Figure 3(b)
+Normalized gradient descent on (v, p) shows the same map with c = lim ‖v‖/‖p‖ (`conjecture-joint-descent`): the \
+paper's Figure 3(b)
 has equal step sizes, c = 1 = c*, and so ends just on the relaxed side.
 """
 

@@ -6,20 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, from_json, write_text
-from theorems.command.session import Request, as_json, chosen_statements, exit_code_of, findings, results_of
-from theorems.core.claim import Verdict
+from theorems.command.session import Request, as_json, exit_code_of, exit_code_said, results_of
 from theorems.core.exit_code import Exit
 from theorems.core.statement import Statement
+from theorems.registry.lookup import chosen_statements
 from theorems.report.content import Contents, blocks, installed
 from theorems.report.document import Document
 from theorems.report.evidence import hunted, power
 from theorems.report.html import html
 from theorems.report.markdown import markdown
-from theorems.report.record import RunRecord, parsed, read
+from theorems.report.record import parsed, read
+from theorems.run.findings import findings
 from theorems.run.tables import console
 from theorems.run.user_data import load
 
@@ -64,18 +63,8 @@ def _from_results(request: ReportRequest) -> int:
     known = {one.id: every[one.id] for one in run.statements if one.id in every}
     whole = set(every) == {one.id for one in run.statements}
     _write(request, Contents(run, known, hunted(known.values()), power(known.values()), all_statements=whole))
-    return _recorded_exit_code(console(stderr=True), run)
-
-
-def _recorded_exit_code(err: Console, run: RunRecord) -> int:
     verdicts = {one.verdict for one in run.statements}
-    for verdict, code in ((Verdict.FALSIFIED, Exit.FALSIFIED), (Verdict.INCONCLUSIVE, Exit.INCONCLUSIVE)):
-        if verdict in verdicts:
-            return code
-    if Verdict.UPHELD in verdicts:
-        return Exit.UPHELD
-    err.print("theorems: nothing was checked: no statement of the file is upheld.", soft_wrap=True)
-    return Exit.INCONCLUSIVE
+    return exit_code_said(console(stderr=True), verdicts, "no statement of the file is upheld")
 
 
 def _from_run(request: ReportRequest) -> int:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
-from generators.assumptions import ASSUMPTIONS, Assumption
 from reference_attention.errors import InvalidInput
-from reference_attention.files import check_writable, to_json, write_text
-from theorems.core.check import broken
+from reference_attention.files import check_writable, write_text
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
+from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.statement import Statement
-from theorems.core.version import version
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import statements
+from theorems.library.results import Results
+from theorems.registry.lookup import chosen_statements
+from theorems.run.findings import findings
 from theorems.run.processes import Interrupted, Unit, run
 from theorems.run.progress import watching
 from theorems.run.reproduce import check_directory, save
@@ -38,7 +37,8 @@ from theorems.run.user_data import Given, load
 
 @dataclass(frozen=True)
 class Request:
-    """The options of ``theorems verify``; ``attention`` and ``dtype`` name a kernel to put in place of ``under_test``."""
+    """The options of ``theorems verify``;
+    ``attention`` and ``dtype`` name a kernel to put in place of ``under_test``."""
 
     ids: tuple[str, ...]
     examples: int
@@ -70,7 +70,9 @@ def verify_and_report(request: Request) -> int:
 
         out.print(headline(request.under_test.kernel), soft_wrap=True)
     if given:
-        out.print(assumptions_table(findings(given, chosen)))
+        found = findings(given, chosen)
+        if found:
+            out.print(assumptions_table(found))
     results, interrupted = results_of(request, chosen, given, err)
     _print_results(out, results, request)
     if request.json is not None:
@@ -129,40 +131,6 @@ def _print_results(out: Console, results: Sequence[Result], request: Request) ->
             out.print(f"\n{hint}", soft_wrap=True)
 
 
-def chosen_statements(ids: Sequence[str]) -> list[Statement]:
-    """The statements of those ids, each once; all without ids.
-
-    Raises:
-        InvalidInput: an unknown id.
-    """
-    if not ids:
-        return list(statements().values())
-    # An alias names the same statement: it is verified once.
-    return list({found.id: found for found in map(statement_named, ids)}.values())
-
-
-def findings(given: Given, chosen: Sequence[Statement]) -> list[tuple[str, str, bool | None, str]]:
-    """Id, title, holds and evidence of every assumption that one of the statements makes."""
-    made = {id for statement in chosen for id in statement.assumptions}
-    # Own assumptions of two files may have the same id.
-    needed: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in made]
-    needed += [(a, statement) for statement in chosen for a in statement.own_assumptions.values()]
-    found: list[tuple[str, str, bool | None, str]] = []
-    for assumption, statement in needed:
-        try:
-            finding = assumption.check(given.case)
-            found.append((assumption.id, assumption.title, finding.holds, finding.evidence))
-        except InvalidInput as error:
-            found.append((assumption.id, assumption.title, None, str(error)))
-        except Exception as error:
-            if statement is None:
-                raise
-            found.append(
-                (assumption.id, assumption.title, None, broken(statement, error, where="its predicate").reason)
-            )
-    return found
-
-
 def _print_failures(out: Console, results: Sequence[Result], directory: Path, options: str = "") -> None:
     for result in results:
         if result.failure is None:
@@ -176,35 +144,23 @@ def _print_failures(out: Console, results: Sequence[Result], directory: Path, op
 
 
 def as_json(request: Request, results: Sequence[Result]) -> str:
-    """The report as strict JSON; a number that was never decided is null, an infinite one a string."""
-    report = {
-        "version": version(),
-        "seed": request.seed,
-        "examples": request.examples,
-        "data": request.data,
-        "implementation": request.under_test.name,
-        "statements": [result.as_json() for result in results],
-    }
-    if isinstance(request.under_test, OnKernel):
-        from theorems.kernel.report import kernel_json
-
-        report["kernel"] = kernel_json(request.under_test.kernel)
-        report["statements"] = [result.as_json() | {"touched": list(result.touched)} for result in results]
-    return to_json(report, indent=2) + "\n"
+    """The report as strict JSON."""
+    found = Results(tuple(results), request.examples, request.seed, request.data, request.under_test)
+    return found.to_json()
 
 
 def exit_code_of(err: Console, results: Sequence[Result]) -> int:
     """What the results are worth to a program; a sentence on standard error where no table says why."""
-    verdicts = {result.verdict for result in results}
-    if Verdict.FALSIFIED in verdicts:
-        return Exit.FALSIFIED
-    bad = next((result for result in results if result.bad_input), None)
-    if bad is not None:
+    found = Results(tuple(results))
+    if found.exit_code is Exit.BAD_INPUT:
+        bad = next(result for result in results if result.bad_input)
         err.print(f"theorems: {bad.id}: {bad.bad_input}", soft_wrap=True)
         return Exit.BAD_INPUT
-    if Verdict.INCONCLUSIVE in verdicts:
-        return Exit.INCONCLUSIVE
-    if Verdict.UPHELD in verdicts:
-        return Exit.UPHELD
-    err.print("theorems: nothing was checked: no statement applies to these data.", soft_wrap=True)
-    return Exit.INCONCLUSIVE
+    return exit_code_said(err, {result.verdict for result in results}, "no statement applies to these data")
+
+
+def exit_code_said(err: Console, verdicts: Set[Verdict], nothing: str) -> int:
+    """The exit code of the verdicts; where all are not applicable, ``nothing`` says why on standard error."""
+    if verdicts <= {Verdict.NOT_APPLICABLE}:
+        err.print(f"theorems: nothing was checked: {nothing}.", soft_wrap=True)
+    return exit_of(verdicts)

@@ -80,7 +80,10 @@ def broken(statement: Statement, error: BaseException, claims: tuple[Claim, ...]
     kind = type(error).__name__
     line = line_in(statement.file, error)
     if line:
-        said = f"{where or 'the conclusion'} raised {kind} in {statement.file}, line {line}: {' '.join(str(error).split())}"
+        said = (
+            f"{where or 'the conclusion'} raised {kind} in {statement.file}, line {line}:"
+            f" {' '.join(str(error).split())}"
+        )
         return Outcome(Verdict.INCONCLUSIVE, claims, said, f"{kind} at line {line}")
     if isinstance(error, InvalidInput):
         return Outcome(Verdict.INCONCLUSIVE, claims, str(error), kind)

@@ -48,7 +48,8 @@ class Claim:
         why: the reason of the tolerance, or the key of one that the suite declares.
         detail: both sides at the worst point, for a reader.
         undecided: when not empty, the claim could not be decided, and why.
-        branch: which of the possibilities that the statement leaves open occurred, in a few words; the report counts them.
+        branch: which of the possibilities that the statement leaves open occurred, in a few words; the report counts
+        them.
     """
 
     name: str
@@ -68,7 +69,9 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """Upheld, falsified or inconclusive. A NaN is never a pass, nor is an infinite tolerance: it allows everything."""
+        """Upheld, falsified or inconclusive. A NaN is never a pass, nor is an infinite tolerance: it allows
+        everything.
+        """
         if self.undecided or np.isposinf(self.tolerance):
             return Verdict.INCONCLUSIVE
         if np.isnan(self.slack) or np.isnan(self.tolerance):
@@ -114,7 +117,17 @@ def at_least(
     return Claim(name, form, float(slack[worst]), float(tolerance[worst]), why, detail)
 
 
-class Undecided(Exception):
+class Ended(Exception):
+    """Raised by a conclusion after a claim without which the others have no meaning: it ends there.
+
+    Attributes:
+        claims: the last ones.
+    """
+
+    claims: tuple[Claim, ...] = ()
+
+
+class Undecided(Ended):
     """Raised by a conclusion that cannot go on: it ends there, with one claim that is undecided.
 
     Args:
@@ -125,24 +138,25 @@ class Undecided(Exception):
 
     def __init__(self, claim: str, why: str, form: Form = Form.EXACT) -> None:
         super().__init__(f"{claim}: {why}")
-        self.claim = undecided(claim, why, form)
+        self.why = why
+        self.claims = (undecided(claim, why, form),)
 
 
 def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
-    """The conclusion, ended by an undecided claim where it raises :class:`Undecided`."""
+    """The conclusion; it ends where it raises :class:`Ended`, with an undecided claim if that is :class:`Undecided`."""
 
     def claims(made: Iterable[Any]) -> Iterator[Any]:
         try:
             yield from made
-        except Undecided as stop:
-            yield stop.claim
+        except Ended as stop:
+            yield from stop.claims
 
     @wraps(conclusion)
     def concluded(*given: Any) -> Any:
         try:
             made = conclusion(*given)
-        except Undecided as stop:
-            return iter([stop.claim])
+        except Ended as stop:
+            return iter(stop.claims)
         return claims(made) if isinstance(made, Iterable) else made
 
     return concluded

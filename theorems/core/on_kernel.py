@@ -1,4 +1,6 @@
-"""What a statement calls of somebody's attention kernel, or why it calls none; and a record of the calls that proves it."""
+"""What a statement calls of somebody's attention kernel, or why it calls none; and a record of the calls that proves
+it.
+"""
 
 from __future__ import annotations
 

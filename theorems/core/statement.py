@@ -119,7 +119,8 @@ def statement(
         aliases, kernel, survives, needs: see :class:`Statement`.
 
     Raises:
-        InvalidInput: an id or an assumption that cannot be used, no docstring, assumptions that no strategy here builds.
+        InvalidInput: an id or an assumption that cannot be used, no docstring, assumptions that no strategy here
+        builds.
     """
     _check_id(id)
     ids, own = _sorted_out(assumptions)

@@ -108,7 +108,7 @@ class Normalised:
 
     @property
     def implementation(self) -> Implementation:
-        """The reference with this reference_attention."""
+        """The reference with this attention."""
         return REFERENCE.but(
             "", weights=self.weights, risk=self.risk, scaled_gradient=self.gradient, log_excess_risk=self.log_excess
         )

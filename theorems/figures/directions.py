@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float64
 
+from reference_attention.angles import one_minus_cosine
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, locally_optimal
 from reference_attention.training.descent import descend
@@ -15,7 +16,8 @@ from theorems.token_selection.local_paths.chosen_tokens import separable_choices
 STEP = 0.1
 """Length of a step of normalized gradient descent in the paper's figures."""
 STEPS = 2000
-"""Iterations until the direction is compared; the notebooks' 200 are drawn, at ten times as many 1 − cos is below 1e-3."""
+"""Iterations until the direction is compared; the notebooks' 200 are drawn,
+at ten times as many 1 − cos is below 1e-3."""
 DRAWN = 200
 """Iterations whose points are drawn."""
 
@@ -45,19 +47,22 @@ def paths(problem: Problem, starts: Float64[np.ndarray, "b d"], under_test: Impl
     iterate, null if none does; ``one_minus_cosine`` is to the direction of that one.
     """
     run = descend(
-        problem.keys, problem.scores, problem.loss, starts,
-        steps=STEPS, log_step=float(np.log(STEP)), normalized=True, gradient=under_test.scaled_gradient,
-    )  # fmt: skip
+        problem.keys,
+        problem.scores,
+        problem.loss,
+        starts,
+        steps=STEPS,
+        log_step=float(np.log(STEP)),
+        normalized=True,
+        gradient=under_test.scaled_gradient,
+    )
     found = [svm for _, svm in optima(problem, under_test)]
     made = []
     for b, start in enumerate(starts):
         final = run.final[b]
-        alpha = np.argmax(problem.keys @ final, axis=1)
+        alpha = problem.selected_by(final)
         ends = next((k for k, svm in enumerate(found) if np.array_equal(svm.alpha, alpha)), None)
-        apart = None
-        if ends is not None:
-            between = final / np.linalg.norm(final) - found[ends].direction
-            apart = float(between @ between) / 2
+        apart = None if ends is None else one_minus_cosine(final, found[ends].direction)
         made.append(
             {
                 "start": start.tolist(),

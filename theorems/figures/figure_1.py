@@ -111,15 +111,24 @@ def _several(axes: Any, numbers: Numbers) -> None:
 
 FIGURES = [
     Figure(
-        "1a", "one input, equal non-optimal scores: gradient descent goes to GMM from everywhere",
-        (4.9, 6.2), partial(numbers, "figure-1a"), draw,
+        "1a",
+        "one input, equal non-optimal scores: gradient descent goes to GMM from everywhere",
+        (4.9, 6.2),
+        partial(numbers, "figure-1a"),
+        draw,
     ),
     Figure(
-        "1b", "one input, two locally optimal tokens: gradient descent goes to GMM or LMM",
-        (5.2, 5.2), partial(numbers, "figure-1b"), draw,
+        "1b",
+        "one input, two locally optimal tokens: gradient descent goes to GMM or LMM",
+        (5.2, 5.2),
+        partial(numbers, "figure-1b"),
+        draw,
     ),
     Figure(
-        "1c", "three inputs of seven tokens: gradient descent goes to GMM",
-        (7.2, 4.2), partial(numbers, "figure-1c"), draw,
+        "1c",
+        "three inputs of seven tokens: gradient descent goes to GMM",
+        (7.2, 4.2),
+        partial(numbers, "figure-1c"),
+        draw,
     ),
-]  # fmt: skip
+]

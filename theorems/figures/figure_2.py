@@ -91,9 +91,12 @@ def draw(figure: Any, numbers: Numbers) -> None:
         axes, 0.42 * far, 0.115 * far, rf"cone$_\mu$, $\mu$ = {numbers['mu']:.3g} ({degrees[0]:.1f}°)", style.BLUE
     )
     style.name(
-        axes, 0.27 * far, -0.15 * far,
-        rf"starts: cone$_{{\mu/4}}$ ({degrees[1]:.1f}°), $\|p\| \geq R$ = {R:.3g}", style.BLUE,
-    )  # fmt: skip
+        axes,
+        0.27 * far,
+        -0.15 * far,
+        rf"starts: cone$_{{\mu/4}}$ ({degrees[1]:.1f}°), $\|p\| \geq R$ = {R:.3g}",
+        style.BLUE,
+    )
     style.name(axes, 1.07 * far, 0.025 * far, r"$\bar p_{\rm mm}(\alpha)$", style.RED)
 
 

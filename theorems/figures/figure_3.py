@@ -12,6 +12,7 @@ import numpy as np
 
 from generators.case import Case
 from generators.datasets import dataset_named
+from reference_attention.angles import one_minus_cosine
 from reference_attention.errors import InvalidInput
 from reference_attention.svm.max_margin import Infeasible
 from reference_attention.training.joint_descent import JointTrajectory, joint_descent
@@ -30,11 +31,16 @@ def run_of(case: Case, settings: Settings, steps: int) -> JointTrajectory:
     assert data is not None
     under_test = settings.under_test
     return joint_descent(
-        data.Y[:, None, None] * data.X, case.problem.keys,
-        np.array(case.arrays["start_head"]), np.array(case.arrays["start_prompts"][0]),
-        steps=steps, head_step=STEP, prompt_step=STEP,
-        weights=under_test.weights, gradient=under_test.scaled_gradient,
-    )  # fmt: skip
+        data.signed_tokens,
+        case.problem.keys,
+        np.array(case.arrays["start_head"]),
+        np.array(case.arrays["start_prompts"][0]),
+        steps=steps,
+        head_step=STEP,
+        prompt_step=STEP,
+        weights=under_test.weights,
+        gradient=under_test.scaled_gradient,
+    )
 
 
 def numbers(name: str, settings: Settings) -> Numbers:
@@ -43,7 +49,7 @@ def numbers(name: str, settings: Settings) -> Numbers:
     data, alpha = case.dataset, case.chosen
     assert data is not None
     under_test = settings.under_test
-    optimal = (data.Y[:, None, None] * data.X)[np.arange(len(alpha)), alpha]
+    optimal = data.signed_tokens[np.arange(len(alpha)), alpha]
     head = under_test.label_svm(optimal)
     prompt = under_test.max_margin(case.problem.keys, alpha)
     if isinstance(head, Infeasible) or isinstance(prompt, Infeasible):
@@ -63,17 +69,12 @@ def numbers(name: str, settings: Settings) -> Numbers:
         "optimal": alpha.tolist(),
         "supports": head.support.tolist(),
         "directions": {key: value.tolist() for key, value in directions.items()},
-        "one_minus_cosine": {key: _apart(ends[key], directions[key]) for key in directions},
+        "one_minus_cosine": {key: one_minus_cosine(ends[key], directions[key]) for key in directions},
         "iterations": STEPS,
         "norms": {"v": float(np.linalg.norm(run.heads[-1])), "p": float(np.linalg.norm(run.prompts[-1]))},
         "heads": run.heads[: DRAWN + 1].tolist(),
         "prompts": run.prompts[: DRAWN + 1].tolist(),
     }
-
-
-def _apart(point: np.ndarray, direction: np.ndarray) -> float:
-    between = point / np.linalg.norm(point) - direction
-    return float(between @ between) / 2
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
@@ -121,7 +122,7 @@ def probabilities(settings: Settings) -> Numbers:
     assert data is not None
     run = run_of(case, settings, SHOWN)
     weights = np.array([settings.under_test.weights(case.problem.keys, p) for p in run.prompts])
-    tokens = data.Y[:, None, None] * data.X
+    tokens = data.signed_tokens
     outputs = np.einsum("snt,ntd,sd->sn", weights, tokens, run.heads)
     return {
         "data": "figure-3a",
@@ -149,14 +150,24 @@ def draw_probabilities(figure: Any, numbers: Numbers) -> None:
 
 FIGURES = [
     Figure(
-        "3a", "joint descent, every input a support: v goes to v_mm, p to p_mm",
-        (5.4, 5.4), partial(numbers, "figure-3a"), draw,
+        "3a",
+        "joint descent, every input a support: v goes to v_mm, p to p_mm",
+        (5.4, 5.4),
+        partial(numbers, "figure-3a"),
+        draw,
     ),
     Figure(
-        "3b", "joint descent, one input no support: v goes to v_mm, p to p_relax instead of p_mm",
-        (5.4, 5.4), partial(numbers, "figure-3b"), draw,
+        "3b",
+        "joint descent, one input no support: v goes to v_mm, p to p_relax instead of p_mm",
+        (5.4, 5.4),
+        partial(numbers, "figure-3b"),
+        draw,
     ),
     Figure(
-        "3c", "softmax and logistic probabilities of 3(a)", (5.6, 3.4), probabilities, draw_probabilities,
+        "3c",
+        "softmax and logistic probabilities of 3(a)",
+        (5.6, 3.4),
+        probabilities,
+        draw_probabilities,
     ),
-]  # fmt: skip
+]

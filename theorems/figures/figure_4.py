@@ -28,9 +28,15 @@ def numbers(settings: Settings) -> Numbers:
     made: Numbers = {"data": "figure-4", "softmax": {}, "norm": {}}
     for key, (_, step, normalized) in RULES.items():
         run: Trajectory = descend(
-            problem.keys, problem.scores, problem.loss, np.zeros(problem.d),
-            steps=STEPS, log_step=float(np.log(step)), normalized=normalized, gradient=settings.under_test.scaled_gradient,
-        )  # fmt: skip
+            problem.keys,
+            problem.scores,
+            problem.loss,
+            np.zeros(problem.d),
+            steps=STEPS,
+            log_step=float(np.log(step)),
+            normalized=normalized,
+            gradient=settings.under_test.scaled_gradient,
+        )
         weights = np.asarray(settings.under_test.weights(problem.keys, run.points))
         made["softmax"][key] = weights.max(axis=-1).mean(axis=-1).tolist()
         made["norm"][key] = run.norms.tolist()

@@ -1,7 +1,8 @@
 """Figure 5: logistic against correlation loss on two inputs whose optimal tokens have scores C and 1.
 
-On the way the correlation loss favours the higher score and the logistic loss the lower one; the limit p̄_mm = (1, 0) is
-the same. The paths end at an offset from it, y → ½ log(c_1/c_2) with c_i = |ℓ'(γ_i)| γ_i (the sharp form of Theorem 1).
+On the way the correlation loss favours the higher score and the logistic loss the lower one; the limit p̄_mm = (1, 0)
+is the same. The paths end at an offset from it, y → ½ log(c_1/c_2) with c_i = |ℓ'(γ_i)| γ_i (the sharp form of Theorem
+1).
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Figure 5, Section 5.
 """

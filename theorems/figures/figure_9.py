@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from generators.random_trials import INPUTS, TOKENS, random_trial
+from reference_attention.angles import one_minus_cosine
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import descend
 from theorems.figures import style
@@ -56,10 +57,16 @@ def numbers(settings: Settings) -> Numbers:
 def _dimension(d: int, settings: Settings) -> Numbers:
     problems = [random_trial(settings.seed, d, k).problem for k in range(settings.trials)]
     run = descend(
-        np.stack([problem.keys for problem in problems]), np.stack([problem.scores for problem in problems]),
-        problems[0].loss, np.zeros(d), steps=ITERATIONS, log_step=float(np.log(STEP)), normalized=True,
-        gradient=settings.under_test.scaled_gradient, record_every=ITERATIONS,
-    )  # fmt: skip
+        np.stack([problem.keys for problem in problems]),
+        np.stack([problem.scores for problem in problems]),
+        problems[0].loss,
+        np.zeros(d),
+        steps=ITERATIONS,
+        log_step=float(np.log(STEP)),
+        normalized=True,
+        gradient=settings.under_test.scaled_gradient,
+        record_every=ITERATIONS,
+    )
     counts = dict.fromkeys(KINDS, 0)
     gaps: list[float] = []
     apart: list[float] = []
@@ -75,8 +82,7 @@ def _dimension(d: int, settings: Settings) -> Numbers:
             continue
         gap = float(problem.gaps(alpha)[svm.neighbours].min())
         gaps.append(gap)
-        between = p / np.linalg.norm(p) - svm.direction
-        apart.append(float(between @ between) / 2)
+        apart.append(one_minus_cosine(p, svm.direction))
         kind = "saturated, other" if gap <= 0 else "GMM" if np.array_equal(alpha, problem.optimal) else "LMM, not GMM"
         counts[kind] += 1
     return {

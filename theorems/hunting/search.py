@@ -8,20 +8,18 @@ depends on the seed alone; a time limit can only end a search that has found non
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from hypothesis import HealthCheck, Phase, Verbosity, given, settings, target
-from hypothesis import seed as hypothesis_seed
+from hypothesis import HealthCheck, Phase, target
 
 from generators.case import Case
 from theorems.hunting.examine import Examined, examine
 from theorems.hunting.simplify import simplified
-from theorems.run.verify import drawing_from_the_seed_alone
+from theorems.run.drawing import drive, seed_from
 from theorems.without.weakened import Weakened
 
 ROUND = 400
@@ -59,7 +57,8 @@ class Effort:
 
     @property
     def nothing_decided(self) -> bool:
-        """Whether no case said anything: the conclusion raises on all of them, or the assumption left out always holds."""
+        """Whether no case said anything: the conclusion raises on all of them,
+        or the assumption left out always holds."""
         return self.tried > 0 and self.decided == 0
 
 
@@ -101,25 +100,20 @@ class Hunt:
             self.finished = True
 
     def _round(self) -> None:
-        @hypothesis_seed(_seed(self.weakened.name, self.seed, self.effort.rounds))
-        @settings(
-            max_examples=ROUND,
+        drive(
+            self.weakened.cases(),
+            self._visit,
+            examples=ROUND,
+            seed=seed_from(f"hunt {self.weakened.name} {self.seed} {self.effort.rounds}"),
             phases=(Phase.generate, Phase.target),
-            database=None,
-            deadline=None,
-            derandomize=False,
-            report_multiple_bugs=False,
-            print_blob=False,
-            verbosity=Verbosity.quiet,
-            suppress_health_check=list(HealthCheck),
+            unchecked=tuple(HealthCheck),
+            # Of a case close to a counterexample, a near copy may be one.
+            near_copies=True,
         )
-        @given(self.weakened.cases())
-        def example(case: Case) -> None:
-            if self._searching(case):
-                raise _Enough
 
-        with drawing_from_the_seed_alone():
-            example()
+    def _visit(self, case: Case) -> None:
+        if self._searching(case):
+            raise _Enough
 
     def _searching(self, case: Case) -> bool:
         if time.monotonic() > self._until or (self.cases is not None and self.effort.tried >= self.cases):
@@ -151,8 +145,3 @@ class Hunt:
         if seen.is_counterexample:
             self.found, self.examined = case, seen
         return seen.is_counterexample
-
-
-def _seed(name: str, seed: int, round: int) -> int:
-    """The seed of one round of one hunt."""
-    return int.from_bytes(hashlib.sha256(f"hunt {name} {seed} {round}".encode()).digest()[:8], "big")

@@ -105,9 +105,12 @@ def markdown(found: list[Row]) -> str:
     lines = [
         "# Why every assumption is there",
         "",
-        "Each statement without one of its assumptions: a certified counterexample (all other assumptions hold exactly, the",
-        "violation is at least a hundred times its tolerance, limits are followed to norms of a million), or what was tried.",
-        "Printed by `theorems counterexamples --markdown`, which replays every file of [counterexamples](../counterexamples)",
+        "Each statement without one of its assumptions: a certified counterexample (all other assumptions hold"
+        " exactly, the",
+        "violation is at least a hundred times its tolerance, limits are followed to norms of a million), or what was"
+        " tried.",
+        "Printed by `theorems counterexamples --markdown`, which replays every file of"
+        " [counterexamples](../counterexamples)",
         "first; `theorems replay FILE` shows one, `theorems hunt ID --without ASSUMPTION` finds one from scratch.",
         "",
         "| statement | without | | n, T, d | what fails |",

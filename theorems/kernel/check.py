@@ -8,11 +8,8 @@ assert_kernel("my_package.attention:kernel", dtype="float32", examples=200)
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
-
-from rich.console import Console
 
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
@@ -22,12 +19,11 @@ from theorems.kernel.report import headline, hints, was_tried
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import on_a_kernel
 from theorems.run.result import Result
-from theorems.run.tables import print_failure, print_reasons, results_table
+from theorems.run.told import told
 from theorems.run.verify import verify_generated
 
 EXAMPLES = 50
 """Generated cases per statement unless told otherwise."""
-WIDTH = 120
 
 
 def verify_kernel(
@@ -64,7 +60,9 @@ def assert_kernel(
     seed: int = 0,
     dtype: str | None = None,
 ) -> list[Result]:
-    """As :func:`verify_kernel`, for a test: it ends with the first statement that is falsified, and tries cheap ones first.
+    """As :func:`verify_kernel`, for a test: it ends with the first statement that is falsified.
+
+    Cheap statements are tried first.
 
     Raises:
         AssertionError: anything but upheld, with a table and the failing case; an object that is no kernel.
@@ -96,15 +94,10 @@ def _found(kernel: str | Callable[..., Any], dtype: str | None) -> Kernel:
 
 def _told(kernel: Kernel, results: Sequence[Result], examples: int, seed: int) -> str:
     """The report of the command, as text."""
-    text = io.StringIO()
-    out = Console(file=text, width=WIDTH, markup=False, emoji=False, highlight=False, no_color=True)
-    out.print(headline(kernel), soft_wrap=True)
-    out.print(results_table([result for result in results if was_tried(result)]))
-    print_reasons(out, results)
-    for result in results:
-        if result.failure is not None:
-            again = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={kernel.dtype!r}"
-            print_failure(out, result, result.failure, f"Reproduce with: assert_kernel(…, {again})")
-    for hint in hints(kernel):
-        out.print(f"\n{hint}", soft_wrap=True)
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def again(result: Result) -> str:
+        options = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={kernel.dtype!r}"
+        return f"Reproduce with: assert_kernel(…, {options})"
+
+    tried = [result for result in results if was_tried(result)]
+    return told(results, again=again, tried=tried, before=headline(kernel), after=hints(kernel))

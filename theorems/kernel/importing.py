@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from max_margin_theorems.hidden import hidden
 from reference_attention.errors import InvalidInput
 
 SIGNATURE = "(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m)"
@@ -18,15 +19,15 @@ def imported(source: str) -> Callable[..., Any]:
     """The object of that name.
 
     Raises:
-        InvalidInput: no colon, a module that does not import, no such attribute, not a callable, a class.
+        InvalidInput: no colon, a module that does not import, no such attribute, not a callable, a class; a file of the
+            working directory that hides one of our packages.
     """
     module, colon, path = source.partition(":")
     if not (colon and module and path):
         raise InvalidInput(f"--attention: {source!r} is not MODULE:CALLABLE; give e.g. my_package.attention:kernel.")
     if module.endswith(".py") or "/" in module:
         raise InvalidInput(f"--attention: {module!r} is a file; give the name that it is imported by, without .py.")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    _look_in_the_working_directory_first()
     try:
         found: Any = importlib.import_module(module)
     except (Exception, SystemExit) as error:
@@ -41,6 +42,18 @@ def imported(source: str) -> Callable[..., Any]:
         found = getattr(found, part)
     check_callable(found, source)
     return found
+
+
+def _look_in_the_working_directory_first() -> None:
+    """Also for the processes that share the work: they are handed this ``sys.path``."""
+    folder = os.getcwd()
+    if folder in sys.path:
+        return
+    sys.path.insert(0, folder)
+    said = hidden(anew=True)
+    if said:
+        sys.path.remove(folder)
+        raise InvalidInput(f"--attention: {said}")
 
 
 def check_callable(found: object, name: str) -> None:

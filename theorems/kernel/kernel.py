@@ -1,4 +1,5 @@
-"""Somebody's attention kernel as an :class:`theorems.core.implementation.Implementation`: weights, risk, gradient by autograd.
+"""Somebody's attention kernel as an :class:`theorems.core.implementation.Implementation`:
+weights, risk, gradient by autograd.
 
 A kernel is a callable on torch tensors, (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m), that returns
 softmax(q kᵀ) v: no scale, no mask, no dropout. Everything here is linear bookkeeping around calls of it:
@@ -22,13 +23,13 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import torch
 
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from reference_attention.risk import ScaledGradient
 from theorems.core.on_kernel import OnKernel
 from theorems.kernel.importing import imported
+from theorems.kernel.with_torch import torch
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType({"float64": torch.float64, "float32": torch.float32})
 """What a kernel may compute in. Half precision has no rounding bound here: logits of 100 have no digits in it."""
@@ -60,7 +61,8 @@ LAYOUTS = (Layout(4, False), Layout(4, True), Layout(3, False), Layout(3, True))
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Keys (…, n, T, d) and scores (…, n, T, 1) as tensors, divided by powers of two so that the largest is about one."""
+    """Keys (…, n, T, d) and scores (…, n, T, 1) as tensors, divided by powers of two
+    so that the largest is about one."""
 
     made_of_keys: Array
     made_of_scores: Array | None

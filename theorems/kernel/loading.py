@@ -11,11 +11,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
 from reference_attention.errors import InvalidInput
 from theorems.kernel.importing import SIGNATURE, check_callable, imported
 from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
+from theorems.kernel.with_torch import torch
 
 SHAPE = (2, 3, 5, 4, 6)
 """B, n, T, d, m of the probe, all different."""

@@ -95,8 +95,8 @@ def precision_hint(kernel: Kernel) -> str:
     if kernel.dtype != "float64" or not 1e-9 < off < 1e-5:
         return ""
     return (
-        f"Its weights are off by {off:.1g} at moderate logits, as if it computed in float32 inside; --dtype float32 tests it"
-        " within float32's rounding."
+        f"Its weights are off by {off:.1g} at moderate logits, as if it computed in float32 inside;"
+        " --dtype float32 tests it within float32's rounding."
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
 from theorems.registry.suite import statements
@@ -20,3 +22,15 @@ def statement_named(id: str) -> Statement:
         if id == candidate.id or id in candidate.aliases:
             return candidate
     raise InvalidInput(f"id: {id!r} is not a statement; known are {', '.join(statements())}, PATH.py:NAME.")
+
+
+def chosen_statements(ids: Sequence[str]) -> list[Statement]:
+    """The statements of those ids, each once; all without ids.
+
+    Raises:
+        InvalidInput: an unknown id.
+    """
+    if not ids:
+        return list(statements().values())
+    # An alias names the same statement: it is verified once.
+    return list({found.id: found for found in map(statement_named, ids)}.values())

@@ -60,7 +60,8 @@ class _File:
             raise InvalidInput(f"{self.path}: name the statement as {self.path}:NAME; it has {known}.")
         if name in self.others:
             raise InvalidInput(
-                f"{self.path}: {name!r} is {self.others[name]}, not a statement of this file; its statements are {known}."
+                f"{self.path}: {name!r} is {self.others[name]}, not a statement of this file; its"
+                f" statements are {known}."
             )
         raise InvalidInput(f"{self.path}: has no statement {name!r}; its statements are {known}.")
 

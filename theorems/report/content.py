@@ -76,9 +76,10 @@ def blocks(contents: Contents) -> list[Block]:
         *(_findings(contents) if contents.findings else ()),
         Heading(2, "Claims"),
         paragraph(
-            "The worst slack of each claim over all examples: a claim holds when slack ≥ −tolerance. Forms: exact (decided over"
-            " the rationals, or an identity), effective (an inequality with explicit constants), limit (followed to where it is"
-            " visible), sharp (the next-order term, predicted). Every tolerance has its reason below."
+            "The worst slack of each claim over all examples: a claim holds when slack ≥ −tolerance. Forms: exact"
+            " (decided over the rationals, or an identity), effective (an inequality with explicit constants), limit"
+            " (followed to where it is visible), sharp (the next-order term, predicted). Every"
+            " tolerance has its reason below."
         ),
         *(block for one in run.statements for block in _statement(one, contents)),
         Heading(2, "Tolerances"),
@@ -190,10 +191,13 @@ def _assumptions(hunted: Sequence[Hunted] | None) -> Iterator[Block]:
         return
     shown = (Status.REFUTED, Status.NONE_FOUND, Status.NEEDED, Status.HOLE)
     yield paragraph(
-        "Each statement without one of its assumptions, as recorded in the folder counterexamples: refuted by a certified"
-        " counterexample, or none found. ",
-        Code("theorems counterexamples"), " replays them; ", where, " has them all.",
-    )  # fmt: skip
+        "Each statement without one of its assumptions, as recorded in the folder counterexamples: refuted by a"
+        " certified counterexample, or none found. ",
+        Code("theorems counterexamples"),
+        " replays them; ",
+        where,
+        " has them all.",
+    )
     rows = tuple(
         (Code(one.id), *(", ".join(one.by_status.get(status, ())) for status in shown))
         for one in hunted
@@ -210,8 +214,11 @@ def _power(power: Power | None) -> Iterator[Block]:
         )
         return
     yield paragraph(
-        f"{power.caught} of {power.faults} planted faults are caught by some statement, as recorded in ", where, " (",
-        Code("theorems power"), " prints it).",
-    )  # fmt: skip
+        f"{power.caught} of {power.faults} planted faults are caught by some statement, as recorded in ",
+        where,
+        " (",
+        Code("theorems power"),
+        " prints it).",
+    )
     rows = tuple((Code(id), str(count)) for id, count in power.by_statement.items())
     yield Table(("statement", "planted faults it catches"), rows)

@@ -1,4 +1,5 @@
-"""A document as a list of blocks, the same for Markdown and HTML. All texts are plain; whoever renders them escapes them."""
+"""A document as a list of blocks, the same for Markdown and HTML. All texts are plain;
+whoever renders them escapes them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What the repository holds besides a run: counterexamples to every statement without an assumption, and its power.
 
-Both are read as they were recorded, nothing is replayed here: ``theorems counterexamples`` and ``theorems power`` do that.
+Both are read as they were recorded, nothing is replayed here:
+``theorems counterexamples`` and ``theorems power`` do that.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reference_attention.files import read_named_values
+from theorems.core.recorded import RECORDED
 from theorems.core.statement import Statement
 from theorems.hunting.entries import droppable
 from theorems.hunting.table import Status
 from theorems.power.table import short
 
-ROOT = Path(__file__).resolve().parents[2]
-"""Of a checkout; an installed package has neither folder."""
 COUNTEREXAMPLES = Path("counterexamples")
 ASSUMPTIONS_DOCUMENT = Path("docs/assumptions.md")
 POWER_DOCUMENT = Path("docs/power.md")
@@ -31,7 +31,7 @@ class Hunted:
     by_status: dict[Status, list[str]] = field(default_factory=dict)
 
 
-def hunted(chosen: Iterable[Statement], root: Path = ROOT) -> list[Hunted] | None:
+def hunted(chosen: Iterable[Statement], root: Path = RECORDED) -> list[Hunted] | None:
     """One per statement of the suite; ``None`` where there is no folder of counterexamples.
 
     Raises:
@@ -74,7 +74,7 @@ class Power:
     by_statement: dict[str, int]
 
 
-def power(chosen: Iterable[Statement], root: Path = ROOT) -> Power | None:
+def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
     """The table fault × statement of docs/power.md, counted; ``None`` where there is none."""
     path = root / POWER_DOCUMENT
     if not path.is_file():

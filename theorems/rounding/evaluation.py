@@ -185,8 +185,8 @@ class Evaluation:
         Error of coordinate j, r_t the relative error of s_t ℓ' and of the products with it:
         (1/n) Σ_i |ℓ'_i| Σ_t s_t |δk_tj| ( |δγ_t| r_t + Σ_u s_u |δγ_u| (r_t + max r) ).
 
-        For a textbook kernel the scale is at least that of its error: what it reports where ∇L is far below its rounding
-        is noise, which would overflow in units of ∇L.
+        For a textbook kernel the scale is at least that of its error: what it reports where ∇L is far below its
+        rounding is noise, which would overflow in units of ∇L.
         """
         log_factor = self.log_factors
         scale = np.max(log_factor + np.logaddexp(*self.log_sizes), axis=(-2, -1))

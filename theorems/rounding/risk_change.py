@@ -21,7 +21,9 @@ RISK_CHANGE = tolerance(
 )
 
 LARGEST_LOGIT_CHANGE = 300.0
-"""Steps that move a logit difference by more than this are refused: products of two of their exponentials would overflow."""
+"""Steps that move a logit difference by more than this are refused: products of two of their exponentials would
+overflow.
+"""
 
 
 @dataclass(frozen=True, eq=False)

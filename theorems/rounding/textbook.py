@@ -11,14 +11,14 @@ Analysis, u = eps/2, first for one token t with S_t = Σ_j |k_tj p_j| and m the 
   for the telescoping differences of maxima: 2 eps |log s_t|.
 - exponential: :data:`EXPONENTIAL` eps, the accuracy that PyTorch promises of the fast one in its CPU flash kernel.
 
-Together e_t. The logarithm of the normaliser moves by at most log Σ_u s_u e^{e_u} upwards, and by Jensen's inequality by
-less downwards. Sums of T terms, each rescaled with each update of the maximum, and a division: (2 T + 6) eps. So
+Together e_t. The logarithm of the normaliser moves by at most log Σ_u s_u e^{e_u} upwards, and by Jensen's inequality
+by less downwards. Sums of T terms, each rescaled with each update of the maximum, and a division: (2 T + 6) eps. So
 
     |log ŝ_t − log s_t| ≤ e_t + log Σ_u s_u e^{e_u} + (2 T + 6) eps,
 
 and ŝ_t itself, which lies in [0, 1 + (2 T + 6) eps] like s_t, is off by at most min(1, s_t (e^{that} − 1)) + what
-underflows. Whatever the logits, the weights sum to 1 up to (2 T + 6) eps: so ŝ_t is also off by no more than the others are
-together, and that. It is what keeps the bound small where the softmax saturates.
+underflows. Whatever the logits, the weights sum to 1 up to (2 T + 6) eps: so ŝ_t is also off by no more than the
+others are together, and that. It is what keeps the bound small where the softmax saturates.
 
 References: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Sections 3.1 and 4.2; P. Blanchard, D. Higham,
 N. Higham, *Accurately computing the log-sum-exp and softmax functions*.
@@ -38,7 +38,8 @@ from theorems.rounding.forward_error import UNDERFLOW, dot
 
 KERNEL = tolerance(
     "kernel",
-    "a_t = min(1, s_t (e^{x_t} − 1)), x_t = e_t + log Σ s e^e + (2T + 6) eps, e_t = eps ((d + 8) Σ_j |k_tj p_j| + 20 + 2|log s_t|)",
+    "a_t = min(1, s_t (e^{x_t} − 1)), x_t = e_t + log Σ s e^e + (2T + 6) eps, e_t = eps ((d + 8) Σ_j"
+    " |k_tj p_j| + 20 + 2|log s_t|)",
     "textbook: what a kernel's weights may be off by in its own numbers, added to log-weights, gradient, mixing"
     " and descent-rounding for an implementation that is one; its gradient is a sum of products of such weights",
 )
@@ -109,11 +110,11 @@ def textbook_gradient_error(
 
         |δc_t| ≤ a_t (|γ_t| + F) + (s_t + a_t)(φ + 4 eps (|γ_t| + F + φ)),
 
-    each times |k_tj|. Where the maximum is subtracted within the differentiated graph, its gradient −Σ c_t, which is zero
-    but for rounding, falls on whichever token was the largest: Σ |δc_t| + (T + 2) eps Σ |c_t| once more, times max_t |k_tj|.
-    The slope is taken at an output that is off by φ, |d log|ℓ'|/du| ≤ 1, and never exceeds M1. The sums over tokens
-    and inputs and the upstream gradient add (T + d + n + 12) eps. What underflows is relative to the largest score, slope
-    and key, to which a kernel's arguments are scaled.
+    each times |k_tj|. Where the maximum is subtracted within the differentiated graph, its gradient −Σ c_t, which is
+    zero but for rounding, falls on whichever token was the largest: Σ |δc_t| + (T + 2) eps Σ |c_t| once more, times
+    max_t |k_tj|. The slope is taken at an output that is off by φ, |d log|ℓ'|/du| ≤ 1, and never exceeds M1. The sums
+    over tokens and inputs and the upstream gradient add (T + d + n + 12) eps. What underflows is relative to the
+    largest score, slope and key, to which a kernel's arguments are scaled.
 
     Args:
         score_sizes: |γ_t|, or Σ_j |x_tj v_j| where the scores are computed as inner products.

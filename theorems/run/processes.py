@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from reference_attention.files import from_json
@@ -146,7 +147,7 @@ def run(units: Sequence[Work[R]], jobs: int, watcher: Watcher) -> list[R]:
         if jobs == 1 or len(units) == 1:
             _single_threaded()
             for k in order:
-                done[k] = units[k].run(lambda count, id=units[k].id: watcher.progressed(id, count))  # type: ignore[misc]
+                done[k] = units[k].run(partial(watcher.progressed, units[k].id))
                 watcher.finished(done[k])
         else:
             _run_in_processes(units, order, jobs, watcher, done)

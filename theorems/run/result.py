@@ -44,6 +44,14 @@ class ClaimSummary:
         room = self.worst_slack + self.tolerance
         return -math.inf if math.isnan(room) else room
 
+    @property
+    def nearness(self) -> str:
+        """How near to failing, ``slack ≥ −tolerance`` and the name; empty when it was never decided."""
+        if math.isnan(self.worst_slack):
+            return ""
+        bound = -self.tolerance if self.tolerance else 0
+        return f"{self.worst_slack:.2g} ≥ {bound:.2g} ({self.name})"
+
     def worse(self, other: ClaimSummary) -> ClaimSummary:
         """The worse of two summaries of the same claim; the verdict of either if it is worse."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from rich.text import Text
 from generators.case import Case
 from reference_attention.files import from_json
 from theorems.core.claim import Verdict
-from theorems.run.result import ClaimSummary, Failure, Result
+from theorems.run.result import Failure, Result
 from theorems.run.user_data import case_of
 
 STYLES = {
@@ -69,17 +68,10 @@ def results_table(results: Sequence[Result]) -> Table:
             result.title,
             verdict,
             str(result.examples),
-            _slack(result.tightest),
+            result.tightest.nearness if result.tightest else "",
             f"{result.seconds:.1f}",
         )
     return table
-
-
-def _slack(claim: ClaimSummary | None) -> str:
-    if claim is None or math.isnan(claim.worst_slack):
-        return ""
-    bound = -claim.tolerance if claim.tolerance else 0
-    return f"{claim.worst_slack:.2g} ≥ {bound:.2g} ({claim.name})"
 
 
 def assumptions_table(findings: Iterable[tuple[str, str, bool | None, str]]) -> Table:

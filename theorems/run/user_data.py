@@ -60,16 +60,24 @@ def load(source: str, seed: int) -> Given:
     """
     path = Path(source)
     if path.suffix in (".npz", ".json"):
-        held = read_named_values(path)
-        return Given(case_of(held, seed, name=path.name), _text("case_of", held.get("case_of", "")))
-    from generators.datasets import DATASETS
+        return given_of(read_named_values(path), seed, path.name)
+    from generators.datasets import DATASETS, NAMES, dataset_named
 
-    if source not in DATASETS:
+    if source not in NAMES:
         raise InvalidInput(
             f"--data: {source!r} is neither a file that ends in .npz or .json nor one of the datasets"
             f" {', '.join(DATASETS)}."
         )
-    return Given(DATASETS[source]().but(seed=seed))
+    return Given(dataset_named(source).but(seed=seed))
+
+
+def given_of(held: Mapping[str, Any], seed: int, name: str) -> Given:
+    """Named arrays, or what was written down of a failing case.
+
+    Raises:
+        InvalidInput: as :func:`case_of`.
+    """
+    return Given(case_of(held, seed, name), _text("case_of", held.get("case_of", "")))
 
 
 def case_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:

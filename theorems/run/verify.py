@@ -6,14 +6,11 @@ they report): the unit of work of the command, of a sweep, of a cluster.
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 
-from hypothesis import HealthCheck, Phase, Verbosity, given, settings
-from hypothesis import seed as hypothesis_seed
+from hypothesis import HealthCheck, Phase
 from hypothesis.errors import HypothesisException
 
 from generators.case import Case
@@ -23,6 +20,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, out_of_reach
 from theorems.core.statement import Statement
 from theorems.registry.lookup import statement_named
+from theorems.run.drawing import drive, seed_from
 from theorems.run.result import Failure, Result, merged, of_outcome
 from theorems.run.user_data import Given, as_text
 
@@ -44,79 +42,29 @@ class _Enough(BaseException):
     """Shrinking has had its number of calls; not an Exception, so that Hypothesis passes it on."""
 
 
-@contextmanager
-def drawing_from_the_seed_alone() -> Iterator[None]:
-    """Keep Hypothesis from drawing constants that it finds in whatever modules happen to be imported."""
-    try:
-        from hypothesis.internal import constants_ast
-        from hypothesis.internal.conjecture import providers
-
-        usual = providers._get_local_constants
-        providers._get_local_constants = constants_ast.Constants
-        providers.CONSTANTS_CACHE.cache.clear()
-    except (ImportError, AttributeError):
-        # A Hypothesis that keeps them elsewhere (or draws none): only repeatability across imports is at stake.
-        yield
-        return
-    try:
-        yield
-    finally:
-        providers._get_local_constants = usual
-        providers.CONSTANTS_CACHE.cache.clear()
-
-
-@contextmanager
-def each_case_drawn_anew() -> Iterator[None]:
-    """Keep Hypothesis from following each case with up to five near copies of it, parts repeated in other places.
-
-    Of 50 examples some 30 would be distinct, and a kind of case that a strategy draws one time in five may be missing.
-    Corners such as equal tokens are the strategies' own business.
-    """
-    name = "generate_mutations_from"
-    try:
-        from hypothesis.internal.conjecture.engine import ConjectureRunner
-
-        usual = getattr(ConjectureRunner, name)
-    except (ImportError, AttributeError):
-        # A Hypothesis without copies, or with them elsewhere.
-        yield
-        return
-    setattr(ConjectureRunner, name, lambda self, data: None)
-    try:
-        yield
-    finally:
-        setattr(ConjectureRunner, name, usual)
-
-
 def seed_of(id: str, seed: int) -> int:
     """The seed of one statement: it depends on no other statement and on no order."""
-    return int.from_bytes(hashlib.sha256(f"{id} {seed}".encode()).digest()[:8], "big")
+    return seed_from(f"{id} {seed}")
 
 
 def _drive(statement: Statement, examples: int, seed: int, fails: Callable[[Case], bool]) -> None:
     """Call ``fails`` on generated cases; once it says so, on smaller and smaller ones."""
 
-    @hypothesis_seed(seed_of(statement.own_id, seed))
-    @settings(
-        max_examples=examples,
-        phases=(Phase.generate, Phase.shrink),
-        database=None,
-        deadline=None,
-        derandomize=False,
-        report_multiple_bugs=False,
-        print_blob=False,
-        verbosity=Verbosity.quiet,
-        # These two look at the clock or at the caller; the others find defects of a strategy and stay.
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors],
-    )
-    @given(statement.cases())
-    def example(case: Case) -> None:
+    def visit(case: Case) -> None:
         # Raised at one place only: to Hypothesis, an exception from another line is another bug.
         if fails(case):
             raise _Found
 
-    with drawing_from_the_seed_alone(), each_case_drawn_anew():
-        example()
+    drive(
+        statement.cases(),
+        visit,
+        examples=examples,
+        seed=seed_of(statement.own_id, seed),
+        phases=(Phase.generate, Phase.shrink),
+        # These two look at the clock or at the caller; the others find defects of a strategy and stay.
+        unchecked=(HealthCheck.too_slow, HealthCheck.differing_executors),
+        near_copies=False,
+    )
 
 
 def drawn(statement: Statement, examples: int, seed: int) -> list[Case]:

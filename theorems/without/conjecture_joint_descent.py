@@ -1,7 +1,7 @@
 """The conjecture on joint descent with less: selection, Assumption C over the supports, separation.
 
-Joint descent takes steps of constant length, so norms grow by 0.1/Θ a step: it is followed for :data:`STEPS` steps, and a
-deviation counts that is more than a hundred logits at the end and does not fall.
+Joint descent takes steps of constant length, so norms grow by 0.1/Θ a step: it is followed for :data:`STEPS` steps,
+and a deviation counts that is more than a hundred logits at the end and does not fall.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3; :mod:`.conjecture_joint_descent`.
 """
@@ -28,7 +28,7 @@ from theorems.without.followed_joint import joint_of, separator_of
 from theorems.without.free_mixing import assumption_c_over_supports_fails
 from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.not_selected import one_support
-from theorems.without.theorem_5 import undecided
+from theorems.without.theorem_5 import not_followed
 from theorems.without.weakened import weakened
 
 STEPS = 8000
@@ -85,8 +85,7 @@ def _limit_claims(case: Case) -> Iterator[Claim]:
     """p/‖p‖ → p(c), c = lim ‖v‖/‖p‖, and v/‖v‖ → v̄_mm: one logit beside it is allowed, or a deviation that halves."""
     made = _run(case, STEPS)
     if made is None:
-        yield undecided("v_mm or p_mm does not exist")
-        return
+        raise not_followed("v_mm or p_mm does not exist")
     joint, run, theta = made
     early, late = _apart(joint, run, STEPS // 4), _apart(joint, run, STEPS)
     rho = theta * float(np.linalg.norm(run.prompts[STEPS]))
@@ -104,8 +103,8 @@ def _limit_claims(case: Case) -> Iterator[Claim]:
     violation=_goes_elsewhere,
 )
 def selects_others(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A non-support may have a token with more label margin than α, or the start may lie on the side of other tokens: descent
-    then selects those, and goes where their separator is.
+    """A non-support may have a token with more label margin than α, or the start may lie on the side of other tokens:
+    descent then selects those, and goes where their separator is.
     """
     yield from _limit_claims(case)
 
@@ -119,8 +118,8 @@ def selects_others(case: Case, under_test: Implementation) -> Iterator[Claim]:
     violation=_selected_elsewhere,
 )
 def free_token(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A token of a support that has α's label margin costs nothing to mix, so its row exerts no pull: descent selects α by the
-    other rows, and where these happen to select it at that support, too, no margin of its own is kept there.
+    """A token of a support that has α's label margin costs nothing to mix, so its row exerts no pull: descent selects
+    α by the other rows, and where these happen to select it at that support, too, no margin of its own is kept there.
     """
     yield from _limit_claims(case)
 
@@ -136,7 +135,7 @@ def _inseparable() -> SearchStrategy[Case]:
     cases=_inseparable,
 )
 def implied_by_selection(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Superfluous: it follows from the other assumptions. If descent selects α, some prompt has 1 − s_iα < ½ for all i, so
-    (k_iα − k_it)·p > 0 for all i and t (Lemma 12), and a multiple of that prompt is feasible for ATT-SVM(α).
+    """Superfluous: it follows from the other assumptions. If descent selects α, some prompt has 1 − s_iα < ½ for all
+    i, so (k_iα − k_it)·p > 0 for all i and t (Lemma 12), and a multiple of that prompt is feasible for ATT-SVM(α).
     """
     yield from _limit_claims(case)

@@ -18,7 +18,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible
 from reference_attention.training.descent import Stop, normalized_gradient_descent
 from reference_attention.training.flow import Flow, gradient_flow
-from theorems.core.claim import Claim, Form
+from theorems.core.claim import Claim, Form, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT, tolerance
 
@@ -85,9 +85,9 @@ def norm_claim(flow: Flow, unit: float) -> Claim:
     said = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
     if flow.stop is Stop.FAILED:
         said = f"the flow was not followed: {flow.reason}"
-        return Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, EXACT, undecided=said)
+        return undecided("norm-diverges", said, Form.LIMIT)
     if flow.stop is Stop.STATIONARY and flow.norms[-1] >= NORM * unit:
-        return Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, EXACT, undecided=said)
+        return undecided("norm-diverges", said, Form.LIMIT)
     return Claim("norm-diverges", Form.LIMIT, 0.0 if flow.reached else -1.0, 0.0, EXACT, said)
 
 

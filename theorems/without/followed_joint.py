@@ -2,69 +2,43 @@
 
 Nothing here uses Assumption C, a schedule of radii, or (unless said) that ATT-SVM(α) is feasible.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6; :mod:`reference_attention.paths.joint_path`.
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6;
+:mod:`reference_attention.paths.joint_path`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float64
 from scipy.optimize import brentq
 
 from generators.case import Case
-from reference_attention.paths.joint import Joint, chosen_of, excess_gradient, relative_log_risk
-from reference_attention.paths.joint_path import Schedule, joint_path, prompt_at
+from reference_attention.paths.joint import Joint, chosen_of, excess_gradient, joint_of_chosen
+from reference_attention.paths.joint_minimisers import Pair, followed_from
+from reference_attention.paths.joint_path import Schedule, prompt_at
 from reference_attention.svm.label_svm import label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.core.claim import Claim, Form, Verdict
 from theorems.without.followed import EARLIER, LIMIT_FOLLOWED, NORM
 
 TURNS = 4
-"""Turns of head and prompt where some support has no dual; the head then depends on the prompt through r e^{−RΘ} only."""
-
-
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """(r v̄_mm + w, p) at one radius.
-
-    Attributes:
-        joint: tokens, keys, α, (SVM).
-        log_r, R: the radii.
-        w: head less r v̄_mm, (d,).
-        p: the prompt, (k,).
-        risk: log L + rΓ.
-        units: R in units of 1/Θ, or of 1/(size of the rows).
-    """
-
-    joint: Joint
-    log_r: float
-    R: float
-    w: Float64[np.ndarray, "d"]
-    p: Float64[np.ndarray, "k"]
-    risk: float
-    units: float
-
-    @property
-    def lowest_margin(self) -> float:
-        """min over i, t of (k_iα − k_it)·p."""
-        rows = self.joint.rows @ self.p
-        return float(rows[self.joint.others].min())
+"""Turns of head and prompt where some support has no dual; the head then depends on the prompt through r e^{−RΘ}
+only.
+"""
 
 
 def joint_of(case: Case) -> Joint | None:
     """Tokens, keys and (SVM) of a case; None if v_mm does not exist or there are no tokens."""
-    if case.dataset is None:
-        return None
-    tokens, alpha = case.dataset.Y[:, None, None] * case.dataset.X, case.chosen
-    svm = label_svm(chosen_of(tokens, alpha))
-    return None if isinstance(svm, Infeasible) else Joint(tokens, case.problem.keys, alpha, svm)
+    data = case.dataset
+    return None if data is None else joint_of_chosen(data.signed_tokens, case.problem.keys, case.chosen)
 
 
 def selects_best(joint: Joint) -> bool:
-    """Whether α has a strictly larger label margin than every other selection, so that minimisers select it if any p does.
+    """Whether α has a strictly larger label margin than every other selection, so that minimisers select it if any p
+    does.
 
     The label margin of mixed features is at most the largest of a selection: for each head it is linear in the weights.
     """
@@ -91,29 +65,13 @@ def relaxed_of(joint: Joint) -> MaxMargin | None:
 
 def followed(joint: Joint, schedule: Schedule, radii: tuple[float, ...], unit: float, seed: int) -> list[Pair]:
     """Minimisers along the schedule at the radii, in units of ``unit``; the best of a few starts at each."""
-    rng = np.random.default_rng(seed)
-    k, R = joint.keys.shape[2], np.array(radii) * unit
-    starts = [np.ones(k), *rng.normal(size=(2, k))]
     separator = separator_of(joint)
-    if separator is not None:
-        starts[0] = separator.p
-    paths = [joint_path(joint, schedule, R, start) for start in starts]
+    first = np.ones(joint.keys.shape[2]) if separator is None else separator.p
+    paths = followed_from(joint, schedule, radii, unit, first, seed)
     weak = joint.svm.support & (joint.svm.duals <= 0)
-    found = []
-    for j in range(len(radii)):
-        log_r = schedule(float(R[j]))
-        pairs = [_pair(joint, log_r, float(R[j]), x.offsets[j], x.prompts[j], radii[j]) for x in paths]
-        if weak.any() and joint.tokens.shape[2] == 2:
-            pairs = [_with_weak_supports(x) for x in pairs]
-        found.append(min(pairs, key=lambda x: x.risk if math.isfinite(x.risk) else math.inf))
-    return found
-
-
-def _pair(
-    joint: Joint, log_r: float, R: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"], units: float
-) -> Pair:
-    risk = float(relative_log_risk(joint, log_r, w, joint.log_weights(p)))
-    return Pair(joint, log_r, R, w, p, risk, units)
+    if weak.any() and joint.tokens.shape[2] == 2:
+        paths = [[_with_weak_supports(x) for x in path] for path in paths]
+    return [min(pairs, key=lambda x: x.rank) for pairs in zip(*paths, strict=True)]
 
 
 def _with_weak_supports(pair: Pair) -> Pair:
@@ -126,7 +84,7 @@ def _with_weak_supports(pair: Pair) -> Pair:
     for _ in range(TURNS):
         w = _head_beside(pair.joint, pair.log_r, w)
         p = prompt_at(pair.joint, pair.log_r, pair.R, w, p)
-    return _pair(pair.joint, pair.log_r, pair.R, w, p, pair.units)
+    return replace(pair, w=w, p=p)
 
 
 def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Float64[np.ndarray, "2"]:

@@ -8,13 +8,13 @@
 
 (c) a token t whose label margin is as good as any support's, v̄_mm·z_it ≥ Γ.
 
-Let moreover a prompt q select every other input strictly, (k_jα − k_jt)·q > 0, and only tie token t with α at input i (in
-cases (a) and (b) any t will do). If ATT-SVM(α) is feasible, Assumption C fails.
+Let moreover a prompt q select every other input strictly, (k_jα − k_jt)·q > 0, and only tie token t with α at input i
+(in cases (a) and (b) any t will do). If ATT-SVM(α) is feasible, Assumption C fails.
 
-*Proof.* At p = Rq + c p_mm, R → ∞, all s_jα → 1 while 1 − s_iα → κ, which c makes as small as one likes but not 0. In case
-(a) the head v̄_mm has label margin → Γ once κ is small, in case (c) in any case. In case (b) the unit head along v̄_mm + εu
-has at least Γ/√(1 + ε²‖u‖²) on the other inputs, and as much at i with ε = O(κ). So the label margin is at least Γ − O(κ²) in
-the limit, above Γ − νκ for every ν > 0. ∎
+*Proof.* At p = Rq + c p_mm, R → ∞, all s_jα → 1 while 1 − s_iα → κ, which c makes as small as one likes but not 0. In
+case (a) the head v̄_mm has label margin → Γ once κ is small, in case (c) in any case. In case (b) the unit head along
+v̄_mm + εu has at least Γ/√(1 + ε²‖u‖²) on the other inputs, and as much at i with ε = O(κ). So the label margin is at
+least Γ − O(κ²) in the limit, above Γ − νκ for every ν > 0. ∎
 
 Everything is decided over the rationals by :func:`reference_attention.svm.max_margin.max_margin`.
 """
@@ -90,7 +90,9 @@ def tilt(joint: Joint, i: int) -> Float64[np.ndarray, "d"] | None:
 def tying(
     keys: Float64[np.ndarray, "m T k"], alpha: Int64[np.ndarray, "m"], i: int, t: int
 ) -> Float64[np.ndarray, "k"] | None:
-    """A prompt with margins ≥ 1 at the inputs j ≠ i, ≥ 0 at i and exactly 0 at its token t, rounded; None if there is none."""
+    """A prompt with margins ≥ 1 at the inputs j ≠ i, ≥ 0 at i and exactly 0 at its token t, rounded; None if there is
+    none.
+    """
     required = np.ones(len(alpha) + 1, dtype=np.int64)
     required[[i, -1]] = 0
     # The last input prefers t to α; its other tokens repeat α.

@@ -10,9 +10,8 @@ from jaxtyping import Int64
 
 from generators.case import Case
 from reference_attention.training.descent import Stop, Trajectory, gradient_descent
-from theorems.core.claim import Claim, Form
+from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
-from theorems.core.tolerances import EXACT
 from theorems.without.followed import direction_claims, start_of
 
 SETTLED = 1e-3
@@ -26,8 +25,7 @@ def claims_after_large_steps(case: Case, under_test: Implementation, alpha: Int6
     step = last_step(case, run)
     if run.stop is Stop.OVERFLOW or not step < SETTLED:
         said = f"after {run.iterations[-1]} steps a step is still {step:.3g} logits long ({run.stop.value})"
-        yield Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, EXACT, undecided=said)
-        return
+        raise Undecided("norm-diverges", said, Form.LIMIT)
     yield from direction_claims(case.problem, run.final, under_test, alpha)
 
 

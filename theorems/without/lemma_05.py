@@ -40,7 +40,10 @@ def correlated(case: Case, under_test: Implementation) -> Iterator[Claim]:
     points = RADII[:, None] * q
     towards, best = descent(case.problem, points, q), descent(case.problem, points, solution.direction)
     slack = (1 + PI) * best[0] - towards[0]
-    said = f"at R = {RADII[-1]:g}, −⟨∇L, p/‖p‖⟩ = {towards[0][-1]:.6g} ‖∇L‖ and −⟨∇L, p̄_mm⟩ = {best[0][-1]:.6g} ‖∇L‖, π = {PI:g}"
+    said = (
+        f"at R = {RADII[-1]:g}, −⟨∇L, p/‖p‖⟩ = {towards[0][-1]:.6g} ‖∇L‖ and −⟨∇L, p̄_mm⟩ = {best[0][-1]:.6g}"
+        f" ‖∇L‖, π = {PI:g}"
+    )
     yield lasting("correlation", Form.LIMIT, (slack, towards[1] + (1 + PI) * best[1]), GRADIENT, said)
 
 
@@ -58,8 +61,8 @@ def _cases(
     cases=lambda: _cases(n=2, d=2, keeps=(LOSS, STRICT, EQUAL, SEPARABLE)),
 )
 def several_inputs(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The input whose softmax is saturated least has all of the gradient. If p prefers a wrong token of the other input,
-    it can be better aligned with the first input's tokens than p_mm is, which must serve both.
+    """The input whose softmax is saturated least has all of the gradient. If p prefers a wrong token of the other
+    input, it can be better aligned with the first input's tokens than p_mm is, which must serve both.
     """
     yield from correlated(case, under_test)
 
@@ -100,8 +103,8 @@ def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
     cases=lambda: _cases(keeps=(LOSS, STRICT, SEPARABLE, SINGLE)),
 )
 def unequal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Far out in a direction that selects a middling token, the gradient compares it with the next, worse one, while the
-    best token has no weight left: descent goes on outwards and not towards p_mm.
+    """Far out in a direction that selects a middling token, the gradient compares it with the next, worse one, while
+    the best token has no weight left: descent goes on outwards and not towards p_mm.
     """
     yield from correlated(case, under_test)
 
@@ -112,8 +115,9 @@ def _lines() -> SearchStrategy[Case]:
 
 @weakened("lemma-5", without=SEPARABLE, keeps=(LOSS, STRICT, EQUAL, SINGLE), refutes=SOME, cases=_lines)
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """There is no p_mm; the lemma can only mean some direction q. If the best key lies between the others, the risk grows
-    outwards on every ray far out, on that of q itself: ⟨∇L(p), q⟩ > 0 at p = R q, and it is not 1 + π times itself.
+    """There is no p_mm; the lemma can only mean some direction q. If the best key lies between the others, the risk
+    grows outwards on every ray far out, on that of q itself: ⟨∇L(p), q⟩ > 0 at p = R q, and it is not 1 + π times
+    itself.
     """
     if case.problem.d != 1:
         return

@@ -47,8 +47,8 @@ def _with_steps(draw: DrawFn) -> Case:
     cases=_with_steps,
 )
 def long_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A step longer than the curvature allows runs past the lowest point along it. That takes more than 4/L_p: the Hessian
-    is at most L̂ ≤ L_p/4 (smoothness), so the inequality holds for every η ≤ 4/L_p. The paper's constant has
+    """A step longer than the curvature allows runs past the lowest point along it. That takes more than 4/L_p: the
+    Hessian is at most L̂ ≤ L_p/4 (smoothness), so the inequality holds for every η ≤ 4/L_p. The paper's constant has
     that much room and hardly more: for the logistic loss, keys ±1 and scores ±1000 it fails at η = 5/L_p.
     """
     if case.start is None:
@@ -65,7 +65,10 @@ def long_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     squared = float(direction @ direction)
     error = float(np.sum((2 * found.error[0] + problem.d * EPS * np.abs(direction)) * np.abs(direction)))
     needed, value = step / 2 * squared, float(change.value[0])
-    said = f"η = {math.exp(math.log(eta) + problem.log_smoothness):.6g}/L_p; the risk changes by {value / needed / 2:.6g} η‖∇L‖²"
+    said = (
+        f"η = {math.exp(math.log(eta) + problem.log_smoothness):.6g}/L_p; the risk changes by"
+        f" {value / needed / 2:.6g} η‖∇L‖²"
+    )
     yield Claim(
         "descent",
         Form.EFFECTIVE,
@@ -109,7 +112,10 @@ def jumping_slope(case: Case, under_test: Implementation) -> Iterator[Claim]:
     error = float(np.sum(np.exp(found.log_scale)[:, None] * found.error)) + 8 * EPS * jump
     constant = _smoothness_for(problem, LARGEST_M0)
     distance = float(np.linalg.norm(ends[0] - ends[1])) * (1 + 8 * EPS)
-    said = f"‖∇L(p) − ∇L(p')‖ = {jump:.6g} at ‖p − p'‖ = {distance:.6g}; L_p‖p − p'‖ = {constant * distance:.6g} for M0 = {LARGEST_M0:g}"
+    said = (
+        f"‖∇L(p) − ∇L(p')‖ = {jump:.6g} at ‖p − p'‖ = {distance:.6g}; L_p‖p − p'‖ = {constant * distance:.6g}"
+        f" for M0 = {LARGEST_M0:g}"
+    )
     yield Claim("lipschitz", Form.EFFECTIVE, constant * distance - jump, error, GRADIENT, said)
 
 

@@ -31,7 +31,8 @@ RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
 
 
 def pushes_outward(problem: Problem, axis: Float64[np.ndarray, "d"], name: str) -> Claim:
-    """−⟨∇L(p), q⟩ > 0 at p = R q, q the axis of the cone, in units of ‖∇L(p)‖; violated if it is so at each R up to 10⁶.
+    """−⟨∇L(p), q⟩ > 0 at p = R q, q the axis of the cone, in units of ‖∇L(p)‖; violated if it is so at each R up to
+    10⁶.
 
     Every cone C_{μ,R} contains such points, and q itself is one of its directions.
     """

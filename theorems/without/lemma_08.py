@@ -50,8 +50,8 @@ def not_wider(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @weakened("lemma-8", without=DECIDED, refutes=EITHER, cases=_pairs)
 def undecided_neighbours(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """That q1 is not neighbour-optimal does not make it the better one: if only some of its directional neighbours score
-    higher than α, those that score lower can weigh more; if its neighbour scores the same, the next token decides
+    """That q1 is not neighbour-optimal does not make it the better one: if only some of its directional neighbours
+    score higher than α, those that score lower can weigh more; if its neighbour scores the same, the next token decides
     (FINDINGS.md). (a) does not need its half of the assumption: q2 may have neighbours of any score.
     """
     yield from dominance(case, under_test)

@@ -54,8 +54,8 @@ def feasible(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @weakened("lemma-11", without=LABELS, refutes=REFUTED, cases=lambda: _with(positive=False))
 def mixed_labels(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """(Wᵀ)⁺v orders tokens by v·x, which is the score only for label +1: for label −1 the best token is the one with the
-    lowest v·x. Two inputs with the same tokens and opposite labels need opposite prompts.
+    """(Wᵀ)⁺v orders tokens by v·x, which is the score only for label +1: for label −1 the best token is the one with
+    the lowest v·x. Two inputs with the same tokens and opposite labels need opposite prompts.
     """
     yield from feasible(case, under_test)
 
@@ -69,8 +69,8 @@ def _tied(case: Case) -> Finding:
 
 @weakened("lemma-11", without=STRICT, refutes=REFUTED, cases=_with, fails=_tied)
 def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The lemma's p separates by score, and there is nothing to separate where the best score is attained twice, e.g. by
-    two tokens with the same key.
+    """The lemma's p separates by score, and there is nothing to separate where the best score is attained twice, e.g.
+    by two tokens with the same key.
     """
     yield from feasible(case, under_test)
 

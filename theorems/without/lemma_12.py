@@ -17,7 +17,7 @@ from generators.case import Case
 from generators.numbers import Style, entries
 from reference_attention.floats import EPS
 from reference_attention.risk import select
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, Undecided, at_least
 from theorems.core.implementation import Implementation
 from theorems.token_selection.joint_paths.joint_sublevel import JOINT_SUBLEVEL
 from theorems.without.free_mixing import assumption_c_over_supports_fails
@@ -52,8 +52,7 @@ def _outside(case: Case) -> float:
 def _quadrant_claim(case: Case) -> Iterator[Claim]:
     weights, margins = _selects(case)
     if not (weights > 0.5).all():
-        yield Claim("quadrant", Form.EFFECTIVE, 0.0, 0.0, JOINT_SUBLEVEL, undecided="the prompt does not select α")
-        return
+        raise Undecided("quadrant", "the prompt does not select α", Form.EFFECTIVE)
     size = float(np.abs(case.problem.keys).max() * np.abs(np.asarray(case.arrays["prompt"])).max())
     rounding = 4 * EPS * (case.problem.d + 4) * (1 + case.problem.d * size)
     yield at_least("quadrant", Form.EFFECTIVE, margins, 0.0, rounding=rounding, why=JOINT_SUBLEVEL, points="input")
@@ -69,8 +68,8 @@ def _quadrant_claim(case: Case) -> Iterator[Claim]:
 )
 def any_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Superfluous: the lemma is about the softmax alone. Its hypothesis s_iα → 1 gives s_iα > ½ from some R₀ on, and
-    s_it/s_iα = e^{−(k_iα − k_it)·p} < 1 for every t ≠ α once s_iα > ½, because the weights add up to one. Labels, heads and
-    label margins do not occur.
+    s_it/s_iα = e^{−(k_iα − k_it)·p} < 1 for every t ≠ α once s_iα > ½, because the weights add up to one. Labels,
+    heads and label margins do not occur.
     """
     yield from _quadrant_claim(case)
 
@@ -83,8 +82,9 @@ def any_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
     violation=_outside,
 )
 def no_separator(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Superfluous: a prompt with s_iα > ½ for all i has (k_iα − k_it)·p > 0 for all i and t, so a multiple of it is feasible for
-    ATT-SVM(α). Where that is infeasible, no prompt satisfies the lemma's hypothesis, and it holds vacuously.
+    """Superfluous: a prompt with s_iα > ½ for all i has (k_iα − k_it)·p > 0 for all i and t, so a multiple of it is
+    feasible for ATT-SVM(α). Where that is infeasible, no prompt satisfies the lemma's hypothesis, and it holds
+    vacuously.
     """
     yield from _quadrant_claim(case)
 
@@ -97,8 +97,8 @@ def no_separator(case: Case, under_test: Implementation) -> Iterator[Claim]:
     violation=shorter_elsewhere,
 )
 def another_quadrant(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """What the lemma needs. Where another token of a non-support has label margin to spare and leaves the supports a wider
-    margin, p_R selects that one, and lies in its quadrant at every R.
+    """What the lemma needs. Where another token of a non-support has label margin to spare and leaves the supports a
+    wider margin, p_R selects that one, and lies in its quadrant at every R.
     """
     path = path_of(case)
     if path is not None:

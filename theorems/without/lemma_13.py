@@ -1,7 +1,7 @@
 """Lemma 13 with less: Assumption C over the supports, separation, the schedule of radii.
 
-The paths of these counterexamples stay in the quadrant of α by themselves, so what refutes Theorem 6 refutes the lemma; all
-but that of the last one, which leaves out that they do.
+The paths of these counterexamples stay in the quadrant of α by themselves, so what refutes Theorem 6 refutes the
+lemma; all but that of the last one, which leaves out that they do.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix C.2, Lemma 13.
 """
@@ -41,8 +41,8 @@ from theorems.without.weakened import weakened
     violation=has_weak_support,
 )
 def support_without_dual(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """As in Theorem 6: a support without a dual is drawn off the margin by a tilt of the head that costs next to nothing, and
-    the prompt gives it less than its margin. The path selects α, so it lies in the quadrant.
+    """As in Theorem 6: a support without a dual is drawn off the margin by a tilt of the head that costs next to
+    nothing, and the prompt gives it less than its margin. The path selects α, so it lies in the quadrant.
     """
     yield from weak_support_claims(case)
 
@@ -59,8 +59,8 @@ def _inseparable() -> SearchStrategy[Case]:
     violation=cannot_select,
 )
 def not_selectable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """An input whose tokens have the same key is in the quadrant for every p, and never selected: its feature stays mixed, and
-    the head turns to the max-margin direction of the mixed features.
+    """An input whose tokens have the same key is in the quadrant for every p, and never selected: its feature stays
+    mixed, and the head turns to the max-margin direction of the mixed features.
     """
     yield head_with_mixed_features(case, quadrant=True)
 
@@ -73,8 +73,8 @@ def not_selectable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     violation=relaxes_too_early,
 )
 def head_too_slow(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """With r = o(R) what a non-support has to spare, r·slack logits, is nothing against RΘ: the path goes to p_mm, which lies in
-    the quadrant. The lemma is false without a schedule, and the paper states none.
+    """With r = o(R) what a non-support has to spare, r·slack logits, is nothing against RΘ: the path goes to p_mm,
+    which lies in the quadrant. The lemma is false without a schedule, and the paper states none.
     """
     yield from schedule_claims(case)
 
@@ -87,7 +87,7 @@ def head_too_slow(case: Case, under_test: Implementation) -> Iterator[Claim]:
     violation=shorter_elsewhere,
 )
 def leaves_the_quadrant(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The lemma's hypothesis is that p_R stays in the quadrant of α. Where another token of a non-support has label margin to
-    spare and leaves the supports a wider margin, p_R goes to the quadrant of that one, as in Theorem 6.
+    """The lemma's hypothesis is that p_R stays in the quadrant of α. Where another token of a non-support has label
+    margin to spare and leaves the supports a wider margin, p_R goes to the quadrant of that one, as in Theorem 6.
     """
     yield from unselected_claims(case)

@@ -52,9 +52,9 @@ def worst_mixing(case: Case, points: Float64[np.ndarray, "m d"]) -> Pair:
 
 @weakened("lemma-14", without=LOSS, refutes=REFUTED, cases=flat_pairs)
 def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Strictly decreasing is not enough. Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its weight
-    q_1 costs q_1³ only, another input's q_2 costs q_2: the larger q_max can belong to the smaller risk. What is needed is
-    ℓ' < 0.
+    """Strictly decreasing is not enough. Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its
+    weight q_1 costs q_1³ only, another input's q_2 costs q_2: the larger q_max can belong to the smaller risk. What is
+    needed is ℓ' < 0.
     """
     risk = linear_risk(case.problem, under_test)
     yield from mixing_hurts(
@@ -64,8 +64,8 @@ def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @weakened("lemma-14", without=MIXING, refutes=REFUTED, cases=lambda: with_directions(headed_cases(), "q", "q_other"))
 def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The lemma's hypothesis, that Y ψ falls linearly with the weight outside O_i, says which tokens O_i may be. If ψ is
-    larger at another token, selecting that one has the lower risk and the larger q_max.
+    """The lemma's hypothesis, that Y ψ falls linearly with the weight outside O_i, says which tokens O_i may be. If ψ
+    is larger at another token, selecting that one has the lower risk and the larger q_max.
     """
     risk, other = (headed_risk(case, SCALES[:, None] * case.arrays[name]) for name in ("q", "q_other"))
     yield from mixing_hurts(case, risk, other)

@@ -1,9 +1,9 @@
 """The lowest point of a ball, by trying them: for one- and two-dimensional prompts and any loss or head.
 
-The regularization path of :mod:`reference_attention.paths.regularization_path` relies on ℓ' < 0. Here nothing is relied on: a grid over
-the ball, then finer grids around its best point. A path that stays away from where a theorem puts it shows in a point
-of the ball that is lower than the lowest one found there; that point is the certificate, whatever the grids missed
-elsewhere.
+The regularization path of :mod:`reference_attention.paths.regularization_path` relies on ℓ' < 0. Here nothing is
+relied on: a grid over the ball, then finer grids around its best point. A path that stays away from where a theorem
+puts it shows in a point of the ball that is lower than the lowest one found there; that point is the certificate,
+whatever the grids missed elsewhere.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 8.
 """
@@ -78,7 +78,10 @@ def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> It
         anywhere = _refined(risk, grid, R, lambda points, _: np.ones(len(points), dtype=bool))
         there = _refined(risk, grid, R, allowed)
         found.append(difference(anywhere.risk, there.risk))
-        said = f"at R = {R:g} the lowest point found is {_text(anywhere.p)}, of those the statement allows {_text(there.p)}"
+        said = (
+            f"at R = {R:g} the lowest point found is {_text(anywhere.p)}, of those the statement allows"
+            f" {_text(there.p)}"
+        )
     slack, error = (np.concatenate(x) for x in zip(*found, strict=True))
     yield lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, said)
 

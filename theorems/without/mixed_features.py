@@ -1,13 +1,13 @@
 """Where no prompt selects α: a bound on how close v_r/r can come to v̄_mm, from one prompt and one certificate.
 
-Let λ ≥ 0, Σ λ_it (k_iα − k_it) = 0, be the proof that ATT-SVM(α) is infeasible. At every p some (i, t) with λ_it > 0 has
-(k_iα − k_it)·p ≤ 0, so s_iα ≤ s_it, and with a_it = v̄_mm·z_it
+Let λ ≥ 0, Σ λ_it (k_iα − k_it) = 0, be the proof that ATT-SVM(α) is infeasible. At every p some (i, t) with λ_it > 0
+has (k_iα − k_it)·p ≤ 0, so s_iα ≤ s_it, and with a_it = v̄_mm·z_it
 
     min_i v̄_mm·z_i^p ≤ m0 := max over λ_it > 0 of max( (a_iα + a_it)/2, max over τ ≠ α of a_iτ ).
 
-A unit head that is ε away from v̄_mm has min_i v·z_i^p ≤ m0 + ε M, M = max ‖z_it‖, at every p. If at one prompt p1 some unit
-head has m1, then minimisers have n L ≥ ℓ(r (m0 + ε M)) and L ≤ ℓ(r m1), so ε ≥ (m1 − m0)/M − log(n)/(rM) − o(1/r): the head
-stays away from v̄_mm for good, whatever R does beyond ‖p1‖.
+A unit head that is ε away from v̄_mm has min_i v·z_i^p ≤ m0 + ε M, M = max ‖z_it‖, at every p. If at one prompt p1
+some unit head has m1, then minimisers have n L ≥ ℓ(r (m0 + ε M)) and L ≤ ℓ(r m1), so ε ≥ (m1 − m0)/M − log(n)/(rM) −
+o(1/r): the head stays away from v̄_mm for good, whatever R does beyond ‖p1‖.
 """
 
 from __future__ import annotations

@@ -17,18 +17,21 @@ from jaxtyping import Float64
 from generators.case import Case
 from generators.numbers import integers
 from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_minimisers import Pair
 from reference_attention.problem import Dataset
 from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
 from theorems.core.claim import Claim, Form
 from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
 from theorems.without.followed import CLEAR, LIMIT_FOLLOWED
-from theorems.without.followed_joint import RADII, Pair, followed, joint_of, relaxed_of
+from theorems.without.followed_joint import RADII, followed, joint_of, relaxed_of
 
 
 @st.composite
 def one_support(draw: DrawFn) -> Case:
-    """Input 0 alone supports v_mm = (1, 0), and its other token is zero, so C holds over S; the tokens of input 1 are free."""
+    """Input 0 alone supports v_mm = (1, 0), and its other token is zero, so C holds over S; the tokens of input 1 are
+    free.
+    """
     X, Y = np.zeros((2, 2, 2)), np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=2, max_size=2)))
     X[0, 0, 0] = 1.0
     X[1, 0] = 2.0, draw(st.integers(-2, 2))
@@ -38,7 +41,9 @@ def one_support(draw: DrawFn) -> Case:
 
 
 def shorter_elsewhere(case: Case) -> float:
-    """By how much, relatively, ‖p_relax‖ falls if a non-support selects another token that v_mm has label margin to spare at."""
+    """By how much, relatively, ‖p_relax‖ falls if a non-support selects another token that v_mm has label margin to
+    spare at.
+    """
     joint = joint_of(case)
     data = case.dataset
     if joint is None or data is None or data.loss.name != "logistic" or not np.array_equal(data.v, joint.svm.v):

@@ -38,8 +38,8 @@ def linear_risk(problem: Problem, under_test: Implementation) -> Risk:
 def decreasing_risk(problem: Problem, points: Float64[np.ndarray, "m d"]) -> Excess:
     """L(p) − L_opt ≥ 0 for a loss that decreases, where |ℓ'| ≤ M1 says too little about its rounding: ℓ' may vanish.
 
-    All γ_i,opt − γ_it ≥ 0, so log δ_i, δ_i = Σ_t s_it (γ_i,opt − γ_it), has the error e of the logarithms of its terms; as
-    ℓ decreases, ℓ(γ_i,opt − δ_i) lies between its values at δ_i e^{±e}.
+    All γ_i,opt − γ_it ≥ 0, so log δ_i, δ_i = Σ_t s_it (γ_i,opt − γ_it), has the error e of the logarithms of its
+    terms; as ℓ decreases, ℓ(γ_i,opt − δ_i) lies between its values at δ_i e^{±e}.
     """
     at, gaps = Evaluation(problem, points), problem.gaps()
     with np.errstate(divide="ignore"):
@@ -80,7 +80,9 @@ def lower_far_out(
 
 
 def below_selection(name: str, problem: Problem, q: Float64[np.ndarray, "d"], under_test: Implementation) -> Claim:
-    """L(R q) < L_α, α the tokens that q selects, in units of |L(R q) − L_α|: violated if L(R q) > L_α at each radius."""
+    """L(R q) < L_α, α the tokens that q selects, in units of |L(R q) − L_α|: violated if L(R q) > L_α at each
+    radius.
+    """
     found = along(problem, q, costs_of(problem, q, under_test), under_test)
     nothing = Excess(np.zeros_like(found.sign), np.full_like(found.log_size, -np.inf), found.log_noise)
     slack, error = difference(nothing, found)

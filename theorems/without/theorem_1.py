@@ -36,8 +36,8 @@ def turns_to_max_margin(case: Case, under_test: Implementation) -> Iterator[Clai
 
 @weakened("theorem-1", without=STRICT, refutes=REFUTED, cases=tied_cases, fails=tied_optimum)
 def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Any token of highest score will do for the risk, and the path goes to the one that can be selected with the larger
-    margin over the others; p_mm may be that of another. (Theorem 8 says where the path goes.)
+    """Any token of highest score will do for the risk, and the path goes to the one that can be selected with the
+    larger margin over the others; p_mm may be that of another. (Theorem 8 says where the path goes.)
     """
     yield from turns_to_max_margin(case, under_test)
 
@@ -65,8 +65,8 @@ def _enclosed() -> SearchStrategy[Case]:
     cases=_enclosed,
 )
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """If the best key lies between the others no direction selects it: the risk has a finite minimiser, at which the path
-    stays, and p̄(R)/R → 0.
+    """If the best key lies between the others no direction selects it: the risk has a finite minimiser, at which the
+    path stays, and p̄(R)/R → 0.
     """
     problem = case.problem
     unit = 1 / problem.key_scale

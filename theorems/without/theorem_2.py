@@ -68,8 +68,8 @@ def _unequal() -> SearchStrategy[Case]:
     violation=_wrong_turn,
 )
 def unequal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Of the non-optimal tokens one scores higher than its neighbours, so it is locally optimal: a start that selects it
-    stays there (Theorem 3), because the gradient only compares it with tokens that still have weight. Figure 1(b).
+    """Of the non-optimal tokens one scores higher than its neighbours, so it is locally optimal: a start that selects
+    it stays there (Theorem 3), because the gradient only compares it with tokens that still have weight. Figure 1(b).
     """
     yield from direction_claims(case.problem, start_of(case), under_test, case.problem.optimal)
 
@@ -84,7 +84,9 @@ def _mixed() -> SearchStrategy[Case]:
 
 
 def _comes_back(case: Case) -> float:
-    """How far a walk from the start ends below the norm at which a diverging one would be; a start that rests is nothing."""
+    """How far a walk from the start ends below the norm at which a diverging one would be; a start that rests is
+    nothing.
+    """
     problem, size = case.problem, case.problem.key_scale
     start = start_of(case)
     pull = scaled_gradient(problem.keys, problem.scores, problem.loss, start).direction
@@ -141,9 +143,9 @@ def _thrown_aside(case: Case) -> float:
     violation=_thrown_aside,
 )
 def large_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """η ≤ 1/L_p is superfluous: the theorem holds for every constant η > 0. Norm: w = ⟨p, p_mm⟩ rises at every p (Lemma 4)
-    and ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)); were w bounded, p(t) would converge, to a point where w still rises. So
-    ‖p(t)‖ ≥ Θ w(t) → ∞. Direction, n = 1: in the bound of theorem-2 the step size enters only through
+    """η ≤ 1/L_p is superfluous: the theorem holds for every constant η > 0. Norm: w = ⟨p, p_mm⟩ rises at every p
+    (Lemma 4) and ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)); were w bounded, p(t) would converge, to a point where w still
+    rises. So ‖p(t)‖ ≥ Θ w(t) → ∞. Direction, n = 1: in the bound of theorem-2 the step size enters only through
     Σ ‖Δ‖²/(2(‖p‖ + λ)), Δ = p(t+1) − p(t). Steps are bounded, ‖Δ‖ ≤ η max‖∇L‖, so the sum is at most a constant times
     Σ (w(t+1) − w(t))/w(t) = O(log w(t)) = o(‖p(t)‖), and the cosine tends to one all the same.
     """
@@ -176,7 +178,7 @@ def _turns_back(case: Case) -> float:
     violation=_turns_back,
 )
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A loss that increases again, like (1 − u)²/2, is smallest at an output between the scores: the best softmax is a mixture,
-    which a finite p gives, and descent ends there.
+    """A loss that increases again, like (1 − u)²/2, is smallest at an output between the scores: the best softmax is a
+    mixture, which a finite p gives, and descent ends there.
     """
     yield norm_of_flow(case.problem, start_of(case))

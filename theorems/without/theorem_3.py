@@ -23,9 +23,8 @@ from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 from reference_attention.risk import scaled_gradient
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from theorems.core.claim import Claim, Form
+from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
-from theorems.core.tolerances import EXACT
 from theorems.token_selection.local_paths.theorem_3_local_convergence import with_cone
 from theorems.without.followed import CLEAR, direction_claims, start_of, walked
 from theorems.without.large_steps import claims_after_large_steps, settled
@@ -65,8 +64,8 @@ def _pulled_back(case: Case) -> float:
     violation=_pulled_back,
 )
 def not_locally_optimal(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A neighbour that scores higher pulls p back: along the ray of p_mm(α) the risk rises, at every distance, so no R and
-    no μ help, and descent turns round and selects the better token.
+    """A neighbour that scores higher pulls p back: along the ray of p_mm(α) the risk rises, at every distance, so no R
+    and no μ help, and descent turns round and selects the better token.
     """
     yield from direction_claims(case.problem, start_of(case), under_test, case.chosen)
 
@@ -94,8 +93,8 @@ def _outside() -> SearchStrategy[Case]:
     violation=_wrong_end,
 )
 def outside_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Several selections can be locally optimal, and each attracts the starts around its own direction: a start outside the
-    cone of α may belong to another one.
+    """Several selections can be locally optimal, and each attracts the starts around its own direction: a start
+    outside the cone of α may belong to another one.
     """
     yield from direction_claims(case.problem, start_of(case), under_test, case.chosen)
 
@@ -155,14 +154,13 @@ def _thrown_out(case: Case) -> float:
     violation=_thrown_out,
 )
 def thrown_out(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A step that is long against p(0) replaces it: p(1) points along −∇L(p(0)), which leans to the side of whatever token
-    is nearest to being selected, and another input can lose its token by that. μ and R are those of the theorem for
-    η = 1/L_p. (A larger R would do for this η: the theorem holds for every η, with an R that grows like log η.)
+    """A step that is long against p(0) replaces it: p(1) points along −∇L(p(0)), which leans to the side of whatever
+    token is nearest to being selected, and another input can lose its token by that. μ and R are those of the theorem
+    for η = 1/L_p. (A larger R would do for this η: the theorem holds for every η, with an R that grows like log η.)
     """
     if not _within_the_cone(case):
         said = "cone_mu and cone_radius are not within the theorem's own cone for η = 1/L_p"
-        yield Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, EXACT, undecided=said)
-        return
+        raise Undecided("norm-diverges", said, Form.LIMIT)
     yield from claims_after_large_steps(case, under_test, case.chosen)
 
 
@@ -197,7 +195,7 @@ def _proper_cone(case: Case) -> float:
     violation=_proper_cone,
 )
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Under a loss that increases again, like (1 − u)²/2, a token can be too good: near its selection the risk rises along
-    p_mm(α), at every distance, so no R helps; descent turns back to the mixture whose output is 1.
+    """Under a loss that increases again, like (1 − u)²/2, a token can be too good: near its selection the risk rises
+    along p_mm(α), at every distance, so no R helps; descent turns back to the mixture whose output is 1.
     """
     yield norm_of_flow(case.problem, start_of(case))

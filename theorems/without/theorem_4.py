@@ -39,10 +39,16 @@ def _ratio(case: Case, radii: tuple[float, ...]) -> tuple[Float64[np.ndarray, "r
     unit = _unit(case)
     norms = np.array([x * unit for x in radii])
     path = local_path(
-        problem, found.unit, found.best(problem.scores), norms,
-        mu=float(case.arrays["cone_mu"]), radius=float(case.arrays["cone_radius"]), seed=case.seed,
-        starts=norms[:, None] * found.unit, gradient=partial(signed_gradient, problem.keys, problem.scores, problem.loss),
-    )  # fmt: skip
+        problem,
+        found.unit,
+        found.best(problem.scores),
+        norms,
+        mu=float(case.arrays["cone_mu"]),
+        radius=float(case.arrays["cone_radius"]),
+        seed=case.seed,
+        starts=norms[:, None] * found.unit,
+        gradient=partial(signed_gradient, problem.keys, problem.scores, problem.loss),
+    )
     return np.linalg.norm(path.points / path.norms[:, None] - found.unit, axis=1), path.sizes / path.norms
 
 
@@ -85,9 +91,20 @@ def _directed(draw: DrawFn, base: SearchStrategy[Case], levels: int = 3) -> Case
     """The base's keys with scores 0 … levels and a direction of small integers; the cone is wide."""
     case = draw(base)
     problem = case.problem
-    scores = np.array(draw(st.lists(
-        st.permutations(range(levels + 1)).map(lambda row: row[: problem.T]), min_size=problem.n, max_size=problem.n,
-    )), dtype=np.float64) if levels >= problem.T else problem.scores  # fmt: skip
+    scores = (
+        np.array(
+            draw(
+                st.lists(
+                    st.permutations(range(levels + 1)).map(lambda row: row[: problem.T]),
+                    min_size=problem.n,
+                    max_size=problem.n,
+                )
+            ),
+            dtype=np.float64,
+        )
+        if levels >= problem.T
+        else problem.scores
+    )
     q = draw(entries((problem.d,), Style.INTEGERS).filter(np.any))
     arrays = {"q": q, "cone_mu": np.array(0.5), "cone_radius": np.array(1.0 / problem.key_scale)}
     return case.but(problem=Problem(problem.keys, scores, problem.loss), arrays=MappingProxyType(arrays))
@@ -120,9 +137,9 @@ def _tied_scores() -> SearchStrategy[Case]:
     violation=_towards_q,
 )
 def equal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A directional neighbour that scores exactly what the selected token scores makes q not locally optimal (Definition 2
-    asks for strictly less), but mixing with it costs nothing: the path goes where the other tokens are left behind
-    fastest, and that may be q.
+    """A directional neighbour that scores exactly what the selected token scores makes q not locally optimal
+    (Definition 2 asks for strictly less), but mixing with it costs nothing: the path goes where the other tokens are
+    left behind fastest, and that may be q.
     """
     yield from _stays_away(case)
 
@@ -141,9 +158,9 @@ def _special_keys() -> SearchStrategy[Case]:
     violation=_towards_q,
 )
 def special_position(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Directional neighbours with dependent rows cannot be separated by a perturbation: one of them scores higher, so q is
-    not locally optimal, but it never comes without another that scores lower by more. Together they cost, and the path
-    leaves both behind along q.
+    """Directional neighbours with dependent rows cannot be separated by a perturbation: one of them scores higher, so
+    q is not locally optimal, but it never comes without another that scores lower by more. Together they cost, and the
+    path leaves both behind along q.
     """
     yield from _stays_away(case)
 
@@ -162,8 +179,8 @@ def _in_general() -> SearchStrategy[Case]:
     violation=_towards_q,
 )
 def locally_optimal_direction(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The max-margin direction of locally optimal tokens is where the local path goes: within a narrow cone around it the
-    risk is above that of the selection, and falls fastest where the smallest margin is largest.
+    """The max-margin direction of locally optimal tokens is where the local path goes: within a narrow cone around it
+    the risk is above that of the selection, and falls fastest where the smallest margin is largest.
     """
     yield from _stays_away(case)
 
@@ -185,7 +202,7 @@ def _squared(draw: DrawFn) -> Case:
     violation=_towards_q,
 )
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Under a loss that increases again, like (1 − u)²/2, a higher score can be worse: the neighbour that makes q not locally
-    optimal is one that the path flees from, along q.
+    """Under a loss that increases again, like (1 − u)²/2, a higher score can be worse: the neighbour that makes q not
+    locally optimal is one that the path flees from, along q.
     """
     yield from _stays_away(case)

@@ -12,10 +12,9 @@ from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
 from reference_attention.paths.joint import Joint
-from theorems.core.claim import Claim, Form
+from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
-from theorems.without.followed import LIMIT_FOLLOWED
 from theorems.without.followed_joint import (
     RADII,
     followed,
@@ -35,13 +34,15 @@ CLEAR = 0.05
 """Distance of two directions, from which on a hunt looks closer."""
 
 
-def undecided(why: str) -> Claim:
-    """The path was not followed."""
-    return Claim("prompt-is-max-margin", Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, undecided=why)
+def not_followed(why: str) -> Undecided:
+    """To be raised where the path was not followed."""
+    return Undecided("prompt-is-max-margin", why, Form.LIMIT)
 
 
 def readable(case: Case, joint: Joint) -> bool:
-    """Whether the data say what the theorem uses, logistic loss and v_mm as head, in quarters; and no selection is as good as α."""
+    """Whether the data say what the theorem uses, logistic loss and v_mm as head, in quarters; and no selection is as
+    good as α.
+    """
     data = case.dataset
     assert data is not None
     own = data.loss.name == "logistic" and np.array_equal(data.v, joint.svm.v)
@@ -73,18 +74,17 @@ def _relaxes(case: Case) -> float:
     violation=_relaxes,
 )
 def mixing_is_free(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """An input whose label margin exceeds Γ may mix a little without lowering the smallest one, so Assumption C fails, and
-    with it the reason to select that input's token by the full margin: the path turns to p_relax of Theorem 6. Figure 3(b).
+    """An input whose label margin exceeds Γ may mix a little without lowering the smallest one, so Assumption C fails,
+    and with it the reason to select that input's token by the full margin: the path turns to p_relax of Theorem 6.
+    Figure 3(b).
     """
     joint = joint_of(case)
     separator = None if joint is None else separator_of(joint)
     if joint is None or separator is None:
-        yield undecided("v_mm or p_mm does not exist")
-        return
+        raise not_followed("v_mm or p_mm does not exist")
     pairs = followed(joint, slower(separator.margin / 2), RADII, separator.norm, case.seed)
     if not selects_best(joint):
-        yield undecided("another selection has a label margin as large")
-        return
+        raise not_followed("another selection has a label margin as large")
     yield prompt_claim("prompt-is-max-margin", pairs, separator.direction)
     yield head_claim(pairs)
 
@@ -110,7 +110,7 @@ def cannot_select(case: Case) -> float:
     violation=cannot_select,
 )
 def cannot_be_selected(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Where no prompt selects α everywhere the features stay mixed, whatever R, and the head turns to the max-margin direction
-    of the best mixed features. (p_mm does not exist, so only the head's limit can be stated.)
+    """Where no prompt selects α everywhere the features stay mixed, whatever R, and the head turns to the max-margin
+    direction of the best mixed features. (p_mm does not exist, so only the head's limit can be stated.)
     """
     yield head_with_mixed_features(case)

@@ -17,6 +17,7 @@ from jaxtyping import Float64
 from generators.case import Case
 from generators.joint_cases import schedule_of
 from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_minimisers import Pair
 from reference_attention.paths.joint_path import Schedule
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
@@ -24,7 +25,6 @@ from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path im
 from theorems.without.followed import NORM
 from theorems.without.followed_joint import (
     RADII,
-    Pair,
     followed,
     head_claim,
     joint_of,
@@ -37,7 +37,7 @@ from theorems.without.free_mixing import assumption_c_over_supports_fails
 from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.mixed_features import head_with_mixed_features
 from theorems.without.not_selected import one_support, path_of, shorter_elsewhere
-from theorems.without.theorem_5 import CLEAR, cannot_select, readable, undecided
+from theorems.without.theorem_5 import CLEAR, cannot_select, not_followed, readable
 from theorems.without.weakened import weakened
 
 
@@ -61,9 +61,9 @@ def has_weak_support(case: Case) -> float:
 def target_claims(case: Case, pairs: list[Pair], joint: Joint, target: Float64[np.ndarray, "k"]) -> Iterator[Claim]:
     """p_R/R → target and v_r/r → v̄_mm where α is the best selection and the pairs found select it."""
     if not selects_best(joint):
-        yield undecided("another selection has a label margin as large")
+        raise not_followed("another selection has a label margin as large")
     elif not pairs[-1].lowest_margin > 0:
-        yield undecided("the prompt that was found does not select α")
+        raise not_followed("the prompt that was found does not select α")
     else:
         yield prompt_claim("prompt-is-relaxed", pairs, target)
         yield head_claim(pairs)
@@ -74,8 +74,7 @@ def weak_support_claims(case: Case) -> Iterator[Claim]:
     joint = joint_of(case)
     relaxed = None if joint is None else relaxed_of(joint)
     if joint is None or relaxed is None:
-        yield undecided("v_mm or p_relax does not exist")
-        return
+        raise not_followed("v_mm or p_relax does not exist")
     pairs = followed(joint, slower(relaxed.margin / 2), RADII, relaxed.norm, case.seed)
     yield from target_claims(case, pairs, joint, relaxed.direction)
 
@@ -89,9 +88,10 @@ def weak_support_claims(case: Case) -> Iterator[Claim]:
     violation=has_weak_support,
 )
 def support_without_dual(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A support whose dual is zero lies on the margin by accident: a tilt of the head by y raises its output by y and costs
-    y²/2r only, so mixing it costs no margin to first order and Assumption C fails over S. The best tilt is y ≈ log r; along
-    r = e^{RΘ/2} that is worth RΘ/2 logits, and the path gives this support that much less margin than p_relax does.
+    """A support whose dual is zero lies on the margin by accident: a tilt of the head by y raises its output by y and
+    costs y²/2r only, so mixing it costs no margin to first order and Assumption C fails over S. The best tilt is y ≈
+    log r; along r = e^{RΘ/2} that is worth RΘ/2 logits, and the path gives this support that much less margin than
+    p_relax does.
     """
     yield from weak_support_claims(case)
 
@@ -108,8 +108,9 @@ def _inseparable() -> SearchStrategy[Case]:
     violation=cannot_select,
 )
 def not_selectable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Where no prompt selects α everywhere the features stay mixed and the head turns to the max-margin direction of the best
-    mixed features. (The paper's own hypothesis, that p_R selects α asymptotically, already implies that p_mm exists.)
+    """Where no prompt selects α everywhere the features stay mixed and the head turns to the max-margin direction of
+    the best mixed features. (The paper's own hypothesis, that p_R selects α asymptotically, already implies that p_mm
+    exists.)
     """
     yield head_with_mixed_features(case)
 
@@ -129,7 +130,9 @@ def slow_schedules(draw: DrawFn) -> Case:
 
 
 def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | None:
-    """R ↦ log r through the case's radii, linear in logarithms, and its prompt radii; None unless r and R grow and r/R falls."""
+    """R ↦ log r through the case's radii, linear in logarithms, and its prompt radii; None unless r and R grow and r/R
+    falls.
+    """
     given = schedule_of(case)
     if given is None or given[0].shape != given[1].shape or given[1].size < 2 or not (given[1] > 0).all():
         return None
@@ -146,7 +149,9 @@ def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | Non
 
 
 def relaxes_too_early(case: Case) -> float:
-    """Distance of p̄_relax from p̄_mm, where the radii of the head grow a thousandfold, those of the prompt to RΘ = 10⁶."""
+    """Distance of p̄_relax from p̄_mm, where the radii of the head grow a thousandfold, those of the prompt to RΘ =
+    10⁶.
+    """
     joint = joint_of(case)
     if joint is None or not readable(case, joint):
         return -1.0
@@ -164,8 +169,7 @@ def schedule_claims(case: Case) -> Iterator[Claim]:
     joint, given = joint_of(case), slow_schedule(case)
     relaxed = None if joint is None else relaxed_of(joint)
     if joint is None or relaxed is None or given is None:
-        yield undecided("v_mm or p_relax does not exist, or the radii are not such that r = o(R)")
-        return
+        raise not_followed("v_mm or p_relax does not exist, or the radii are not such that r = o(R)")
     schedule, radii = given
     units = tuple((radii[[0, -1]] / relaxed.norm).tolist())
     pairs = followed(joint, schedule, units, relaxed.norm, case.seed)
@@ -180,9 +184,9 @@ def schedule_claims(case: Case) -> Iterator[Claim]:
     violation=relaxes_too_early,
 )
 def head_too_slow(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The label margin that a non-support has to spare is worth r·slack logits. With r = o(R) that is nothing against RΘ, so the
-    non-support needs its full margin like all others, and the path goes to p_mm. The paper's theorem does not say how r and
-    R grow; some schedule must be assumed.
+    """The label margin that a non-support has to spare is worth r·slack logits. With r = o(R) that is nothing against
+    RΘ, so the non-support needs its full margin like all others, and the path goes to p_mm. The paper's theorem does
+    not say how r and R grow; some schedule must be assumed.
     """
     yield from schedule_claims(case)
 
@@ -191,8 +195,7 @@ def unselected_claims(case: Case) -> Iterator[Claim]:
     """The limits of Theorem 6, whatever p_R selects."""
     path = path_of(case)
     if path is None:
-        yield undecided("v_mm or p_relax does not exist")
-        return
+        raise not_followed("v_mm or p_relax does not exist")
     pairs, target = path
     yield prompt_claim("prompt-is-relaxed", pairs, target)
     yield head_claim(pairs)
@@ -206,7 +209,8 @@ def unselected_claims(case: Case) -> Iterator[Claim]:
     violation=shorter_elsewhere,
 )
 def selects_another(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Assumption C speaks of the supports. Where another token of a non-support has label margin to spare, too, and leaves the
-    supports a wider margin, p_R selects that one: its margin is R over a shorter p_relax, that of the other selection.
+    """Assumption C speaks of the supports. Where another token of a non-support has label margin to spare, too, and
+    leaves the supports a wider margin, p_R selects that one: its margin is R over a shorter p_relax, that of the other
+    selection.
     """
     yield from unselected_claims(case)

@@ -35,9 +35,9 @@ def goes_to_the_set(case: Case, risk: Risk, under_test: Implementation) -> Itera
 
 @weakened("theorem-8", without=LOSS, refutes=REFUTED, cases=flat_cases)
 def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Strictly decreasing is not enough. Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its weight
-    q_1 costs q_1³ only: the path gives the other input three times the margin and turns away from p_mm. The same data
-    refutes Theorem 1. What is needed is ℓ' < 0.
+    """Strictly decreasing is not enough. Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its
+    weight q_1 costs q_1³ only: the path gives the other input three times the margin and turns away from p_mm. The
+    same data refutes Theorem 1. What is needed is ℓ' < 0.
     """
     yield from goes_to_the_set(case, linear_risk(case.problem, under_test), under_test)
 

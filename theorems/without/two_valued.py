@@ -13,8 +13,8 @@ from generators.score_assumptions import strict_optimum
 
 
 def tied_optimum(case: Case) -> Finding:
-    """Fails where two tokens tie for the highest score, α being one of them, and all others score the same, which is the
-    rest of Assumption B.
+    """Fails where two tokens tie for the highest score, α being one of them, and all others score the same, which is
+    the rest of Assumption B.
     """
     strict = strict_optimum(case)
     if strict.holds is not False:

@@ -222,17 +222,10 @@ def test_the_prompt_for_a_fixed_head_is_stationary_from_far_away(start: tuple[fl
 
 @pytest.mark.parametrize(("third", "relaxed"), [((0.5, 1.0), False), ((0.5, 1.5), True)])
 def test_figure_3_by_joint_descent(third: tuple[float, float], relaxed: bool) -> None:
-    """Figures 3(a) and 3(b): normalized descent with η = 0.1 from p = (0, −1), v = (−1, 0); 3(c): both probabilities reach 1."""
+    """Figures 3(a) and 3(b): normalized descent with η = 0.1 from p = (0, −1), v = (−1, 0); 3(c):
+    both probabilities reach 1."""
     joint = figure_3(third)
-    run = joint_descent(
-        joint.tokens,
-        joint.keys,
-        np.array([-1.0, 0.0]),
-        np.array([0.0, -1.0]),
-        steps=1000,
-        head_step=0.1,
-        prompt_step=0.1,
-    )
+    run = from_the_papers_start(joint, steps=1000, head_step=0.1)
     solution = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
     assert isinstance(solution, MaxMargin)
     deviations = []
@@ -252,18 +245,16 @@ def test_figure_3_by_joint_descent(third: tuple[float, float], relaxed: bool) ->
     assert relaxed == bool((~joint.svm.support).any())
 
 
+def from_the_papers_start(joint: Joint, steps: int, head_step: float) -> JointTrajectory:
+    """η_p = 0.1 from the start of Figure 3: p = (0, −1), v = (−1, 0)."""
+    v, p = np.array([-1.0, 0.0]), np.array([0.0, -1.0])
+    return joint_descent(joint.tokens, joint.keys, v, p, steps=steps, head_step=head_step, prompt_step=0.1)
+
+
 def test_descent_with_other_step_ratios_ends_between() -> None:
     """η_v = η_p/2 on Figure 3(b): the path along r = R/2, neither p_mm nor p_relax (0.099 from each)."""
     joint = figure_3((0.5, 1.5))
-    run = joint_descent(
-        joint.tokens,
-        joint.keys,
-        np.array([-1.0, 0.0]),
-        np.array([0.0, -1.0]),
-        steps=1000,
-        head_step=0.05,
-        prompt_step=0.1,
-    )
+    run = from_the_papers_start(joint, steps=1000, head_step=0.05)
     v, p = run.heads[-1], run.prompts[-1]
     ratio = float(np.linalg.norm(v) / np.linalg.norm(p))
     unit = p / np.linalg.norm(p)
@@ -274,15 +265,7 @@ def test_descent_with_other_step_ratios_ends_between() -> None:
 def test_descent_can_select_other_tokens() -> None:
     """η_v = 0.02, η_p = 0.1 from the paper's start on Figure 3(b): another selection, a head 45° from v_mm."""
     joint = figure_3((0.5, 1.5))
-    run = joint_descent(
-        joint.tokens,
-        joint.keys,
-        np.array([-1.0, 0.0]),
-        np.array([0.0, -1.0]),
-        steps=2000,
-        head_step=0.02,
-        prompt_step=0.1,
-    )
+    run = from_the_papers_start(joint, steps=2000, head_step=0.02)
     v = run.heads[-1]
     assert float(v @ joint.svm.direction) / float(np.linalg.norm(v)) < 0.75
     assert float(np.exp(joint.log_nonoptimality(joint.log_weights(run.prompts[-1])).max())) > 0.5

@@ -445,7 +445,8 @@ def test_independent_rows_are_the_first_that_span() -> None:
 
 
 def test_products_that_underflow_decide_nothing() -> None:
-    """A required margin of 0 whose three products, 1.625, −1.375 and −0.375 units of the last place, round to 2 − 1 − 0."""
+    """A required margin of 0 whose three products, 1.625, −1.375 and −0.375 units of the last place,
+    round to 2 − 1 − 0."""
     large, small = 2.0**400, 2.0**-137
     keys, alpha = np.zeros((2, 2, 4)), np.zeros(2, dtype=np.int64)
     keys[0, 0], keys[1, 0] = (large, small, small, small), (0.0, 1.625 * small, -1.375 * small, -0.375 * small)
@@ -553,3 +554,17 @@ def test_alpha_of_another_shape_or_type_is_refused() -> None:
     for alpha in (np.zeros(3, dtype=np.int64), np.zeros(2)):
         with pytest.raises((InvalidInput, TypeCheckError)):
             max_margin(keys, alpha)
+
+
+def test_a_solution_shows_itself_in_a_line_and_in_a_notebook() -> None:
+    svm = max_margin([[[1, 0], [0, 1], [0, 0]], [[2, 0], [0, 0], [0, 0]]], [0, 0])
+    assert isinstance(svm, MaxMargin)
+    said = "‖p_mm‖ = 1, margin 1/‖p_mm‖ = 1, 2 of 4 tokens are SVM-neighbours, 1 support; exact"
+    assert repr(svm) == f"MaxMargin({said})"
+    shown = svm._repr_html_()
+    assert "<td>SVM-neighbours</td><td>2 of 4</td>" in shown
+    assert "<td>p_mm</td><td>1.0, 0.0</td>" in shown
+    wide = max_margin([[[1.0] * 20, [0.0] * 20]], [0])
+    assert isinstance(wide, MaxMargin)
+    assert "0.05, … 20 entries</td>" in wide._repr_html_()
+    assert repr(max_margin([[[0], [1], [-1]]], [0])).startswith("Infeasible(no p separates α")

@@ -222,7 +222,8 @@ def test_where_the_steps_run_out_only_a_point_of_rest_nearby_is_taken(
 
 
 def saddle() -> Problem:
-    """The valley along the first coordinate; along the second both ends score higher than the middle; a third is idle."""
+    """The valley along the first coordinate; along the second both ends score higher than the middle;
+    a third is idle."""
     keys = np.zeros((3, 3, 3))
     keys[:2, :, 0], keys[2, :, 1] = valley().keys[:, :, 0], [3.0, 0.0, -3.0]
     return Problem(keys, np.array([[1.0, 0.8, 0.0], [1.0, 0.8, 0.0], [2.0, 0.0, 2.0]]))

@@ -322,8 +322,12 @@ def test_ctrl_c_leaves_the_table_so_far(jobs: str, whole_group: bool) -> None:
     ]
     process = subprocess.Popen(
         [sys.executable, *command],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        start_new_session=True,
+    )
     assert process.stderr is not None
     assert "true" in process.stderr.readline()  # the other one is done
     time.sleep(0.3)
@@ -344,8 +348,11 @@ def test_ctrl_c_leaves_the_table_so_far(jobs: str, whole_group: bool) -> None:
 def test_a_closed_pipe_is_not_a_verdict() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "theorems", "tolerances"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
     assert process.stdout is not None
     process.stdout.close()
     assert process.stderr is not None

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from tests.places import ROOT
 from tests.theorems.fake_statements import FAKES, install
 from theorems.command.app import main
 from theorems.hunting.entries import entries
 from theorems.hunting.table import Status
 from theorems.registry.suite import statements
 from theorems.report.document import Code, Heading, Link, Listing, Reference, Table, paragraph
-from theorems.report.evidence import ROOT, hunted, power
+from theorems.report.evidence import hunted, power
 from theorems.report.html import html
 from theorems.report.markdown import markdown
 
@@ -179,8 +180,11 @@ NASTY = '<script>alert("x")</script> a|b *c* `d` [e](f) & _g_ p_mm'
 def test_everything_is_escaped() -> None:
     texts = (NASTY, Code(NASTY), Reference(NASTY), Link(NASTY, "a&b.md"))
     document = [
-        Heading(1, NASTY, NASTY), paragraph(*texts), Table((NASTY,), tuple((one,) for one in texts)), Listing("```\n" + NASTY),
-    ]  # fmt: skip
+        Heading(1, NASTY, NASTY),
+        paragraph(*texts),
+        Table((NASTY,), tuple((one,) for one in texts)),
+        Listing("```\n" + NASTY),
+    ]
     parser = Balanced()
     parser.feed(html(document))
     assert not parser.open

@@ -62,7 +62,8 @@ def of_stretched_keys(keys: Array, scores: Array, loss: Loss, p: Array) -> Scale
 
 
 def without_the_second_input(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """A gradient that does not see one input. (Where two inputs balance, one that is turned ends at p_mm all the same.)"""
+    """A gradient that does not see one input. (Where two inputs balance,
+    one that is turned ends at p_mm all the same.)"""
     return risk.scaled_gradient(np.delete(keys, 1, axis=0), np.delete(scores, 1, axis=0), loss, p)
 
 
@@ -169,7 +170,9 @@ def shows_4(numbers: Numbers) -> bool:
 
 
 def shows_5(numbers: Numbers) -> bool:
-    """The limit is p̄_mm whatever C; the offset is ½ log(c_1/c_2); correlation leans to C, logistic to 1 for large C."""
+    """The limit is p̄_mm whatever C; the offset is ½ log(c_1/c_2); correlation leans to C, logistic to 1 for large
+    C.
+    """
     for loss, sign in (("correlation", 1.0), ("logistic", -1.0)):
         for one in numbers[loss]:
             near = one["stop"] == "norm reached" and abs(one["offset"] - one["predicted_offset"]) < 1e-5

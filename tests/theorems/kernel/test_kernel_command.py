@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,21 @@ def test_a_module_of_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_
         "class Models:\n    first = Softmax()\n"
     )
     assert main(["verify", "lemma-3", "--attention", "kernel_of_mine:Models.first", "--examples", "2"]) == 0
+
+
+@pytest.mark.parametrize("name", ["theorems.py", "generators.py", "reference_attention/__init__.py"])
+def test_a_file_that_hides_a_package_is_one_sentence(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    (tmp_path / "attention.py").write_text("def attend(q, k, v):\n    return v\n")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("")
+    assert main(["verify", "lemma-3", "--attention", "attention:attend"]) == 2
+    printed = capsys.readouterr().err
+    assert f"{tmp_path / name} hides the package {name.partition('/')[0].removesuffix('.py')!r}" in printed
+    assert printed.count("\n") == 1
+    assert str(tmp_path) not in sys.path
 
 
 def test_the_options_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:

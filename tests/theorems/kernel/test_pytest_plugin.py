@@ -33,7 +33,7 @@ def run(tmp_path: Path, test: str, *options: str, config: str = "") -> subproces
         "-m",
         "pytest",
         "-p",
-        "theorems.kernel.pytest_plugin",
+        "max_margin_theorems.pytest_plugin",
         "-p",
         "no:cacheprovider",
         *options,
@@ -89,7 +89,7 @@ def test_what_is_no_kernel_is_a_failure(tmp_path: Path, kernel: str) -> None:
 def test_whoever_does_not_use_it_pays_nothing(tmp_path: Path) -> None:
     text = (
         "import sys\n\ndef test_nothing_is_imported():\n"
-        "    heavy = {'torch', 'hypothesis', 'numpy', 'attention', 'generators'}\n"
+        "    heavy = {'torch', 'hypothesis', 'numpy', 'reference_attention', 'generators', 'theorems'}\n"
         "    assert not heavy & set(sys.modules)\n"
     )
     done = run(tmp_path, text)
@@ -97,4 +97,4 @@ def test_whoever_does_not_use_it_pays_nothing(tmp_path: Path) -> None:
 
 
 def test_the_package_announces_it() -> None:
-    assert 'max_margin_theorems = "theorems.kernel.pytest_plugin"' in (ROOT / "pyproject.toml").read_text()
+    assert 'max_margin_theorems = "max_margin_theorems.pytest_plugin"' in (ROOT / "pyproject.toml").read_text()

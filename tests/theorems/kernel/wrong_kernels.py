@@ -1,7 +1,7 @@
 """Attention kernels that are wrong in one way each, in the form that ``--attention`` takes.
 
-``CAUGHT`` are wrong by more than their numbers' rounding; ``REFUSED`` are no kernels at all, with a word of the sentence
-that says so.
+``CAUGHT`` are wrong by more than their numbers' rounding; ``REFUSED`` are no kernels at all, with a word of the
+sentence that says so.
 """
 
 from __future__ import annotations

@@ -286,7 +286,8 @@ def test_a_bare_number_is_no_reason(capsys: pytest.CaptureFixture[str]) -> None:
         ("    yield at_least", "    yield 0.5 #", "the conclusion yielded a value of type float, not a Claim"),
         (
             "    yield at_least",
-            "    from theorems.api import gradient_flow\n    gradient_flow(case.problem, svm.p, norm=-1.0)\n    yield at_least",
+            "    from theorems.api import gradient_flow\n"
+            "    gradient_flow(case.problem, svm.p, norm=-1.0)\n    yield at_least",
             "raised InvalidInput in mine.py, line 10: norm: -1 is not finite",
         ),
         (
@@ -325,22 +326,32 @@ def test_what_breaks_is_inconclusive(old: str, new: str, said: str, capsys: pyte
         ("x = (\n", r"mine.py: line 1: is no Python \('\(' was never closed\)"),
         ("x = 1\ndef f(:\n", r"mine.py: line 2: is no Python"),
         ("x = 1\0", r"mine.py: .*null bytes"),
-        ("x = 1\nimport nowhere_to_be_found\n", "mine.py, line 2: ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
+        (
+            "x = 1\nimport nowhere_to_be_found\n",
+            "mine.py, line 2: ModuleNotFoundError: No module named 'nowhere_to_be_found'",
+        ),
         ("from theorems.api import nonsense\n", "mine.py, line 1: ImportError: cannot import name 'nonsense'"),
         ("\n\n1 / 0\n", "mine.py, line 3: ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(0)\n", "mine.py, line 2: SystemExit: 0"),
         ("x = 1\n", "mine.py: has no statement 'it'; its statements are none; decorate one with @statement"),
         ("it = 1\n", "mine.py: 'it' is of type int, not a statement of this file"),
         ("def it(case, under_test): ...\n", "mine.py: 'it' is a function, not a statement of this file"),
-        ("from theorems.token_selection.global_paths.theorem_2_global_convergence import theorem_2 as it\n",
-         "'it' is the suite's theorem-2, not a st"),
-        (TRUE + '\n@statement("weights-sum-to-one")\ndef again(case, u):\n    "It."\n', "two statements have the id 'weights-sum-to-one'"),
-        ("from theorems.core.statement import statement\n"
-         "from theorems.token_selection.global_paths.theorem_2_global_convergence import theorem_2 as t\n"
-         'it = statement("theorem-2", "", source="", assumptions=(), cases=t.cases)(t.conclusion)\n',
-         "mine.py, line \\d+: statement: the id 'theorem-2' is one of the suite's; choose another."),
+        (
+            "from theorems.token_selection.global_paths.theorem_2_global_convergence import theorem_2 as it\n",
+            "'it' is the suite's theorem-2, not a st",
+        ),
+        (
+            TRUE + '\n@statement("weights-sum-to-one")\ndef again(case, u):\n    "It."\n',
+            "two statements have the id 'weights-sum-to-one'",
+        ),
+        (
+            "from theorems.core.statement import statement\n"
+            "from theorems.token_selection.global_paths.theorem_2_global_convergence import theorem_2 as t\n"
+            'it = statement("theorem-2", "", source="", assumptions=(), cases=t.cases)(t.conclusion)\n',
+            "mine.py, line \\d+: statement: the id 'theorem-2' is one of the suite's; choose another.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_file_that_cannot_be_used(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = wrote(text)
     for command in ("verify", "show"):
@@ -391,7 +402,8 @@ def test_an_id_that_names_nothing(id: str, said: str, capsys: pytest.CaptureFixt
 
 def test_a_file_leaves_the_suite_as_it_is() -> None:
     before = dict(statements())
-    text = "from theorems.core.statement import statement\nimport theorems.token_selection.global_paths.theorem_2_global_convergence as t\n"
+    text = "from theorems.core.statement import statement\n"
+    text += "import theorems.token_selection.global_paths.theorem_2_global_convergence as t\n"
     text += 'mine = statement("theorem-99", "t", source="s", assumptions=(), cases=t._cases)(t.theorem_2.conclusion)\n'
     one = statement_named(wrote(text) + ":mine")
     assert one.id == "mine.py:theorem-99"

@@ -22,3 +22,7 @@ def test_two_directions_beside_the_keys_are_those_of_lemma_8(tmp_path: Path) -> 
         assert verify_data("lemma-8", given).counts == {Verdict.UPHELD: 1}
     np.savez(tmp_path / "q.npz", keys=keys, scores=scores, q1=[1.0, 0.0], q2=[3.0, 4.0])
     assert verify_data("lemma-8", load(str(tmp_path / "q.npz"), 0)).counts == {Verdict.NOT_APPLICABLE: 1}
+
+
+def test_a_figure_that_shares_its_data_is_data_too() -> None:
+    assert np.array_equal(load("figure-4b", 0).case.problem.keys, load("figure-4", 0).case.problem.keys)

@@ -1,4 +1,5 @@
-"""The folder of counterexamples: each replays from its data alone, every pair is accounted for, the table is current."""
+"""The folder of counterexamples: each replays from its data alone, every pair is accounted for,
+the table is current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Each counterexample with the missing assumption put back: the conclusion holds, so its code is no verdict by itself."""
+"""Each counterexample with the missing assumption put back: the conclusion holds,
+so its code is no verdict by itself."""
 
 from __future__ import annotations
 

@@ -18,13 +18,14 @@ from generators.case import Case
 from generators.datasets import figure_3b, figure_8
 from generators.optimal_tokens import optimal_tokens
 from reference_attention.losses import loss_named
+from reference_attention.paths.joint_minimisers import Pair
 from reference_attention.problem import Dataset, Problem
 from tests.places import ROOT
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.record import load
-from theorems.without.followed_joint import Pair, followed, joint_of, separator_of
+from theorems.without.followed_joint import followed, joint_of, separator_of
 from theorems.without.free_mixing import assumption_c_fails, assumption_c_over_supports_fails, tilt, tying
 from theorems.without.mixed_features import mixed_margins
 from theorems.without.signed_flow import norm_of_flow, signed_gradient, traps
@@ -186,7 +187,8 @@ def test_the_refutation_of_assumption_c_is_true_at_the_prompts_that_it_names() -
 
 
 def test_the_head_beside_a_support_without_a_dual_is_stationary() -> None:
-    """e^{−y} = Γ y/r for z = (1, 0), (1, 1): its own equation, at log r = 40, where a float solver stops far too early."""
+    """e^{−y} = Γ y/r for z = (1, 0), (1, 1): its own equation, at log r = 40,
+    where a float solver stops far too early."""
     case = load(FOLDER / "lemma-13-without-optimal-support-tokens.json").case
     joint = joint_of(case)
     assert joint is not None
@@ -210,7 +212,8 @@ def test_the_bound_for_mixed_features_is_below_what_any_prompt_gives() -> None:
 
 
 def test_a_saturated_softmax_is_no_stationary_point() -> None:
-    """The squared loss with best score 1: descent slows down towards u = 1 for ever, and float64 calls that stationary."""
+    """The squared loss with best score 1: descent slows down towards u = 1 for ever,
+    and float64 calls that stationary."""
     case = load(FOLDER / "theorem-2-without-well-behaved-loss.json").case
     mixed = norm_of_flow(case.problem, np.zeros(1))
     assert mixed.verdict is Verdict.FALSIFIED

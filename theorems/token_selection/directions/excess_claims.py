@@ -1,6 +1,7 @@
 """Comparing risks of any magnitude: L(p) − L_α by sign and logarithm, its rounding, and claims about it.
 
-References: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Section 4.2; :mod:`theorems.rounding.forward_error`.
+References: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Section 4.2;
+:mod:`theorems.rounding.forward_error`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.floats import EPS, log_expm1
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.forward_error import log_weight_error
@@ -110,7 +111,7 @@ def signed_at_least(
     seen = ~(np.maximum(top, bottom) <= log_noise)
     if not seen.any():
         why = f"at every {points} rounding is larger than the risks compared: the limit lies beyond float64"
-        return Claim(name, form, 0.0, 0.0, EXCESS_RISK, undecided=why)
+        return undecided(name, why, form)
     top, bottom, log_noise = (x[seen] for x in (top, bottom, log_noise))
     top, bottom = np.logaddexp(top, log_noise), np.logaddexp(bottom, log_noise)
     size = np.maximum(np.abs(top), np.abs(bottom))

@@ -94,7 +94,8 @@ class Region:
         radius: R_q.
         near: μ + Bδ in (A1), (B), θ − Bδ in (A2): the margin that a binding token keeps at most (at least).
         log_weight: log w.
-        against: θ⁻ − Bδ in (A1), (B): what tokens that score higher have at least; in (A2) the smallest margin of x* over
+        against: θ⁻ − Bδ in (A1), (B): what tokens that score higher have at least; in (A2) the smallest margin of x*
+        over
             tokens that score lower.
         first: R from which on the better direction is used: 0, or R*.
     """
@@ -233,7 +234,9 @@ class Outdone(Region):
         return cls(found, better, costs, cone, delta, max(radius, first), near, high.log_weight, against, first)
 
     def claims(self, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-        """One finite point is below L_α; beyond R_q the neighbourhood is above that point; either bound at smaller radii."""
+        """One finite point is below L_α; beyond R_q the neighbourhood is above that point; either bound at smaller
+        radii.
+        """
         costs, what = self.costs, "point of the neighbourhood"
         log_n, log_T = math.log(costs.problem.n), math.log(costs.problem.T)
         nearer, beyond = self.nearer, self.beyond

@@ -87,6 +87,11 @@ def sharp_claim(
     if not keep.any():
         return None
     return at_least(
-        name, Form.SHARP, 0.0, np.abs(measured - lead.log_constant)[keep], rounding=(bound + rounding)[keep],
-        why=LEADING_TERM, points="radius",
-    )  # fmt: skip
+        name,
+        Form.SHARP,
+        0.0,
+        np.abs(measured - lead.log_constant)[keep],
+        rounding=(bound + rounding)[keep],
+        why=LEADING_TERM,
+        points="radius",
+    )

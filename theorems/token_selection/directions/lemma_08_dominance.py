@@ -81,8 +81,8 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
             n (L(Rq1) − L_α) ≤ −w e^{−Rθ1}/T + S_low e^{−Rθ⁺},    n (L(Rq2) − L_α) ≥ −S_high e^{−Rθ2},
         R0 = max( log(2T S_low/w)/(θ⁺ − θ1), log(2T S_high/w)/(θ2 − θ1) ).
 
-    Both bounds hold at every R > 0 and are tried from R = 1/θ1 on; the comparison beyond R0, where rounding leaves risks
-    their size (:func:`.directional_risk.told_apart`).
+    Both bounds hold at every R > 0 and are tried from R = 1/θ1 on; the comparison beyond R0, where rounding leaves
+    risks their size (:func:`.directional_risk.told_apart`).
 
     Two remarks. That q2 is neighbour-optimal is not used in (a), nor that the neighbour is the only one in (b). And R0
     depends on θ⁻ − θ1 too, the distance to the next token of *higher* score, which the paper's proof leaves out of

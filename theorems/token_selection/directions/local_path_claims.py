@@ -24,13 +24,15 @@ from theorems.token_selection.directions.excluded_neighbourhood import Beaten, C
 NEIGHBOURHOOD = tolerance(
     "neighbourhood",
     "(d + 8) eps / δ",
-    "the distance of a unit vector from q̄ carries (d + 8) eps of the vectors it is computed from, relative to the radius δ"
+    "the distance of a unit vector from q̄ carries (d + 8) eps of the vectors it is computed from,"
+    " relative to the radius δ"
     " of the neighbourhood",
 )
 PATH_NORM = tolerance(
     "path-norm",
     "8 (d + 8) eps B (1 + 1/(μ + Bδ))",
-    "the points compared carry the rounding of their exponents, (d + 8) eps R B, which moves the norm at which the risks"
+    "the points compared carry the rounding of their exponents, (d + 8) eps R B, which moves the norm at"
+    " which the risks"
     " are equal by as much over the margin there",
 )
 
@@ -63,9 +65,17 @@ def followed(region: Region, cone: Cone, under_test: Implementation, seed: int) 
 
     starts = [region.better.unit * size for size in (*norms, region.first) if size > 0]
     return local_path(
-        problem, region.found.unit, costs.alpha, norms, mu=cone.mu, radius=cone.radius, starts=np.array(starts),
-        seed=seed, excess=excess, gradient=gradient,
-    )  # fmt: skip
+        problem,
+        region.found.unit,
+        costs.alpha,
+        norms,
+        mu=cone.mu,
+        radius=cone.radius,
+        starts=np.array(starts),
+        seed=seed,
+        excess=excess,
+        gradient=gradient,
+    )
 
 
 def decidable(region: Region, norms: Float64[np.ndarray, "r"]) -> np.ndarray:
@@ -87,25 +97,41 @@ def path_claims(region: Region, cone: Cone, under_test: Implementation, seed: in
         rounding = (d + 8) * EPS / region.delta
         yield _told(
             at_least(
-                f"{name}-leaves-or-stays-bounded", Form.LIMIT,
-                np.maximum(apart / region.delta - 1, 1 - path.sizes / region.radius if region.radius else -1.0), 0.0,
-                rounding=rounding, why=NEIGHBOURHOOD, points="radius",
-            ), path, apart,
-        )  # fmt: skip
+                f"{name}-leaves-or-stays-bounded",
+                Form.LIMIT,
+                np.maximum(apart / region.delta - 1, 1 - path.sizes / region.radius if region.radius else -1.0),
+                0.0,
+                rounding=rounding,
+                why=NEIGHBOURHOOD,
+                points="radius",
+            ),
+            path,
+            apart,
+        )
         if one is not region.narrow:
             continue
         if isinstance(region, Beaten):
             slack = 8 * (d + 8) * EPS * path.norms * region.costs.reach * (1 + 1 / region.near)
             yield at_least(
-                "narrow-path-norm-grows", Form.LIMIT, path.sizes / path.norms,
-                region.norm_at_least(path.norms) / path.norms, rounding=slack / path.norms + 8 * EPS,
-                why=PATH_NORM, points="radius",
-            )  # fmt: skip
+                "narrow-path-norm-grows",
+                Form.LIMIT,
+                path.sizes / path.norms,
+                region.norm_at_least(path.norms) / path.norms,
+                rounding=slack / path.norms + 8 * EPS,
+                why=PATH_NORM,
+                points="radius",
+            )
         else:
             yield at_least(
-                "narrow-path-norm-bounded", Form.LIMIT, region.radius, path.sizes, rounding=8 * EPS * path.sizes,
-                scale=region.radius, why=COSINE_ROUNDING, points="radius",
-            )  # fmt: skip
+                "narrow-path-norm-bounded",
+                Form.LIMIT,
+                region.radius,
+                path.sizes,
+                rounding=8 * EPS * path.sizes,
+                scale=region.radius,
+                why=COSINE_ROUNDING,
+                points="radius",
+            )
 
 
 def _told(claim: Claim, path: LocalPath, apart: Float64[np.ndarray, "r"]) -> Claim:

@@ -98,9 +98,9 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     n (L(Rx) − L_α) ≥ −S_high e^{−R(θ−Bδ)}, which exceeds −nE for R > R_q = (log(2T S_high/w*) + R*θ*)/(θ − Bδ). So
     p̄(R), R ≥ R*, has norm at most R_q or is δ away from q; if the cone lies in D_δ(q) the norm stays bounded by R_q.
 
-    **In float64.** The bounds on L(Rx) and L(Rx*) hold at every radius, without the factor 2: (A1), (B) as displayed, in
-    (A2) n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T with θ⁺ the least margin of x* over lower-scoring tokens. They
-    are tried from R = 1/θ on; the comparison itself beyond R_q, as far as rounding leaves risks their size
+    **In float64.** The bounds on L(Rx) and L(Rx*) hold at every radius, without the factor 2: (A1), (B) as displayed,
+    in (A2) n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T with θ⁺ the least margin of x* over lower-scoring tokens.
+    They are tried from R = 1/θ on; the comparison itself beyond R_q, as far as rounding leaves risks their size
     (:func:`.directional_risk.told_apart`). Where q is so close to an LMM direction that this R_q is out of reach,
     the exact construction, those bounds and the path remain.
 

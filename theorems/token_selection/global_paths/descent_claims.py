@@ -17,7 +17,7 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import Stop, gradient_descent
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.evaluation import GRADIENT, Evaluation, scaled_gradient_of
@@ -75,10 +75,7 @@ def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: 
     steps = KERNEL_STEPS if under_test.textbook_eps else STEPS
     run = gradient_descent(problem, starts, steps=steps, log_step=log_step, gradient=under_test.scaled_gradient)
     if run.stop is Stop.OVERFLOW:
-        yield Claim(
-            "climbs-to-max-margin", Form.EFFECTIVE, 0.0, 0.0, GRADIENT,
-            undecided="a step of gradient descent overflows float64",
-        )  # fmt: skip
+        yield undecided("climbs-to-max-margin", "a step of gradient descent overflows float64", Form.EFFECTIVE)
         return
     points = run.points
     stride = max(1, math.ceil(points.size * problem.n * problem.T / EVALUATIONS))
@@ -91,16 +88,21 @@ def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: 
     largest = float(np.abs(log_bound).max())
     if not (largest < LARGEST_LOGARITHM and np.isfinite(error).all() and float(log_error.max()) < 1):
         why = f"log|∇L| reaches {largest:.3g} with an error of {float(log_error.max()):.3g}: no digits left in float64"
-        yield Claim("climbs-to-max-margin", Form.EFFECTIVE, 0.0, 0.0, GRADIENT, undecided=why)
+        yield undecided("climbs-to-max-margin", why, Form.EFFECTIVE)
         return
     terms = np.exp(np.minimum(log_bound - log_scale[:, None], 700.0))
     along = -direction @ svm.p
     yield at_least(
-        "climbs-to-max-margin", Form.EFFECTIVE, along, terms.sum(axis=1),
+        "climbs-to-max-margin",
+        Form.EFFECTIVE,
+        along,
+        terms.sum(axis=1),
         rounding=dot_error(direction, svm.p, error)
         + np.sum(terms * relative_climb_error(log_error + EPS * np.abs(log_scale)[:, None]), axis=1),
-        why=GRADIENT, scale=np.abs(direction) @ np.abs(svm.p) + terms.sum(axis=1), points="iterate",
-    )  # fmt: skip
+        why=GRADIENT,
+        scale=np.abs(direction) @ np.abs(svm.p) + terms.sum(axis=1),
+        points="iterate",
+    )
 
     # What one computed step may differ from −η∇L: the gradient's error, and one rounding of the new point.
     shape = (len(looked), len(starts))
@@ -116,16 +118,26 @@ def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: 
     w_rounding = svm.norm * drift + (problem.d + 2) * EPS * (np.abs(shown) @ np.abs(svm.p) + abs(w[0]))
     climbed = climb_bound(problem, log_step + log_rate(problem, run.norms[0]), looked.astype(np.float64))
     yield at_least(
-        "climbs-like-log-t", Form.EFFECTIVE, (w - w[0])[1:], climbed[1:],
-        rounding=(w_rounding + 16 * EPS * climbed)[1:], why=DESCENT_ROUNDING,
-        scale=(np.maximum(climbed, svm.norm * norms) + EPS)[1:], points="iterate",
-    )  # fmt: skip
+        "climbs-like-log-t",
+        Form.EFFECTIVE,
+        (w - w[0])[1:],
+        climbed[1:],
+        rounding=(w_rounding + 16 * EPS * climbed)[1:],
+        why=DESCENT_ROUNDING,
+        scale=(np.maximum(climbed, svm.norm * norms) + EPS)[1:],
+        points="iterate",
+    )
     least = svm.margin * (w[0] + climbed)
     yield at_least(
-        "norm-grows-like-log-t", Form.EFFECTIVE, norms[1:], least[1:],
-        rounding=(svm.margin * w_rounding + 16 * EPS * (norms + np.abs(least)))[1:], why=DESCENT_ROUNDING,
-        scale=(norms + np.abs(least) + EPS)[1:], points="iterate",
-    )  # fmt: skip
+        "norm-grows-like-log-t",
+        Form.EFFECTIVE,
+        norms[1:],
+        least[1:],
+        rounding=(svm.margin * w_rounding + 16 * EPS * (norms + np.abs(least)))[1:],
+        why=DESCENT_ROUNDING,
+        scale=(norms + np.abs(least) + EPS)[1:],
+        points="iterate",
+    )
     yield _summable(problem, under_test, starts, log_step, lengths, drift[-1], run.norms)
     if problem.n > 1:
         return
@@ -133,11 +145,17 @@ def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: 
     size = np.linalg.norm(flat, axis=1)
     towards, onwards = -(direction @ svm.direction) * (size + lag), -np.sum(direction * flat, axis=1)
     yield at_least(
-        "correlation-step", Form.EFFECTIVE, towards, onwards,
+        "correlation-step",
+        Form.EFFECTIVE,
+        towards,
+        onwards,
         rounding=dot_error(direction, svm.direction, error) * (size + lag)
-        + dot_error(direction, flat, error) + (problem.d + 4) * EPS * np.abs(towards),
-        why=GRADIENT, scale=np.linalg.norm(direction, axis=1) * (size + lag) + EPS, points="iterate",
-    )  # fmt: skip
+        + dot_error(direction, flat, error)
+        + (problem.d + 4) * EPS * np.abs(towards),
+        why=GRADIENT,
+        scale=np.linalg.norm(direction, axis=1) * (size + lag) + EPS,
+        points="iterate",
+    )
     deficit = correlation_deficit(run.norms, lengths, lag)[looked]
     base = np.where(norms[0] + lag > 0, 0, 1)
     begin = points[base, np.arange(len(starts))]
@@ -145,11 +163,15 @@ def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: 
     gained = np.linalg.norm(begin, axis=1)
     later = looked[:, None] > base
     yield at_least(
-        "correlation-lower-bound", Form.EFFECTIVE,
-        (u - begin @ svm.direction)[later], (norms - gained - deficit)[later],
+        "correlation-lower-bound",
+        Form.EFFECTIVE,
+        (u - begin @ svm.direction)[later],
+        (norms - gained - deficit)[later],
         rounding=(2 * drift + (problem.d + 8) * EPS * (norms + gained + deficit))[later],
-        why=DESCENT_ROUNDING, scale=(norms + gained + EPS)[later], points="iterate",
-    )  # fmt: skip
+        why=DESCENT_ROUNDING,
+        scale=(norms + gained + EPS)[later],
+        points="iterate",
+    )
 
 
 def _summable(
@@ -168,6 +190,12 @@ def _summable(
     # A step whose rounding is e counts |Δ|² wrong by 2|Δ|e + e².
     rounding = drift * lengths.max(axis=0) + drift**2 + 64 * problem.d * EPS * (1 + norms[0]) * (allowed + taken)
     return at_least(
-        "steps-are-summable", Form.EFFECTIVE, allowed, taken,
-        rounding=rounding, why=DESCENT_ROUNDING, scale=allowed + taken + EPS, points="start",
-    )  # fmt: skip
+        "steps-are-summable",
+        Form.EFFECTIVE,
+        allowed,
+        taken,
+        rounding=rounding,
+        why=DESCENT_ROUNDING,
+        scale=allowed + taken + EPS,
+        points="start",
+    )

@@ -16,7 +16,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import RELATIVE, Flow, gradient_flow
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, Undecided, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.rounding.evaluation import GRADIENT, Evaluation, scaled_gradient_of
@@ -33,8 +33,10 @@ GRADIENT_FLOW = tolerance(
 )
 
 FLOW_NORMS = (1e6, 1e5, 1e4)
-"""Norms to which the flow is followed, in units of ‖p_mm‖ for n = 1 and of 1/(scale of the keys) for n > 1: the first one
-at which float64 still resolves it. Where rows differ a thousandfold and more, the logits of the longest lose their digits."""
+"""Norms to which the flow is followed, in units of ‖p_mm‖ for n = 1 and of 1/(scale of the keys) for n > 1: the first
+one at which float64 still resolves it. Where rows differ a thousandfold and more, the logits of the longest lose their
+digits.
+"""
 FLOW_RELATIVE = 1e-12
 """Relative tolerance of its solver for n = 1, where the offset from the ray is read off."""
 
@@ -54,16 +56,14 @@ def flow_claims(
             break
     if flow.stop is Stop.FAILED:
         why = f"the flow was not followed: {flow.reason}"
-        yield Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, EXACT, undecided=why)
-        return
+        raise Undecided("norm-diverges", why, Form.LIMIT)
     tangent = _is_a_flow(problem, under_test, flow)
     yield tangent
     if tangent.undecided:
         return
     if flow.stop is Stop.STATIONARY and not _vanishes(problem, flow.final):
         why = f"the flow solver stopped at ‖p‖ = {flow.norms[-1]:.6g}, where the gradient does not vanish"
-        yield Claim("norm-diverges", Form.LIMIT, 0.0, 0.0, EXACT, undecided=why)
-        return
+        raise Undecided("norm-diverges", why, Form.LIMIT)
     reached = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
     yield Claim("norm-diverges", Form.LIMIT, 0.0 if flow.reached else -1.0, 0.0, EXACT, reached)
     if not flow.reached:
@@ -71,10 +71,15 @@ def flow_claims(
     solver = flow.evaluations * math.sqrt(problem.d) * (relative * flow.norms + flow.absolute)
     w = flow.points @ svm.p
     yield at_least(
-        "arc-climbs", Form.LIMIT, w[1:] - w[0], flow.arc_length[1:] / reach(problem),
-        rounding=(svm.norm * solver + 16 * EPS * np.abs(w))[1:], why=GRADIENT_FLOW,
-        scale=svm.norm * (flow.norms + flow.arc_length)[1:], points="recorded norm",
-    )  # fmt: skip
+        "arc-climbs",
+        Form.LIMIT,
+        w[1:] - w[0],
+        flow.arc_length[1:] / reach(problem),
+        rounding=(svm.norm * solver + 16 * EPS * np.abs(w))[1:],
+        why=GRADIENT_FLOW,
+        scale=svm.norm * (flow.norms + flow.arc_length)[1:],
+        points="recorded norm",
+    )
     if single:
         yield from _flow_direction(problem, svm, flow, solver / svm.norm)
 
@@ -92,13 +97,18 @@ def _is_a_flow(problem: Problem, under_test: Implementation, flow: Flow) -> Clai
         why = (
             "the rounding error of log|ℓ'| is larger than one: no digit of the gradient's direction is left in float64"
         )
-        return Claim("flow-is-of-this-gradient", Form.EFFECTIVE, 0.0, 0.0, GRADIENT, undecided=why)
+        return undecided("flow-is-of-this-gradient", why, Form.EFFECTIVE)
     apart = theirs / np.linalg.norm(theirs, axis=1)[:, None] - mine.direction / size[:, None]
     rounding = 2 * np.linalg.norm(mine.error, axis=1) / size + 4 * problem.d * EPS
     return at_least(
-        "flow-is-of-this-gradient", Form.EFFECTIVE, 0.0, np.linalg.norm(apart, axis=1),
-        rounding=rounding, why=GRADIENT, points="recorded norm",
-    )  # fmt: skip
+        "flow-is-of-this-gradient",
+        Form.EFFECTIVE,
+        0.0,
+        np.linalg.norm(apart, axis=1),
+        rounding=rounding,
+        why=GRADIENT,
+        points="recorded norm",
+    )
 
 
 def _vanishes(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
@@ -111,17 +121,22 @@ def _flow_direction(problem: Problem, svm: MaxMargin, flow: Flow, solver: Float6
     offsets = FlowOffset.of(Constraints.of(problem, svm), svm)
     if not offsets.solved:
         why = "Newton's method for the dual weights did not converge"
-        yield Claim("flow-correlation", Form.LIMIT, 0.0, 0.0, GRADIENT_FLOW, undecided=why)
-        return
+        raise Undecided("flow-correlation", why, Form.LIMIT)
     p = flow.points / svm.norm
     rho = flow.norms / svm.norm
     z = offsets.across(p)
     size = np.linalg.norm(z, axis=1)
     bound = np.array([offsets.from_start(p[0], r) for r in rho[1:]])
     yield at_least(
-        "flow-correlation", Form.LIMIT, bound, size[1:],
-        rounding=solver[1:], why=GRADIENT_FLOW, scale=np.maximum(size[1:], 1.0), points="recorded norm",
-    )  # fmt: skip
+        "flow-correlation",
+        Form.LIMIT,
+        bound,
+        size[1:],
+        rounding=solver[1:],
+        why=GRADIENT_FLOW,
+        scale=np.maximum(size[1:], 1.0),
+        points="recorded norm",
+    )
     late = np.flatnonzero(rho >= max(100.0, 10 * rho[0]))
     checkpoints = [offsets.q + offsets.free(p[k]) for k in late]
     remaining = np.array([offsets.after(p[k], rho[k + 1], q) for k, q in zip(late[:-1], checkpoints, strict=False)])
@@ -130,14 +145,25 @@ def _flow_direction(problem: Problem, svm: MaxMargin, flow: Flow, solver: Float6
     )
     after = solver[late[1:]] + 8 * problem.d * EPS * rho[late[1:]]
     yield at_least(
-        "flow-offset-is-kept", Form.SHARP, remaining, moved,
-        rounding=after, why=GRADIENT_FLOW, scale=np.maximum(size[late[1:]], 1.0), points="recorded norm",
-    )  # fmt: skip
+        "flow-offset-is-kept",
+        Form.SHARP,
+        remaining,
+        moved,
+        rounding=after,
+        why=GRADIENT_FLOW,
+        scale=np.maximum(size[late[1:]], 1.0),
+        points="recorded norm",
+    )
     earlier = np.searchsorted(rho, rho[late] / 10)
     inside = np.array([offsets.span.T @ (offsets.span @ (p[k] - offsets.q)) for k in late])
     contracted = np.array([offsets.contracted(p[j], p[k]) for j, k in zip(earlier, late, strict=True)])
     yield at_least(
-        "flow-offset-closed-form", Form.SHARP, contracted, np.linalg.norm(offsets.across(inside), axis=1),
-        rounding=solver[late] + 8 * problem.d * EPS * rho[late], why=GRADIENT_FLOW,
-        scale=np.maximum(size[late], 1.0), points="recorded norm",
-    )  # fmt: skip
+        "flow-offset-closed-form",
+        Form.SHARP,
+        contracted,
+        np.linalg.norm(offsets.across(inside), axis=1),
+        rounding=solver[late] + 8 * problem.d * EPS * rho[late],
+        why=GRADIENT_FLOW,
+        scale=np.maximum(size[late], 1.0),
+        points="recorded norm",
+    )

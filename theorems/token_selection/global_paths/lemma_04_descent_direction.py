@@ -11,14 +11,12 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
-from reference_attention.svm.max_margin import Infeasible
+from theorems.core.att_svm import solved
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
@@ -27,19 +25,12 @@ from theorems.core.statement import statement
 from theorems.rounding.evaluation import GRADIENT, Evaluation, scaled_gradient_of
 from theorems.rounding.forward_error import UNDERFLOW, dot_error, relative_error
 
-ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable")
-
-
-def _cases() -> SearchStrategy[Case]:
-    return cases(assumptions=ASSUMPTIONS)
-
 
 @statement(
     "lemma-4",
     "The max-margin direction descends everywhere",
     source="Appendix B.1, Lemma 4",
-    assumptions=ASSUMPTIONS,
-    cases=_cases,
+    assumptions=("well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable"),
     kernel=calls("its gradient descends along p_mm at every point", turn=3),
     survives={
         "gradient-too-long": "twice the gradient descends twice as much",
@@ -60,11 +51,7 @@ def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the gradient, and compared so at any norm of p.
     """
     problem = case.problem
-    solution = under_test.max_margin(problem.keys, problem.optimal)
-    if isinstance(solution, Infeasible):
-        yield Claim("descent", Form.EFFECTIVE, 0.0, 0.0, GRADIENT, undecided="ATT-SVM(opt) was called infeasible")
-        return
-    p_mm = np.asarray(solution.p)
+    p_mm = solved(problem, problem.optimal, under_test, "descent", Form.EFFECTIVE).p
 
     def both_sides(points: Float64[np.ndarray, "m d"]) -> tuple[Float64[np.ndarray, "m"], ...]:
         return _sides(problem, points, p_mm, under_test)

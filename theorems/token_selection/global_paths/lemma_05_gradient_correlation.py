@@ -11,14 +11,12 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
-from reference_attention.svm.max_margin import Infeasible
+from theorems.core.att_svm import solved
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
@@ -28,19 +26,12 @@ from theorems.core.survival import ROOM
 from theorems.rounding.evaluation import GRADIENT, Evaluation, scaled_gradient_of
 from theorems.rounding.forward_error import dot_error
 
-ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable", "single-input")
-
-
-def _cases() -> SearchStrategy[Case]:
-    return cases(assumptions=ASSUMPTIONS)
-
 
 @statement(
     "lemma-5",
     "Gradient correlation for a single input",
     source="Appendix B.1, Lemma 5",
-    assumptions=ASSUMPTIONS,
-    cases=_cases,
+    assumptions=("well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable", "single-input"),
     kernel=calls("its gradient at every point, n = 1", turn=2),
     survives={
         "sparsemax": ROOM,
@@ -69,18 +60,7 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     p_mm is at least 1. With T = 2, π = 0. Both sides are divided by e^{log_scale} of the gradient.
     """
     problem = case.problem
-    solution = under_test.max_margin(problem.keys, problem.optimal)
-    if isinstance(solution, Infeasible):
-        yield Claim(
-            "correlation",
-            Form.EFFECTIVE,
-            0.0,
-            0.0,
-            GRADIENT,
-            undecided="ATT-SVM(opt) was called infeasible",
-        )
-        return
-    p_mm = np.asarray(solution.p)
+    p_mm = solved(problem, problem.optimal, under_test, "correlation", Form.EFFECTIVE).p
 
     def both_sides(points: Float64[np.ndarray, "m d"]) -> tuple[Float64[np.ndarray, "m"], ...]:
         return _sides(problem, points, p_mm, under_test)

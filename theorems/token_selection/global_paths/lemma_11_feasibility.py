@@ -13,35 +13,26 @@ from collections.abc import Iterator
 
 import numpy as np
 from flint import fmpq, fmpq_mat
-from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64, Int64
 
 from generators.case import Case
-from generators.problems import cases
 from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.floats import EPS
 from reference_attention.problem import Dataset, Problem
 from reference_attention.svm.max_margin import Infeasible
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.forward_error import SOLUTION
 
-ASSUMPTIONS = ("positive-labels", "strict-optimum", "head-in-key-range")
-
-
-def _cases() -> SearchStrategy[Case]:
-    return cases(assumptions=ASSUMPTIONS)
-
 
 @statement(
     "lemma-11",
     "Feasibility of the max-margin problem",
     source="Section 2, Lemma 2; Appendix B, Lemma 11",
-    assumptions=ASSUMPTIONS,
-    cases=_cases,
+    assumptions=("positive-labels", "strict-optimum", "head-in-key-range"),
     aliases=("lemma-2",),
     kernel=SVM_ONLY,
 )
@@ -81,7 +72,7 @@ def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _undecided(name: str, reason: str) -> Claim:
-    return Claim(name, Form.EXACT, 0.0, 0.0, EXACT, undecided=reason)
+    return undecided(name, reason)
 
 
 def _sign(x: fmpq) -> float:

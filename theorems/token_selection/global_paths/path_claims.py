@@ -14,7 +14,7 @@ from jaxtyping import Float64
 
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, at_least, undecided
 from theorems.core.tolerances import tolerance
 from theorems.token_selection.global_paths.followed_path import Sphere
 from theorems.token_selection.global_paths.path_constants import EXPONENT_ROUNDING, Constraints, log_excess
@@ -113,17 +113,16 @@ def path_claims(
     stationary = np.array([np.linalg.norm(f.sphere.newton_step(f.predicted)) for f in followed])
     rounding = np.array([f.rounding for f in followed])
     yield at_least(
-        "path-is-stationary", Form.SHARP, 0.0, stationary,
-        rounding=rounding, why=PATH_ROUNDING, points="radius",
-    )  # fmt: skip
+        "path-is-stationary", Form.SHARP, 0.0, stationary, rounding=rounding, why=PATH_ROUNDING, points="radius"
+    )
     span = tangent_span(constraints, basis)
     far = Reduced.limit(constraints, span)
     coordinates, solved = far.newton(np.zeros(span.shape[1]))
     limit = basis.T @ (span @ coordinates)
-    undecided = "" if solved else "Newton's method on the limit program did not converge"
-    undecided = next((f.undecided for f in followed if f.undecided), undecided)
-    if undecided:
-        yield Claim("path-correlation", Form.LIMIT, 0.0, 0.0, PATH_DUAL_GAP, undecided=undecided)
+    missing = "" if solved else "Newton's method on the limit program did not converge"
+    missing = next((f.undecided for f in followed if f.undecided), missing)
+    if missing:
+        yield undecided("path-correlation", missing, Form.LIMIT)
         return
     one_minus = np.array([f.one_minus_cosine for f in followed])
     rho = np.array([f.rho for f in followed])
@@ -138,24 +137,42 @@ def path_claims(
         return np.asarray((values - lower) / rho)
 
     yield at_least(
-        "path-correlation", Form.LIMIT, bound([f.predicted for f in followed]), one_minus,
-        rounding=noise, why=PATH_DUAL_GAP, scale=one_minus[-1:].max(initial=EPS), points="radius",
-    )  # fmt: skip
+        "path-correlation",
+        Form.LIMIT,
+        bound([f.predicted for f in followed]),
+        one_minus,
+        rounding=noise,
+        why=PATH_DUAL_GAP,
+        scale=one_minus[-1:].max(initial=EPS),
+        points="radius",
+    )
     yield _lowest(followed, rng)
     offset = np.array([np.linalg.norm(f.followed - f.predicted) for f in followed])
     yield at_least(
-        "offset-at-radius", Form.SHARP, 0.0, offset,
-        rounding=rounding, why=PATH_ROUNDING, scale=np.maximum(size, 1.0), points="radius",
-    )  # fmt: skip
+        "offset-at-radius",
+        Form.SHARP,
+        0.0,
+        offset,
+        rounding=rounding,
+        why=PATH_ROUNDING,
+        scale=np.maximum(size, 1.0),
+        points="radius",
+    )
     if svm.strictly_complementary:
         yield from _limit_offset(followed, constraints, basis, limit, svm.independent)
         return
     h = (limit - followed[0].predicted) / math.log(far.rho / rho[0])
     curve = [followed[0].predicted + h * math.log(r / rho[0]) for r in rho]
     yield at_least(
-        "path-rate-with-logarithm", Form.LIMIT, bound(curve), one_minus,
-        rounding=noise, why=PATH_DUAL_GAP, scale=one_minus[-1:].max(initial=EPS), points="radius",
-    )  # fmt: skip
+        "path-rate-with-logarithm",
+        Form.LIMIT,
+        bound(curve),
+        one_minus,
+        rounding=noise,
+        why=PATH_DUAL_GAP,
+        scale=one_minus[-1:].max(initial=EPS),
+        points="radius",
+    )
 
 
 def _lowest(followed: list[Followed], rng: np.random.Generator) -> Claim:
@@ -173,9 +190,14 @@ def _lowest(followed: list[Followed], rng: np.random.Generator) -> Claim:
         # A point of the sphere of radius ρ(1 + eps) may have e^{−eps ρ} less; that is the rounding of an exponent.
         rounding.append(np.full(len(points), 4 * f.exponent_rounding))
     return at_least(
-        "path-is-lowest", Form.LIMIT, np.concatenate(others), np.concatenate(path),
-        rounding=np.concatenate(rounding), why=EXPONENT_ROUNDING, points="other point of the sphere",
-    )  # fmt: skip
+        "path-is-lowest",
+        Form.LIMIT,
+        np.concatenate(others),
+        np.concatenate(path),
+        rounding=np.concatenate(rounding),
+        why=EXPONENT_ROUNDING,
+        points="other point of the sphere",
+    )
 
 
 def _limit_offset(
@@ -205,13 +227,25 @@ def _limit_offset(
         return
     total = np.linalg.norm(first, axis=1) + rest
     yield at_least(
-        name, Form.SHARP, 0.0, np.linalg.norm(off, axis=1),
-        rounding=total + rounding, why=OFFSET_CONVERGENCE, scale=size, points="radius",
-    )  # fmt: skip
+        name,
+        Form.SHARP,
+        0.0,
+        np.linalg.norm(off, axis=1),
+        rounding=total + rounding,
+        why=OFFSET_CONVERGENCE,
+        scale=size,
+        points="radius",
+    )
     yield at_least(
-        "offset-first-correction", Form.SHARP, 0.0, np.linalg.norm(off - first, axis=1),
-        rounding=rest + rounding, why=OFFSET_CONVERGENCE, scale=size, points="radius",
-    )  # fmt: skip
+        "offset-first-correction",
+        Form.SHARP,
+        0.0,
+        np.linalg.norm(off - first, axis=1),
+        rounding=rest + rounding,
+        why=OFFSET_CONVERGENCE,
+        scale=size,
+        points="radius",
+    )
     yield from _rate(near, float(np.linalg.norm(limit)), total + rounding)
 
 

@@ -162,7 +162,9 @@ class Reduced:
         return float(np.min((10 - log_weights[rising]) / changes[rising], initial=1.0))
 
     def change(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
-        """The largest change of an exponent against their mean along a step, over the terms that the gradient resolves."""
+        """The largest change of an exponent against their mean along a step, over the terms that the gradient
+        resolves.
+        """
         weights, slopes = self.slopes(y)
         centred = slopes - weights @ slopes
         rounding = EPS * float(weights @ np.linalg.norm(slopes, axis=1))

@@ -59,9 +59,17 @@ def sublevel_claims(
     centres = np.array([Reduced.at(constraints, basis, rho).newton(flat, 60)[0] for rho in rhos])
     size = int(np.clip(HUNT_BUDGET // (len(rhos) * problem.keys.size), 6, 32))
     found = hunt(
-        inside, direction, basis, constraints.rows, constraints.neighbours, rhos, centres,
-        size=size, rounds=2, rng=case.rng(),
-    )  # fmt: skip
+        inside,
+        direction,
+        basis,
+        constraints.rows,
+        constraints.neighbours,
+        rhos,
+        centres,
+        size=size,
+        rounds=2,
+        rng=case.rng(),
+    )
     # R p̄_mm itself belongs to its sublevel set without a look at its rounding.
     found.append((ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_)))
     points = np.concatenate([batch[good] for batch, good in found])
@@ -72,14 +80,25 @@ def sublevel_claims(
     along = points @ direction
     smallest = np.min(points @ constraints.rows.T, axis=-1, initial=np.inf)
     yield at_least(
-        "sublevel-margin", Form.EFFECTIVE, smallest, rho - kappa,
-        rounding=rounding, why=EXPONENT_ROUNDING, scale=rho, points="point of a sublevel set",
-    )  # fmt: skip
+        "sublevel-margin",
+        Form.EFFECTIVE,
+        smallest,
+        rho - kappa,
+        rounding=rounding,
+        why=EXPONENT_ROUNDING,
+        scale=rho,
+        points="point of a sublevel set",
+    )
     cos_rounding = (problem.d + 4) * EPS
     yield at_least(
-        "sublevel-correlation", Form.EFFECTIVE, along / length, 1 - kappa / rho,
-        rounding=cos_rounding, why=COSINE_ROUNDING, points="point of a sublevel set",
-    )  # fmt: skip
+        "sublevel-correlation",
+        Form.EFFECTIVE,
+        along / length,
+        1 - kappa / rho,
+        rounding=cos_rounding,
+        why=COSINE_ROUNDING,
+        points="point of a sublevel set",
+    )
     bound = (
         constraints.dual_value
         + constraints.log_unit
@@ -87,7 +106,12 @@ def sublevel_claims(
         - (base + math.log(problem.n))
     )
     yield at_least(
-        "sublevel-correlation-from-duals", Form.EFFECTIVE, along, bound,
+        "sublevel-correlation-from-duals",
+        Form.EFFECTIVE,
+        along,
+        bound,
         rounding=2 * rounding + constraints.dual_rounding + rho * cos_rounding,
-        why=EXPONENT_ROUNDING, scale=rho, points="point of a sublevel set",
-    )  # fmt: skip
+        why=EXPONENT_ROUNDING,
+        scale=rho,
+        points="point of a sublevel set",
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 from flint import fmpq_mat
+from jaxtyping import Int64
 
 from reference_attention.exact import rational_matrix, to_float
 from reference_attention.floats import EPS
@@ -19,26 +20,26 @@ from theorems.core.claim import Claim, Form
 from theorems.core.tolerances import EXACT
 
 
-def svm_claim(problem: Problem, svm: MaxMargin) -> Claim:
-    """p_mm is the solution of ATT-SVM(opt), with exactly these neighbours and duals.
+def svm_claim(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> Claim:
+    """p_mm is the solution of ATT-SVM(α), with exactly these neighbours and duals.
 
     Exact: every margin is at least 1, and it is 1 at the neighbours and nowhere else. With floats, because they are
-    what is used: p is the exact point rounded, λ ≥ 0 vanishes off the neighbours, and p = Σ λ_it (k_i,opt − k_it).
+    what is used: p is the exact point rounded, λ ≥ 0 vanishes off the neighbours, and p = Σ λ_it (k_iα − k_it).
     """
-    wrong = _first_error(problem, svm)
+    wrong = _first_error(problem, alpha, svm)
     return Claim("svm-is-optimal", Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 
-def _first_error(problem: Problem, svm: MaxMargin) -> str:
-    if (svm.alpha != problem.optimal).any():
-        return "α is not the optimal tokens"
+def _first_error(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
+    if (svm.alpha != alpha).any():
+        return "α is not the tokens that were asked for"
     exact = svm.exact.p
     if not np.allclose(svm.p, [to_float(x) for x in exact], rtol=2 * EPS, atol=0):
         return "p is not the exact point rounded"
     point = fmpq_mat(problem.d, 1, exact)
     logits = (rational_matrix(problem.keys.reshape(-1, problem.d)) * point).tolist()
     for i in range(problem.n):
-        best = int(problem.optimal[i])
+        best = int(alpha[i])
         for t in range(problem.T):
             if t == best:
                 continue
@@ -49,11 +50,11 @@ def _first_error(problem: Problem, svm: MaxMargin) -> str:
                 return f"token {t} of input {i} has margin 1 + {to_float(margin - 1):.3g}, yet is it a neighbour?"
     if (svm.duals < 0).any() or (svm.duals[~svm.neighbours] != 0).any():
         return "a dual is negative, or positive off the neighbours"
-    best_keys = np.take_along_axis(problem.keys, problem.optimal[:, None, None], axis=1)
+    best_keys = np.take_along_axis(problem.keys, alpha[:, None, None], axis=1)
     terms = svm.duals[..., None] * (best_keys - problem.keys)
     size = np.sum(np.abs(terms), axis=(0, 1)) + np.abs(svm.p)
     off = np.abs(np.sum(terms, axis=(0, 1)) - svm.p)
     # Each term is a rounded dual times a rounded difference; n T of them are summed.
     if (off > (problem.n * problem.T + 4) * EPS * size).any():
-        return f"p differs from Σ λ (k_opt − k_t) by {off.max():.3g}"
+        return f"p differs from Σ λ (k_α − k_t) by {off.max():.3g}"
     return ""

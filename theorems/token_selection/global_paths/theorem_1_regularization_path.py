@@ -10,21 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hypothesis.strategies import SearchStrategy
-
 from generators.case import Case
-from generators.problems import cases
 from reference_attention.floats import EPS
-from reference_attention.svm.max_margin import Infeasible
-from theorems.core.claim import Claim, Form, Verdict
+from theorems.core.att_svm import certified
+from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
-from theorems.core.tolerances import EXACT
 from theorems.token_selection.global_paths.followed_path import Sphere
-from theorems.token_selection.global_paths.path_claims import PATH_DUAL_GAP, Followed, path_claims
+from theorems.token_selection.global_paths.path_claims import Followed, path_claims
 from theorems.token_selection.global_paths.path_constants import (
-    EXPONENT_ROUNDING,
     Constraints,
     exact_to_rounding,
     log_kappa,
@@ -33,7 +28,6 @@ from theorems.token_selection.global_paths.path_offset import Reduced, tangent_b
 from theorems.token_selection.global_paths.sublevel_claims import sublevel_claims
 from theorems.token_selection.global_paths.svm_claims import svm_claim
 
-ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
 """RΘ of the path."""
 LARGEST_KAPPA = 1e5
@@ -42,16 +36,11 @@ LARGEST_ROUNDING = 1e-3
 """Errors of an exponent beyond it leave no digits of the path; it bounds radii where ‖p_mm‖ is large."""
 
 
-def _cases() -> SearchStrategy[Case]:
-    return cases(assumptions=ASSUMPTIONS)
-
-
 @statement(
     "theorem-1",
     "Regularization path: p̄(R)/R → p̄_mm",
     source="Theorem 1, Appendix B.2",
-    assumptions=ASSUMPTIONS,
-    cases=_cases,
+    assumptions=("well-behaved-loss", "strict-optimum", "separable"),
     kernel=BELOW_ROUNDING,
 )
 def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -85,29 +74,20 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     that is computed, O(1/ρ), and whose own first term is −H⁻¹y/ρ.
     """
     problem = case.problem
-    svm = under_test.max_margin(problem.keys, problem.optimal)
-    if isinstance(svm, Infeasible):
-        yield Claim("separable", Form.EXACT, 0.0, 0.0, EXACT, undecided="ATT-SVM(opt) was reported infeasible")
-        return
-    optimal = svm_claim(problem, svm)
-    yield optimal
-    if optimal.verdict is Verdict.FALSIFIED:
-        return
+    svm = yield from certified(problem, problem.optimal, under_test, svm_claim)
     constraints = Constraints.of(problem, svm)
     basis = tangent_basis(svm.direction)
     kappa = log_kappa(problem)
     if not kappa < 1 / EPS:
         why = f"κ = {kappa:.3g}: at RΘ = κ the rounding of a logit is larger than a logit"
-        yield Claim("sublevel-margin", Form.EFFECTIVE, 0.0, 0.0, EXPONENT_ROUNDING, undecided=why)
-        return
+        raise Undecided("sublevel-margin", why, Form.EFFECTIVE)
     yield from sublevel_claims(case, under_test, constraints, basis, svm.norm, svm.direction, kappa)
     if under_test.textbook_eps:
         # Such a kernel's gradient is rounding noise at these radii.
         return
     if not kappa < LARGEST_KAPPA:
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ, out of reach of {PATH_RADII[-1]:g}"
-        yield Claim("path-correlation", Form.LIMIT, 0.0, 0.0, PATH_DUAL_GAP, undecided=why)
-        return
+        raise Undecided("path-correlation", why, Form.LIMIT)
     begun = [rho for rho in PATH_RADII if exact_to_rounding(problem, kappa, rho)]
     # In one dimension the path is the ray whatever the rounding.
     radii = [
@@ -115,8 +95,7 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     ]
     if not radii:
         why = f"‖p_mm‖ = {svm.norm:.3g}: rounding of the logits at RΘ = {begun[0]:g} hides the path"
-        yield Claim("path-correlation", Form.LIMIT, 0.0, 0.0, PATH_DUAL_GAP, undecided=why)
-        return
+        raise Undecided("path-correlation", why, Form.LIMIT)
     followed = [
         Followed.at(Sphere(problem, svm, basis, Reduced.at(constraints, basis, rho), under_test), constraints)
         for rho in radii

@@ -11,33 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hypothesis.strategies import SearchStrategy
-
 from generators.case import Case
-from generators.problems import cases
-from reference_attention.svm.max_margin import Infeasible
-from theorems.core.claim import Claim, Form, Verdict
+from theorems.core.att_svm import certified
+from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.statement import statement
-from theorems.core.tolerances import EXACT
 from theorems.token_selection.global_paths.descent_claims import descent_claims
 from theorems.token_selection.global_paths.flow_claims import flow_claims
 from theorems.token_selection.global_paths.svm_claims import svm_claim
-
-ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
-
-
-def _cases() -> SearchStrategy[Case]:
-    return cases(assumptions=ASSUMPTIONS)
 
 
 @statement(
     "theorem-2",
     "Global convergence of gradient descent",
     source="Theorem 2, Appendix B.3",
-    assumptions=ASSUMPTIONS,
-    cases=_cases,
+    assumptions=("well-behaved-loss", "equal-non-optimal-scores", "separable"),
     kernel=calls("every iterate of gradient descent on it; the limit is left to the reference", turn=6),
 )
 def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -67,14 +56,7 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     regularization path, plus what the flow keeps of p(0) orthogonally to span(G_S).
     """
     problem = case.problem
-    svm = under_test.max_margin(problem.keys, problem.optimal)
-    if isinstance(svm, Infeasible):
-        yield Claim("separable", Form.EXACT, 0.0, 0.0, EXACT, undecided="ATT-SVM(opt) was reported infeasible")
-        return
-    optimal = svm_claim(problem, svm)
-    yield optimal
-    if optimal.verdict is Verdict.FALSIFIED:
-        return
+    svm = yield from certified(problem, problem.optimal, under_test, svm_claim)
     rng = case.rng()
     yield from descent_claims(case, under_test, svm, rng)
     if under_test.textbook_eps:

@@ -15,7 +15,7 @@ from generators.joint_cases import joint_cases
 from generators.joint_run import continued, joint_run, largest_nonoptimality
 from reference_attention.paths.scheduled_direction import scheduled_direction
 from reference_attention.training.joint_descent import JointTrajectory
-from theorems.core.claim import Claim, Form, Verdict, at_least
+from theorems.core.claim import Claim, Form, Verdict, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
@@ -26,14 +26,15 @@ from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, join
 JOINT_DESCENT = tolerance(
     "joint-descent",
     "‖p‖·‖p/‖p‖ − p(c)‖ at step 4k is at most twice that at step k, or than one logit",
-    "argued rate of a conjecture: an O(1/R) deviation keeps R·deviation bounded, a limit elsewhere makes it grow fourfold",
+    "argued rate of a conjecture: an O(1/R) deviation keeps R·deviation bounded, a limit elsewhere makes"
+    " it grow fourfold",
 )
 
 EXTENSIONS = 3
 """How often a run whose rate is not (yet) right is made four times as long before the claim is made."""
 GROWTH = 2.0
-"""By how much R·deviation may grow over a fourfold R. It stays bounded, or grows like log R beside a token that is tight
-without a dual; a limit elsewhere makes it grow fourfold."""
+"""By how much R·deviation may grow over a fourfold R. It stays bounded, or grows like log R beside a token that is
+tight without a dual; a limit elsewhere makes it grow fourfold."""
 
 
 def conjecture_cases() -> SearchStrategy[Case]:
@@ -59,25 +60,24 @@ def conjecture_cases() -> SearchStrategy[Case]:
 def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """*A conjecture: the paper shows Figure 3 and proves nothing about joint descent.*
 
-    Let v ← v − η_v ∇_v L/‖∇_v L‖, p ← p − η_p ∇_p L/‖∇_p L‖ select α from some iterate on. Then v/‖v‖ → v̄_mm, and p/‖p‖ → p(c),
-    c = lim ‖v‖/‖p‖ (η_v/η_p where steps are small against a logit), the limit of the *regularization path*
-    along r = cR (:mod:`reference_attention.paths.scheduled_direction`): p_mm for c → 0,
-    p_relax for c ≥ c*. So whether joint descent shows the relaxed SVM of Theorem 6 depends on the ratio of the step sizes.
+    Let v ← v − η_v ∇_v L/‖∇_v L‖, p ← p − η_p ∇_p L/‖∇_p L‖ select α from some iterate on. Then v/‖v‖ → v̄_mm, and
+    p/‖p‖ → p(c), c = lim ‖v‖/‖p‖ (η_v/η_p where steps are small against a logit), the limit of the *regularization
+    path* along r = cR (:mod:`reference_attention.paths.scheduled_direction`): p_mm for c → 0,
+    p_relax for c ≥ c*. So whether joint descent shows the relaxed SVM of Theorem 6 depends on the ratio of the step
+    sizes.
 
-    Heuristic: both norms grow by their step size per iteration, so ‖v‖/‖p‖ → c, and descent follows the softmin of the margins
-    plus c slack_i. Evidence: on generated data R·deviation grows by a factor below 2 from R to 4R, at the latest at step
-    30,720 (the claims); on Figure 3(b) the deviation from p(c) at step 8000 is 3.4e-4 at c = 1/2,
+    Heuristic: both norms grow by their step size per iteration, so ‖v‖/‖p‖ → c, and descent follows the softmin of the
+    margins plus c slack_i. Evidence: on generated data R·deviation grows by a factor below 2 from R to 4R, at the
+    latest at step 30,720 (the claims); on Figure 3(b) the deviation from p(c) at step 8000 is 3.4e-4 at c = 1/2,
     where p_mm and p_relax are both 0.099 away.
 
-    Selection is needed: where p_relax only ties an input (ρ_i = 0), normalized steps keep crossing its boundary, each crossing
-    lets that input's gradient rule, and the head was seen to settle 0.21 away from v̄_mm (a test keeps the instance). And it
-    is a conjecture about the end: *which* tokens are selected depends on the start. On Figure 3(b) from the paper's start
-    with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v, v_mm) = 0.3 at step 8000). Such runs are not applicable here.
+    Selection is needed: where p_relax only ties an input (ρ_i = 0), normalized steps keep crossing its boundary, each
+    crossing lets that input's gradient rule, and the head was seen to settle 0.21 away from v̄_mm (a test keeps the
+    instance). And it is a conjecture about the end: *which* tokens are selected depends on the start. On Figure 3(b)
+    from the paper's start with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v, v_mm) = 0.3 at step
+    8000). Such runs are not applicable here.
     """
-    setup = joint_setup(case, under_test)
-    if isinstance(setup, str):
-        yield Claim("prompt-rate", Form.LIMIT, 0.0, 0.0, JOINT_DESCENT, undecided=setup)
-        return
+    setup = joint_setup(case, under_test, "prompt-rate", Form.LIMIT)
     theta = setup.separator.margin
     parts: dict[str, Any] = {"weights": under_test.weights, "gradient": under_test.scaled_gradient}
     run = joint_run(case, setup.joint, theta, **parts)
@@ -98,13 +98,13 @@ def _claims(setup: JointSetup, run: JointTrajectory) -> list[Claim]:
     worst = largest_nonoptimality(joint, run.prompts[early:])
     if not worst < 0.5:
         reason = f"α is not selected throughout: 1 − s_iα reaches {worst:.3g} after step {early}"
-        return [Claim("prompt-rate", Form.LIMIT, 0.0, 0.0, JOINT_DESCENT, undecided=reason)]
+        return [undecided("prompt-rate", reason, Form.LIMIT)]
     heads, prompts = (np.linalg.norm(x[[early, late]], axis=1) for x in (run.heads, run.prompts))
     # Norms are c_0 + c_1 R: their ratio is O(1/R) from its limit, and p(c) with it, by as much as what is claimed. The
     # ratio of their growth is not.
     ratio = float((heads[1] - heads[0]) / (prompts[1] - prompts[0])) if prompts[1] > prompts[0] else math.nan
     if not 0 < ratio < math.inf:
-        return [Claim("prompt-rate", Form.LIMIT, 0.0, 0.0, JOINT_DESCENT, undecided="the norms do not both grow")]
+        return [undecided("prompt-rate", "the norms do not both grow", Form.LIMIT)]
     unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
     size = float(np.max(np.linalg.norm(joint.chosen, axis=-1)))
     return [

@@ -118,8 +118,8 @@ def target_bound(
 ) -> Float64[np.ndarray, "m"]:
     """Σ_i (Σ_t μ_it) floor_i/(R‖p_relax‖), floor_i ≤ R m_i.
 
-    At a non-support whose margin is not negative, up to rounding, that may serve as the floor: p is then in the quadrant of
-    Lemma 12, the theorem's own hypothesis.
+    At a non-support whose margin is not negative, up to rounding, that may serve as the floor: p is then in the
+    quadrant of Lemma 12, the theorem's own hypothesis.
     """
     shares = np.sum(setup.target.duals, axis=1)
     support = setup.joint.svm.support
@@ -159,7 +159,9 @@ def log_odds(
 
 
 def competitor_claims(levels: list[Sublevel]) -> Iterator[Claim]:
-    """The competitor selects α as p̄ says: σ(−R m) ≤ q_i ≤ (T−1)/(e^{R m} + T − 1), and Λ_c is at most its closed form."""
+    """The competitor selects α as p̄ says: σ(−R m) ≤ q_i ≤ (T−1)/(e^{R m} + T − 1), and Λ_c is at most its closed
+    form.
+    """
     above, below, closed, relative, errors = [], [], [], [], []
     for level in levels:
         joint, start = level.setup.joint, level.start

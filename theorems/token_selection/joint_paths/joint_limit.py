@@ -2,29 +2,29 @@
 
 **Rate.** Let (v, p) satisfy L(v, p) ≤ L(v, p_c) for the same head v, as a minimiser does, and let every drop
 c_it = v·(z_iα − z_it) be positive. With a_i = v·z_iα and x_i = Σ_t s_it c_it ≥ 0, convexity of ℓ gives
-|ℓ'(a_j)| c_jt s_jt ≤ Σ_i (ℓ(a_i − x_i) − ℓ(a_i)) = n (L(v, p) − L_α(v)) ≤ n (L(v, p_c) − L_α(v)) =: e^X for every (j, t), hence
-q_j ≤ Q_j := e^X Σ_t 1/(|ℓ'(a_j)| c_jt) and R m_j ≥ log(1/Q_j − 1). At R p̄_c, X = −R Θ_c + O(1) as long as the heads' outputs
-a_i stay within O(1) of rΓ on S and the non-supports contribute no more: the margins over S are Θ − O(1)/R, and item 7 of
-:mod:`.joint_sublevel` turns them into a cosine.
+|ℓ'(a_j)| c_jt s_jt ≤ Σ_i (ℓ(a_i − x_i) − ℓ(a_i)) = n (L(v, p) − L_α(v)) ≤ n (L(v, p_c) − L_α(v)) =: e^X for every (j,
+t), hence q_j ≤ Q_j := e^X Σ_t 1/(|ℓ'(a_j)| c_jt) and R m_j ≥ log(1/Q_j − 1). At R p̄_c, X = −R Θ_c + O(1) as long as
+the heads' outputs a_i stay within O(1) of rΓ on S and the non-supports contribute no more: the margins over S are Θ −
+O(1)/R, and item 7 of :mod:`.joint_sublevel` turns them into a cosine.
 
 So *minimisers* need no schedule in Theorem 5, whereas the whole sublevel set (rate log(8M(T−1)/ν)/R) needs r ≥ e^{RΘ}.
 
-**Which schedule suffices in Theorem 6.** A non-support contributes at most e^{−r slack_i + O(1)} r q_i to e^{X + rΓ}, the supports
-e^{−RΘ_c} r. With p_c = p_relax + ε (p_mm − p_relax), ε = O(1/R): R p̄_c has margin RΘ_relax − O(1) over S and
-R ρ_i, ρ_i = min_t (k_iα − k_it)·p̄_relax ≥ 0, at i ∉ S, up to O(1). So X = −RΘ_relax + O(1) as soon as
+**Which schedule suffices in Theorem 6.** A non-support contributes at most e^{−r slack_i + O(1)} r q_i to e^{X + rΓ},
+the supports e^{−RΘ_c} r. With p_c = p_relax + ε (p_mm − p_relax), ε = O(1/R): R p̄_c has margin RΘ_relax − O(1) over S
+and R ρ_i, ρ_i = min_t (k_iα − k_it)·p̄_relax ≥ 0, at i ∉ S, up to O(1). So X = −RΘ_relax + O(1) as soon as
 r slack_i + R ρ_i ≥ R Θ_relax for all i ∉ S:
 
     r/R ≥ c* := max_{i∉S} (Θ_relax − ρ_i)^+ / slack_i.
 
-Along r = cR the general limit is argmax_{‖p‖≤1} min( min_{i∈S} (k_iα−k_it)·p, min_{i∉S} (k_iα−k_it)·p + c slack_i ) under
-(k_iα−k_it)·p ≥ 0 (the same exchange argument, with log-sum-exp for the minimum): p_mm at c = 0, p_relax exactly from c* on.
-In Figure 3(b): slack = 1/2, ρ = 1/2, Θ_relax = 1, so c* = 1.
+Along r = cR the general limit is argmax_{‖p‖≤1} min( min_{i∈S} (k_iα−k_it)·p, min_{i∉S} (k_iα−k_it)·p + c slack_i )
+under (k_iα−k_it)·p ≥ 0 (the same exchange argument, with log-sum-exp for the minimum): p_mm at c = 0, p_relax exactly
+from c* on. In Figure 3(b): slack = 1/2, ρ = 1/2, Θ_relax = 1, so c* = 1.
 
-**Sharp.** While r e^{−RΘ} → 0, X is to first order Σ_j c_j e^{−R g_j·p̄}, c_j = π_i δ_it, with π the head's dual: π_i ∝ e^{−w·z_iα}.
-If the SVM-neighbours' rows G are independent and their duals μ > 0: R (p/R − p̄) → o = G⁺ b, b_j = log(c_j/μ_j), minus its part
-along p̄. At finite R the stationarity condition Σ_j c_j e^{−g_j·o_R} g_j ∥ p̄ + o_R/R moves log μ_j by at most
-2‖(Gᵀ)⁺‖‖o‖/(RΘμ_j), so the error is at most 4√m ‖G⁺‖² (‖o‖+1)/(RΘ min μ), plus e^{−R(m'−Θ)} of the non-neighbours and
-r e^{−RΘ}.
+**Sharp.** While r e^{−RΘ} → 0, X is to first order Σ_j c_j e^{−R g_j·p̄}, c_j = π_i δ_it, with π the head's dual: π_i
+∝ e^{−w·z_iα}. If the SVM-neighbours' rows G are independent and their duals μ > 0: R (p/R − p̄) → o = G⁺ b, b_j =
+log(c_j/μ_j), minus its part along p̄. At finite R the stationarity condition Σ_j c_j e^{−g_j·o_R} g_j ∥ p̄ + o_R/R
+moves log μ_j by at most 2‖(Gᵀ)⁺‖‖o‖/(RΘμ_j), so the error is at most 4√m ‖G⁺‖² (‖o‖+1)/(RΘ min μ), plus e^{−R(m'−Θ)}
+of the non-neighbours and r e^{−RΘ}.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from jaxtyping import Float64
 from reference_attention.floats import EPS
 from reference_attention.paths.joint import Joint, excess_gradient, exponents, head_drops, log_slopes, relative_log_risk
 from reference_attention.paths.joint_path import Schedule, head_at, joint_path, polished, prompt_at
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, at_least, undecided
 from theorems.core.tolerances import tolerance
 from theorems.token_selection.joint_paths.joint_claims import log_odds, one_minus_cosine, target_bound
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup
@@ -118,33 +118,30 @@ def limit_claims(
         p = prompt_at(joint, log_r, R, w, best)
         found, best, target = _compared(setup, log_r, R, w, p)
     if found > target + slip:
-        yield Claim(
+        yield undecided(
             "limit-direction",
+            f"the path's solver is at log-excess {found:.6g}, the competitor at {target:.6g}: no minimiser",
             Form.LIMIT,
-            0.0,
-            0.0,
-            JOINT_LIMIT,
-            undecided=f"the path's solver is at log-excess {found:.6g}, the competitor at {target:.6g}: no minimiser",
         )
         return
     if not _has_digits(joint, w):
         reason = f"the head's offset of {np.linalg.norm(w):.3g} leaves no digits of its outputs"
-        yield Claim("limit-direction", Form.LIMIT, 0.0, 0.0, JOINT_LIMIT, undecided=reason)
+        yield undecided("limit-direction", reason, Form.LIMIT)
         return
     beyond = _pair_excess(setup, log_r, R, w, p)
     if not beyond <= slip:
-        reason = f"the path's solver ended at a pair whose log-risk is {beyond:.6g} above that of (r v̄_mm, R p̄_c): no minimiser"
-        yield Claim("limit-direction", Form.LIMIT, 0.0, 0.0, JOINT_LIMIT, undecided=reason)
+        reason = (
+            f"the path's solver ended at a pair whose log-risk is {beyond:.6g} above that of (r v̄_mm, R"
+            f" p̄_c): no minimiser"
+        )
+        yield undecided("limit-direction", reason, Form.LIMIT)
         return
     drops_sign, log_drops = head_drops(joint, log_r, w)
     if (drops_sign[joint.others] <= 0).any():
-        yield Claim(
+        yield undecided(
             "limit-direction",
+            "at the head found some token scores no less than the chosen one: α is not what the path selects",
             Form.LIMIT,
-            0.0,
-            0.0,
-            JOINT_LIMIT,
-            undecided="at the head found some token scores no less than the chosen one: α is not what the path selects",
         )
         return
     own = log_slopes(joint, log_r, exponents(joint, log_r, w, _selecting(joint)))
@@ -191,7 +188,8 @@ def limit_claims(
 def _has_digits(joint: Joint, w: Float64[np.ndarray, "d"]) -> bool:
     """Whether outputs w·z are known to six bits.
 
-    v̄_mm is rounded: across it a support has a slope of one rounding, and at r = e^{10⁸} nothing bounds how far a solver follows it.
+    v̄_mm is rounded: across it a support has a slope of one rounding, and at r = e^{10⁸} nothing bounds how far a
+    solver follows it.
     """
     return float(np.linalg.norm(w) * np.max(np.linalg.norm(joint.tokens, axis=-1))) * (w.size + 8) * EPS <= 2.0**-6
 
@@ -270,7 +268,7 @@ def sharp_claim(setup: JointSetup, start: Float64[np.ndarray, "k"]) -> Iterator[
         path = polished(joint, schedule, R, R * svm.direction + o, w)
     if not float(path.residuals[0]) < SOLVED:
         reason = f"the path's solver stopped at a gradient of {float(path.residuals[0]):.3g}"
-        yield Claim("sharp-offset", Form.SHARP, 0.0, 0.0, JOINT_SHARP, undecided=reason)
+        yield undecided("sharp-offset", reason, Form.SHARP)
         return
     w, p = path.offsets[0], path.prompts[0]
     o, pi = _predicted_offset(setup, w, pseudo)

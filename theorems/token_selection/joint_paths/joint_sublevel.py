@@ -1,24 +1,26 @@
 """The sublevel set of a joint problem, its effective constants, and a hunt through it (Theorems 5 and 6).
 
-Notation. z_it = Y_i x_it, u = v̄_mm, Γ its margin, S its supports (all inputs in Theorem 5), slack_i = u·z_iα − Γ ≥ 0 with
-equality on S, δ_it = u·(z_iα − z_it), q_i = 1 − s_iα, Λ = log L + rΓ. Competitor: (r u, R p_c/‖p_c‖), with p_c = p_mm
-in Theorem 5, p_c = p_relax + ε (p_mm − p_relax) in Theorem 6; any ε ∈ [0, 1] will do. Let (v, p) be feasible, ‖v‖ ≤ r,
-‖p‖ ≤ R, with Λ(v, p) ≤ Λ_c, the competitor's. Everything below is about all such points, not only minimisers.
+Notation. z_it = Y_i x_it, u = v̄_mm, Γ its margin, S its supports (all inputs in Theorem 5), slack_i = u·z_iα − Γ ≥ 0
+with equality on S, δ_it = u·(z_iα − z_it), q_i = 1 − s_iα, Λ = log L + rΓ. Competitor: (r u, R p_c/‖p_c‖), with p_c =
+p_mm in Theorem 5, p_c = p_relax + ε (p_mm − p_relax) in Theorem 6; any ε ∈ [0, 1] will do. Let (v, p) be feasible, ‖v‖
+≤ r, ‖p‖ ≤ R, with Λ(v, p) ≤ Λ_c, the competitor's. Everything below is about all such points, not only minimisers.
 
 1. *Outputs.* (1/n) ℓ(min_i Y_i v·x_i^p) ≤ L ≤ L_c and ℓ^{-1}(y) = −log(e^y − 1) give min_i Y_i v·x_i^p ≥ rΓ − F,
    F = log(exp(n L_c) − 1) + rΓ. (For L_c → 0: F → Λ_c + log n; the paper's log(2n) is an upper bound.)
 2. *Competitor.* ℓ(u) ≤ e^{−u} and q_i ≤ (T−1)/(e^{R m_i} + T − 1), m_i its margin at input i, give
    Λ_c ≤ log mean_i exp(−r (slack_i − D_i q_i)), D_i = max_t δ_it^+. In Theorem 5: F ≤ log n + r D (T−1) e^{−RΘ} + o(1).
-3. *Selection.* Assumption C over S with ν: min_{i∈S} Y_i v·x_i^p ≤ r (Γ − ν q_S), q_S = max_{i∈S} q_i (the label margin is
-   that of the unit ball, never negative). So q_S ≤ B := F/(rν).
-4. *Margin.* A token t ≠ α of i ∈ S with k-margin R m has q_i ≥ σ(−R m). So R m_S ≥ log(1/B − 1) when B < 1, whatever the
-   sign of m_S. With r ≥ e^{RΘ}/D: R (Θ − m_S) ≤ log((log n + D (T−1) + o(1))/ν) + o(1): the rate of the paper's claim.
+3. *Selection.* Assumption C over S with ν: min_{i∈S} Y_i v·x_i^p ≤ r (Γ − ν q_S), q_S = max_{i∈S} q_i (the label
+   margin is that of the unit ball, never negative). So q_S ≤ B := F/(rν).
+4. *Margin.* A token t ≠ α of i ∈ S with k-margin R m has q_i ≥ σ(−R m). So R m_S ≥ log(1/B − 1) when B < 1, whatever
+   the sign of m_S. With r ≥ e^{RΘ}/D: R (Θ − m_S) ≤ log((log n + D (T−1) + o(1))/ν) + o(1): the rate of the paper's
+   claim.
 5. *Head.* For i ∈ S: v·z_iα ≥ rΓ − F − r q_S Δ, Δ = max over S of ‖z_iα − z_it‖. Averaged with the duals,
    Γ u·v ≥ rΓ − F − r B Δ, so 1 − cos(v, v_mm) ≤ (F/r + BΔ)/Γ =: η²/2 wherever that is at most 1, and ‖v − r u‖ ≤ r η.
 6. *Non-supports* (Theorem 6). If d_i = min_t δ_it > 0: u·z_i^p ≥ Γ − F/r − η max_t ‖z_it‖ by 1 and 5, while
-   u·z_i^p ≤ Γ + slack_i − q_i d_i. So q_i ≤ Q_i := (slack_i + F/r + η max_t‖z_it‖)/d_i, and R m_i ≥ log(1/Q_i − 1) when Q_i < 1.
-7. *Direction.* With duals μ ≥ 0 of the target (p_mm, or p_relax: Σ_{i∈S} μ_it = ‖p_relax‖² because the other right sides
-   are 0), ⟨p, p_relax⟩ = Σ μ_it (k_iα − k_it)·p ≥ R m_S ‖p_relax‖² + Σ_{i∉S} μ_it R m_i, and ‖p‖ ≤ R.
+   u·z_i^p ≤ Γ + slack_i − q_i d_i. So q_i ≤ Q_i := (slack_i + F/r + η max_t‖z_it‖)/d_i, and R m_i ≥ log(1/Q_i − 1)
+   when Q_i < 1.
+7. *Direction.* With duals μ ≥ 0 of the target (p_mm, or p_relax: Σ_{i∈S} μ_it = ‖p_relax‖² because the other right
+   sides are 0), ⟨p, p_relax⟩ = Σ μ_it (k_iα − k_it)·p ≥ R m_S ‖p_relax‖² + Σ_{i∉S} μ_it R m_i, and ‖p‖ ≤ R.
 
 F, B, Q are computed from the actual Λ_c; item 2 is claimed separately.
 """
@@ -37,12 +39,14 @@ from generators.optimal_tokens import token_optimality
 from reference_attention.floats import EPS
 from reference_attention.paths.joint import Joint, exponents, log_mean_exp, log_slopes, relative_log_risk, retracted
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
+from theorems.core.claim import Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 
 JOINT_SUBLEVEL = tolerance(
     "joint-sublevel",
-    "Λ: Σ_i π_i (error of E_i) + eps (1 + 4 log n); log q: 4 eps (T + k + 8)(1 + max Σ_j |δk_j p_j|); margins: the same;"
+    "Λ: Σ_i π_i (error of E_i) + eps (1 + 4 log n); log q: 4 eps (T + k + 8)(1 + max Σ_j |δk_j p_j|);"
+    " margins: the same;"
     " 1 − cos(v, v_mm): (d + 4) eps ‖w‖/r, the rounding of ‖r v̄_mm + w‖ ≤ r",
     "joint_sublevel: a softmax weight has the relative error of its logit, E_i the errors of its terms, a mean of"
     " exponentials their average; only points inside by more than this count, so the bounds themselves need no more"
@@ -85,24 +89,33 @@ class JointSetup:
         return np.asarray(np.min(np.where(self.joint.others, self.joint.drops, np.inf), axis=1))
 
 
-def joint_setup(case: Case, under_test: Implementation) -> JointSetup | str:
-    """The objects of the theorem, or why they do not exist."""
+def joint_setup(
+    case: Case, under_test: Implementation, claim: str = "non-optimality", form: Form = Form.EFFECTIVE
+) -> JointSetup:
+    """The objects of the theorem.
+
+    Args:
+        claim, form: what is undecided without them.
+
+    Raises:
+        Undecided: one of them does not exist, and why.
+    """
     data, alpha = case.dataset, case.chosen
     if data is None:
-        return "the case has no tokens and labels"
+        raise Undecided(claim, "the case has no tokens and labels", form)
     tokens = data.Y[:, None, None] * data.X
     optimality = token_optimality(case, supports_only=True)
     if not optimality.holds:
-        return f"no ν of Assumption C: {optimality.evidence}"
+        raise Undecided(claim, f"no ν of Assumption C: {optimality.evidence}", form)
     svm = under_test.label_svm(tokens[np.arange(len(alpha)), alpha])
     separator = under_test.max_margin(case.problem.keys, alpha)
     if isinstance(svm, Infeasible) or isinstance(separator, Infeasible):
-        return "v_mm or p_mm does not exist"
+        raise Undecided(claim, "v_mm or p_mm does not exist", form)
     target = separator
     if not svm.support.all():
         relaxed = under_test.relaxed_max_margin(case.problem.keys, alpha, svm.support)
         if isinstance(relaxed, Infeasible):
-            return "p_relax does not exist"
+            raise Undecided(claim, "p_relax does not exist", form)
         target = relaxed
     return JointSetup(Joint(tokens, case.problem.keys, alpha, svm), optimality.nu, separator, target)
 
@@ -166,7 +179,8 @@ class Sublevel:
         drops = np.sum(np.abs(joint.sides) * np.abs(joint.svm.direction), axis=-1)
         along = np.exp(np.minimum(self.log_r + logs, 690.0)) * joint.others * drops
         terms = np.sum(along + weights * heads, axis=-1) * relative[:, None]
-        # Whether v lies in its ball is known up to the rounding of v̄_mm·w; moved into it, v loses that much of every output.
+        # Whether v lies in its ball is known up to the rounding of v̄_mm·w; moved into it, v loses that much of every
+        # output.
         outside = np.linalg.norm(w, axis=1)[:, None] * np.abs(joint.chosen @ joint.svm.direction)
         own = (d + 4) * EPS * (direct + outside + r * joint.svm.slack)
         E = exponents(joint, self.log_r, w, logs)
@@ -266,7 +280,9 @@ class Sublevel:
     def _directions(
         self, rng: np.random.Generator, rays: int, rows: Float64[np.ndarray, "m k"], unit: float
     ) -> tuple[Float64[np.ndarray, "b d"], Float64[np.ndarray, "b k"]]:
-        """Moves of head and prompt: random, against single rows or tokens, along the competitor, or of one block only."""
+        """Moves of head and prompt: random, against single rows or tokens, along the competitor, or of one block
+        only.
+        """
         joint = self.setup.joint
         d, k = joint.tokens.shape[2], rows.shape[1]
         by_p = rng.normal(size=(rays, k)) / unit

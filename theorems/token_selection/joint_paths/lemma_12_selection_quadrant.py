@@ -42,14 +42,11 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
         log(s_iα/q_i) ≤ m_i ≤ log(s_iα/q_i) + log(T − 1).
 
-    (q_i/s_iα = Σ_{t≠α} e^{−(k_iα−k_it)·p} lies between its largest term and T − 1 times that.) So s_iα ≥ 1/2 is enough for the
-    quadrant, no limit is needed, and for T = 2 it is equivalent. R₀ is then explicit: every R at which the bounds of
-    Theorem 6 on the sublevel set are at most 1/2.
+    (q_i/s_iα = Σ_{t≠α} e^{−(k_iα−k_it)·p} lies between its largest term and T − 1 times that.) So s_iα ≥ 1/2 is enough
+    for the quadrant, no limit is needed, and for T = 2 it is equivalent. R₀ is then explicit: every R at which the
+    bounds of Theorem 6 on the sublevel set are at most 1/2.
     """
-    setup = joint_setup(case, under_test)
-    if isinstance(setup, str):
-        yield Claim("odds", Form.EFFECTIVE, 0.0, 0.0, JOINT_SUBLEVEL, undecided=setup)
-        return
+    setup = joint_setup(case, under_test, "odds")
     rng = case.rng()
     joint, T = setup.joint, setup.joint.keys.shape[1]
     level = sublevel(setup, under_test, 30.0, 30.0 * setup.target.norm)

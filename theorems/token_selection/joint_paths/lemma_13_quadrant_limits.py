@@ -11,13 +11,14 @@ from hypothesis.strategies import SearchStrategy
 from generators.case import Case
 from generators.joint_cases import joint_cases
 from reference_attention.floats import EPS
-from theorems.core.claim import Claim, Form
+from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
+from theorems.core.survival import OWN_SOLVER
 from theorems.token_selection.joint_paths.joint_claims import effective_claims, solution_claims
 from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, limit_claims
-from theorems.token_selection.joint_paths.joint_sublevel import JOINT_SUBLEVEL, joint_setup
+from theorems.token_selection.joint_paths.joint_sublevel import joint_setup
 from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
 from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import sublevel
 
@@ -26,7 +27,9 @@ UNITS = (10.0, 40.0, 160.0)
 
 
 def loose_cases() -> SearchStrategy[Case]:
-    """Cases whose non-supports may have better tokens than α, where only the quadrant keeps the prompt from those, or not."""
+    """Cases whose non-supports may have better tokens than α, where only the quadrant keeps the prompt from those, or
+    not.
+    """
     return st.booleans().flatmap(lambda loose: joint_cases(non_supports=True, loose=loose))
 
 
@@ -38,24 +41,25 @@ def loose_cases() -> SearchStrategy[Case]:
     cases=loose_cases,
     kernel=SATURATED,
     survives={
-        "svm": "the limit is p_relax, which has its own solver; p_mm only places the points at which the claim is tried",
+        "svm": OWN_SOLVER,
     },
 )
 def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Among prompts with (k_iα − k_it)·p ≥ 0 for all i, t, the joint path has v_r/r → v̄_mm and p̃_R/R → p_relax/‖p_relax‖.
+    """Among prompts with (k_iα − k_it)·p ≥ 0 for all i, t, the joint path has v_r/r → v̄_mm and p̃_R/R →
+    p_relax/‖p_relax‖.
 
-    As in Theorem 6 a schedule must be added (r ≥ c* R); with r fixed the limit is p_mm, and the lemma is false as it stands.
+    As in Theorem 6 a schedule must be added (r ≥ c* R); with r fixed the limit is p_mm, and the lemma is false as it
+    stands.
 
-    **Effective**, on the part of the sublevel set of (r v̄_mm, R p̄_c) that lies in the quadrant: q_S, margins over S and head as in
-    Theorem 5, and with duals μ of p_relax, ⟨p, p̄_relax⟩ ≥ Σ_{i∈S} μ_it log(1/B − 1)/‖p_relax‖: the non-supports' margins enter with
-    0 (item 7 of :mod:`.joint_sublevel`). No token of a non-support need score below α here.
+    **Effective**, on the part of the sublevel set of (r v̄_mm, R p̄_c) that lies in the quadrant: q_S, margins over S
+    and head as in Theorem 5, and with duals μ of p_relax, ⟨p, p̄_relax⟩ ≥ Σ_{i∈S} μ_it log(1/B − 1)/‖p_relax‖: the
+    non-supports' margins enter with 0 (item 7 of :mod:`.joint_sublevel`). No token of a non-support need score below α
+    here.
 
-    **Limit.** Along r = e^{RΘ/2}, where every other token has less than the label margin Γ: v_mm·z_it < 1 by more than its rounding.
+    **Limit.** Along r = e^{RΘ/2}, where every other token has less than the label margin Γ: v_mm·z_it < 1 by more than
+    its rounding.
     """
     setup = joint_setup(case, under_test)
-    if isinstance(setup, str):
-        yield Claim("non-optimality", Form.EFFECTIVE, 0.0, 0.0, JOINT_SUBLEVEL, undecided=setup)
-        return
     rng = case.rng()
     levels = [sublevel(setup, under_test, units, units * setup.target.norm) for units in UNITS]
     yield from solution_claims(setup, under_test)

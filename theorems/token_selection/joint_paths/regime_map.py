@@ -1,7 +1,8 @@
-"""The regime map of the joint regularization path: which schedules r(R) end at p_mm, which at p_relax, which in between.
+"""The regime map of the joint regularization path: which schedules r(R) end at p_mm, which at p_relax, which in
+between.
 
-``theorems regime-map`` prints it (:mod:`theorems.command.regime_map`). The paper's Theorem 6 says p_relax without a schedule; see
-:mod:`.theorem_6_relaxed_joint_path`.
+``theorems regime-map`` prints it (:mod:`theorems.command.regime_map`). The paper's Theorem 6 says p_relax without a
+schedule; see :mod:`.theorem_6_relaxed_joint_path`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from generators.case import Case
 from reference_attention.paths.joint_path import Schedule, joint_path
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.problem import Dataset
+from theorems.core.claim import Undecided
 from theorems.core.implementation import REFERENCE
 from theorems.token_selection.joint_paths.joint_claims import one_minus_cosine
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, joint_setup
@@ -64,9 +66,10 @@ def regimes(case: Case) -> Iterator[Regime]:
         ValueError: the case has no v_mm, p_mm or p_relax, Assumption C is not proven over its supports, or it has no
             non-support that could bind.
     """
-    setup = joint_setup(case.normalised(), REFERENCE)
-    if isinstance(setup, str):
-        raise ValueError(setup)
+    try:
+        setup = joint_setup(case.normalised(), REFERENCE)
+    except Undecided as error:
+        raise ValueError(error.why) from None
     if setup.joint.svm.support.all():
         raise ValueError("every input is a support of v_mm, so that p_relax is p_mm whatever the schedule")
     critical = critical_ratio(setup.joint, setup.target)

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from generators.case import Case
 from generators.joint_cases import joint_cases, schedule_of
 from reference_attention.paths.joint_path import Schedule
-from theorems.core.claim import Claim, Form
+from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import NO_NEIGHBOUR
 from theorems.token_selection.joint_paths.joint_claims import competitor_claims, effective_claims, solution_claims
 from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, limit_claims, sharp_claim
-from theorems.token_selection.joint_paths.joint_sublevel import JOINT_SUBLEVEL, Sublevel, joint_setup
+from theorems.token_selection.joint_paths.joint_sublevel import Sublevel, joint_setup
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
 """RΘ and log r/(RΘ) of the sublevel sets: r below, at and above e^{RΘ}."""
@@ -52,12 +52,10 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **Limit.** Minimisers need no schedule between r and R: followed along r = R, r = e^{RΘ/2} and r = e^{RΘ} to
     RΘ = 10⁸, where 1 − cos(p, p_mm) is bounded by 10⁻⁶ (:mod:`.joint_limit`).
 
-    **Sharp.** Along r = e^{RΘ/2}, R(p_R/R − p̄_mm) → G⁺ log(π_i δ_it/μ_it) across p̄_mm, for independent neighbours with duals μ > 0.
+    **Sharp.** Along r = e^{RΘ/2}, R(p_R/R − p̄_mm) → G⁺ log(π_i δ_it/μ_it) across p̄_mm, for independent neighbours
+    with duals μ > 0.
     """
     setup = joint_setup(case, under_test)
-    if isinstance(setup, str):
-        yield Claim("non-optimality", Form.EFFECTIVE, 0.0, 0.0, JOINT_SUBLEVEL, undecided=setup)
-        return
     theta, norm, direction = setup.separator.margin, setup.separator.norm, setup.separator.direction
     given = schedule_of(case)
     if given is None:

@@ -12,13 +12,14 @@ from generators.case import Case
 from generators.joint_cases import joint_cases, schedule_of
 from reference_attention.paths.joint import relative_log_risk
 from reference_attention.paths.scheduled_direction import critical_ratio
-from theorems.core.claim import Claim, Form
+from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
+from theorems.core.survival import OWN_SOLVER
 from theorems.token_selection.joint_paths.joint_claims import competitor_claims, effective_claims, solution_claims
 from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, competitors, limit_claims
-from theorems.token_selection.joint_paths.joint_sublevel import JOINT_SUBLEVEL, JointSetup, Sublevel, joint_setup
+from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, Sublevel, joint_setup
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
 """RΘ_relax and log r/(RΘ_relax) of the sublevel sets: r below, at and above e^{RΘ_relax}."""
@@ -38,22 +39,24 @@ def relaxed_cases() -> SearchStrategy[Case]:
     kernel=SATURATED,
     survives={
         "top-2": "less weight off the selected token: the bounds on it hold all the more",
-        "svm": "the limit is p_relax, which has its own solver; p_mm only places the points at which the claim is tried",
+        "svm": OWN_SOLVER,
     },
 )
 def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """As Theorem 5, with Assumption C over the support set S of v_mm only; p_R selects α asymptotically. Then v_r/r → v̄_mm and
-    p_R/R → p_relax/‖p_relax‖, p_relax = argmin ‖p‖ subject to (k_iα − k_it)·p ≥ 1 for i ∈ S and ≥ 0 for i ∉ S.
+    """As Theorem 5, with Assumption C over the support set S of v_mm only; p_R selects α asymptotically. Then v_r/r →
+    v̄_mm and p_R/R → p_relax/‖p_relax‖, p_relax = argmin ‖p‖ subject to (k_iα − k_it)·p ≥ 1 for i ∈ S and ≥ 0 for i ∉
+    S.
 
     **A hypothesis is missing in the paper.** With r fixed, or r = o(R), the path goes to p_mm instead (Figure 3(b):
-    cos = 0.98). Along r = cR it goes to p(c) of :mod:`reference_attention.paths.scheduled_direction`, which is p_relax if and only if
-    c ≥ c* = max_{i∉S} (Θ_relax − ρ_i)^+/slack_i with slack_i = v̄_mm·z_iα − Γ and ρ_i = min_t (k_iα − k_it)·p̄_relax (c* = 1 in Figure 3(b)).
-    So the schedule is part of the case: r ≥ c* R. Derivation in :mod:`.joint_limit`.
+    cos = 0.98). Along r = cR it goes to p(c) of :mod:`reference_attention.paths.scheduled_direction`, which is p_relax
+    if and only if c ≥ c* = max_{i∉S} (Θ_relax − ρ_i)^+/slack_i with slack_i = v̄_mm·z_iα − Γ and ρ_i = min_t (k_iα −
+    k_it)·p̄_relax (c* = 1 in Figure 3(b)). So the schedule is part of the case: r ≥ c* R. Derivation in
+    :mod:`.joint_limit`.
 
-    **Effective**, on the sublevel set of (r v̄_mm, R p̄_c), p_c = p_relax + ε(p_mm − p_relax): q_S, margins over S and the head as in
-    Theorem 5; at i ∉ S with d_i = min_t v̄_mm·(z_iα − z_it) > 0, q_i ≤ Q_i and (k_iα − k_it)·p ≥ log(1/Q_i − 1), an O(1) that divided
-    by R vanishes; and from both the cosine with p_relax (:mod:`.joint_sublevel`, items 1–7). Where Q_i ≥ 1, points in the
-    quadrant of Lemma 12 still obey the bound.
+    **Effective**, on the sublevel set of (r v̄_mm, R p̄_c), p_c = p_relax + ε(p_mm − p_relax): q_S, margins over S and
+    the head as in Theorem 5; at i ∉ S with d_i = min_t v̄_mm·(z_iα − z_it) > 0, q_i ≤ Q_i and (k_iα − k_it)·p ≥
+    log(1/Q_i − 1), an O(1) that divided by R vanishes; and from both the cosine with p_relax (:mod:`.joint_sublevel`,
+    items 1–7). Where Q_i ≥ 1, points in the quadrant of Lemma 12 still obey the bound.
 
     **Selection may fail and the conclusion still hold**: where ρ_i = 0 with a positive dual, minimisers keep
     q_i near slack_i/d_i > 0, so s_iα does not tend to 1, and yet p_R/R → p̄_relax.
@@ -61,9 +64,6 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **Limit.** Along r = cR with c from c* to 8c* to RΘ = 10⁸, where 1 − cos(p, p_relax) is bounded by 10⁻⁶.
     """
     setup = joint_setup(case, under_test)
-    if isinstance(setup, str):
-        yield Claim("non-optimality", Form.EFFECTIVE, 0.0, 0.0, JOINT_SUBLEVEL, undecided=setup)
-        return
     given = schedule_of(case)
     norm = setup.target.norm
     if given is None:

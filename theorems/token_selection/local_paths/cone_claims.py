@@ -13,7 +13,7 @@ from jaxtyping import Float64
 
 from reference_attention.floats import EPS
 from reference_attention.training.flow import Flow, gradient_flow
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, at_least, undecided
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.evaluation import GRADIENT
@@ -46,7 +46,9 @@ VISIBLE = 1e-9
 """The 1 − cos at which a limit counts as seen."""
 
 SHARES = (1e-6, 1e-4, 1e-2)
-"""Absolute tolerances of the solver, in units of the cone's half-width at the start, in the order in which they are tried."""
+"""Absolute tolerances of the solver, in units of the cone's half-width at the start, in the order in which they are
+tried.
+"""
 
 LOWEST_GOAL = 1e6
 """Flow is followed at least to this norm (keys of order one)."""
@@ -194,7 +196,7 @@ def flow_claims(cone: InvariantCone, under_test: Implementation, starts: Batch) 
                 yield from _along(cone_for_flow(constants, start, goal) or cone, flow)
                 return
             reason = f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}"
-    yield Claim("flow-rate", Form.EFFECTIVE, 0.0, 0.0, FLOW_SOLVER, undecided=f"flow: {reason}")
+    yield undecided("flow-rate", f"flow: {reason}", Form.EFFECTIVE)
 
 
 def _along(around: InvariantCone, flow: Flow) -> Iterator[Claim]:

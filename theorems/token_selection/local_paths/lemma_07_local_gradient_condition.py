@@ -17,13 +17,12 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.problems import cases
-from reference_attention.svm.max_margin import Infeasible
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.att_svm import certified
+from theorems.core.claim import Claim, Form, Undecided, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.points import climb
 from theorems.core.statement import statement
-from theorems.core.tolerances import EXACT
 from theorems.rounding.evaluation import GRADIENT
 from theorems.rounding.forward_error import LOG_WEIGHTS
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
@@ -77,18 +76,10 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
     What the cone is made for, margins within ε of those of p_mm, is checked too, and p_mm exactly.
     """
     problem = case.problem
-    solution = under_test.max_margin(problem.keys, case.chosen)
-    if isinstance(solution, Infeasible):
-        yield Claim("solves-att-svm", Form.EXACT, 0.0, 0.0, EXACT, undecided="ATT-SVM(α) was called infeasible")
-        return
-    exact = solves_att_svm(problem, case.chosen, solution)
-    yield exact
-    if exact.slack < 0:
-        return
+    solution = yield from certified(problem, case.chosen, under_test, solves_att_svm)
     constants = local_constants(problem, solution)
     if constants is None or not is_resolvable(constants, constants.base_rho):
-        yield Claim("no-stationary-point", Form.EFFECTIVE, 0.0, 0.0, GRADIENT, undecided=too_thin(constants))
-        return
+        raise Undecided("no-stationary-point", too_thin(constants), Form.EFFECTIVE)
     yield from claims(constants, under_test, case.rng())
 
 
@@ -107,8 +98,7 @@ def claims(constants: LocalConstants, under_test: Implementation, rng: np.random
     tip = np.zeros(constants.problem.d)
     radii = [(rho, constants.kappa(rho)) for rho in _levels(constants)]
     if not radii:
-        yield Claim("no-stationary-point", Form.EFFECTIVE, 0.0, 0.0, GRADIENT, undecided=too_thin(constants))
-        return
+        raise Undecided("no-stationary-point", too_thin(constants), Form.EFFECTIVE)
     views = []
     for rho, kappa in radii:
         norms = constants.norm * rho * np.exp(np.abs(rng.standard_normal(POINTS)) * rng.integers(0, 2, POINTS))

@@ -22,16 +22,14 @@ from generators.case import Case
 from generators.directions import points_in_cone
 from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible, max_margin
-from theorems.core.claim import Claim, Form, Verdict
+from theorems.core.att_svm import certified
+from theorems.core.claim import Claim, Form, Undecided, Verdict, undecided
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import statement
 from theorems.core.survival import ROOM
-from theorems.core.tolerances import EXACT
-from theorems.rounding.evaluation import GRADIENT
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
 from theorems.token_selection.local_paths.cone_claims import (
-    CONE,
     correlation,
     flow_claims,
     increments,
@@ -128,7 +126,8 @@ def _from_data(case: Case) -> Iterator[Case]:
         "step-above-bound": "at the norms of its cone a step is e^−1000 of p; a thousand times that is as nothing",
     },
     needs={
-        "separable": "the cone, local optimality and the limit are defined by p_mm(α), which exists only if ATT-SVM(α) is feasible"
+        "separable": "the cone, local optimality and the limit are defined by p_mm(α), which exists only if"
+        " ATT-SVM(α) is feasible"
     },
 )
 def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -157,20 +156,12 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the solver.
     """
     problem = case.problem
-    solution = under_test.max_margin(problem.keys, case.chosen)
-    if isinstance(solution, Infeasible):
-        yield Claim("solves-att-svm", Form.EXACT, 0.0, 0.0, EXACT, undecided="ATT-SVM(α) was called infeasible")
-        return
-    exact = solves_att_svm(problem, case.chosen, solution)
-    yield exact
-    if exact.slack < 0:
-        return
+    solution = yield from certified(problem, case.chosen, under_test, solves_att_svm)
     constants = local_constants(problem, solution)
     log_step = log_step_of(case)
     cone = None if constants is None else invariant_cone(constants, log_step)
     if constants is None or cone is None or not is_resolvable(constants, cone.height):
-        yield Claim("no-stationary-point", Form.EFFECTIVE, 0.0, 0.0, GRADIENT, undecided=too_thin(constants))
-        return
+        raise Undecided("no-stationary-point", too_thin(constants), Form.EFFECTIVE)
     # The cone is that of the theorem's step size; the descent in it takes the implementation's.
     taken = log_step if "eta" in case.arrays else -under_test.log_smoothness(problem)
     yield from claims(cone, under_test, taken, case.rng(), case.start)
@@ -187,7 +178,7 @@ def claims(
     yield no_stationary_point(cone, under_test, rng)
     if given is not None and not (cone.contains(given) and is_resolvable(cone.constants, _rho(cone, given))):
         reason = f"float64 resolves no logits at the given start, of norm {np.linalg.norm(given):.3g}"
-        yield Claim("stays-in-cone", Form.EFFECTIVE, 0.0, 0.0, CONE, undecided=reason)
+        yield undecided("stays-in-cone", reason, Form.EFFECTIVE)
         given = None
     starts = _starts(cone, rng, given)
     room = resolvable_rho(cone.constants) * cone.constants.norm / float(np.linalg.norm(starts, axis=1).max())

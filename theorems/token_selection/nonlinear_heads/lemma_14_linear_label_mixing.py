@@ -21,13 +21,13 @@ from generators.optimal_sets import LinearMixing, linear_mixing
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import MaxMarginSets
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, Undecided, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import climb, points_around, probe_points
 from theorems.core.statement import statement
 from theorems.core.survival import POINTS_ONLY, ROOM
-from theorems.core.tolerances import EXACT, tolerance
+from theorems.core.tolerances import tolerance
 from theorems.rounding.evaluation import Evaluation
 from theorems.rounding.forward_error import UNDERFLOW, relative_error
 from theorems.rounding.textbook import sum_error
@@ -91,8 +91,7 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     mixing = linear_mixing(case)
     if isinstance(mixing, Finding):
-        yield Claim("sandwich-above", Form.EFFECTIVE, 0.0, 0.0, EXACT, undecided=f"mixing-hurts: {mixing.evidence}")
-        return
+        raise Undecided("sandwich-above", f"mixing-hurts: {mixing.evidence}", Form.EFFECTIVE)
     problem, rng = case.problem, case.rng()
     sets = under_test.max_margin_sets(problem.keys, mixing.optimal, under_test.max_margin)
     axis = sets.solutions[0].p if isinstance(sets, MaxMarginSets) else None
@@ -186,13 +185,21 @@ class Sandwich:
         log_q = log_q[:, self.mixing.mixed]
         total = excess + math.log(self.problem.n)
         yield at_least(
-            "risk-sandwich-below", Form.EFFECTIVE, total, np.logaddexp.reduce(self.log_low + log_q, axis=-1),
-            rounding=log_error, why=MIXING,
-        )  # fmt: skip
+            "risk-sandwich-below",
+            Form.EFFECTIVE,
+            total,
+            np.logaddexp.reduce(self.log_low + log_q, axis=-1),
+            rounding=log_error,
+            why=MIXING,
+        )
         yield at_least(
-            "risk-sandwich-above", Form.EFFECTIVE, np.logaddexp.reduce(self.log_high + log_q, axis=-1), total,
-            rounding=log_error, why=MIXING,
-        )  # fmt: skip
+            "risk-sandwich-above",
+            Form.EFFECTIVE,
+            np.logaddexp.reduce(self.log_high + log_q, axis=-1),
+            total,
+            rounding=log_error,
+            why=MIXING,
+        )
 
     def risks(
         self, points: Float64[np.ndarray, "m d"]
@@ -217,6 +224,11 @@ class Sandwich:
             premise = worst + error <= rho
             first, second = np.nonzero(premise[:, None] & ((worst + error)[:, None] <= (1 + delta) * (worst - error)))
             yield at_least(
-                "mixing-hurts", Form.EFFECTIVE, excess[second] - excess[first], math.log(FACTOR),
-                rounding=error[first] + error[second], why=MIXING, points=f"pair for Δ = {delta:g}",
-            )  # fmt: skip
+                "mixing-hurts",
+                Form.EFFECTIVE,
+                excess[second] - excess[first],
+                math.log(FACTOR),
+                rounding=error[first] + error[second],
+                why=MIXING,
+                points=f"pair for Δ = {delta:g}",
+            )

@@ -70,14 +70,25 @@ def path_to_the_set(
             bounds.append(min(kappa, rho - float(floor[k]) + value + math.log(problem.n)) / rho)
             rounding.append(4 * float(excess_rounding(problem, mixing, unit * point)) / rho + (problem.d + 8) * EPS)
     yield at_least(
-        "path-distance", Form.LIMIT, bounds, apart, rounding=rounding, why=EXPONENT_ROUNDING,
+        "path-distance",
+        Form.LIMIT,
+        bounds,
+        apart,
+        rounding=rounding,
+        why=EXPONENT_ROUNDING,
         points="minimiser on a sphere",
-    )  # fmt: skip
+    )
     last = np.array(apart).reshape(-1, len(rhos))[:, -1]
     yield at_least(
-        "path-limit", Form.LIMIT, LIMIT, last, rounding=(problem.d + 8) * EPS, why=COSINE_ROUNDING,
-        scale=LIMIT, points="solution",
-    )  # fmt: skip
+        "path-limit",
+        Form.LIMIT,
+        LIMIT,
+        last,
+        rounding=(problem.d + 8) * EPS,
+        why=COSINE_ROUNDING,
+        scale=LIMIT,
+        points="solution",
+    )
 
 
 def descend(

@@ -73,29 +73,53 @@ def sublevel_claims(
         flat = np.zeros(problem.d - 1)
         centres = np.array([Reduced.at(constraints, basis, rho).newton(flat, 30)[0] for rho in rhos])
         found += hunt(
-            inside, choice.svm.direction, basis, constraints.rows, constraints.neighbours, rhos, centres,
-            size=size, rounds=rounds, rng=rng,
-        )  # fmt: skip
+            inside,
+            choice.svm.direction,
+            basis,
+            constraints.rows,
+            constraints.neighbours,
+            rhos,
+            centres,
+            size=size,
+            rounds=rounds,
+            rng=rng,
+        )
     points = np.concatenate([batch[good] for batch, good in found])
     rho = np.concatenate([np.broadcast_to(rhos[:, None], good.shape)[good] for _, good in found])
     base = np.concatenate([np.broadcast_to(edge[:, None], good.shape)[good] for _, good in found])
     margins, rounding = set_margins(mixing, problem, unit * points)
     rounding = rounding + excess_rounding(problem, mixing, unit * points)
     yield at_least(
-        "sublevel-margin", Form.EFFECTIVE, margins, rho - kappa,
-        rounding=rounding, why=EXPONENT_ROUNDING, scale=rho, points="point of a sublevel set",
-    )  # fmt: skip
+        "sublevel-margin",
+        Form.EFFECTIVE,
+        margins,
+        rho - kappa,
+        rounding=rounding,
+        why=EXPONENT_ROUNDING,
+        scale=rho,
+        points="point of a sublevel set",
+    )
     allowed = allowed_choices(sets, kappa, rho)
     near = nearest(sets, allowed, points)
     cos_rounding = rounding / rho + (problem.d + 4) * EPS
     yield at_least(
-        "sublevel-distance", Form.EFFECTIVE, near / np.linalg.norm(points, axis=-1), 1 - kappa / rho,
-        rounding=cos_rounding, why=EXPONENT_ROUNDING, points="point of a sublevel set",
-    )  # fmt: skip
+        "sublevel-distance",
+        Form.EFFECTIVE,
+        near / np.linalg.norm(points, axis=-1),
+        1 - kappa / rho,
+        rounding=cos_rounding,
+        why=EXPONENT_ROUNDING,
+        points="point of a sublevel set",
+    )
     bound = dual_bound(problem, mixing, sets, allowed, rho - kappa) - (base + math.log(problem.n))
     useful = bound > 0
     yield at_least(
-        "sublevel-distance-from-duals", Form.EFFECTIVE, near[useful], bound[useful],
-        rounding=(2 * rounding + rho * (problem.d + 4) * EPS)[useful], why=EXPONENT_ROUNDING, scale=rho[useful],
+        "sublevel-distance-from-duals",
+        Form.EFFECTIVE,
+        near[useful],
+        bound[useful],
+        rounding=(2 * rounding + rho * (problem.d + 4) * EPS)[useful],
+        why=EXPONENT_ROUNDING,
+        scale=rho[useful],
         points="point of a sublevel set",
-    )  # fmt: skip
+    )

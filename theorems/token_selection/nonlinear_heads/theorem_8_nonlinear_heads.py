@@ -15,13 +15,11 @@ from generators.finding import Finding
 from generators.optimal_set_cases import optimal_set_cases
 from generators.optimal_sets import linear_mixing
 from reference_attention.svm.max_margin_sets import InfeasibleSets
-from theorems.core.claim import Claim, Form
+from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
 from theorems.core.survival import NO_NEIGHBOUR
-from theorems.core.tolerances import EXACT
-from theorems.token_selection.global_paths.path_constants import EXPONENT_ROUNDING
 from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
 from theorems.token_selection.nonlinear_heads.set_constants import mixing_kappa
 from theorems.token_selection.nonlinear_heads.set_path import path_to_the_set, sharp_claims
@@ -82,13 +80,11 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     mixing = linear_mixing(case)
     if isinstance(mixing, Finding):
-        yield Claim("sublevel-margin", Form.EFFECTIVE, 0.0, 0.0, EXACT, undecided=f"mixing-hurts: {mixing.evidence}")
-        return
+        raise Undecided("sublevel-margin", f"mixing-hurts: {mixing.evidence}", Form.EFFECTIVE)
     problem = case.problem
     sets = under_test.max_margin_sets(problem.keys, mixing.optimal, under_test.max_margin)
     if isinstance(sets, InfeasibleSets):
-        yield Claim("sublevel-margin", Form.EFFECTIVE, 0.0, 0.0, EXACT, undecided="ATT-SVM' was reported infeasible")
-        return
+        raise Undecided("sublevel-margin", "ATT-SVM' was reported infeasible", Form.EFFECTIVE)
     linear = "head_features" not in case.arrays
     seen = under_test if linear else HeadedAttention(problem, mixing, under_test).as_implementation()
     kappa, rng = mixing_kappa(mixing, problem.loss), case.rng()
@@ -98,7 +94,6 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return
     if not kappa < LARGEST_KAPPA:
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ"
-        yield Claim("path-distance", Form.LIMIT, 0.0, 0.0, EXPONENT_ROUNDING, undecided=why)
-        return
+        raise Undecided("path-distance", why, Form.LIMIT)
     yield from path_to_the_set(problem, mixing, sets, seen, kappa)
     yield from sharp_claims(problem, mixing, sets, seen, kappa, rng)

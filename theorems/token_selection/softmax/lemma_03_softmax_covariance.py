@@ -2,7 +2,7 @@
 mass.
 
 Main results: the inequality of the Key Lemma, the identity behind it, and that weights and gradient are
-those of softmax reference_attention.
+those of softmax attention.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix A.1, Lemma 3.
 """
@@ -13,11 +13,9 @@ from collections.abc import Iterator
 
 import numpy as np
 from flint import fmpq
-from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.problems import cases
 from reference_attention.exact import rational
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
@@ -35,16 +33,11 @@ EXACT_POINTS = 3
 """Points at which identity and inequality are decided over the rationals."""
 
 
-def _cases() -> SearchStrategy[Case]:
-    return cases(assumptions=())
-
-
 @statement(
     "lemma-3",
     "Softmax covariance (key lemma)",
     source="Appendix A.1, Lemma 3",
     assumptions=(),
-    cases=_cases,
     kernel=calls("its weights are the softmax of k·p, its gradient is their covariance", turn=0),
 )
 def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:

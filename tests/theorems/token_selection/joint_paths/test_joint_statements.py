@@ -1,4 +1,4 @@
-"""Theorems 5 and 6, Lemmas 12 and 13, the conjecture on joint descent: upheld, and falsified by the faults of a table."""
+"""Theorems 5 and 6, Lemmas 12 and 13, the conjecture on joint descent: upheld, and where they do not apply."""
 
 from __future__ import annotations
 
@@ -13,32 +13,13 @@ from generators.case import Case
 from generators.datasets import DATASETS
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Dataset
-from tests.theorems.token_selection.joint_paths.joint_faults import JOINT_FAULTS
 from theorems.core.check import check
 from theorems.core.claim import Verdict
-from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
 from theorems.token_selection.joint_paths.joint_sublevel import Sublevel, joint_setup
 
-SOFTMAX = {"temperature", "masked-token", "float32-softmax", "clipped-logits"}
-LABEL = {"label-svm-misses-a-constraint", "label-svm-with-intercept", "label-margin-wide"}
-CAUGHT: dict[str, set[str]] = {
-    "lemma-12": SOFTMAX,
-    "lemma-13": SOFTMAX | LABEL | {"all-inputs-supports", "relaxed-without-quadrant", "epsilon-in-denominator"},
-    "theorem-5": SOFTMAX
-    | LABEL
-    | {"support-lost", "svm-scaled", "svm-misses-a-constraint", "svm-with-bias", "epsilon-in-denominator"},
-    "theorem-6": SOFTMAX
-    | LABEL
-    | {"support-lost", "all-inputs-supports", "relaxed-is-not-relaxed", "relaxed-without-quadrant"},
-    "conjecture-joint-descent": {
-        "label-svm-misses-a-constraint",
-        "masked-token",
-        "clipped-logits",
-        "rolled-coordinates",
-    },
-}
-JOINT = tuple(CAUGHT)
+JOINT = ("lemma-12", "lemma-13", "theorem-5", "theorem-6", "conjecture-joint-descent")
 
 
 @cache
@@ -56,11 +37,6 @@ def cases_of(id: str) -> tuple[Case, ...]:
     return tuple(c for c in (d.normalised() for d in drawn[4:]) if all(check(c).holds for check in checks))[:7]
 
 
-def falsifies(id: str, case: Case, under_test: Implementation) -> bool:
-    """Whether some claim fails; the claims after it are not computed."""
-    return any(c.verdict is Verdict.FALSIFIED for c in statement_named(id).conclusion(case, under_test))
-
-
 @pytest.mark.parametrize("id", JOINT)
 def test_reference_is_upheld(id: str) -> None:
     cases = cases_of(id)
@@ -68,11 +44,6 @@ def test_reference_is_upheld(id: str) -> None:
     for case in cases:
         outcome = check(statement_named(id), case, REFERENCE)
         assert outcome.verdict is Verdict.UPHELD, outcome.reason
-
-
-@pytest.mark.parametrize(("id", "fault"), [(id, fault) for id in JOINT for fault in sorted(CAUGHT[id])])
-def test_planted_faults_are_caught(id: str, fault: str) -> None:
-    assert any(falsifies(id, case, JOINT_FAULTS[fault]) for case in cases_of(id)), f"{id} missed {fault}"
 
 
 @pytest.mark.parametrize("id", ["theorem-5", "theorem-6", "lemma-12", "lemma-13"])
@@ -100,13 +71,13 @@ def test_the_schedule_is_part_of_the_case(ratio: float, verdict: Verdict) -> Non
 
 
 def test_theorem_6_is_refuted_when_its_schedule_is_dropped() -> None:
-    """The claim that the path ends at p_relax fails along r = R/2, where it ends in between (smallest instance: Figure 3(b))."""
+    """The claim that the path ends at p_relax fails along r = R/2, where it ends in between (smallest instance:
+    Figure 3(b))."""
     import math
 
     from theorems.token_selection.joint_paths.joint_limit import limit_claims
 
     setup = joint_setup(DATASETS["figure-3b"](), REFERENCE)
-    assert not isinstance(setup, str)
     R = 2.0**24
     start = np.array([1.0, 0.3])
     right = {c.name: c.verdict for c in limit_claims(setup, lambda R: math.log(R), R, start)}
@@ -118,7 +89,6 @@ def test_theorem_6_is_refuted_when_its_schedule_is_dropped() -> None:
 def test_bounds_are_tight_to_a_few_percent() -> None:
     """The hunt reaches the bound on q_max: a bound ten percent smaller is violated."""
     setup = joint_setup(DATASETS["figure-3a"](), REFERENCE)
-    assert not isinstance(setup, str)
     R = 30.0 * setup.separator.norm
     level = Sublevel(setup, REFERENCE, 30.0, R, R * setup.separator.direction)
     points = level.hunted(np.random.default_rng(0))
@@ -126,7 +96,6 @@ def test_bounds_are_tight_to_a_few_percent() -> None:
     assert 0 < reached <= 1
     tight = single_input()
     setup = joint_setup(tight, REFERENCE)
-    assert not isinstance(setup, str)
     R = 30.0 * setup.separator.norm
     level = Sublevel(setup, REFERENCE, 60.0, R, R * setup.separator.direction)
     points = level.hunted(np.random.default_rng(0))
@@ -134,7 +103,8 @@ def test_bounds_are_tight_to_a_few_percent() -> None:
 
 
 def single_input() -> Case:
-    """One input, tokens (1, 0) and (0, 0): Γ = ν = D = 1, every inequality of the derivation an equality up to e^{−RΘ}."""
+    """One input, tokens (1, 0) and (0, 0): Γ = ν = D = 1,
+    every inequality of the derivation an equality up to e^{−RΘ}."""
     data = Dataset(np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([1.0]), np.array([1.0, 0.0]))
     return Case(data.problem, dataset=data, alpha=np.array([0]))
 

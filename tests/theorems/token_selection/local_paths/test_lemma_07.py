@@ -32,11 +32,6 @@ from theorems.token_selection.local_paths.local_constants import LocalConstants,
 from theorems.token_selection.local_paths.local_correlation import HarmfulTokens, correlation_constant
 
 NO_HARM = HarmfulTokens(np.empty(0), np.empty(0), np.empty(0), 0.0)
-CAUGHT = sorted(set(FAULTS) - {"svm-always-infeasible"})
-"""Every fault but one: an SVM that gives up leaves nothing to check."""
-
-
-FAULT_CASES = random_cases(3, seed=3)
 
 
 def falsified(constants: LocalConstants, under_test: Implementation = REFERENCE, seed: int = 0) -> set[str]:
@@ -55,12 +50,6 @@ def test_it_is_upheld(made: Case) -> None:
 def test_it_is_upheld_in_the_corners(name: str) -> None:
     outcome = check(lemma_7, HAND_MADE[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
-
-
-@pytest.mark.parametrize("fault", CAUGHT)
-def test_planted_faults_are_caught(fault: str) -> None:
-    verdicts = [check(lemma_7, made, FAULTS[fault]).verdict for made in FAULT_CASES]
-    assert Verdict.FALSIFIED in verdicts
 
 
 def test_an_svm_that_gives_up_is_inconclusive() -> None:

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from tests.theorems.token_selection.faults import FAULTS
 from tests.theorems.token_selection.local_paths.local_problems import (
     HAND_MADE,
     case,
@@ -32,27 +31,6 @@ from theorems.token_selection.local_paths.local_cases import followable, without
 from theorems.token_selection.local_paths.theorem_3_local_convergence import claims, log_step_of, theorem_3, with_cone
 
 CASES = random_cases(3, seed=11)
-
-CAUGHT = (
-    "temperature",
-    "masked-token",
-    "epsilon-in-denominator",
-    "float32-softmax",
-    "clipped-logits",
-    "negated-gradient",
-    "rolled-coordinates",
-    "weight-decay",
-    "diagonal-jacobian",
-    "detached-normaliser",
-    "cancelling-gradient",
-    "svm-scaled",
-    "svm-misses-a-constraint",
-    "svm-with-bias",
-    "svm-for-another-token",
-    "neighbours-by-tolerance",
-    "neighbour-lost",
-)
-"""Not caught: a doubled gradient (another step size), errors of 1e-6 and a wrong positive ℓ' (other weights)."""
 
 
 def cone_of(made: Case) -> InvariantCone:
@@ -78,15 +56,6 @@ def test_it_is_upheld_in_the_corners(name: str) -> None:
     outcome = check(theorem_3, HAND_MADE[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
     assert {claim.name for claim in outcome.claims} >= {"stays-in-cone", "log-growth", "flow-rate", "limit"}
-
-
-@pytest.mark.parametrize("fault", CAUGHT)
-def test_planted_faults_are_caught(fault: str) -> None:
-    verdicts = (
-        check(theorem_3, made, FAULTS[fault]).verdict
-        for made in (*CASES, HAND_MADE["duplicate-neighbours"], nearly_neighbour(0.05, 1.0))
-    )
-    assert Verdict.FALSIFIED in verdicts
 
 
 @pytest.mark.parametrize("made", CASES, ids=lambda made: str(made.seed))

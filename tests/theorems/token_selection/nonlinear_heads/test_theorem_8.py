@@ -19,11 +19,10 @@ from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets, max_margin_sets
-from tests.theorems.token_selection.faults import FAULTS, PLANTED, planted
+from tests.theorems.token_selection.faults import FAULTS
 from theorems.core.check import check
 from theorems.core.claim import Verdict
-from theorems.core.implementation import REFERENCE, Implementation
-from theorems.faults import Kind
+from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
 from theorems.run.user_data import as_text, case_of
 from theorems.token_selection.global_paths.path_constants import Constraints, log_kappa
@@ -66,34 +65,6 @@ def fixed_cases() -> list[Case]:
 
 CASES = fixed_cases()
 
-CAUGHT = {
-    "temperature",
-    "masked-token",
-    "negated-gradient",
-    "one-coordinate-off",
-    "rolled-coordinates",
-    "weight-decay",
-    "diagonal-jacobian",
-    "detached-normaliser",
-    "cancelling-gradient",
-    "svm-scaled",
-    "svm-misses-a-constraint",
-    "svm-with-bias",
-}
-"""Faults that falsify the theorem, on these cases."""
-
-
-SET_FAULTS = planted(*(fault.name for fault in PLANTED.values() if fault.kind is Kind.SETS))
-
-
-def verdicts(under_test: Implementation) -> list[Verdict]:
-    return [check(statement_named("theorem-8"), case, under_test).verdict for case in CASES]
-
-
-def is_caught(under_test: Implementation) -> bool:
-    statement = statement_named("theorem-8")
-    return any(check(statement, case, under_test).verdict is Verdict.FALSIFIED for case in CASES)
-
 
 @settings(max_examples=8, deadline=None)
 @given(optimal_set_cases())
@@ -103,17 +74,8 @@ def test_it_is_upheld(case: Case) -> None:
 
 
 def test_it_is_upheld_on_the_fixed_cases() -> None:
-    assert verdicts(REFERENCE) == [Verdict.UPHELD] * len(CASES)
-
-
-@pytest.mark.parametrize("name", sorted(CAUGHT))
-def test_planted_faults_are_caught(name: str) -> None:
-    assert is_caught(FAULTS[name])
-
-
-@pytest.mark.parametrize("name", sorted(SET_FAULTS))
-def test_wrong_solutions_of_the_set_problem_are_caught(name: str) -> None:
-    assert is_caught(SET_FAULTS[name])
+    verdicts = [check(statement_named("theorem-8"), case, REFERENCE).verdict for case in CASES]
+    assert verdicts == [Verdict.UPHELD] * len(CASES)
 
 
 def test_an_svm_that_gives_up_is_inconclusive() -> None:

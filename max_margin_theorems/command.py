@@ -1,0 +1,23 @@
+"""The command ``theorems``, also as ``python -m theorems``."""
+
+from __future__ import annotations
+
+import sys
+
+from max_margin_theorems.hidden import hidden
+
+BAD_INPUT = 2
+"""theorems.core.exit_code has it too, but cannot be imported yet."""
+
+
+def main() -> int:
+    """Run the command; returns its exit code. A file that hides one of our packages is one sentence on standard
+    error.
+    """
+    said = hidden()
+    if said:
+        print(f"theorems: {said}", file=sys.stderr)
+        return BAD_INPUT
+    from theorems.command.app import main as command
+
+    return command()

@@ -1,0 +1,35 @@
+"""Whether somebody's file takes the place of one of our packages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+PACKAGES = ("theorems", "generators", "reference_attention")
+HOME = Path(__file__).resolve().parents[1]
+"""The folder of all our packages: of the checkout, or of what is installed."""
+
+
+def hidden(*, anew: bool = False) -> str:
+    """A sentence that names a file imported in place of one of our packages and what to do; empty if there is none.
+
+    Args:
+        anew: what another process with this ``sys.path`` would import, whatever is imported here already.
+    """
+    for name in PACKAGES:
+        origin = _origin(name, anew)
+        if origin and Path(origin).resolve() != HOME / name / "__init__.py":
+            return (
+                f"{origin} hides the package {name!r} of max-margin-theorems; rename that file, or run where it is not"
+                " found."
+            )
+    return ""
+
+
+def _origin(name: str, anew: bool) -> str | None:
+    """The file that ``import name`` runs; None for a folder without ``__init__.py``, which hides nothing."""
+    if not anew and name in sys.modules:
+        return getattr(sys.modules[name], "__file__", None)
+    # importlib.util.find_spec would look at sys.modules first.
+    found = (finder.find_spec(name, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    return next((spec.origin for spec in found if spec is not None), None)

@@ -1,0 +1,83 @@
+"""Pairs of head and prompt on the joint path at given radii, followed there from several starts.
+
+The path is found by local search, so which start found the minimiser is a question of the risk: the caller compares,
+at each radius or at the last one, by :attr:`Pair.rank`.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6; :mod:`.joint_path`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.paths.joint import Joint, relative_log_risk
+from reference_attention.paths.joint_path import Schedule, joint_path
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """(r v̄_mm + w, p) at one radius.
+
+    Attributes:
+        joint: tokens, keys, α, (SVM).
+        log_r, R: the radii.
+        w: head less r v̄_mm, (d,).
+        p: the prompt, (k,).
+        units: R in units of 1/Θ, or of 1/(size of the rows).
+    """
+
+    joint: Joint
+    log_r: float
+    R: float
+    w: Float64[np.ndarray, "d"]
+    p: Float64[np.ndarray, "k"]
+    units: float
+
+    @cached_property
+    def risk(self) -> float:
+        """log L + rΓ."""
+        return float(relative_log_risk(self.joint, self.log_r, self.w, self.joint.log_weights(self.p)))
+
+    @property
+    def rank(self) -> float:
+        """The risk, lower is better; one that is no number is worst."""
+        return self.risk if math.isfinite(self.risk) else math.inf
+
+    @property
+    def lowest_margin(self) -> float:
+        """min over i, t of (k_iα − k_it)·p."""
+        rows = self.joint.rows @ self.p
+        return float(rows[self.joint.others].min())
+
+
+def followed_from(
+    joint: Joint,
+    schedule: Schedule,
+    radii: Sequence[float],
+    unit: float,
+    first: Float64[np.ndarray, "k"],
+    seed: int,
+) -> list[list[Pair]]:
+    """Per start, the pair at each of the radii: from the prompt direction ``first`` and from two random ones.
+
+    Args:
+        schedule: R ↦ log r.
+        radii: increasing, in units of ``unit``.
+        seed: drives the random starts.
+    """
+    R = np.array(radii) * unit
+    starts = [first, *np.random.default_rng(seed).normal(size=(2, joint.keys.shape[2]))]
+    paths = [joint_path(joint, schedule, R, start) for start in starts]
+    return [
+        [
+            Pair(joint, schedule(norm), norm, w, p, units)
+            for norm, w, p, units in zip(R.tolist(), path.offsets, path.prompts, radii, strict=True)
+        ]
+        for path in paths
+    ]

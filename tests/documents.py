@@ -1,0 +1,160 @@
+"""The documents as data: their blocks, commands and shown output, links, and what they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.places import ROOT
+
+ELSEWHERE = {"docs/library.md"}
+"""Documents with a test of their own."""
+ELIDED = "…"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a document.
+
+    Attributes:
+        document: its path from the root of the checkout.
+        line: where its text begins.
+        language: after the fence; ``indented`` for a block without one.
+        text: what stands in it.
+    """
+
+    document: str
+    line: int
+    language: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.document}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A command in a document, and the output that is shown below it; none if there is no line of it."""
+
+    block: Block
+    command: str
+    output: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.block.document}: {self.command}"
+
+
+def documents() -> list[str]:
+    """The paths of all documents, from the root of the checkout."""
+    found = [path.relative_to(ROOT).as_posix() for folder in (ROOT, ROOT / "docs") for path in folder.glob("*.md")]
+    return sorted(set(found) - ELSEWHERE)
+
+
+def read(document: str) -> str:
+    """The text of a document."""
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+def blocks(document: str, text: str) -> list[Block]:
+    """Fenced blocks, and indented ones that have a command."""
+    fenced = re.finditer(r"^```([^\n]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    found = [Block(document, 1 + text.count("\n", 0, m.start(2)), m[1], m[2]) for m in fenced]
+    indented = re.finditer(r"^ {4}((?:theorems|make|python|pip) .*)$", without_blocks(text), re.MULTILINE)
+    return found + [Block(document, 0, "indented", f"$ {m[1]}\n") for m in indented]
+
+
+def without_blocks(text: str) -> str:
+    """The text around the fenced blocks."""
+    return re.sub(r"^```[^\n]*\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def commands(block: Block) -> Iterator[Shown]:
+    """Lines that begin with ``$``, each with the lines below it."""
+    command, output = "", []
+    for line in [*block.text.splitlines(), "$ "]:
+        if line.startswith("$ "):
+            if command:
+                yield Shown(block, command, tuple(lines("\n".join(output))))
+            command, output = re.sub(r"\s+#.*", "", line[2:]).strip(), []
+        else:
+            assert command, f"{block.name}: output above any command: {line}"
+            output.append(line)
+
+
+def lines(printed: str) -> list[str]:
+    """Lines of output to compare: without the width of columns, empty lines and the seconds of a table."""
+    found: list[str] = []
+    timed = False
+    for line in printed.splitlines():
+        line = re.sub(r"─+", "─", " ".join(line.split()))
+        timed = bool(line) and (timed or line.endswith(" seconds"))
+        if line:
+            found.append(re.sub(r" \d+\.\d$", " seconds", line) if timed else line)
+    return found
+
+
+def agree(shown: tuple[str, ...], printed: list[str]) -> bool:
+    """Whether the shown lines are the printed ones; ``…`` stands for any lines, at the end of a line for its rest."""
+    pattern = "".join(
+        r"(?:[^\n]*\n)*?"
+        if line == ELIDED
+        else re.escape(line.removesuffix(ELIDED)) + (r"[^\n]*\n" if line.endswith(ELIDED) else r"\n")
+        for line in shown
+    )
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
+
+
+def rows(printed: list[str] | tuple[str, ...]) -> list[str]:
+    """The lines of output that are rows of a table of results or counts."""
+    return [line for line in printed if re.match(r"\S+ .*(?: seconds|the limit's tokens)$", line)]
+
+
+def without_slack(table: Iterable[str]) -> list[str]:
+    """Rows of a table of results without the worst slack."""
+    return [re.sub(r" \S+ ≥ \S+ \([a-z0-9-]+\)", "", row) for row in table]
+
+
+def inline(text: str) -> list[str]:
+    """What stands in code between backticks, outside blocks."""
+    return [" ".join(one.split()) for one in re.findall(r"`([^`]+)`", without_blocks(text))]
+
+
+def links(text: str) -> list[str]:
+    """Targets of links and pictures that are not on the web."""
+    plain = without_blocks(text)
+    found = re.findall(r"\]\(([^)\s]+)\)", plain) + re.findall(r'<img src="([^"]+)"', plain)
+    return [target for target in found if "://" not in target]
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", without_blocks(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def paths(text: str) -> set[str]:
+    """Files of the project that a text names, with ``::test`` if that follows; the targets of links are
+    :func:`links`.
+    """
+    plain = re.sub(r"\]\([^)]*\)", "]", text)
+    return set(re.findall(r"(?<![\w/.])((?:[\w.-]+/)+[\w.*-]+\.(?:py|md|json|toml|yml|txt|svg)(?:::\w+)?)", plain))
+
+
+def resolves(target: str, document: str) -> bool:
+    """Whether a link leads somewhere; to a heading, if it has an anchor."""
+    path, _, anchor = target.partition("#")
+    file = (ROOT / document).parent / path if path else ROOT / document
+    if not file.exists():
+        return file.resolve().relative_to(ROOT.resolve()).as_posix() in ELSEWHERE
+    return not anchor or anchor in anchors(file.read_text(encoding="utf-8"))
+
+
+def exists(path: str) -> bool:
+    """Whether a file is there, and has the test that is named behind it."""
+    name, _, test = path.partition("::")
+    found: list[Path] = list(ROOT.glob(name))
+    return bool(found) and (not test or any(f"def {test}(" in one.read_text(encoding="utf-8") for one in found))

@@ -1,0 +1,112 @@
+"""Nothing of ours is found under a user's file name: ``attention.py`` works, ``generators.py`` is one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.installed.conftest import Installed
+
+KERNEL = "import torch\n\n\ndef attend(q, k, v):\n    return torch.softmax(q @ k.mT, -1) @ v\n"
+PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", "-rA")
+HIDING = ("generators.py", "reference_attention.py", "generators/__init__.py")
+
+
+def sentence(path: Path, package: str) -> str:
+    return (
+        f"{path} hides the package {package!r} of max-margin-theorems; rename that file, or run where it is not found."
+    )
+
+
+def write(folder: Path, name: str, text: str = "made = 1\n") -> Path:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path.resolve()
+
+
+@pytest.mark.parametrize("entry", [("theorems",), ("python", "-m", "theorems")])
+def test_a_kernel_in_attention_py(installed: Installed, tmp_path: Path, entry: tuple[str, ...]) -> None:
+    for name in ("attention.py", "kernel.py", "theorem.py"):
+        write(tmp_path, name, KERNEL)
+    # Two statements in two processes, which import the kernel on their own.
+    statements = ["lemma-3", "lemma-4"] if len(entry) == 1 else ["lemma-3"]
+    given = ["verify", *statements, "--attention", "attention:attend", "--examples", "2", "--jobs", "2"]
+    done = installed.run(tmp_path, *entry, *given)
+    assert done.returncode == 0, done.stderr
+    assert "attention kernel attention:attend" in done.stdout
+
+
+def test_a_kernel_in_attention_py_by_pytest(installed: Installed, tmp_path: Path) -> None:
+    write(tmp_path, "attention.py", KERNEL)
+    write(
+        tmp_path,
+        "test_mine.py",
+        "from attention import attend\n\n\ndef test_mine(max_margin_theorems):\n"
+        "    max_margin_theorems(attend, statements=['lemma-3'], examples=2)\n",
+    )
+    done = installed.run(tmp_path, "python", *PYTEST)
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_python_dash_m(installed: Installed, tmp_path: Path, name: str) -> None:
+    hiding = write(tmp_path, name)
+    done = installed.run(tmp_path, "python", "-m", "theorems", "list")
+    said = sentence(hiding, name.partition("/")[0].removesuffix(".py"))
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"theorems: {said}\n")
+
+
+def test_python_dash_m_runs_the_users_theorems_py(installed: Installed, tmp_path: Path) -> None:
+    """That is Python's rule for ``-m``: nothing of ours is asked."""
+    write(tmp_path, "theorems.py", "print('mine')\n")
+    assert installed.run(tmp_path, "python", "-m", "theorems", "list").stdout == "mine\n"
+
+
+def test_the_command_does_not_look_in_the_working_directory(installed: Installed, tmp_path: Path) -> None:
+    for name in (*HIDING[:2], "theorems.py"):
+        write(tmp_path, name, "1 / 0\n")
+    # In two processes, which start with the path of this one.
+    done = installed.run(tmp_path, "theorems", "verify", "lemma-3", "lemma-11", "--examples", "2", "--jobs", "2")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_command_with_a_kernel_of_the_working_directory(installed: Installed, tmp_path: Path) -> None:
+    """tests/theorems/kernel/test_kernel_command.py has the other names."""
+    write(tmp_path, "attention.py", KERNEL)
+    hiding = write(tmp_path, "theorems.py")
+    done = installed.run(tmp_path, "theorems", "verify", "lemma-3", "--attention", "attention:attend")
+    said = sentence(hiding, "theorems")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"theorems: --attention: {said}\n")
+
+
+def test_the_command_where_the_path_leads_to_the_users_file(installed: Installed, tmp_path: Path) -> None:
+    hiding = write(tmp_path, "theorems.py")
+    done = installed.run(tmp_path, "theorems", "list", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"theorems: {sentence(hiding, 'theorems')}\n"
+
+
+def test_a_folder_without_init_hides_nothing(installed: Installed, tmp_path: Path) -> None:
+    write(tmp_path, "generators/notes.py")
+    assert installed.run(tmp_path, "python", "-m", "theorems", "--help").returncode == 0
+
+
+@pytest.mark.parametrize("name", ["theorems.py", "generators.py"])
+def test_pytest_where_a_package_is_hidden(installed: Installed, tmp_path: Path, name: str) -> None:
+    """Tests that use the fixtures get the sentence; a project's other tests are none of our business."""
+    hiding, package = write(tmp_path, name), name.removesuffix(".py")
+    write(
+        tmp_path,
+        "test_mine.py",
+        f"import {package}\n\n\ndef test_own():\n    assert {package}.made == 1\n\n\n"
+        "def test_all(max_margin_theorems):\n    max_margin_theorems(len)\n\n\n"
+        "def test_each(max_margin_theorem):\n    max_margin_theorem(len)\n",
+    )
+    done = installed.run(tmp_path, "python", *PYTEST)
+    assert done.returncode == 1
+    assert "1 passed, 2 errors" in done.stdout
+    assert done.stdout.count(f"\n{sentence(hiding, package)}\n") == 2
+    assert "Traceback" not in done.stdout + done.stderr

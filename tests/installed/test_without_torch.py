@@ -1,0 +1,57 @@
+"""Torch is for kernels: all statements are verified without it, and a kernel without it is one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.installed.conftest import Installed
+from theorems.registry.suite import statements
+
+EXTRAS = ("torch", "matplotlib", "cvxpy", "mpmath", "beartype", "pytest")
+"""What an installation without extras need not have."""
+SENTENCE = (
+    "attention kernels compute on torch tensors, and torch is not installed;"
+    ' pip install "max-margin-theorems[kernels]".'
+)
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> str:
+    """A folder for PYTHONPATH: no process that starts with it can import the extras."""
+    folder = tmp_path / "blocked"
+    folder.mkdir()
+    lines = ["import sys", *(f"sys.modules[{name!r}] = None" for name in EXTRAS)]
+    (folder / "sitecustomize.py").write_text("\n".join(lines) + "\n")
+    return str(folder)
+
+
+def test_every_statement_is_verified(installed: Installed, tmp_path: Path, without: str) -> None:
+    assert installed.run(tmp_path, "python", "-c", "import torch", PYTHONPATH=without).returncode == 1
+    given = ["--examples", "1", "--jobs", "2", "--json", "found.json"]
+    done = installed.run(tmp_path, "theorems", "verify", *given, PYTHONPATH=without)
+    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))["statements"]
+    assert [one["id"] for one in found] == list(statements())
+    # One example decides little of what has several outcomes; what was tried must have come out right.
+    assert {one["verdict"] for one in found} <= {"upheld", "not-applicable"}, done.stdout
+    assert {"lemma-1", "theorem-1", "theorem-6"} <= {one["id"] for one in found if one["verdict"] == "upheld"}
+
+
+def test_a_kernel_is_one_sentence(installed: Installed, tmp_path: Path, without: str) -> None:
+    given = ["verify", "lemma-3", "--attention", "attention:attend", "--dtype", "float32"]
+    done = installed.run(tmp_path, "theorems", *given, PYTHONPATH=without)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"theorems: {SENTENCE}\n")
+
+
+def test_the_pytest_plugin_says_the_same(installed: Installed, tmp_path: Path, without: str) -> None:
+    Path(without, "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
+    (tmp_path / "test_mine.py").write_text(
+        "def test_mine(max_margin_theorems):\n    max_margin_theorems(lambda q, k, v: v)\n"
+    )
+    given = ["-m", "pytest", "-p", "no:cacheprovider", "test_mine.py"]
+    done = installed.run(tmp_path, "python", *given, PYTHONPATH=without)
+    assert done.returncode == 1
+    assert f"\n{SENTENCE}\n" in done.stdout
+    assert "Error" not in done.stdout

@@ -1,0 +1,411 @@
+"""The documents keep up with the code: each command runs and prints what is shown, each name, link and path exists."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from pkgutil import resolve_name
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+import typer.main
+
+from examples.kernels import handwritten
+from generators.datasets import DATASETS
+from tests import documents as documents_
+from tests.documents import Block, Shown, agree, blocks, commands, documents, inline, lines, read, rows
+from tests.places import ROOT
+from tests.test_layers import ROOMS
+from theorems.benchmark.rules import rule_named
+from theorems.command.app import app, main
+from theorems.core.exit_code import Exit
+from theorems.faults import fault_named
+from theorems.figures.registry import figures_named
+from theorems.hunting.entries import weakened_named
+from theorems.kernel.check import assert_kernel
+from theorems.registry.lookup import statement_named
+from theorems.registry.suite import statements
+from theorems.run.user_data import load
+
+DOCUMENTS = documents()
+BLOCKS = [block for document in DOCUMENTS for block in blocks(document, read(document))]
+SHOWN = [shown for block in BLOCKS if block.language in ("console", "indented") for shown in commands(block)]
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "theorems verify": ("a minute or two", "theorems verify lemma-3 lemma-10 lemma-11"),
+        "theorems verify --attention torch.nn.functional:scaled_dot_product_attention": (
+            "half a minute",
+            "theorems verify lemma-3 --attention torch.nn.functional:scaled_dot_product_attention",
+        ),
+        "theorems verify --data mine.npz": ("all statements", "theorems verify theorem-2 --data mine.npz"),
+        "theorems bench": ("a minute", "theorems bench --data figure-1b --rule normalized-1 --examples 0"),
+        "theorems power --examples 10 --seed 0 --markdown > docs/power.md": (
+            "ten minutes; tests/theorems/power/test_power.py looks at what it printed",
+            "theorems power lemma-10 --faults neighbours-per-input --examples 2 --no-sizes --markdown",
+        ),
+        "theorems counterexamples --markdown > docs/assumptions.md": (
+            "replays every file, as tests/theorems/without/test_counterexamples.py does",
+            "",
+        ),
+        "theorems regime-map --markdown": (
+            "minutes; tests/theorems/token_selection/joint_paths/test_regime_map.py has the quick rows",
+            "",
+        ),
+        "theorems figures": ("a minute, with random trials", "theorems figures 1a --out docs/images"),
+        "theorems figures 1 4 --format png": ("half a minute", "theorems figures 1a --format png"),
+        "theorems report --out report.html": ("verifies everything", "theorems report lemma-10 --out report.html"),
+        "theorems hunt theorem-2 --without single-input --out counterexamples --record": (
+            "the same hunt is run with its output",
+            "",
+        ),
+        "theorems hunt mine.py:long_p": ("searches to the end of its time", "theorems hunt mine.py:long_p --cases 5"),
+        "theorems hunt mine.py:long_p --without single-input": (
+            "searches to the end of its time",
+            "theorems hunt mine.py:long_p --without single-input --cases 5",
+        ),
+        "theorems hunt examples/not_separable.py:largest_subset": ("makes it small for a minute or more", ""),
+        "theorems verify examples/joint_descent.py:logarithmic_prompt": (
+            "many flows; tests/theorems/test_examples.py runs it",
+            "",
+        ),
+    }
+)
+"""Commands that are not run: why not, and what is run in place of each (its rows must be among those shown)."""
+
+PLACES: Mapping[str, Any] = MappingProxyType(
+    {
+        "X": np.array([[[0.0, 1.0], [1.0, 0.0]]]),
+        "Y": np.array([1.0]),
+        "v": np.array([1.0, 0.5]),
+        "W": np.eye(2),
+        "K": np.array([[[0.0, 1.0], [1.0, 0.0]]]),
+        "gamma": np.array([[1.0, 0.5]]),
+        "my_kernel": handwritten,
+    }
+)
+"""What the reader of a Python block has already."""
+FRESH = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+QUICK = partial(assert_kernel, statements=["lemma-3"], examples=2)
+"""What the fixture ``max_margin_theorems`` does, on little."""
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``results.json``, as `docs/verify.md` has it written."""
+    path = tmp_path_factory.mktemp("results") / "results.json"
+    assert main(["verify", "lemma-3", "--examples", "2", "--json", str(path)]) == Exit.UPHELD
+    return path
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, results: Path) -> Path:
+    """A directory with the files that the documents say are there."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("examples", "counterexamples"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copy(results, tmp_path)
+    example = next(block for block in PYTHON if block.document == "docs/conjectures.md")
+    (tmp_path / "mine.py").write_text(example.text, encoding="utf-8")
+    execute(next(block for block in PYTHON if block.document == "README.md"))
+    return tmp_path
+
+
+def execute(block: Block) -> dict[str, Any]:
+    """Run a Python block; what it has made."""
+    made = dict(PLACES) | {"__name__": "block"}
+    exec(compile(block.text, block.name, "exec"), made)
+    return made
+
+
+def parsed(command: str) -> tuple[str, dict[str, Any]]:
+    """The subcommand and its options; a document that redirects the output must name a file that is there.
+
+    Raises:
+        Exception: no such subcommand, option or value.
+    """
+    program, sub, *rest = shlex.split(command)
+    assert program == "theorems"
+    if ">" in rest:
+        rest, (target,) = rest[: rest.index(">")], rest[rest.index(">") + 1 :]
+        assert (ROOT / target).exists(), target
+    return sub, COMMANDS[sub].make_context(sub, list(rest)).params
+
+
+def check_names(sub: str, given: Mapping[str, Any]) -> None:
+    """Ids, data, faults, rules and figures of a command exist; words in capitals stand for any."""
+    ids = [id for id in given.get("ids") or () if not id.isupper()]
+    datasets = given.get("data")
+    for name in datasets if isinstance(datasets, list) else [datasets] if isinstance(datasets, str) else []:
+        assert name.isupper() or name in DATASETS or load(name, 0), name
+    for id in ids:
+        statement_named(id)
+    if sub == "hunt" and not given["id"].isupper():
+        weakened_named(given["id"], "" if given["without"].isupper() else given["without"])
+    for fault in given.get("faults") or ():
+        fault_named(fault)
+    for rule in given.get("rule") or ():
+        rule_named(rule)
+    if sub == "figures":
+        figures_named(given["names"] or ())
+
+
+def printed(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What a command prints to standard output; it may end in any way but with a complaint."""
+    given = shlex.split(command)[1:]
+    capsys.readouterr()
+    if given[0] == "hunt":
+        # The checks of shapes that these tests switch on are part of a strategy's label, which directs a hunt's draws.
+        done = subprocess.run([sys.executable, "-m", "theorems", *given], capture_output=True, env=FRESH, check=False)
+        code, out, err = done.returncode, done.stdout.decode(), done.stderr.decode()
+    else:
+        code = main(given)
+        out, err = capsys.readouterr()
+    assert code in (Exit.UPHELD, Exit.FALSIFIED, Exit.INCONCLUSIVE), err
+    return lines(out)
+
+
+def check_theorems(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command is one; what is shown is what it prints, or a shorter one prints some of it."""
+    check_names(*parsed(shown.command))
+    _, instead = LONG.get(shown.command, ("", shown.command))
+    if not instead:
+        return
+    out = printed(instead, capsys)
+    if instead == shown.command:
+        assert not shown.output or agree(shown.output, out), "\n".join(out)
+    elif shown.output:
+        # The last digits of a kernel, and so its worst slack, are those of the processor.
+        compared = documents_.without_slack if "--attention" in instead else list[str]
+        assert rows(out)
+        assert set(compared(rows(out))) <= set(compared(shown.output)), "\n".join(out)
+
+
+def check_make(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
+    """The target is there. To run it would be to run the tests, or to set everything up."""
+    done = subprocess.run(["make", "-n", *shlex.split(shown.command)[1:]], cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def check_python(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
+    """The script is there, and knows the options."""
+    _, script, *rest = shlex.split(shown.command)
+    source = (ROOT / script).read_text(encoding="utf-8")
+    assert [one for one in rest if one.startswith("--") and f'"{one}"' not in source] == []
+
+
+def check_pip(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
+    """It installs this project."""
+    assert shown.command == "pip install ."
+
+
+CHECKS: Mapping[str, Callable[[Shown, pytest.CaptureFixture[str]], None]] = MappingProxyType(
+    {"theorems": check_theorems, "make": check_make, "python": check_python, "pip": check_pip}
+)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
+def test_every_block_is_one_that_is_checked(block: Block) -> None:
+    assert block.language in ("console", "python", "indented")
+    if block.language != "python":
+        assert [shown.name for shown in commands(block) if shown.command.split()[0] not in CHECKS] == []
+        assert list(commands(block))
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: shown.name)
+@pytest.mark.usefixtures("desk")
+def test_commands_do_what_is_shown(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
+    CHECKS[shown.command.split()[0]](shown, capsys)
+
+
+def test_every_command_called_long_is_in_a_document() -> None:
+    assert set(LONG) - {shown.command for shown in SHOWN} == set()
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
+@pytest.mark.usefixtures("desk")
+def test_python_blocks_run(block: Block) -> None:
+    before = load("mine.npz", 0).case.problem.keys
+    made = execute(block)
+    for name, test in made.items():
+        if name.startswith("test_"):
+            test(QUICK)
+    if "savez" in block.text:
+        assert load("mine.npz", 0).case.problem.keys.shape[-1] == before.shape[-1]
+
+
+NAMED = sorted({(d, code) for d in DOCUMENTS for code in inline(read(d)) if code.startswith(("theorems ", "make "))})
+
+
+@pytest.mark.parametrize(("document", "code"), NAMED, ids=lambda one: one)
+@pytest.mark.usefixtures("desk")
+def test_commands_within_a_sentence_exist(document: str, code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if code.startswith("make "):
+        check_make(Shown(Block(document, 0, "", ""), code, ()), capsys)
+    elif code.startswith("theorems show "):
+        assert main(shlex.split(code)[1:]) == Exit.UPHELD
+    elif len(code.split()) == 2:
+        assert code.split()[1] in COMMANDS
+    else:
+        check_names(*parsed(code))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_options_within_a_sentence_exist(document: str) -> None:
+    known = {
+        name for command in COMMANDS.values() for one in command.params for name in (*one.opts, *one.secondary_opts)
+    }
+    known |= {option for shown in SHOWN if shown.command.startswith("python") for option in shown.command.split()}
+    named = {code.split()[0] for code in inline(read(document)) if code.startswith("--")}
+    assert named - known == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    assert [one for one in documents_.links(read(document)) if not documents_.resolves(one, document)] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_paths_exist(document: str) -> None:
+    named = documents_.paths(read(document)) - documents_.ELSEWHERE
+    written = ("hunted/",)
+    assert [path for path in sorted(named) if not path.startswith(written) and not documents_.exists(path)] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_modules_and_what_is_in_them_exist(document: str) -> None:
+    pattern = r"(?:reference_attention|generators|theorems)(?:\.\w+)+"
+    for name in {match[0] for code in inline(read(document)) if (match := re.match(pattern, code))}:
+        resolve_name(name)
+
+
+def test_every_document_is_reached_from_the_readme() -> None:
+    reached, waiting = set(), ["README.md"]
+    while waiting:
+        document = waiting.pop()
+        reached.add(document)
+        targets = (one.partition("#")[0] for one in documents_.links(read(document)) if one.partition("#")[0])
+        found = {((ROOT / document).parent / one).resolve().relative_to(ROOT.resolve()).as_posix() for one in targets}
+        waiting += [one for one in found - reached if one in DOCUMENTS]
+    assert set(DOCUMENTS) - reached == {"CHANGELOG.md"}
+
+
+def test_the_readme_is_short_and_has_two_commands_for_a_fresh_clone() -> None:
+    assert len(read("README.md").splitlines()) <= 125
+    own = [shown.command for shown in SHOWN if shown.block.document == "README.md"]
+    assert [command for command in own if command.startswith("make")] == ["make verify", "make test"]
+
+
+def test_the_table_of_statements_is_the_registry() -> None:
+    table = read("docs/verify.md").partition("## What is verified")[2]
+    found = re.findall(r"^\| `([a-z0-9-]+)`[^|]*\| ([^|]+) \| ([^|]+) \|$", table, re.MULTILINE)
+    assert found == [(one.id, one.title, one.source) for one in statements().values()]
+
+
+def test_the_table_of_rooms_is_that_of_the_layers() -> None:
+    table = read("CONTRIBUTING.md").partition("## The rooms")[2].partition("\n## ")[0]
+    assert tuple(re.findall(r"^\| `([a-z_.]+)` \|", table, re.MULTILINE)) == ROOMS
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    named = {extra for d in DOCUMENTS for extra in re.findall(r"pip install \"[^\"]*\[(\w+)\]\"", read(d))}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert named <= set(project["optional-dependencies"])
+    assert named
+
+
+def pinned(name: str) -> str:
+    found = re.search(rf"^{name}==(.+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert found
+    return found[1]
+
+
+@pytest.mark.skipif(version("matplotlib") != pinned("matplotlib"), reason="another drawing library, other bytes")
+def test_the_picture_is_what_the_command_draws(desk: Path) -> None:
+    assert main(["figures", "1a", "--out", "docs/images"]) == Exit.UPHELD
+    drawn = (desk / "docs" / "images" / "figure-1a.svg").read_bytes()
+    assert drawn == (ROOT / "docs" / "images" / "figure-1a.svg").read_bytes()
+
+
+def shown_in(text: str) -> Shown:
+    (block,) = blocks("README.md", f"```console\n{text}\n```\n")
+    (shown,) = commands(block)
+    return shown
+
+
+TRUE = """$ theorems verify lemma-10 --examples 2
+ statement   says                             verdict   examples   worst slack          seconds
+ ──────────────────────────────────────────────────────────────────────────────────────────────
+ lemma-10    At most d directional neighbours upheld           2   0 ≥ 0 (neighbours)       7.7"""
+
+
+def test_what_is_true_passes(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_theorems(shown_in(TRUE), capsys)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("upheld ", "falsified "),
+        ("  2   0", "  3   0"),
+        ("0 ≥ 0", "1e-16 ≥ 0"),
+        ("examples 2", "sample 2"),
+        ("lemma-10 --", "lemma-99 --"),
+        ("verify lemma-10", "verfy lemma-10"),
+        (" seconds\n", " s\n"),
+        ("(neighbours)       7.7", "(neighbours)       7.7\n more"),
+    ],
+)
+def test_what_is_wrong_is_noticed(desk: Path, capsys: pytest.CaptureFixture[str], right: str, wrong: str) -> None:
+    assert right in TRUE
+    with pytest.raises(Exception):  # noqa: B017, PT011 - whatever it is, it fails the test of a document
+        check_theorems(shown_in(TRUE.replace(right, wrong)), capsys)
+
+
+def test_wrong_rows_of_a_long_command_are_noticed(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (bench,) = (shown for shown in SHOWN if shown.command == "theorems bench")
+    moved = tuple(line.replace(" 174 ", " 175 ").replace(" 201 ", " 202 ") for line in bench.output)
+    with pytest.raises(AssertionError):
+        check_theorems(Shown(bench.block, bench.command, moved), capsys)
+
+
+def test_elided_lines_and_rests_of_lines_agree_and_others_do_not() -> None:
+    out = lines("one\n two   2\n\nthree\nfour")
+    assert agree(("one", "…", "four"), out)
+    assert agree(("one", "two …", "three", "four"), out)
+    assert not agree(("one", "four"), out)
+    assert not agree(("one", "…", "five"), out)
+    assert not agree(("one", "tw 2", "…"), out)
+
+
+@pytest.mark.parametrize("target", ["docs/nothing.md", "docs/verify.md#nothing", "#nothing"])
+def test_a_link_to_nowhere_is_noticed(target: str) -> None:
+    assert not documents_.resolves(target, "README.md")
+    assert documents_.resolves("docs/verify.md#the-verdicts", "README.md")
+
+
+def test_a_path_or_a_target_or_an_option_that_does_not_exist_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert documents_.paths("in `theorems/core/nothing.py`.") == {"theorems/core/nothing.py"}
+    assert not documents_.exists("theorems/core/nothing.py")
+    assert not documents_.exists("tests/test_layers.py::test_nothing")
+    assert documents_.exists("tests/test_layers.py::test_a_circle_is_caught")
+    for check, command in (
+        (check_make, "make nothing"),
+        (check_python, "python tests/test_layers.py --nothing"),
+        (check_pip, "pip install something"),
+    ):
+        with pytest.raises(AssertionError):
+            check(shown_in(f"$ {command}"), capsys)

@@ -1,0 +1,143 @@
+"""``from theorems import …``: every name is there, costs what it must and no more, and has an example that is
+executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import theorems
+import theorems.api
+from tests.places import ROOT
+
+PAGE = ROOT / "docs" / "library.md"
+HEAVY = ("numpy", "scipy", "torch", "hypothesis", "rich", "flint")
+
+
+def imported_by(code: str, modules: tuple[str, ...] = HEAVY) -> set[str]:
+    """Which of the modules a fresh interpreter has imported after the code."""
+    code += f"\nimport sys; print(*[name for name in {modules!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    assert imported_by("import theorems; dir(theorems)") == set()
+    assert imported_by("import theorems, torch") >= {"torch"}  # it is noticed
+
+
+@pytest.mark.parametrize("name", ["Problem", "Dataset", "Case", "max_margin", "gradient_flow", "regularization_path"])
+def test_objects_need_neither_torch_nor_hypothesis(name: str) -> None:
+    found = imported_by(f"from theorems import {name}")
+    assert "numpy" in found
+    assert found.isdisjoint({"torch", "hypothesis", "rich"})
+
+
+def test_torch_is_for_kernels_alone() -> None:
+    code = "from theorems import *; verify('lemma-3', 'lemma-11', examples=1); assumptions('figure-1a')"
+    assert "torch" not in imported_by(code)
+
+
+def test_every_name_is_there_once_and_the_same_as_where_it_is_defined() -> None:
+    assert theorems.__all__ == sorted(set(theorems.__all__))
+    for module, names in theorems._HOME.items():
+        for name in names:
+            assert getattr(theorems, name) is getattr(importlib.import_module(module), name)
+    assert set(theorems.__all__) <= set(dir(theorems))
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse(inspect.getsource(theorems))
+    (shown,) = (
+        node.body
+        for node in tree.body
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    )
+    seen = {(node.module, alias.asname) for node in shown if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen == {(module, name) for module, names in theorems._HOME.items() for name in names}
+
+
+def test_files_that_import_from_the_api_have_the_same_objects() -> None:
+    assert set(theorems.api.__all__) <= set(theorems.__all__)
+    for name in theorems.api.__all__:
+        assert getattr(theorems.api, name) is getattr(theorems, name)
+
+
+def test_no_public_name_hides_a_room() -> None:
+    rooms = {found.name for found in pkgutil.iter_modules(theorems.__path__)}
+    assert "run" in rooms
+    assert rooms.isdisjoint(theorems.__all__)
+    assert imported_by("import theorems.run.verify, theorems.kernel; theorems.verify; theorems.run.verify.drawn") >= {
+        "numpy"
+    }
+    assert imported_by("from theorems import run; assert run.__name__ == 'theorems.run'") == set()
+
+
+def test_other_names_are_refused() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'theorems' has no attribute 'prove'$"):
+        theorems.prove  # type: ignore[attr-defined]  # noqa: B018
+
+
+# Examples.
+
+
+def blocks(page: Path) -> str:
+    """The Python of a page, as one doctest."""
+    return "\n".join(re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL))
+
+
+def failures(text: str, name: str, names: dict[str, object]) -> list[str]:
+    """What a doctest prints that is not what it shows."""
+    test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
+    assert test.examples
+    said: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF).run(test, out=said.append)
+    return said
+
+
+def documented() -> list[str]:
+    """Public names whose docstring has an example."""
+    return [name for name in theorems.__all__ if ">>>" in (getattr(theorems, name).__doc__ or "")]
+
+
+@pytest.mark.slow
+def test_the_page_prints_what_it_shows() -> None:
+    assert failures(blocks(PAGE), PAGE.name, {}) == []
+
+
+@pytest.mark.parametrize("name", documented())
+def test_docstrings_print_what_they_show(name: str) -> None:
+    assert failures(inspect.getdoc(getattr(theorems, name)) or "", name, {}) == []
+
+
+def test_an_example_that_prints_something_else_is_noticed() -> None:
+    assert failures(">>> 1 + 1\n3\n", "wrong", {})
+
+
+def test_every_public_name_is_in_an_executed_example() -> None:
+    code = "\n".join(example.source for example in doctest.DocTestParser().get_examples(blocks(PAGE)))
+    used = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+    assert set(theorems.__all__) - used == set()
+
+
+def test_the_commands_have_an_example_of_their_own() -> None:
+    assert set(documented()) >= {
+        *("verify", "hunt", "assumptions", "statements", "datasets", "check_attention", "Results"),
+        *("Problem", "Dataset", "max_margin", "MaxMargin", "Infeasible", "locally_optimal"),
+    }
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    said = [name for name in theorems.__all__ if not isinstance(getattr(theorems, name), float)]
+    assert [name for name in said if not (getattr(theorems, name).__doc__ or "").strip()] == []

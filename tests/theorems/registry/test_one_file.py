@@ -1,0 +1,93 @@
+"""A statement is one file: put into a chapter, it is listed, shown, verified, hunted and in the power table."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+
+FILE = '''"""Lemma 99: for one input the softmax weights sum to one."""
+
+from collections.abc import Iterator
+
+from generators.case import Case
+from reference_attention.floats import EPS
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import calls
+from theorems.core.statement import statement
+from theorems.core.survival import ROOM
+from theorems.core.tolerances import tolerance
+
+SUM = tolerance("sum-of-weights", "8 eps T", "T weights, each rounded a few times")
+
+
+@statement(
+    "lemma-99",
+    "The weights of one input sum to one",
+    source="nowhere",
+    assumptions=("single-input",),
+    kernel=calls("its weights", turn=9),
+    survives={"temperature": ROOM},
+)
+def lemma_99(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """If n = 1, then Σ_it s_it = 1 at every p."""
+    problem = case.problem
+    total = under_test.weights(problem.keys, case.rng().normal(size=(8, problem.d))).sum(axis=(-2, -1))
+    for name, left, right in (("at-least-one", total, 1.0), ("at-most-one", 1.0, total)):
+        yield at_least(name, Form.EXACT, left, right, rounding=8 * EPS * problem.T, why=SUM)
+'''
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the packages with one file more."""
+    folder = tmp_path_factory.mktemp("house")
+    for package in ("reference_attention", "generators", "theorems"):
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "theorems" / "token_selection" / "softmax" / "lemma_99_sum_of_weights.py").write_text(FILE)
+    return folder
+
+
+def theorems(house: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in the copy."""
+    environment = {**os.environ, "PYTHONPATH": str(house), "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "theorems", *arguments]
+    return subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_it_is_listed_and_shown_with_its_tolerance(house: Path) -> None:
+    assert "lemma-99" in theorems(house, "list").stdout
+    shown = theorems(house, "show", "lemma-99").stdout
+    assert "Σ_it s_it = 1" in shown
+    assert "sum-of-weights" in shown
+    assert "sum-of-weights" in theorems(house, "tolerances").stdout
+
+
+def test_it_is_verified(house: Path) -> None:
+    done = theorems(house, "verify", "lemma-99", "--examples", "5", "--json", "results.json", "--jobs", "2")
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads((house / "results.json").read_text())["statements"]
+    assert (result["verdict"], result["examples"]) == ("upheld", 5)
+    assert {claim["why"] for claim in result["claims"]} == {"sum-of-weights"}
+
+
+def test_it_is_hunted_without_its_assumption(house: Path) -> None:
+    done = theorems(house, "hunt", "lemma-99", "--without", "single-input", "--seconds", "60")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "lemma-99 without single-input: refuted" in done.stdout
+
+
+def test_it_is_in_the_power_table(house: Path) -> None:
+    faults = ("--faults", "epsilon-in-denominator", "--faults", "temperature")
+    done = theorems(house, "power", "lemma-99", *faults, "--examples", "3", "--no-sizes", "--markdown")
+    assert "lemma-99" in done.stdout, done.stderr
+    assert "`temperature`, `lemma-99`: an inequality with room, in which the fault stays." in done.stdout
+    assert "caught by no statement: temperature" in done.stderr

@@ -1,0 +1,75 @@
+"""Lemma 1's second path: back-propagation by hand is what torch differentiates, and borrows nothing from the losses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from generators.case import Case
+from reference_attention.floats import EPS
+from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
+from reference_attention.loss import Array
+from reference_attention.losses import LOSSES, Logistic, loss_named
+from reference_attention.problem import Problem
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.registry.lookup import statement_named
+from theorems.token_selection.softmax.lemma_01_prompt_and_key_query import SLOPES, Setting, weight_gradient
+
+N, T, D, DU, B = 3, 4, 5, 2, 6
+ALL_LOSSES = [*LOSSES, *ILL_BEHAVED_LOSSES]
+
+
+def setting_of(loss: str, seed: int = 0) -> Setting:
+    rng = np.random.default_rng(seed)
+    tokens, values = rng.standard_normal((N, T, D)), 3 * rng.standard_normal((N, T))
+    labels = np.array([1.0, -1.0, 1.0])
+    problem = Problem(tokens, labels[:, None] * values, loss_named(loss))
+    return Setting(tokens, labels, values, np.abs(values), problem.loss, problem)
+
+
+def by_torch(setting: Setting, W: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """The same by automatic differentiation, of the loss too."""
+    weights = torch.tensor(W, requires_grad=True)
+    tokens, values, labels = (torch.tensor(a) for a in (setting.tokens, setting.values, setting.labels))
+    logits = (tokens @ weights.mT[:, None]) @ torch.tensor(u)
+    outputs = labels * torch.sum(values * torch.softmax(logits, dim=-1), dim=-1)
+    (gradient,) = torch.autograd.grad(setting.loss.value(outputs).mean(dim=-1).sum(), weights)
+    return np.asarray(gradient.numpy())
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_back_propagation_is_what_torch_differentiates(loss: str) -> None:
+    setting = setting_of(loss)
+    rng = np.random.default_rng(1)
+    W, u = rng.standard_normal((B, DU, D)), rng.standard_normal(DU)
+    ours, theirs = weight_gradient(setting, W, u), by_torch(setting, W, u)
+    size = np.max(np.abs(theirs), axis=(1, 2), keepdims=True)
+    assert np.all(size > 1e-3)
+    assert np.max(np.abs(ours - theirs) / size) < 256 * EPS
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_a_slope_at_large_outputs_is_finite_or_what_it_should_be(loss: str) -> None:
+    u = np.array([-600.0, -1.0, 0.0, 1.0, 600.0])
+    there = torch.tensor(u, requires_grad=True)
+    (wanted,) = torch.autograd.grad(loss_named(loss).value(there).sum(), there)
+    np.testing.assert_allclose(SLOPES[loss](u), wanted.numpy(), rtol=1e-12, atol=0)
+
+
+class SlopeOff(Logistic):
+    """The logistic loss with a derivative that is a millionth too long."""
+
+    def log_slope(self, u: Array) -> Array:
+        return super().log_slope(u) + 1e-6
+
+
+def test_a_wrong_derivative_in_a_loss_itself_is_caught() -> None:
+    rng = np.random.default_rng(2)
+    keys, scores = rng.standard_normal((2, 3, 3)), rng.standard_normal((2, 3))
+    lemma = statement_named("lemma-1")
+    right, wrong = (Case(Problem(keys, scores, loss), seed=0) for loss in (Logistic(), SlopeOff()))
+    assert check(lemma, right, REFERENCE).verdict is Verdict.UPHELD
+    assert check(lemma, wrong, REFERENCE).verdict is Verdict.FALSIFIED

@@ -1,0 +1,59 @@
+"""Options and arguments that several subcommands have, each written once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+JOBS = min(2, os.cpu_count() or 1)
+"""Processes unless told otherwise."""
+
+_NAMED = "A .npz or .json file or a named dataset"
+
+
+def same_seed(what: str) -> Any:
+    """``--seed``, on which ``what`` depends."""
+    return typer.Option(min=0, metavar="S", help=f"Same seed, same {what}.")
+
+
+def generated(what: str, least: int = 1) -> Any:
+    """``--examples``."""
+    return typer.Option(min=least, metavar="N", help=f"Generated {what}.")
+
+
+def processes(independent: str) -> Any:
+    """``--jobs``, on which ``independent`` does not depend; a verb is part of it."""
+    return typer.Option(min=1, metavar="N", help=f"Processes; {independent} not depend on it.")
+
+
+def folder(help: str) -> Any:
+    """``--out`` where several files are written."""
+    return typer.Option(metavar="DIR", help=help)
+
+
+def as_markdown(what: str) -> Any:
+    """``--markdown``."""
+    return typer.Option("--markdown", help=f"As {what}.")
+
+
+def data(help: str) -> Any:
+    """``--data``."""
+    return typer.Option(metavar="FILE|NAME", help=help)
+
+
+def json_file(help: str) -> Any:
+    """``--json``."""
+    return typer.Option(metavar="FILE", help=help)
+
+
+Ids = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID]...", help="Statements, or path.py:name; all by default.")
+]
+Examples = Annotated[int, generated("cases per statement")]
+Jobs = Annotated[int, processes("the results do")]
+Json = Annotated[Path | None, json_file("Write the results as JSON.")]
+Data = Annotated[str | None, data(f"{_NAMED}.")]
+DataNotGenerated = Annotated[str | None, data(f"{_NAMED} instead of generated cases.")]

@@ -1,0 +1,50 @@
+"""How a statement about p_mm begins: ATT-SVM is solved by the implementation under test, and its solution certified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+import numpy as np
+from jaxtyping import Int64
+
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import Infeasible, MaxMargin
+from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
+from theorems.core.implementation import Implementation
+
+Certify = Callable[[Problem, Int64[np.ndarray, "n"], MaxMargin], Claim]
+
+
+def solved(
+    problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation, claim: str, form: Form = Form.EXACT
+) -> MaxMargin:
+    """p_mm(α).
+
+    Args:
+        claim, form: what is undecided without it.
+
+    Raises:
+        Undecided: ATT-SVM(α) was called infeasible.
+    """
+    found = under_test.max_margin(problem.keys, alpha)
+    if isinstance(found, Infeasible):
+        tokens = "opt" if np.array_equal(alpha, problem.optimal) else "α"
+        raise Undecided(claim, f"ATT-SVM({tokens}) was called infeasible", form)
+    return found
+
+
+def certified(
+    problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation, certify: Certify
+) -> Generator[Claim, None, MaxMargin]:
+    """p_mm(α), once the claim that it is p_mm(α) has been made: ``svm = yield from certified(…)``.
+
+    Raises:
+        Undecided: ATT-SVM(α) was called infeasible.
+        Ended: the claim fails, so that nothing else would say what it seems to say.
+    """
+    found = solved(problem, alpha, under_test, "separable")
+    claim = certify(problem, alpha, found)
+    yield claim
+    if claim.verdict is Verdict.FALSIFIED:
+        raise Ended(claim.name)
+    return found

@@ -1,0 +1,11 @@
+"""Where the recorded counterexamples and documents lie: beside the packages in a checkout, inside when installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_INSTALLED = Path(__file__).resolve().parents[1] / "recorded"  # setup.py copies them there
+
+RECORDED = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).resolve().parents[2]
+"""The folder that has ``counterexamples`` and ``docs``."""
+COUNTEREXAMPLES = RECORDED / "counterexamples"

@@ -1,0 +1,15 @@
+"""torch for the modules that call kernels, or one sentence: it is the extra ``kernels``, nothing else needs it."""
+
+from __future__ import annotations
+
+from reference_attention.errors import InvalidInput
+
+try:
+    import torch as torch
+except ModuleNotFoundError as _error:
+    if _error.name != "torch":
+        raise
+    raise InvalidInput(
+        "attention kernels compute on torch tensors, and torch is not installed;"
+        ' pip install "max-margin-theorems[kernels]".'
+    ) from None

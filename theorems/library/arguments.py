@@ -1,0 +1,101 @@
+"""What a call may be given: data in any form, ids, an attention kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from generators.case import Case
+from generators.datasets import DATASETS, NAMES
+from reference_attention.errors import InvalidInput
+from reference_attention.problem import Dataset, Problem
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.registry.lookup import statement_named
+from theorems.registry.suite import statements
+from theorems.registry.user_file import is_in_a_file
+from theorems.run.user_data import Given, given_of, load
+
+Data = Problem | Dataset | Case | Mapping[str, Any] | str | PathLike[str]
+"""Data to check: objects, named arrays as in a .npz file, or the name of such a file or of a dataset."""
+Attention = Callable[..., Any] | str | Implementation
+"""A kernel, MODULE:CALLABLE, or an implementation of everything that statements call."""
+
+
+def data_and_ids(what: Data | None, ids: tuple[str, ...], data: Data | None) -> tuple[Data | None, tuple[str, ...]]:
+    """Whether a first argument is data or an id; text is data if it names a dataset or ends in .npz or .json.
+
+    Raises:
+        InvalidInput: data given twice; text that is neither.
+    """
+    if what is None:
+        return data, ids
+    if isinstance(what, str) and not names_data(what):
+        _check_id(what)
+        return data, (what, *ids)
+    if data is not None:
+        raise InvalidInput("data: given twice, as the first argument and as data=…; give one of them.")
+    return what, ids
+
+
+def names_data(text: str) -> bool:
+    """Whether the text names a dataset or a file of data."""
+    return text in NAMES or Path(text).suffix in (".npz", ".json")
+
+
+def _check_id(text: str) -> None:
+    try:
+        statement_named(text)
+    except InvalidInput:
+        if is_in_a_file(text):
+            raise
+        raise InvalidInput(
+            f"{text!r} is neither a statement ({', '.join(statements())}, PATH.py:NAME) nor data"
+            f" ({', '.join(DATASETS)}, a file that ends in .npz or .json)."
+        ) from None
+
+
+def given(data: Any, seed: int) -> Given:
+    """The data as what statements are checked on. A Case keeps its own seed; the others take this one.
+
+    Raises:
+        InvalidInput: data that cannot be used, in one sentence.
+    """
+    if isinstance(data, Case):
+        return Given(data)
+    if isinstance(data, Problem):
+        return Given(Case(data, seed=seed, name="data"))
+    if isinstance(data, Dataset):
+        return Given(Case(data.problem, data, seed=seed, name="data"))
+    if isinstance(data, Mapping):
+        return given_of(data, seed, "data")
+    if isinstance(data, str | PathLike):
+        return load(fspath(data), seed)
+    raise InvalidInput(
+        f"data: {type(data).__name__} is none of Problem, Dataset, Case, named arrays, or the name of a file or"
+        " dataset."
+    )
+
+
+def name_of(data: Any) -> str | None:
+    """What a report calls the data."""
+    if isinstance(data, str | PathLike):
+        return str(fspath(data))
+    return data.name if isinstance(data, Case) else None if data is None else "data"
+
+
+def implementation_of(attention: Attention | None, dtype: str | None) -> Implementation:
+    """What is under test: the reference, or somebody's attention kernel in its place.
+
+    Raises:
+        InvalidInput: no kernel, or ``dtype`` without one.
+    """
+    if attention is None or isinstance(attention, Implementation):
+        if dtype is not None:
+            raise InvalidInput("dtype: says what a kernel computes in; give the kernel with attention=….")
+        return attention or REFERENCE
+    from theorems.kernel.loading import kernel_named, kernel_of  # imports torch
+
+    kernel = kernel_named(attention, dtype) if isinstance(attention, str) else kernel_of(attention, dtype)
+    return kernel.as_implementation()

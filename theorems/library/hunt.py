@@ -1,0 +1,135 @@
+"""``hunt``: a counterexample to a statement without one of its assumptions, or how much was tried in vain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from generators.case import Case
+from generators.finding import Finding
+from reference_attention.errors import InvalidInput
+from reference_attention.notebook import html_table
+from reference_attention.problem import Problem
+from theorems.core.check import sentence
+from theorems.core.claim import Claim
+from theorems.hunting.entries import weakened_named
+from theorems.hunting.examine import Examined, in_own_units
+from theorems.hunting.record import as_effort, as_record, save
+from theorems.hunting.search import Effort, Hunt
+from theorems.without.weakened import Weakened
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Hunted:
+    """What a hunt came to.
+
+    Attributes:
+        weakened: what was to be refuted: statement, assumption left out, the sentence, and why it fails.
+        seed: same seed, same counterexample.
+        effort: cases tried, decided and undecided, the largest violation.
+        case: the counterexample, as small as it got; None if none was found.
+        examined: its claims, and the finding on every assumption.
+    """
+
+    weakened: Weakened
+    seed: int
+    effort: Effort
+    case: Case | None
+    examined: Examined | None
+
+    @classmethod
+    def by(cls, hunt: Hunt) -> Hunted:
+        """What a hunt that has run came to; the numbers of a counterexample are in the units of its data."""
+        seen = None
+        if hunt.found is not None and hunt.examined is not None:
+            seen = in_own_units(hunt.weakened, hunt.found, hunt.examined)
+        return cls(hunt.weakened, hunt.seed, hunt.effort, hunt.found, seen)
+
+    @property
+    def found(self) -> bool:
+        """Whether there is a counterexample. That nothing was found proves nothing."""
+        return self.case is not None
+
+    @property
+    def problem(self) -> Problem | None:
+        """Keys, scores and loss of the counterexample."""
+        return None if self.case is None else self.case.problem
+
+    @property
+    def claim(self) -> Claim | None:
+        """The claim that the counterexample violates."""
+        return None if self.examined is None else self.examined.violated
+
+    @property
+    def findings(self) -> dict[str, Finding]:
+        """On the counterexample: every assumption that holds, and the one left out, which does not."""
+        if self.examined is None:
+            return {}
+        left_out = {self.weakened.without: self.examined.dropped} if self.weakened.without else {}
+        return dict(self.examined.kept) | left_out
+
+    def record(self) -> str:
+        """The text of the file that ``theorems hunt`` writes; ``theorems replay`` reads a counterexample back."""
+        if self.case is None or self.examined is None:
+            return as_effort(self.weakened, self.effort, self.seed)
+        return as_record(self.weakened, self.case, self.examined, self.seed)
+
+    def save(self, directory: str | Path) -> Path:
+        """Write :meth:`record` into a folder, under a name that follows from what it holds.
+
+        Raises:
+            InvalidInput: the folder cannot be written.
+        """
+        return save(self.weakened, self.record(), Path(directory))
+
+    @property
+    def _title(self) -> str:
+        without = f" without {self.weakened.without}" if self.weakened.without else ""
+        return f"{self.weakened.statement.id}{without}"
+
+    def __repr__(self) -> str:
+        if self.problem is None or self.claim is None:
+            return f"Hunted({self._title}: nothing found in {self.effort.tried} cases)"
+        n, tokens, d = self.problem.keys.shape
+        return f"Hunted({self._title}: refuted, {self.claim.name} fails at n = {n}, T = {tokens}, d = {d})"
+
+    def _repr_html_(self) -> str:
+        rows = [("says", self.weakened.refutes)]
+        if self.problem is None or self.claim is None:
+            rows.append(("tried", f"{self.effort.tried} cases, {self.effort.undecided} undecided; it proves nothing"))
+            return html_table(f"{self._title}: nothing found", ("", ""), rows)
+        words = {True: "holds", False: "does not hold", None: "not established"}
+        rows += [("violated", sentence(self.claim)), ("why", " ".join(self.weakened.why.split()))]
+        rows += [(id, f"{words[one.holds]}: {one.evidence}") for id, one in self.findings.items()]
+        rows += [("keys", str(self.problem.keys.tolist())), ("scores", str(self.problem.scores.tolist()))]
+        return html_table(f"{self._title}: refuted", ("", ""), rows)
+
+
+def hunt(id: str, without: str = "", *, seconds: float | int = 60, seed: int = 0, cases: int | None = None) -> Hunted:
+    """Hunt for data on which a statement fails once one of its assumptions is left out.
+
+    All other assumptions hold exactly, the violation is far above rounding, limits are followed to norms of a million,
+    and what is found is made as small and as round as it gets.
+
+    Args:
+        id: a statement, or path.py:name.
+        without: the assumption to leave out; none hunts the statement as it stands.
+        seconds: give up after that long.
+        seed: same seed, same counterexample.
+        cases: try at most so many; unlike a time limit it is repeatable.
+
+    Raises:
+        InvalidInput: an unknown statement, an assumption that it does not make, a limit that is not positive.
+
+    >>> from theorems import hunt
+    >>> hunted = hunt("lemma-11", without="strict-optimum", cases=50)
+    >>> hunted
+    Hunted(lemma-11 without strict-optimum: refuted, gmm-exists fails at n = 1, T = 2, d = 1)
+    >>> hunted.found, hunted.problem.scores, hunted.findings["strict-optimum"].holds
+    (True, array([[0., 0.]]), False)
+    """
+    if not seconds > 0 or (cases is not None and cases < 1):
+        raise InvalidInput("seconds: the limits of a hunt, seconds and cases, must be positive.")
+    running = Hunt(weakened_named(id, without), seed, float(seconds), cases=cases)
+    running.run()
+    return Hunted.by(running)

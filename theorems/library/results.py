@@ -1,0 +1,180 @@
+"""What a verification found: a result per statement, for a program, a test, a notebook, a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from generators.case import Case
+from reference_attention.files import from_json, to_json
+from reference_attention.notebook import html_table
+from theorems.core.claim import Verdict
+from theorems.core.exit_code import Exit
+from theorems.core.exit_rule import exit_of
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.on_kernel import OnKernel
+from theorems.core.version import version
+from theorems.run.result import ClaimSummary, Result
+from theorems.run.told import told
+from theorems.run.user_data import case_of
+
+WORST_FIRST = (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.UPHELD, Verdict.NOT_APPLICABLE)
+LISTED = 4
+"""Statements of one verdict that are listed by id in a line; more are counted."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Results:
+    """A result per statement, in the order asked for; ``results["theorem-2"]`` or ``results[0]`` is one of them.
+
+    Attributes:
+        results: id, title, verdict, reason, counts, claims of each statement.
+        examples: cases that were to be generated per statement.
+        seed: same seed, same results.
+        data: what the data are called; None for generated cases.
+        under_test: the reference, or an attention kernel in its place.
+
+    >>> from theorems import verify
+    >>> results = verify("lemma-11", examples=5)
+    >>> [(result.id, str(result.verdict), result.examples) for result in results]
+    [('lemma-11', 'upheld', 5)]
+    >>> results.claims["lemma-11", "solution-is-feasible"].form
+    <Form.EXACT: 'exact'>
+    >>> results.raise_if_falsified()
+    Results(upheld: lemma-11)
+    """
+
+    results: tuple[Result, ...]
+    examples: int = 0
+    seed: int = 0
+    data: str | None = None
+    under_test: Implementation = REFERENCE
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, which: int | str) -> Result:
+        if isinstance(which, int):
+            return self.results[which]
+        for result in self.results:
+            if result.id == which:
+                return result
+        raise KeyError(which)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Falsified if any statement is, else inconclusive if any is, else upheld if any is, else not-applicable.
+
+        Only upheld is a pass: where nothing applies nothing was checked.
+        """
+        found = {result.verdict for result in self.results}
+        return next((verdict for verdict in WORST_FIRST if verdict in found), Verdict.NOT_APPLICABLE)
+
+    @property
+    def exit_code(self) -> Exit:
+        """What ``theorems verify`` exits with: 0 upheld, 1 falsified, 2 the data cannot be used, 3 anything else."""
+        if not self.falsified and any(result.bad_input for result in self.results):
+            return Exit.BAD_INPUT
+        return exit_of(result.verdict for result in self.results)
+
+    @property
+    def falsified(self) -> tuple[Result, ...]:
+        """The results of the statements that were falsified."""
+        return tuple(result for result in self.results if result.verdict is Verdict.FALSIFIED)
+
+    @cached_property
+    def claims(self) -> dict[tuple[str, str], ClaimSummary]:
+        """By (id, name): form, verdict, worst slack, tolerance and its reason of every claim."""
+        return {(result.id, claim.name): claim for result in self.results for claim in result.claims}
+
+    def case(self, id: str) -> Case | None:
+        """The smallest case found on which that statement failed (or could not be decided); None without one."""
+        failure = self[id].failure
+        return None if failure is None else case_of(from_json(failure.case), name=f"failing {id}")
+
+    def to_json(self) -> str:
+        """The text that ``theorems verify --json`` writes.
+
+        Strict JSON: a number that was never decided is null, an infinite one a string.
+        """
+        report = {
+            "version": version(),
+            "seed": self.seed,
+            "examples": self.examples,
+            "data": self.data,
+            "implementation": self.under_test.name,
+            "statements": [result.as_json() for result in self.results],
+        }
+        if isinstance(self.under_test, OnKernel):
+            from theorems.kernel.report import kernel_json
+
+            report["kernel"] = kernel_json(self.under_test.kernel)
+            report["statements"] = [result.as_json() | {"touched": list(result.touched)} for result in self.results]
+        return to_json(report, indent=2) + "\n"
+
+    def raise_if_falsified(self) -> Results:
+        """These results, if no statement is falsified.
+
+        Raises:
+            AssertionError: one is, with a table, the smallest failing case and how to see it again.
+        """
+        __tracebackhide__ = True
+        if self.falsified:
+            raise AssertionError(str(self))
+        return self
+
+    def raise_unless_upheld(self) -> Results:
+        """These results, if the verdict is upheld; what a test wants, for which inconclusive is no pass either.
+
+        Raises:
+            AssertionError: as :meth:`raise_if_falsified`.
+        """
+        __tracebackhide__ = True
+        if self.verdict is not Verdict.UPHELD:
+            raise AssertionError(str(self))
+        return self
+
+    def __repr__(self) -> str:
+        said = []
+        for verdict in WORST_FIRST:
+            ids = [result.id for result in self.results if result.verdict is verdict]
+            if ids:
+                said.append(f"{verdict}: {', '.join(ids) if len(ids) <= LISTED else f'{len(ids)} statements'}")
+        return f"Results({'; '.join(said)})"
+
+    def __str__(self) -> str:
+        """Table, reasons, failing cases: the report of the command."""
+        if not isinstance(self.under_test, OnKernel):
+            return told(self.results, again=self._again)
+        from theorems.kernel.report import headline, hints, was_tried
+
+        kernel = self.under_test.kernel
+        tried = [result for result in self.results if was_tried(result)]
+        after = hints(kernel) if self.falsified else []
+        return told(self.results, tried=tried, before=headline(kernel), after=after, again=self._again)
+
+    def _again(self, result: Result) -> str:
+        options = "" if self.data is not None else f", examples={self.examples}, seed={self.seed}"
+        if isinstance(self.under_test, OnKernel):
+            options += f", attention=…, dtype={self.under_test.kernel.dtype!r}"
+        data = "" if self.data is None else ", data=…"
+        return f"Reproduce with: verify({result.id!r}{data}{options}); the case is results.case({result.id!r})"
+
+    def _repr_html_(self) -> str:
+        columns = ("statement", "says", "verdict", "examples", "worst slack", "because")
+        rows = [
+            (
+                result.id,
+                result.title,
+                str(result.verdict),
+                str(result.examples),
+                result.tightest.nearness if result.tightest else "",
+                result.failure.sentence if result.verdict is Verdict.FALSIFIED and result.failure else result.reason,
+            )
+            for result in self.results
+        ]
+        return html_table(f"{self.verdict}: {len(rows)} statement{'' if len(rows) == 1 else 's'}", columns, rows)

@@ -1,0 +1,95 @@
+"""``verify`` and ``check_attention``: the statements on generated cases, on data, on an attention kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from reference_attention.errors import InvalidInput
+from theorems.library.arguments import Attention, Data, data_and_ids, given, implementation_of, name_of
+from theorems.library.results import Results
+from theorems.registry.lookup import chosen_statements
+from theorems.registry.suite import on_a_kernel
+from theorems.run.processes import Unit
+from theorems.run.verify import nothing
+
+
+def verify(
+    what: Data | None = None,
+    /,
+    *ids: str,
+    data: Data | None = None,
+    attention: Attention | None = None,
+    examples: int = 50,
+    seed: int = 0,
+    dtype: str | None = None,
+) -> Results:
+    """Verify statements on generated cases, or on data; the numbers of ``theorems verify``, same seed, same results.
+
+    Args:
+        what: data, or the first id. Text is data if it names a dataset or ends in .npz or .json, otherwise an id.
+        ids: statements, or path.py:name; all by default.
+        data: the data, instead of as first argument: a :class:`Problem`, :class:`Dataset` or :class:`Case`; named
+        arrays
+            (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W``; ``alpha``, ``p0``, ``loss``); a file or dataset
+            by name. Without data, cases that satisfy the assumptions are generated.
+        attention: a kernel (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m) on torch tensors, or
+            MODULE:CALLABLE, in place of the reference's softmax; or a whole :class:`Implementation`.
+        examples: generated cases per statement.
+        seed: of the generated cases; on data, of the points at which a "for every p" conclusion is tried. A Case has
+        its own. dtype: "float64" or "float32", what the kernel computes in; by default float64 if it takes it.
+
+    Raises:
+        InvalidInput: an unknown id, data or a kernel that cannot be used; before anything runs.
+
+    >>> from theorems import Problem, verify
+    >>> verify("lemma-3", "lemma-11", examples=5)
+    Results(upheld: lemma-3, lemma-11)
+    >>> problem = Problem(keys=[[[1, 0], [0, 1], [0, 0]]], scores=[[1, 0.5, 0.5]])
+    >>> verify(problem, "lemma-5", "theorem-5")
+    Results(upheld: lemma-5; not-applicable: theorem-5)
+    >>> verify("lemma-5", data="figure-1a").verdict
+    <Verdict.UPHELD: 'upheld'>
+    """
+    if examples < 1 or seed < 0:
+        raise InvalidInput(f"examples: at least 1 and seed at least 0, not {examples} and {seed}.")
+    source, wanted = data_and_ids(what, ids, data)
+    under_test = implementation_of(attention, dtype)
+    held = None if source is None else given(source, seed)
+    chosen = chosen_statements(wanted or ((held.failed,) if held and held.failed else ()))
+    units = [Unit(one.id, examples, seed, held, under_test) for one in chosen]
+    results = tuple(unit.run(nothing) for unit in units)
+    return Results(results, examples, seed, name_of(source), under_test)
+
+
+def check_attention(
+    kernel: Callable[..., Any] | str,
+    /,
+    *ids: str,
+    examples: int = 50,
+    seed: int = 0,
+    dtype: str | None = None,
+) -> Results:
+    """The theorems on an attention kernel, through autograd; ``check_attention(mine).raise_unless_upheld()`` is a test.
+
+    Args:
+        kernel: (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m) on torch tensors, or MODULE:CALLABLE.
+        ids: statements; by default all that call a kernel.
+        examples: generated cases per statement.
+        seed: same seed, same cases.
+        dtype: "float64" or "float32"; by default float64 if the kernel takes it.
+
+    Raises:
+        InvalidInput: no kernel, an unknown id.
+
+    >>> from theorems import check_attention
+    >>> def kernel(query, keys, values):
+    ...     return (query @ keys.mT).softmax(dim=-1) @ values
+    >>> check_attention(kernel, "lemma-3", "lemma-14", examples=5).raise_unless_upheld()
+    Results(upheld: lemma-3, lemma-14)
+    >>> def too_warm(query, keys, values):
+    ...     return (query @ keys.mT / 2).softmax(dim=-1) @ values
+    >>> check_attention(too_warm, "lemma-3", "lemma-14", examples=5)
+    Results(falsified: lemma-3, lemma-14)
+    """
+    return verify(*(ids or on_a_kernel()), attention=kernel, examples=examples, seed=seed, dtype=dtype)

@@ -1,0 +1,104 @@
+"""Hypothesis as a source of cases: what it draws depends on a seed alone, and nothing is kept from run to run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+from hypothesis import seed as hypothesis_seed
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+
+
+def seed_from(text: str) -> int:
+    """A seed for whatever the text names: it depends on nothing else and on no order."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def drive(
+    cases: SearchStrategy[Case],
+    visit: Callable[[Case], None],
+    *,
+    examples: int,
+    seed: int,
+    phases: Sequence[Phase],
+    unchecked: Sequence[HealthCheck],
+    near_copies: bool,
+) -> None:
+    """Call ``visit`` on case after case of the strategy.
+
+    Args:
+        cases: the strategy.
+        visit: what it raises is to Hypothesis a failing case; a ``BaseException`` ends the drive at once.
+        examples: how many cases at most.
+        seed: drives all draws.
+        phases: of Hypothesis.
+        unchecked: the health checks that are left out.
+        near_copies: whether Hypothesis may follow a case with near copies of it, see :func:`each_case_drawn_anew`.
+    """
+
+    @hypothesis_seed(seed)
+    @settings(
+        max_examples=examples,
+        phases=phases,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        report_multiple_bugs=False,
+        print_blob=False,
+        verbosity=Verbosity.quiet,
+        suppress_health_check=unchecked,
+    )
+    @given(cases)
+    def example(case: Case) -> None:
+        visit(case)
+
+    with drawing_from_the_seed_alone(), nullcontext() if near_copies else each_case_drawn_anew():
+        example()
+
+
+@contextmanager
+def drawing_from_the_seed_alone() -> Iterator[None]:
+    """Keep Hypothesis from drawing constants that it finds in whatever modules happen to be imported."""
+    try:
+        from hypothesis.internal import constants_ast
+        from hypothesis.internal.conjecture import providers
+
+        usual = providers._get_local_constants
+        providers._get_local_constants = constants_ast.Constants
+        providers.CONSTANTS_CACHE.cache.clear()
+    except (ImportError, AttributeError):
+        # A Hypothesis that keeps them elsewhere (or draws none): only repeatability across imports is at stake.
+        yield
+        return
+    try:
+        yield
+    finally:
+        providers._get_local_constants = usual
+        providers.CONSTANTS_CACHE.cache.clear()
+
+
+@contextmanager
+def each_case_drawn_anew() -> Iterator[None]:
+    """Keep Hypothesis from following each case with up to five near copies of it, parts repeated in other places.
+
+    Of 50 examples some 30 would be distinct, and a kind of case that a strategy draws one time in five may be missing.
+    Corners such as equal tokens are the strategies' own business.
+    """
+    name = "generate_mutations_from"
+    try:
+        from hypothesis.internal.conjecture.engine import ConjectureRunner
+
+        usual = getattr(ConjectureRunner, name)
+    except (ImportError, AttributeError):
+        # A Hypothesis without copies, or with them elsewhere.
+        yield
+        return
+    setattr(ConjectureRunner, name, lambda self, data: None)
+    try:
+        yield
+    finally:
+        setattr(ConjectureRunner, name, usual)

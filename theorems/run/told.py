@@ -1,0 +1,42 @@
+"""The report of the command as text: for an AssertionError, a notebook, a log."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+
+from rich.console import Console
+
+from theorems.run.result import Result
+from theorems.run.tables import print_failure, print_reasons, results_table
+
+WIDTH = 120
+
+
+def told(
+    results: Sequence[Result],
+    *,
+    again: Callable[[Result], str],
+    tried: Sequence[Result] | None = None,
+    before: str = "",
+    after: Iterable[str] = (),
+) -> str:
+    """A table, the reasons, the failing cases.
+
+    Args:
+        again: how to see a failing case again, a line.
+        tried: the results that the table lists, by default all.
+        before, after: further paragraphs.
+    """
+    text = io.StringIO()
+    out = Console(file=text, width=WIDTH, markup=False, emoji=False, highlight=False, no_color=True)
+    if before:
+        out.print(before, soft_wrap=True)
+    out.print(results_table(results if tried is None else tried))
+    print_reasons(out, results)
+    for result in results:
+        if result.failure is not None:
+            print_failure(out, result, result.failure, again(result))
+    for paragraph in after:
+        out.print(f"\n{paragraph}", soft_wrap=True)
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
