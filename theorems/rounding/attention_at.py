@@ -18,7 +18,9 @@ from theorems.rounding.bounded import Bounded, exact, rounded, spacing
 from theorems.rounding.softmax import softmax
 
 EXPONENTIAL = 20.0
-"""Units in the last place by which a kernel's exponential may be off: ``exp_u20`` of PyTorch's vectorised CPU kernels."""
+"""Units in the last place by which a kernel's exponential may be off: ``exp_u20`` of PyTorch's vectorised CPU
+kernels.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,8 @@ class AttentionAt:
 
     @cached_property
     def _spreads(self) -> tuple[Float64[np.ndarray, "b n T"], Any]:
-        """m and γ_t − γᵀs = e^m Σ_u e^{log s_u − m} (γ_t − γ_u), m the largest log s_u of a token with another score; (b, n, T).
+        """m and γ_t − γᵀs = e^m Σ_u e^{log s_u − m} (γ_t − γ_u), m the largest log s_u of a token with another score;
+        (b, n, T).
 
         m is a float taken as exact, so the second factor is of the size of score gaps however small the weights are.
         """
@@ -92,7 +95,9 @@ class AttentionAt:
 
     @cached_property
     def log_scale(self) -> Float64[np.ndarray, "b"]:
-        """The unit of the gradient, a float taken as exact: about its largest term; 0 where ∇L vanishes term by term."""
+        """The unit of the gradient, a float taken as exact: about its largest term; 0 where ∇L vanishes term by
+        term.
+        """
         with np.errstate(divide="ignore"):
             sizes = self._log_factors.value + np.log(np.abs(self._spreads[1].value))
         scale = np.max(sizes, axis=(1, 2))

@@ -1,8 +1,8 @@
 """Softmax weights as a textbook kernel computes them, on bounded arrays.
 
 Such a kernel subtracts a maximum, exponentiates, adds up and divides; flash attention does so block by block, rescales
-whenever the maximum grows, and takes its weights again from a stored log Σ e^l to differentiate. All of it is covered, each with
-the arithmetic of :func:`theorems.rounding.bounded.spacing`.
+whenever the maximum grows, and takes its weights again from a stored log Σ e^l to differentiate. All of it is covered,
+each with the arithmetic of :func:`theorems.rounding.bounded.spacing`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from theorems.rounding.bounded.exponentials import rise
 def softmax(logits: Bounded, updates: int = 0) -> Bounded:
     """s_t = e^{l_t} / Σ e^{l_u} over the last axis.
 
-    The exact softmax of a kernel's logits differs by what l_t − log Σ e^l inherits. Its own roundings, u its unit roundoff, f
-    its exponential's, a_t = max l − l_t ≤ |log s_t| and Σ s a ≤ log T (Gibbs), relative to s_t:
+    The exact softmax of a kernel's logits differs by what l_t − log Σ e^l inherits. Its own roundings, u its unit
+    roundoff, f its exponential's, a_t = max l − l_t ≤ |log s_t| and Σ s a ≤ log T (Gibbs), relative to s_t:
 
     - exponents, formed once or by telescoping differences of growing maxima: 2 u (a_t + log T);
     - exponentials in numerator and sum 2 f, the logarithm of the sum f log T, where it is taken;
     - the sum and the division: (T + 2) u; each update of the maximum f + u, in numerator and sum;
-    - a stored log Σ e^l: its rounding, at most u |log Σ e^l|, and at most log Σ e^l − max l, since max l is a number of its own.
+    - a stored log Σ e^l: its rounding, at most u |log Σ e^l|, and at most log Σ e^l − max l, since max l is a number
+      of its own.
 
-    Weights lie between 0 and 1 and add up to 1 whatever the logits, a kernel's up to the sum of these: so none is further off
-    than the others together, which keeps the error small where the softmax saturates.
+    Weights lie between 0 and 1 and add up to 1 whatever the logits, a kernel's up to the sum of these: so none is
+    further off than the others together, which keeps the error small where the softmax saturates.
 
     Args:
         updates: how often a kernel that goes block by block may find a larger maximum; the number of blocks − 1.

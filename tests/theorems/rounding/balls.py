@@ -95,7 +95,9 @@ def with_errors(rng: np.random.Generator, value: np.ndarray, unknown: float = 0.
 
 
 def sampled(rng: np.random.Generator, x: Bounded, corner: float | None = None) -> np.ndarray:
-    """Exact numbers in the balls, as an array of ``arb``: ends, centre or between; anything, NaN too, where nothing is known."""
+    """Exact numbers in the balls, as an array of ``arb``: ends, centre or between; anything, NaN too, where nothing is
+    known.
+    """
     theta = rng.choice([-1.0, -1.0, 1.0, 1.0, 0.0, 0.5, -0.75, 2.0**-20], x.shape)
     if corner is not None:
         theta = np.full(x.shape, corner)

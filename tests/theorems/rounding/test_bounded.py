@@ -78,15 +78,19 @@ def test_every_rule_is_in_the_table() -> None:
 
 
 def test_library_functions_are_as_good_as_assumed() -> None:
-    """NumPy's exp, expm1, log, log1p on vectors, strided vectors and scalars: within LIBRARY units, half of it measured."""
+    """NumPy's exp, expm1, log, log1p on vectors, strided vectors and scalars: within LIBRARY units, half of it
+    measured.
+    """
     rng = np.random.default_rng(5)
     near_one = 1 + rng.normal(size=4000) * 10.0 ** rng.uniform(-16, 0, 4000)
     operands = {
         "exp": np.concatenate([rng.uniform(-708, 709, 20_000), rng.normal(size=4000) * 1e-3]),
-        "expm1": np.concatenate([rng.uniform(-50, 709, 10_000), rng.normal(size=4000) * 10.0 ** rng.uniform(-300, 0, 4000)]),
+        "expm1": np.append(rng.uniform(-50, 709, 10_000), rng.normal(size=4000) * 10.0 ** rng.uniform(-300, 0, 4000)),
         "log": np.concatenate([np.exp(rng.uniform(-708, 709, 20_000)), np.abs(near_one), np.full(1, 5e-324)]),
-        "log1p": np.concatenate([np.exp(rng.uniform(-690, 709, 10_000)), -rng.random(4000), near_one[near_one > 1e-9] - 1]),
-    }  # fmt: skip
+        "log1p": np.concatenate(
+            [np.exp(rng.uniform(-690, 709, 10_000)), -rng.random(4000), near_one[near_one > 1e-9] - 1]
+        ),
+    }
     worst = {}
     with oracle.precision(200):
         for name, x in operands.items():

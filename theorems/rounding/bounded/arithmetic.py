@@ -43,7 +43,8 @@ class Arithmetic:
     rounding: float = UNIT
     theirs: float = 0.0
     function: float = LIBRARY * EPS
-    # A few units of 2^−1074 would do, for the value and the error's own products; arithmetic with those is a hundred times slower.
+    # A few units of 2^−1074 would do, for the value and the error's own products; arithmetic with those is a hundred
+    # times slower.
     underflow: float = NORMAL
     vanishing: float = 2 * NORMAL
     flushed: float = 0.0
@@ -88,8 +89,8 @@ def spacing(eps: float, library: float = LIBRARY) -> Iterator[None]:
     """Inside the block errors also cover an evaluation in numbers of spacing ``eps`` at one.
 
     Args:
-        eps: 2⁻⁵² for float64, 2⁻²³ for float32, 2⁻⁷ for bfloat16. With 2⁻⁵² somebody else's float64 evaluation is covered.
-        library: units in the last place by which its exponential and logarithm may be off.
+        eps: 2⁻⁵² for float64, 2⁻²³ for float32, 2⁻⁷ for bfloat16. With 2⁻⁵² somebody else's float64 evaluation is
+        covered. library: units in the last place by which its exponential and logarithm may be off.
 
     What is cached (a ``cached_property``, say) keeps the arithmetic in which it was first computed.
     """
@@ -99,7 +100,9 @@ def spacing(eps: float, library: float = LIBRARY) -> Iterator[None]:
 
 @contextmanager
 def without_kernel() -> Iterator[None]:
-    """Inside the block errors cover the exact function of whatever the operands contain: a rule counts a kernel's roundings itself."""
+    """Inside the block errors cover the exact function of whatever the operands contain: a rule counts a kernel's
+    roundings itself.
+    """
     with _within(FLOAT64):
         yield
 

@@ -6,8 +6,8 @@ Invariants, entry by entry:
 - an infinite value has the error 0: it is exactly that infinity (a masked logit, log 0);
 - an infinite error says that nothing is known: not the size, not the sign, not whether the number is defined at all.
 
-Every operation is a *rule* in one of two tables, by NumPy function; what has no rule raises, it never falls back to floats.
-Errors are upper bounds including the rounding of their own arithmetic (:func:`upward`).
+Every operation is a *rule* in one of two tables, by NumPy function; what has no rule raises, it never falls back to
+floats. Errors are upper bounds including the rounding of their own arithmetic (:func:`upward`).
 
 Reference: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Section 3.3 (running error analysis).
 """

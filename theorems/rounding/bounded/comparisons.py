@@ -1,7 +1,7 @@
 """What is sure: x ± e ≥ y ± f only if x − y ≥ e + f, and so on. Everything else is undecided.
 
-So ``~(a >= b)`` does not say a < b, it says that a ≥ b is not sure; and ``np.where(a >= b, …, …)`` takes its other branch
-where nothing is sure. :func:`either` is for formulas in pieces.
+So ``~(a >= b)`` does not say a < b, it says that a ≥ b is not sure; and ``np.where(a >= b, …, …)`` takes its other
+branch where nothing is sure. :func:`either` is for formulas in pieces.
 """
 
 from __future__ import annotations

@@ -48,7 +48,9 @@ def expm1(a: Any) -> Bounded:
 
 
 def fall(e: Values, above: Values) -> Values:
-    """−log(1 − e/above): how far a logarithm falls when its operand, ``above`` zero, falls by e; infinite beyond zero."""
+    """−log(1 − e/above): how far a logarithm falls when its operand, ``above`` zero, falls by e; infinite beyond
+    zero.
+    """
     share = e / above * (1 + 8 * UNIT) + current().underflow * (e > 0)
     if (above > 0).all() and (share < 1).all():
         return -np.log1p(-share) * SLACK
@@ -91,8 +93,9 @@ def sqrt(a: Any) -> Bounded:
 def logaddexp(a: Any, b: Any) -> Bounded:
     """log(e^x + e^y) as max + log1p(e^{−|x − y|}), by the kernel too.
 
-    With weights w, 1 − w = σ(±(x − y)), it rises by log(w e^e + (1 − w) e^f) and, by Jensen's inequality, falls by less; that
-    is at most max(e, f). Own roundings: exponent and function relative to the second term ≤ log 2, one of the sum.
+    With weights w, 1 − w = σ(±(x − y)), it rises by log(w e^e + (1 − w) e^f) and, by Jensen's inequality, falls by
+    less; that is at most max(e, f). Own roundings: exponent and function relative to the second term ≤ log 2, one of
+    the sum.
     """
     (x, e), (y, f) = parts(a), parts(b)
     now = current()
@@ -107,7 +110,8 @@ def logaddexp(a: Any, b: Any) -> Bounded:
     e_top, e_low = np.where(first, e, f), np.where(first, f, e)
     raised = np.expm1(e_top) / (1 + small) + (small + now.vanishing) / (1 + small) * np.expm1(e_low)
     moved = np.fmin(np.log1p(raised) * SLACK, np.maximum(e, f))
-    # The kernel's operands differ, and with them its second term z: log1p(c z) ≤ c log1p(z) for c ≥ 1; z log z stays small.
+    # The kernel's operands differ, and with them its second term z: log1p(c z) ≤ c log1p(z) for c ≥ 1; z log z stays
+    # small.
     shift = e + f
     theirs = (second + now.vanishing) * np.exp(np.minimum(shift + now.rounding * gap, 700.0))
     theirs = np.where(shift < 700, np.minimum(theirs, 0.7), 0.7)

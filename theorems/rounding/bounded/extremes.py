@@ -1,7 +1,7 @@
 """Maxima and minima. Nothing is rounded; which operand is the largest need not be sure.
 
-With v = max x, the exact maximum is at most max (x + e) and at least v − e of the one that is largest. So it is off by at
-most max (e − (v − x)): an operand far below v does not lend its error.
+With v = max x, the exact maximum is at most max (x + e) and at least v − e of the one that is largest. So it is off by
+at most max (e − (v − x)): an operand far below v does not lend its error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Inner products and lengths.
 
-An inner product of m products that are not exactly 0, added up in any order, fused or not, is off by at most m u Σ|x y|: Jeannerod and
-Rump (see :mod:`.sums`), and m times what underflows.
+An inner product of m products that are not exactly 0, added up in any order, fused or not, is off by at most m u Σ|x
+y|: Jeannerod and Rump (see :mod:`.sums`), and m times what underflows.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def _length(x: Values, axis: Any) -> Values:
 
 @for_function(np.linalg.norm)
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Bounded:
-    """√Σ x² over the axes: m = ‖e‖, and (1 + t)^{1/2} − 1 relatively for the sum, t = m u, at most t/2 + t²/2 either way.
+    """√Σ x² over the axes: m = ‖e‖, and (1 + t)^{1/2} − 1 relatively for the sum, t = m u, at most t/2 + t²/2 either
+    way.
 
     A kernel does not scale: squares below its range are lost, √(m · smallest normal) of the length.
     """

@@ -1,8 +1,8 @@
 """Sums: plain, running, averaged, and of exponentials.
 
-A sum of m terms that are not exactly 0, in any order, is off by at most (m − 1) u Σ|terms|, without a term of higher order:
-C.-P. Jeannerod, S. Rump, *Improved error bounds for inner products in floating-point arithmetic*, SIAM J. Matrix Anal. Appl.
-34 (2013); Higham, Section 4.2, has it with one.
+A sum of m terms that are not exactly 0, in any order, is off by at most (m − 1) u Σ|terms|, without a term of higher
+order: C.-P. Jeannerod, S. Rump, *Improved error bounds for inner products in floating-point arithmetic*, SIAM J.
+Matrix Anal. Appl. 34 (2013); Higham, Section 4.2, has it with one.
 """
 
 from __future__ import annotations
@@ -76,13 +76,14 @@ def add_accumulate(a: Any, axis: int = 0) -> Bounded:
 def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
     """log Σ e^x, as M + log1p(Σ' e^{x − M}), M the largest x and Σ' over the others.
 
-    Errors e of the x raise it by log(Σ w e^e), w the weights, and by Jensen's inequality lower it by less; that is at most
-    max e. Own roundings: exponents x − M and exponentials, in proportion to their weights, the sum and the logarithm, all of
-    them relative to Σ'; and adding M, which costs nothing where M is 0. Of one term nothing is computed.
+    Errors e of the x raise it by log(Σ w e^e), w the weights, and by Jensen's inequality lower it by less; that is at
+    most max e. Own roundings: exponents x − M and exponentials, in proportion to their weights, the sum and the
+    logarithm, all of them relative to Σ'; and adding M, which costs nothing where M is 0. Of one term nothing is
+    computed.
 
-    A kernel that subtracts its maximum and sums all terms in any order rounds m terms of a sum S ≥ 1: by m u + what exponents
-    and exponentials cost, where Σ w (M − x) ≤ log m for any x (Gibbs), u/(1 − u) times it for rounded ones; then
-    log S ≤ log m and the sum with M. One that adds up pairwise by logaddexp is not covered.
+    A kernel that subtracts its maximum and sums all terms in any order rounds m terms of a sum S ≥ 1: by m u + what
+    exponents and exponentials cost, where Σ w (M − x) ≤ log m for any x (Gibbs), u/(1 − u) times it for rounded ones;
+    then log S ≤ log m and the sum with M. One that adds up pairwise by logaddexp is not covered.
     """
     x, e = parts(a)
     how: dict[str, Any] = {"axis": axis, "keepdims": True}
