@@ -1,0 +1,195 @@
+"""Softmax attention on bounded arrays: truth and kernels inside, and as tight as the bounds derived by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from reference_attention.floats import EPS
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from tests.theorems import oracle
+from tests.theorems.rounding.balls import escaped
+from tests.theorems.rounding.test_rounding import PROBLEMS, points_of
+from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt, textbook_gradient
+from theorems.rounding.bounded import Bounded, exact, rounded, spacing
+from theorems.rounding.evaluation import Evaluation
+from theorems.rounding.softmax import softmax
+from theorems.rounding.textbook import textbook_weight_error
+
+FLOAT32 = 2.0**-23
+
+
+def truths(problem: Problem, at: AttentionAt) -> dict[str, list[Any]]:
+    """Weights, outputs, risk and scaled gradient in ball arithmetic."""
+    found: dict[str, list[Any]] = {"log_weights": [], "weights": [], "outputs": [], "risk": [], "gradient": []}
+    for p, scale in zip(at.points, at.log_scale.tolist(), strict=True):
+        with oracle.precision(oracle.bits_for(problem, p)):
+            s = oracle.weights(problem, p)
+            found["weights"].append(s)
+            found["log_weights"].append([[x.log() for x in row] for row in s])
+            found["outputs"].append(oracle.outputs(problem, p))
+        found["risk"].append(oracle.risk(problem, p))
+        factor = (-oracle.arb(oracle.rational(scale))).exp()
+        with oracle.precision(oracle.bits_for(problem, p)):
+            found["gradient"].append([x * factor for x in oracle.gradient(problem, p)])
+    return found
+
+
+def test_the_truth_is_inside() -> None:
+    with oracle.precision(1000):
+        for problem in PROBLEMS:
+            at = AttentionAt(problem, points_of(problem))
+            for name, truth in truths(problem, at).items():
+                assert escaped(np.array(truth, dtype=object), getattr(at, name))[:3] == [], name
+
+
+def test_widths_next_to_the_bounds_derived_by_hand() -> None:
+    """Both in the units of one another; the derived ones pay for two evaluations, so 1/2 would be as tight."""
+    ratios: dict[str, list[float]] = {"log_weights": [], "outputs": [], "gradient": [], "textbook_gradient": []}
+    for problem in PROBLEMS:
+        points = points_of(problem)
+        mine, hand = AttentionAt(problem, points), Evaluation(problem, points)
+        apart = np.where(np.isfinite(hand.gradient.log_scale), mine.log_scale - hand.gradient.log_scale, 0.0)
+        shift = np.exp(apart)[:, None]
+        pairs = {
+            "log_weights": (mine.log_weights.error, hand.log_weights_error),
+            "outputs": (mine.outputs.error, hand.outputs_error),
+            "gradient": (mine.gradient.error * shift, hand.gradient.error),
+            "textbook_gradient": (
+                textbook_gradient(problem, points, FLOAT32).error,
+                hand.textbook_gradient_error(FLOAT32),
+            ),
+        }
+        for name, (ours, theirs) in pairs.items():
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratio = (ours / theirs).ravel()
+            ratios[name] += ratio[np.isfinite(ratio)].tolist()
+    print({name: [f"{np.quantile(r, q):.3g}" for q in (0, 0.5, 0.9, 1)] for name, r in ratios.items()})
+    for name, found in ratios.items():
+        assert np.median(found) < (1.2 if name == "textbook_gradient" else 0.7), name
+
+
+def kernel_gradient(problem: Problem, p: np.ndarray, dtype: torch.dtype) -> np.ndarray:
+    """Automatic differentiation of the textbook formula in that type, on torch."""
+    keys, scores = (torch.tensor(x, dtype=dtype) for x in (problem.keys, problem.scores))
+    prompt = torch.tensor(p, dtype=dtype, requires_grad=True)
+    u = (torch.softmax(keys @ prompt, dim=-1) * scores).sum(-1)
+    losses = {"logistic": torch.nn.functional.softplus(-u), "exponential": torch.exp(-u), "correlation": -u}
+    losses[problem.loss.name].mean().backward()
+    assert prompt.grad is not None
+    return prompt.grad.to(torch.float64).numpy()
+
+
+@pytest.mark.parametrize(("dtype", "eps"), [(torch.float64, EPS), (torch.float32, FLOAT32), (torch.bfloat16, 2.0**-7)])
+def test_a_kernel_is_inside_the_textbook_formula(dtype: torch.dtype, eps: float) -> None:
+    used = []
+    for problem in PROBLEMS:
+        points = points_of(problem)
+        ball = textbook_gradient(problem, points, eps)
+        truth = AttentionAt(problem, points).gradient.value * np.exp(AttentionAt(problem, points).log_scale)[:, None]
+        for k, p in enumerate(points):
+            theirs = kernel_gradient(problem, p, dtype)
+            known = np.isfinite(ball.error[k])
+            assert (np.abs(theirs - ball.value[k]) <= ball.error[k])[known].all()
+            assert (np.abs(truth[k] - ball.value[k]) <= ball.error[k] * (1 + 1e-6))[known].all()
+            used += (np.abs(theirs - truth[k]) / ball.error[k])[known & (truth[k] != 0)].tolist()
+    print(f"{dtype}: {len(used)} entries, used {max(used):.3g}, median {np.median(used):.3g}")
+    if dtype != torch.bfloat16:  # which torch adds up in float32
+        assert max(used) > 1 / 500
+
+
+def test_softmax_kernels_are_inside() -> None:
+    """Plain, block by block, and taken again from a stored log-sum-exp, in float32 with logits of all sizes."""
+    rng = np.random.default_rng(11)
+    used = []
+    for _ in range(400):
+        tokens = int(rng.integers(2, 9))
+        logits = (rng.normal(size=tokens) * 10.0 ** rng.uniform(-2, 1.5)).astype(np.float32)
+        logits += np.float32(rng.choice([0.0, 1000.0, -3e5]) * rng.normal())
+        with spacing(FLOAT32):
+            ball = softmax(exact(logits), updates=tokens - 1)
+            plain = softmax(exact(logits))
+        low = np.exp(logits - logits.max())
+        stored = logits.max() + np.log(low.sum(dtype=np.float32))
+        blocks, top, total = np.zeros(tokens, np.float32), np.float32(-np.inf), np.float32(0)
+        for t, x in enumerate(logits):
+            new = np.maximum(top, x)
+            scale = np.exp(top - new, dtype=np.float32)
+            blocks[:t] *= scale
+            blocks[t] = np.exp(x - new)
+            total, top = total * scale + blocks[t], new
+        for kernel in (low / low.sum(dtype=np.float32), blocks / total, np.exp(logits - stored)):
+            assert kernel.dtype == np.float32
+            assert (np.abs(kernel.astype(float) - ball.value) <= ball.error).all()
+            used.append(float(np.max(np.abs(kernel - ball.value) / ball.error)))
+        assert (np.abs(low / low.sum(dtype=np.float32) - plain.value) <= plain.error).all()
+        assert (np.abs(np.exp(logits - stored) - plain.value) <= plain.error).all()
+    print(f"used {max(used):.3g}, median {np.median(used):.3g}")
+    assert max(used) > 0.1
+
+
+def test_weights_that_flash_attention_takes_from_a_stored_log_sum_exp() -> None:
+    """PyTorch's, differentiated, two logits of some thousands: off by up to 70 times :func:`textbook_weight_error`.
+
+    P = exp(l − L), L rounded to units of 2e-4: the weights add up to 1 only up to that, not up to (2 T + 6) eps.
+    """
+    rng = np.random.default_rng(0)
+    mine, by_hand = [], []
+    for _ in range(300):
+        key = float(np.float32(rng.uniform(100, 5000)))
+        keys = np.array([[key], [float(np.float32(key - rng.uniform(2, 14)))]])
+        problem, point = Problem(keys[None], np.array([[1.0, 0.0]])), np.ones((1, 1))
+        k, v = (torch.tensor(x, dtype=torch.float32).reshape(1, 1, 2, 1) for x in (keys, [1.0, 0.0]))
+        v.requires_grad_()
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            out = torch.nn.functional.scaled_dot_product_attention(torch.ones(1, 1, 1, 1), k, v, scale=1.0)
+        out.sum().backward()
+        assert v.grad is not None
+        theirs = v.grad.reshape(2).double().numpy()  # ∂(Σ P v)/∂v = P
+        with spacing(FLOAT32, EXPONENTIAL):
+            ball = softmax(np.vecdot(rounded(keys), rounded(point[0])))
+        assert (np.abs(theirs - ball.value) <= ball.error).all()
+        mine.append(float(np.max(np.abs(theirs - ball.value) / ball.error)))
+        hand = Evaluation(problem, point)
+        bound = textbook_weight_error(problem, point, hand.log_weights, FLOAT32)[0, 0]
+        by_hand.append(float(np.max(np.abs(theirs - hand.weights[0, 0]) / bound)))
+    print(f"used of the ball {max(mine):.3g}, of the bound derived by hand {max(by_hand):.3g}")
+    assert max(mine) > 0.5
+
+
+def test_softmax_that_saturates_is_known_well() -> None:
+    """Logits known to 1 only, but 50 apart: the weights are known to e^{−48}, since they add up to 1."""
+    ball = softmax(Bounded([100.0, 50.0], [1.0, 1.0]))
+    assert (ball.error < 4e-15).all()
+    assert (softmax(Bounded([1e6, -np.inf], [1e3, 0.0])).error < 4e-15).all()
+
+
+def test_lemma_5_is_its_formula() -> None:
+    """⟨∇L, p/‖p‖⟩ ≥ (1 + π)⟨∇L, p̄_mm⟩, sides and rounding from nothing but the sentence; and a fault is seen."""
+    problem = Problem(
+        np.array([[[1.0, 0.0], [-1.0, 0.5], [0.3, -1.0]]]), np.array([[1.0, 0.0, 0.0]]), LOSSES["logistic"]
+    )
+    best = problem.keys[0, 0] - problem.keys[0, 1:]
+    p_mm = rounded(np.linalg.solve(best, np.ones(2)))  # both tokens support it
+    points = np.random.default_rng(1).normal(size=(50, 2)) * 10.0
+    gradient, p = AttentionAt(problem, points).gradient, exact(points)
+    pi = np.linalg.norm(p_mm) * np.log(exact(problem.T - 1)) / np.linalg.norm(p, axis=-1)
+    left = np.vecdot(gradient, p) / np.linalg.norm(p, axis=-1)
+    right = (1 + pi) * (gradient @ p_mm) / np.linalg.norm(p_mm)
+    assert (left >= right).all()
+    assert (left.value - right.value > 1e3 * (left.error + right.error)).all()
+    assert not (left >= right * -1.5).all()
+
+
+def test_masked_tokens_have_exactly_no_weight() -> None:
+    logits = np.where([True, False, True], exact([1.0, 2.0, 3.0]), -np.inf)
+    s = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
+    assert s.value[1] == 0
+    assert s.error[1] == 0
+    assert math.isclose(s.value[2], 1 / (1 + math.exp(-2)))

@@ -1,0 +1,143 @@
+"""Sums, products, quotients and signs, entry by entry.
+
+With operands x ± e and y ± f, in the arithmetic of :func:`.arithmetic.current`, u its cost of one rounding:
+a result of value v whose exact counterpart moves by at most m has the error m + u (|v| + m) + what underflows.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from theorems.rounding.bounded.arithmetic import UNIT, current
+from theorems.rounding.bounded.array import Bounded, Values, for_ufunc, made, parts, trusted, upward
+
+
+def is_exact_zero(x: Values, e: Values) -> Values:
+    """Where an operand is nothing but 0, which makes products vanish and sums cost nothing."""
+    return (x == 0) & (e == 0)
+
+
+@for_ufunc(np.add)
+def add(a: Any, b: Any) -> Bounded:
+    """m = e + f. The rounding of the float64 sum is known itself: Knuth's two-sum (Higham, Section 4.3) recovers it."""
+    return _sum(*parts(a), *parts(b))
+
+
+def _sum(x: Values, e: Values, y: Values, f: Values) -> Bounded:
+    value, moved = x + y, e + f
+    part = value - x
+    own = np.abs((x - (value - part)) + (y - part))
+    error = moved + own
+    now = current()
+    if now.theirs:
+        cost = now.theirs * (np.abs(value) + error) + now.flushed
+        error = error + np.where(is_exact_zero(x, e) | is_exact_zero(y, f), 0.0, cost)
+    return made(value, upward(error), lambda: (np.isinf(x) | np.isinf(y)) & np.isfinite(moved))
+
+
+@for_ufunc(np.subtract)
+def subtract(a: Any, b: Any) -> Bounded:
+    """a + (−b)."""
+    y, f = parts(b)
+    return _sum(*parts(a), -y, f)
+
+
+@for_ufunc(np.multiply)
+def multiply(a: Any, b: Any) -> Bounded:
+    """m = |x| f + |y| e + e f."""
+    (x, e), (y, f) = parts(a), parts(b)
+    value, now = x * y, current()
+    size_x, size_y = np.abs(x), np.abs(y)
+    reach = size_y + f
+    moved = size_x * f + e * reach
+    lost = (np.minimum(size_x + e, reach) > 0) * now.underflow
+    error = upward(moved + now.rounding * (np.abs(value) + moved)) + lost
+    return made(
+        value, error, lambda: np.isfinite(e + f) & ((np.isinf(x) & (size_y > f)) | (np.isinf(y) & (size_x > e)))
+    )
+
+
+@for_ufunc(np.divide)
+def divide(a: Any, b: Any) -> Bounded:
+    """m = (e + |x/y| f)/(|y| − f); unknown where y ± f contains 0."""
+    (x, e), (y, f) = parts(a), parts(b)
+    value, now = x / y, current()
+    # A float difference is good to one rounding, however much cancels.
+    room = (np.abs(y) - f) * (1 - 2 * UNIT)
+    scale = np.abs(value) + now.underflow * (f > 0)
+    # f/room first: |x/y| f may underflow where its quotient by a small room matters.
+    moved = e / room + scale * (f / room)
+    if (room > 0).all() and np.isfinite(scale).all() and np.isfinite(y).all():
+        lost = (np.abs(x) + e > 0) * now.underflow
+        return made(value, upward(moved + now.rounding * (scale + moved)) + lost)
+    moved = np.where(room > 0, moved, np.inf)
+    vanishes = is_exact_zero(x, e) | (np.isinf(y) & np.isfinite(e))
+    moved = np.where(vanishes & (room > 0) & np.isfinite(x), 0.0, moved)
+    lost = np.where(vanishes, 0.0, now.underflow)
+    error = upward(moved + now.rounding * (np.abs(value) + moved)) + lost
+    return made(value, error, lambda: np.isinf(x) & np.isfinite(y) & (room > 0))
+
+
+@for_ufunc(np.negative)
+def negative(a: Any) -> Bounded:
+    """Exact."""
+    x, e = parts(a)
+    return trusted(-x, e if e.shape == np.shape(x) else np.broadcast_to(e, np.shape(x)))
+
+
+@for_ufunc(np.positive)
+def positive(a: Any) -> Bounded:
+    """Exact."""
+    return trusted(*parts(a))
+
+
+@for_ufunc(np.absolute)
+def absolute(a: Any) -> Bounded:
+    """Exact, and no further from the truth: ||t| − |x|| ≤ |t − x|."""
+    x, e = parts(a)
+    return trusted(np.abs(x), e)
+
+
+@for_ufunc(np.sign)
+def sign(a: Any) -> Bounded:
+    """Exact where the sign is sure, 0 ± 1 where it is not, unknown where nothing is known."""
+    x, e = parts(a)
+    sure = (np.abs(x) > e) | is_exact_zero(x, e)
+    return trusted(np.where(sure, np.sign(x), 0.0), np.where(sure, 0.0, np.where(np.isinf(e), np.inf, 1.0)))
+
+
+@for_ufunc(np.square)
+def square(a: Any) -> Bounded:
+    """a · a."""
+    return multiply(a, a)
+
+
+@for_ufunc(np.power)
+def power(a: Any, exponent: Any) -> Bounded:
+    """Whole powers, by repeated multiplication; a negative one is 1 over the positive one."""
+    if isinstance(exponent, Bounded):
+        raise TypeError("numpy.power: only whole exponents have a rule for bounded arrays.")
+    try:
+        k = operator.index(exponent.item() if isinstance(exponent, np.ndarray) else exponent)
+    except (TypeError, ValueError):
+        raise TypeError("numpy.power: only whole exponents have a rule for bounded arrays.") from None
+    result, base, left = None, trusted(*parts(a)), abs(k)
+    while left:
+        if left & 1:
+            result = base if result is None else multiply(result, base)
+        left >>= 1
+        if left:
+            base = multiply(base, base)
+    if result is None:
+        return Bounded(np.ones(base.shape))
+    return divide(1.0, result) if k < 0 else result
+
+
+@for_ufunc(np.isfinite)
+def isfinite(a: Any) -> Values:
+    """Where the number is surely finite."""
+    x, e = parts(a)
+    return np.isfinite(x) & np.isfinite(e)

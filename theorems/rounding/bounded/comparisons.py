@@ -1,0 +1,75 @@
+"""What is sure: x ± e ≥ y ± f only if x − y ≥ e + f, and so on. Everything else is undecided.
+
+So ``~(a >= b)`` does not say a < b, it says that a ≥ b is not sure; and ``np.where(a >= b, …, …)`` takes its other
+branch where nothing is sure. :func:`either` is for formulas in pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from reference_attention.floats import EPS
+from theorems.rounding.bounded.array import Bounded, Values, for_ufunc, made, parts, upward
+
+
+def _gap(a: Any, b: Any) -> tuple[Values, Values, Values]:
+    """x − y, rounded; what it must exceed to be sure, rounded up; whether both sides are exact."""
+    (x, e), (y, f) = parts(a), parts(b)
+    room = (e + f) * (1 + 8 * EPS)
+    # An infinite error says nothing, and equal infinities have no difference: NaN compares false.
+    gap = np.where(np.isinf(room), np.nan, x - y)
+    return gap, room, room == 0
+
+
+def _surely(test: Callable[[Values, Values], Values], sign: int) -> Callable[[Any, Any], Values]:
+    def compared(a: Any, b: Any) -> Values:
+        gap, room, exact = _gap(a, b)
+        return np.where(exact, test(sign * parts(a)[0], sign * parts(b)[0]), test(sign * gap, room))
+
+    return compared
+
+
+surely_at_least = for_ufunc(np.greater_equal)(_surely(np.greater_equal, 1))
+surely_above = for_ufunc(np.greater)(_surely(np.greater, 1))
+surely_at_most = for_ufunc(np.less_equal)(_surely(np.greater_equal, -1))
+surely_below = for_ufunc(np.less)(_surely(np.greater, -1))
+
+
+@for_ufunc(np.equal)
+def surely_equal(a: Any, b: Any) -> Values:
+    _, _, exact = _gap(a, b)
+    return exact & (parts(a)[0] == parts(b)[0])
+
+
+@for_ufunc(np.not_equal)
+def surely_different(a: Any, b: Any) -> Values:
+    return surely_above(a, b) | surely_below(a, b)
+
+
+def possibly_at_least(a: Any, b: Any) -> Values:
+    """Where a ≥ b is not excluded."""
+    with np.errstate(all="ignore"):
+        return ~surely_below(a, b)
+
+
+def hull(a: Any, b: Any) -> Bounded:
+    """The narrowest ball around a's value that contains both."""
+    with np.errstate(all="ignore"):
+        (x, e), (y, f) = parts(a), parts(b)
+        apart = np.where(x == y, 0.0, np.abs(x - y))
+        return made(x + 0 * y, upward(np.maximum(e, apart + f)), lambda: (x == y) & np.isfinite(e + f))
+
+
+def either(first: Any, second: Any, a: Any, b: Any) -> Bounded:
+    """a where ``first`` is sure, b where ``second`` is, and where neither is, a ball that contains both.
+
+    ``first`` and ``second`` are comparisons that exclude each other, such as x >= 0 and x < 0.
+    """
+    undecided = hull(a, b)
+    (x, e), (y, f) = parts(a), parts(b)
+    value = np.where(first, x, np.where(second, y, undecided.value))
+    error = np.where(first, e, np.where(second, f, undecided.error))
+    return made(value, error, lambda: np.isfinite(error))

@@ -1,0 +1,122 @@
+"""Exponentials, logarithms and the square root.
+
+An operand x ± e moves the result by the function's own change over x ± e, in closed form; the value is off by
+``Arithmetic.function`` relative to itself, and by ``vanishing`` where an exponential underflows.
+Where the operand reaches beyond the function's domain, nothing is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from theorems.rounding.bounded.arithmetic import UNIT, current
+from theorems.rounding.bounded.array import Bounded, Values, for_ufunc, made, parts, upward
+
+SLACK = 1 + 2.0**-36
+"""Pays for exponentials inside a bound: their own error, and that of rounded exponents, at most 745 units of them."""
+
+
+def rise(x: Values, e: Values, power: Values) -> Values:
+    """An upper bound of e^{x + e} − e^x ≥ e^x − e^{x − e}, also where ``power``, the computed e^x, underflows."""
+    # Beyond one the two exponentials are bounded together: e^x alone may underflow where their product does not.
+    near = (power + current().vanishing) * np.expm1(np.minimum(e, 1.0)) * SLACK
+    if (e <= 1).all():
+        return near
+    far = np.exp(np.nextafter(x + e, np.inf)) + current().vanishing
+    return np.where(e <= 1, near, far * SLACK)
+
+
+@for_ufunc(np.exp)
+def exp(a: Any) -> Bounded:
+    """e^{−∞} = 0 exactly."""
+    x, e = parts(a)
+    value, now = np.exp(x), current()
+    moved, lost = rise(x, e, value), (x > -np.inf) * now.vanishing
+    return made(value, upward(moved + now.function * (value + moved)) + lost, lambda: np.isposinf(x))
+
+
+@for_ufunc(np.expm1)
+def expm1(a: Any) -> Bounded:
+    """Moves like exp, but is good relative to itself."""
+    x, e = parts(a)
+    value, moved, now = np.expm1(x), rise(x, e, np.exp(x)), current()
+    lost = (x != 0) * now.underflow + (e > 0) * now.vanishing
+    error = upward(moved + now.function * (np.abs(value) + moved)) + lost
+    return made(value, error, lambda: np.isposinf(x))
+
+
+def fall(e: Values, above: Values) -> Values:
+    """−log(1 − e/above): how far a logarithm falls when its operand, ``above`` zero, falls by e; infinite beyond
+    zero.
+    """
+    share = e / above * (1 + 8 * UNIT) + current().underflow * (e > 0)
+    if (above > 0).all() and (share < 1).all():
+        return -np.log1p(-share) * SLACK
+    moved = np.where(share < 1, -np.log1p(-np.minimum(share, 1.0)), np.inf) * SLACK
+    return np.where((e == 0) & (above > 0), 0.0, np.where(above > 0, moved, np.inf))
+
+
+@for_ufunc(np.log)
+def log(a: Any) -> Bounded:
+    """m = −log(1 − e/x); log 0 = −∞ exactly for an exact 0."""
+    x, e = parts(a)
+    value, moved, now = np.log(x), fall(e, x), current()
+    error = upward(moved + now.function * (np.abs(value) + moved))
+    return made(value, error, lambda: ((x == 0) | np.isposinf(x)) & (e == 0))
+
+
+@for_ufunc(np.log1p)
+def log1p(a: Any) -> Bounded:
+    """m = −log(1 − e/(1 + x)); a float 1 + x is good to one rounding, however much cancels."""
+    x, e = parts(a)
+    value, moved, now = np.log1p(x), fall(e, 1 + x), current()
+    lost = ((x != 0) | (e > 0)) * now.underflow
+    error = upward(moved + now.function * (np.abs(value) + moved)) + lost
+    return made(value, error, lambda: ((x == -1) | np.isposinf(x)) & (e == 0))
+
+
+@for_ufunc(np.sqrt)
+def sqrt(a: Any) -> Bounded:
+    """m = e/(√x + √(x − e)); the root itself is rounded correctly."""
+    x, e = parts(a)
+    value, now = np.sqrt(x), current()
+    below = x - e
+    moved = np.where(e == 0, 0.0, e / (value + np.sqrt(np.maximum(below * (1 - 2 * UNIT), 0.0))))
+    moved = np.where(below >= 0, moved + now.underflow * (e > 0), np.inf)
+    error = upward(moved + now.rounding * (value + moved)) + np.where(x > 0, now.flushed, 0.0)
+    return made(value, error, lambda: np.isposinf(x) & (e == 0))
+
+
+@for_ufunc(np.logaddexp)
+def logaddexp(a: Any, b: Any) -> Bounded:
+    """log(e^x + e^y) as max + log1p(e^{−|x − y|}), by the kernel too.
+
+    With weights w, 1 − w = σ(±(x − y)), it rises by log(w e^e + (1 − w) e^f) and, by Jensen's inequality, falls by
+    less; that is at most max(e, f). Own roundings: exponent and function relative to the second term ≤ log 2, one of
+    the sum.
+    """
+    (x, e), (y, f) = parts(a), parts(b)
+    now = current()
+    top, low = np.maximum(x, y), np.minimum(x, y)
+    alone = np.isneginf(low)
+    gap = np.where(top == low, 0.0, top - low)
+    small = np.exp(-gap)
+    second = np.log1p(small)
+    value = np.where(alone, top, top + second)
+
+    first = x >= y
+    e_top, e_low = np.where(first, e, f), np.where(first, f, e)
+    raised = np.expm1(e_top) / (1 + small) + (small + now.vanishing) / (1 + small) * np.expm1(e_low)
+    moved = np.fmin(np.log1p(raised) * SLACK, np.maximum(e, f))
+    # The kernel's operands differ, and with them its second term z: log1p(c z) ≤ c log1p(z) for c ≥ 1; z log z stays
+    # small.
+    shift = e + f
+    theirs = (second + now.vanishing) * np.exp(np.minimum(shift + now.rounding * gap, 700.0))
+    theirs = np.where(shift < 700, np.minimum(theirs, 0.7), 0.7)
+    exponent = now.rounding * np.fmin(theirs * (gap + shift), 0.4)
+    own = 2 * now.function * theirs + 2 * exponent + now.vanishing
+    own = own * SLACK + now.rounding * (np.abs(value) + moved) + now.flushed
+    error = np.where(alone, e_top, moved + own)
+    return made(value, upward(error), lambda: np.isfinite(e) & np.isfinite(f))

@@ -1,0 +1,70 @@
+"""Maxima and minima. Nothing is rounded; which operand is the largest need not be sure.
+
+With v = max x, the exact maximum is at most max (x + e) and at least v − e of the one that is largest. So it is off by
+at most max (e − (v − x)): an operand far below v does not lend its error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from reference_attention.floats import EPS
+from theorems.rounding.bounded.array import Bounded, Values, for_function, for_ufunc, made, parts, trusted
+from theorems.rounding.bounded.basic import negative
+
+
+def _excess(value: Values, x: Values, e: Values) -> Values:
+    """e − (v − x), the difference rounded down; infinite where nothing is known."""
+    below = np.where(x == value, 0.0, (value - x) * (1 - 2 * EPS))
+    return np.where(np.isinf(e), np.inf, np.maximum(e - below, 0.0) * (1 + 2 * EPS))
+
+
+@for_ufunc(np.maximum)
+def maximum(a: Any, b: Any) -> Bounded:
+    (x, e), (y, f) = parts(a), parts(b)
+    value = np.maximum(x, y)
+    error = np.maximum(_excess(value, x, e), _excess(value, y, f))
+    return made(value, error, lambda: np.isfinite(error))
+
+
+@for_ufunc(np.minimum)
+def minimum(a: Any, b: Any) -> Bounded:
+    return negative(maximum(negative(a), negative(b)))
+
+
+@for_function(np.max)
+def max_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
+    x, e = parts(a)
+    value = np.max(x, axis=axis, keepdims=True)
+    error = np.max(_excess(value, x, e), axis=axis, keepdims=True)
+    result = made(value, error, lambda: np.isfinite(error))
+    if keepdims:
+        return result
+    axes = tuple(range(x.ndim)) if axis is None else axis
+    return trusted(np.squeeze(result.value, axes), np.squeeze(result.error, axes))
+
+
+@for_function(np.min)
+def min_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
+    return negative(max_(negative(a), axis, keepdims))
+
+
+@for_ufunc(np.maximum, "reduce")
+def maximum_reduce(a: Any, axis: Any = 0, keepdims: bool = False) -> Bounded:
+    return max_(a, axis, keepdims)
+
+
+@for_ufunc(np.minimum, "reduce")
+def minimum_reduce(a: Any, axis: Any = 0, keepdims: bool = False) -> Bounded:
+    return min_(a, axis, keepdims)
+
+
+@for_function(np.clip)
+def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Bounded:
+    """min(max(a, low), high)."""
+    low, high = a_min if min is None else min, a_max if max is None else max
+    result = a if low is None else maximum(a, low)
+    result = result if high is None else minimum(result, high)
+    return result if isinstance(result, Bounded) else Bounded(result)

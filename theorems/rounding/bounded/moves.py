@@ -1,0 +1,117 @@
+"""Functions that compute nothing: value and error are moved alike, plain operands among them are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from theorems.rounding.bounded.array import FUNCTIONS, Bounded, Values, for_function, parts, trusted
+
+MOVES: tuple[Callable[..., Any], ...] = (
+    np.reshape,
+    np.ravel,
+    np.squeeze,
+    np.expand_dims,
+    np.swapaxes,
+    np.moveaxis,
+    np.transpose,
+    np.broadcast_to,
+    np.take,
+    np.take_along_axis,
+    np.repeat,
+    np.tile,
+    np.flip,
+    np.roll,
+    np.copy,
+)
+"""Of one array, the first argument; the others are shapes, axes and indices."""
+JOINS: tuple[Callable[..., Any], ...] = (np.concatenate, np.stack)
+"""Of a sequence of arrays."""
+
+
+def _moved(function: Callable[..., Any]) -> Callable[..., Bounded]:
+    def rule(a: Any, *rest: Any, **keywords: Any) -> Bounded:
+        x, e = _both(a)
+        return trusted(function(x, *rest, **keywords), function(e, *rest, **keywords))
+
+    return rule
+
+
+def _joined(function: Callable[..., Any]) -> Callable[..., Bounded]:
+    def rule(arrays: Any, axis: Any = 0) -> Bounded:
+        pairs = [_both(a) for a in arrays]
+        return trusted(function([x for x, _ in pairs], axis=axis), function([e for _, e in pairs], axis=axis))
+
+    return rule
+
+
+def _both(a: Any) -> tuple[Values, Values]:
+    x, e = parts(a)
+    return x, np.broadcast_to(e, x.shape)
+
+
+for _function in MOVES:
+    FUNCTIONS[_function] = _moved(_function)
+for _function in JOINS:
+    FUNCTIONS[_function] = _joined(_function)
+
+
+@for_function(np.broadcast_arrays)
+def broadcast_arrays(*arrays: Any) -> tuple[Bounded, ...]:
+    pairs = [parts(a if isinstance(a, Bounded) else Bounded(a)) for a in arrays]
+    shape = np.broadcast_shapes(*(x.shape for x, _ in pairs))
+    return tuple(trusted(np.broadcast_to(x, shape), np.broadcast_to(e, shape)) for x, e in pairs)
+
+
+@for_function(np.where)
+def where(condition: Any, a: Any, b: Any) -> Bounded:
+    """The condition is plain: what is only sure in part is for :func:`.comparisons.either`."""
+    if isinstance(condition, Bounded):
+        raise TypeError("numpy.where: the condition is a bounded array; compare it.")
+    (x, e), (y, f) = parts(a), parts(b)
+    value: Any = np.where(condition, x, y)
+    return trusted(value, np.broadcast_to(np.where(condition, e, f), value.shape))
+
+
+@for_function(np.diff)
+def diff(a: Any, n: int = 1, axis: int = -1) -> Bounded:
+    """Differences of neighbours, n = 1."""
+    if n != 1:
+        raise TypeError("numpy.diff has a rule for n = 1 for bounded arrays.")
+    moved: Any = np.moveaxis(a, axis, 0)
+    return np.moveaxis(moved[1:] - moved[:-1], 0, axis)
+
+
+@for_function(np.zeros_like)
+def zeros_like(a: Any) -> Bounded:
+    """Exact zeros."""
+    return Bounded(np.zeros(a.shape))
+
+
+@for_function(np.ones_like)
+def ones_like(a: Any) -> Bounded:
+    """Exact ones."""
+    return Bounded(np.ones(a.shape))
+
+
+@for_function(np.full_like)
+def full_like(a: Any, fill_value: Any) -> Bounded:
+    """The same number everywhere, taken as exact."""
+    return Bounded(np.full(a.shape, fill_value))
+
+
+@for_function(np.shape)
+def shape(a: Any) -> tuple[int, ...]:
+    return a.shape
+
+
+@for_function(np.ndim)
+def ndim(a: Any) -> int:
+    return a.ndim
+
+
+@for_function(np.size)
+def size(a: Any, axis: int | None = None) -> int:
+    return a.size if axis is None else a.shape[axis]

@@ -1,0 +1,137 @@
+"""Inner products and lengths.
+
+An inner product of m products that are not exactly 0, added up in any order, fused or not, is off by at most m u Σ|x
+y|: Jeannerod and Rump (see :mod:`.sums`), and m times what underflows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from theorems.rounding.bounded.arithmetic import FLOAT64, current
+from theorems.rounding.bounded.array import Bounded, Values, for_function, for_ufunc, made, parts, trusted, upward
+from theorems.rounding.bounded.basic import multiply
+from theorems.rounding.bounded.sums import sum_, terms_along
+
+Bilinear = Callable[[Values, Values], Values]
+
+
+def bilinear(take: Bilinear, a: Any, b: Any, otherwise: Bilinear | None = None) -> Bounded:
+    """Sums of products x y that ``take`` forms: m = Σ |x| f + e (|y| + f); ``otherwise`` is for what is not finite."""
+    (x, e), (y, f) = parts(a), parts(b)
+    now = current()
+    size_x = np.abs(x)
+    reach_x, reach_y = size_x + e, np.abs(y) + f
+    value, total = take(x, y), take(reach_x, reach_y)
+    if not np.isfinite(total).all():
+        return _one_by_one(take, a, b) if otherwise is None else otherwise(a, b)
+    products = take((reach_x > 0).astype(float), (reach_y > 0).astype(float))
+    moved: Values = np.zeros(())
+    if f.any():
+        moved = moved + take(size_x, f)
+    if e.any():
+        moved = moved + take(e, reach_y)
+    error = upward(moved + products * now.rounding * total, products) + products * (2 * now.underflow + now.flushed)
+    error = np.where(upward(total, products) + error > now.largest, np.inf, error)
+    return made(value, error)
+
+
+def _one_by_one(take: Bilinear, a: Any, b: Any) -> Bounded:
+    """With infinite entries or errors: unknown wherever a product with one of them takes part, were it with 0."""
+    (x, e), (y, f) = parts(a), parts(b)
+    wild_x = ~np.isfinite(x + e)
+    wild_y = ~np.isfinite(y + f)
+    if not (wild_x.any() or wild_y.any()):  # the sum overflows
+        value = take(x, y)
+        return made(value, np.full(value.shape, np.inf))
+    tame = bilinear(
+        take,
+        trusted(np.where(wild_x, 0.0, x), np.where(wild_x, 0.0, e)),
+        trusted(np.where(wild_y, 0.0, y), np.where(wild_y, 0.0, f)),
+    )
+    ones_x, ones_y = np.ones(np.shape(x)), np.ones(np.shape(y))
+    hit = take(wild_x.astype(float), ones_y) + take(ones_x, wild_y.astype(float)) > 0
+    return made(tame.value, np.where(hit, np.inf, tame.error))
+
+
+@for_ufunc(np.vecdot)
+def vecdot(a: Any, b: Any) -> Bounded:
+    """Σ a b over the last axis; entries may be infinite."""
+    return bilinear(np.vecdot, a, b, lambda a, b: sum_(multiply(a, b), -1))
+
+
+@for_ufunc(np.matmul)
+def matmul(a: Any, b: Any) -> Bounded:
+    """Any BLAS that adds products, in any order."""
+    return bilinear(np.matmul, a, b)
+
+
+@for_function(np.dot)
+def dot(a: Any, b: Any) -> Bounded:
+    return bilinear(np.dot, a, b)
+
+
+@for_function(np.inner)
+def inner(a: Any, b: Any) -> Bounded:
+    return bilinear(np.inner, a, b)
+
+
+@for_function(np.outer)
+def outer(a: Any, b: Any) -> Bounded:
+    return bilinear(np.outer, a, b)
+
+
+@for_function(np.einsum)
+def einsum(subscripts: str, *operands: Any) -> Bounded:
+    """Of two operands; three would be rounded in an order that the subscripts do not say."""
+    if len(operands) != 2:
+        raise TypeError("numpy.einsum has a rule for two operands, no other number of them, for bounded arrays.")
+    return bilinear(lambda x, y: np.einsum(subscripts, x, y), *operands)
+
+
+def _length(x: Values, axis: Any) -> Values:
+    """√Σ x², x scaled by a power of two where a square would overflow, or one that matters underflow."""
+    plain = np.sqrt(np.sum(x * x, axis=axis, keepdims=True))
+    if ((plain > 1e-140) & (plain < 1e150)).all():
+        return plain
+    exponent = np.frexp(np.max(np.abs(x), axis=axis, keepdims=True))[1]
+    scaled = np.ldexp(x, -exponent)
+    return np.ldexp(np.sqrt(np.sum(scaled * scaled, axis=axis, keepdims=True)), exponent)
+
+
+@for_function(np.linalg.norm)
+def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Bounded:
+    """√Σ x² over the axes: m = ‖e‖, and (1 + t)^{1/2} − 1 relatively for the sum, t = m u, at most t/2 + t²/2 either
+    way.
+
+    A kernel does not scale: squares below its range are lost, √(m · smallest normal) of the length.
+    """
+    if ord is not None:
+        raise TypeError(
+            "numpy.linalg.norm has a rule for ord=None, the root of the sum of squares, for bounded arrays."
+        )
+    x, e = parts(a)
+    e, now = np.broadcast_to(e, x.shape), current()
+    axes = tuple(range(x.ndim)) if axis is None else axis
+    n = terms_along(x.shape, axes)
+    value, moved = _length(x, axes), upward(_length(e, axes), n + 8) + FLOAT64.underflow
+    live = np.count_nonzero(np.abs(x) + e, axis=axes, keepdims=True)
+    spread = live * now.rounding
+    relative = (spread + spread * spread) / 2 + 2 * now.rounding
+    lost = now.underflow + np.sqrt(live * (now.normal + now.flushed))
+    error = upward(moved + relative * (value + moved)) + lost
+    error = np.where(live > 0, error, 0.0)
+    if now.theirs:
+        size = upward(value + error)
+        error = np.where(size * size > now.largest, np.inf, error)
+    infinite = np.any(np.isinf(x), axis=axes, keepdims=True) & np.all(np.isfinite(e), axis=axes, keepdims=True)
+    result = made(np.where(infinite, np.inf, value), error, lambda: infinite)
+    return result if keepdims else trusted(np.squeeze(result.value, axes), np.squeeze(result.error, axes))
+
+
+@for_function(np.linalg.vector_norm)
+def vector_norm(a: Any, *, axis: Any = None, keepdims: bool = False) -> Bounded:
+    return norm(a, axis=axis, keepdims=keepdims)

@@ -1,0 +1,121 @@
+"""Sums: plain, running, averaged, and of exponentials.
+
+A sum of m terms that are not exactly 0, in any order, is off by at most (m − 1) u Σ|terms|, without a term of higher
+order: C.-P. Jeannerod, S. Rump, *Improved error bounds for inner products in floating-point arithmetic*, SIAM J.
+Matrix Anal. Appl. 34 (2013); Higham, Section 4.2, has it with one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from theorems.rounding.bounded.arithmetic import FLOAT64, current
+from theorems.rounding.bounded.array import Bounded, Values, for_function, for_ufunc, made, parts, trusted, upward
+from theorems.rounding.bounded.basic import divide
+from theorems.rounding.bounded.exponentials import SLACK
+
+
+def terms_along(shape: tuple[int, ...], axis: Any) -> int:
+    """How many entries one result is made of."""
+    axes = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return int(np.prod([shape[k] for k in axes], initial=1))
+
+
+@for_function(np.sum)
+def sum_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
+    """m = Σ e, and the bound above with Σ(|x| + e)."""
+    x, e = parts(a)
+    how = {"axis": axis, "keepdims": keepdims}
+    now, n = current(), terms_along(x.shape, axis)
+    sizes = np.abs(x) + e
+    value, moved, total = np.sum(x, **how), np.sum(e, **how), np.sum(sizes, **how)
+    additions = n - 1 if sizes.all() else np.maximum(np.count_nonzero(sizes, **how) - 1, 0)
+    error = upward(moved + additions * (now.rounding * total + now.flushed), n + 8)
+    # Partial sums are at most the total: where that overflows, so may they.
+    error = np.where(upward(total, n + 8) + error > now.largest, np.inf, error)
+    return made(value, error, lambda: np.isfinite(moved) & np.any(np.isinf(x), **how))
+
+
+@for_ufunc(np.add, "reduce")
+def add_reduce(a: Any, axis: Any = 0, keepdims: bool = False) -> Bounded:
+    return sum_(a, axis, keepdims)
+
+
+@for_function(np.mean)
+def mean(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
+    """The sum over the number of terms; one rounding more for a kernel that multiplies by a rounded 1/n."""
+    x, _ = parts(a)
+    result = divide(sum_(a, axis, keepdims), float(terms_along(x.shape, axis)))
+    extra = current().theirs * (np.abs(result.value) + result.error)
+    return made(result.value, upward(result.error + extra), lambda: np.isinf(result.value))
+
+
+@for_function(np.cumsum)
+def cumsum(a: Any, axis: int | None = None) -> Bounded:
+    """Every partial sum is a sum; the running sum is flattened where no axis is given, as NumPy's."""
+    x, e = parts(a)
+    if axis is None:
+        x, e, axis = x.ravel(), np.broadcast_to(e, x.shape).ravel(), 0
+    now, n = current(), x.shape[axis]
+    sizes = np.abs(x) + e
+    value, moved, total = (np.cumsum(part, axis=axis) for part in (x, e, sizes))
+    additions = np.maximum(np.cumsum(sizes > 0, axis=axis) - 1, 0)
+    error = upward(moved + additions * (now.rounding * total + now.flushed), n + 8)
+    error = np.where(upward(total, n + 8) + error > now.largest, np.inf, error)
+    return made(value, error, lambda: np.isfinite(moved) & np.logical_or.accumulate(np.isinf(x), axis=axis))
+
+
+@for_ufunc(np.add, "accumulate")
+def add_accumulate(a: Any, axis: int = 0) -> Bounded:
+    return cumsum(a, axis)
+
+
+@for_ufunc(np.logaddexp, "reduce")
+def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
+    """log Σ e^x, as M + log1p(Σ' e^{x − M}), M the largest x and Σ' over the others.
+
+    Errors e of the x raise it by log(Σ w e^e), w the weights, and by Jensen's inequality lower it by less; that is at
+    most max e. Own roundings: exponents x − M and exponentials, in proportion to their weights, the sum and the
+    logarithm, all of them relative to Σ'; and adding M, which costs nothing where M is 0. Of one term nothing is
+    computed.
+
+    A kernel that subtracts its maximum and sums all terms in any order rounds m terms of a sum S ≥ 1: by m u + what
+    exponents and exponentials cost, where Σ w (M − x) ≤ log m for any x (Gibbs), u/(1 − u) times it for rounded ones;
+    then log S ≤ log m and the sum with M. One that adds up pairwise by logaddexp is not covered.
+    """
+    x, e = parts(a)
+    how: dict[str, Any] = {"axis": axis, "keepdims": True}
+    now, own = current(), FLOAT64
+    m = np.count_nonzero(~np.isneginf(x), **how)
+    which = np.argmax(x, **how)
+    top = np.take_along_axis(x, which, axis=axis)
+    shifted = x - np.where(np.isfinite(top), top, 0.0)
+    terms = np.exp(shifted)
+    others = np.array(terms)
+    np.put_along_axis(others, which, 0.0, axis=axis)
+    rest = np.sum(others, **how)
+    beyond = np.log1p(rest)
+    value = top + beyond
+
+    most = np.max(e, **how)
+    raised = np.sum((terms + now.vanishing) * np.expm1(e), **how) / (1 + rest)
+    moved = np.fmin(np.log1p(upward(raised, m)) * SLACK, most)
+    exponents = np.sum(others * np.abs(np.where(others > 0, shifted, 0.0)), **how)
+    lost = own.rounding * (exponents + m * rest) + own.function * rest + m * own.vanishing
+    error = moved + lost / (1 + rest) * SLACK + own.function * beyond
+    error = error + np.where(top == 0, 0.0, own.rounding * np.abs(value))
+    if now.theirs:
+        error = error + _of_kernel(m, np.abs(value) + error)
+    result = made(value, upward(np.where(m > 1, error, most), m) * SLACK, lambda: np.isfinite(most) & ~np.isnan(value))
+    return result if keepdims else trusted(np.squeeze(result.value, axis), np.squeeze(result.error, axis))
+
+
+def _of_kernel(m: Values, size: Values) -> Values:
+    """What a kernel's own log-sum-exp of m terms adds; ``size`` bounds the result."""
+    now = current()
+    function, logs = now.function - FLOAT64.function, np.log(np.maximum(m, 1))
+    relative = now.theirs * (m + logs / (1 - now.theirs)) + function + m * now.vanishing
+    of_sum = np.where(relative < 1, -np.log1p(-np.minimum(relative, 1.0)), np.inf)
+    return of_sum + function * (logs + of_sum) + now.theirs * size + now.flushed
