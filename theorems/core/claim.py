@@ -22,6 +22,10 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+WORST_FIRST = (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.UPHELD, Verdict.NOT_APPLICABLE)
+"""What a verdict on several things is: the first of these that one of them has."""
+
+
 class Form(StrEnum):
     """How much a claim says."""
 

@@ -17,7 +17,7 @@ from generators.problems import cases as cases_with
 from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
 from theorems.registry.lookup import statement_named
-from theorems.registry.suite import modules_of
+from theorems.registry.suite import defined_in
 from theorems.without.weakened import Weakened, others, statement_assumption
 
 
@@ -29,13 +29,11 @@ def entries() -> dict[tuple[str, str], Weakened]:
         ValueError: two of them are of the same pair.
     """
     found: dict[tuple[str, str], Weakened] = {}
-    for module in modules_of("theorems.without"):
-        for value in vars(module).values():
-            if isinstance(value, Weakened) and value.conclusion.__module__ == module.__name__:
-                pair = (value.statement.id, value.without)
-                if pair in found:
-                    raise ValueError(f"{value.name} is there twice; {module.__name__} has the second")
-                found[pair] = value
+    for module, one in defined_in("theorems.without", Weakened):
+        pair = (one.statement.id, one.without)
+        if pair in found:
+            raise ValueError(f"{one.name} is there twice; {module} has the second")
+        found[pair] = one
     return found
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from generators.case import Case
 from reference_attention.files import from_json, to_json
 from reference_attention.notebook import html_table
-from theorems.core.claim import Verdict
+from theorems.core.claim import WORST_FIRST, Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE, Implementation
@@ -19,7 +19,6 @@ from theorems.run.result import ClaimSummary, Result
 from theorems.run.told import told
 from theorems.run.user_data import case_of
 
-WORST_FIRST = (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.UPHELD, Verdict.NOT_APPLICABLE)
 LISTED = 4
 """Statements of one verdict that are listed by id in a line; more are counted."""
 

@@ -9,9 +9,12 @@ import pkgutil
 from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
+from typing import Any, TypeVar, cast
 
 from theorems.core.statement import Statement
 from theorems.core.tolerances import TOLERANCES, Reason, Tolerance
+
+Kind = TypeVar("Kind")
 
 PAPERS = ("theorems.token_selection",)
 """A room for each paper; every module in it is read."""
@@ -24,6 +27,14 @@ def modules_of(room: str) -> Iterator[ModuleType]:
         yield importlib.import_module(found.name)
 
 
+def defined_in(room: str, kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
+    """(module, object) for everything of a kind whose conclusion stands in a module of the room."""
+    for module in modules_of(room):
+        for value in vars(module).values():
+            if isinstance(value, kind) and cast(Any, value).conclusion.__module__ == module.__name__:
+                yield module.__name__, value
+
+
 @cache
 def statements() -> dict[str, Statement]:
     """Every statement by id: paper by paper, lemmas, then theorems, each in the paper's order.
@@ -32,15 +43,15 @@ def statements() -> dict[str, Statement]:
         ValueError: two of them have the same id.
     """
     made: dict[str, Statement] = {}
+    taken: set[str] = set()
     for paper in PAPERS:
         own: dict[str, Statement] = {}
-        for module in modules_of(paper):
-            for value in vars(module).values():
-                if isinstance(value, Statement) and value.conclusion.__module__ == module.__name__:
-                    for id in (value.id, *value.aliases):
-                        if id in own or any(id in (one.id, *one.aliases) for one in made.values()):
-                            raise ValueError(f"statement {id} is there twice; {module.__name__} has the second")
-                    own[value.id] = value
+        for module, one in defined_in(paper, Statement):
+            for id in (one.id, *one.aliases):
+                if id in taken:
+                    raise ValueError(f"statement {id} is there twice; {module} has the second")
+                taken.add(id)
+            own[one.id] = one
         made |= {id: own[id] for id in sorted(own, key=in_order)}
     return made
 

@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Any
 
 from theorems.core.check import Outcome
-from theorems.core.claim import Claim, Form, Verdict
+from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict
 from theorems.core.statement import Statement
 
 
@@ -59,7 +59,7 @@ class ClaimSummary:
         def rank(summary: ClaimSummary) -> tuple[bool, bool, float]:
             return summary.verdict is not Verdict.FALSIFIED, math.isnan(summary.worst_slack), summary.room
 
-        verdict = next(v for v in _WORST_FIRST if v in (self.verdict, other.verdict))
+        verdict = next(v for v in WORST_FIRST if v in (self.verdict, other.verdict))
         branches = Counter(dict(self.branches)) + Counter(dict(other.branches))
         return replace(min(self, other, key=rank), verdict=verdict, branches=tuple(sorted(branches.items())))
 
@@ -73,9 +73,6 @@ def tightest_of(claims: Iterable[ClaimSummary]) -> ClaimSummary | None:
         return claim.verdict is not Verdict.FALSIFIED, math.isnan(claim.worst_slack), exact, room
 
     return min(claims, key=closeness, default=None)
-
-
-_WORST_FIRST = (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.UPHELD, Verdict.NOT_APPLICABLE)
 
 
 def summarised(claim: Claim) -> ClaimSummary:
@@ -104,7 +101,7 @@ class Failure:
     @property
     def order(self) -> tuple[int, bool, int, str]:
         """Falsified before inconclusive, shrunk before found, then the smaller case."""
-        return _WORST_FIRST.index(self.verdict), not self.shrunk, len(self.case), self.case
+        return WORST_FIRST.index(self.verdict), not self.shrunk, len(self.case), self.case
 
 
 @dataclass(frozen=True)
@@ -171,7 +168,7 @@ class Result:
     def reason(self) -> str:
         """Why the verdict is not a plain upheld; empty when it is."""
         parts = []
-        for verdict in _WORST_FIRST:
+        for verdict in WORST_FIRST:
             count = self.counts.get(verdict, 0)
             if count and verdict in self.reasons:
                 of = f"{count} of {self.examples} examples {verdict}: " if self.examples > 1 else ""

@@ -37,7 +37,15 @@ from jaxtyping import Bool, Float64
 from generators.case import Case
 from generators.optimal_tokens import token_optimality
 from reference_attention.floats import EPS
-from reference_attention.paths.joint import Joint, exponents, log_mean_exp, log_slopes, relative_log_risk, retracted
+from reference_attention.paths.joint import (
+    Joint,
+    chosen_of,
+    exponents,
+    log_mean_exp,
+    log_slopes,
+    relative_log_risk,
+    retracted,
+)
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
 from theorems.core.claim import Form, Undecided
 from theorems.core.implementation import Implementation
@@ -103,11 +111,11 @@ def joint_setup(
     data, alpha = case.dataset, case.chosen
     if data is None:
         raise Undecided(claim, "the case has no tokens and labels", form)
-    tokens = data.Y[:, None, None] * data.X
+    tokens = data.signed_tokens
     optimality = token_optimality(case, supports_only=True)
     if not optimality.holds:
         raise Undecided(claim, f"no ν of Assumption C: {optimality.evidence}", form)
-    svm = under_test.label_svm(tokens[np.arange(len(alpha)), alpha])
+    svm = under_test.label_svm(chosen_of(tokens, alpha))
     separator = under_test.max_margin(case.problem.keys, alpha)
     if isinstance(svm, Infeasible) or isinstance(separator, Infeasible):
         raise Undecided(claim, "v_mm or p_mm does not exist", form)

@@ -79,6 +79,6 @@ def selected_by_flows(case: Case) -> Iterator[Int64[np.ndarray, "n"]]:
     for start in starts:
         norm = max(SELECTED_AT * unit, 10 * float(np.linalg.norm(start)))
         flow = gradient_flow(problem, np.asarray(start, dtype=np.float64), norm=norm)
-        selected.add(tuple(np.argmax(problem.keys @ flow.final, axis=1).tolist()))
+        selected.add(tuple(problem.selected_by(flow.final).tolist()))
     for alpha in sorted(selected):
         yield np.array(alpha, dtype=np.int64)
