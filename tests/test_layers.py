@@ -22,6 +22,7 @@ ROOMS = (
     "reference_attention.training",
     "reference_attention.paths",
     "generators",
+    "theorems.rounding.bounded",
     "theorems.core",
     "theorems.rounding",
     "theorems.token_selection.softmax",

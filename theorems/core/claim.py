@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from theorems.core.tolerances import EXACT, TOLERANCES, Reason
+from reference_attention.floats import EPS
+from theorems.core.tolerances import EXACT, ROUNDING, TOLERANCES, Reason
+from theorems.rounding.bounded import Bounded, value_of
 
 
 class Verdict(StrEnum):
@@ -89,28 +91,40 @@ def at_least(
     left: Any,
     right: Any,
     *,
-    rounding: Any,
-    why: str,
+    rounding: Any = None,
+    why: str = ROUNDING,
     scale: Any = 1.0,
     points: str = "point",
 ) -> Claim:
     """The claim left ≥ right at every entry; the entry closest to (or furthest beyond) failing is reported.
 
     Args:
-        left, right: arrays that broadcast against each other.
-        rounding: the absolute error that ``left − right`` may carry, per entry.
+        left, right: arrays that broadcast against each other. If one of them carries its rounding
+            (:class:`theorems.rounding.bounded.Bounded`), nothing but the error of ``left − right`` is allowed, and
+            slack and tolerance are relative to the larger side.
+        rounding: the absolute error that ``left − right`` of plain numbers may carry, per entry.
         why: the reason for ``rounding``, or the key of one that the suite declares.
-        scale: what slack and rounding are divided by, to be comparable between entries (e.g. Σ|terms|).
+        scale: what slack and rounding of plain numbers are divided by, to be comparable between entries.
         points: what an entry is, for the detail line.
 
     A claim tried at no point at all is undecided, not upheld.
     """
+    carried = isinstance(left, Bounded) or isinstance(right, Bounded)
+    if carried == (rounding is not None):
+        raise TypeError(f"claim {name}: rounding= is for plain numbers, and only for them.")
+    if carried:
+        gap: Any = left - right
+        left, right = value_of(left), value_of(right)
+        # The quotients by the scale are rounded as well.
+        rounding = gap.error * (1 + 4 * EPS)
+        scale = np.fmax(np.fmax(np.abs(left), np.abs(right)), rounding)
+        scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
     left, right, rounding, scale = np.broadcast_arrays(
         *(np.asarray(x, dtype=np.float64) for x in (left, right, rounding, scale))
     )
     if left.size == 0:
         return Claim(name, form, 0.0, 0.0, why, undecided=f"no {points} to try it at")
-    slack = ((left - right) / scale).ravel()
+    slack = ((gap.value if carried else left - right) / scale).ravel()
     tolerance = (rounding / scale).ravel()
     bad = np.isnan(slack) | np.isnan(tolerance)
     # An entry with an infinite tolerance says nothing (∞ − ∞); it must not hide the others.
@@ -144,6 +158,20 @@ class Undecided(Ended):
         super().__init__(f"{claim}: {why}")
         self.why = why
         self.claims = (undecided(claim, why, form),)
+
+
+class NotANumber(Ended):
+    """Raised where what is under test returns something that is no finite number: the conclusion ends, falsified.
+
+    Args:
+        claim: the name of the claim that it fails.
+        what: what was returned.
+        form: of the claim.
+    """
+
+    def __init__(self, claim: str, what: str, form: Form = Form.EFFECTIVE) -> None:
+        super().__init__(f"{claim}: {what}")
+        self.claims = (Claim(claim, form, np.nan, 0.0, EXACT, detail=what),)
 
 
 def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:

@@ -84,8 +84,7 @@ def reason(key: str, formula: str, because: str) -> Reason:
 EXACT = tolerance("exact", "0", "decided over the rationals: nothing is rounded")
 ROUNDING = tolerance(
     "rounding",
-    "8 eps (T + d + n) · (1 + max|k|·‖p‖) · Σ|terms|",
-    "a logit differs from the exact one by at most (d + 2) eps · Σ|k_j p_j|, which is the relative error of its"
-    " softmax weight; every quantity compared is a sum of products of such weights, so its error is that"
-    " relative error times the sum of the absolute values of its terms",
+    "the error that left − right carries, over the larger side",
+    "rounding.bounded: both sides are computed on numbers that carry a proven bound of their rounding through every"
+    " operation; what an implementation returns carries what a correct one may be off by",
 )

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from theorems.core.statement import Statement
-from theorems.core.tolerances import TOLERANCES, Reason, Tolerance
+from theorems.core.tolerances import ROUNDING, TOLERANCES, Reason, Tolerance
 
 Kind = TypeVar("Kind")
 
@@ -86,6 +86,10 @@ def tolerances_of(statement: Statement) -> dict[str, Tolerance]:
         if module in seen or module.startswith("theorems.core.") or module == "theorems.api":
             continue
         seen.add(module)
+        if module == "theorems.rounding.bounded":
+            # A claim on numbers that carry their rounding names no tolerance.
+            found[str(ROUNDING)] = ROUNDING.tolerance
+            continue
         loaded = importlib.import_module(module)
         found |= {str(one): one.tolerance for one in vars(loaded).values() if isinstance(one, Reason)}
         imports = (node for node in ast.walk(ast.parse(inspect.getsource(loaded))) if isinstance(node, ast.ImportFrom))

@@ -6,6 +6,7 @@ weights is taken pairwise, Σ_u s_t s_u (γ_t − γ_u), so that nothing cancels
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,10 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from reference_attention.problem import Problem
-from theorems.rounding.bounded import Bounded, exact, rounded, spacing
+from theorems.core.claim import NotANumber
+from theorems.core.implementation import Implementation
+from theorems.core.points import Violation
+from theorems.rounding.bounded import Bounded, exact, in_floats, rounded, spacing, value_of
 from theorems.rounding.softmax import softmax
 
 EXPONENTIAL = 20.0
@@ -22,13 +26,23 @@ EXPONENTIAL = 20.0
 kernels.
 """
 
+LARGEST_EXPONENT = 709.0
+"""Beyond it an exponential is taken to be this one, which float64 still has."""
+
 
 @dataclass(frozen=True, eq=False)
 class AttentionAt:
-    """Softmax attention of a problem at points p, (b, d), with what float64 loses of it."""
+    """Softmax attention of a problem at points p, (b, d), with what float64 loses of it.
+
+    Attributes:
+        problem: keys, scores, loss.
+        points: p, (b, d).
+        textbook_eps: that of the implementation whose gradient is compared.
+    """
 
     problem: Problem
     points: Float64[np.ndarray, "b d"]
+    textbook_eps: float = 0.0
 
     @cached_property
     def token(self) -> Int64[np.ndarray, "b n"]:
@@ -47,6 +61,16 @@ class AttentionAt:
         logits: Any = np.vecdot(self.key_differences, self.points[:, None, None])
         log_weights: Any = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
         return log_weights
+
+    def log_weight_of(self, alpha: Int64[np.ndarray, "n"]) -> Bounded:
+        """log s_iα_i, (b, n)."""
+        return self.log_weights[:, np.arange(self.problem.n), alpha]
+
+    def log_complement(self, alpha: Int64[np.ndarray, "n"]) -> Bounded:
+        """log(1 − s_iα_i), from the other tokens; (b, n)."""
+        chosen = np.arange(self.problem.T) == alpha[:, None]
+        complement: Any = np.logaddexp.reduce(np.where(chosen, -np.inf, self.log_weights), axis=-1)
+        return complement
 
     @cached_property
     def weights(self) -> Bounded:
@@ -80,16 +104,16 @@ class AttentionAt:
         """
         scores: Any = exact(self.problem.scores)
         gaps: Any = scores[:, :, None] - scores[:, None, :]
-        other = gaps.value != 0
+        other = value_of(gaps) != 0
         others: Any = np.where(other, self.log_weights[..., None, :], -np.inf)
-        largest = np.max(others.value, axis=-1)
+        largest = np.max(value_of(others), axis=-1)
         largest = np.where(np.isfinite(largest), largest, 0.0)
         return largest, np.vecdot(np.exp(others - largest[..., None]), gaps)
 
     @cached_property
     def _log_factors(self) -> Any:
         """log(|ℓ'_i| s_t e^m), −∞ at the token that keys are taken relative to and at its duplicates; (b, n, T)."""
-        apart = np.any(self.key_differences.value != 0, axis=-1)
+        apart = np.any(value_of(self.key_differences) != 0, axis=-1)
         slopes: Any = self.log_slopes
         return np.where(apart, self.log_weights + slopes[..., None] + self._spreads[0], -np.inf)
 
@@ -97,10 +121,15 @@ class AttentionAt:
     def log_scale(self) -> Float64[np.ndarray, "b"]:
         """The unit of the gradient, a float taken as exact: about its largest term; 0 where ∇L vanishes term by
         term.
+
+        For a textbook kernel at least about its error: what it reports where ∇L is far below its rounding is noise,
+        which would overflow in units of ∇L.
         """
         with np.errstate(divide="ignore"):
-            sizes = self._log_factors.value + np.log(np.abs(self._spreads[1].value))
-        scale = np.max(sizes, axis=(1, 2))
+            sizes = value_of(self._log_factors) + np.log(np.abs(value_of(self._spreads[1])))
+            scale = np.max(sizes, axis=(1, 2))
+            if self._textbook_error is not None:
+                scale = np.maximum(scale, np.log(np.max(self._textbook_error, axis=-1)))
         return np.where(np.isfinite(scale), scale, 0.0)
 
     @cached_property
@@ -109,6 +138,52 @@ class AttentionAt:
         terms: Any = np.exp(self._log_factors - self.log_scale[:, None, None]) * self._spreads[1]
         gradient: Any = -np.sum(terms[..., None] * self.key_differences, axis=(1, 2)) / self.problem.n
         return gradient
+
+    @cached_property
+    def _textbook_error(self) -> Float64[np.ndarray, "b d"] | None:
+        """What the compared kernel's ∇L may be off by: its own formula's error, twice for it may use another one.
+
+        None for a search, and for an implementation that loses nothing where the softmax saturates.
+        """
+        if not self.textbook_eps or not isinstance(self.log_weights, Bounded):
+            return None
+        return 2 * textbook_gradient(self.problem, self.points, self.textbook_eps).error
+
+    def gradient_of(self, under_test: Implementation, claim: str) -> Any:
+        """The gradient under test e^{−log_scale}, with what a right one may be off by; (b, d).
+
+        An implementation that works with differences is allowed twice what this evaluation loses: its formula may be
+        another one.
+
+        Args:
+            claim: what is falsified if an entry is no finite number.
+        """
+        problem = self.problem
+        theirs = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, self.points)
+        direction, log_scale = np.asarray(theirs.direction), np.asarray(theirs.log_scale)
+        # Beyond it nothing right is reported: the unit is at least what float64 may lose.
+        shift = np.where(np.isneginf(log_scale), -np.inf, np.minimum(log_scale - self.log_scale, LARGEST_EXPONENT))
+        unit = np.exp(shift)[:, None]
+        if not isinstance(self.gradient, Bounded):
+            return direction * unit
+        if not np.isfinite(direction * unit).all():
+            raise NotANumber(claim, "the gradient under test is not finite")
+        gradient: Any = np.exp(exact(shift))[:, None] * direction
+        allowed = 2 * self.gradient.error
+        if self._textbook_error is not None:
+            allowed = allowed + self._textbook_error * np.exp(-self.log_scale)[:, None]
+        return gradient.widened(np.where(np.isnan(allowed), np.inf, allowed))
+
+
+def violation_of(sides: Callable[[Float64[np.ndarray, "m d"]], tuple[Any, Any]]) -> Violation:
+    """How much left ≥ right is violated at points, relative to the right side: what :func:`.points.climb` climbs on."""
+
+    def violation(points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
+        with in_floats():
+            left, right = sides(points)
+            return np.asarray((right - left) / np.abs(right))
+
+    return violation
 
 
 def textbook_gradient(problem: Problem, points: Float64[np.ndarray, "b d"], eps: float) -> Bounded:

@@ -17,10 +17,10 @@ To beware of:
 
 from theorems.rounding.bounded import basic, comparisons, exponentials, extremes, moves, products, sums
 from theorems.rounding.bounded.arithmetic import spacing
-from theorems.rounding.bounded.array import Bounded, exact, rounded
+from theorems.rounding.bounded.array import Bounded, exact, in_floats, rounded, value_of
 from theorems.rounding.bounded.comparisons import either, hull, possibly_at_least
 
-__all__ = ["Bounded", "either", "exact", "hull", "possibly_at_least", "rounded", "spacing"]
+__all__ = ["Bounded", "either", "exact", "hull", "in_floats", "possibly_at_least", "rounded", "spacing", "value_of"]
 
 _RULES = (basic, comparisons, exponentials, extremes, moves, products, sums)
 """Imported for the rules that they enter."""

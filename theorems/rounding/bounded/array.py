@@ -15,7 +15,9 @@ Reference: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Section 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import numpy as np
@@ -180,13 +182,32 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
         return made(self.value, upward(self.error + np.abs(exactly(by))))
 
 
-def exact(x: Any) -> Bounded:
+_plain: ContextVar[bool] = ContextVar("plain", default=False)
+
+
+@contextmanager
+def in_floats() -> Iterator[None]:
+    """Inside the block :func:`exact` and :func:`rounded` give plain floats: for a search by the same formulas.
+
+    Nothing is proven there, and NumPy does not warn: a search may go where floats end.
+    """
+    token = _plain.set(True)
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    finally:
+        _plain.reset(token)
+
+
+def exact(x: Any) -> Any:
     """Floats taken as they are. A rounded constant (``math.log(2)``) is not: :func:`rounded`, or the formula itself."""
-    return Bounded(x)
+    return np.asarray(x, dtype=np.float64) if _plain.get() else Bounded(x)
 
 
-def rounded(x: Any) -> Bounded:
+def rounded(x: Any) -> Any:
     """Floats that were each rounded once from their exact value, or that a kernel rounds to its own numbers."""
+    if _plain.get():
+        return np.asarray(x, dtype=np.float64)
     value = exactly(x)
     now = current()
     lost = np.where((value == 0) | np.isinf(value), 0.0, now.rounding * np.abs(value) + now.underflow)
@@ -199,6 +220,11 @@ def trusted(value: Any, error: Any) -> Bounded:
     new.value, new.error = np.asarray(value), np.asarray(error)
     new.value.flags.writeable = new.error.flags.writeable = False
     return new
+
+
+def value_of(x: Any) -> Values:
+    """The value of an operand, bounded or plain."""
+    return x.value if isinstance(x, Bounded) else np.asarray(x)
 
 
 def parts(x: Any) -> tuple[Values, Values]:

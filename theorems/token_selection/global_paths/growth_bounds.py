@@ -6,12 +6,15 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2, Lemm
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import exact
 from theorems.rounding.evaluation import Evaluation
 from theorems.rounding.forward_error import relative_error
 
@@ -25,6 +28,13 @@ def reach(problem: Problem) -> float:
     """D = max ‖k_i,opt − k_it‖."""
     best = np.take_along_axis(problem.keys, problem.optimal[:, None, None], axis=1)
     return float(np.linalg.norm(best - problem.keys, axis=2).max())
+
+
+def bounded_log_climb(at: AttentionAt) -> Any:
+    """Lemma 4's terms: log of (1/n)|ℓ'(γ_iᵀs_i)| gap_i s_i,opt (1 − s_i,opt), (b, n)."""
+    problem, slopes = at.problem, at.log_slopes
+    gaps = exact(problem.scores.max(axis=1)) - problem.scores.min(axis=1)
+    return slopes + np.log(gaps / problem.n) + at.log_weight_of(problem.optimal) + at.log_complement(problem.optimal)
 
 
 def log_climb(

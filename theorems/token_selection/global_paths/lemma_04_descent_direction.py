@@ -7,23 +7,22 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, L
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 
 from generators.case import Case
-from reference_attention.floats import EPS
-from reference_attention.problem import Problem
 from theorems.core.att_svm import solved
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import climb, probe_points
 from theorems.core.statement import statement
-from theorems.rounding.evaluation import GRADIENT, Evaluation, scaled_gradient_of
-from theorems.rounding.forward_error import UNDERFLOW, dot_error, relative_error
+from theorems.rounding.attention_at import AttentionAt, violation_of
+from theorems.rounding.bounded import rounded
+from theorems.token_selection.global_paths.growth_bounds import bounded_log_climb
 
 
 @statement(
@@ -51,44 +50,13 @@ def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the gradient, and compared so at any norm of p.
     """
     problem = case.problem
-    p_mm = solved(problem, problem.optimal, under_test, "descent", Form.EFFECTIVE).p
+    solution = solved(problem, problem.optimal, under_test, "descent", Form.EFFECTIVE).p
 
-    def both_sides(points: Float64[np.ndarray, "m d"]) -> tuple[Float64[np.ndarray, "m"], ...]:
-        return _sides(problem, points, p_mm, under_test)
-
-    def violation(points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
-        left, right, rounding = both_sides(points)
-        return np.asarray((right - left - rounding) / right)
+    def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
+        at = AttentionAt(problem, points, under_test.textbook_eps)
+        climbs = np.exp(bounded_log_climb(at) - at.log_scale[:, None])
+        return -at.gradient_of(under_test, "descent") @ rounded(solution), np.sum(climbs, axis=-1)
 
     rng = case.rng()
-    points = climb(rng, probe_points(rng, problem, p_mm), violation)
-    left, right, rounding = both_sides(points)
-    yield at_least("descent", Form.EFFECTIVE, left, right, rounding=rounding, scale=right, why=GRADIENT)
-
-
-def _sides(
-    problem: Problem,
-    points: Float64[np.ndarray, "m d"],
-    p_mm: Float64[np.ndarray, "d"],
-    under_test: Implementation,
-) -> tuple[Float64[np.ndarray, "m"], ...]:
-    """Left side, right side and rounding, (m,) each, in units of e^{log_scale} of the gradient."""
-    mine = Evaluation(problem, points, under_test.textbook_eps)
-    own = mine.gradient
-    direction = scaled_gradient_of(under_test, problem, points, own.log_scale)
-    left = -np.sum(direction * p_mm, axis=-1)
-    left_error = dot_error(direction, p_mm, own.error)
-    gap = np.max(problem.gaps(), axis=1)
-    log_terms = (
-        mine.log_slopes
-        + np.log(gap)
-        + mine.log_weight_of(problem.optimal)
-        + mine.log_complement(problem.optimal)
-        - math.log(problem.n)
-    )
-    shift = np.where(np.isfinite(own.log_scale), own.log_scale, 0.0)[:, None]
-    terms = np.exp(log_terms - shift)
-    log_error = 2 * np.max(mine.log_weights_error, axis=-1) + mine.log_slopes_error
-    log_error = log_error + EPS * (problem.T + problem.n + 8 + 4 * np.abs(log_terms) + 2 * np.abs(shift))
-    right_error = np.sum(terms * relative_error(log_error), axis=-1) + UNDERFLOW
-    return left, np.sum(terms, axis=-1) + UNDERFLOW, left_error + right_error
+    points = climb(rng, probe_points(rng, problem, solution), violation_of(sides))
+    yield at_least("descent", Form.EFFECTIVE, *sides(points))

@@ -7,15 +7,14 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, L
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
+from numpy.linalg import norm
 
 from generators.case import Case
-from reference_attention.floats import EPS
-from reference_attention.problem import Problem
 from theorems.core.att_svm import solved
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
@@ -23,8 +22,8 @@ from theorems.core.on_kernel import calls
 from theorems.core.points import climb, probe_points
 from theorems.core.statement import statement
 from theorems.core.survival import ROOM
-from theorems.rounding.evaluation import GRADIENT, Evaluation, scaled_gradient_of
-from theorems.rounding.forward_error import dot_error
+from theorems.rounding.attention_at import AttentionAt, violation_of
+from theorems.rounding.bounded import exact, rounded
 
 
 @statement(
@@ -60,42 +59,15 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     p_mm is at least 1. With T = 2, π = 0. Both sides are divided by e^{log_scale} of the gradient.
     """
     problem = case.problem
-    p_mm = solved(problem, problem.optimal, under_test, "correlation", Form.EFFECTIVE).p
+    solution = solved(problem, problem.optimal, under_test, "correlation", Form.EFFECTIVE).p
 
-    def both_sides(points: Float64[np.ndarray, "m d"]) -> tuple[Float64[np.ndarray, "m"], ...]:
-        return _sides(problem, points, p_mm, under_test)
-
-    def violation(points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
-        left, right, rounding = both_sides(points)
-        return np.asarray((right - left - rounding) / np.maximum(np.abs(right), rounding))
+    def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
+        gradient = AttentionAt(problem, points, under_test.textbook_eps).gradient_of(under_test, "correlation")
+        p, p_mm = exact(points), rounded(solution)
+        pi = norm(p_mm) * np.log(exact(problem.T - 1)) / norm(p, axis=-1)
+        return np.vecdot(gradient, p) / norm(p, axis=-1), (1 + pi) * (gradient @ p_mm) / norm(p_mm)
 
     rng = case.rng()
-    points = probe_points(rng, problem, p_mm)
-    points = climb(rng, points[np.any(points != 0, axis=1)], violation)
-    left, right, rounding = both_sides(points)
-    scale = np.maximum(np.abs(right), rounding)
-    yield at_least("correlation", Form.EFFECTIVE, left, right, rounding=rounding, scale=scale, why=GRADIENT)
-
-
-def _sides(
-    problem: Problem,
-    points: Float64[np.ndarray, "m d"],
-    p_mm: Float64[np.ndarray, "d"],
-    under_test: Implementation,
-) -> tuple[Float64[np.ndarray, "m"], ...]:
-    """⟨∇L, p/‖p‖⟩, (1 + π)⟨∇L, p̄_mm⟩ and rounding, (m,) each, in units of e^{log_scale} of the gradient."""
-    own = Evaluation(problem, points, under_test.textbook_eps).gradient
-    direction = scaled_gradient_of(under_test, problem, points, own.log_scale)
-    norms = np.sqrt(np.sum(points * points, axis=-1))
-    size = math.hypot(*p_mm.tolist())
-    along = points / norms[:, None]
-    best = np.broadcast_to(p_mm / size, points.shape)
-    factor = 1 + size * math.log(problem.T - 1) / norms
-    left = np.sum(direction * along, axis=-1)
-    right = factor * np.sum(direction * best, axis=-1)
-    # Units p/‖p‖ carry (d + 4)/2 roundings more than a number rounded once; the factor carries a few.
-    extra = (
-        EPS * (problem.d + 4) * np.sum(np.abs(direction) * (np.abs(along) + factor[:, None] * np.abs(best)), axis=-1)
-    )
-    rounding = dot_error(direction, along, own.error) + factor * dot_error(direction, best, own.error)
-    return left, right, rounding + extra + 8 * EPS * np.abs(right)
+    points = probe_points(rng, problem, solution)
+    points = climb(rng, points[np.any(points != 0, axis=1)], violation_of(sides))
+    yield at_least("correlation", Form.EFFECTIVE, *sides(points))
