@@ -29,6 +29,9 @@ kernels.
 LARGEST_EXPONENT = 709.0
 """Beyond it an exponential is taken to be this one, which float64 still has."""
 
+Numbers = Any
+"""A bounded array; one of floats within :func:`theorems.rounding.bounded.in_floats`."""
+
 
 @dataclass(frozen=True, eq=False)
 class AttentionAt:
@@ -50,48 +53,47 @@ class AttentionAt:
         return np.argmax(np.vecdot(self.problem.keys, self.points[:, None, None]), axis=-1)
 
     @cached_property
-    def key_differences(self) -> Bounded:
+    def key_differences(self) -> Numbers:
         """k_t − k_token, (b, n, T, d)."""
         keys = self.problem.keys
         return exact(keys) - keys[np.arange(self.problem.n), self.token][:, :, None]
 
     @cached_property
-    def log_weights(self) -> Bounded:
+    def log_weights(self) -> Numbers:
         """log s_t, (b, n, T)."""
         logits: Any = np.vecdot(self.key_differences, self.points[:, None, None])
         log_weights: Any = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
         return log_weights
 
-    def log_weight_of(self, alpha: Int64[np.ndarray, "n"]) -> Bounded:
+    def log_weight_of(self, alpha: Int64[np.ndarray, "n"]) -> Numbers:
         """log s_iα_i, (b, n)."""
         return self.log_weights[:, np.arange(self.problem.n), alpha]
 
-    def log_complement(self, alpha: Int64[np.ndarray, "n"]) -> Bounded:
+    def log_complement(self, alpha: Int64[np.ndarray, "n"]) -> Numbers:
         """log(1 − s_iα_i), from the other tokens; (b, n)."""
         chosen = np.arange(self.problem.T) == alpha[:, None]
-        complement: Any = np.logaddexp.reduce(np.where(chosen, -np.inf, self.log_weights), axis=-1)
-        return complement
+        return np.logaddexp.reduce(np.where(chosen, -np.inf, self.log_weights), axis=-1)
 
     @cached_property
-    def weights(self) -> Bounded:
+    def weights(self) -> Numbers:
         """s_t, (b, n, T)."""
         weights: Any = np.exp(self.log_weights)
         return weights
 
     @cached_property
-    def outputs(self) -> Bounded:
+    def outputs(self) -> Numbers:
         """γ_iᵀ s_i, (b, n)."""
         scores = exact(self.problem.scores)
         best = self.problem.scores[np.arange(self.problem.n), self.token]
         return best + np.sum(self.weights * (scores - best[..., None]), axis=-1)
 
     @cached_property
-    def risk(self) -> Bounded:
+    def risk(self) -> Numbers:
         """L = (1/n) Σ_i ℓ(γ_iᵀ s_i), (b,)."""
         return np.mean(self.problem.loss.value(self.outputs), axis=-1)
 
     @cached_property
-    def log_slopes(self) -> Bounded:
+    def log_slopes(self) -> Numbers:
         """log |ℓ'(γ_iᵀ s_i)|, (b, n)."""
         return self.problem.loss.log_slope(self.outputs)
 
@@ -133,7 +135,7 @@ class AttentionAt:
         return np.where(np.isfinite(scale), scale, 0.0)
 
     @cached_property
-    def gradient(self) -> Bounded:
+    def gradient(self) -> Numbers:
         """∇L e^{−log_scale} = −(1/n) Σ_i |ℓ'_i| Σ_t s_t (γ_t − γᵀs) δk_t, (b, d)."""
         terms: Any = np.exp(self._log_factors - self.log_scale[:, None, None]) * self._spreads[1]
         gradient: Any = -np.sum(terms[..., None] * self.key_differences, axis=(1, 2)) / self.problem.n
