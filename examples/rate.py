@@ -111,9 +111,10 @@ def rate(case: Case, under_test: Implementation) -> Iterator[Claim]:
     rounding = run.iterations * (error.max() + EPS * run.norms.max())
     rounding = rounding + 8 * len(rows) * EPS * np.linalg.norm(inverse, 2) * (1 + np.abs(logs).max())
     yield at_least("offset", Form.EFFECTIVE, limit, size, rounding=rounding, why=OFFSET, points="iterate recorded")
-    bound = climb_bound(problem, log_rate(problem, np.zeros(1)) - problem.log_smoothness, run.iterations.astype(float))
-    known = bound[:, 0] * reach(problem) ** 2  # log(1 + D²βt)
-    constant = limit * reach(problem) ** 2 / svm.margin
+    with in_floats():
+        log_beta, D = log_rate(problem, np.zeros(1)) - problem.log_smoothness, reach(problem)
+        known = climb_bound(problem, log_beta, run.iterations)[:, 0] * D**2  # log(1 + D²βt)
+    constant = limit * D**2 / svm.margin
     far = known[1:] > 0
     yield at_least(
         "rate",

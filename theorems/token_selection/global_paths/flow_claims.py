@@ -19,6 +19,7 @@ from reference_attention.training.flow import RELATIVE, Flow, gradient_flow
 from theorems.core.claim import Claim, Form, Undecided, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT, tolerance
+from theorems.rounding.bounded import value_of
 from theorems.rounding.evaluation import GRADIENT, Evaluation, scaled_gradient_of
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.growth_bounds import reach
@@ -74,7 +75,7 @@ def flow_claims(
         "arc-climbs",
         Form.LIMIT,
         w[1:] - w[0],
-        flow.arc_length[1:] / reach(problem),
+        flow.arc_length[1:] / value_of(reach(problem)),
         rounding=(svm.norm * solver + 16 * EPS * np.abs(w))[1:],
         why=GRADIENT_FLOW,
         scale=svm.norm * (flow.norms + flow.arc_length)[1:],

@@ -22,7 +22,7 @@ from theorems.core.points import climb, probe_points
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import AttentionAt, violation_of
 from theorems.rounding.bounded import rounded
-from theorems.token_selection.global_paths.growth_bounds import bounded_log_climb
+from theorems.token_selection.global_paths.growth_bounds import log_climb
 
 
 @statement(
@@ -54,7 +54,7 @@ def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
         at = AttentionAt(problem, points, under_test.textbook_eps)
-        climbs = np.exp(bounded_log_climb(at) - at.log_scale[:, None])
+        climbs = np.exp(log_climb(at) - at.log_scale[:, None])
         return -at.gradient_of(under_test, "descent") @ rounded(solution), np.sum(climbs, axis=-1)
 
     rng = case.rng()
