@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from reference_attention.errors import InvalidInput
+from reference_attention.floats import EPS
 from tests.theorems.fake_statements import small_cases
 from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least
 from theorems.core.implementation import Implementation
@@ -25,6 +26,7 @@ from theorems.core.tolerances import TOLERANCES
 from theorems.registry import suite
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements, tolerances_of
+from theorems.rounding.bounded import Bounded
 
 FLOATS = st.floats(-10, 10)
 
@@ -52,6 +54,22 @@ def test_an_infinite_tolerance_is_never_a_pass() -> None:
 def test_a_negative_tolerance_is_a_mistake_and_falsifies_nothing() -> None:
     with pytest.raises(ValueError, match="claim x: its tolerance is -3"):
         at_least("x", Form.EFFECTIVE, 1.0, 0.0, rounding=-3.0, why="rounding")
+
+
+def test_sides_that_carry_their_rounding_need_no_tolerance() -> None:
+    left = Bounded([1.0, 5.0, 3.0], [0.5, 0.0, np.inf])
+    upheld = at_least("x", Form.EFFECTIVE, left, [1.25, 5.0, 9.0])
+    assert upheld.verdict is Verdict.UPHELD
+    assert upheld.why == "rounding"
+    assert at_least("x", Form.EFFECTIVE, left, 1.25).detail.startswith("1 ≥ 1.25 at point 0 of 3")
+    assert at_least("x", Form.EFFECTIVE, left, [1.75, 5.0, 0.0]).verdict is Verdict.FALSIFIED
+    assert at_least("x", Form.EFFECTIVE, 1.0, Bounded(1.0) + 2 * EPS).verdict is Verdict.FALSIFIED
+    assert at_least("x", Form.EFFECTIVE, left[2:], 0.0).verdict is Verdict.INCONCLUSIVE
+    assert at_least("x", Form.EFFECTIVE, left[:0], 0.0).verdict is Verdict.INCONCLUSIVE
+    assert at_least("x", Form.EFFECTIVE, -np.inf, left[:1]).verdict is Verdict.FALSIFIED
+    for sides, rounding in (((left, 0.0), 1.0), ((1.0, 0.0), None)):
+        with pytest.raises(TypeError, match="claim x: rounding= is for plain numbers"):
+            at_least("x", Form.EFFECTIVE, *sides, rounding=rounding)
 
 
 def test_a_tolerance_needs_a_reason() -> None:

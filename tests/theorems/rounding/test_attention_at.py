@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,18 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from tests.theorems import oracle
 from tests.theorems.rounding.balls import escaped
 from tests.theorems.rounding.test_rounding import PROBLEMS, points_of
+from tests.theorems.token_selection.faults import FAULTS
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.registry.lookup import statement_named
 from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt, textbook_gradient
 from theorems.rounding.bounded import Bounded, exact, rounded, spacing
 from theorems.rounding.evaluation import Evaluation
@@ -73,6 +80,41 @@ def test_widths_next_to_the_bounds_derived_by_hand() -> None:
     print({name: [f"{np.quantile(r, q):.3g}" for q in (0, 0.5, 0.9, 1)] for name, r in ratios.items()})
     for name, found in ratios.items():
         assert np.median(found) < (1.2 if name == "textbook_gradient" else 0.7), name
+
+
+def test_what_a_right_gradient_is_allowed() -> None:
+    """The reference's, and that of a textbook formula, which it is not allowed to be without its spacing."""
+    used: dict[str, list[float]] = {"reference": [], "textbook": [], "without": []}
+    textbook = FAULTS["cancelling-gradient"]
+    for problem in PROBLEMS:
+        points = points_of(problem)
+        for name, under_test, eps in (
+            ("reference", REFERENCE, 0.0),
+            ("textbook", textbook, EPS),
+            ("without", textbook, 0.0),
+        ):
+            at = AttentionAt(problem, points, eps)
+            found = at.gradient_of(under_test, "x")
+            truth = np.array(truths(problem, at)["gradient"], dtype=object)
+            off = np.array([float(abs(x)) for x in (truth - found.value).ravel()])
+            known = np.isfinite(found.error.ravel()) & (off > 0)
+            used[name] += (off[known] / found.error.ravel()[known]).tolist()
+    print({name: max(values) for name, values in used.items()})
+    assert 1 / 500 < max(used["reference"]) <= 1
+    assert 1 / 5000 < max(used["textbook"]) <= 1
+    assert max(used["without"]) > 1e6
+
+
+def test_a_gradient_that_is_no_number_is_falsified_and_searched_for() -> None:
+    def broken(*arguments: Any) -> Any:
+        right = REFERENCE.scaled_gradient(*arguments)
+        return replace(right, direction=np.where(arguments[3] > 2, np.nan, right.direction))
+
+    problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
+    outcome = check(statement_named("lemma-4"), Case(problem), REFERENCE.but("broken", scaled_gradient=broken))
+    assert outcome.verdict is Verdict.FALSIFIED
+    assert "descent" in outcome.reason
+    assert "not finite" in outcome.reason
 
 
 def kernel_gradient(problem: Problem, p: np.ndarray, dtype: torch.dtype) -> np.ndarray:

@@ -1,0 +1,52 @@
+"""Bounds on the growth of descent carry the rounding of their own formulas, against ball arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flint import arb
+
+from generators.case import Case
+from reference_attention.floats import EPS
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from tests.theorems import oracle
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.registry.lookup import statement_named
+from theorems.rounding.bounded import in_floats
+from theorems.token_selection.global_paths.growth_bounds import climb_bound, log_rate
+
+LINE = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]), LOSSES["correlation"])
+"""Two tokens on a line, D = 1: the climb is at least log(1 + η e^{−‖p(0)‖} t/4)."""
+
+
+def true_climb(start: float, steps: int) -> arb:
+    """For η = 1."""
+    return (1 + arb(steps) * arb(-start).exp() / 4).log()
+
+
+def test_sixteen_eps_of_the_climb_are_not_its_rounding() -> None:
+    """Assumptions A and B, p_mm = 1: from p(0) = 63 the logarithm −64.4 is rounded by more than 16 eps."""
+    start, steps = np.array([63.0]), np.array([1])
+    outcome = check(statement_named("theorem-2"), Case(LINE, start=start), REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+    with in_floats():
+        climbed = float(climb_bound(LINE, log_rate(LINE, start), steps)[0, 0])
+    carried = climb_bound(LINE, log_rate(LINE, start), steps)[0, 0]
+    with oracle.precision(1000):
+        truth = true_climb(63.0, 1)
+        assert abs(arb(climbed) - truth) > 16 * EPS * climbed
+        assert abs(arb(float(carried.value)) - truth) <= float(carried.error)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 1000])
+def test_the_climb_lies_in_what_it_carries(steps: int) -> None:
+    starts = np.arange(0.0, 700.0, 7.0)
+    carried = climb_bound(LINE, log_rate(LINE, starts), np.array([steps]))[0]
+    used = []
+    with oracle.precision(3000):
+        for start, value, error in zip(starts, carried.value, carried.error, strict=True):
+            used.append(float(abs(arb(float(value)) - true_climb(float(start), steps))) / float(error))
+    assert 1 / 500 < max(used) <= 1
