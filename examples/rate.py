@@ -29,6 +29,7 @@ from theorems.api import (
     reason,
     statement,
 )
+from theorems.rounding.bounded import in_floats
 from theorems.token_selection.global_paths.growth_bounds import climb_bound, log_rate, reach
 
 STEPS = 2_000

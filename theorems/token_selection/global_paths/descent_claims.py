@@ -18,7 +18,7 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import Stop, Trajectory, gradient_descent
-from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.claim import Claim, Form, NotANumber, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
@@ -78,6 +78,8 @@ def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: 
     if run.stop is Stop.OVERFLOW:
         yield undecided("climbs-to-max-margin", "a step of gradient descent overflows float64", Form.EFFECTIVE)
         return
+    if not np.isfinite(run.points).all():
+        raise NotANumber("climbs-to-max-margin", "an iterate of gradient descent is not finite")
     stride = max(1, math.ceil(run.points.size * problem.n * problem.T / EVALUATIONS))
     looked = np.unique(np.append(np.arange(0, steps + 1, stride), steps))
     at = AttentionAt(problem, run.points[looked].reshape(-1, problem.d), under_test.textbook_eps)
@@ -144,4 +146,6 @@ def _drop(
     """η (L(p(0)) − L_opt), which ½ Σ‖Δ_s‖² may not exceed, with what an implementation's excess may be off by."""
     _, log_excess = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, starts, problem.optimal)
     drop = np.exp(np.minimum(log_step + log_excess, 700.0))
+    if np.isnan(drop).any():
+        raise NotANumber("steps-are-summable", "the excess risk under test is NaN")
     return exact(drop).widened(128 * problem.d * EPS * (1 + norms) * drop)
