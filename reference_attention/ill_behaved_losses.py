@@ -34,10 +34,6 @@ class IllBehavedLoss(Loss):
     def derivative(self, u: Array) -> Array:
         """ℓ'(u), of either sign."""
 
-    @abstractmethod
-    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
-        """The least and the largest value of ℓ' on [low, high], entry by entry."""
-
     def log_slope(self, u: Array) -> Array:
         return log_abs(self.derivative(u))
 
@@ -53,9 +49,6 @@ class Squared(IllBehavedLoss):
 
     def derivative(self, u: Array) -> Array:
         return u - 1
-
-    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
-        return low - 1, high - 1
 
     def relative_curvature(self, u: Array) -> Array:
         return array_namespace(u).exp(-self.log_slope(u))
@@ -93,11 +86,6 @@ class Cubic(IllBehavedLoss):
 
     def derivative(self, u: Array) -> Array:
         return -3 * u**2
-
-    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
-        xp = array_namespace(low)
-        nearest = xp.where(low > 0, low, xp.where(high < 0, high, xp.zeros_like(low)))
-        return xp.where(-low > high, self.derivative(low), self.derivative(high)), self.derivative(nearest)
 
     def relative_curvature(self, u: Array) -> Array:
         xp = array_namespace(u)
@@ -140,9 +128,6 @@ class Kinked(IllBehavedLoss):
         """ℓ'(u), at the kink that from below."""
         xp = array_namespace(u)
         return pieces(xp, -u, 0.0, xp.full_like(u, -0.25), xp.full_like(u, -1.0))
-
-    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
-        return self.derivative(low), self.derivative(high)
 
     def relative_curvature(self, u: Array) -> Array:
         return array_namespace(u).zeros_like(u)
