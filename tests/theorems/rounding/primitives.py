@@ -103,6 +103,11 @@ def smaller(s: Any, t: Any) -> Any:
 
 
 @each
+def below_one_or_other(s: Any, t: Any) -> Any:
+    return UNDEFINED if s.is_nan() else s if s < 1 else t
+
+
+@each
 def sign(t: Any) -> Any:
     return UNDEFINED if t.is_nan() else arb(1) if t > 0 else arb(-1) if t < 0 else arb(0)
 
@@ -260,6 +265,16 @@ ARITHMETIC = [
         size=lambda x: x**-2.0,
         roundings=2.02,
         use=0.8,
+    ),
+    binary(
+        "select",
+        np.select,
+        lambda x, y: np.select([x < 1.0, x >= 1.0], [x, y]),
+        below_one_or_other,
+        wide,
+        size=None,
+        roundings=0.0,
+        use=0.99,
     ),
     binary("maximum", call(np.maximum), np.maximum, larger, wide, cancelling, size=None, roundings=0.0, use=0.99),
     binary("minimum", call(np.minimum), np.minimum, smaller, wide, cancelling, size=None, roundings=0.0, use=0.99),
