@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -29,8 +30,8 @@ def effective_claims(levels: list[Sublevel], rng: np.random.Generator, *, quadra
             points = points.where(_in_quadrant(level, points))
         for name, (left, right) in _sides(level, points).items():
             shape = np.broadcast_shapes(left.shape, right.shape)
-            sides = (np.ravel(np.broadcast_to(x, shape)) for x in (left, right))
-            gathered.setdefault(name, []).append(tuple(sides))
+            flat: Any = [np.ravel(np.broadcast_to(x, shape)) for x in (left, right)]
+            gathered.setdefault(name, []).append((flat[0], flat[1]))
     for name, parts in gathered.items():
         left, right = (np.concatenate(side) for side in zip(*parts, strict=True))
         if left.size or name == "non-optimality":
