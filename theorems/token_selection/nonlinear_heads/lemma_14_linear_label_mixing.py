@@ -161,7 +161,8 @@ class Sandwich:
         excess = log_excess(self.seen, self.problem, points)
         if np.isnan(excess).any():
             raise NotANumber("risk-sandwich-below", "the excess risk under test is negative or no number")
-        return log_q, exact(excess).widened(allowed)
+        # A risk of exactly L_* is −∞ in logarithms, and no rounding makes it that.
+        return log_q, exact(excess).widened(np.where(np.isneginf(excess), 0.0, allowed))
 
     def pairs(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
         """Assumption D on all pairs of the points whose premises surely hold."""
