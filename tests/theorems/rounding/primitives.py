@@ -81,6 +81,16 @@ def log1p(t: Any) -> Any:
 
 
 @each
+def tanh(t: Any) -> Any:
+    return arb(1) if t == INFINITY else arb(-1) if t == -INFINITY else t.tanh()
+
+
+@each
+def arctan(t: Any) -> Any:
+    return arb.pi() / 2 if t == INFINITY else -arb.pi() / 2 if t == -INFINITY else t.atan()
+
+
+@each
 def sqrt(t: Any) -> Any:
     return INFINITY if t == INFINITY else t.sqrt() if t >= 0 else UNDEFINED
 
@@ -307,6 +317,8 @@ FUNCTIONS_OF_ONE = [
         "log1p", call(np.log1p), np.log1p, log1p, positive, wide, exponents, tame=upper, size=np.log1p, roundings=8.01
     ),
     unary("sqrt", call(np.sqrt), np.sqrt, sqrt, positive, wide, tame=upper, size=np.sqrt, roundings=1.01),
+    unary("tanh", call(np.tanh), np.tanh, tanh, exponents, wide, size=np.tanh, roundings=8.01),
+    unary("arctan", call(np.arctan), np.arctan, arctan, exponents, wide, size=np.arctan, roundings=8.01),
     binary(
         "logaddexp",
         call(np.logaddexp),
