@@ -17,6 +17,7 @@ from reference_attention.training.flow import Flow, gradient_flow
 from theorems.core.claim import Claim, Form, at_least, undecided
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import tolerance
+from theorems.rounding.attention_at import Numbers
 from theorems.rounding.bounded import exact, rounded, value_of
 from theorems.token_selection.global_paths.growth_bounds import approximate
 from theorems.token_selection.local_paths.cone_descent import Descent
