@@ -96,10 +96,10 @@ def norm_grows(cone: InvariantCone, views: Sequence[ConeView]) -> Claim:
     share = np.exp(constants.log_lower(rho) - constants.log_upper(rho))
     sides = []
     for view in views:
-        grown = np.vecdot(view.descent, view.points) / norm(exact(view.points), axis=1)
+        outward = np.vecdot(view.descent, view.points) / norm(exact(view.points), axis=1)
         # Without a descent direction there is no growth, although 0 ≥ 0.
         moves = np.any(value_of(view.descent) != 0, axis=1)
-        sides.append((np.where(moves, grown, -1.0), share * norm(view.descent, axis=1)))
+        sides.append((np.where(moves, outward, -1.0), share * norm(view.descent, axis=1)))
     left, right = joined(sides)
     return at_least("norm-grows", Form.EFFECTIVE, left, right, points="iterate")
 
@@ -126,8 +126,8 @@ def log_growth(cone: InvariantCone, view: ConeView, which: Int64[np.ndarray, "re
 def grown(
     view: ConeView, which: Int64[np.ndarray, "records b"], log_step: float
 ) -> tuple[Numbers, Float64[np.ndarray, "b"]]:
-    """⟨p(t) − p(0), p̄_mm⟩ e^{−unit}, (t, b), the sum of η⟨−∇L(p(s)), p̄_mm⟩ over s < t; and unit, its logarithm at
-    t = 1 but for a few.
+    """⟨p(t) − p(0), p̄_mm⟩ e^{−unit} = Σ_{s<t} η⟨−∇L(p(s)), p̄_mm⟩ e^{−unit}, (t, b), in whose units no increment is
+    lost however small; and unit.
     """
     scales = view.log_scale[which[:-1]]
     unit = log_step + scales[0]
