@@ -25,7 +25,6 @@ from theorems.token_selection.local_paths.cone_points import (
     ConeView,
     cone_points,
     is_followable,
-    joined,
     resolvable_rho,
 )
 from theorems.token_selection.local_paths.invariant_cone import SLACK, InvariantCone, cone_for_flow
@@ -59,7 +58,8 @@ def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np
     norms = norms[norms <= resolvable_rho(constants) * constants.norm]
     points = cone_points(rng, constants, norms, constants.mu)
     view = ConeView(constants, points, under_test, np.zeros(constants.problem.d))
-    return at_least("no-stationary-point", Form.EFFECTIVE, *view.descends(cone.height))
+    log_least = constants.carrying.log_descent(cone.height, axis=True)
+    return at_least("no-stationary-point", Form.EFFECTIVE, *view.descends(log_least))
 
 
 def iterates(
@@ -80,13 +80,13 @@ def stays_in_cone(cone: InvariantCone, gd: Descent, views: Sequence[ConeView]) -
     length = np.exp(exact(np.minimum(gd.log_sizes[0], 700.0)))
     second = (1 - exact(mu)) * length / (2 * norm(view.moved, axis=1)) * norm(view.descent, axis=1)
     sides = [(np.full_like(x.nu, mu), x.nu) for x in views]
-    left, right = joined([*sides, (inward[near], second[near])])
+    left, right = _joined([*sides, (inward[near], second[near])])
     return at_least("stays-in-cone", Form.EFFECTIVE, left, right, points="iterate")
 
 
 def increments(cone: InvariantCone, views: Sequence[ConeView]) -> Claim:
     """⟨Δ, p̄_mm⟩ (1 + π') ≥ ⟨Δ, p̄'⟩."""
-    left, right = joined([view.correlation(view.pi(cone.kappa)) for view in views])
+    left, right = _joined([view.correlation(view.pi(cone.kappa)) for view in views])
     return at_least("increments", Form.EFFECTIVE, left, right, points="iterate")
 
 
@@ -100,7 +100,7 @@ def norm_grows(cone: InvariantCone, views: Sequence[ConeView]) -> Claim:
         # Without a descent direction there is no growth, although 0 ≥ 0.
         moves = np.any(value_of(view.descent) != 0, axis=1)
         sides.append((np.where(moves, outward, -1.0), share * norm(view.descent, axis=1)))
-    left, right = joined(sides)
+    left, right = _joined(sides)
     return at_least("norm-grows", Form.EFFECTIVE, left, right, points="iterate")
 
 
@@ -193,3 +193,8 @@ def _along(around: InvariantCone, flow: Flow) -> Iterator[Claim]:
     reached = math.sqrt(2 * float(flow.one_minus_cosine(constants.solution.p)[-1]))
     rounding = lateral[-1] * length / end + 8 * EPS
     yield at_least("limit", Form.LIMIT, proven, reached, rounding=rounding, why=FLOW_SOLVER, points="end")
+
+
+def _joined(sides: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
+    left, right = (np.concatenate(parts) for parts in zip(*sides, strict=True))
+    return left, right

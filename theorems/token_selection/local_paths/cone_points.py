@@ -7,9 +7,9 @@ uniform ones, and lateral lengths of a few 1/‖k‖, at which the constants of 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -153,15 +153,14 @@ class ConeView:
         p_mm = rounded(self.constants.solution.p)
         return exact(self.points) @ p_mm / np.vecdot(p_mm, p_mm)
 
-    def pi(self, kappa: float) -> Numbers:
+    def pi(self, kappa: Any) -> Numbers:
         """π' = κ/ρ' − ν'; κ is found by formulas of some d + 16 roundings relative to 1 + κ."""
-        found = approximate(np.asarray(kappa), np.asarray((self.tip.size + 16) * EPS * (1 + kappa)))
-        return found / self.rho - self.nu
+        found = np.asarray(kappa)
+        return approximate(found, np.asarray((self.tip.size + 16) * EPS * (1 + found))) / self.rho - self.nu
 
-    def descends(self, rho: float) -> tuple[Numbers, Numbers]:
-        """Both sides of L1 along p_mm for ‖p‖ ≥ ρP: ⟨−∇L, p̄_mm⟩ ≥ C e^{−ζ}."""
-        least = self.in_units(self.constants.carrying.log_descent(rho, axis=True) - self.axial)
-        return self.descent @ self.axis, least
+    def descends(self, log_least: Numbers) -> tuple[Numbers, Numbers]:
+        """Both sides of L1 along p_mm: ⟨−∇L, p̄_mm⟩ ≥ C e^{−ζ}, log C given."""
+        return self.descent @ self.axis, self.in_units(log_least - self.axial)
 
     def correlation(self, pi: Numbers) -> tuple[Numbers, Numbers]:
         """Both sides of π⟨−∇L, p̄_mm⟩ ≥ ⟨−∇L, p̄' − p̄_mm⟩: of L3 less ⟨−∇L, p̄_mm⟩, which would cancel."""
@@ -176,9 +175,3 @@ def log_saturation(constants: LocalConstants, rho: Numbers) -> Numbers:
     """log max_i u_i at each ρ, (m,): the proven bound of log max_i (1 − s_iα_i)."""
     exponents = np.where(constants.others, -rho[:, None, None] * constants.lowest, -np.inf)
     return np.max(np.logaddexp.reduce(exponents, axis=2), axis=1)
-
-
-def joined(sides: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
-    """Left and right sides of one claim at several batches of points; of none, nothing."""
-    left, right = (np.concatenate(parts) for parts in zip((exact([]), exact([])), *sides, strict=True))
-    return left, right

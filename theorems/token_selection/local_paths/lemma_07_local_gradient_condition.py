@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from hypothesis.strategies import SearchStrategy
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 from numpy.linalg import norm
 
 from generators.case import Case
@@ -31,7 +32,6 @@ from theorems.token_selection.local_paths.cone_points import (
     ConeView,
     cone_points,
     is_resolvable,
-    joined,
     log_saturation,
 )
 from theorems.token_selection.local_paths.local_cases import resolved, without_near_neighbours
@@ -106,20 +106,20 @@ def claims(constants: LocalConstants, under_test: Implementation, rng: np.random
     radii = [(rho, constants.kappa(rho)) for rho in _levels(constants)]
     if not radii:
         raise Undecided("no-stationary-point", too_thin(constants), Form.EFFECTIVE)
-    views = []
+    batches = []
     for rho, kappa in radii:
         norms = constants.norm * rho * np.exp(np.abs(rng.standard_normal(POINTS)) * rng.integers(0, 2, POINTS))
         points = cone_points(rng, constants, norms * (1 + 1e-12), constants.mu)
         points = climb(rng, points, _violation(constants, under_test, rho, kappa), rounds=3)
-        views.append(ConeView(constants, _inside(constants, points, rho), under_test, tip))
-    yield margins_in_cone(constants, np.concatenate([view.points for view in views]))
-    bounds = [_bounds(view, rho, rng) for view, (rho, _) in zip(views, radii, strict=True)]
-    for name in bounds[0]:
-        yield at_least(name, Form.EFFECTIVE, *joined([sides[name] for sides in bounds]))
-    pairs = [
-        view.correlation(view.pi(kappa)) for view, (_, kappa) in zip(views, radii, strict=True) if kappa < math.inf
-    ]
-    yield at_least("correlation", Form.EFFECTIVE, *joined(pairs))
+        batches.append(_inside(constants, points, rho))
+    view = ConeView(constants, np.concatenate(batches), under_test, tip)
+    level = np.repeat(np.arange(len(radii)), [len(points) for points in batches])
+    yield margins_in_cone(constants, view.points)
+    yield from _first_and_second(view, [rho for rho, _ in radii], level, rng)
+    kappas = np.array([kappa for _, kappa in radii])[level]
+    known = kappas < math.inf
+    left, right = view.correlation(view.pi(np.where(known, kappas, 0.0)))
+    yield at_least("correlation", Form.EFFECTIVE, left[known], right[known])
     yield _radius_of_pi(constants, under_test, rng)
 
 
@@ -154,28 +154,31 @@ def _violation(constants: LocalConstants, under_test: Implementation, rho: float
     return worst
 
 
-def _bounds(view: ConeView, rho: float, rng: np.random.Generator) -> dict[str, tuple[Any, Any]]:
-    """Both sides of L1 and L2, for q random in the cone, along p and opposite to it; and of the bound of 1 − s_iα_i."""
-    constants, axis, p = view.constants, view.constants.solution.direction, view.points
-    q = np.stack([cone_points(rng, constants, np.ones(len(p)), constants.mu), p, 2 * (p @ axis)[:, None] * axis - p])
-    carrying, missed = constants.carrying, view.log_missed
-    lower = view.in_units(carrying.log_lower(rho) + missed)
-    return {
-        "no-stationary-point": view.descends(rho),
-        "lower-bound": (np.min(np.vecdot(view.descent, q) / norm(exact(q), axis=-1), axis=0), lower),
-        "upper-bound": (view.in_units(carrying.log_upper(rho) + missed), norm(view.descent, axis=1)),
-        "saturation": (log_saturation(carrying, view.rho), missed),
-    }
+def _first_and_second(
+    view: ConeView, rhos: list[float], level: Int64[np.ndarray, "m"], rng: np.random.Generator
+) -> Iterator[Claim]:
+    """L1 and L2, for q random in the cone, along p and opposite to it; and the bound of 1 − s_iα_i."""
+    constants, axis, p = view.constants.carrying, view.constants.solution.direction, view.points
+    q = np.stack(
+        [cone_points(rng, view.constants, np.ones(len(p)), constants.mu), p, 2 * (p @ axis)[:, None] * axis - p]
+    )
+    towards: Any = np.vecdot(view.descent, q) / norm(exact(q), axis=-1)
+    least, lower, upper = (
+        np.stack([log_bound(rho) for rho in rhos])[level]
+        for log_bound in (partial(constants.log_descent, axis=True), constants.log_lower, constants.log_upper)
+    )
+    missed = view.log_missed
+    yield at_least("no-stationary-point", Form.EFFECTIVE, *view.descends(least))
+    yield at_least("lower-bound", Form.EFFECTIVE, towards, view.in_units(lower + missed))
+    yield at_least("upper-bound", Form.EFFECTIVE, view.in_units(upper + missed), norm(view.descent, axis=1))
+    yield at_least("saturation", Form.EFFECTIVE, log_saturation(constants, view.rho), missed)
 
 
 def _radius_of_pi(constants: LocalConstants, under_test: Implementation, rng: np.random.Generator) -> Claim:
     """L3 as the paper states it: from R_π on, for several π."""
-    tip, sides = np.zeros(constants.problem.d), []
-    for pi in (*PIS, constants.mu):
-        rho = constants.radius(pi) / constants.norm
-        if not is_resolvable(constants, rho):
-            continue
-        norms = rho * constants.norm * (1 + 1e-12) * np.exp(np.linspace(0, 2, POINTS))
-        view = ConeView(constants, cone_points(rng, constants, norms, constants.mu), under_test, tip)
-        sides.append(view.correlation(pi))
-    return at_least("radius-of-pi", Form.EFFECTIVE, *joined(sides))
+    known = [(pi, constants.radius(pi)) for pi in (*PIS, constants.mu)]
+    pis, radii = np.array([x for x in known if is_resolvable(constants, x[1] / constants.norm)]).reshape(-1, 2).T
+    norms = (radii[:, None] * (1 + 1e-12) * np.exp(np.linspace(0, 2, POINTS))).ravel()
+    points = cone_points(rng, constants, norms, constants.mu)
+    view = ConeView(constants, points, under_test, np.zeros(constants.problem.d))
+    return at_least("radius-of-pi", Form.EFFECTIVE, *view.correlation(np.repeat(pis, POINTS)))
