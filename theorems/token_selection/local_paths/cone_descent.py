@@ -29,17 +29,11 @@ class Descent:
 
     Attributes:
         points: p(0) … p(t), rounded, (t+1, b, d).
-        directions: −∇L/‖∇L‖ at p(0) … p(t−1), (t, b, d); zero where the gradient under test is exactly zero.
         log_sizes: log ‖p(s+1) − p(s)‖, (t, b); −inf for no step.
-        moved: p(s) − p(0) for s = 1 … t in units of e^{log_unit}, (t, b, d).
-        log_unit: (b,).
     """
 
     points: Float64[np.ndarray, "records b d"]
-    directions: Float64[np.ndarray, "t b d"]
     log_sizes: Float64[np.ndarray, "t b"]
-    moved: Float64[np.ndarray, "t b d"]
-    log_unit: Float64[np.ndarray, "b"]
 
 
 def descents(
@@ -54,8 +48,7 @@ def descents(
     Both share the gradient evaluations, a batch of 2b per iteration.
     """
     problem, (steps, b), d = cone.constants.problem, most.shape, starts.shape[1]
-    points = np.empty((steps + 1, 2 * b, d))
-    directions, moved, log_sizes = np.empty((steps, 2 * b, d)), np.empty((steps, 2 * b, d)), np.empty((steps, 2 * b))
+    points, log_sizes = np.empty((steps + 1, 2 * b, d)), np.empty((steps, 2 * b))
     points[0] = np.concatenate([starts, starts])
     total, log_unit = np.zeros((b, d)), np.zeros(b)
     for s in range(steps):
@@ -65,14 +58,12 @@ def descents(
             log_unit = np.where(np.isfinite(log_size), log_size, 0.0)
         total = total + np.exp(log_size - log_unit)[:, None] * unit[:b]
         length = _longest(cone, points[s, b:], unit[b:], most[s])
-        directions[s], log_sizes[s, :b], moved[s, :b] = unit, log_size, total
+        log_sizes[s, :b] = log_size
         with np.errstate(divide="ignore"):
             log_sizes[s, b:] = np.log(length)
         points[s + 1, :b] = starts + np.exp(np.minimum(log_unit, 700.0))[:, None] * total
         points[s + 1, b:] = points[s, b:] + length[:, None] * unit[b:]
-        moved[s, b:] = points[s + 1, b:] - starts
-    gd = Descent(points[:, :b], directions[:, :b], log_sizes[:, :b], moved[:, :b], log_unit)
-    return gd, Descent(points[:, b:], directions[:, b:], log_sizes[:, b:], moved[:, b:], np.zeros(b))
+    return Descent(points[:, :b], log_sizes[:, :b]), Descent(points[:, b:], log_sizes[:, b:])
 
 
 def _longest(cone: InvariantCone, p: Points, unit: Points, most: Float64[np.ndarray, "b"]) -> Float64[np.ndarray, "b"]:

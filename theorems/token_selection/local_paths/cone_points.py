@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
+from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from theorems.core.implementation import Implementation
-from theorems.rounding.evaluation import BoundedGradient, Evaluation, scaled_gradient_of
-from theorems.rounding.forward_error import dot_error
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.rounding.bounded import exact, rounded
+from theorems.token_selection.global_paths.growth_bounds import approximate
 from theorems.token_selection.local_paths.local_constants import LocalConstants
 
 INSIDE = 1e-4
@@ -24,6 +27,9 @@ INSIDE = 1e-4
 
 LEAST_BITS = 2.0**-6
 """Largest relative error of a softmax weight at which a point still says something."""
+
+TOGETHER = 500_000
+"""About how many floats the differences of keys at points that are evaluated together may be."""
 
 
 def resolvable_rho(constants: LocalConstants) -> float:
@@ -79,9 +85,9 @@ def cone_points(
 
 @dataclass(frozen=True, eq=False)
 class ConeView:
-    """The gradient under test at points p (m, d), seen from the tip of a cone around p_mm.
+    """The gradient under test at points p (m, d), seen from the tip a of a cone around p_mm.
 
-    All inner products with −∇L are divided by e^{own.log_scale}.
+    Gradients are divided by e^{log_scale}, log_scale (m,).
     """
 
     constants: LocalConstants
@@ -90,94 +96,82 @@ class ConeView:
     tip: Float64[np.ndarray, "d"]
 
     @cached_property
-    def evaluation(self) -> Evaluation:
-        return Evaluation(self.constants.problem, self.points)
+    def _evaluated(self) -> tuple[Numbers, Numbers, Numbers]:
+        """−∇L under test, its unit and log max_i (1 − s_iα_i), of as many points at a time as memory is good for."""
+        problem, found = self.constants.problem, []
+        together = max(1, TOGETHER // problem.keys.size)
+        for first in range(0, max(1, len(self.points)), together):
+            at = AttentionAt(problem, self.points[first : first + together])
+            missed = np.max(at.log_complement(self.constants.solution.alpha), axis=1)
+            found.append((-at.gradient_of(self.under_test, "no-stationary-point"), at.log_scale, missed))
+        descent, log_scale, missed = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return descent, log_scale, missed
+
+    @property
+    def descent(self) -> Numbers:
+        """−∇L under test, (m, d)."""
+        return self._evaluated[0]
+
+    @property
+    def log_scale(self) -> Float64[np.ndarray, "m"]:
+        return self._evaluated[1]
+
+    @property
+    def log_missed(self) -> Numbers:
+        """log max_i (1 − s_iα_i), (m,)."""
+        return self._evaluated[2]
 
     @cached_property
-    def own(self) -> BoundedGradient:
-        return self.evaluation.gradient
+    def axis(self) -> Numbers:
+        """p̄_mm."""
+        p_mm = rounded(self.constants.solution.p)
+        return p_mm / norm(p_mm)
 
     @cached_property
-    def descent(self) -> Float64[np.ndarray, "m d"]:
-        """−∇L under test."""
-        return -scaled_gradient_of(self.under_test, self.constants.problem, self.points, self.own.log_scale)
+    def moved(self) -> Numbers:
+        """p' = p − a; a is made by some d + 8 roundings."""
+        return exact(self.points) - approximate(self.tip, (self.tip.size + 8) * EPS * np.abs(self.tip))
 
     @cached_property
-    def moved(self) -> Float64[np.ndarray, "m d"]:
-        """p' = p − a."""
-        return np.asarray(self.points - self.tip)
-
-    @cached_property
-    def lengths(self) -> Float64[np.ndarray, "m"]:
-        """‖p'‖."""
-        return np.asarray(np.linalg.norm(self.moved, axis=1))
-
-    @cached_property
-    def rho(self) -> Float64[np.ndarray, "m"]:
+    def rho(self) -> Numbers:
         """ρ' = ‖p'‖/P."""
-        return self.lengths / self.constants.norm
+        return norm(self.moved, axis=1) / norm(rounded(self.constants.solution.p))
 
     @cached_property
-    def apart(self) -> Float64[np.ndarray, "m d"]:
-        """p̄' − p̄_mm; errors of a few eps per coordinate."""
-        return np.asarray(self.moved / self.lengths[:, None] - self.constants.solution.direction)
+    def apart(self) -> Numbers:
+        """p̄' − p̄_mm."""
+        return self.moved / norm(self.moved, axis=1)[:, None] - self.axis
 
     @cached_property
-    def nu(self) -> Float64[np.ndarray, "m"]:
-        """ν' = 1 − cos(p', p_mm); exactly 0 when d = 1, where p' and p_mm are parallel."""
-        if self.points.shape[1] == 1:
-            return np.zeros(len(self.points))
-        return np.asarray(np.sum(self.apart * self.apart, axis=1) / 2)
+    def nu(self) -> Numbers:
+        """ν' = 1 − cos(p', p_mm)."""
+        return np.vecdot(self.apart, self.apart) / 2
 
     @cached_property
-    def nu_error(self) -> Float64[np.ndarray, "m"]:
-        """Rounding of ν': p' carries (d + 8) eps of ‖p‖ + ‖a‖ relative to ‖p'‖, p̄_mm as much of 1."""
-        size = np.linalg.norm(self.points, axis=1) + float(np.linalg.norm(self.tip))
-        unit = (self.points.shape[1] + 8) * EPS * size / self.lengths
-        return np.asarray(unit * (np.sqrt(2 * self.nu) + unit))
-
-    @cached_property
-    def axial(self) -> Float64[np.ndarray, "m"]:
+    def axial(self) -> Numbers:
         """ρ(1 − ν) = ⟨p, p_mm⟩/P² = ζ."""
-        return np.asarray((self.points @ self.constants.solution.direction) / self.constants.norm)
+        p_mm = rounded(self.constants.solution.p)
+        return exact(self.points) @ p_mm / np.vecdot(p_mm, p_mm)
 
-    @cached_property
-    def log_missed(self) -> Float64[np.ndarray, "m"]:
-        """log max_i (1 − s_iα_i)."""
-        return np.asarray(self.evaluation.log_complement(self.constants.solution.alpha).max(axis=1))
+    def pi(self, kappa: Any) -> Numbers:
+        """π' = κ/ρ' − ν'; κ is found by formulas of some d + 16 roundings relative to 1 + κ."""
+        found = np.asarray(kappa)
+        return approximate(found, np.asarray((self.tip.size + 16) * EPS * (1 + found))) / self.rho - self.nu
 
-    @cached_property
-    def log_error(self) -> Float64[np.ndarray, "m"]:
-        """Error of an exponent such as ζ or log(1 − s): that of the logits and of the sums around them."""
-        logits = self.evaluation.log_weights_error.max(axis=(1, 2))
-        return np.asarray(
-            logits + (self.points.shape[1] + 16) * EPS * (1 + np.abs(self.axial) + np.abs(self.own.log_scale))
-        )
+    def descends(self, log_least: Numbers) -> tuple[Numbers, Numbers]:
+        """Both sides of L1 along p_mm: ⟨−∇L, p̄_mm⟩ ≥ C e^{−ζ}, log C given."""
+        return self.descent @ self.axis, self.in_units(log_least - self.axial)
 
-    def along(self, q: Float64[np.ndarray, "m d"]) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "m"]]:
-        """⟨−∇L, q⟩ and its rounding, for q with coordinates known to a few eps of |q_j| + |p̄_mm,j|."""
-        value = np.sum(self.descent * q, axis=1)
-        spread = np.abs(q) + np.abs(self.constants.solution.direction)
-        size = np.linalg.norm(self.points, axis=1) + float(np.linalg.norm(self.tip))
-        units = (self.points.shape[1] + 8) * EPS * (size / self.lengths)[:, None]
-        extra = np.sum(np.abs(self.descent) * units * spread, axis=1)
-        return value, dot_error(self.descent, q, self.own.error) + extra
+    def correlation(self, pi: Numbers) -> tuple[Numbers, Numbers]:
+        """Both sides of π⟨−∇L, p̄_mm⟩ ≥ ⟨−∇L, p̄' − p̄_mm⟩: of L3 less ⟨−∇L, p̄_mm⟩, which would cancel."""
+        return pi * (self.descent @ self.axis), np.vecdot(self.descent, self.apart)
 
-    def correlation(
-        self, kappa: float | Float64[np.ndarray, "m"]
-    ) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "m"]]:
-        """(1 + κ/ρ' − ν')⟨−∇L, p̄_mm⟩ − ⟨−∇L, p̄'⟩, which L3 says is not negative, and its rounding."""
-        axis = self.constants.solution.direction
-        pi = kappa / self.rho - self.nu
-        value, rounding = self.along(pi[:, None] * axis - self.apart)
-        return value, rounding + self.nu_error * np.abs(self.descent @ axis)
-
-    def in_units(self, log_bound: Float64[np.ndarray, "m"]) -> Float64[np.ndarray, "m"]:
-        """e^{log_bound} in the units of the inner products."""
-        return np.asarray(np.exp(np.clip(log_bound - self.own.log_scale, -745.0, 700.0)))
+    def in_units(self, log_bound: Numbers) -> Numbers:
+        """e^{log_bound} in the units of the gradient; e^{700} stands for what is beyond it."""
+        return np.exp(np.minimum(log_bound - self.log_scale, 700.0))
 
 
-def log_saturation(constants: LocalConstants, rho: Float64[np.ndarray, "m"]) -> Float64[np.ndarray, "m"]:
-    """log max_i u_i at each ρ: the proven bound of log max_i (1 − s_iα_i)."""
-    lowest = np.where(constants.others, constants.lowest, np.inf)
-    return np.asarray(np.logaddexp.reduce(-rho[:, None, None] * lowest, axis=2).max(axis=1))
+def log_saturation(constants: LocalConstants, rho: Numbers) -> Numbers:
+    """log max_i u_i at each ρ, (m,): the proven bound of log max_i (1 − s_iα_i)."""
+    exponents = np.where(constants.others, -rho[:, None, None] * constants.lowest, -np.inf)
+    return np.max(np.logaddexp.reduce(exponents, axis=2), axis=1)

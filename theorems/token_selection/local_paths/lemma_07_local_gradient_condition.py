@@ -9,24 +9,31 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, L
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 from hypothesis.strategies import SearchStrategy
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
+from numpy.linalg import norm
 
 from generators.case import Case
 from generators.problems import cases
 from theorems.core.att_svm import certified
 from theorems.core.claim import Claim, Form, Undecided, at_least
-from theorems.core.implementation import Implementation
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
-from theorems.core.points import climb
+from theorems.core.points import Violation, climb
 from theorems.core.statement import statement
-from theorems.rounding.evaluation import GRADIENT
-from theorems.rounding.forward_error import LOG_WEIGHTS
+from theorems.rounding.bounded import exact, in_floats
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
-from theorems.token_selection.local_paths.cone_points import ConeView, cone_points, is_resolvable, log_saturation
+from theorems.token_selection.local_paths.cone_points import (
+    ConeView,
+    cone_points,
+    is_resolvable,
+    log_saturation,
+)
 from theorems.token_selection.local_paths.local_cases import resolved, without_near_neighbours
 from theorems.token_selection.local_paths.local_constants import LocalConstants, local_constants
 from theorems.token_selection.local_paths.margin_claims import margins_in_cone, solves_att_svm
@@ -99,24 +106,21 @@ def claims(constants: LocalConstants, under_test: Implementation, rng: np.random
     radii = [(rho, constants.kappa(rho)) for rho in _levels(constants)]
     if not radii:
         raise Undecided("no-stationary-point", too_thin(constants), Form.EFFECTIVE)
-    views = []
+    batches = []
     for rho, kappa in radii:
         norms = constants.norm * rho * np.exp(np.abs(rng.standard_normal(POINTS)) * rng.integers(0, 2, POINTS))
         points = cone_points(rng, constants, norms * (1 + 1e-12), constants.mu)
         points = climb(rng, points, _violation(constants, under_test, rho, kappa), rounds=3)
-        views.append(ConeView(constants, _inside(constants, points, rho), under_test, tip))
-    yield margins_in_cone(constants, np.concatenate([view.points for view in views]))
-    yield from _first_and_second(constants, views, [rho for rho, _ in radii], rng)
-    pairs = [view.correlation(kappa) for view, (_, kappa) in zip(views, radii, strict=True) if kappa < math.inf]
-    scales = [np.linalg.norm(view.descent, axis=1) for view, (_, k) in zip(views, radii, strict=True) if k < math.inf]
-    value, rounding = (np.concatenate(parts) if parts else np.empty(0) for parts in _columns(pairs, 2))
-    scale = np.maximum(np.concatenate(scales) if scales else np.empty(0), 1e-300)
-    yield at_least("correlation", Form.EFFECTIVE, value, 0.0, rounding=rounding, scale=scale, why=GRADIENT)
+        batches.append(_inside(constants, points, rho))
+    view = ConeView(constants, np.concatenate(batches), under_test, tip)
+    level = np.repeat(np.arange(len(radii)), [len(points) for points in batches])
+    yield margins_in_cone(constants, view.points)
+    yield from _first_and_second(view, [rho for rho, _ in radii], level, rng)
+    kappas = np.array([kappa for _, kappa in radii])[level]
+    known = kappas < math.inf
+    left, right = view.correlation(view.pi(np.where(known, kappas, 0.0)))
+    yield at_least("correlation", Form.EFFECTIVE, left[known], right[known])
     yield _radius_of_pi(constants, under_test, rng)
-
-
-def _columns(pairs: Sequence[tuple[Float64[np.ndarray, "_"], ...]], width: int) -> list[list[Float64[np.ndarray, "_"]]]:
-    return [[pair[k] for pair in pairs] for k in range(width)]
 
 
 def _levels(constants: LocalConstants) -> list[float]:
@@ -125,80 +129,56 @@ def _levels(constants: LocalConstants) -> list[float]:
 
 def _inside(constants: LocalConstants, points: Float64[np.ndarray, "m d"], rho: float) -> Float64[np.ndarray, "k d"]:
     """The points in C_{μ,ρP}, well enough for rounding, that float64 resolves."""
-    norms = np.linalg.norm(points, axis=1)
-    apart = points / norms[:, None] - constants.solution.direction
-    nu = np.sum(apart * apart, axis=1) / 2
-    near = (nu <= constants.mu) | (constants.problem.d == 1)
+    norms = norm(points, axis=1)
+    with in_floats():
+        near = ConeView(constants, points, REFERENCE, np.zeros(constants.problem.d)).nu <= constants.mu
     far = is_resolvable(constants, 1.0) & (norms <= 1e4 * rho * constants.norm)
     return np.asarray(points[near & far & (norms >= rho * constants.norm)])
 
 
-def _violation(
-    constants: LocalConstants, under_test: Implementation, rho: float, kappa: float
-) -> Callable[[Float64[np.ndarray, "m d"]], Float64[np.ndarray, "m"]]:
+def _violation(constants: LocalConstants, under_test: Implementation, rho: float, kappa: float) -> Violation:
     """How badly L3 (or, where its κ is infinite, L1) is missed; −∞ outside the cone."""
     tip = np.zeros(constants.problem.d)
 
     def worst(points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
-        norms = np.linalg.norm(points, axis=1)
+        norms = norm(points, axis=1)
         kept = np.maximum(norms, rho * constants.norm * (1 + 1e-12)) / norms
-        view = ConeView(constants, points * kept[:, None], under_test, tip)
-        inside = (view.nu <= constants.mu * (1 - 1e-6)) & (norms <= 1e4 * rho * constants.norm)
-        axial = view.descent @ constants.solution.direction
-        value = view.correlation(kappa)[0] / (max(kappa, 1e-9) / view.rho) if kappa < math.inf else axial
-        size = np.maximum(np.abs(axial), 1e-300)
-        return np.where(inside, -value / size, -np.inf)
+        with in_floats():
+            view = ConeView(constants, points * kept[:, None], under_test, tip)
+            left, right = view.correlation(view.pi(kappa)) if kappa < math.inf else (view.descent @ view.axis, 0.0)
+            unit = max(kappa, 1e-9) / view.rho if kappa < math.inf else 1.0
+            size = np.maximum(np.abs(view.descent @ view.axis), 1e-300)
+            inside = (view.nu <= constants.mu * (1 - 1e-6)) & (norms <= 1e4 * rho * constants.norm)
+            return np.where(inside, (right - left) / (unit * size), -np.inf)
 
     return worst
 
 
 def _first_and_second(
-    constants: LocalConstants, views: list[ConeView], levels: list[float], rng: np.random.Generator
+    view: ConeView, rhos: list[float], level: Int64[np.ndarray, "m"], rng: np.random.Generator
 ) -> Iterator[Claim]:
-    axis, sides = constants.solution.direction, []
-    for view, rho in zip(views, levels, strict=True):
-        m = len(view.points)
-        axes = np.broadcast_to(axis, view.points.shape)
-        q = cone_points(rng, constants, np.ones(m), constants.mu)
-        opposite = 2 * (view.moved @ axis)[:, None] * axis - view.moved
-        unit = view.moved / view.lengths[:, None]
-        # In logarithms: either factor alone may be beyond float64, as |ℓ'| at scores of 10⁸ is.
-        error = np.expm1(view.log_error)
-        lower = view.in_units(constants.log_lower(rho) + view.log_missed)
-        upper = view.in_units(constants.log_upper(rho) + view.log_missed)
-        least = view.in_units(constants.log_descent(rho, axis=True) - view.axial)
-        first, first_error = view.along(axes)
-        towards = [view.along(x) for x in (q, unit, opposite / view.lengths[:, None])]
-        value = np.min([v + r for v, r in towards], axis=0)
-        size = np.linalg.norm(view.descent, axis=1)
-        spread = np.linalg.norm(view.own.error, axis=1)
-        saturated = log_saturation(constants, view.rho)
-        sides.append(
-            (
-                (first, least, first_error + least * error),
-                (value, lower, lower * error),
-                (upper, size, spread + upper * error),
-                (saturated, view.log_missed, view.log_error),
-            )
-        )
-    forms = ("no-stationary-point", "lower-bound", "upper-bound", "saturation")
-    for k, name in enumerate(forms):
-        left, right, rounding = (np.concatenate(parts) for parts in _columns([s[k] for s in sides], 3))
-        scale = 1.0 if name == "saturation" else np.maximum(np.abs(right), rounding) + 1e-300
-        why = LOG_WEIGHTS if name == "saturation" else GRADIENT
-        yield at_least(name, Form.EFFECTIVE, left, right, rounding=rounding, scale=scale, why=why)
+    """L1 and L2, for q random in the cone, along p and opposite to it; and the bound of 1 − s_iα_i."""
+    constants, axis, p = view.constants.carrying, view.constants.solution.direction, view.points
+    q = np.stack(
+        [cone_points(rng, view.constants, np.ones(len(p)), constants.mu), p, 2 * (p @ axis)[:, None] * axis - p]
+    )
+    towards: Any = np.vecdot(view.descent, q) / norm(exact(q), axis=-1)
+    least, lower, upper = (
+        np.stack([log_bound(rho) for rho in rhos])[level]
+        for log_bound in (partial(constants.log_descent, axis=True), constants.log_lower, constants.log_upper)
+    )
+    missed = view.log_missed
+    yield at_least("no-stationary-point", Form.EFFECTIVE, *view.descends(least))
+    yield at_least("lower-bound", Form.EFFECTIVE, towards, view.in_units(lower + missed))
+    yield at_least("upper-bound", Form.EFFECTIVE, view.in_units(upper + missed), norm(view.descent, axis=1))
+    yield at_least("saturation", Form.EFFECTIVE, log_saturation(constants, view.rho), missed)
 
 
 def _radius_of_pi(constants: LocalConstants, under_test: Implementation, rng: np.random.Generator) -> Claim:
     """L3 as the paper states it: from R_π on, for several π."""
-    tip, rows = np.zeros(constants.problem.d), []
-    for pi in (*PIS, constants.mu):
-        rho = constants.radius(pi) / constants.norm
-        if not is_resolvable(constants, rho):
-            continue
-        norms = rho * constants.norm * (1 + 1e-12) * np.exp(np.linspace(0, 2, POINTS))
-        view = ConeView(constants, cone_points(rng, constants, norms, constants.mu), under_test, tip)
-        value, rounding = view.along(pi * np.broadcast_to(constants.solution.direction, view.points.shape) - view.apart)
-        rows.append((value, rounding, np.maximum(np.linalg.norm(view.descent, axis=1), 1e-300)))
-    value, rounding, scale = (np.concatenate(parts) if parts else np.empty(0) for parts in _columns(rows, 3))
-    return at_least("radius-of-pi", Form.EFFECTIVE, value, 0.0, rounding=rounding, scale=scale, why=GRADIENT)
+    known = [(pi, constants.radius(pi)) for pi in (*PIS, constants.mu)]
+    pis, radii = np.array([x for x in known if is_resolvable(constants, x[1] / constants.norm)]).reshape(-1, 2).T
+    norms = (radii[:, None] * (1 + 1e-12) * np.exp(np.linspace(0, 2, POINTS))).ravel()
+    points = cone_points(rng, constants, norms, constants.mu)
+    view = ConeView(constants, points, under_test, np.zeros(constants.problem.d))
+    return at_least("radius-of-pi", Form.EFFECTIVE, *view.correlation(np.repeat(pis, POINTS)))

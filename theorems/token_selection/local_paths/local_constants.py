@@ -47,16 +47,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
+from numpy.linalg import norm
 
 from reference_attention.exact import to_float
+from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.bounded import Bounded, exact, rounded
 from theorems.token_selection.local_paths.local_correlation import HarmfulTokens, correlation_constant
+
+NEAR_ONE = 2.0**-10
+"""Margins are known from the exact solution where they exceed 1 by less than this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,16 +90,13 @@ class Bounds:
         log_u: u_i ≥ 1 − s_iα_i, (n,).
         log_low: ω⁻, (n, T); −inf off the good tokens.
         log_high: ω⁺, (n, T); −inf at α.
-        log_slope_low, log_slope_high: c⁻, c⁺, (n,).
         share: Γ_i u_i / min_good D_it, (n,); 0 for inputs without good tokens.
     """
 
-    log_u: Float64[np.ndarray, "n"]
-    log_low: Float64[np.ndarray, "n T"]
-    log_high: Float64[np.ndarray, "n T"]
-    log_slope_low: Float64[np.ndarray, "n"]
-    log_slope_high: Float64[np.ndarray, "n"]
-    share: Float64[np.ndarray, "n"]
+    log_u: Numbers
+    log_low: Numbers
+    log_high: Numbers
+    share: Numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,28 +108,38 @@ class LocalConstants:
         solution: ATT-SVM(α).
         mu: opening of the cone.
         harmful: tokens t ≠ α_i that do not score below α_i, (n, T).
+        carried: whether the numbers derived from these carry their rounding; plain floats are enough to choose by.
     """
 
     problem: Problem
     solution: MaxMargin
     mu: float
     harmful: Bool[np.ndarray, "n T"]
+    carried: bool = False
 
-    @property
-    def norm(self) -> float:
+    @cached_property
+    def carrying(self) -> LocalConstants:
+        """The same constants as sides of a claim take them: with what float64 loses of them."""
+        return replace(self, carried=True)
+
+    @cached_property
+    def norm(self) -> Numbers:
         """P = ‖p_mm‖: ρ = ‖p‖/P."""
-        return self.solution.norm
+        return norm(rounded(self.solution.p)) if self.carried else self.solution.norm
 
     @cached_property
-    def rows(self) -> Float64[np.ndarray, "n T d"]:
-        """g_it = k_iα_i − k_it, zero at α."""
-        keys = self.problem.keys
-        return np.asarray(np.take_along_axis(keys, self.solution.alpha[:, None, None], axis=1) - keys)
+    def rows(self) -> Numbers:
+        """g_it = k_iα_i − k_it, zero at α, (n, T, d)."""
+        return self._to_chosen(self.problem.keys)
 
     @cached_property
-    def gaps(self) -> Float64[np.ndarray, "n T"]:
-        """D_it = γ_iα_i − γ_it."""
-        return self.problem.gaps(self.solution.alpha)
+    def gaps(self) -> Numbers:
+        """D_it = γ_iα_i − γ_it, (n, T)."""
+        return self._to_chosen(self.problem.scores[..., None])[..., 0]
+
+    def _to_chosen(self, x: Float64[np.ndarray, "n T k"]) -> Numbers:
+        chosen = np.take_along_axis(x, self.solution.alpha[:, None, None], axis=1)
+        return (exact(chosen) if self.carried else chosen) - x
 
     @cached_property
     def others(self) -> Bool[np.ndarray, "n T"]:
@@ -142,29 +157,42 @@ class LocalConstants:
         return np.asarray(self.solution.duals > 0)
 
     @cached_property
-    def reach(self) -> Float64[np.ndarray, "n T"]:
-        """P‖g_it‖."""
-        return np.asarray(self.norm * np.linalg.norm(self.rows, axis=-1))
+    def reach(self) -> Numbers:
+        """P‖g_it‖, (n, T)."""
+        return self.norm * norm(self.rows, axis=-1)
 
     @cached_property
-    def tilt(self) -> Float64[np.ndarray, "n T"]:
-        """w_it, by how much a margin can change in the cone."""
-        return self.reach * math.sqrt(2 * self.mu)
+    def tilt(self) -> Numbers:
+        """w_it, by how much a margin can change in the cone, (n, T)."""
+        return self.reach * np.sqrt(self._given(2 * self.mu))
 
     @cached_property
-    def beyond(self) -> Float64[np.ndarray, "n T"]:
-        """m_it − 1, near 0 from the exact margins; +inf at α."""
-        return margins_beyond_one(self.solution)
+    def beyond(self) -> Numbers:
+        """m_it − 1, near 0 from the exact margins; +inf at α; (n, T)."""
+        found = margins_beyond_one(self.solution)
+        if not self.carried:
+            return found
+        far = np.vecdot(self.rows, rounded(self.solution.p)) - 1
+        return np.where(found < NEAR_ONE, rounded(found), np.where(self.others, far, np.inf))
 
     @cached_property
-    def room(self) -> Float64[np.ndarray, "n T"]:
-        """m_it − w_it − 1."""
-        return np.asarray(self.beyond - self.tilt)
+    def margins(self) -> Numbers:
+        """m_it, 1 at neighbours, +inf at α; (n, T)."""
+        return 1 + self.beyond if self.carried else self.solution.margins
 
     @cached_property
-    def lowest(self) -> Float64[np.ndarray, "n T"]:
-        """m_it − w_it, the smallest x_it in the cone; +inf at α."""
-        return np.asarray(self.solution.margins - self.tilt)
+    def room(self) -> Numbers:
+        """m_it − w_it − 1, (n, T)."""
+        return self.beyond - self.tilt
+
+    @cached_property
+    def lowest(self) -> Numbers:
+        """m_it − w_it, the smallest x_it in the cone; +inf at α; (n, T)."""
+        return self.margins - self.tilt
+
+    def _given(self, x: Any) -> Numbers:
+        """A float that is taken as it is."""
+        return exact(x) if self.carried else np.asarray(x)
 
     @property
     def A(self) -> float:
@@ -182,9 +210,9 @@ class LocalConstants:
         return min(0.5, self.delta) / 2
 
     @cached_property
-    def base(self) -> float:
+    def base(self) -> Numbers:
         """b, the smallest margin of a good token in the cone."""
-        return float(self.lowest[self.good].min())
+        return np.min(self.lowest[self.good])
 
     def bounds(self, rho: float) -> Bounds:
         """Bounds on the terms of the gradient for ‖p‖ ≥ ρP in the cone."""
@@ -199,45 +227,47 @@ class LocalConstants:
     def _bounds(self, rho: float) -> Bounds:
         scores, loss, gaps = self.problem.scores, self.problem.loss, self.gaps
         log_u = np.logaddexp.reduce(np.where(self.others, -rho * self.lowest, -np.inf), axis=1)
-        largest = np.abs(gaps).max(axis=1)
+        largest = np.max(np.abs(gaps), axis=1)
         mixing = np.exp(np.minimum(log_u, 300.0)) * largest
-        least = np.where(self.good, gaps, np.inf).min(axis=1)
+        least = np.min(np.where(self.good, gaps, np.inf), axis=1)
         chosen = scores[np.arange(self.problem.n), self.solution.alpha]
-        low, high = np.maximum(scores.min(axis=1), chosen - mixing), np.minimum(scores.max(axis=1), chosen + mixing)
-        pairs = [(float(a), float(b)) for a, b in zip(low, high, strict=True)]
-        slope_low = np.array([loss.log_floor(a, b) for a, b in pairs])
-        slope_high = np.array([loss.log_bound(a, b) for a, b in pairs])
+        ends = np.maximum(scores.min(axis=1), chosen - mixing), np.minimum(scores.max(axis=1), chosen + mixing)
+        slope_low, slope_high = (self._slopes(log_of, *ends) for log_of in (loss.log_floor, loss.log_bound))
         with np.errstate(divide="ignore"):
             kept = np.log(np.where(self.good, np.maximum(gaps - mixing[:, None], 0.0), 0.0))
-            most = np.log(np.where(self.others, np.abs(gaps) + mixing[:, None], 0.0))
-        return Bounds(
-            log_u,
-            slope_low[:, None] + kept - np.logaddexp(0.0, log_u)[:, None],
-            slope_high[:, None] + most,
-            slope_low,
-            slope_high,
-            mixing / least,
-        )
+            # Apart: a mixing that underflows must not become log 0.
+            sizes = np.log(np.abs(gaps)), (np.minimum(log_u, 300.0) + np.log(largest))[:, None]
+        most = np.where(self.others, np.logaddexp(*sizes), -np.inf)
+        log_low = slope_low[:, None] + kept - np.logaddexp(0.0, log_u)[:, None]
+        return Bounds(log_u, log_low, slope_high[:, None] + most, mixing / least)
 
-    def _log_support(self, bounds: Bounds) -> float:
+    def _slopes(self, log_of: Callable[[float, float], float], low: Numbers, high: Numbers) -> Numbers:
+        """log of an extreme of |ℓ'| per input, on an interval that is not narrower for rounding; 8 eps of its own."""
+        if not self.carried:
+            return np.array([log_of(float(a), float(b)) for a, b in zip(low, high, strict=True)])
+        ends = zip(low.value - 2 * low.error, high.value + 2 * high.error, strict=True)
+        found = np.array([log_of(float(a), float(b)) for a, b in ends])
+        return Bounded(found, 8 * EPS * (1 + np.abs(found)))
+
+    def _log_support(self, bounds: Bounds) -> Numbers:
         """log ω_S."""
-        return float(bounds.log_low[self.support].min())
+        return np.min(bounds.log_low[self.support])
 
     def is_base(self, rho: float) -> bool:
         """Conditions (a), (b), (c)."""
         bounds = self.bounds(rho)
         if (bounds.share > 0.5).any():
             return False
-        return self._lost(rho, bounds) <= 0.5 and bool((rho * self.room[self.harmful] >= 1).all())
+        return bool(self._lost(rho, bounds) <= 0.5 and (rho * self.room[self.harmful] >= 1).all())
 
-    def _lost(self, rho: float, bounds: Bounds) -> float:
+    def _lost(self, rho: float, bounds: Bounds) -> Numbers:
         """H/(b ω_S), what the harmful tokens take away."""
         harmful = self.harmful
         if not harmful.any():
-            return 0.0
+            return self._given(0.0)
         size = bounds.log_high[harmful] - rho * self.room[harmful]
-        total = float(np.logaddexp.reduce(size + np.log(self.solution.margins[harmful] + self.tilt[harmful])))
-        return math.exp(min(700.0, total - math.log(self.base) - self._log_support(bounds)))
+        total = np.logaddexp.reduce(size + np.log(self.margins[harmful] + self.tilt[harmful]))
+        return np.exp(np.minimum(700.0, total - np.log(self.base) - self._log_support(bounds)))
 
     @cached_property
     def base_rho(self) -> float:
@@ -285,27 +315,27 @@ class LocalConstants:
         """R of L1 and L2."""
         return self.norm * self.base_rho
 
-    def log_lower(self, rho: float) -> float:
+    def log_lower(self, rho: float) -> Numbers:
         """log C⁻ of L2, for ‖p‖ ≥ ρP ≥ base radius and every direction q of the cone."""
         bounds = self.bounds(rho)
-        worst = float((bounds.log_low + np.logaddexp(0.0, bounds.log_u)[:, None])[self.good].min())
+        worst = np.min((bounds.log_low + np.logaddexp(0.0, bounds.log_u)[:, None])[self.good])
         stray = np.logaddexp.reduce(np.where(self.harmful, -rho * self.room, -np.inf), axis=1)
-        beta = float(np.exp(np.logaddexp(0.0, bounds.log_u.max()) + stray.max()))
-        kept = math.log1p(-self._lost(rho, bounds))
-        return math.log(self.base / (self.problem.n * self.norm)) + worst + kept - math.log1p(beta)
+        beta = np.exp(np.logaddexp(0.0, np.max(bounds.log_u)) + np.max(stray))
+        kept = np.log1p(-self._lost(rho, bounds))
+        return np.log(self.base / (self.problem.n * self.norm)) + worst + kept - np.log1p(beta)
 
-    def log_upper(self, rho: float) -> float:
+    def log_upper(self, rho: float) -> Numbers:
         """log C⁺ of L2."""
         bounds = self.bounds(rho)
         with np.errstate(divide="ignore"):
-            size = np.where(self.others, bounds.log_high + np.log(self.reach / self.norm), -np.inf)
-        return float(np.logaddexp.reduce(size.max(axis=1))) - math.log(self.problem.n)
+            size = np.where(self.others, bounds.log_high + np.log(norm(self.rows, axis=-1)), -np.inf)
+        return np.logaddexp.reduce(np.max(size, axis=1)) - np.log(self._given(self.problem.n))
 
-    def log_descent(self, rho: float, *, axis: bool = False) -> float:
+    def log_descent(self, rho: float, *, axis: bool = False) -> Numbers:
         """log of L1's bound without e^{−ρ(1−ν)}: φ b ω_S/(nP), with b = 1 for q = p_mm (``axis``)."""
         b, bounds = 1.0 if axis else self.base, self.bounds(rho)
-        kept = math.log1p(-self._lost(rho, bounds))
-        return math.log(b / (self.problem.n * self.norm)) + self._log_support(bounds) + kept
+        kept = np.log1p(-self._lost(rho, bounds))
+        return np.log(b / (self.problem.n * self.norm)) + self._log_support(bounds) + kept
 
 
 def local_constants(problem: Problem, solution: MaxMargin) -> LocalConstants | None:
@@ -324,7 +354,7 @@ def local_constants(problem: Problem, solution: MaxMargin) -> LocalConstants | N
 def margins_beyond_one(solution: MaxMargin) -> Float64[np.ndarray, "n T"]:
     """m_it − 1 with a small relative error, also where the margin is 1 + 10^−17; +inf at α."""
     beyond = solution.margins - 1
-    for i, t in np.argwhere(beyond < 2.0**-10):
+    for i, t in np.argwhere(beyond < NEAR_ONE):
         beyond[i, t] = 0.0 if solution.neighbours[i, t] else to_float(solution.exact.margin(int(i), int(t)) - 1)
     return beyond
 

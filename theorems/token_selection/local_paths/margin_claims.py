@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from flint import fmpq
 from jaxtyping import Float64, Int64
+from numpy.linalg import norm
 
 from generators.margin_assumptions import difference_rows, dot
 from reference_attention.exact import to_float, to_floats
@@ -13,7 +16,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.tolerances import EXACT
-from theorems.rounding.forward_error import LOG_WEIGHTS, logit_error
+from theorems.rounding.bounded import exact, rounded
 from theorems.token_selection.local_paths.local_constants import LocalConstants
 
 
@@ -23,8 +26,9 @@ def solves_att_svm(problem: Problem, alpha: Int64[np.ndarray, "n"], solution: Ma
     Feasible, stationary, complementary, neighbours are exactly the margins 1, and the floats are those rationals
     rounded (p and duals to two units in the last place, margins as an inner product with the rounded p).
     """
-    floats = np.take_along_axis(problem.keys, alpha[:, None, None], axis=1) - problem.keys
-    error = logit_error(floats, solution.p) + 4 * EPS
+    differences: Any = exact(np.take_along_axis(problem.keys, alpha[:, None, None], axis=1)) - problem.keys
+    # Reported margins may be off by what this evaluation of them is off by, and as much again.
+    error = 2 * np.vecdot(differences, rounded(solution.p)).error
     rows = difference_rows(problem.keys, alpha)
     p, duals = list(solution.exact.p), solution.exact.duals
     margins = {pair: dot(row, p) for pair, row in rows.items()}
@@ -67,12 +71,9 @@ def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"
 
     w_it ≤ ¼ for good tokens, ≤ (m_it − 1)/4 for harmful ones; both in one claim, worst token per point.
     """
-    unit = constants.norm * points / np.linalg.norm(points, axis=1, keepdims=True)
-    rows, others = constants.rows[constants.others], constants.others
-    margins = unit @ rows.T
-    rows_of_all = np.broadcast_to(constants.rows, (len(unit), *constants.rows.shape))
-    error = logit_error(rows_of_all, unit)[:, others] + 8 * EPS * (np.abs(margins) + constants.reach[others])
-    moved = np.abs(margins - constants.solution.margins[others])
+    constants, others = constants.carrying, constants.others
+    p, p_mm = exact(points), rounded(constants.solution.p)
+    tilted = norm(p_mm) * p / norm(p, axis=1)[:, None] - p_mm
     beyond = np.where(constants.harmful, constants.beyond / 4, 0.25)[others]
-    allowed = np.minimum(constants.tilt[others], beyond) * (1 + 8 * EPS)
-    return at_least("margins-in-cone", Form.EFFECTIVE, allowed, moved, rounding=error, why=LOG_WEIGHTS)
+    allowed = np.minimum(constants.tilt[others], beyond)
+    return at_least("margins-in-cone", Form.EFFECTIVE, allowed, np.abs(tilted @ constants.rows[others].T))

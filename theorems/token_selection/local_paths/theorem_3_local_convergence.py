@@ -23,7 +23,7 @@ from generators.directions import points_in_cone
 from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.att_svm import certified
-from theorems.core.claim import Claim, Form, Undecided, Verdict, undecided
+from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, undecided
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import statement
@@ -184,13 +184,16 @@ def claims(
     room = resolvable_rho(cone.constants) * cone.constants.norm / float(np.linalg.norm(starts, axis=1).max())
     most = growth(STEPS, float(np.clip(room, 2.0, MOST_GROWTH)), len(starts))
     gd, long = descents(cone, under_test, starts, log_step, most)
-    views = [iterates(cone, under_test, descent) for descent in (gd, long)]
+    if not (np.isfinite(gd.points).all() and np.isfinite(long.points).all()):
+        raise NotANumber("stays-in-cone", "an iterate of gradient descent is not finite")
+    along, taken = iterates(cone, under_test, gd), iterates(cone, under_test, long)
+    views = (along[0], taken[0])
     made = [
         stays_in_cone(cone, gd, views),
         increments(cone, views),
         norm_grows(cone, views),
-        log_growth(cone, gd, log_step),
-        correlation(cone, long),
+        log_growth(cone, *along, log_step),
+        correlation(cone, long, *taken),
     ]
     yield from made
     # The flow of a gradient that is known to be wrong costs most and says least.

@@ -26,6 +26,7 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.registry.lookup import statement_named
+from theorems.rounding.bounded import in_floats, possibly_at_least
 from theorems.token_selection.local_paths.cone_points import ConeView, cone_points, is_resolvable, sides
 from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import claims, lemma_7
 from theorems.token_selection.local_paths.local_constants import LocalConstants, margins_beyond_one
@@ -171,8 +172,9 @@ def test_brute_force_finds_no_violation_of_l3() -> None:
             if not is_resolvable(constants, rho) or not constants.kappa(rho) < math.inf:
                 continue
             points = cone_points(rng, constants, np.full(500, rho * constants.norm * (1 + 1e-12)), constants.mu)
-            value, rounding = _view(constants, points).correlation(constants.kappa(rho))
-            assert (value >= -rounding).all()
+            view = _view(constants, points)
+            left, right = view.correlation(view.pi(constants.kappa(rho)))
+            assert possibly_at_least(left, right).all()
             tried += len(points)
     assert tried >= 50_000
 
@@ -198,9 +200,10 @@ def test_optimisation_at_the_radius_itself_finds_no_violation(made: Case) -> Non
         return np.asarray(rho * constants.norm * raw / np.linalg.norm(raw))
 
     def slack(lateral: np.ndarray) -> float:  # type: ignore[type-arg]
-        view = _view(constants, point(lateral)[None])
-        value, _ = view.correlation(kappa)
-        return float(value[0] / np.linalg.norm(view.descent[0]))
+        with in_floats():
+            view = _view(constants, point(lateral)[None])
+            left, right = view.correlation(view.pi(kappa))
+            return float((left - right)[0] / np.linalg.norm(view.descent[0]))
 
     starts = [scale * largest * s for s in sides(rng, constants, 12) for scale in (1.0, 0.1)]
     best = min(starts, key=slack)
@@ -219,8 +222,9 @@ def test_a_smaller_kappa_is_refuted(share: float) -> None:
         if not is_resolvable(constants, rho) or not 1e-3 < kappa < math.inf:
             continue
         points = cone_points(rng, constants, np.full(4000, rho * constants.norm * (1 + 1e-12)), constants.mu)
-        value, rounding = _view(constants, points).correlation(share * kappa)
-        refuted += bool((value < -rounding).any())
+        view = _view(constants, points)
+        left, right = view.correlation(view.pi(share * kappa))
+        refuted += bool((left < right).any())
     assert refuted >= 3
 
 
@@ -232,8 +236,8 @@ def test_a_cone_that_is_too_wide_is_refuted() -> None:
     wide = replace(constants, mu=64 * constants.mu)
     # With the cone 64 times wider but the radius kept, the harmful token wins at the boundary.
     points = cone_points(np.random.default_rng(1), wide, np.full(300, constants.base_radius * 4), wide.mu)
-    value, _ = _view(wide, points).along(np.broadcast_to(constants.solution.direction, points.shape))
-    assert value.min() < 0
+    view = _view(wide, points)
+    assert (view.descent @ view.axis < 0).any()
 
 
 def test_ignoring_harmful_tokens_is_refuted() -> None:
@@ -241,8 +245,8 @@ def test_ignoring_harmful_tokens_is_refuted() -> None:
     constants = constants_of(nearly_neighbour(0.05))
     harmless = constants_of(nearly_neighbour(0.05, gap=1.0))
     points = cone_points(np.random.default_rng(2), harmless, np.full(300, harmless.base_radius), harmless.mu)
-    value, _ = _view(constants, points).along(np.broadcast_to(constants.solution.direction, points.shape))
-    assert value.min() < 0
+    view = _view(constants, points)
+    assert (view.descent @ view.axis < 0).any()
     assert {"no-stationary-point", "lower-bound"} & falsified(
         LocalConstants(constants.problem, constants.solution, harmless.mu, harmless.harmful)
     )
