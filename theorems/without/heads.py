@@ -18,7 +18,7 @@ from generators.optimal_sets import head_of
 from generators.problems import cases
 from reference_attention.floats import EPS
 from theorems.rounding.evaluation import Evaluation
-from theorems.token_selection.directions.excess_claims import Excess
+from theorems.without.noisy_excess import Excess
 
 
 @st.composite

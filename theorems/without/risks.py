@@ -17,7 +17,7 @@ from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.rounding.evaluation import Evaluation
 from theorems.token_selection.directions.directional_risk import Costs
-from theorems.token_selection.directions.excess_claims import EXCESS_RISK, Excess
+from theorems.without.noisy_excess import EXCESS_RISK, Excess
 from theorems.without.slopes import Pair, lasting
 
 Risk = Callable[[Float64[np.ndarray, "m d"]], Excess]
