@@ -45,6 +45,12 @@ class Sized:
         converted: Bounded = self.x * np.exp(exact(self.log_unit) - log_unit)
         return converted
 
+    @property
+    def log(self) -> Bounded:
+        """The logarithm, of numbers that are surely positive."""
+        logarithm: Bounded = np.log(self.x) + exact(self.log_unit)
+        return logarithm
+
     def __neg__(self) -> Sized:
         return Sized(-self.x, self.log_unit)
 
