@@ -70,3 +70,16 @@ def excess_of(
     x: Bounded = sign * np.exp(exact(log_size) - unit)
     allowed = 2 * (error * np.exp(exact(scale) - unit))
     return Sized.of(x.widened(allowed.value + allowed.error), unit)
+
+
+def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers, claim: str) -> Numbers:
+    """log(L(p) − L_opt) under test, (b,) for points (b, d), where opt is strictly best in each input.
+
+    Raises:
+        NotANumber: the difference is not positive, and that is no rounding. In its unit, the largest of n terms that
+        are all positive, the right one is at least 1/n.
+    """
+    found = excess_of(under_test, problem, points, problem.optimal, claim)
+    if ((found.x.value <= found.x.error) & (found.x.error < 1 / (8 * problem.n))).any():
+        raise NotANumber(claim, "L(p) ≤ L_opt under test")
+    return found.log

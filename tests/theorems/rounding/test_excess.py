@@ -15,7 +15,7 @@ from tests.theorems.rounding.test_rounding import PROBLEMS, points_of
 from theorems.core.claim import Form, NotANumber, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.rounding.bounded import Bounded, exact
-from theorems.rounding.excess import excess, excess_of
+from theorems.rounding.excess import excess, excess_of, log_excess_of
 from theorems.rounding.sized import Sized, sized_at_least
 
 
@@ -85,6 +85,23 @@ def test_what_is_no_number_is_falsified(wrong: tuple[float, float]) -> None:
     with pytest.raises(NotANumber) as raised:
         excess_of(REFERENCE.but("broken", log_excess_risk=broken), problem, np.ones((2, 1)), problem.optimal, "x")
     assert [claim.verdict for claim in raised.value.claims] == [Verdict.FALSIFIED]
+
+
+@pytest.mark.parametrize("size", [-np.inf, -6.0])
+def test_a_risk_that_is_not_above_the_optimal_one_is_falsified(size: float) -> None:
+    """Where e^{−5} is right; where rounding hides it nothing is said."""
+    problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]), LOSSES["correlation"])
+
+    def below(keys: Any, scores: Any, loss: Any, p: Any, alpha: Any) -> Any:
+        return np.full(len(p), -1.0), np.full(len(p), size)
+
+    wrong = REFERENCE.but("below", log_excess_risk=below)
+    with pytest.raises(NotANumber):
+        log_excess_of(wrong, problem, np.full((1, 1), 5.0), "x")
+    vague = Bounded(np.full((1, 1), 5.0), 4.0)
+    assert np.isinf(log_excess_of(wrong, problem, vague, "x").error).all()
+    right = log_excess_of(REFERENCE, problem, np.full((1, 1), 5.0), "x")
+    assert right.value[0] == pytest.approx(np.log(1 / (1 + np.exp(5.0))))
 
 
 def test_sized_numbers_are_compared_in_the_larger_unit() -> None:

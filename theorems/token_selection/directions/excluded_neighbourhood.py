@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float64
 
 from generators.case import Case
 from reference_attention.directions import Direction, unit_difference
+from reference_attention.floats import EPS
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
@@ -120,8 +121,8 @@ class Region:
     def hunted(
         self, under_test: Implementation, rng: np.random.Generator, radii: Float64[np.ndarray, "r"]
     ) -> tuple[Numbers, Numbers]:
-        """Points of the neighbourhood at those radii that try to have low risk, (r, m, d), and B‖p − R q̄‖ of each,
-        (r, m): by so much do margins at p differ from those at R q̄.
+        """Points of the neighbourhood at those radii that try to have low risk, (r, m, d), and by how much margins at
+        each may differ from those at R q̄: B‖p − R q̄‖ ≤ B R δ; (r, m).
         """
         costs = self.costs
 
@@ -132,7 +133,10 @@ class Region:
 
         hints = np.concatenate([costs.rows[costs.gaps != 0], self.better.unit[None]])
         points = to_units(lowest_in_neighbourhood(excess, self.found.unit, self.delta, radii, hints, rng), 4)
-        return points, costs.reach * np.linalg.norm(points - along(self.found, radii)[:, None], axis=-1)
+        apart = np.linalg.norm(points - along(self.found, radii)[:, None], axis=-1)
+        # Tangents are orthonormal up to (d + 8) eps. δ is not of the making of the direction under test, ‖p − R q̄‖ is.
+        farthest = radii[:, None] * (self.delta * (1 + (costs.problem.d + 8) * EPS))
+        return points, costs.reach * np.minimum(apart, farthest)
 
 
 class Beaten(Region):

@@ -16,7 +16,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.excess import excess_of
+from theorems.rounding.excess import log_excess_of
 from theorems.token_selection.global_paths.path_constants import log_excess
 from theorems.token_selection.global_paths.path_offset import QUADRATIC, Reduced, solved
 
@@ -51,7 +51,7 @@ class Sphere:
 
     def log_excess_of(self, points: Numbers, claim: str) -> Numbers:
         """log(L − L_opt) at points (b, d), with what a right implementation may be off by."""
-        return excess_of(self.under_test, self.problem, points, self.problem.optimal, claim).log
+        return log_excess_of(self.under_test, self.problem, points, claim)
 
     def slope(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
         """The gradient of log(L − L_opt) in y, scaled so that its radial part is that of the reduced program.

@@ -21,7 +21,7 @@ from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.bounded import exact, rounded, value_of
-from theorems.rounding.excess import excess_of
+from theorems.rounding.excess import log_excess_of
 from theorems.token_selection.global_paths.path_constants import Constraints, log_excess
 from theorems.token_selection.global_paths.path_offset import Reduced
 from theorems.token_selection.global_paths.sublevel_hunt import hunt
@@ -81,8 +81,8 @@ def sublevel_claims(
     of_radius = np.concatenate([np.nonzero(good)[0] for _, good in found])
 
     p_mm, rho = rounded(svm.p), rhos[of_radius]
-    log_edge = excess_of(under_test, problem, rhos[:, None] * p_mm, opt, "sublevel-margin").log[of_radius]
-    over = np.maximum(excess_of(under_test, problem, p, opt, "sublevel-margin").log - log_edge, 0.0)
+    log_edge = log_excess_of(under_test, problem, rhos[:, None] * p_mm, "sublevel-margin")[of_radius]
+    over = np.maximum(log_excess_of(under_test, problem, p, "sublevel-margin") - log_edge, 0.0)
     best = np.take_along_axis(problem.keys, opt[:, None, None], axis=1)
     rows = (exact(best) - problem.keys)[constraints.others]
     length, along = norm(p, axis=1) / norm(p_mm), p @ p_mm / (p_mm @ p_mm)
