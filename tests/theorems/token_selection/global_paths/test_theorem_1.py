@@ -35,7 +35,7 @@ CAUGHT_BY: dict[str, str] = {
     "temperature": "sublevel-correlation-from-duals",
     "masked-token": "path-is-stationary",
     "epsilon-in-denominator": "path-is-stationary",
-    "float32-softmax": "path-is-stationary",
+    "float32-softmax": "sublevel-margin",  # weights that vanish: L = L_opt
     "clipped-logits": "path-is-stationary",
     "negated-gradient": "path-is-stationary",
     "one-coordinate-off": "offset-at-radius",
