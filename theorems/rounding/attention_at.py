@@ -39,18 +39,18 @@ class AttentionAt:
 
     Attributes:
         problem: keys, scores, loss.
-        points: p, (b, d).
+        points: p, (b, d); with an error if they are no floats, such as R q̄.
         textbook_eps: that of the implementation whose gradient is compared.
     """
 
     problem: Problem
-    points: Float64[np.ndarray, "b d"]
+    points: Numbers
     textbook_eps: float = 0.0
 
     @cached_property
     def token(self) -> Int64[np.ndarray, "b n"]:
         """The token of about the largest logit, which differences refer to."""
-        return np.argmax(np.vecdot(self.problem.keys, self.points[:, None, None]), axis=-1)
+        return np.argmax(np.vecdot(self.problem.keys, value_of(self.points)[:, None, None]), axis=-1)
 
     @cached_property
     def key_differences(self) -> Numbers:

@@ -24,11 +24,6 @@ LOG_WEIGHTS = tolerance(
     " adds T + 4 roundings; eps is twice the unit roundoff, which pays for the two evaluations compared",
 )
 COSINE_ROUNDING = tolerance("cosine-rounding", "(d + 4) eps", "an inner product of d terms divided by two norms")
-SOLUTION = tolerance(
-    "solution",
-    "(d + 4) eps Σ|terms|",
-    "p_mm is the exact solution rounded once per entry; inner products with it are sums of d rounded terms",
-)
 
 UNDERFLOW = 2.0**-1000
 """What float64 may lose below its range, relative to quantities of order one."""

@@ -17,7 +17,7 @@ from generators.optimal_sets import head_of
 from generators.problems import cases
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import exact
-from theorems.token_selection.directions.excess_claims import Excess
+from theorems.without.noisy_excess import Excess
 
 
 @st.composite

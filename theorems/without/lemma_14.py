@@ -15,9 +15,9 @@ from generators.score_assumptions import optimal_sets
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.token_selection.directions.excess_claims import EXCESS_RISK, Excess
 from theorems.without.drawing import flat_pairs, with_directions
 from theorems.without.heads import headed_cases, headed_risk
+from theorems.without.noisy_excess import EXCESS_RISK, Excess
 from theorems.without.risks import difference, linear_risk
 from theorems.without.slopes import lasting
 from theorems.without.weakened import weakened

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from theorems.core.claim import Claim, Form
-from theorems.token_selection.directions.excess_claims import EXCESS_RISK, Excess
+from theorems.without.noisy_excess import EXCESS_RISK, Excess
 from theorems.without.risks import Risk, difference
 from theorems.without.slopes import lasting
 

@@ -18,7 +18,7 @@ from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import exact
 from theorems.token_selection.directions.directional_risk import Costs
-from theorems.token_selection.directions.excess_claims import EXCESS_RISK, Excess
+from theorems.without.noisy_excess import EXCESS_RISK, Excess
 from theorems.without.slopes import Pair, lasting
 
 Risk = Callable[[Float64[np.ndarray, "m d"]], Excess]

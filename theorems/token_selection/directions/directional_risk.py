@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from flint import fmpq
@@ -30,6 +31,11 @@ from reference_attention.directions import Direction
 from reference_attention.exact import to_float
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from theorems.core.implementation import Implementation
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.bounded import Bounded, exact, value_of
+from theorems.rounding.excess import excess_of
+from theorems.rounding.sized import Sized
 
 LOG2 = math.log(2.0)
 FACTORS = (1 + 2.0**-10, 2.0, 10.0, 1e3, 1e6)
@@ -38,9 +44,21 @@ NEARER = (1.0, 8.0, 64.0)
 """Radii in units of 1/θ, for inequalities that hold at every radius."""
 
 
-def log_sum(values: Float64[np.ndarray, "*b"]) -> float:
+def to_units(x: Any, units: int = 2) -> Bounded:
+    """Floats that are right to so many units in the last place: two, of what a direction reports."""
+    finite = np.isfinite(x)
+    return Bounded(x, np.where(finite, units * EPS * np.abs(np.where(finite, x, 0.0)), 0.0))
+
+
+def of_loss(x: Any) -> Bounded:
+    """Logarithms of a loss's constants, scalar formulas of a few roundings."""
+    finite = np.isfinite(x)
+    return Bounded(x, np.where(finite, 8 * EPS * (1 + np.abs(np.where(finite, x, 0.0))), 0.0))
+
+
+def log_sum(values: Numbers) -> Numbers:
     """log Σ e^{values}, −inf for nothing."""
-    return float(np.logaddexp.reduce(values.ravel())) if values.size else -math.inf
+    return np.logaddexp.reduce(values.ravel()) if values.size else exact(-math.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,32 +68,43 @@ class Costs:
     Attributes:
         alpha: the tokens compared with, shape (n,).
         gaps: γ_iα_i − γ_it, shape (n, T).
-        log_largest, log_smallest: log C_i + log|g_it| and log c_i + log|g_it|, −inf where g = 0, shape (n, T).
+        log_gaps: log|g_it|, −inf where g = 0, shape (n, T).
+        log_largest, log_smallest: log C_i + log|g_it| and log c_i + log|g_it|, shape (n, T).
         log_curvature: log of the Lipschitz constant of ℓ' on the scores of an input, shape (n,).
     """
 
     problem: Problem
     alpha: Int64[np.ndarray, "n"]
     gaps: Float64[np.ndarray, "n T"]
-    log_largest: Float64[np.ndarray, "n T"]
-    log_smallest: Float64[np.ndarray, "n T"]
-    log_curvature: Float64[np.ndarray, "n"]
+    log_gaps: Numbers
+    log_largest: Numbers
+    log_smallest: Numbers
+    log_curvature: Numbers
 
     @classmethod
     def of(cls, problem: Problem, alpha: Int64[np.ndarray, "n"]) -> Costs:
-        gaps = problem.gaps(alpha)
+        own = np.take_along_axis(problem.scores, alpha[:, None], axis=1)
+        log_gaps: Any = np.log(np.abs(exact(own) - problem.scores))
         ranges = [(float(row.min()), float(row.max())) for row in problem.scores]
-        with np.errstate(divide="ignore"):
-            log_gaps = np.log(np.abs(gaps))
         loss = problem.loss
         return cls(
             problem,
             alpha,
-            gaps,
-            log_gaps + np.array([loss.log_bound(*r) for r in ranges])[:, None],
-            log_gaps + np.array([loss.log_floor(*r) for r in ranges])[:, None],
-            np.array([loss.log_lipschitz(*r) for r in ranges]),
+            problem.gaps(alpha),
+            log_gaps,
+            log_gaps + of_loss(np.array([loss.log_bound(*r) for r in ranges]))[:, None],
+            log_gaps + of_loss(np.array([loss.log_floor(*r) for r in ranges]))[:, None],
+            of_loss(np.array([loss.log_lipschitz(*r) for r in ranges])),
         )
+
+    def excess(self, points: Numbers, under_test: Implementation, claim: str) -> Sized:
+        """n (L(p) − L_α) under test, shape (*b,) for points (*b, d); ``claim`` fails where it is no number."""
+        return excess_of(under_test, self.problem, points, self.alpha, claim) * self.problem.n
+
+    @property
+    def log_T(self) -> Numbers:
+        """log T."""
+        return np.log(exact(self.problem.T))
 
     @property
     def lower(self) -> Bool[np.ndarray, "n T"]:
@@ -88,12 +117,12 @@ class Costs:
         return np.asarray(self.gaps < 0)
 
     @cached_property
-    def log_low(self) -> float:
+    def log_low(self) -> Numbers:
         """log S_low."""
         return log_sum(self.log_largest[self.lower])
 
     @cached_property
-    def log_high(self) -> float:
+    def log_high(self) -> Numbers:
         """log S_high."""
         return log_sum(self.log_largest[self.higher])
 
@@ -115,18 +144,25 @@ class Lead:
 
     Attributes:
         least: their margin in the units of the direction (exact); None (+∞) if there are none.
+        margin: the same of the unit vector.
         log_weight: log Σ c_i |g_it| over those that attain it, −inf if there are none.
     """
 
     least: fmpq | None
-    log_weight: float
+    margin: Numbers
+    log_weight: Numbers
 
     @classmethod
     def among(cls, found: Direction, costs: Costs, mask: Bool[np.ndarray, "n T"]) -> Lead:
-        pairs = [(int(i), int(t)) for i, t in np.argwhere(mask)]
-        least = min((found.exact[i][t] for i, t in pairs), default=None)
-        leading = [costs.log_smallest[i, t] for i, t in pairs if found.exact[i][t] == least]
-        return cls(least, log_sum(np.array(leading)))
+        least = min((found.exact[i][t] for i, t in np.argwhere(mask)), default=None)
+        leading = [bool(m) and x == least for x, m in zip(sum(found.exact, ()), mask.ravel(), strict=True)]
+        margin = to_units(math.inf if least is None else float_of(least, found))
+        return cls(least, margin, log_sum(costs.log_smallest.ravel()[np.array(leading)]))
+
+
+def along(found: Direction, radii: Float64[np.ndarray, "r"]) -> Numbers:
+    """R q̄, (r, d)."""
+    return radii[:, None] * to_units(found.unit)
 
 
 def told_apart(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "s"]:
@@ -135,13 +171,15 @@ def told_apart(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.ndar
     Its exponents are off by x = 4 (d + 10) eps R B, its terms by as much relatively, and it is at least min c/C of the
     bound of their sum: x C/c is at most a quarter.
     """
-    ranges = costs.log_largest[costs.gaps != 0] - costs.log_smallest[costs.gaps != 0]
+    some = costs.gaps != 0
+    ranges = value_of(costs.log_largest[some] - costs.log_smallest[some])
     spread = math.exp(min(float(ranges.max(initial=0.0)), 690.0))
     return np.asarray(radii[4 * (costs.problem.d + 10) * EPS * radii * costs.reach * spread <= 0.25])
 
 
-def crossing(log_constant: float, gap: float) -> float:
+def crossing(log_constant: Numbers, gap: float) -> float:
     """The R from which e^{log_constant} e^{−R·gap} ≤ 1 on; 0 if it holds from the start."""
+    log_constant = float(value_of(log_constant))
     if log_constant == -math.inf or gap == math.inf:
         return 0.0
     return max(0.0, log_constant / gap) if gap > 0 else math.inf

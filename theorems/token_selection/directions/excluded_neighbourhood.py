@@ -18,27 +18,22 @@ from jaxtyping import Bool, Float64
 
 from generators.case import Case
 from reference_attention.directions import Direction, unit_difference
+from reference_attention.floats import EPS
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.bounded import exact, value_of
+from theorems.rounding.sized import Sized, sized_at_least
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
     LOG2,
     NEARER,
     Costs,
     Lead,
+    along,
     crossing,
-    float_of,
+    to_units,
     told_apart,
-)
-from theorems.token_selection.directions.excess_claims import (
-    Excess,
-    above,
-    above_minus,
-    at_least_difference,
-    at_most_difference,
-    below,
-    below_zero,
-    dominates,
 )
 from theorems.token_selection.directions.neighbourhood_hunt import lowest_in_neighbourhood
 
@@ -92,11 +87,11 @@ class Region:
         narrow: a cone within which the branch is certain.
         delta: δ.
         radius: R_q.
+        margin: μ in (A1), (B), θ in (A2): the smallest margin of q over binding tokens.
         near: μ + Bδ in (A1), (B), θ − Bδ in (A2): the margin that a binding token keeps at most (at least).
         log_weight: log w.
-        against: θ⁻ − Bδ in (A1), (B): what tokens that score higher have at least; in (A2) the smallest margin of x*
-        over
-            tokens that score lower.
+        against: θ⁻ in (A1), (B): the smallest margin of q over tokens that score higher; in (A2) that of x* over tokens
+            that score lower.
         first: R from which on the better direction is used: 0, or R*.
     """
 
@@ -106,9 +101,10 @@ class Region:
     narrow: Cone
     delta: float
     radius: float
+    margin: Numbers
     near: float
-    log_weight: float
-    against: float
+    log_weight: Numbers
+    against: Numbers
     first: float
 
     @property
@@ -124,8 +120,10 @@ class Region:
 
     def hunted(
         self, under_test: Implementation, rng: np.random.Generator, radii: Float64[np.ndarray, "r"]
-    ) -> Float64[np.ndarray, "r m d"]:
-        """Points of the neighbourhood at those radii that try to have low risk."""
+    ) -> tuple[Numbers, Numbers]:
+        """Points of the neighbourhood at those radii that try to have low risk, (r, m, d), and by how much margins at
+        each may differ from those at R q̄: B‖p − R q̄‖ ≤ B R δ; (r, m).
+        """
         costs = self.costs
 
         def excess(p: Float64[np.ndarray, "*b d"]) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
@@ -134,7 +132,11 @@ class Region:
             return np.asarray(sign, dtype=np.float64), np.asarray(size, dtype=np.float64)
 
         hints = np.concatenate([costs.rows[costs.gaps != 0], self.better.unit[None]])
-        return lowest_in_neighbourhood(excess, self.found.unit, self.delta, radii, hints, rng)
+        points = to_units(lowest_in_neighbourhood(excess, self.found.unit, self.delta, radii, hints, rng), 4)
+        apart = np.linalg.norm(points - along(self.found, radii)[:, None], axis=-1)
+        # Tangents are orthonormal up to (d + 8) eps. δ is not of the making of the direction under test, ‖p − R q̄‖ is.
+        farthest = radii[:, None] * (self.delta * (1 + (costs.problem.d + 8) * EPS))
+        return points, costs.reach * np.minimum(apart, farthest)
 
 
 class Beaten(Region):
@@ -151,23 +153,23 @@ class Beaten(Region):
     def of(
         cls, found: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
     ) -> Beaten:
-        pairs = [(int(i), int(t)) for i, t in np.argwhere(binding)]
-        least = min(found.exact[i][t] for i, t in pairs)
-        log_weight = math.log(len(pairs)) + min(float(costs.log_smallest[p]) for p in pairs)
-        to_higher = unit_difference(Lead.among(found, costs, costs.higher).least, found, least, found)
-        gain = unit_difference(better.least, better, least, found)
+        bound = Lead.among(found, costs, binding)
+        higher = Lead.among(found, costs, costs.higher)
+        log_weight = np.log(exact(np.count_nonzero(binding))) + np.min(costs.log_smallest[binding])
+        to_higher = unit_difference(higher.least, found, bound.least, found)
+        gain = unit_difference(better.least, better, bound.least, found)
         delta = min(_safe_delta(found, costs, binding, lower=True), gain / (4 * costs.reach))
         drift = costs.reach * delta
-        constant = LOG2 + math.log(costs.problem.T) - log_weight
+        constant = LOG2 + costs.log_T - log_weight
         radius = max(
             crossing(constant + costs.log_high, to_higher - 2 * drift), crossing(constant + costs.log_low, gain - drift)
         )
         wide = _safe_delta(found, costs, binding, lower=True)
         safe = crossing(constant + costs.log_high, to_higher - 2 * costs.reach * wide)
-        near = float_of(least, found) + drift
-        higher = Lead.among(found, costs, costs.higher).least
-        against = math.inf if higher is None else float_of(higher, found) - drift
-        return cls(found, better, costs, cone.beyond(safe), delta, radius, near, log_weight, against, 0.0)
+        near = float(bound.margin.value) + drift
+        return cls(
+            found, better, costs, cone.beyond(safe), delta, radius, bound.margin, near, log_weight, higher.margin, 0.0
+        )
 
     def norm_at_least(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
         """(Rθ* − log(2T S_low/w))/(μ + Bδ') for paths in the narrow cone."""
@@ -177,7 +179,7 @@ class Beaten(Region):
 
     @property
     def _constant(self) -> float:
-        return LOG2 + math.log(self.costs.problem.T) + self.costs.log_low - self.log_weight
+        return float(value_of(LOG2 + self.costs.log_T + self.costs.log_low - self.log_weight))
 
     def log_lead(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
         """The logarithm of how many times larger L − L_α is in the neighbourhood than at R x*."""
@@ -185,27 +187,23 @@ class Beaten(Region):
 
     def claims(self, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
         """L(Rx*) < L(Rx) over the neighbourhood, and either side's bound; the bounds at smaller radii, too."""
-        costs, what = self.costs, "point of the neighbourhood"
-        log_n, log_T = math.log(costs.problem.n), math.log(costs.problem.T)
+        costs, w, what = self.costs, self.log_weight, "point of the neighbourhood"
         nearer, beyond = self.nearer, self.beyond
-        radii = np.concatenate([nearer, beyond])
-        points = self.hunted(under_test, rng, radii)
-        here = Excess.at(costs, points[: nearer.size], under_test)
-        gained = self.log_weight - log_T - log_n - nearer * self.near
-        lost = costs.log_high - log_n - nearer * min(self.against, 1e300)
-        yield at_least_difference(
-            "neighbourhood-risk-anywhere", Form.EFFECTIVE, here, gained[:, None], lost[:, None], what
-        )
-        there = Excess.at(costs, (radii[:, None] * self.better.unit)[:, None], under_test)
-        most = costs.log_low - log_n - radii * self.better.margin
-        yield below("better-direction-risk", Form.EFFECTIVE, there, most[:, None], "radius")
+        R = np.concatenate([nearer, beyond])
+        points, drift = self.hunted(under_test, rng, R)
+        here = costs.excess(points, under_test, "neighbourhood-risk-anywhere")
+        there = costs.excess(along(self.better, R)[:, None], under_test, "better-direction-risk")
+        binding, higher = R[:, None] * self.margin + drift, R[:, None] * self.against - drift
+        least = Sized.exp(w - costs.log_T - binding) - Sized.exp(costs.log_high - higher)
+        most = Sized.exp(costs.log_low - R[:, None] * to_units(self.better.margin))
+        near, far = np.s_[: nearer.size], np.s_[nearer.size :]
+        yield sized_at_least("neighbourhood-risk-anywhere", Form.EFFECTIVE, here[near], least[near], what)
+        yield sized_at_least("better-direction-risk", Form.EFFECTIVE, most, there, "radius")
         if beyond.size == 0:
             return
-        here = Excess.at(costs, points[nearer.size :], under_test)
-        there = Excess.at(costs, (beyond[:, None] * self.better.unit)[:, None], under_test)
-        least = self.log_weight - LOG2 - log_T - log_n - beyond * self.near
-        yield dominates("neighbourhood-is-beaten", Form.EFFECTIVE, here, there, what)
-        yield above("neighbourhood-risk", Form.EFFECTIVE, here, least[:, None], what)
+        least = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - binding)
+        yield sized_at_least("neighbourhood-is-beaten", Form.EFFECTIVE, here[far], there[far], what)
+        yield sized_at_least("neighbourhood-risk", Form.EFFECTIVE, here[far], least[far], what)
 
 
 class Outdone(Region):
@@ -224,34 +222,37 @@ class Outdone(Region):
         cls, found: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
     ) -> Outdone:
         high, low = (Lead.among(better, costs, mask) for mask in (costs.higher, costs.lower))
-        constant = LOG2 + math.log(costs.problem.T) - high.log_weight
+        constant = LOG2 + costs.log_T - high.log_weight
         gap = unit_difference(low.least, better, high.least, better)
         first = max(cone.radius * (1 + 2.0**-20), crossing(constant + costs.log_low, gap) * (1 + 2.0**-20))
         delta = _safe_delta(found, costs, binding, lower=False)
         near = found.margin - costs.reach * delta
-        radius = (constant + costs.log_high + first * better.margin) / near
-        against = math.inf if low.least is None else float_of(low.least, better)
-        return cls(found, better, costs, cone, delta, max(radius, first), near, high.log_weight, against, first)
+        # Rounded up, and how.
+        radius = float(value_of(constant + costs.log_high + first * better.margin)) / near * (1 + 2.0**-20)
+        margin = to_units(found.margin)
+        return cls(
+            found, better, costs, cone, delta, max(radius, first), margin, near, high.log_weight, low.margin, first
+        )
 
     def claims(self, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
         """One finite point is below L_α; beyond R_q the neighbourhood is above that point; either bound at smaller
         radii.
         """
-        costs, what = self.costs, "point of the neighbourhood"
-        log_n, log_T = math.log(costs.problem.n), math.log(costs.problem.T)
-        nearer, beyond = self.nearer, self.beyond
-        anywhere = Excess.at(costs, nearer[:, None] * self.better.unit, under_test)
-        lost = costs.log_low - log_n - nearer * min(self.against, 1e300)
-        gained = self.log_weight - log_T - log_n - nearer * self.better.margin
-        yield at_most_difference("better-direction-risk-anywhere", Form.EFFECTIVE, anywhere, lost, gained, "radius")
-        radii = np.concatenate([nearer, beyond])
-        here = Excess.at(costs, self.hunted(under_test, rng, radii), under_test)
-        most = costs.log_high - log_n - radii * self.near
-        yield above_minus("neighbourhood-gain", Form.EFFECTIVE, here, most[:, None], what)
-        if beyond.size == 0 or told_apart(costs, np.array([self.first])).size == 0:
+        costs, w, what = self.costs, self.log_weight, "point of the neighbourhood"
+        nearer, beyond, theta = self.nearer, self.beyond, to_units(self.better.margin)
+        anywhere = costs.excess(along(self.better, nearer), under_test, "better-direction-risk-anywhere")
+        most = Sized.exp(costs.log_low - nearer * self.against) - Sized.exp(w - costs.log_T - nearer * theta)
+        yield sized_at_least("better-direction-risk-anywhere", Form.EFFECTIVE, most, anywhere, "radius")
+        R = np.concatenate([nearer, beyond])
+        points, drift = self.hunted(under_test, rng, R)
+        here = costs.excess(points, under_test, "neighbourhood-gain")
+        least = -Sized.exp(costs.log_high - (R[:, None] * self.margin - drift))
+        yield sized_at_least("neighbourhood-gain", Form.EFFECTIVE, here, least, what)
+        R = np.array([self.first])
+        if beyond.size == 0 or told_apart(costs, R).size == 0:
             return
-        there = Excess.at(costs, (self.first * self.better.unit)[None], under_test)
-        gain = self.log_weight - LOG2 - log_T - log_n - self.first * self.better.margin
-        yield below_zero("finite-point-is-below", Form.EFFECTIVE, there, np.array([gain]), "point")
-        here = Excess.at(costs, self.hunted(under_test, rng, beyond), under_test)
-        yield dominates("neighbourhood-is-outdone", Form.EFFECTIVE, here, there, what)
+        there = costs.excess(along(self.better, R), under_test, "finite-point-is-below")
+        gain = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - R * theta)
+        yield sized_at_least("finite-point-is-below", Form.EFFECTIVE, -gain, there)
+        here = costs.excess(self.hunted(under_test, rng, beyond)[0], under_test, "neighbourhood-is-outdone")
+        yield sized_at_least("neighbourhood-is-outdone", Form.EFFECTIVE, here, there, what)

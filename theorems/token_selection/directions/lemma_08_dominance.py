@@ -8,21 +8,21 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.1,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 from hypothesis.strategies import SearchStrategy
-from jaxtyping import Float64
 
 from generators.case import Case
 from generators.direction_cases import pair_cases, pairs_for
-from reference_attention.directions import Direction, margin_difference, neighbour_optimal, unit_difference
+from reference_attention.directions import margin_difference, neighbour_optimal, unit_difference
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
+from theorems.rounding.bounded import exact
+from theorems.rounding.sized import Sized, sized_at_least
 from theorems.token_selection.directions.definition_3 import as_defined
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
@@ -30,23 +30,17 @@ from theorems.token_selection.directions.directional_risk import (
     NEARER,
     Costs,
     Lead,
+    along,
     crossing,
-    float_of,
+    to_units,
     told_apart,
-)
-from theorems.token_selection.directions.excess_claims import (
-    Excess,
-    above,
-    above_minus,
-    at_least_difference,
-    at_most_difference,
-    below,
-    below_zero,
-    dominates,
 )
 from theorems.token_selection.directions.leading_term import sharp_claim
 
 ASSUMPTIONS = ("well-behaved-loss", "wider-direction", "decided-neighbours")
+LOWER_WINS = ("wider-direction-wins", "risk-along-narrower", "risk-along-wider")
+HIGHER_WINS = ("narrower-direction-wins", "gain-along-narrower", "gain-along-wider")
+"""What the claims far out are called in (a) and in (b)."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -93,8 +87,8 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     keys, scores = case.problem.keys, case.problem.scores
     first, second = (under_test.direction(keys, case.arrays[name]) for name in ("q1", "q2"))
-    for name, one in (("first", first), ("second", second)):
-        yield as_defined(one, keys, f"definition-3-of-{name}")
+    for name, q in (("first", first), ("second", second)):
+        yield as_defined(q, keys, f"definition-3-of-{name}")
     if first.least is None or second.least is None:
         yield Claim("wider-margin", Form.EXACT, -1.0, 0.0, EXACT, "a direction was reported to have no margin at all")
         return
@@ -108,65 +102,26 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     lead, against = (low, high) if lower_wins else (high, low)
     log_for, log_against = (costs.log_low, costs.log_high) if lower_wins else (costs.log_high, costs.log_low)
     gap = unit_difference(against.least, first, lead.least, first)
-    constant = LOG2 + math.log(case.problem.T) - lead.log_weight
+    constant = LOG2 + costs.log_T - lead.log_weight
     start = max(crossing(constant + log_against, gap), crossing(constant + log_for, wider), 1 / first.margin)
-    radii = start * np.array(FACTORS)
-    against_margin = math.inf if against.least is None else float_of(against.least, first)
-    yield from _bounded(first, second, costs, lead, log_for, log_against, against_margin, under_test, lower_wins)
-    seen = told_apart(costs, radii)
-    if seen.size:
-        yield from _compared(first, second, costs, lead, log_for, seen, under_test, lower_wins)
-    for name, one in (("first", first), ("second", second)):
-        claim = sharp_claim(f"leading-term-of-{name}", one, costs, radii, under_test)
-        if claim is not None:
-            yield claim
-
-
-def _bounded(
-    first: Direction,
-    second: Direction,
-    costs: Costs,
-    lead: Lead,
-    log_for: float,
-    log_against: float,
-    against_margin: float,
-    under_test: Implementation,
-    lower_wins: bool,
-) -> Iterator[Claim]:
-    """The two bounds before any exponential is given away, from R = 1/θ1 on."""
-    radii = np.array(NEARER) / first.margin
-    one, two = (Excess.at(costs, radii[:, None] * found.unit, under_test) for found in (first, second))
-    log_n = math.log(costs.problem.n)
-    leading = lead.log_weight - math.log(costs.problem.T) - log_n - radii * first.margin
-    opposed = log_against - log_n - radii * min(against_margin, 1e300)
-    most = log_for - log_n - radii * second.margin
-    if lower_wins:
-        yield at_least_difference("narrower-anywhere", Form.EFFECTIVE, one, leading, opposed, "radius")
-        yield below("wider-anywhere", Form.EFFECTIVE, two, most, "radius")
-    else:
-        yield at_most_difference("narrower-anywhere", Form.EFFECTIVE, one, opposed, leading, "radius")
-        yield above_minus("wider-anywhere", Form.EFFECTIVE, two, most, "radius")
-
-
-def _compared(
-    first: Direction,
-    second: Direction,
-    costs: Costs,
-    lead: Lead,
-    log_for: float,
-    radii: Float64[np.ndarray, "r"],
-    under_test: Implementation,
-    lower_wins: bool,
-) -> Iterator[Claim]:
-    one, two = (Excess.at(costs, radii[:, None] * found.unit, under_test) for found in (first, second))
-    n = costs.problem.n
-    least = lead.log_weight - LOG2 - math.log(costs.problem.T * n) - radii * first.margin
-    most = log_for - math.log(n) - radii * second.margin
-    if lower_wins:
-        yield dominates("wider-direction-wins", Form.EFFECTIVE, one, two, "radius")
-        yield above("risk-along-narrower", Form.EFFECTIVE, one, least, "radius")
-        yield below("risk-along-wider", Form.EFFECTIVE, two, most, "radius")
-    else:
-        yield dominates("narrower-direction-wins", Form.EFFECTIVE, two, one, "radius")
-        yield below_zero("gain-along-narrower", Form.EFFECTIVE, one, least, "radius")
-        yield above_minus("gain-along-wider", Form.EFFECTIVE, two, most, "radius")
+    far = start * np.array(FACTORS)
+    R = np.concatenate([np.array(NEARER) / first.margin, far])
+    excess = costs.excess(np.stack([along(q, R) for q in (first, second)]), under_test, "narrower-anywhere")
+    # n (L_α − L(Rq)) in (b), which makes (a) of it.
+    one, two = excess if lower_wins else -excess
+    of_lead, opposed = R * to_units(first.margin), R * against.margin
+    least = Sized.exp(lead.log_weight - costs.log_T - of_lead) - Sized.exp(log_against - opposed)
+    most = Sized.exp(log_for - R * to_units(second.margin))
+    near = np.s_[: len(NEARER)]
+    yield sized_at_least("narrower-anywhere", Form.EFFECTIVE, one[near], least[near], "radius")
+    yield sized_at_least("wider-anywhere", Form.EFFECTIVE, most[near], two[near], "radius")
+    told = told_apart(costs, far).size
+    if told:
+        winner, of_one, of_two = LOWER_WINS if lower_wins else HIGHER_WINS
+        beyond = np.s_[len(NEARER) : len(NEARER) + told]
+        half = Sized.exp(lead.log_weight - np.log(2 * exact(case.problem.T)) - of_lead)
+        yield sized_at_least(winner, Form.EFFECTIVE, one[beyond], two[beyond], "radius")
+        yield sized_at_least(of_one, Form.EFFECTIVE, one[beyond], half[beyond], "radius")
+        yield sized_at_least(of_two, Form.EFFECTIVE, most[beyond], two[beyond], "radius")
+    for name, q, along_q in (("first", first, excess[0]), ("second", second, excess[1])):
+        yield from sharp_claim(f"leading-term-of-{name}", q, costs, far, along_q[len(NEARER) :])

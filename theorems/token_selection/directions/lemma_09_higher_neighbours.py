@@ -7,7 +7,6 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,10 +20,19 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
+from theorems.rounding.bounded import exact
+from theorems.rounding.sized import Sized, sized_at_least
 from theorems.token_selection.directions.definition_3 import as_defined
-from theorems.token_selection.directions.directional_risk import FACTORS, LOG2, Costs, Lead, crossing
-from theorems.token_selection.directions.excess_claims import Excess, above_minus, below_zero
-from theorems.token_selection.directions.leading_term import LEADING_TERM, sharp_claim
+from theorems.token_selection.directions.directional_risk import (
+    FACTORS,
+    LOG2,
+    Costs,
+    Lead,
+    along,
+    crossing,
+    to_units,
+)
+from theorems.token_selection.directions.leading_term import sharp_claim
 
 ASSUMPTIONS = ("well-behaved-loss", "higher-neighbours")
 KINDS: tuple[Kind, ...] = ("higher",)
@@ -69,14 +77,10 @@ def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("gain", Form.EFFECTIVE, -1.0, 0.0, EXACT, "no neighbour of higher score was reported")
         return
     gap = unit_difference(low.least, found, high.least, found)
-    constant = LOG2 + math.log(problem.T) + costs.log_low - high.log_weight
-    start = max(crossing(constant, gap), 1 / found.margin)
-    radii = start * np.array(FACTORS)
-    excess = Excess.at(costs, radii[:, None] * found.unit, under_test)
-    least = high.log_weight - LOG2 - math.log(problem.T * problem.n) - radii * found.margin
-    yield below_zero("gain", Form.EFFECTIVE, excess, least, "radius")
-    most = costs.log_high - math.log(problem.n) - radii * found.margin
-    yield above_minus("gain-at-most", Form.EFFECTIVE, excess, most, "radius")
-    claim = sharp_claim(LEADING_TERM, found, costs, radii, under_test)
-    if claim is not None:
-        yield claim
+    start = max(crossing(LOG2 + costs.log_T + costs.log_low - high.log_weight, gap), 1 / found.margin)
+    R = start * np.array(FACTORS)
+    excess, decay = costs.excess(along(found, R), under_test, "gain"), R * to_units(found.margin)
+    gain = Sized.exp(high.log_weight - np.log(2 * exact(problem.T)) - decay)
+    yield sized_at_least("gain", Form.EFFECTIVE, -gain, excess, "radius")
+    yield sized_at_least("gain-at-most", Form.EFFECTIVE, excess, -Sized.exp(costs.log_high - decay), "radius")
+    yield from sharp_claim("leading-term", found, costs, R, excess)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float64
+from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.paths.local_path import LocalPath, SignedLog, local_path
@@ -18,16 +19,10 @@ from reference_attention.risk import ScaledGradient
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
-from theorems.rounding.forward_error import COSINE_ROUNDING
+from theorems.rounding.bounded import exact
+from theorems.token_selection.directions.directional_risk import to_units
 from theorems.token_selection.directions.excluded_neighbourhood import Beaten, Cone, Region
 
-NEIGHBOURHOOD = tolerance(
-    "neighbourhood",
-    "(d + 8) eps / δ",
-    "the distance of a unit vector from q̄ carries (d + 8) eps of the vectors it is computed from,"
-    " relative to the radius δ"
-    " of the neighbourhood",
-)
 PATH_NORM = tolerance(
     "path-norm",
     "8 (d + 8) eps B (1 + 1/(μ + Bδ))",
@@ -92,26 +87,15 @@ def path_claims(region: Region, cone: Cone, under_test: Implementation, seed: in
         path = followed(region, one, under_test, seed)
         if path is None:
             continue
-        d = region.found.q.size
-        apart = np.linalg.norm(path.points / path.sizes[:, None] - region.found.unit, axis=1)
-        rounding = (d + 8) * EPS / region.delta
-        yield _told(
-            at_least(
-                f"{name}-leaves-or-stays-bounded",
-                Form.LIMIT,
-                np.maximum(apart / region.delta - 1, 1 - path.sizes / region.radius if region.radius else -1.0),
-                0.0,
-                rounding=rounding,
-                why=NEIGHBOURHOOD,
-                points="radius",
-            ),
-            path,
-            apart,
-        )
+        size = norm(exact(path.points), axis=1)
+        apart = norm(path.points / size[:, None] - to_units(region.found.unit), axis=1)
+        leaves_or_bounded = np.maximum(apart / region.delta, region.radius / size)
+        claim = at_least(f"{name}-leaves-or-stays-bounded", Form.LIMIT, leaves_or_bounded, 1.0, points="radius")
+        yield _told(claim, path, apart.value)
         if one is not region.narrow:
             continue
         if isinstance(region, Beaten):
-            slack = 8 * (d + 8) * EPS * path.norms * region.costs.reach * (1 + 1 / region.near)
+            slack = 8 * (region.found.q.size + 8) * EPS * path.norms * region.costs.reach * (1 + 1 / region.near)
             yield at_least(
                 "narrow-path-norm-grows",
                 Form.LIMIT,
@@ -122,16 +106,7 @@ def path_claims(region: Region, cone: Cone, under_test: Implementation, seed: in
                 points="radius",
             )
         else:
-            yield at_least(
-                "narrow-path-norm-bounded",
-                Form.LIMIT,
-                region.radius,
-                path.sizes,
-                rounding=8 * EPS * path.sizes,
-                scale=region.radius,
-                why=COSINE_ROUNDING,
-                points="radius",
-            )
+            yield at_least("narrow-path-norm-bounded", Form.LIMIT, region.radius, size, points="radius")
 
 
 def _told(claim: Claim, path: LocalPath, apart: Float64[np.ndarray, "r"]) -> Claim:

@@ -15,6 +15,8 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.implementation import Implementation
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.excess import log_excess_of
 from theorems.token_selection.global_paths.path_constants import log_excess
 from theorems.token_selection.global_paths.path_offset import QUADRATIC, Reduced, solved
 
@@ -46,6 +48,10 @@ class Sphere:
     def excess(self, y: Float64[np.ndarray, "e"]) -> float:
         """log(L − L_opt)."""
         return float(log_excess(self.under_test, self.problem, self.point(y)))
+
+    def log_excess_of(self, points: Numbers, claim: str) -> Numbers:
+        """log(L − L_opt) at points (b, d), with what a right implementation may be off by."""
+        return log_excess_of(self.under_test, self.problem, points, claim)
 
     def slope(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
         """The gradient of log(L − L_opt) in y, scaled so that its radial part is that of the reduced program.

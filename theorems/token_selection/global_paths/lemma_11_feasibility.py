@@ -8,16 +8,15 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Section 2 (Lemm
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 from flint import fmpq, fmpq_mat
-from jaxtyping import Float64, Int64
+from jaxtyping import Int64
+from numpy.linalg import norm
 
 from generators.case import Case
 from reference_attention.exact import rational, rational_matrix, to_floats
-from reference_attention.floats import EPS
 from reference_attention.problem import Dataset, Problem
 from reference_attention.svm.max_margin import Infeasible
 from theorems.core.claim import Claim, Form, at_least, undecided
@@ -25,7 +24,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
-from theorems.rounding.forward_error import SOLUTION
+from theorems.rounding.bounded import exact, rounded
 
 
 @statement(
@@ -124,36 +123,8 @@ def _solution(problem: Problem, p: list[fmpq], under_test: Implementation) -> It
     yield at_least("gmm-exists", Form.EXACT, found, 0.0, rounding=0.0, why=EXACT)
     if isinstance(solution, Infeasible):
         return
-    p_mm = np.asarray(solution.p)
-    rows = np.stack([problem.keys[i, opt[i]] - problem.keys[i, t] for i, t in others])
-    size = np.sum(np.abs(rows * p_mm), axis=1)
-    yield at_least(
-        "solution-is-feasible",
-        Form.EXACT,
-        np.sum(rows * p_mm, axis=1),
-        1.0,
-        rounding=(d + 3) * EPS * size,
-        why=SOLUTION,
-        points="constraint",
-    )
-    feasible: Float64[np.ndarray, "d"] = to_floats([x / smallest for x in p])
-    product = np.abs(feasible) * np.abs(p_mm) + p_mm * p_mm
-    yield at_least(
-        "solution-is-the-projection",
-        Form.EXACT,
-        np.sum(feasible * p_mm),
-        np.sum(p_mm * p_mm),
-        rounding=(d + 4) * EPS * np.sum(product),
-        scale=np.sum(p_mm * p_mm),
-        why=SOLUTION,
-    )
-    norm = math.hypot(*feasible.tolist())
-    yield at_least(
-        "solution-is-no-longer",
-        Form.EXACT,
-        norm,
-        math.hypot(*p_mm.tolist()),
-        rounding=(d + 4) * EPS * norm,
-        scale=norm,
-        why=SOLUTION,
-    )
+    feasible, p_mm = rounded(to_floats([x / smallest for x in p])), rounded(solution.p)
+    rows = exact([problem.keys[i, opt[i]] for i, _ in others]) - np.array([problem.keys[i, t] for i, t in others])
+    yield at_least("solution-is-feasible", Form.EXACT, rows @ p_mm, 1.0, points="constraint")
+    yield at_least("solution-is-the-projection", Form.EXACT, feasible @ p_mm, p_mm @ p_mm)
+    yield at_least("solution-is-no-longer", Form.EXACT, norm(feasible), norm(p_mm))

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64
+from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.claim import Claim, Form, at_least, undecided
 from theorems.core.tolerances import tolerance
+from theorems.rounding.bounded import exact
 from theorems.token_selection.global_paths.followed_path import Sphere
-from theorems.token_selection.global_paths.path_constants import EXPONENT_ROUNDING, Constraints, log_excess
+from theorems.token_selection.global_paths.path_constants import Constraints
 from theorems.token_selection.global_paths.path_offset import Reduced, closed_form, tangent_span
 
 PATH_ROUNDING = tolerance(
@@ -177,27 +179,20 @@ def path_claims(
 
 def _lowest(followed: list[Followed], rng: np.random.Generator) -> Claim:
     """No other point of the sphere has less risk: neighbours at all distances, the ray, and points anywhere."""
-    others, path, rounding = [], [], []
+    others, path = [], []
     for f in followed:
         e, rho, sphere = f.followed.size, f.rho, f.sphere
         sizes = np.exp(rng.uniform(np.log(1e-3), np.log(rho), (LOWER_TRIES, 1)))
         near = f.followed + sizes * rng.normal(size=(LOWER_TRIES, e))
         points = np.concatenate([rho * sphere.svm.direction + near @ sphere.basis.T, rho * sphere.svm.direction[None]])
         points = np.concatenate([points, rng.normal(size=(LOWER_TRIES, points.shape[1]))])
-        points *= rho / np.linalg.norm(points, axis=1, keepdims=True)
-        others.append(log_excess(sphere.under_test, sphere.problem, sphere.svm.norm * points))
-        path.append(np.full(len(points), sphere.excess(f.followed)))
-        # A point of the sphere of radius ρ(1 + eps) may have e^{−eps ρ} less; that is the rounding of an exponent.
-        rounding.append(np.full(len(points), 4 * f.exponent_rounding))
-    return at_least(
-        "path-is-lowest",
-        Form.LIMIT,
-        np.concatenate(others),
-        np.concatenate(path),
-        rounding=np.concatenate(rounding),
-        why=EXPONENT_ROUNDING,
-        points="other point of the sphere",
-    )
+        own = exact(sphere.point(f.followed)[None])
+        # All on the sphere through the path's point: a rounding of the radius would tell at large ones.
+        on_sphere = points * (norm(own) / norm(exact(points), axis=1))[:, None]
+        others.append(sphere.log_excess_of(on_sphere, "path-is-lowest"))
+        path.append(np.broadcast_to(sphere.log_excess_of(own, "path-is-lowest"), len(points)))
+    what = "other point of the sphere"
+    return at_least("path-is-lowest", Form.LIMIT, np.concatenate(others), np.concatenate(path), points=what)
 
 
 def _limit_offset(

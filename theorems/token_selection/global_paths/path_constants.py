@@ -20,6 +20,9 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.tolerances import tolerance
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.bounded import exact
+from theorems.token_selection.global_paths.growth_bounds import approximate
 
 EXPONENT_ROUNDING = tolerance(
     "exponent-rounding",
@@ -106,16 +109,17 @@ def rank_of_neighbours(svm: MaxMargin) -> int:
     return int(fmpq_mat([svm.exact.row(i, t) for i, t in pairs]).rank())
 
 
-def log_kappa(problem: Problem) -> float:
+def log_kappa(problem: Problem) -> Numbers:
     """κ = log(2 n (T−1) c_max Γ_max / (c_min Γ_min)), from logarithms throughout.
 
     c_max, c_min bound |ℓ'| on the score range, Γ_max, Γ_min the gaps γ_i,opt − γ_it over all t ≠ opt_i.
     """
     others = np.arange(problem.T) != problem.optimal[:, None]
-    log_gaps = np.log(problem.gaps()[others])
-    low, high = problem.score_range
-    slopes = problem.loss.log_bound(low, high) - problem.loss.log_floor(low, high)
-    return float(math.log(2 * problem.n * (problem.T - 1)) + slopes + log_gaps.max() - log_gaps.min())
+    log_gaps: Any = np.log(exact(problem.scores.max(axis=1))[:, None] - problem.scores)[others]
+    bounds = np.array([bound(*problem.score_range) for bound in (problem.loss.log_bound, problem.loss.log_floor)])
+    largest, smallest = approximate(bounds, 8 * EPS * (1 + np.abs(bounds)))
+    pairs = np.log(exact(2 * problem.n * (problem.T - 1)))
+    return pairs + (largest - smallest) + (np.max(log_gaps) - np.min(log_gaps))
 
 
 def log_excess(under_test: Any, problem: Problem, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:

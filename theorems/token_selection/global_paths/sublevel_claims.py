@@ -6,18 +6,23 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; deri
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
+from numpy.linalg import norm
 
 from generators.case import Case
 from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
-from theorems.rounding.forward_error import COSINE_ROUNDING
-from theorems.token_selection.global_paths.path_constants import EXPONENT_ROUNDING, Constraints, log_excess
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.bounded import exact, rounded, value_of
+from theorems.rounding.excess import log_excess_of
+from theorems.token_selection.global_paths.path_constants import Constraints, log_excess
 from theorems.token_selection.global_paths.path_offset import Reduced
 from theorems.token_selection.global_paths.sublevel_hunt import hunt
 
@@ -32,35 +37,35 @@ def sublevel_claims(
     under_test: Implementation,
     constraints: Constraints,
     basis: Float64[np.ndarray, "d e"],
-    unit: float,
-    direction: Float64[np.ndarray, "d"],
-    kappa: float,
+    svm: MaxMargin,
+    kappa: Numbers,
 ) -> Iterator[Claim]:
     """Hunt for points of sublevel sets that violate the bounds on margin and correlation.
 
+    A point p of the ball whose risk is larger than at R p̄_mm by a factor e^o belongs to the sublevel set of RΘ − o in
+    place of RΘ. So the bounds, with RΘ − o in them, are for points whose risk is not surely smaller, too.
+
     Args:
         constraints, basis: rows of the SVM in units of ‖p_mm‖, and the complement of p̄_mm.
-        unit, direction: ‖p_mm‖ and p̄_mm.
+        svm: p_mm.
         kappa: κ.
     """
-    problem = case.problem
-    rhos = kappa * np.array(SUBLEVEL_RADII)
-    ray = rhos[:, None] * direction
-    edge = log_excess(under_test, problem, unit * ray)
-    level = edge - constraints.exponent_rounding(ray)
+    problem, opt, T = case.problem, case.problem.optimal, case.problem.T
+    rhos = float(value_of(kappa)) * np.array(SUBLEVEL_RADII)
+    ray = rhos[:, None] * svm.direction
+    edge = log_excess(under_test, problem, svm.norm * ray)
 
     def inside(points: Float64[np.ndarray, "r b d"]) -> Bool[np.ndarray, "r b"]:
-        excess = log_excess(under_test, problem, unit * points)
-        room = constraints.exponent_rounding(points)
+        excess = log_excess(under_test, problem, svm.norm * points)
         short = np.linalg.norm(points, axis=-1) <= rhos[:, None] * (1 + 4 * EPS)
-        return np.asarray(short & (excess <= level[:, None] - room))
+        return np.asarray(short & (excess <= edge[:, None]))
 
     flat = np.zeros(problem.d - 1)
     centres = np.array([Reduced.at(constraints, basis, rho).newton(flat, 60)[0] for rho in rhos])
     size = int(np.clip(HUNT_BUDGET // (len(rhos) * problem.keys.size), 6, 32))
     found = hunt(
         inside,
-        direction,
+        svm.direction,
         basis,
         constraints.rows,
         constraints.neighbours,
@@ -70,48 +75,29 @@ def sublevel_claims(
         rounds=2,
         rng=case.rng(),
     )
-    # R p̄_mm itself belongs to its sublevel set without a look at its rounding.
+    # R p̄_mm itself belongs to its sublevel set.
     found.append((ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_)))
-    points = np.concatenate([batch[good] for batch, good in found])
-    rho = np.concatenate([np.broadcast_to(rhos[:, None], good.shape)[good] for _, good in found])
-    base = np.concatenate([np.broadcast_to(edge[:, None], good.shape)[good] for _, good in found])
-    rounding = constraints.exponent_rounding(points)
-    length = np.linalg.norm(points, axis=-1)
-    along = points @ direction
-    smallest = np.min(points @ constraints.rows.T, axis=-1, initial=np.inf)
-    yield at_least(
-        "sublevel-margin",
-        Form.EFFECTIVE,
-        smallest,
-        rho - kappa,
-        rounding=rounding,
-        why=EXPONENT_ROUNDING,
-        scale=rho,
-        points="point of a sublevel set",
-    )
-    cos_rounding = (problem.d + 4) * EPS
-    yield at_least(
-        "sublevel-correlation",
-        Form.EFFECTIVE,
-        along / length,
-        1 - kappa / rho,
-        rounding=cos_rounding,
-        why=COSINE_ROUNDING,
-        points="point of a sublevel set",
-    )
-    bound = (
-        constraints.dual_value
-        + constraints.log_unit
-        - np.log1p((problem.T - 1) * np.exp(np.minimum(kappa - rho, 0.0)))
-        - (base + math.log(problem.n))
-    )
-    yield at_least(
-        "sublevel-correlation-from-duals",
-        Form.EFFECTIVE,
-        along,
-        bound,
-        rounding=2 * rounding + constraints.dual_rounding + rho * cos_rounding,
-        why=EXPONENT_ROUNDING,
-        scale=rho,
-        points="point of a sublevel set",
-    )
+    p = exact(svm.norm * np.concatenate([batch[good] for batch, good in found]))
+    of_radius = np.concatenate([np.nonzero(good)[0] for _, good in found])
+
+    p_mm, rho = rounded(svm.p), rhos[of_radius]
+    log_edge = log_excess_of(under_test, problem, rhos[:, None] * p_mm, "sublevel-margin")[of_radius]
+    over = np.maximum(log_excess_of(under_test, problem, p, "sublevel-margin") - log_edge, 0.0)
+    best = np.take_along_axis(problem.keys, opt[:, None, None], axis=1)
+    rows = (exact(best) - problem.keys)[constraints.others]
+    length, along = norm(p, axis=1) / norm(p_mm), p @ p_mm / (p_mm @ p_mm)
+    least, what = rho - over - kappa, {"points": "point of a sublevel set"}
+    yield at_least("sublevel-margin", Form.EFFECTIVE, np.min(p @ rows.T, axis=1), least, **what)
+    yield at_least("sublevel-correlation", Form.EFFECTIVE, along / length, least / np.maximum(length, rho), **what)
+    normaliser = np.log1p((T - 1) * np.exp(-np.maximum(least, 0.0)))
+    bound = dual_value(problem, svm) - normaliser - (log_edge + over + np.log(exact(problem.n)))
+    yield at_least("sublevel-correlation-from-duals", Form.EFFECTIVE, along, bound, **what)
+
+
+def dual_value(problem: Problem, svm: MaxMargin) -> Numbers:
+    """D(w) = Σ w_j log(c_j / w_j) ≤ log Σ c_j e^{−g_j·y} for every y ⊥ p_mm (Jensen, Σ w_j g_j ∥ p_mm)."""
+    used, best = svm.duals > 0, exact(problem.scores.max(axis=1))[:, None]
+    duals: Any = rounded(svm.duals[used])
+    w = duals / np.sum(duals)
+    log_costs = problem.loss.log_slope(best) + np.log(best - problem.scores)
+    return np.sum(w * (log_costs[used] - np.log(w)))

@@ -77,11 +77,12 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     svm = yield from certified(problem, problem.optimal, under_test, svm_claim)
     constraints = Constraints.of(problem, svm)
     basis = tangent_basis(svm.direction)
-    kappa = log_kappa(problem)
+    carried = log_kappa(problem)
+    kappa = float(carried.value)
     if not kappa < 1 / EPS:
         why = f"κ = {kappa:.3g}: at RΘ = κ the rounding of a logit is larger than a logit"
         raise Undecided("sublevel-margin", why, Form.EFFECTIVE)
-    yield from sublevel_claims(case, under_test, constraints, basis, svm.norm, svm.direction, kappa)
+    yield from sublevel_claims(case, under_test, constraints, basis, svm, carried)
     if under_test.textbook_eps:
         # Such a kernel's gradient is rounding noise at these radii.
         return

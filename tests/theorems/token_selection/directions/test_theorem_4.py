@@ -14,21 +14,23 @@ from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from generators.direction_assumptions import not_locally_optimal_direction
 from generators.direction_cases import direction_cases, pair_cases
-from reference_attention.directions import direction, inner, margin_difference, within_cone
+from reference_attention.directions import Direction, direction, inner, margin_difference, within_cone
+from reference_attention.exact import rational
 from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 from tests.theorems import oracle
 from tests.theorems.token_selection.faults import FAULTS
 from theorems.core.check import check
-from theorems.core.claim import Form, Verdict
+from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.registry.definitions import DEFINITIONS
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
+from theorems.rounding.excess import excess
 from theorems.run.verify import drawn, verify_generated
 from theorems.token_selection.directions.better_directions import leaving_only_higher, selecting_best, tilted
-from theorems.token_selection.directions.directional_risk import Costs
-from theorems.token_selection.directions.excess_claims import Excess, signed_at_least
+from theorems.token_selection.directions.directional_risk import Costs, along
+from theorems.token_selection.directions.leading_term import leading_term
 
 IDS = ("lemma-8", "lemma-9", "lemma-10", "theorem-4")
 
@@ -168,23 +170,6 @@ def test_directions_a_millionth_away_are_handled_and_the_lmm_direction_is_refuse
         assert outcome([1.0, distance]) is Verdict.UPHELD
 
 
-@given(pair_cases())
-def test_the_noise_of_an_excess_covers_its_error(case: Case) -> None:
-    """Against ball arithmetic, at moderate radii."""
-    problem = case.normalised().problem
-    found = direction(problem.keys, case.arrays["q1"])
-    costs = Costs.of(problem, found.best(problem.scores))
-    points = np.array([0.5, 5.0, 20.0])[:, None] / found.margin * found.unit
-    excess = Excess.at(costs, points, REFERENCE)
-    own = np.take_along_axis(problem.scores, costs.alpha[:, None], axis=1)[:, 0]
-    for p, sign, size, noise in zip(points, excess.sign, excess.log_size, excess.log_noise, strict=True):
-        with oracle.precision(oracle.bits_for(problem, p) + 128):
-            base = sum((oracle.loss_value(problem.loss, arb(u)) for u in own.tolist()), arb(0)) / problem.n
-            truth = oracle.risk(problem, p) - base
-            error = abs(truth - arb(sign) * arb(size).exp()) if sign else abs(truth)
-            assert error <= arb(noise).exp(), (float(error), noise)
-
-
 def test_the_preimage_is_orthogonal_where_rows_vanish() -> None:
     """w = M⁺1 ⊥ q for ties, because M q = 0: to first order the perturbation leaves the length of q alone."""
     case = find(direction_cases(kinds=("tied",)), lambda case: case.problem.d == 2)
@@ -242,17 +227,50 @@ def test_faults_are_caught_near_a_locally_optimal_direction(distance: float) -> 
         assert check(theorem, case, FAULTS[fault]).verdict is Verdict.FALSIFIED
 
 
-def test_what_rounding_hides_is_undecided() -> None:
-    """e^{−10} against 0 with an error of e^{−5}: no verdict; with one of e^{−20}: both verdicts."""
-    size, nothing = np.array([-10.0]), np.array([-np.inf])
+def true_excess(problem: Problem, found: Direction, alpha: np.ndarray, R: float) -> arb:
+    """n (L(R q̄) − L_α) at the exact R q̄."""
+    scale, total = arb(rational(R)) / arb(found.norm_squared).sqrt(), arb(0)
+    for margins, scores, best in zip(found.exact, problem.scores.tolist(), alpha.tolist(), strict=True):
+        weights = [(-arb(x) * scale).exp() for x in margins]
+        mean = sum((w * arb(g) for w, g in zip(weights, scores, strict=True)), arb(0)) / sum(weights, arb(0))
+        total += oracle.loss_value(problem.loss, mean) - oracle.loss_value(problem.loss, arb(scores[best]))
+    return total
 
-    def verdict(noise: float, larger: bool) -> Verdict:
-        left, right = ((size, nothing), (nothing, nothing))[:: 1 if larger else -1]
-        return signed_at_least("a", Form.EFFECTIVE, left, right, np.array([noise]), "point").verdict
 
-    assert verdict(-5.0, True) is verdict(-5.0, False) is Verdict.INCONCLUSIVE
-    assert verdict(-20.0, True) is Verdict.UPHELD
-    assert verdict(-20.0, False) is Verdict.FALSIFIED
+@settings(max_examples=50)
+@given(pair_cases())
+def test_the_first_order_term_is_as_near_as_its_remainder(case: Case) -> None:
+    """|n (L(R q̄) − L_α) e^{Rθ} − D| ≤ r, against ball arithmetic."""
+    problem = case.normalised().problem
+    found = direction(problem.keys, case.arrays["q1"])
+    costs = Costs.of(problem, found.best(problem.scores))
+    radii = np.array([1.0, 5.0, 20.0]) / found.margin
+    lead = leading_term(found, costs, radii)
+    assert found.least is not None
+    for k, R in enumerate(radii.tolist()):
+        with oracle.precision(600):
+            decay = arb(rational(R)) * arb(found.least) / arb(found.norm_squared).sqrt()
+            measured = true_excess(problem, found, costs.alpha, R) * (decay - arb(rational(lead.log_unit))).exp()
+            off = float(abs(measured - arb(rational(float(lead.term.value)))))
+        assert off <= lead.remainder.value[k] + lead.remainder.error[k] + lead.term.error
+
+
+@given(pair_cases())
+def test_the_excess_along_a_direction_is_known(case: Case) -> None:
+    """Ours and the reference's, at R q̄, against ball arithmetic."""
+    problem = case.normalised().problem
+    found = direction(problem.keys, case.arrays["q1"])
+    costs = Costs.of(problem, found.best(problem.scores))
+    radii = np.array([0.5, 5.0, 20.0]) / found.margin
+    for one in (
+        excess(problem, along(found, radii), costs.alpha) * problem.n,
+        costs.excess(along(found, radii), REFERENCE, "x"),
+    ):
+        for x, error, unit, R in zip(one.x.value, one.x.error, one.log_unit, radii.tolist(), strict=True):
+            with oracle.precision(600):
+                truth = true_excess(problem, found, costs.alpha, R)
+                unit = arb(rational(float(unit))).exp() if np.isfinite(unit) else arb(0)
+                assert abs(truth - arb(rational(float(x))) * unit) <= arb(rational(float(error))) * unit
 
 
 @settings(max_examples=100)

@@ -1,0 +1,92 @@
+"""L(p) − L_α, L_α = (1/n) Σ_i ℓ(γ_iα_i) the risk of selecting α exactly, to rounding at any norm of the prompt.
+
+Independent of :func:`reference_attention.risk.log_excess_risk`, which is under test, but for ℓ itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from reference_attention.problem import Problem
+from theorems.core.claim import NotANumber
+from theorems.core.implementation import Implementation
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.rounding.bounded import Bounded, exact, hull, value_of
+from theorems.rounding.sized import Sized
+
+
+def excess(problem: Problem, points: Numbers, alpha: Int64[np.ndarray, "n"]) -> Sized:
+    """(1/n) Σ_i (ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i)), δ_i = Σ_t s_it (γ_iα_i − γ_it); (b,) for points (b, d).
+
+    As ℓ decreases, what δ_i ± e lets it be lies between the values at δ_i − e and δ_i + e.
+    """
+    log_weights = AttentionAt(problem, points).log_weights
+    own = exact(problem.scores[np.arange(problem.n), alpha])
+    gaps = own[:, None] - problem.scores
+    others: Any = np.where(value_of(gaps) != 0, log_weights, -np.inf)
+    largest = np.max(others.value, axis=-1)
+    largest = np.where(np.isfinite(largest), largest, 0.0)
+    delta: Any = np.vecdot(np.exp(others - largest[..., None]), gaps)
+
+    low, high = np.nextafter(delta.value - delta.error, -np.inf), np.nextafter(delta.value + delta.error, np.inf)
+    some = np.stack([delta.value, *(np.where(delta.error > 0, end, delta.value) for end in (low, high))])
+    signs, sizes = problem.loss.log_excess(own, np.sign(some), exact(largest) + np.log(exact(np.abs(some))))
+    with np.errstate(invalid="ignore"):
+        unit = np.max(np.where(np.isfinite(sizes.value), sizes.value, -np.inf), axis=(0, 2))
+    unit = np.where(np.isfinite(unit), unit, 0.0)
+    middle, least, most = signs * np.exp(sizes - unit[:, None])
+    return Sized.of(np.mean(hull(hull(middle, least), most), axis=-1), unit)
+
+
+def excess_of(
+    under_test: Implementation,
+    problem: Problem,
+    points: Numbers,
+    alpha: Int64[np.ndarray, "n"],
+    claim: str,
+) -> Sized:
+    """L(p) − L_α under test, with what a right one may be off by: twice what :func:`excess` loses.
+
+    Args:
+        points: (*b, d).
+        claim: what is falsified where it is no number.
+
+    Raises:
+        NotANumber: a sign or a logarithm that is none.
+    """
+    sign, log_size = _reported(under_test, problem, points, alpha, claim)
+    ours = excess(problem, points.reshape(-1, problem.d), alpha)
+    scale, error = ours.log_unit.reshape(sign.shape), ours.x.error.reshape(sign.shape)
+    unit = np.maximum(log_size, scale)
+    unit = np.where(np.isfinite(unit), unit, 0.0)
+    x: Bounded = sign * np.exp(exact(log_size) - unit)
+    allowed = 2 * (error * np.exp(exact(scale) - unit))
+    return Sized.of(x.widened(allowed.value + allowed.error), unit)
+
+
+def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers, claim: str) -> Numbers:
+    """log(L(p) − L_opt) under test, (b,) for points (b, d), where opt is strictly best in each input.
+
+    Raises:
+        NotANumber: the difference is not positive, and that is no rounding.
+    """
+    sign, log_size = _reported(under_test, problem, points, problem.optimal, claim)
+    ours = excess(problem, points, problem.optimal).log
+    known = np.isfinite(ours.error)
+    if (known & (sign <= 0)).any():
+        raise NotANumber(claim, "L(p) ≤ L_opt under test")
+    return Bounded(np.where(known, log_size, ours.value), 2 * ours.error)
+
+
+def _reported(
+    under_test: Implementation, problem: Problem, points: Numbers, alpha: Int64[np.ndarray, "n"], claim: str
+) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
+    """Sign and logarithm of L(p) − L_α under test."""
+    theirs = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, value_of(points), alpha)
+    sign, log_size = (np.asarray(x, dtype=np.float64) for x in theirs)
+    if not (np.isfinite(sign).all() and (log_size < np.inf).all()):
+        raise NotANumber(claim, "the excess risk under test is not finite")
+    return sign, np.where(sign == 0, -np.inf, log_size)

@@ -1,0 +1,93 @@
+"""Numbers of any magnitude that carry their rounding: a bounded array and the logarithm of its unit.
+
+Risks far out are e^{−1000} and less, and of either sign. They are added, subtracted and compared in the larger unit:
+what underflows there is far below the other's rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.rounding.bounded import Bounded, exact
+
+
+@dataclass(frozen=True, eq=False)
+class Sized:
+    """The numbers x e^{log_unit}.
+
+    Attributes:
+        x: (*b).
+        log_unit: floats taken as exact, (*b); −∞ where x is exactly 0.
+    """
+
+    x: Bounded
+    log_unit: Float64[np.ndarray, "*b"]
+
+    @classmethod
+    def of(cls, x: Bounded, log_unit: Float64[np.ndarray, "*b"]) -> Sized:
+        """x e^{log_unit}."""
+        return cls(x, np.where((x.value == 0) & (x.error == 0), -np.inf, log_unit))
+
+    @classmethod
+    def exp(cls, logarithm: Bounded) -> Sized:
+        """e^{logarithm}."""
+        unit = np.where(np.isfinite(logarithm.value), logarithm.value, 0.0)
+        return cls.of(np.exp(logarithm - unit), unit)
+
+    def to(self, log_unit: Any) -> Bounded:
+        """In another unit."""
+        converted: Bounded = self.x * np.exp(exact(self.log_unit) - log_unit)
+        return converted
+
+    @property
+    def log(self) -> Bounded:
+        """The logarithm, of numbers that are surely positive."""
+        logarithm: Bounded = np.log(self.x) + exact(self.log_unit)
+        return logarithm
+
+    def __neg__(self) -> Sized:
+        return Sized(-self.x, self.log_unit)
+
+    def __add__(self, other: Sized) -> Sized:
+        unit = larger_unit(self, other)
+        return Sized.of(self.to(unit) + other.to(unit), unit)
+
+    def __mul__(self, factor: Any) -> Sized:
+        return Sized.of(self.x * factor, self.log_unit)
+
+    def __sub__(self, other: Sized) -> Sized:
+        return self + -other
+
+    def __iter__(self) -> Iterator[Sized]:
+        return (self[k] for k in range(len(self.log_unit)))
+
+    def __getitem__(self, index: Any) -> Sized:
+        return Sized(self.x[index], self.log_unit[index])
+
+
+def larger_unit(a: Sized, b: Sized) -> Float64[np.ndarray, "..."]:
+    """The larger of both logarithms, 0 where both numbers are 0."""
+    unit = np.maximum(a.log_unit, b.log_unit)
+    return np.where(np.isfinite(unit), unit, 0.0)
+
+
+def sized_at_least(name: str, form: Form, left: Sized, right: Sized, points: str = "point") -> Claim:
+    """The claim left ≥ right of sized numbers, each point in its own unit.
+
+    Where rounding is as large as both sides the claim could not fail: such points count for nothing, and a claim that
+    has no other is undecided.
+    """
+    unit = larger_unit(left, right)
+    sides: Any = np.broadcast_arrays(left.to(unit), right.to(unit))
+    above, below = sides
+    seen = np.maximum(np.abs(above.value), np.abs(below.value)) > (above - below).error
+    if not seen.any():
+        why = f"at every {points} rounding is larger than the risks compared: the limit lies beyond float64"
+        return undecided(name, why, form)
+    return at_least(name, form, above[seen], below[seen], points=points)

@@ -1,0 +1,68 @@
+"""L(p) − L_α by sign and logarithm and its rounding, for any loss, fast enough to search by.
+
+References: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Section 4.2;
+:mod:`theorems.rounding.forward_error`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.floats import EPS, log_expm1
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import tolerance
+from theorems.rounding.bounded import value_of
+from theorems.rounding.forward_error import log_weight_error
+from theorems.token_selection.directions.directional_risk import Costs
+
+EXCESS_RISK = tolerance(
+    "excess-risk",
+    "ν = (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1); plus 8 eps |log|",
+    "noisy_excess: L(p) − L_α is a sum of terms of either sign, each with the relative error of its softmax weight",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Excess:
+    """Sign and logarithm of L(p) − L_α as the implementation under test has it, and how far rounding reaches.
+
+    Attributes:
+        sign, log_size: shape (*b,).
+        log_noise: logarithm of the absolute error, shape (*b,).
+    """
+
+    sign: Float64[np.ndarray, "*b"]
+    log_size: Float64[np.ndarray, "*b"]
+    log_noise: Float64[np.ndarray, "*b"]
+
+    @classmethod
+    def at(cls, costs: Costs, points: Float64[np.ndarray, "*b d"], under_test: Implementation) -> Excess:
+        problem = costs.problem
+        sign, size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, points, costs.alpha)
+        return cls(np.asarray(sign, dtype=np.float64), np.asarray(size, dtype=np.float64), log_noise(costs, points))
+
+
+def log_noise(costs: Costs, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
+    """Logarithm of the absolute error of L(p) − L_α: (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1).
+
+    A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j|, that of the reference token used by the implementation
+    on top; p is rounded itself. The loss, its logarithms and the two sums add EPS (n + T + 24) plus EPS times the size
+    of each logarithm, relative to each term.
+    """
+    problem, rows = costs.problem, costs.rows
+    logits = -np.einsum("ntd,...d->...nt", rows, points)
+    error = (problem.d + 8) * EPS * np.einsum("ntd,...d->...nt", np.abs(rows), np.abs(points))
+    now = np.argmax(logits, axis=-1)[..., None]
+    error = error + np.take_along_axis(error, now, axis=-1)
+    relative = logits - np.take_along_axis(logits, now, axis=-1)
+    log_weights = relative - np.log(np.sum(np.exp(relative), axis=-1, keepdims=True))
+    log_largest = value_of(costs.log_largest)
+    finite = np.where(np.isfinite(log_largest), log_largest, 0.0)
+    further = EPS * (problem.n + problem.T + 24 + 2 * np.abs(log_weights) + 4 * np.abs(finite))
+    total = log_weight_error(error, log_weights) + further
+    terms = log_weights + log_expm1(total) + log_largest
+    return np.asarray(np.logaddexp.reduce(terms.reshape(*terms.shape[:-2], -1), axis=-1) - math.log(problem.n))
