@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from reference_attention.problem import Problem
-from theorems.core.claim import NotANumber
+from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
 from theorems.core.points import Violation
 from theorems.rounding.bounded import Bounded, exact, in_floats, rounded, spacing, value_of
@@ -24,6 +24,11 @@ from theorems.rounding.softmax import softmax
 EXPONENTIAL = 20.0
 """Units in the last place by which a kernel's exponential may be off: ``exp_u20`` of PyTorch's vectorised CPU
 kernels.
+"""
+
+BLOCK = 16
+"""Tokens that a kernel takes at a time at the least, a tile of the hardware's matrix products. Where it takes them one by
+one, as a loop of elementary operations does, its exponentials are good to one unit, and twice the error covers that.
 """
 
 LARGEST_EXPONENT = 709.0
@@ -80,6 +85,42 @@ class AttentionAt:
         weights: Any = np.exp(self.log_weights)
         return weights
 
+    def weights_of(self, under_test: Implementation, claim: str) -> Any:
+        """The weights under test, with what right ones may be off by, each by itself; (b, n, T).
+
+        Twice what this evaluation loses, for their formula may be another one, and for a kernel twice what
+        :func:`textbook_weights` loses in its numbers.
+
+        Args:
+            claim: what is falsified if an entry is no finite number.
+        """
+        weights = np.asarray(under_test.weights(self.problem.keys, self.points))
+        if not isinstance(self.weights, Bounded):
+            return weights
+        if not np.isfinite(weights).all():
+            raise NotANumber(claim, "a weight under test is not finite", Form.EXACT)
+        allowed = 2 * self.weights.error
+        if self.textbook_eps:
+            allowed = allowed + 2 * textbook_weights(self.problem, self.points, self.textbook_eps).error
+        return exact(weights).widened(allowed)
+
+    def total_of(self, weights: Numbers) -> Numbers:
+        """Σ_t of weights under test, with what right ones may miss 1 by; (b, n).
+
+        Less than they are off by one by one: errors of the logits do not matter, since exponentials are divided by
+        their sum. So it is twice what the sum loses of given logits, and for a kernel twice what sum and division lose
+        of given exponentials; that pays for a running sum that is rescaled with every token.
+        """
+        logits = exact(value_of(self.log_weights))
+        allowed = 2 * np.sum(np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)), axis=-1).error
+        if self.textbook_eps:
+            with spacing(self.textbook_eps):
+                exponentials = exact(self.weights.value)
+                shares = exponentials / np.sum(exponentials, axis=-1, keepdims=True)
+                allowed = allowed + 2 * np.sum(shares, axis=-1).error
+        total: Any = np.sum(exact(value_of(weights)), axis=-1)
+        return total.widened(allowed)
+
     @cached_property
     def outputs(self) -> Numbers:
         """γ_iᵀ s_i, (b, n)."""
@@ -103,14 +144,21 @@ class AttentionAt:
         (b, n, T).
 
         m is a float taken as exact, so the second factor is of the size of score gaps however small the weights are.
+        It is that of :attr:`token`, but for the tokens that share its score: two sums over all tokens, no table of
+        pairs per point.
         """
         scores: Any = exact(self.problem.scores)
         gaps: Any = scores[:, :, None] - scores[:, None, :]
-        other = value_of(gaps) != 0
-        others: Any = np.where(other, self.log_weights[..., None, :], -np.inf)
-        largest = np.max(value_of(others), axis=-1)
-        largest = np.where(np.isfinite(largest), largest, 0.0)
-        return largest, np.vecdot(np.exp(others - largest[..., None]), gaps)
+        alike = self.problem.scores == self.problem.scores[np.arange(self.problem.n), self.token][..., None]
+
+        def spread(log_weights: Any) -> tuple[Any, Any]:
+            largest = np.max(value_of(log_weights), axis=-1, keepdims=True)
+            largest = np.where(np.isfinite(largest), largest, 0.0)
+            return largest, np.einsum("bnu,ntu->bnt", np.exp(log_weights - largest), gaps)
+
+        own, total = spread(self.log_weights)
+        other, rest = spread(np.where(alike, -np.inf, self.log_weights))
+        return np.where(alike, other, own), np.where(alike, rest, total)
 
     @cached_property
     def _log_factors(self) -> Any:
@@ -138,7 +186,7 @@ class AttentionAt:
     def gradient(self) -> Numbers:
         """∇L e^{−log_scale} = −(1/n) Σ_i |ℓ'_i| Σ_t s_t (γ_t − γᵀs) δk_t, (b, d)."""
         terms: Any = np.exp(self._log_factors - self.log_scale[:, None, None]) * self._spreads[1]
-        gradient: Any = -np.sum(terms[..., None] * self.key_differences, axis=(1, 2)) / self.problem.n
+        gradient: Any = -np.einsum("bnt,bntd->bd", terms, self.key_differences) / self.problem.n
         return gradient
 
     @cached_property
@@ -188,18 +236,28 @@ def violation_of(sides: Callable[[Float64[np.ndarray, "m d"]], tuple[Any, Any]])
     return violation
 
 
+def textbook_weights(problem: Problem, points: Float64[np.ndarray, "b d"], eps: float) -> Bounded:
+    """Softmax weights, (b, n, T), as a kernel computes them from raw logits, in numbers of spacing ``eps``.
+
+    It may go block by block, :data:`BLOCK` tokens or more at a time.
+    """
+    with spacing(eps, EXPONENTIAL):
+        logits = np.vecdot(rounded(problem.keys), rounded(points)[:, None, None])
+        return softmax(logits, updates=(problem.T - 1) // BLOCK)
+
+
 def textbook_gradient(problem: Problem, points: Float64[np.ndarray, "b d"], eps: float) -> Bounded:
     """∇L, (b, d), as a kernel computes it that knows no differences and no logarithms, in numbers of spacing ``eps``.
 
     Its maximum, subtracted within the differentiated graph, has the gradient −Σ c, zero but for rounding: it falls on
     whichever token was the largest.
     """
+    s = textbook_weights(problem, points, eps)
     with spacing(eps, EXPONENTIAL):
-        keys, scores, p = rounded(problem.keys), rounded(problem.scores), rounded(points)
-        s = softmax(np.vecdot(keys, p[:, None, None]))
+        keys, scores = rounded(problem.keys), rounded(problem.scores)
         f = np.sum(s * scores, axis=-1)
         c = s * (scores - f[..., None])
         stray = np.max(np.abs(keys), axis=-2) * np.sum(c, axis=-1).error[..., None]
         slopes = np.exp(problem.loss.log_slope(f))
-        inner = np.sum(c[..., None] * keys, axis=-2).widened(stray.value + stray.error)
+        inner = np.einsum("bnt,ntd->bnd", c, keys).widened(stray.value + stray.error)
         return -np.mean(slopes[..., None] * inner, axis=1)
