@@ -199,14 +199,14 @@ class AttentionAt:
             return None
         return 2 * textbook_gradient(self.problem, self.points, self.textbook_eps).error
 
-    def gradient_of(self, under_test: Implementation, claim: str) -> Any:
+    def gradient_of(self, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
         """The gradient under test e^{−log_scale}, with what a right one may be off by; (b, d).
 
         An implementation that works with differences is allowed twice what this evaluation loses: its formula may be
         another one.
 
         Args:
-            claim: what is falsified if an entry is no finite number.
+            claim, form: what is falsified if an entry is no finite number.
         """
         problem = self.problem
         theirs = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, self.points)
@@ -217,7 +217,7 @@ class AttentionAt:
         if not isinstance(self.gradient, Bounded):
             return direction * unit
         if not np.isfinite(direction * unit).all():
-            raise NotANumber(claim, "the gradient under test is not finite")
+            raise NotANumber(claim, "the gradient under test is not finite", form)
         gradient: Any = np.exp(exact(shift))[:, None] * direction
         allowed = 2 * self.gradient.error
         if self._textbook_error is not None:
