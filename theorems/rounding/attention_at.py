@@ -27,8 +27,8 @@ kernels.
 """
 
 BLOCK = 16
-"""Tokens that a kernel takes at a time at the least, a tile of the hardware's matrix products. Where it takes them one by
-one, as a loop of elementary operations does, its exponentials are good to one unit, and twice the error covers that.
+"""Tokens that a kernel takes at a time at the least, a tile of the hardware's matrix products. One that takes them one
+by one, as a loop of elementary operations does, has exponentials good to one unit, and twice the error covers that.
 """
 
 LARGEST_EXPONENT = 709.0

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jaxtyping import Float64
 
 from reference_attention.problem import Problem
-from theorems.rounding.evaluation import Evaluation
+from theorems.rounding.attention_at import AttentionAt, Numbers
 
 
 def log_sharp_smoothness(problem: Problem) -> float:
@@ -32,13 +31,12 @@ def log_sharp_smoothness(problem: Problem) -> float:
     return float(np.logaddexp.reduce(np.concatenate([curved, steep])) - math.log(problem.n))
 
 
-def local_smoothness(at: Evaluation) -> Float64[np.ndarray, "b"]:
+def local_smoothness(at: AttentionAt) -> Numbers:
     """An upper bound on ‖∇²L(p)‖ at each point: (1/n) Σ (M0 ‖Cov(γ, k)‖² + |ℓ'| E[|γ − f| ‖k − k̄‖²])."""
-    problem = at.problem
-    weights = at.weights
-    centred = at.key_differences - np.sum(weights[..., None] * at.key_differences, axis=-2, keepdims=True)
-    spread = at.score_differences - np.sum(weights * at.score_differences, axis=-1, keepdims=True)
-    slopes = np.sum((weights * spread)[..., None] * centred, axis=-2)
+    problem, s = at.problem, at.weights
+    centred = at.key_differences - np.sum(s[..., None] * at.key_differences, axis=-2, keepdims=True)
+    spread = problem.scores - at.outputs[..., None]
+    slopes = np.sum((s * spread)[..., None] * centred, axis=-2)
     curved = math.exp(problem.loss.log_lipschitz(*problem.score_range)) * np.sum(slopes * slopes, axis=-1)
-    second = np.sum(weights * np.abs(spread) * np.sum(centred * centred, axis=-1), axis=-1)
-    return np.asarray(np.mean(curved + np.exp(at.log_slopes) * second, axis=-1))
+    second = np.sum(s * np.abs(spread) * np.sum(centred * centred, axis=-1), axis=-1)
+    return np.mean(curved + np.exp(at.log_slopes) * second, axis=-1)

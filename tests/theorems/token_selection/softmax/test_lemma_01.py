@@ -27,7 +27,7 @@ def setting_of(loss: str, seed: int = 0) -> Setting:
     tokens, values = rng.standard_normal((N, T, D)), 3 * rng.standard_normal((N, T))
     labels = np.array([1.0, -1.0, 1.0])
     problem = Problem(tokens, labels[:, None] * values, loss_named(loss))
-    return Setting(tokens, labels, values, np.abs(values), problem.loss, problem)
+    return Setting(tokens, labels, values, problem.loss, problem)
 
 
 def by_torch(setting: Setting, W: np.ndarray, u: np.ndarray) -> np.ndarray:
