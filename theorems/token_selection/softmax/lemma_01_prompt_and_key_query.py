@@ -103,7 +103,8 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     at_once = max(1, ENTRIES // (problem.n * problem.T * (problem.d + len(u))))
     blocks = (tried[k : k + at_once] for k in range(0, len(tried), at_once))
     both = zip(*(_both_paths(setting, u, block, under_test) for block in blocks), strict=True)
-    in_matrix, in_prompt = (np.concatenate(parts) for parts in both)
+    joined: list[Any] = [np.concatenate(parts) for parts in both]
+    in_matrix, in_prompt = joined
     local = (norm(in_matrix.error, axis=(1, 2)) / norm(u) + norm(in_prompt.error, axis=1))[: len(points)]
     yield _every_iterate(setting, u, points, matrices, steps, local)
     yield equal("one-step-from-a-common-point", in_matrix, u[:, None] * in_prompt[:, None], points="entry")
