@@ -6,6 +6,7 @@ weights is taken pairwise, Σ_u s_t s_u (γ_t − γ_u), so that nothing cancels
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -241,8 +242,9 @@ def textbook_weights(problem: Problem, points: Float64[np.ndarray, "b d"], eps: 
 
     It may go block by block, :data:`BLOCK` tokens or more at a time.
     """
+    unit = problem.key_scale
     with spacing(eps, EXPONENTIAL):
-        logits = np.vecdot(rounded(problem.keys), rounded(points)[:, None, None])
+        logits = np.vecdot(rounded(problem.keys / unit), rounded(points * unit)[:, None, None])
         return softmax(logits, updates=(problem.T - 1) // BLOCK)
 
 
@@ -251,13 +253,27 @@ def textbook_gradient(problem: Problem, points: Float64[np.ndarray, "b d"], eps:
 
     Its maximum, subtracted within the differentiated graph, has the gradient −Σ c, zero but for rounding: it falls on
     whichever token was the largest.
+
+    Powers of two are taken out of keys, scores and slopes, as a caller of kernels with the range of float32 does.
     """
+    key_unit, unit = problem.key_scale, power_of_two(problem.scores)
     s = textbook_weights(problem, points, eps)
     with spacing(eps, EXPONENTIAL):
-        keys, scores = rounded(problem.keys), rounded(problem.scores)
+        keys, scores = rounded(problem.keys / key_unit), rounded(problem.scores / unit)
         f = np.sum(s * scores, axis=-1)
         c = s * (scores - f[..., None])
         stray = np.max(np.abs(keys), axis=-2) * np.sum(c, axis=-1).error[..., None]
-        slopes = np.exp(problem.loss.log_slope(f))
         inner = np.einsum("bnt,ntd->bnd", c, keys).widened(stray.value + stray.error)
-        return -np.mean(slopes[..., None] * inner, axis=1)
+    outputs = f * unit
+    with spacing(eps, EXPONENTIAL):
+        log_slopes: Any = problem.loss.log_slope(outputs)
+        largest = np.max(value_of(log_slopes), axis=-1, keepdims=True)
+        largest = np.where(np.isfinite(largest), largest, 0.0)
+        mean: Any = np.mean(np.exp(log_slopes - largest)[..., None] * inner, axis=1)
+    return -mean * (np.exp(exact(largest)) * (unit * key_unit))
+
+
+def power_of_two(x: Float64[np.ndarray, "n T"]) -> float:
+    """The one that the largest of these is one to two of; 1 if all are zero."""
+    largest = float(np.max(np.abs(x)))
+    return 2.0 ** (math.frexp(largest)[1] - 1) if largest else 1.0

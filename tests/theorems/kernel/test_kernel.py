@@ -159,6 +159,20 @@ def test_noise_far_above_the_gradient_is_no_violation(dtype: str) -> None:
             assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
+@pytest.mark.parametrize("score", [-100.0, 400.0])
+def test_slopes_beyond_float32_are_allowed_for(score: float) -> None:
+    """e^{100} and e^{−400}: the power of two that is taken out of a kernel's slope is taken out of its bound."""
+    problem = Problem(
+        np.array([[[1.0, 0.5], [0.0, 1.0], [-1.0, 0.25]]]), score + np.array([[0.0, 1.0, 0.5]]), LOSSES["exponential"]
+    )
+    under_test = kernel_of(kernels.handwritten, "float32").as_implementation()
+    for id in ("lemma-1", "lemma-3"):
+        outcome = check(statement_named(id), Case(problem), under_test)
+        assert outcome.verdict is Verdict.UPHELD, outcome.reason
+    wrong = kernel_of(wrong_kernels.detached_normaliser, "float32").as_implementation()
+    assert check(statement_named("lemma-1"), Case(problem), wrong).verdict is Verdict.FALSIFIED
+
+
 def test_an_infinite_tolerance_does_not_hide_a_violation() -> None:
     left, right, rounding = [-np.inf, 0.0], [0.0, 1.0], [np.inf, 0.0]
     claim = at_least("hidden", Form.EFFECTIVE, left, right, rounding=rounding, why="rounding")

@@ -105,8 +105,9 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     both = zip(*(_both_paths(setting, u, block, under_test) for block in blocks), strict=True)
     joined: list[Any] = [np.concatenate(parts) for parts in both]
     in_matrix, in_prompt = joined
-    local = (norm(in_matrix.error, axis=(1, 2)) / norm(u) + norm(in_prompt.error, axis=1))[: len(points)]
-    yield _every_iterate(setting, u, points, matrices, steps, local)
+    # Of bounded arrays, whose norm does not underflow where |ℓ'| is e^{−400}.
+    local = norm(exact(in_matrix.error), axis=(1, 2)) / norm(u) + norm(exact(in_prompt.error), axis=1)
+    yield _every_iterate(setting, u, points, matrices, steps, local.value[: len(points)])
     yield equal("one-step-from-a-common-point", in_matrix, u[:, None] * in_prompt[:, None], points="entry")
 
 
@@ -229,7 +230,8 @@ def _every_iterate(
     for t, step in enumerate(steps.tolist()):
         rounded = EPS * ((len(u) + 6) * moved[t] + 4 * (lengths[t] + lengths[t + 1]))
         allowed.append((1 + step * curvature[t]) * allowed[-1] + step * local[t] + rounded)
-    rounding, scale = np.array(allowed) + apart.error, lengths + allowed + apart.error
+    rounding = np.array(allowed) + apart.error
+    scale = lengths + np.where(np.isfinite(rounding), rounding, 1.0)
     return at_least(
         "same-iterates",
         Form.EXACT,
