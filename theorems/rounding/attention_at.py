@@ -86,42 +86,6 @@ class AttentionAt:
         weights: Any = np.exp(self.log_weights)
         return weights
 
-    def weights_of(self, under_test: Implementation, claim: str) -> Any:
-        """The weights under test, with what right ones may be off by, each by itself; (b, n, T).
-
-        Twice what this evaluation loses, for their formula may be another one, and for a kernel twice what
-        :func:`textbook_weights` loses in its numbers.
-
-        Args:
-            claim: what is falsified if an entry is no finite number.
-        """
-        weights = np.asarray(under_test.weights(self.problem.keys, self.points))
-        if not isinstance(self.weights, Bounded):
-            return weights
-        if not np.isfinite(weights).all():
-            raise NotANumber(claim, "a weight under test is not finite", Form.EXACT)
-        allowed = 2 * self.weights.error
-        if self.textbook_eps:
-            allowed = allowed + 2 * textbook_weights(self.problem, self.points, self.textbook_eps).error
-        return exact(weights).widened(allowed)
-
-    def total_of(self, weights: Numbers) -> Numbers:
-        """Σ_t of weights under test, with what right ones may miss 1 by; (b, n).
-
-        Less than they are off by one by one: errors of the logits do not matter, since exponentials are divided by
-        their sum. So it is twice what the sum loses of given logits, and for a kernel twice what sum and division lose
-        of given exponentials; that pays for a running sum that is rescaled with every token.
-        """
-        logits = exact(value_of(self.log_weights))
-        allowed = 2 * np.sum(np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)), axis=-1).error
-        if self.textbook_eps:
-            with spacing(self.textbook_eps):
-                exponentials = exact(self.weights.value)
-                shares = exponentials / np.sum(exponentials, axis=-1, keepdims=True)
-                allowed = allowed + 2 * np.sum(shares, axis=-1).error
-        total: Any = np.sum(exact(value_of(weights)), axis=-1)
-        return total.widened(allowed)
-
     @cached_property
     def outputs(self) -> Numbers:
         """γ_iᵀ s_i, (b, n)."""

@@ -40,6 +40,7 @@ from theorems.registry.lookup import statement_named
 from theorems.registry.suite import on_a_kernel, statements
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import Bounded
+from theorems.rounding.weights_under_test import weights_of
 from theorems.run.processes import Unit
 from theorems.run.verify import drawn, verify_generated
 
@@ -130,7 +131,7 @@ def test_rounding_bounds_against_ball_arithmetic(kernel: Any, dtype: str) -> Non
     for problem in PROBLEMS[:6]:
         at = AttentionAt(problem, points_of(problem, m=8), seen.eps)
         truth = truths(problem, at)
-        weights, gradient = at.weights_of(under_test, "x"), at.gradient_of(under_test, "x")
+        weights, gradient = weights_of(at, under_test, "x"), at.gradient_of(under_test, "x")
         of_weights.append(used_of(weights, truth["weights"]))
         of_gradient.append(used_of(gradient, truth["gradient"]))
         without.append(used_of(Bounded(gradient.value, 2 * at.gradient.error), truth["gradient"]))

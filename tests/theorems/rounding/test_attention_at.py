@@ -29,6 +29,7 @@ from theorems.rounding.bounded import Bounded, exact, rounded, spacing
 from theorems.rounding.evaluation import Evaluation
 from theorems.rounding.softmax import softmax
 from theorems.rounding.textbook import textbook_weight_error
+from theorems.rounding.weights_under_test import total_of, weights_of
 
 FLOAT32 = 2.0**-23
 
@@ -120,18 +121,18 @@ def test_what_right_weights_are_allowed(dtype: torch.dtype | None, eps: float) -
     used, totals, found = [], [], {"warm": False, "leaking": False}
     for problem in PROBLEMS:
         at = AttentionAt(problem, points_of(problem), eps)
-        theirs = at.weights_of(REFERENCE.but("x", weights=weights), "x")
+        theirs = weights_of(at, REFERENCE.but("x", weights=weights), "x")
         truth = np.array(truths(problem, at)["weights"], dtype=object)
         off = np.array([abs(float(x.mid())) for x in (truth - theirs.value).ravel()]).reshape(theirs.shape)
         assert (off <= theirs.error).all()
         used.append(float(np.max(off[off > 0] / theirs.error[off > 0], initial=0.0)))
-        total = at.total_of(theirs)
+        total = total_of(at, theirs)
         assert (np.abs(total.value - 1) <= total.error).all()
         assert (total.error <= (4 * problem.T + 40) * size).all()
         totals.append(float(np.max(np.abs(total.value - 1) / total.error)))
         warm, leaking = weights(problem.keys, at.points * (1 + 1e3 * size)), theirs.value * (1 - 64 * size)
         found["warm"] |= bool((np.abs(warm - at.weights.value) > at.weights.error + theirs.error).any())
-        total = at.total_of(leaking)
+        total = total_of(at, leaking)
         found["leaking"] |= bool((np.abs(total.value - 1) > total.error).any())
     print(f"used {max(used):.3g}, of the sum's {max(totals):.3g}")
     assert max(used) > 1 / 500

@@ -154,7 +154,7 @@ SLOPES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "correlation": lambda u: -np.ones_like(u),
         "squared": lambda u: u - 1,
         "cubic": lambda u: -3 * u**2,
-        "kinked": lambda u: -1 + 0.75 * np.maximum(np.sign(u), 0.0),
+        "kinked": lambda u: 0.375 * np.sign(u) - 0.625,
     }
 )
 """ℓ' as a textbook has it, by the name of the loss: the second path takes no derivative from :class:`Loss`."""

@@ -26,6 +26,7 @@ from theorems.core.points import directions, probe_points
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.weights_under_test import total_of, weights_of
 
 EXACT_POINTS = 3
 """Points at which identity and inequality are decided over the rationals."""
@@ -58,9 +59,9 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     rng = case.rng()
     points = probe_points(rng, problem)
     at = AttentionAt(problem, points, under_test.textbook_eps)
-    weights = at.weights_of(under_test, "weights-are-non-negative")
+    weights = weights_of(at, under_test, "weights-are-non-negative", Form.EXACT)
     yield at_least("weights-are-non-negative", Form.EXACT, weights.value, 0.0, rounding=0.0, why=EXACT)
-    yield equal("weights-sum-to-one", at.total_of(weights), 1.0)
+    yield equal("weights-sum-to-one", total_of(at, weights), 1.0)
     yield equal("weights-are-exponentials-of-logits", weights, at.weights, points="weight")
     yield from _key_lemma(problem, rng, weights.value)
     gradient = at.gradient_of(under_test, "gradient-is-the-covariance", Form.EXACT)

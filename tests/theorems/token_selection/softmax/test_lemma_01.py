@@ -88,8 +88,8 @@ def test_values_that_carry_their_rounding_are_those_of_the_problem_too() -> None
 
 def test_a_kink_that_may_be_on_either_side_covers_both_slopes() -> None:
     slope = SLOPES["kinked"](Bounded([-1.0, 0.0, 1.0], [0.1, 0.1, 0.1]))
-    assert slope.value.tolist() == [-1.0, -1.0, -0.25]
-    assert slope.error == pytest.approx([0.0, 0.75, 0.0], abs=1e-13)
+    assert slope.value.tolist() == [-1.0, -0.625, -0.25]
+    assert slope.error == pytest.approx([0.0, 0.375, 0.0], abs=1e-13)
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)
