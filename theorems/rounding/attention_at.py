@@ -6,6 +6,7 @@ weights is taken pairwise, Σ_u s_t s_u (γ_t − γ_u), so that nothing cancels
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.problem import Problem
-from theorems.core.claim import NotANumber
+from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
 from theorems.core.points import Violation
 from theorems.rounding.bounded import Bounded, exact, in_floats, rounded, spacing, value_of
@@ -24,6 +25,11 @@ from theorems.rounding.softmax import softmax
 EXPONENTIAL = 20.0
 """Units in the last place by which a kernel's exponential may be off: ``exp_u20`` of PyTorch's vectorised CPU
 kernels.
+"""
+
+BLOCK = 16
+"""Tokens that a kernel takes at a time at the least, a tile of the hardware's matrix products. One that takes them one
+by one, as a loop of elementary operations does, has exponentials good to one unit, and twice the error covers that.
 """
 
 LARGEST_EXPONENT = 709.0
@@ -103,14 +109,21 @@ class AttentionAt:
         (b, n, T).
 
         m is a float taken as exact, so the second factor is of the size of score gaps however small the weights are.
+        It is that of :attr:`token`, but for the tokens that share its score: two sums over all tokens, no table of
+        pairs per point.
         """
         scores: Any = exact(self.problem.scores)
         gaps: Any = scores[:, :, None] - scores[:, None, :]
-        other = value_of(gaps) != 0
-        others: Any = np.where(other, self.log_weights[..., None, :], -np.inf)
-        largest = np.max(value_of(others), axis=-1)
-        largest = np.where(np.isfinite(largest), largest, 0.0)
-        return largest, np.vecdot(np.exp(others - largest[..., None]), gaps)
+        alike = self.problem.scores == self.problem.scores[np.arange(self.problem.n), self.token][..., None]
+
+        def spread(log_weights: Any) -> tuple[Any, Any]:
+            largest = np.max(value_of(log_weights), axis=-1, keepdims=True)
+            largest = np.where(np.isfinite(largest), largest, 0.0)
+            return largest, np.einsum("bnu,ntu->bnt", np.exp(log_weights - largest), gaps)
+
+        own, total = spread(self.log_weights)
+        other, rest = spread(np.where(alike, -np.inf, self.log_weights))
+        return np.where(alike, other, own), np.where(alike, rest, total)
 
     @cached_property
     def apart(self) -> Bool[np.ndarray, "b n T"]:
@@ -142,7 +155,7 @@ class AttentionAt:
     def gradient(self) -> Numbers:
         """∇L e^{−log_scale} = −(1/n) Σ_i |ℓ'_i| Σ_t s_t (γ_t − γᵀs) δk_t, (b, d)."""
         terms: Any = np.exp(self._log_factors - self.log_scale[:, None, None]) * self._spreads[1]
-        gradient: Any = -np.sum(terms[..., None] * self.key_differences, axis=(1, 2)) / self.problem.n
+        gradient: Any = -np.einsum("bnt,bntd->bd", terms, self.key_differences) / self.problem.n
         return gradient
 
     @cached_property
@@ -155,14 +168,14 @@ class AttentionAt:
             return None
         return 2 * textbook_gradient(self.problem, self.points, self.textbook_eps).error
 
-    def gradient_of(self, under_test: Implementation, claim: str) -> Any:
+    def gradient_of(self, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
         """The gradient under test e^{−log_scale}, with what a right one may be off by; (b, d).
 
         An implementation that works with differences is allowed twice what this evaluation loses: its formula may be
         another one.
 
         Args:
-            claim: what is falsified if an entry is no finite number.
+            claim, form: what is falsified if an entry is no finite number.
         """
         problem = self.problem
         theirs = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, self.points)
@@ -173,7 +186,7 @@ class AttentionAt:
         if not isinstance(self.gradient, Bounded):
             return direction * unit
         if not np.isfinite(direction * unit).all():
-            raise NotANumber(claim, "the gradient under test is not finite")
+            raise NotANumber(claim, "the gradient under test is not finite", form)
         gradient: Any = np.exp(exact(shift))[:, None] * direction
         allowed = 2 * self.gradient.error
         if self._textbook_error is not None:
@@ -192,18 +205,43 @@ def violation_of(sides: Callable[[Float64[np.ndarray, "m d"]], tuple[Any, Any]])
     return violation
 
 
+def textbook_weights(problem: Problem, points: Float64[np.ndarray, "b d"], eps: float) -> Bounded:
+    """Softmax weights, (b, n, T), as a kernel computes them from raw logits, in numbers of spacing ``eps``.
+
+    It may go block by block, :data:`BLOCK` tokens or more at a time.
+    """
+    unit = problem.key_scale
+    with spacing(eps, EXPONENTIAL):
+        logits = np.vecdot(rounded(problem.keys / unit), rounded(points * unit)[:, None, None])
+        return softmax(logits, updates=(problem.T - 1) // BLOCK)
+
+
 def textbook_gradient(problem: Problem, points: Float64[np.ndarray, "b d"], eps: float) -> Bounded:
     """∇L, (b, d), as a kernel computes it that knows no differences and no logarithms, in numbers of spacing ``eps``.
 
     Its maximum, subtracted within the differentiated graph, has the gradient −Σ c, zero but for rounding: it falls on
     whichever token was the largest.
+
+    Powers of two are taken out of keys, scores and slopes, as a caller of kernels with the range of float32 does.
     """
+    key_unit, unit = problem.key_scale, power_of_two(problem.scores)
+    s = textbook_weights(problem, points, eps)
     with spacing(eps, EXPONENTIAL):
-        keys, scores, p = rounded(problem.keys), rounded(problem.scores), rounded(points)
-        s = softmax(np.vecdot(keys, p[:, None, None]))
+        keys, scores = rounded(problem.keys / key_unit), rounded(problem.scores / unit)
         f = np.sum(s * scores, axis=-1)
         c = s * (scores - f[..., None])
         stray = np.max(np.abs(keys), axis=-2) * np.sum(c, axis=-1).error[..., None]
-        slopes = np.exp(problem.loss.log_slope(f))
-        inner = np.sum(c[..., None] * keys, axis=-2).widened(stray.value + stray.error)
-        return -np.mean(slopes[..., None] * inner, axis=1)
+        inner = np.einsum("bnt,ntd->bnd", c, keys).widened(stray.value + stray.error)
+    outputs = f * unit
+    with spacing(eps, EXPONENTIAL):
+        log_slopes: Any = problem.loss.log_slope(outputs)
+        largest = np.max(value_of(log_slopes), axis=-1, keepdims=True)
+        largest = np.where(np.isfinite(largest), largest, 0.0)
+        mean: Any = np.mean(np.exp(log_slopes - largest)[..., None] * inner, axis=1)
+    return -mean * (np.exp(exact(largest)) * (unit * key_unit))
+
+
+def power_of_two(x: Float64[np.ndarray, "n T"]) -> float:
+    """The one that the largest of these is one to two of; 1 if all are zero."""
+    largest = float(np.max(np.abs(x)))
+    return 2.0 ** (math.frexp(largest)[1] - 1) if largest else 1.0

@@ -8,9 +8,8 @@ import numpy as np
 
 from theorems.core.claim import Form, NotANumber, Undecided
 from theorems.core.implementation import Implementation
-from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt
+from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt, textbook_weights
 from theorems.rounding.bounded import Bounded, exact, rounded, spacing
-from theorems.rounding.softmax import softmax
 
 
 def risk_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Bounded:
@@ -33,6 +32,6 @@ def risk_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form 
 
 def _textbook_outputs(at: AttentionAt) -> Any:
     """γ_iᵀ s_i, (b, n), as a kernel computes it from raw logits."""
+    weights = textbook_weights(at.problem, at.points, at.textbook_eps)
     with spacing(at.textbook_eps, EXPONENTIAL):
-        weights = softmax(np.vecdot(rounded(at.problem.keys), rounded(at.points)[:, None, None]))
         return np.sum(weights * rounded(at.problem.scores), axis=-1)

@@ -3,6 +3,22 @@
 Such a kernel subtracts a maximum, exponentiates, adds up and divides; flash attention does so block by block, rescales
 whenever the maximum grows, and takes its weights again from a stored log Σ e^l to differentiate. All of it is covered,
 each with the arithmetic of :func:`theorems.rounding.bounded.spacing`.
+
+Somebody else's formula of the same weights, and of what follows from them, is allowed twice this error. That is enough
+for every formula that rounds each number at most as often again as this one does, since the error is linear in how
+often, each rounding at its worst and all of one sign:
+
+- a logit costs d + 2 ≥ 3 roundings of Σ_j |k_j p_j| ≥ |l|: room for three more, a query scaled up and down, a product
+  with log2 e to exponentiate to the base 2;
+- exponents, exponentials, sum and division are operations that each formula has, in another order or once more: an
+  update of a running maximum multiplies numerator and sum by one more exponential, which is counted by ``updates``, and
+  where it is not, exponentials good to one unit leave room for T = 50 of them;
+- keys, scores, upstream gradient and weights enter a gradient by products and sums, in any order.
+
+``python -m tests.theorems.rounding.measure_bounded`` prints what kernels use of it, from (n, T, d) = (1, 2, 1) up to
+(4, 64, 32), logits from 0.01 to 1e4 and more. At most, in float64, float32 and bfloat16: of weights 0.03, 0.09, 0.06,
+of outputs 0.02 and of gradients 0.01, for PyTorch's math and flash paths, softmax(q kᵀ) v under autograd, and tiles
+of 16 tokens and of one. Where float32 underflows, PyTorch's flash kernel uses 0.4: its exponential ends at 1e-38.
 """
 
 from __future__ import annotations

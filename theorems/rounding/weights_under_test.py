@@ -1,4 +1,4 @@
-"""The softmax weights of an implementation, with what right ones may be off by."""
+"""The softmax weights of an implementation, with what right ones may be off by, one by one and together."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import numpy as np
 
 from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
-from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt
-from theorems.rounding.bounded import Bounded, exact, rounded, spacing
-from theorems.rounding.softmax import softmax
+from theorems.rounding.attention_at import AttentionAt, textbook_weights
+from theorems.rounding.bounded import Bounded, exact, spacing, value_of
 
 
 def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
@@ -29,7 +28,23 @@ def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Fo
         raise NotANumber(claim, "a softmax weight under test is not finite", form)
     allowed = 2 * at.weights.error
     if at.textbook_eps:
-        with spacing(at.textbook_eps, EXPONENTIAL):
-            logits: Any = np.vecdot(rounded(at.problem.keys), rounded(at.points)[:, None, None])
-            allowed = allowed + 2 * softmax(logits).error
+        allowed = allowed + 2 * textbook_weights(at.problem, at.points, at.textbook_eps).error
     return exact(weights).widened(np.where(np.isnan(allowed), np.inf, allowed))
+
+
+def total_of(at: AttentionAt, weights: Any) -> Any:
+    """Σ_t of weights under test, with what right ones may miss 1 by; (b, n).
+
+    Less than they are off by one by one: errors of the logits do not matter, since exponentials are divided by
+    their sum. So it is twice what the sum loses of given logits, and for a kernel twice what sum and division lose
+    of given exponentials; that pays for a running sum that is rescaled with every token.
+    """
+    logits = exact(value_of(at.log_weights))
+    allowed = 2 * np.sum(np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)), axis=-1).error
+    if at.textbook_eps:
+        with spacing(at.textbook_eps):
+            exponentials = exact(at.weights.value)
+            shares = exponentials / np.sum(exponentials, axis=-1, keepdims=True)
+            allowed = allowed + 2 * np.sum(shares, axis=-1).error
+    total: Any = np.sum(exact(value_of(weights)), axis=-1)
+    return total.widened(allowed)

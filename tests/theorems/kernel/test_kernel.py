@@ -18,9 +18,9 @@ from generators.case import Case
 from reference_attention import risk as reference
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
-from tests.theorems import oracle
 from tests.theorems.kernel import wrong_kernels
-from tests.theorems.rounding.test_rounding import PROBLEMS, points_of, ratio, truth_of_gradient
+from tests.theorems.rounding.test_attention_at import truths
+from tests.theorems.rounding.test_rounding import PROBLEMS, points_of, ratio
 from tests.theorems.token_selection.path_cases import random_cases
 from theorems.core.check import check
 from theorems.core.claim import Claim, Form, Verdict, at_least
@@ -38,7 +38,9 @@ from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import hints, precision_hint, scale_hint
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import on_a_kernel, statements
-from theorems.rounding.evaluation import Evaluation, scaled_gradient_of
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import Bounded
+from theorems.rounding.weights_under_test import weights_of
 from theorems.run.processes import Unit
 from theorems.run.verify import drawn, verify_generated
 
@@ -124,23 +126,24 @@ def test_a_slope_that_float32_cannot_hold() -> None:
 )
 def test_rounding_bounds_against_ball_arithmetic(kernel: Any, dtype: str) -> None:
     seen = kernel_of(kernel, dtype)
+    under_test = seen.as_implementation()
     of_weights, of_gradient, without = [], [], []
     for problem in PROBLEMS[:6]:
-        points = points_of(problem, m=8)
-        at = Evaluation(problem, points, seen.eps)
-        truth = []
-        for p in points:
-            with oracle.precision(oracle.bits_for(problem, p)):
-                truth.append([[float(s.mid()) for s in row] for row in oracle.weights(problem, p)])
-        of_weights.append(ratio(seen.weights(problem.keys, points) - np.array(truth), at.textbook_weights_error))
-        theirs = scaled_gradient_of(seen.as_implementation(), problem, points, np.zeros(len(points)))
-        off = theirs - truth_of_gradient(problem, points, np.zeros(len(points)))
-        of_gradient.append(ratio(off, at.textbook_gradient_error(seen.eps)))
-        own = Evaluation(problem, points).gradient
-        without.append(ratio(off, own.error * np.exp(np.maximum(own.log_scale, -700.0))[:, None]))
+        at = AttentionAt(problem, points_of(problem, m=8), seen.eps)
+        truth = truths(problem, at)
+        weights, gradient = weights_of(at, under_test, "x"), at.gradient_of(under_test, "x")
+        of_weights.append(used_of(weights, truth["weights"]))
+        of_gradient.append(used_of(gradient, truth["gradient"]))
+        without.append(used_of(Bounded(gradient.value, 2 * at.gradient.error), truth["gradient"]))
     assert 1e-3 < max(of_weights) <= 1
     assert 1e-4 < max(of_gradient) <= 1
-    assert max(without) > 1  # the bound of careful float64 does not cover it
+    assert max(without) > 1  # what careful float64 loses does not cover it
+
+
+def used_of(found: Bounded, truth: Any) -> float:
+    """The largest part of its error that a number is off by."""
+    off = np.array([abs(float(x.mid())) for x in (np.array(truth, dtype=object) - found.value).ravel()])
+    return ratio(off.reshape(found.shape), found.error)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -155,6 +158,20 @@ def test_noise_far_above_the_gradient_is_no_violation(dtype: str) -> None:
         for id in ("lemma-1", "lemma-3", "lemma-6"):
             outcome = check(statement_named(id), Case(problem), under_test)
             assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+@pytest.mark.parametrize("score", [-100.0, 400.0])
+def test_slopes_beyond_float32_are_allowed_for(score: float) -> None:
+    """e^{100} and e^{−400}: the power of two that is taken out of a kernel's slope is taken out of its bound."""
+    problem = Problem(
+        np.array([[[1.0, 0.5], [0.0, 1.0], [-1.0, 0.25]]]), score + np.array([[0.0, 1.0, 0.5]]), LOSSES["exponential"]
+    )
+    under_test = kernel_of(kernels.handwritten, "float32").as_implementation()
+    for id in ("lemma-1", "lemma-3"):
+        outcome = check(statement_named(id), Case(problem), under_test)
+        assert outcome.verdict is Verdict.UPHELD, outcome.reason
+    wrong = kernel_of(wrong_kernels.detached_normaliser, "float32").as_implementation()
+    assert check(statement_named("lemma-1"), Case(problem), wrong).verdict is Verdict.FALSIFIED
 
 
 def test_an_infinite_tolerance_does_not_hide_a_violation() -> None:

@@ -1,23 +1,30 @@
 """What bounded arrays cost and how tight they are: ``python -m tests.theorems.rounding.measure_bounded``.
 
-Times are ratios to plain NumPy on the same arrays, measured in turn; widths are measured against ball arithmetic.
+Times are ratios to plain NumPy on the same arrays, measured in turn; widths are measured against ball arithmetic. The
+last table is of kernels: which share of what somebody else's may be off by they use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from tests.theorems import oracle
 from tests.theorems.rounding.balls import used
 from tests.theorems.rounding.primitives import PRIMITIVES
-from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import Bounded, exact
+from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt, textbook_gradient, textbook_weights
+from theorems.rounding.bounded import Bounded, exact, rounded, spacing
 from theorems.rounding.evaluation import Evaluation
+
+Call = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 FORMULAS: dict[str, Callable[..., Any]] = {
     "x + y": lambda x, y: x + y,
@@ -81,6 +88,135 @@ def widths() -> None:
         print(f"  {primitive.name:20} {ratio.max():.3f} {np.median(ratio):.3f}")
 
 
+# ---- which share of what a kernel is allowed kernels use ------------------------------------------------------
+
+SHAPES = [(1, 2, 1), (2, 4, 2), (3, 8, 8), (4, 16, 16), (4, 64, 32)]
+"""(n, T, d)."""
+SPACINGS = {torch.float64: EPS, torch.float32: 2.0**-23, torch.bfloat16: 2.0**-7}
+
+
+def eager(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """softmax(q kᵀ) v, every operation in the type of its arguments."""
+    return torch.softmax(query @ keys.transpose(-2, -1), dim=-1) @ values
+
+
+def sdpa(backend: SDPBackend) -> Call:
+    """PyTorch's own, on one of its paths."""
+
+    def call(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        with sdpa_kernel(backend):
+            wide = torch.nn.functional.pad(values, (0, keys.shape[-1] - values.shape[-1]))
+            found = torch.nn.functional.scaled_dot_product_attention(query, keys, wide, scale=1.0)
+        return found[..., : values.shape[-1]]
+
+    return call
+
+
+def tiled(block: int) -> Call:
+    """Block by block with a running maximum, differentiated from a stored log Σ e^l: flash attention, by hand."""
+    return lambda query, keys, values: _Tiled.apply(query, keys, values, block)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _Tiled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, keys: Tensor, values: Tensor, block: int) -> Tensor:
+        top = query.new_full((*query.shape[:-1], 1), -np.inf)
+        total, mean = torch.zeros_like(top), query.new_zeros((*query.shape[:-1], values.shape[-1]))
+        for start in range(0, keys.shape[-2], block):
+            logits = query @ keys[..., start : start + block, :].transpose(-2, -1)
+            new = torch.maximum(top, logits.amax(dim=-1, keepdim=True))
+            kept, weights = torch.exp(top - new), torch.exp(logits - new)
+            total = total * kept + weights.sum(dim=-1, keepdim=True)
+            mean = mean * kept + weights @ values[..., start : start + block, :]
+            top = new
+        found = mean / total
+        ctx.save_for_backward(query, keys, values, top + torch.log(total), found)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        query, keys, values, stored, found = ctx.saved_tensors
+        weights = torch.exp(query @ keys.transpose(-2, -1) - stored)
+        mean = (upstream[0] * found).sum(dim=-1, keepdim=True)
+        return (weights * (upstream[0] @ values.transpose(-2, -1) - mean)) @ keys, None, None, None
+
+
+KERNELS: dict[str, Call] = {
+    "eager": eager,
+    "SDPA math": sdpa(SDPBackend.MATH),
+    "SDPA flash": sdpa(SDPBackend.FLASH_ATTENTION),
+    "tiles of 16": tiled(16),
+    "one by one": tiled(1),
+}
+
+
+def problems(rng: np.random.Generator) -> Iterator[tuple[Problem, np.ndarray]]:
+    """Keys and scores of any sign and with offsets, logits from 1e-2 to 1e4."""
+    for n, tokens, d in SHAPES:
+        for k in range(6):
+            keys, scores = rng.normal(size=(n, tokens, d)), rng.normal(size=(n, tokens))
+            if k % 3 == 1:
+                keys += 4.0
+            if k % 3 == 2:  # the maximum is found again and again
+                keys = np.sort(keys, axis=1)
+            problem = Problem(keys, scores)
+            points = rng.normal(size=(16, d)) / np.sqrt(d) * 10.0 ** rng.uniform(-2, 4 if k % 2 else 1, (16, 1))
+            yield problem.with_keys_scaled(1 / problem.key_scale), points
+
+
+def shares(call: Call, dtype: torch.dtype, seed: int = 0) -> dict[str, float]:
+    """The largest part of twice the textbook formula's error that a kernel is off by."""
+    used = dict.fromkeys(("weights", "above 1e-30", "output", "gradient"), 0.0)
+    eps = SPACINGS[dtype]
+    for problem, points in problems(np.random.default_rng(seed)):
+        at = AttentionAt(problem, points)
+        unit = np.exp(at.log_scale)[:, None]
+        keys, scores, p = (torch.tensor(x).to(dtype) for x in (problem.keys, problem.scores, points))
+        query = p[:, None, None].repeat(1, problem.n, 1, 1)
+        keys, values = (x.expand(len(points), *x.shape) for x in (keys, scores[..., None]))
+        identity = torch.eye(problem.T, dtype=dtype).expand(len(points), problem.n, -1, -1)
+        wide = [call(query, keys, part) for part in torch.split(identity, max(1, problem.d), dim=-1)]
+        weights = torch.cat(wide, dim=-1)[..., 0, :]
+        query.requires_grad_()
+        output = call(query, keys, values)[..., 0, 0]
+        upstream = -np.exp(problem.loss.log_slope(output.detach().double().numpy())) / problem.n
+        (gradient,) = torch.autograd.grad(output, query, torch.tensor(upstream).to(dtype))
+        s = textbook_weights(problem, points, eps)
+        with spacing(eps, EXPONENTIAL):
+            f = np.sum(s * rounded(problem.scores), axis=-1)
+        found = {
+            "weights": (weights, at.weights, s.error),
+            "above 1e-30": (weights, at.weights, np.where(at.weights.value > 1e-30, s.error, np.inf)),
+            "output": (output.detach(), at.outputs, f.error),
+            "gradient": (
+                gradient.double().sum(dim=1)[:, 0],
+                at.gradient * unit,
+                textbook_gradient(problem, points, eps).error,
+            ),
+        }
+        for name, (theirs, truth, error) in found.items():
+            with np.errstate(invalid="ignore"):
+                share = (np.abs(theirs.double().numpy() - truth.value) - truth.error) / (2 * error)
+            used[name] = max(used[name], float(np.nanmax(share)))
+    return used
+
+
+def kernels() -> None:
+    print(
+        "largest share of twice the textbook formula's error that a kernel uses: weights, those above 1e-30, output,"
+        " gradient"
+    )
+    for dtype in SPACINGS:
+        for name, call in KERNELS.items():
+            try:
+                used = shares(call, dtype)
+            except RuntimeError as error:
+                print(f"  {str(dtype).removeprefix('torch.'):9} {name:12} {str(error).splitlines()[0]}")
+                continue
+            print(f"  {str(dtype).removeprefix('torch.'):9} {name:12}", *(f"{share:6.3f}" for share in used.values()))
+
+
 if __name__ == "__main__":
     cost()
     widths()
+    kernels()

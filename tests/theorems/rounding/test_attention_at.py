@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from theorems.rounding.bounded import Bounded, exact, rounded, spacing
 from theorems.rounding.evaluation import Evaluation
 from theorems.rounding.softmax import softmax
 from theorems.rounding.textbook import textbook_weight_error
+from theorems.rounding.weights_under_test import total_of, weights_of
 
 FLOAT32 = 2.0**-23
 
@@ -103,6 +105,80 @@ def test_what_a_right_gradient_is_allowed() -> None:
     assert 1 / 500 < max(used["reference"]) <= 1
     assert 1 / 5000 < max(used["textbook"]) <= 1
     assert max(used["without"]) > 1e6
+
+
+@pytest.mark.parametrize(("dtype", "eps"), [(None, 0.0), (torch.float64, EPS), (torch.float32, FLOAT32)])
+def test_what_right_weights_are_allowed(dtype: torch.dtype | None, eps: float) -> None:
+    """Each by itself and all together; a softmax of logits a little off misses the one, one that leaks the other."""
+
+    def weights(keys: np.ndarray, p: np.ndarray) -> np.ndarray:
+        if dtype is None:
+            return np.asarray(REFERENCE.weights(keys, p))
+        k, q = torch.tensor(keys).to(dtype), torch.tensor(p).to(dtype)
+        return torch.softmax(torch.einsum("ntd,bd->bnt", k, q), dim=-1).double().numpy()
+
+    size = max(eps, EPS)
+    used, totals, found = [], [], {"warm": False, "leaking": False}
+    for problem in PROBLEMS:
+        at = AttentionAt(problem, points_of(problem), eps)
+        theirs = weights_of(at, REFERENCE.but("x", weights=weights), "x")
+        truth = np.array(truths(problem, at)["weights"], dtype=object)
+        off = np.array([abs(float(x.mid())) for x in (truth - theirs.value).ravel()]).reshape(theirs.shape)
+        assert (off <= theirs.error).all()
+        used.append(float(np.max(off[off > 0] / theirs.error[off > 0], initial=0.0)))
+        total = total_of(at, theirs)
+        assert (np.abs(total.value - 1) <= total.error).all()
+        assert (total.error <= (4 * problem.T + 40) * size).all()
+        totals.append(float(np.max(np.abs(total.value - 1) / total.error)))
+        warm, leaking = weights(problem.keys, at.points * (1 + 1e3 * size)), theirs.value * (1 - 64 * size)
+        found["warm"] |= bool((np.abs(warm - at.weights.value) > at.weights.error + theirs.error).any())
+        total = total_of(at, leaking)
+        found["leaking"] |= bool((np.abs(total.value - 1) > total.error).any())
+    print(f"used {max(used):.3g}, of the sum's {max(totals):.3g}")
+    assert max(used) > 1 / 500
+    assert max(totals) > 1 / 100
+    assert all(found.values()), found
+
+
+def test_weights_that_are_no_numbers_are_falsified() -> None:
+    problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
+    nan = REFERENCE.but("nan", weights=lambda keys, p: np.full((len(p), *keys.shape[:2]), np.nan))
+    outcome = check(statement_named("lemma-3"), Case(problem), nan)
+    assert outcome.verdict is Verdict.FALSIFIED
+    assert "not finite" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("keys", "scores", "point", "log_scale"),
+    [
+        # Figure 1(a) far against the optimal token, a tie that only a suppressed token breaks.
+        ([[-0.1, 1.0], [1.0, 0.0], [0.0, 0.0]], [1.0, 0.9, 0.9], [-3e-5, -4927.0], None),
+        # Two equal keys with different scores, a third one suppressed: the scale is that of the third.
+        ([[1.0], [1.0], [0.0]], [1.0, 0.0, -1.0], [2000.0], -2000.0),
+    ],
+)
+def test_a_gradient_that_comes_through_a_suppressed_token(
+    keys: Any, scores: Any, point: Any, log_scale: float | None
+) -> None:
+    problem = Problem(np.array([keys]), np.array([scores]))
+    at = AttentionAt(problem, np.array([point]))
+    assert log_scale is None or at.log_scale[0] == pytest.approx(log_scale, abs=5)
+    truth = np.array(truths(problem, at)["gradient"], dtype=object)
+    for found in (at.gradient, at.gradient_of(REFERENCE, "x")):
+        assert escaped(truth, found)[:3] == []
+        assert np.abs(found.value).max() > 0.1
+        assert (found.error <= 1e-10 * np.abs(found.value).max()).all()
+
+
+def test_scores_of_many_tokens_make_no_table_per_point() -> None:
+    """200 tokens at 100 points, 4 inputs: 32 MB would be one array over pairs and points times 4."""
+    rng = np.random.default_rng(8)
+    problem, points = Problem(rng.normal(size=(4, 200, 2)), rng.normal(size=(4, 200))), rng.normal(size=(100, 2))
+    tracemalloc.start()
+    assert np.isfinite(AttentionAt(problem, points).gradient.error).all()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * 200 * 200 * 100 * 8
 
 
 def test_a_gradient_that_is_no_number_is_falsified_and_searched_for() -> None:

@@ -8,43 +8,43 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Section 1, Lemm
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
+from numpy.linalg import norm
 
 from generators.case import Case
 from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, NotANumber, at_least
+from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import directions, log_uniform
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
-from theorems.rounding.evaluation import Evaluation
-from theorems.rounding.forward_error import UNDERFLOW
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import Bounded, exact, in_floats, spacing, value_of
 from theorems.token_selection.softmax.smoothness import local_smoothness, log_sharp_smoothness
 
-AUTOGRAD = tolerance(
-    "autograd",
-    "(1/n) Σ_i |ℓ'_i| Σ_t s_t |x_tj| (|γ_t| + Σ s|γ|) r per coordinate j, r the relative error of the weights",
-    "lemma-1 compares with plain back-propagation, which does not avoid cancellation: its error is relative to the"
-    " terms, not to their sum",
-)
 TWO_RUNS = tolerance(
     "two-runs",
-    "E(t+1) = (1 + η L) E(t) + η · autograd + eps (4‖p(t)‖ + 4‖p(t+1)‖ + (d_u + 6)‖p(t+1) − p(t)‖)",
-    "two runs in floating point drift apart by the rounding of each step, amplified by the curvature between them",
+    "E(t+1) = (1 + η L) E(t) + η (‖δ∇_W L‖/‖u‖ + ‖δ∇L‖) + eps (4‖p(t)‖ + 4‖p(t+1)‖ + (d_u + 6)‖p(t+1) − p(t)‖)",
+    "two runs in floating point drift apart by the rounding of each step, amplified by the curvature between them; what"
+    " either gradient is off by at p(t) is what it carries in the one-step claim",
 )
 
 STEPS = 50
 POINTS = 24
+ENTRIES = 1 << 21
+"""About how many floats an array over points, tokens and coordinates may have."""
 LARGEST_LOGIT = 30.0
 """Norm of the points of the one-step check in units of the keys: the second path is plain float64
 back-propagation, which has digits left there."""
@@ -63,8 +63,7 @@ def _cases() -> SearchStrategy[Case]:
     kernel=calls("each step of the run and random points: its gradient against back-propagation through W", turn=4),
     survives={
         "no-maximum-subtracted": "its logits stay below 710",
-        "cancelling-gradient": "the other of its two runs is textbook back-propagation, whose rounding the tolerance"
-        " allows",
+        "cancelling-gradient": "the other of its two paths is textbook back-propagation, which is known no better",
     },
 )
 def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -83,8 +82,8 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     L_t bounds the curvature between the two points (:func:`.smoothness.local_smoothness` at p(t), a
     tenth added for the distance E_t between them) and r_t is the rounding of one step.
 
-    The keys are the tokens themselves: those of the dataset if there is one, else the keys of the problem
-    with its scores as the values Y Xv.
+    The keys are the tokens themselves, those of the dataset in units of the largest if there is one, else the
+    keys of the problem with its scores as the values Y Xv.
     """
     setting = _setting(case)
     rng = case.rng()
@@ -97,33 +96,48 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     largest = np.exp(-log_constant) if np.isfinite(log_constant) else 1.0
     steps = log_uniform(rng, 1e-2, 1.0, STEPS) * largest
     points, matrices = _two_runs(setting, u, start, steps, under_test)
-    yield _every_iterate(setting, u, points, matrices, steps, under_test.textbook_eps)
+    if not (np.isfinite(points).all() and np.isfinite(matrices).all()):
+        raise NotANumber("same-iterates", "an iterate is not finite", Form.EXACT)
     norms = log_uniform(rng, 1e-3, LARGEST_LOGIT, POINTS) / problem.key_scale
-    points = np.concatenate([points, directions(rng, POINTS, problem.d) * norms[:, None]])
-    yield _one_step(setting, u, points, under_test)
+    tried = np.concatenate([points, directions(rng, POINTS, problem.d) * norms[:, None]])
+    at_once = max(1, ENTRIES // (problem.n * problem.T * (problem.d + len(u))))
+    blocks = (tried[k : k + at_once] for k in range(0, len(tried), at_once))
+    both = zip(*(_both_paths(setting, u, block, under_test) for block in blocks), strict=True)
+    joined: list[Any] = [np.concatenate(parts) for parts in both]
+    in_matrix, in_prompt = joined
+    # Of bounded arrays, whose norm does not underflow where |ℓ'| is e^{−400}.
+    local = norm(exact(in_matrix.error), axis=(1, 2)) / norm(u) + norm(exact(in_prompt.error), axis=1)
+    yield _every_iterate(setting, u, points, matrices, steps, local.value[: len(points)])
+    yield equal("one-step-from-a-common-point", in_matrix, u[:, None] * in_prompt[:, None], points="entry")
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Tokens, labels and values (Xv) of f_p and f_W; ``value_sizes`` = Σ_j |x_j v_j| bounds the rounding of
-    Xv."""
+    """Tokens, labels and values (Xv) of f_p and f_W; the values may carry their rounding."""
 
     tokens: Float64[np.ndarray, "n T d"]
     labels: Float64[np.ndarray, "n"]
-    values: Float64[np.ndarray, "n T"]
-    value_sizes: Float64[np.ndarray, "n T"]
+    values: Any
     loss: Loss
     problem: Problem
+
+    @property
+    def in_floats(self) -> Setting:
+        """The same with values as floats."""
+        return replace(self, values=value_of(self.values))
 
 
 def _setting(case: Case) -> Setting:
     problem, data = case.problem, case.dataset
     if data is None:
-        sizes = np.abs(problem.scores)
-        return Setting(problem.keys, np.ones(problem.n), problem.scores, sizes, problem.loss, problem)
-    values = np.sum(data.X * data.v, axis=-1)
-    sizes = np.sum(np.abs(data.X * data.v), axis=-1)
-    return Setting(data.X, data.Y, values, sizes, data.loss, Problem(data.X, data.problem.scores, data.loss))
+        return Setting(problem.keys, np.ones(problem.n), problem.scores, problem.loss, problem)
+    # The scores of the problem are Y Xv as some float64 evaluation has it: it lies within the spacing.
+    with spacing(EPS):
+        values = np.sum(exact(data.X) * data.v, axis=-1)
+    # A power of two that is taken out of the tokens and put into p changes no digit, but for logarithms of their size.
+    problem = Problem(data.X, data.problem.scores, data.loss)
+    problem = problem.with_keys_scaled(1 / problem.key_scale)
+    return Setting(problem.keys, data.Y, values, data.loss, problem)
 
 
 def _head(rng: np.random.Generator, d: int) -> Float64[np.ndarray, "du"]:
@@ -133,25 +147,24 @@ def _head(rng: np.random.Generator, d: int) -> Float64[np.ndarray, "du"]:
     return np.asarray(directions(rng, 1, length)[0] * float(log_uniform(rng, 1e-3, 1e3, 1)[0]))
 
 
-SLOPES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = MappingProxyType(
+SLOPES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {
-        "logistic": lambda u: -1 / (1 + np.exp(u)),
+        "logistic": lambda u: -np.exp(-np.logaddexp(0.0, u)),
         "exponential": lambda u: -np.exp(-u),
         "correlation": lambda u: -np.ones_like(u),
         "squared": lambda u: u - 1,
         "cubic": lambda u: -3 * u**2,
-        "kinked": lambda u: np.where(u > 0, -0.25, -1.0),
+        "kinked": lambda u: 0.375 * np.sign(u) - 0.625,
     }
 )
 """ℓ' as a textbook has it, by the name of the loss: the second path takes no derivative from :class:`Loss`."""
 
 
-def weight_gradient(
-    setting: Setting, W: Float64[np.ndarray, "b du d"], u: Float64[np.ndarray, "du"]
-) -> Float64[np.ndarray, "b du d"]:
-    """∇_W (1/n) Σ ℓ(Y_i ⟨X_i v, softmax(X_i Wᵀu)⟩) by back-propagation, one W per batch entry.
+def weight_gradient(setting: Setting, W: Any, u: Float64[np.ndarray, "du"]) -> Any:
+    """∇_W (1/n) Σ ℓ(Y_i ⟨X_i v, softmax(X_i Wᵀu)⟩) by back-propagation, one W (du, d) per batch entry.
 
     The chain rule step by step, each step of f_W undone in its turn; no code is shared with the reference's gradient.
+    Of bounded arrays it is its own error analysis.
     """
     X, values = setting.tokens, setting.values
     mapped = X @ np.swapaxes(W, -1, -2)[:, None]  # X_i Wᵀ, (b, n, T, du)
@@ -162,28 +175,25 @@ def weight_gradient(
         slopes = SLOPES[setting.loss.name](setting.labels * np.sum(values * weights, axis=-1))
     to_weights = (slopes * setting.labels / len(X))[..., None] * values
     to_logits = weights * (to_weights - np.sum(weights * to_weights, axis=-1, keepdims=True))
-    to_mapped = to_logits[..., None] * u
-    return np.asarray(np.sum(np.swapaxes(to_mapped, -1, -2) @ X, axis=1))
+    to_mapped = (to_logits[..., None] * u).reshape(len(W), -1, len(u))
+    return np.swapaxes(to_mapped, -1, -2) @ X.reshape(-1, X.shape[-1])
 
 
-def gradient_rounding(
-    setting: Setting, u: Float64[np.ndarray, "du"], points: Float64[np.ndarray, "b d"], eps: float
-) -> Float64[np.ndarray, "b d"]:
-    """Error of either path's ∇_p L: that of plain back-propagation, in which differences cancel.
+def _both_paths(
+    setting: Setting, u: Float64[np.ndarray, "du"], points: Float64[np.ndarray, "b d"], under_test: Implementation
+) -> tuple[Bounded, Bounded]:
+    """∇_W L at W = u pᵀ/‖u‖², (b, du, d), and the gradient under test at p, (b, d)."""
+    head = exact(u)
+    in_matrix = weight_gradient(setting, head[:, None] * points[:, None, :] / np.sum(head * head), u)
+    at = AttentionAt(setting.problem, points, under_test.textbook_eps)
+    in_prompt = at.gradient_of(under_test, "one-step-from-a-common-point", Form.EXACT)
+    return in_matrix, np.exp(exact(at.log_scale))[:, None] * in_prompt
 
-    The logits Σ_k Σ_j x_j W_kj u_k of the second path take d_u more roundings: with W = u pᵀ/‖u‖², all terms
-    of the sum over k have the same sign, so that they count relative to Σ_j |x_j p_j|.
-    """
-    at = Evaluation(setting.problem, points)
-    return at.textbook_gradient_error(max(EPS, eps), setting.value_sizes, extra=len(u))
 
-
-def _gradient(
-    setting: Setting, points: Float64[np.ndarray, "*b d"], under_test: Implementation
-) -> Float64[np.ndarray, "*b d"]:
+def _gradient(setting: Setting, p: Float64[np.ndarray, "d"], under_test: Implementation) -> Float64[np.ndarray, "d"]:
     problem = setting.problem
-    theirs = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, points)
-    return np.asarray(np.exp(theirs.log_scale)[..., None] * theirs.direction)
+    theirs = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+    return np.asarray(np.exp(theirs.log_scale) * theirs.direction)
 
 
 def _two_runs(
@@ -195,7 +205,7 @@ def _two_runs(
 ) -> tuple[Float64[np.ndarray, "t d"], Float64[np.ndarray, "t du d"]]:
     """The iterates p(t) under test and the iterates W(t); the two runs share nothing but their start."""
     squared = float(np.sum(u * u))
-    points, matrices = [start], [np.outer(u, start) / squared]
+    points, matrices, setting = [start], [np.outer(u, start) / squared], setting.in_floats
     for step in steps.tolist():
         points.append(points[-1] - step * _gradient(setting, points[-1], under_test))
         matrices.append(matrices[-1] - step / squared * weight_gradient(setting, matrices[-1][None], u)[0])
@@ -208,51 +218,27 @@ def _every_iterate(
     points: Float64[np.ndarray, "t d"],
     matrices: Float64[np.ndarray, "t du d"],
     steps: Float64[np.ndarray, "s"],
-    eps: float,
+    local: Float64[np.ndarray, "t"],
 ) -> Claim:
-    norm = float(np.sqrt(np.sum(u * u)))
-    apart = norm * np.linalg.norm(matrices - u[:, None] * points[:, None, :] / norm**2, axis=(1, 2))
-    lengths = np.linalg.norm(points, axis=1)
-    curvature = 1.1 * local_smoothness(Evaluation(setting.problem, points))
-    local = np.linalg.norm(gradient_rounding(setting, u, points, eps), axis=1)
-    moved = np.linalg.norm(np.diff(points, axis=0), axis=1)
+    """E_t against its bound, ``local`` what the two gradients at p(t) are off by together."""
+    head = exact(u)
+    apart = norm(head) * norm(matrices - head[:, None] * points[:, None, :] / np.sum(head * head), axis=(1, 2))
+    lengths, moved = norm(points, axis=1), norm(np.diff(points, axis=0), axis=1)
+    with in_floats():
+        curvature = 1.1 * local_smoothness(AttentionAt(setting.problem, points))
     allowed = [(len(u) + 6) * EPS * lengths[0]]
     for t, step in enumerate(steps.tolist()):
         rounded = EPS * ((len(u) + 6) * moved[t] + 4 * (lengths[t] + lengths[t + 1]))
         allowed.append((1 + step * curvature[t]) * allowed[-1] + step * local[t] + rounded)
-    # Forming u pᵀ/‖u‖² for the comparison is rounded too.
-    rounding = np.array(allowed) + (len(u) + 6) * EPS * lengths + UNDERFLOW
+    rounding = np.array(allowed) + apart.error
+    scale = lengths + np.where(np.isfinite(rounding), rounding, 1.0)
     return at_least(
         "same-iterates",
         Form.EXACT,
         0.0,
-        apart,
-        rounding=rounding,
-        scale=lengths + rounding,
-        why=TWO_RUNS,
-        points="iterate",
-    )
-
-
-def _one_step(
-    setting: Setting,
-    u: Float64[np.ndarray, "du"],
-    points: Float64[np.ndarray, "b d"],
-    under_test: Implementation,
-) -> Claim:
-    W = u[:, None] * points[:, None, :] / np.sum(u * u)
-    in_matrix = weight_gradient(setting, W, u)
-    in_prompt = u[:, None] * _gradient(setting, points, under_test)[:, None, :]
-    error = gradient_rounding(setting, u, points, under_test.textbook_eps)
-    rounding = np.abs(u)[:, None] * error[:, None, :] + 4 * EPS * np.abs(in_prompt)
-    scale = np.max(np.abs(in_matrix), axis=(1, 2), keepdims=True) + np.max(rounding, axis=(1, 2), keepdims=True)
-    return at_least(
-        "one-step-from-a-common-point",
-        Form.EXACT,
-        0.0,
-        np.abs(in_matrix - in_prompt),
+        apart.value,
         rounding=rounding,
         scale=scale,
-        why=AUTOGRAD,
-        points="entry",
+        why=TWO_RUNS,
+        points="iterate",
     )

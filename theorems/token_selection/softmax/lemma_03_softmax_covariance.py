@@ -17,17 +17,16 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from reference_attention.exact import rational
-from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form, at_least
+from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import directions, probe_points
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
-from theorems.rounding.evaluation import GRADIENT, Evaluation, scaled_gradient_of
-from theorems.rounding.forward_error import LOG_WEIGHTS, UNDERFLOW, relative_error
-from theorems.rounding.textbook import sum_error
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.weights_under_test import total_of, weights_of
 
 EXACT_POINTS = 3
 """Points at which identity and inequality are decided over the rationals."""
@@ -59,33 +58,14 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     problem = case.problem
     rng = case.rng()
     points = probe_points(rng, problem)
-    mine = Evaluation(problem, points, under_test.textbook_eps)
-    weights = np.asarray(under_test.weights(problem.keys, points))
-    yield from _weights_are_a_softmax(mine, weights)
-    yield from _key_lemma(problem, rng, weights)
-    yield _gradient_is_the_covariance(mine, under_test)
-
-
-def _weights_are_a_softmax(mine: Evaluation, weights: Float64[np.ndarray, "b n T"]) -> Iterator[Claim]:
-    error = relative_error(mine.log_weights_error) + 4 * EPS
-    floor = UNDERFLOW + mine.textbook_weights_error
-    # A probability vector, exactly: non-negative, and summing to one up to the rounding of its entries.
-    yield at_least("weights-are-non-negative", Form.EXACT, weights, 0.0, rounding=0.0, why=EXACT)
-    total = np.sum(weights, axis=-1)
-    rounding = np.sum(mine.weights * error, axis=-1) + mine.problem.T * EPS
-    rounding = rounding + sum_error(mine.problem.T, mine.textbook_eps)
-    yield at_least("weights-sum-to-one", Form.EXACT, 0.0, np.abs(total - 1), rounding=rounding, why=LOG_WEIGHTS)
-    # Log-ratios k·p: every weight above the range of underflow agrees with exp(k·p) / Σ exp(k·p), relatively.
-    yield at_least(
-        "weights-are-exponentials-of-logits",
-        Form.EXACT,
-        0.0,
-        np.abs(weights - mine.weights),
-        rounding=mine.weights * error + floor,
-        scale=mine.weights + floor,
-        why=LOG_WEIGHTS,
-        points="weight",
-    )
+    at = AttentionAt(problem, points, under_test.textbook_eps)
+    weights = weights_of(at, under_test, "weights-are-non-negative", Form.EXACT)
+    yield at_least("weights-are-non-negative", Form.EXACT, weights.value, 0.0, rounding=0.0, why=EXACT)
+    yield equal("weights-sum-to-one", total_of(at, weights), 1.0)
+    yield equal("weights-are-exponentials-of-logits", weights, at.weights, points="weight")
+    yield from _key_lemma(problem, rng, weights.value)
+    gradient = at.gradient_of(under_test, "gradient-is-the-covariance", Form.EXACT)
+    yield equal("gradient-is-the-covariance", gradient, at.gradient, points="coordinate")
 
 
 def _key_lemma(problem: Problem, rng: np.random.Generator, weights: Float64[np.ndarray, "b n T"]) -> Iterator[Claim]:
@@ -134,20 +114,3 @@ def _sides(
 
 def _sign(x: fmpq) -> float:
     return float((x > 0) - (x < 0))
-
-
-def _gradient_is_the_covariance(mine: Evaluation, under_test: Implementation) -> Claim:
-    problem = mine.problem
-    own = mine.gradient
-    reported = scaled_gradient_of(under_test, problem, mine.points, own.log_scale)
-    noise = np.max(own.error, axis=-1, keepdims=True) if mine.textbook_eps else 0.0
-    return at_least(
-        "gradient-is-the-covariance",
-        Form.EXACT,
-        0.0,
-        np.abs(reported - own.direction),
-        rounding=own.error,
-        scale=np.max(np.abs(own.direction), axis=-1, keepdims=True) + noise + UNDERFLOW,
-        why=GRADIENT,
-        points="coordinate",
-    )

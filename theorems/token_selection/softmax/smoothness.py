@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jaxtyping import Float64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.bounded import Bounded, exact
-from theorems.rounding.evaluation import Evaluation
 
 
 def log_sharp_smoothness(problem: Problem) -> Bounded:
@@ -38,13 +37,12 @@ def _constant(log: float) -> Bounded:
     return exact(log).widened(8 * EPS * (1 + abs(log))) if math.isfinite(log) else exact(log)
 
 
-def local_smoothness(at: Evaluation) -> Float64[np.ndarray, "b"]:
+def local_smoothness(at: AttentionAt) -> Numbers:
     """An upper bound on ‖∇²L(p)‖ at each point: (1/n) Σ (M0 ‖Cov(γ, k)‖² + |ℓ'| E[|γ − f| ‖k − k̄‖²])."""
-    problem = at.problem
-    weights = at.weights
-    centred = at.key_differences - np.sum(weights[..., None] * at.key_differences, axis=-2, keepdims=True)
-    spread = at.score_differences - np.sum(weights * at.score_differences, axis=-1, keepdims=True)
-    slopes = np.sum((weights * spread)[..., None] * centred, axis=-2)
+    problem, s = at.problem, at.weights
+    centred = at.key_differences - np.sum(s[..., None] * at.key_differences, axis=-2, keepdims=True)
+    spread = problem.scores - at.outputs[..., None]
+    slopes = np.sum((s * spread)[..., None] * centred, axis=-2)
     curved = math.exp(problem.loss.log_lipschitz(*problem.score_range)) * np.sum(slopes * slopes, axis=-1)
-    second = np.sum(weights * np.abs(spread) * np.sum(centred * centred, axis=-1), axis=-1)
-    return np.asarray(np.mean(curved + np.exp(at.log_slopes) * second, axis=-1))
+    second = np.sum(s * np.abs(spread) * np.sum(centred * centred, axis=-1), axis=-1)
+    return np.mean(curved + np.exp(at.log_slopes) * second, axis=-1)

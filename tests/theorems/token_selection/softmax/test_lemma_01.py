@@ -11,12 +11,19 @@ from reference_attention.floats import EPS
 from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
 from reference_attention.loss import Array
 from reference_attention.losses import LOSSES, Logistic, loss_named
-from reference_attention.problem import Problem
+from reference_attention.problem import Dataset, Problem
+from tests.theorems import oracle
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
-from theorems.token_selection.softmax.lemma_01_prompt_and_key_query import SLOPES, Setting, weight_gradient
+from theorems.rounding.bounded import Bounded, exact
+from theorems.token_selection.softmax.lemma_01_prompt_and_key_query import (
+    SLOPES,
+    Setting,
+    _setting,
+    weight_gradient,
+)
 
 N, T, D, DU, B = 3, 4, 5, 2, 6
 ALL_LOSSES = [*LOSSES, *ILL_BEHAVED_LOSSES]
@@ -27,7 +34,7 @@ def setting_of(loss: str, seed: int = 0) -> Setting:
     tokens, values = rng.standard_normal((N, T, D)), 3 * rng.standard_normal((N, T))
     labels = np.array([1.0, -1.0, 1.0])
     problem = Problem(tokens, labels[:, None] * values, loss_named(loss))
-    return Setting(tokens, labels, values, np.abs(values), problem.loss, problem)
+    return Setting(tokens, labels, values, problem.loss, problem)
 
 
 def by_torch(setting: Setting, W: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -49,6 +56,40 @@ def test_back_propagation_is_what_torch_differentiates(loss: str) -> None:
     size = np.max(np.abs(theirs), axis=(1, 2), keepdims=True)
     assert np.all(size > 1e-3)
     assert np.max(np.abs(ours - theirs) / size) < 256 * EPS
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_back_propagation_is_its_own_error_analysis(loss: str) -> None:
+    """u ∇L(p)ᵀ in ball arithmetic lies within ∇_W L at W = u pᵀ/‖u‖², also where the softmax saturates."""
+    setting, u = setting_of(loss), np.random.default_rng(3).standard_normal(DU)
+    points = np.random.default_rng(4).standard_normal((B, D)) * np.array([[0.1], [1.0], [3.0], [10.0], [30.0], [100.0]])
+    head = exact(u)
+    found = weight_gradient(setting, head[:, None] * points[:, None] / np.sum(head * head), u)
+    used = []
+    for b, p in enumerate(points):
+        with oracle.precision(oracle.bits_for(setting.problem, p)):
+            for k, j in np.ndindex(DU, D):
+                truth = oracle.gradient(setting.problem, p)[j] * oracle.arb(u[k])
+                used.append(abs(float((truth - found.value[b, k, j]).mid())) / found.error[b, k, j])
+    print(f"used {max(used):.3g}")
+    assert 1 / 500 < max(used) <= 1
+
+
+def test_values_that_carry_their_rounding_are_those_of_the_problem_too() -> None:
+    """Y Xv rounded once, as a problem has it, and summed up here: both lie within what the second path is given."""
+    rng = np.random.default_rng(5)
+    data = Dataset(rng.standard_normal((N, T, D)), np.array([1.0, -1.0, 1.0]), rng.standard_normal(D), np.eye(D))
+    setting = _setting(Case(data.problem, data))
+    off = np.abs(setting.values.value - setting.labels[:, None] * setting.problem.scores)
+    assert off.max() > 0
+    assert (off <= setting.values.error).all()
+    np.testing.assert_array_equal(setting.in_floats.values, setting.values.value)
+
+
+def test_a_kink_that_may_be_on_either_side_covers_both_slopes() -> None:
+    slope = SLOPES["kinked"](Bounded([-1.0, 0.0, 1.0], [0.1, 0.1, 0.1]))
+    assert slope.value.tolist() == [-1.0, -0.625, -0.25]
+    assert slope.error == pytest.approx([0.0, 0.375, 0.0], abs=1e-13)
 
 
 @pytest.mark.parametrize("loss", ALL_LOSSES)

@@ -1,0 +1,38 @@
+"""The claim that two evaluations agree: in both directions, with the rounding of both, hidden by nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from theorems.core.claim import Verdict
+from theorems.core.equality import equal
+from theorems.rounding.bounded import Bounded
+
+
+def test_off_in_either_direction_is_falsified() -> None:
+    one = Bounded([1.0, 2.0], [1e-9, 1e-9])
+    assert equal("x", one, [1.0, 2.0]).verdict is Verdict.UPHELD
+    for off in (1e-8, -1e-8):
+        for sides in ((one, [1.0, 2.0 + off]), ([1.0, 2.0 + off], one)):
+            assert equal("x", *sides).verdict is Verdict.FALSIFIED
+
+
+def test_both_errors_are_allowed() -> None:
+    assert equal("x", Bounded(1.0, 1e-9), Bounded(1.0 + 1.9e-9, 1e-9)).verdict is Verdict.UPHELD
+
+
+def test_the_same_exact_number_hides_no_other() -> None:
+    claim = equal("x", Bounded([0.0, 1.0], [0.0, 1e-9]), [0.0, 1.0])
+    assert claim.tolerance > 0
+    assert equal("x", Bounded([0.0, 1.0]), [0.0, 1.0]).verdict is Verdict.UPHELD
+    assert equal("x", Bounded([0.0, 1.0]), [0.0, 2.0]).verdict is Verdict.FALSIFIED
+
+
+def test_an_unknown_entry_hides_no_violation() -> None:
+    unknown = Bounded([1.0, 1.0], [np.inf, 0.0])
+    assert equal("x", unknown, [1.0, 2.0]).verdict is Verdict.FALSIFIED
+    assert equal("x", unknown, [1.0, 1.0]).verdict is Verdict.INCONCLUSIVE
+
+
+def test_sides_broadcast() -> None:
+    assert equal("x", Bounded(np.ones((3, 2)), 1e-9), 1.0).verdict is Verdict.UPHELD
