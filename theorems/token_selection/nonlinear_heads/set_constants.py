@@ -11,13 +11,18 @@ import math
 
 import numpy as np
 from jaxtyping import Bool, Float64
+from numpy.linalg import norm
 
 from generators.optimal_sets import LinearMixing
 from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets, exact_logits
-from theorems.token_selection.global_paths.path_constants import Constraints, rank_of_neighbours
+from theorems.core.claim import Form, NotANumber
+from theorems.core.implementation import Implementation
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.bounded import exact, possibly_at_least, rounded
+from theorems.token_selection.global_paths.path_constants import Constraints, log_excess, rank_of_neighbours
 
 
 def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
@@ -42,32 +47,47 @@ def mixing_kappa(mixing: LinearMixing, loss: Loss) -> float:
     return float(upper - np.min((low - np.log1p(size))[used]))
 
 
-def set_margins(
-    mixing: LinearMixing, problem: Problem, p: Float64[np.ndarray, "*b d"]
-) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
-    """min_i max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p, and how far rounding may be off, both of shape (*b,)."""
-    keys = problem.keys[mixing.mixed] - problem.keys[mixing.mixed][:, :1]
-    optimal = mixing.optimal[mixing.mixed]
-    logits = np.einsum("ntd,...d->...nt", keys, p)
+def set_margins(mixing: LinearMixing, problem: Problem, p: Numbers) -> Numbers:
+    """min_i max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p, shape (*b, d) → (*b,)."""
+    keys, optimal = exact(problem.keys[mixing.mixed]), mixing.optimal[mixing.mixed]
+    logits = np.vecdot(keys - keys[:, :1], p[..., None, None, :])
     best = np.max(np.where(optimal, logits, -np.inf), axis=-1)
     other = np.max(np.where(optimal, -np.inf, logits), axis=-1)
-    return np.min(best - other, axis=-1), logit_rounding(problem, p)
+    return np.min(best - other, axis=-1)
 
 
-def logit_rounding(problem: Problem, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-    """Error of a difference of two logits, each relative to a third token: 2 (d + 4) eps max Σ_k |δk_k p_k|."""
-    reach = np.max(problem.keys, axis=1) - np.min(problem.keys, axis=1)
-    return np.asarray(2 * (problem.d + 4) * EPS * np.max(np.abs(p) @ reach.T, axis=-1))
+def least_margin(
+    mixing: LinearMixing, problem: Problem, kappa: float, rho: Float64[np.ndarray, "m"], ray: Float64[np.ndarray, "m d"]
+) -> Numbers:
+    """ρ − κ, less than which no point below ``ray`` has, (m,); off by κ and by a dozen roundings of ray's ρ p_mm."""
+    moved = set_margins(mixing, problem, exact(ray) * exact(1.0).widened(8 * EPS)).error
+    return (exact(rho) - kappa).widened(moved + log_rounding(problem, mixing))
+
+
+def log_rounding(problem: Problem, mixing: LinearMixing) -> float:
+    """Error of the logarithms of slopes, gaps, weights and their sums: of κ, of a token's costs, of log(L − L_*)."""
+    low, high = log_slope_bounds(mixing, problem.loss)
+    size = max(float(np.abs(x[mixing.mixed]).max()) for x in (low, high))
+    return 4 * EPS * (problem.n + problem.T + mixing.gaps.shape[2] + 8) * (1 + size)
 
 
 def excess_rounding(
     problem: Problem, mixing: LinearMixing, p: Float64[np.ndarray, "*b d"]
 ) -> Float64[np.ndarray, "*b"]:
-    """Error of log(L − L_*): that of a logit, and of the logarithms of slopes, gaps, weights and their sums."""
-    low, high = log_slope_bounds(mixing, problem.loss)
-    size = max(float(np.abs(x[mixing.mixed]).max()) for x in (low, high))
-    logs = 4 * EPS * (problem.n + problem.T + mixing.gaps.shape[2] + 8) * (1 + size)
-    return np.asarray(logit_rounding(problem, p) + logs)
+    """What an implementation may lose of log(L − L_*): in a logit, 2 (d + 4) eps max Σ_k |δk_k p_k|; in logarithms."""
+    reach = np.max(problem.keys, axis=1) - np.min(problem.keys, axis=1)
+    logits = 2 * (problem.d + 4) * EPS * np.max(np.abs(p) @ reach.T, axis=-1)
+    return np.asarray(logits + log_rounding(problem, mixing))
+
+
+def excess_of(
+    seen: Implementation, problem: Problem, mixing: LinearMixing, p: Float64[np.ndarray, "m d"], claim: str, form: Form
+) -> Numbers:
+    """log(L − L_*) under test with what it may be off by, (m,); ``claim`` is falsified where it is no number."""
+    excess = log_excess(seen, problem, p)
+    if np.isnan(excess).any():
+        raise NotANumber(claim, "the excess risk under test is negative or no number", form)
+    return exact(excess).widened(np.where(np.isinf(excess), 0.0, excess_rounding(problem, mixing, p)))
 
 
 def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) -> Float64[np.ndarray, "n T"]:
@@ -124,41 +144,42 @@ def constraints_of(
     )
 
 
-def allowed_choices(sets: MaxMarginSets, kappa: float, rho: Float64[np.ndarray, "m"]) -> Bool[np.ndarray, "m c"]:
-    """Choices with Θ_α ≥ Θ − κ/R, which points of the sublevel set of RΘ = ρ may select, shape (m, c)."""
+def allowed_choices(sets: MaxMarginSets, least: Numbers, p: Numbers) -> Bool[np.ndarray, "m c"]:
+    """Choices with ‖p‖Θ_α ≥ ``least``, a lower bound of the margin of p: those which p may select; (m, c)."""
     best = sets.choices[0].norm_squared
     # 1 − Θ_α/Θ = x/(1 + √(1 − x)), x = 1 − (Θ_α/Θ)², without cancellation.
-    x = np.array([float((c.norm_squared - best) / c.norm_squared) for c in sets.choices])
-    missing = x / (1 + np.sqrt(1 - x))
-    return np.asarray(missing <= (kappa / rho)[:, None] * (1 + 64 * EPS))
+    x = rounded([float((c.norm_squared - best) / c.norm_squared) for c in sets.choices])
+    length = norm(p, axis=1) / norm(rounded(sets.choices[0].p))
+    return np.asarray(possibly_at_least((length - least)[:, None], length[:, None] * (x / (1 + np.sqrt(1 - x)))))
 
 
-def nearest(
-    sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], points: Float64[np.ndarray, "m d"]
-) -> Float64[np.ndarray, "m"]:
-    """The largest ⟨p, p̄_α⟩ over the allowed choices, shape (m,)."""
-    along = np.stack([points @ c.svm.direction for c in sets.choices], axis=-1)
+def nearest(sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], p: Numbers) -> Numbers:
+    """The largest ⟨p, p̄_α⟩/‖p_mm‖ over the allowed choices, shape (m,)."""
+    along = p @ towards(sets).T / norm(rounded(sets.choices[0].p))
     return np.max(np.where(allowed, along, -np.inf), axis=-1)
 
 
+def towards(sets: MaxMarginSets) -> Numbers:
+    """p̄_α of all choices, (c, d)."""
+    solutions = rounded(np.array([c.p for c in sets.choices]))
+    return solutions / norm(solutions, axis=1, keepdims=True)
+
+
 def dual_bound(
-    problem: Problem,
-    mixing: LinearMixing,
-    sets: MaxMarginSets,
-    allowed: Bool[np.ndarray, "m c"],
-    beyond: Float64[np.ndarray, "m"],
-) -> Float64[np.ndarray, "m"]:
+    problem: Problem, mixing: LinearMixing, sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], beyond: Numbers
+) -> Numbers:
     """min over the allowed choices of Σ_j w_j log(C_j/w_j), where all margins are at least ``beyond``, shape (m,).
 
     C_iβ = |ℓ'(ν_i)| (least cost of β) / (|O_i| + |Ō_i| e^{−beyond}) and w = λ/Σλ.
     """
     size = mixing.optimal.sum(axis=1)
-    log_costs = log_token_costs(mixing, problem.loss, secants=True)
+    log_costs, lost = log_token_costs(mixing, problem.loss, secants=True), log_rounding(problem, mixing)
     normaliser = np.log(size + (problem.T - size) * np.exp(-np.maximum(beyond, 0.0))[:, None])
-    least = np.full(len(beyond), np.inf)
-    for choice, usable in zip(sets.choices, allowed.T, strict=True):
-        w = choice.duals / choice.duals.sum()
-        used = w > 0
-        fixed = float(np.sum(w[used] * (log_costs[used] - np.log(w[used]))))
-        least = np.where(usable, np.minimum(least, fixed - normaliser @ w.sum(axis=1)), least)
-    return np.asarray(least - 64 * EPS * (problem.T + problem.n) * (1 + np.abs(least)))
+    bounds = []
+    for choice in sets.choices:
+        # A token that stands twice in the SVM has the sum of its duals.
+        duals, used = rounded(choice.duals) * exact(1.0).widened(problem.T * EPS), choice.duals > 0
+        w = duals / np.sum(duals)
+        fixed = np.sum(w[used] * (exact(log_costs[used]).widened(lost) - np.log(w[used])))
+        bounds.append(fixed - normaliser @ np.sum(w, axis=1))
+    return np.min(np.where(allowed, np.stack(bounds, axis=-1), np.inf), axis=-1)

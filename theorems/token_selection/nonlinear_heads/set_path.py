@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float64
+from numpy.linalg import norm
 from scipy.optimize import minimize
 
 from generators.optimal_sets import LinearMixing
@@ -19,7 +20,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
-from theorems.rounding.forward_error import COSINE_ROUNDING
+from theorems.rounding.bounded import exact, rounded
 from theorems.token_selection.global_paths.followed_path import Sphere
 from theorems.token_selection.global_paths.path_claims import Followed, path_claims
 from theorems.token_selection.global_paths.path_constants import EXPONENT_ROUNDING, log_excess
@@ -28,9 +29,11 @@ from theorems.token_selection.nonlinear_heads.set_constants import (
     allowed_choices,
     constraints_of,
     dual_bound,
+    excess_of,
     excess_rounding,
-    nearest,
+    least_margin,
     separation,
+    towards,
 )
 
 RADII = (1e2, 1e4, 1e6)
@@ -54,41 +57,28 @@ def path_to_the_set(
 ) -> Iterator[Claim]:
     """Descend on spheres from the ray of every solution, and bound the distance of whatever lies below."""
     rhos = (1 + kappa) * np.array(RADII)
-    unit, apart, bounds, rounding = sets.norm, [], [], []
-    allowed = allowed_choices(sets, kappa, rhos)
-    floor = dual_bound(problem, mixing, sets, allowed, rhos - kappa)
+    rays, points = [], []
     for solution in sets.solutions[:MOST_FOLLOWED]:
         basis = tangent_basis(solution.svm.direction)
         y = np.zeros(problem.d - 1)
-        for k, rho in enumerate(rhos.tolist()):
-            y, value = descend(problem, seen, unit, solution, basis, rho, y)
-            height = math.sqrt((rho - float(np.linalg.norm(y))) * (rho + float(np.linalg.norm(y))))
-            point = height * solution.svm.direction + basis @ y
-            along = float(nearest(sets, allowed[k : k + 1], point[None])[0])
-            # From the offset where its own solution is the nearest: 1 − cos without cancellation.
-            apart.append(min(float(y @ y) / (rho * (rho + height)), 1 - along / rho))
-            bounds.append(min(kappa, rho - float(floor[k]) + value + math.log(problem.n)) / rho)
-            rounding.append(4 * float(excess_rounding(problem, mixing, unit * point)) / rho + (problem.d + 8) * EPS)
-    yield at_least(
-        "path-distance",
-        Form.LIMIT,
-        bounds,
-        apart,
-        rounding=rounding,
-        why=EXPONENT_ROUNDING,
-        points="minimiser on a sphere",
-    )
-    last = np.array(apart).reshape(-1, len(rhos))[:, -1]
-    yield at_least(
-        "path-limit",
-        Form.LIMIT,
-        LIMIT,
-        last,
-        rounding=(problem.d + 8) * EPS,
-        why=COSINE_ROUNDING,
-        scale=LIMIT,
-        points="solution",
-    )
+        for rho in rhos.tolist():
+            y, point = descend(problem, seen, sets.norm, solution, basis, rho, y)
+            rays.append(sets.norm * (rho * solution.svm.direction))
+            points.append(point)
+    ray, p = np.array(rays), exact(np.array(points))
+    value = excess_of(seen, problem, mixing, p.value, "path-distance", Form.LIMIT)
+    # It is below the ray up to what both of them may be off by.
+    least = least_margin(mixing, problem, kappa, np.resize(rhos, len(rays)), ray)
+    least = least.widened(2 * excess_rounding(problem, mixing, ray))
+    allowed = allowed_choices(sets, least, p)
+    duals = dual_bound(problem, mixing, sets, allowed, least) - value - np.log(exact(problem.n))
+    length = norm(p, axis=1, keepdims=True)
+    # ‖p̄ − p̄_α‖²/2: 1 − cos without cancellation.
+    off = np.sum(((p / length)[:, None] - towards(sets)) ** 2, axis=-1) / 2
+    apart = np.min(np.where(allowed, off, np.inf), axis=-1)
+    bound = 1 - np.maximum(least, duals) * norm(rounded(sets.choices[0].p)) / length[:, 0]
+    yield at_least("path-distance", Form.LIMIT, bound, apart, why=EXPONENT_ROUNDING, points="minimiser on a sphere")
+    yield at_least("path-limit", Form.LIMIT, LIMIT, apart[len(rhos) - 1 :: len(rhos)], points="solution")
 
 
 def descend(
@@ -99,8 +89,10 @@ def descend(
     basis: Float64[np.ndarray, "d e"],
     rho: float,
     start: Float64[np.ndarray, "e"],
-) -> tuple[Float64[np.ndarray, "e"], float]:
-    """A minimiser of log(L − L_*) on the sphere, in tangential coordinates; never above the ray or the start."""
+) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "d"]]:
+    """A minimiser of log(L − L_*) on the sphere, its tangential coordinates and itself; never above the ray or the
+    start.
+    """
     axis = solution.svm.direction
 
     def point(y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "d"], float]:
@@ -122,7 +114,7 @@ def descend(
         tries.append(np.asarray(minimize(objective, start, jac=True, method="BFGS", options={"maxiter": 30}).x))
     values = [float(log_excess(seen, problem, point(y)[0])) for y in tries]
     best = int(np.nanargmin(values)) if np.isfinite(values).any() else 0
-    return tries[best], values[best]
+    return tries[best], point(tries[best])[0]
 
 
 def sharp_claims(

@@ -6,7 +6,6 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 8; deri
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,6 +17,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import MaxMarginSets
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
+from theorems.rounding.bounded import exact
 from theorems.token_selection.global_paths.path_constants import EXPONENT_ROUNDING, log_excess
 from theorems.token_selection.global_paths.path_offset import Reduced, tangent_basis
 from theorems.token_selection.global_paths.sublevel_hunt import hunt
@@ -25,7 +25,9 @@ from theorems.token_selection.nonlinear_heads.set_constants import (
     allowed_choices,
     constraints_of,
     dual_bound,
+    excess_of,
     excess_rounding,
+    least_margin,
     nearest,
     set_margins,
 )
@@ -84,42 +86,15 @@ def sublevel_claims(
             rounds=rounds,
             rng=rng,
         )
-    points = np.concatenate([batch[good] for batch, good in found])
-    rho = np.concatenate([np.broadcast_to(rhos[:, None], good.shape)[good] for _, good in found])
-    base = np.concatenate([np.broadcast_to(edge[:, None], good.shape)[good] for _, good in found])
-    margins, rounding = set_margins(mixing, problem, unit * points)
-    rounding = rounding + excess_rounding(problem, mixing, unit * points)
-    yield at_least(
-        "sublevel-margin",
-        Form.EFFECTIVE,
-        margins,
-        rho - kappa,
-        rounding=rounding,
-        why=EXPONENT_ROUNDING,
-        scale=rho,
-        points="point of a sublevel set",
-    )
-    allowed = allowed_choices(sets, kappa, rho)
-    near = nearest(sets, allowed, points)
-    cos_rounding = rounding / rho + (problem.d + 4) * EPS
-    yield at_least(
-        "sublevel-distance",
-        Form.EFFECTIVE,
-        near / np.linalg.norm(points, axis=-1),
-        1 - kappa / rho,
-        rounding=cos_rounding,
-        why=EXPONENT_ROUNDING,
-        points="point of a sublevel set",
-    )
-    bound = dual_bound(problem, mixing, sets, allowed, rho - kappa) - (base + math.log(problem.n))
+    p = exact(unit * np.concatenate([batch[good] for batch, good in found]))
+    radius = np.concatenate([np.nonzero(good)[0] for _, good in found])
+    least, what = least_margin(mixing, problem, kappa, rhos, unit * ray)[radius], {"points": "point of a sublevel set"}
+    yield at_least("sublevel-margin", Form.EFFECTIVE, set_margins(mixing, problem, p), least, **what)
+    allowed = allowed_choices(sets, least, p)
+    near = nearest(sets, allowed, p)
+    yield at_least("sublevel-distance", Form.EFFECTIVE, near / rhos[radius], least / rhos[radius], **what)
+    name = "sublevel-distance-from-duals"
+    base = excess_of(seen, problem, mixing, unit * ray, name, Form.EFFECTIVE) + np.log(exact(problem.n))
+    bound = dual_bound(problem, mixing, sets, allowed, least) - base[radius]
     useful = bound > 0
-    yield at_least(
-        "sublevel-distance-from-duals",
-        Form.EFFECTIVE,
-        near[useful],
-        bound[useful],
-        rounding=(2 * rounding + rho * (problem.d + 4) * EPS)[useful],
-        why=EXPONENT_ROUNDING,
-        scale=rho[useful],
-        points="point of a sublevel set",
-    )
+    yield at_least(name, Form.EFFECTIVE, near[useful], bound[useful], why=EXPONENT_ROUNDING, **what)
