@@ -1,7 +1,8 @@
 """L(p) − L_α by sign and logarithm and its rounding, for any loss, fast enough to search by.
 
-References: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Section 4.2;
-:mod:`theorems.rounding.forward_error`.
+A hunt's own: it is not one of the claims that carry their rounding.
+
+References: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Sections 3.1 and 4.2.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from reference_attention.floats import EPS, log_expm1
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.bounded import value_of
-from theorems.rounding.forward_error import log_weight_error
 from theorems.token_selection.directions.directional_risk import Costs
 
 EXCESS_RISK = tolerance(
@@ -50,8 +50,9 @@ def log_noise(costs: Costs, points: Float64[np.ndarray, "*b d"]) -> Float64[np.n
     """Logarithm of the absolute error of L(p) − L_α: (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1).
 
     A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j|, that of the reference token used by the implementation
-    on top; p is rounded itself. The loss, its logarithms and the two sums add EPS (n + T + 24) plus EPS times the size
-    of each logarithm, relative to each term.
+    on top; p is rounded itself. Errors e_t of logits move log s_t = l_t − log Σ e^l by e_t + Σ s_u e_u at most, T + 6
+    roundings and two of its own size come with it. The loss, its logarithms and the two sums add EPS (n + T + 24) plus
+    EPS times the size of each logarithm, relative to each term.
     """
     problem, rows = costs.problem, costs.rows
     logits = -np.einsum("ntd,...d->...nt", rows, points)
@@ -62,7 +63,7 @@ def log_noise(costs: Costs, points: Float64[np.ndarray, "*b d"]) -> Float64[np.n
     log_weights = relative - np.log(np.sum(np.exp(relative), axis=-1, keepdims=True))
     log_largest = value_of(costs.log_largest)
     finite = np.where(np.isfinite(log_largest), log_largest, 0.0)
-    further = EPS * (problem.n + problem.T + 24 + 2 * np.abs(log_weights) + 4 * np.abs(finite))
-    total = log_weight_error(error, log_weights) + further
+    roundings = EPS * (problem.n + 2 * problem.T + 30 + 4 * np.abs(log_weights) + 4 * np.abs(finite))
+    total = error + np.sum(np.exp(log_weights) * error, axis=-1, keepdims=True) + roundings
     terms = log_weights + log_expm1(total) + log_largest
     return np.asarray(np.logaddexp.reduce(terms.reshape(*terms.shape[:-2], -1), axis=-1) - math.log(problem.n))

@@ -19,8 +19,8 @@ from reference_attention import risk as reference
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from tests.theorems.kernel import wrong_kernels
+from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of, ratio
 from tests.theorems.rounding.test_attention_at import truths
-from tests.theorems.rounding.test_rounding import PROBLEMS, points_of, ratio
 from tests.theorems.token_selection.path_cases import random_cases
 from theorems.core.check import check
 from theorems.core.claim import Claim, Form, Verdict, at_least

@@ -11,7 +11,7 @@ from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from tests.theorems import oracle
-from tests.theorems.rounding.test_rounding import PROBLEMS, points_of
+from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of
 from theorems.core.claim import Form, NotANumber, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.rounding.bounded import Bounded, exact
