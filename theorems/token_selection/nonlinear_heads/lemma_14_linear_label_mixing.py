@@ -127,10 +127,9 @@ class Sandwich:
         hidden = np.where(self.mixing.optimal, -np.inf, at.log_weights)
         return np.logaddexp.reduce(hidden, axis=-1)[:, self.mixing.mixed]
 
-    def sides(self, points: Float64[np.ndarray, "m d"]) -> tuple[Numbers, Numbers, Numbers]:
+    def sides(self, at: AttentionAt) -> tuple[Numbers, Numbers, Numbers]:
         """For mixed inputs: ν − Y ψ, c0 q, c1 q, each (m, k)."""
         mixing, head, used = self.mixing, self.mixing.head, self.mixing.mixed
-        at = self.at(points)
         lost = head.outputs_of(exact(mixing.best)) - head.outputs(weights_of(at, self.under_test, "sandwich-above"))
         q = np.exp(self.log_q(at))
         return lost[:, used], mixing.c0[used] * q, mixing.c1[used] * q
@@ -138,41 +137,41 @@ class Sandwich:
     def violation(self, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
         """How far the prediction is from the middle of the sandwich, its width being one."""
         with in_floats():
-            lost, low, high = self.sides(points)
+            lost, low, high = self.sides(self.at(points))
             return np.max(np.where(high > 0, np.maximum(low - lost, lost - high) / high, -1.0), axis=-1)
 
     def claims(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
         """The sandwich of the prediction, and that of the risk in logarithms."""
-        lost, low, high = self.sides(points)
+        at = self.at(points)
+        lost, low, high = self.sides(at)
         yield at_least("sandwich-above", Form.EFFECTIVE, lost, low, points="point and input")
         yield at_least("sandwich-below", Form.EFFECTIVE, high, lost, points="point and input")
-        log_q, excess = self.risks(points)
+        log_q, excess = self.risks(at)
         total = excess + np.log(exact(self.problem.n))
         low, high = (np.logaddexp.reduce(logs + log_q, axis=-1) for logs in (self.log_low, self.log_high))
         yield at_least("risk-sandwich-below", Form.EFFECTIVE, total, low, why=MIXING)
         yield at_least("risk-sandwich-above", Form.EFFECTIVE, high, total, why=MIXING)
 
-    def risks(self, points: Float64[np.ndarray, "m d"]) -> tuple[Numbers, Numbers]:
+    def risks(self, at: AttentionAt) -> tuple[Numbers, Numbers]:
         """log q_i and the log-excess risk under test with what it may be off by, :data:`MIXING`."""
-        log_q = self.log_q(self.at(points))
+        log_q = self.log_q(at)
         logs = np.abs(np.concatenate([self.log_low, self.log_high])).max() + np.abs(log_q.value).max(axis=-1)
         count = self.problem.n + self.problem.T + self.mixing.gaps.shape[2] + 8
         allowed = 2 * log_q.error.max(axis=-1) + 4 * EPS * count * (1 + logs)
-        excess = log_excess(self.seen, self.problem, points)
+        excess = log_excess(self.seen, self.problem, at.points)
         if np.isnan(excess).any():
             raise NotANumber("risk-sandwich-below", "the excess risk under test is negative or no number")
         # A risk of exactly L_* is −∞ in logarithms, and no rounding makes it that.
         return log_q, exact(excess).widened(np.where(np.isneginf(excess), 0.0, allowed))
 
     def pairs(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
-        """Assumption D on all pairs of the points whose premises surely hold."""
-        log_q, excess = self.risks(points)
-        worst = np.max(log_q, axis=-1)
-        constant = np.logaddexp.reduce(exact(self.log_high)) - self.log_low.min()
+        """Assumption D at every p, with the p' of least excess risk of those for which the premises surely hold."""
+        log_q, excess = self.risks(self.at(points))
+        worst, highest = np.max(log_q, axis=-1), excess.value + excess.error
+        constant, more = np.logaddexp.reduce(exact(self.log_high)) - self.log_low.min(), np.log(exact(FACTOR))
         for delta in DELTAS:
-            rho = -(constant + np.log(exact(FACTOR))) * (1 + delta) / delta
-            premise = (worst <= rho)[:, None] & (worst[:, None] <= (1 + delta) * worst)
-            first, second = np.nonzero(premise)
-            gained, least = excess[second] - excess[first], np.log(exact(FACTOR))
-            points_are = f"pair for Δ = {delta:g}"
-            yield at_least("mixing-hurts", Form.EFFECTIVE, gained, least, why=MIXING, points=points_are)
+            low = np.flatnonzero(worst <= -(constant + more) * (1 + delta) / delta)
+            others = np.where(worst[low, None] <= (1 + delta) * worst, highest, np.inf)
+            first = np.flatnonzero((others < np.inf).any(axis=1))
+            left, right = excess[np.argmin(others[first], axis=1)], excess[low[first]] + more
+            yield at_least("mixing-hurts", Form.EFFECTIVE, left, right, why=MIXING, points=f"pair for Δ = {delta:g}")

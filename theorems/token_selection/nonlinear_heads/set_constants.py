@@ -8,6 +8,7 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, Lem
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -61,14 +62,14 @@ def least_margin(
 ) -> Numbers:
     """ρ − κ, less than which no point below ``ray`` has, (m,); off by κ and by a dozen roundings of ray's ρ p_mm."""
     moved = set_margins(mixing, problem, exact(ray) * exact(1.0).widened(8 * EPS)).error
-    return (exact(rho) - kappa).widened(moved + log_rounding(problem, mixing))
+    return (exact(rho) - kappa).widened(moved + log_rounding(mixing, problem.loss))
 
 
-def log_rounding(problem: Problem, mixing: LinearMixing) -> float:
+@lru_cache(maxsize=1)
+def log_rounding(mixing: LinearMixing, loss: Loss) -> float:
     """Error of the logarithms of slopes, gaps, weights and their sums: of κ, of a token's costs, of log(L − L_*)."""
-    low, high = log_slope_bounds(mixing, problem.loss)
-    size = max(float(np.abs(x[mixing.mixed]).max()) for x in (low, high))
-    return 4 * EPS * (problem.n + problem.T + mixing.gaps.shape[2] + 8) * (1 + size)
+    size = max(float(np.abs(x[mixing.mixed]).max()) for x in log_slope_bounds(mixing, loss))
+    return 4 * EPS * (sum(mixing.gaps.shape) + 8) * (1 + size)
 
 
 def excess_rounding(
@@ -77,7 +78,7 @@ def excess_rounding(
     """What an implementation may lose of log(L − L_*): in a logit, 2 (d + 4) eps max Σ_k |δk_k p_k|; in logarithms."""
     reach = np.max(problem.keys, axis=1) - np.min(problem.keys, axis=1)
     logits = 2 * (problem.d + 4) * EPS * np.max(np.abs(p) @ reach.T, axis=-1)
-    return np.asarray(logits + log_rounding(problem, mixing))
+    return np.asarray(logits + log_rounding(mixing, problem.loss))
 
 
 def excess_of(
@@ -173,7 +174,7 @@ def dual_bound(
     C_iβ = |ℓ'(ν_i)| (least cost of β) / (|O_i| + |Ō_i| e^{−beyond}) and w = λ/Σλ.
     """
     size = mixing.optimal.sum(axis=1)
-    log_costs, lost = log_token_costs(mixing, problem.loss, secants=True), log_rounding(problem, mixing)
+    log_costs, lost = log_token_costs(mixing, problem.loss, secants=True), log_rounding(mixing, problem.loss)
     normaliser = np.log(size + (problem.T - size) * np.exp(-np.maximum(beyond, 0.0))[:, None])
     bounds = []
     for choice in sets.choices:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,15 +21,26 @@ from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets, max_margin_sets
+from tests.theorems import oracle
 from tests.theorems.token_selection.faults import FAULTS
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
+from theorems.rounding.bounded import exact
 from theorems.run.user_data import as_text, case_of
 from theorems.token_selection.global_paths.path_constants import Constraints, log_kappa
 from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
-from theorems.token_selection.nonlinear_heads.set_constants import constraints_of, mixing_kappa, separation
+from theorems.token_selection.nonlinear_heads.set_constants import (
+    allowed_choices,
+    constraints_of,
+    dual_bound,
+    least_margin,
+    mixing_kappa,
+    nearest,
+    separation,
+    set_margins,
+)
 from theorems.token_selection.nonlinear_heads.set_sublevel import sublevel_claims
 
 PAPER = Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]), np.array([[1.0, 1.0, 0.0]])), name="paper")
@@ -212,3 +225,43 @@ def test_without_a_non_optimal_token_it_does_not_apply() -> None:
     outcome = check(statement_named("theorem-8"), case, REFERENCE)
     assert outcome.verdict is Verdict.NOT_APPLICABLE
     assert outcome.reason.startswith("mixing-hurts")
+
+
+SYMMETRIC = Case(
+    Problem(np.array([[[1.1, 0.3], [0.3, 1.1], [0.0, 0.0]]]), np.array([[1.0, 1.0, 0.9]]), LOSSES["logistic"])
+)
+"""Two solutions k_α/‖k_α‖², each with one dual: w = 1."""
+
+
+def within(carried: Any, truth: arb) -> bool:
+    return bool(abs(arb(float(carried.value)) - truth) <= float(carried.error))
+
+
+@pytest.mark.parametrize("rho", [3.0, 40.0, 1e6])
+def test_margins_distance_and_dual_bound_lie_in_what_they_carry(rho: float) -> None:
+    mixing, sets, choice = parts(SYMMETRIC)
+    problem = SYMMETRIC.problem
+    rng = np.random.default_rng(0)
+    ray = sets.norm * (np.array([rho])[:, None] * choice.svm.direction)
+    least = least_margin(mixing, problem, 2.0, np.array([rho]), ray)
+    with oracle.precision(400):
+        keys = [[arb(x) for x in row] for row in problem.keys[0].tolist()]
+        # The floats of the ray have the margin ρ up to what is carried.
+        at_ray = max(
+            float(sum((k * arb(x) for k, x in zip(key, ray[0].tolist(), strict=True)), arb(0)) - rho)
+            for key in keys[:2]
+        )
+        assert abs(at_ray) <= float(least.error[0])
+        for p in [*ray, *(rho * rng.standard_normal((8, 2)))]:
+            at = exact(p[None])
+            along = [sum((k * arb(x) for k, x in zip(key, p.tolist(), strict=True)), arb(0)) for key in keys[:2]]
+            higher = max(along, key=float)
+            assert within(set_margins(mixing, problem, at)[0], higher)
+            # ‖p_mm‖ = 1/‖k_α‖ and p̄_α = k_α/‖k_α‖: the distance is the logit itself.
+            allowed = allowed_choices(sets, exact([-1.0]), at)
+            assert allowed.all()
+            assert within(nearest(sets, allowed, at)[0], higher)
+        slope = -(1 + arb(1.0).exp()).log()
+        gap = (arb(1.0) - arb(problem.scores[0, 2])).log()
+        truth = slope + gap - (2 + (-(arb(rho) - 2)).exp()).log()
+        assert within(dual_bound(problem, mixing, sets, allowed, exact([rho - 2.0]))[0], truth)
