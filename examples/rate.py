@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from theorems.api import (
     EPS,
     Assumption,
+    AttentionAt,
     Case,
     Claim,
-    Evaluation,
     Finding,
     Form,
     Implementation,
@@ -24,12 +24,12 @@ from theorems.api import (
     Problem,
     at_least,
     gradient_descent,
+    in_floats,
     loss_named,
     max_margin,
     reason,
     statement,
 )
-from theorems.rounding.bounded import in_floats
 from theorems.token_selection.global_paths.growth_bounds import climb_bound, log_rate, reach
 
 STEPS = 2_000
@@ -37,8 +37,8 @@ STEPS = 2_000
 OFFSET = reason(
     "offset-rounding",
     "η Σ_s |δ∇L(p(s))| + t eps max‖p‖ + 8 m eps ‖G⁺‖ (1 + max|log w|)",
-    "rounding: each step inherits the error of its gradient (Evaluation.gradient, the largest of the recorded ones) and"
-    " rounds the sum; o solves an m×m system whose right side has a relative error of eps",
+    "rounding: each step inherits the error of its gradient (twice AttentionAt's, the largest of the recorded ones)"
+    " and rounds the sum; o solves an m×m system whose right side has a relative error of eps",
 )
 
 
@@ -107,8 +107,8 @@ def rate(case: Case, under_test: Implementation) -> Iterator[Claim]:
     logs = np.log(svm.duals[0, support] / svm.duals.sum())
     inverse = np.linalg.pinv(rows)
     limit, size = float(np.linalg.norm(across(-inverse @ logs))), np.linalg.norm(across(run.points), axis=1)
-    found = Evaluation(problem, run.points).gradient
-    error = np.exp(found.log_scale - problem.log_smoothness) * np.linalg.norm(found.error, axis=1)
+    at = AttentionAt(problem, run.points)
+    error = 2 * np.exp(at.log_scale - problem.log_smoothness) * np.linalg.norm(at.gradient.error, axis=1)
     rounding = run.iterations * (error.max() + EPS * run.norms.max())
     rounding = rounding + 8 * len(rows) * EPS * np.linalg.norm(inverse, 2) * (1 + np.abs(logs).max())
     yield at_least("offset", Form.EFFECTIVE, limit, size, rounding=rounding, why=OFFSET, points="iterate recorded")

@@ -23,6 +23,8 @@ from reference_attention.losses import LOSSES
 from reference_attention.problem import checked_array
 
 Floats = Float64[np.ndarray, "..."]
+Array = Any
+"""Floats, or an array type of NumPy's protocols."""
 
 
 class Activation(ABC):
@@ -33,7 +35,7 @@ class Activation(ABC):
     """Where φ' is largest; +inf if it never falls."""
 
     @abstractmethod
-    def value(self, z: Floats) -> Floats:
+    def value(self, z: Array) -> Array:
         """φ(z)."""
 
     @abstractmethod
@@ -73,7 +75,7 @@ class Linear(Activation):
     name = "linear"
     steepest = math.inf
 
-    def value(self, z: Floats) -> Floats:
+    def value(self, z: Array) -> Array:
         return z
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
@@ -92,7 +94,7 @@ class Tanh(Activation):
     name = "tanh"
     steepest = 0.0
 
-    def value(self, z: Floats) -> Floats:
+    def value(self, z: Array) -> Array:
         return np.tanh(z)
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
@@ -116,7 +118,7 @@ class Arctan(Activation):
     name = "arctan"
     steepest = 0.0
 
-    def value(self, z: Floats) -> Floats:
+    def value(self, z: Array) -> Array:
         return np.arctan(z)
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
@@ -141,7 +143,7 @@ class Softplus(Activation):
     name = "softplus"
     steepest = math.inf
 
-    def value(self, z: Floats) -> Floats:
+    def value(self, z: Array) -> Array:
         return np.logaddexp(0.0, z)
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
@@ -162,7 +164,7 @@ class Relu(Activation):
     name = "relu"
     steepest = math.inf
 
-    def value(self, z: Floats) -> Floats:
+    def value(self, z: Array) -> Array:
         return np.maximum(z, 0.0)
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
@@ -236,15 +238,18 @@ class Head:
         """The direction −sign(Y_i b_j) in which a feature must move for Y_i ψ to fall."""
         return np.asarray(-np.sign(self.labels[:, None] * self.weights))
 
-    def units(self, name: str, *arguments: Any) -> Floats:
+    def units(self, name: str, *arguments: Array) -> Array:
         """A method of every unit's activation, arguments of shape (..., m)."""
         columns = [
-            getattr(ACTIVATIONS[code], name)(*(np.asarray(x)[..., j] for x in arguments))
+            getattr(ACTIVATIONS[code], name)(*(x[..., j] for x in arguments))
             for j, code in enumerate(self.activations.tolist())
         ]
         return np.stack(np.broadcast_arrays(*columns), axis=-1)
 
-    def outputs(self, weights: Float64[np.ndarray, "*b n T"]) -> Float64[np.ndarray, "*b n"]:
+    def outputs(self, weights: Array) -> Array:
         """Y_i ψ(X_iᵀ s_i) for softmax weights s, shape (*b, n)."""
-        inputs = np.sum(weights[..., None] * self.features, axis=-2)
-        return np.asarray(self.labels * np.sum(self.weights * self.units("value", inputs), axis=-1))
+        return self.outputs_of(np.sum(weights[..., None] * self.features, axis=-2))
+
+    def outputs_of(self, inputs: Array) -> Array:
+        """Y_i ψ from the inputs of the units, shape (*b, n, m) → (*b, n)."""
+        return self.labels * np.sum(self.weights * self.units("value", inputs), axis=-1)

@@ -14,6 +14,7 @@ from abc import abstractmethod
 from array_api_compat import array_namespace
 
 from reference_attention.loss import Array, Loss
+from reference_attention.pieces import at_most, by_sign, log_abs, log_of, namespace, pieces
 
 
 class IllBehavedLoss(Loss):
@@ -33,12 +34,8 @@ class IllBehavedLoss(Loss):
     def derivative(self, u: Array) -> Array:
         """ℓ'(u), of either sign."""
 
-    @abstractmethod
-    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
-        """The least and the largest value of ℓ' on [low, high], entry by entry."""
-
     def log_slope(self, u: Array) -> Array:
-        return _log(self.derivative(u))
+        return log_abs(self.derivative(u))
 
 
 class Squared(IllBehavedLoss):
@@ -53,20 +50,16 @@ class Squared(IllBehavedLoss):
     def derivative(self, u: Array) -> Array:
         return u - 1
 
-    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
-        return low - 1, high - 1
-
     def relative_curvature(self, u: Array) -> Array:
         return array_namespace(u).exp(-self.log_slope(u))
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         # ℓ(u − δ) − ℓ(u) = δ (1 − u + δ/2), whose sign is that of the product.
-        xp = array_namespace(u)
+        xp = namespace(u, sign, log_size)
         factor = 1 - u + sign * xp.exp(log_size) / 2
-        size = xp.where(sign == 0, xp.full_like(log_size, -math.inf), log_size)
         # At u = 1 the factor is δ/2, also where δ underflows.
-        tiny = xp.where(u == 1, size - math.log(2), _log(factor))
-        return xp.where(u == 1, xp.abs(sign), sign * xp.sign(factor)), size + tiny
+        size = log_size + xp.where(u == 1, log_size + log_of(0.5, log_size), log_abs(factor))
+        return xp.where(u == 1, xp.abs(sign), sign * xp.sign(factor)), by_sign(xp, sign, size, size)
 
     def log_lipschitz(self, low: float, high: float) -> float:
         return 0.0
@@ -94,22 +87,18 @@ class Cubic(IllBehavedLoss):
     def derivative(self, u: Array) -> Array:
         return -3 * u**2
 
-    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
-        xp = array_namespace(low)
-        nearest = xp.where(low > 0, low, xp.where(high < 0, high, xp.zeros_like(low)))
-        return xp.where(-low > high, self.derivative(low), self.derivative(high)), self.derivative(nearest)
-
     def relative_curvature(self, u: Array) -> Array:
         xp = array_namespace(u)
-        return -2 * xp.sign(u) * xp.exp(-_log(u))
+        return -2 * xp.sign(u) * xp.exp(-log_abs(u))
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         # u³ − (u − δ)³ = δ (3 (u − δ/2)² + δ²/4).
-        xp = array_namespace(u)
-        size = xp.where(sign == 0, xp.full_like(log_size, -math.inf), log_size)
+        xp = namespace(u, sign, log_size)
         # At u = 0 the difference is −δ/2, also where δ underflows.
-        away = xp.where(u == 0, size - math.log(2), _log(u - sign * xp.exp(log_size) / 2))
-        return sign, size + xp.logaddexp(math.log(3) + 2 * away, 2 * size - math.log(4))
+        half = log_size + log_of(0.5, log_size)
+        away = xp.where(u == 0, half, log_abs(u - sign * xp.exp(log_size) / 2))
+        size = log_size + xp.logaddexp(log_of(3.0, log_size) + 2 * away, 2 * half)
+        return sign, by_sign(xp, sign, size, size)
 
     def log_lipschitz(self, low: float, high: float) -> float:
         largest = max(abs(low), abs(high))
@@ -133,34 +122,23 @@ class Kinked(IllBehavedLoss):
     decreasing = True
 
     def value(self, u: Array) -> Array:
-        xp = array_namespace(u)
-        return xp.where(u > 0, -u / 4, -u)
+        return array_namespace(u).maximum(-u / 4, -u)
 
     def derivative(self, u: Array) -> Array:
         """ℓ'(u), at the kink that from below."""
         xp = array_namespace(u)
-        return xp.where(u > 0, xp.full_like(u, -0.25), xp.full_like(u, -1.0))
-
-    def slopes(self, low: Array, high: Array) -> tuple[Array, Array]:
-        return self.derivative(low), self.derivative(high)
+        return pieces(xp, -u, 0.0, xp.full_like(u, -0.25), xp.full_like(u, -1.0))
 
     def relative_curvature(self, u: Array) -> Array:
         return array_namespace(u).zeros_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
-        xp = array_namespace(u)
-        size = xp.where(sign == 0, xp.full_like(log_size, -1e300), log_size)
         # Of the way from u to u − δ, the part below the kink counts fully, the rest a quarter.
-        log_u = _log(u)
-        beyond = xp.where((u > 0) == (sign > 0), xp.clip(size - log_u, min=0.0), xp.zeros_like(size))
-        crossed = _log(-xp.expm1(-beyond)) + size  # log(δ − |u|) where δ reaches beyond the kink, else −inf
-        within = xp.where(beyond > 0, log_u, size)
-        quarter = math.log(4)
-        falling = xp.logaddexp(crossed, within - quarter)  # from u > 0 down
-        rising = xp.logaddexp(crossed - quarter, within)  # from u ≤ 0 up
-        plain = xp.where(u > 0, size - quarter, size)  # away from the kink
-        towards = xp.where(sign > 0, u > 0, u <= 0)
-        return sign, xp.where(towards, xp.where(u > 0, falling, rising), plain)
+        xp = namespace(u, sign, log_size)
+        this_side = xp.exp(at_most(xp, log_abs(u) - log_size, 0.0))  # min(|u|/|δ|, 1), if the way leads to the kink
+        up = pieces(xp, -u, 0.0, 1 - 0.75 * this_side, xp.ones_like(this_side))
+        down = pieces(xp, -u, 0.0, xp.full_like(this_side, 0.25), 0.25 + 0.75 * this_side)
+        return sign, by_sign(xp, sign, log_size + xp.log(up), log_size + xp.log(down))
 
     def log_lipschitz(self, low: float, high: float) -> float:
         return math.inf if low <= 0 < high else -math.inf
@@ -173,13 +151,6 @@ class Kinked(IllBehavedLoss):
 
     def defect(self, low: float, high: float) -> str:
         return "ℓ' jumps from −1 to −1/4 at 0, so it is not Lipschitz" if low <= 0 < high else ""
-
-
-def _log(x: Array) -> Array:
-    """log |x|, −inf at zero, silently."""
-    xp = array_namespace(x)
-    size = xp.abs(x)
-    return xp.where(size > 0, xp.log(xp.where(size > 0, size, xp.ones_like(size))), xp.full_like(size, -math.inf))
 
 
 ILL_BEHAVED_LOSSES: dict[str, IllBehavedLoss] = {loss.name: loss for loss in (Squared(), Cubic(), Kinked())}

@@ -11,7 +11,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 Array = Any
-"""A NumPy array or a torch tensor, float64."""
+"""A NumPy array or a torch tensor, float64; or an array that carries its own rounding, see :mod:`.pieces`."""
 
 
 class Loss(ABC):

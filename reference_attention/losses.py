@@ -1,6 +1,6 @@
 """Losses of Assumption A: strictly decreasing, with a Lipschitz and bounded derivative on bounded intervals.
 
-Every formula is written once and runs on NumPy arrays and on torch tensors alike.
+Every formula is written once and runs on NumPy arrays, on torch tensors, and on arrays that carry their own rounding.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A.
 """
@@ -10,44 +10,42 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from reference_attention.errors import InvalidInput
 from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
 from reference_attention.loss import Array, Loss
-
-_NUMPY = array_namespace(np.empty(0))
-
+from reference_attention.pieces import (
+    LARGEST_EXPONENT,
+    at_least,
+    at_most,
+    by_sign,
+    exp,
+    namespace,
+    off_by,
+    pieces,
+)
 
 SMALLEST = 2.0**-1022
 """The smallest normal float: it keeps the logarithm of a branch not taken finite."""
 
 
-def _at_most(xp: Any, x: Array, bound: float) -> Array:
-    return np.minimum(x, bound) if xp is _NUMPY else xp.clip(x, max=bound)
-
-
-def _at_least(xp: Any, x: Array, bound: float) -> Array:
-    return np.maximum(x, bound) if xp is _NUMPY else xp.clip(x, min=bound)
-
-
 def _log_expm1(xp: Any, log_x: Array) -> Array:
-    """log(e^x − 1) for x = e^{log_x} > 0."""
-    x = xp.exp(_at_most(xp, log_x, 700.0))
-    small = x < 1e-8
-    large = x > 37.0  # e^{−37} is below rounding
-    safe = xp.where(small | large, xp.ones_like(x), x)
-    middle = xp.log(xp.expm1(safe))
-    return xp.where(small, log_x + x / 2, xp.where(large, x, middle))
+    """log(e^x − 1) for x = e^{log_x} > 0: log x + x/2 up to x²/24 where x is small, x up to 1.01 e^{−x} where large."""
+    x = exp(xp, log_x)
+    safe = xp.where((x < 1e-8) | (x > 37.0), xp.ones_like(x), x)
+    large = pieces(xp, x, 37.0, xp.log(xp.expm1(safe)), off_by(x, 1e-16))
+    return pieces(xp, x, 1e-8, off_by(log_x + x / 2, 5e-18), large)
 
 
 def _log_one_minus_exp(xp: Any, log_x: Array) -> Array:
-    """log(1 − e^{−x}) for x = e^{log_x} > 0."""
-    x = xp.exp(_at_most(xp, log_x, 700.0))
-    small = x < 1e-8
-    safe = xp.where(small, xp.ones_like(x), x)
-    return xp.where(small, log_x - x / 2, xp.log(-xp.expm1(-safe)))
+    """log(1 − e^{−x}) for x = e^{log_x} > 0: log x − x/2 up to x²/24 where x is small.
+
+    For x > e^700 it is less than a rounding from its value there.
+    """
+    x = xp.exp(at_most(xp, log_x, LARGEST_EXPONENT))
+    safe = xp.where(x < 1e-8, xp.ones_like(x), x)
+    return pieces(xp, x, 1e-8, off_by(log_x - x / 2, 5e-18), xp.log(-xp.expm1(-safe)))
 
 
 def _softplus(xp: Any, x: Array) -> Array:
@@ -73,20 +71,21 @@ class Logistic(Loss):
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         # ℓ(u−δ) − ℓ(u) = log1p(σ(−u) expm1(δ)); both branches are kept in logarithms.
-        xp = array_namespace(u)
+        xp = namespace(u, sign, log_size)
         log_sigma = self.log_slope(u)
-        # δ > 0: y = log(σ(−u)(e^δ − 1)), the excess is log(1 + e^y).
+        # δ > 0: y = log(σ(−u)(e^δ − 1)), the excess is log(1 + e^y), its logarithm y − e^y/2 up to 5/24 e^{2y}.
         y = log_sigma + _log_expm1(xp, log_size)
-        up = xp.where(y < -20.0, y - xp.exp(_at_most(xp, y, 0.0)) / 2, xp.log(_softplus(xp, _at_least(xp, y, -20.0))))
-        # δ < 0: z = log(σ(−u)(1 − e^{−|δ|})) < 0, the excess is −log(1 − e^z) = e^z + e^{2z}/2 + …; where e^z is
-        # near one (u ≪ 0), 1 − e^z = σ(u) + σ(−u) e^{−|δ|} does not cancel.
+        small = off_by(y - xp.exp(at_most(xp, y, 0.0)) / 2, 1e-18)
+        up = pieces(xp, y, -20.0, small, xp.log(_softplus(xp, at_least(xp, y, -20.0))))
+        # δ < 0: z = log(σ(−u)(1 − e^{−|δ|})) < 0, the excess is −log(1 − e^z) = e^z + e^{2z}/2 + …, its logarithm
+        # z + e^z/2 up to 5/24 e^{2z}; where e^z is near one (u ≪ 0), 1 − e^z = σ(u) + σ(−u) e^{−|δ|} does not cancel.
         z = log_sigma + _log_one_minus_exp(xp, log_size)
-        middle = -xp.log1p(-xp.exp(_at_least(xp, _at_most(xp, z, -0.5), -20.0)))
-        far = -xp.logaddexp(-_softplus(xp, -u), log_sigma - xp.exp(_at_most(xp, log_size, 700.0)))
-        near = z + xp.exp(_at_most(xp, z, 0.0)) / 2
+        middle = -xp.log1p(-xp.exp(at_least(xp, at_most(xp, z, -0.5), -20.0)))
+        far = -xp.logaddexp(-_softplus(xp, -u), log_sigma - exp(xp, log_size))
+        near = off_by(z + xp.exp(at_most(xp, z, 0.0)) / 2, 1e-18)
         # Clamped where not taken, so that no branch is infinite.
-        down = xp.where(z < -20.0, near, xp.log(xp.where(z < -0.5, middle, _at_least(xp, far, SMALLEST))))
-        return sign, xp.where(sign > 0, up, xp.where(sign < 0, down, xp.full_like(down, -math.inf)))
+        large = xp.log(pieces(xp, z, -0.5, middle, at_least(xp, far, SMALLEST)))
+        return sign, by_sign(xp, sign, up, pieces(xp, z, -20.0, near, large))
 
     def log_lipschitz(self, low: float, high: float) -> float:
         # |ℓ''| = σ(u)σ(−u) is largest at the point of the interval nearest to zero.
@@ -116,10 +115,8 @@ class Exponential(Loss):
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         # ℓ(u−δ) − ℓ(u) = e^{−u} expm1(δ).
-        xp = array_namespace(u)
-        up = -u + _log_expm1(xp, log_size)
-        down = -u + _log_one_minus_exp(xp, log_size)
-        return sign, xp.where(sign > 0, up, xp.where(sign < 0, down, xp.full_like(down, -math.inf)))
+        xp = namespace(u, sign, log_size)
+        return sign, by_sign(xp, sign, -u + _log_expm1(xp, log_size), -u + _log_one_minus_exp(xp, log_size))
 
     def log_lipschitz(self, low: float, high: float) -> float:
         return -low
@@ -146,8 +143,7 @@ class Correlation(Loss):
         return array_namespace(u).zeros_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
-        xp = array_namespace(u)
-        return sign, xp.where(sign == 0, xp.full_like(log_size, -math.inf), log_size)
+        return sign, by_sign(namespace(u, sign, log_size), sign, log_size, log_size)
 
     def log_lipschitz(self, low: float, high: float) -> float:
         return -math.inf

@@ -16,7 +16,8 @@
 | `Problem`, `Dataset`, `Case`, `dataset_named`, `loss_named` | data: keys, scores, loss; tokens, labels, head |
 | `max_margin`, `label_svm`, `locally_optimal` → `MaxMargin`, `LabelSvm`, `Infeasible` | hard-margin SVMs, exact |
 | `gradient_descent`, `normalized_gradient_descent`, `gradient_flow`, `regularization_path` | to norms of 1e6 |
-| `softmax_weights`, `risk`, `head_gradient`, `Evaluation` | attention at points |
+| `softmax_weights`, `risk`, `head_gradient` | attention at points |
+| `AttentionAt`, `exact`, `rounded`, `Bounded`, `in_floats`, `spacing` | the same on arrays that carry their rounding |
 
 | to state | |
 |---|---|
@@ -75,7 +76,12 @@ if TYPE_CHECKING:
     from theorems.library.results import Results as Results
     from theorems.library.verify import check_attention as check_attention
     from theorems.library.verify import verify as verify
-    from theorems.rounding.evaluation import Evaluation as Evaluation
+    from theorems.rounding.attention_at import AttentionAt as AttentionAt
+    from theorems.rounding.bounded import Bounded as Bounded
+    from theorems.rounding.bounded import exact as exact
+    from theorems.rounding.bounded import in_floats as in_floats
+    from theorems.rounding.bounded import rounded as rounded
+    from theorems.rounding.bounded import spacing as spacing
 
 _HOME = {
     "generators.assumptions": (
@@ -146,7 +152,14 @@ _HOME = {
         "check_attention",
         "verify",
     ),
-    "theorems.rounding.evaluation": ("Evaluation",),
+    "theorems.rounding.attention_at": ("AttentionAt",),
+    "theorems.rounding.bounded": (
+        "Bounded",
+        "exact",
+        "in_floats",
+        "rounded",
+        "spacing",
+    ),
 }
 """Module → the public names that it defines."""
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

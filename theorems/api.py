@@ -4,7 +4,8 @@
     def my_conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
         '''What it says.'''
         svm = under_test.max_margin(case.problem.keys, case.chosen)
-        yield at_least("name-of-the-claim", Form.EFFECTIVE, left, right, rounding=bound, why="rounding")
+        p_mm, keys = rounded(svm.p), exact(case.problem.keys)  # numbers that carry their rounding
+        yield at_least("name-of-the-claim", Form.EFFECTIVE, left, right)  # … and so do left and right
 
 ``theorems verify my_file.py:my_conjecture`` tries it; docs/conjectures.md is the manual, examples/ has three to copy.
 
@@ -24,8 +25,9 @@
 | `MaxMargin`, `Infeasible`, `max_margin`, `locally_optimal` | ATT-SVM, exact |
 | `gradient_flow`, `gradient_descent`, `normalized_gradient_descent`, `Stop` | to norms of 1e6, without cancellation |
 | `head_gradient`, `LabelSvm` | joint training: the gradient in the head, (SVM) |
-| `Evaluation` | softmax attention at points, every number with a bound on its rounding |
-| `EPS` | 2⁻⁵² |
+| `exact`, `rounded`, `Bounded`, `in_floats` | arrays that carry their rounding; the same formulas without |
+| `AttentionAt` | softmax attention at points on such arrays |
+| `EPS` | 2⁻⁵², for a tolerance that is argued |
 """
 
 from __future__ import annotations
@@ -48,16 +50,18 @@ from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement, statement
 from theorems.core.tolerances import reason
-from theorems.rounding.evaluation import Evaluation
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import Bounded, exact, in_floats, rounded
 
 __all__ = [
     "EPS",
     "REFERENCE",
     "Assumption",
+    "AttentionAt",
+    "Bounded",
     "Case",
     "Claim",
     "Dataset",
-    "Evaluation",
     "Finding",
     "Flow",
     "Form",
@@ -73,14 +77,17 @@ __all__ = [
     "at_least",
     "cases",
     "direction_cases",
+    "exact",
     "gradient_descent",
     "gradient_flow",
     "head_gradient",
+    "in_floats",
     "joint_cases",
     "locally_optimal",
     "loss_named",
     "max_margin",
     "normalized_gradient_descent",
     "reason",
+    "rounded",
     "statement",
 ]

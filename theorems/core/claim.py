@@ -93,18 +93,18 @@ def at_least(
     *,
     rounding: Any = None,
     why: str = ROUNDING,
-    scale: Any = 1.0,
+    scale: Any = None,
     points: str = "point",
 ) -> Claim:
     """The claim left ≥ right at every entry; the entry closest to (or furthest beyond) failing is reported.
 
     Args:
         left, right: arrays that broadcast against each other. If one of them carries its rounding
-            (:class:`theorems.rounding.bounded.Bounded`), nothing but the error of ``left − right`` is allowed, and
-            slack and tolerance are relative to the larger side.
+            (:class:`theorems.rounding.bounded.Bounded`), nothing but the error of ``left − right`` is allowed.
         rounding: the absolute error that ``left − right`` of plain numbers may carry, per entry.
         why: the reason for ``rounding``, or the key of one that the suite declares.
-        scale: what slack and rounding of plain numbers are divided by, to be comparable between entries.
+        scale: what slack and tolerance are divided by, to be comparable between entries: 1, or the larger of two sides
+            that carry their rounding.
         points: what an entry is, for the detail line.
 
     A claim tried at no point at all is undecided, not upheld.
@@ -117,10 +117,10 @@ def at_least(
         left, right = value_of(left), value_of(right)
         # The quotients by the scale are rounded as well.
         rounding = gap.error * (1 + 4 * EPS)
-        scale = np.fmax(np.fmax(np.abs(left), np.abs(right)), rounding)
-        scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
+        larger = np.fmax(np.fmax(np.abs(left), np.abs(right)), rounding)
+        scale = np.where(np.isfinite(larger) & (larger > 0), larger, 1.0) if scale is None else scale
     left, right, rounding, scale = np.broadcast_arrays(
-        *(np.asarray(x, dtype=np.float64) for x in (left, right, rounding, scale))
+        *(np.asarray(x, dtype=np.float64) for x in (left, right, rounding, 1.0 if scale is None else scale))
     )
     if left.size == 0:
         return Claim(name, form, 0.0, 0.0, why, undecided=f"no {points} to try it at")

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.problem import Problem
 from theorems.core.claim import NotANumber
@@ -113,11 +113,15 @@ class AttentionAt:
         return largest, np.vecdot(np.exp(others - largest[..., None]), gaps)
 
     @cached_property
+    def apart(self) -> Bool[np.ndarray, "b n T"]:
+        """Other keys than that of the token which differences refer to: what moves a weight."""
+        return np.any(value_of(self.key_differences) != 0, axis=-1)
+
+    @cached_property
     def _log_factors(self) -> Any:
         """log(|ℓ'_i| s_t e^m), −∞ at the token that keys are taken relative to and at its duplicates; (b, n, T)."""
-        apart = np.any(value_of(self.key_differences) != 0, axis=-1)
         slopes: Any = self.log_slopes
-        return np.where(apart, self.log_weights + slopes[..., None] + self._spreads[0], -np.inf)
+        return np.where(self.apart, self.log_weights + slopes[..., None] + self._spreads[0], -np.inf)
 
     @cached_property
     def log_scale(self) -> Float64[np.ndarray, "b"]:

@@ -5,7 +5,6 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, Ass
 
 from __future__ import annotations
 
-import math
 from types import MappingProxyType
 
 import numpy as np
@@ -16,8 +15,8 @@ from jaxtyping import Float64
 from generators.case import Case
 from generators.optimal_sets import head_of
 from generators.problems import cases
-from reference_attention.floats import EPS
-from theorems.rounding.evaluation import Evaluation
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import exact
 from theorems.token_selection.directions.excess_claims import Excess
 
 
@@ -36,20 +35,9 @@ def headed_cases(draw: DrawFn) -> Case:
 
 
 def headed_risk(case: Case, points: Float64[np.ndarray, "m d"]) -> Excess:
-    """L(p) = (1/n) Σ ℓ(Y_i ψ(X_iᵀs_i)) in plain floats, by sign and logarithm, for linear units.
-
-    Each weight has its relative error, which a sum over T and m terms and the loss (slope at most M1 over the range of
-    Y ψ) pass on; the mean and the loss add 8 eps of their size.
-    """
-    head, problem = head_of(case), case.problem
-    at = Evaluation(problem, points)
-    outputs = head.outputs(at.weights)
-    size = np.abs(head.features) @ np.abs(head.weights)
-    relative = np.expm1(at.log_weights_error) + (problem.T + len(head.weights) + 4) * EPS
-    off = np.sum(at.weights * size * relative, axis=-1)
-    low, high = float((outputs - off).min()), float((outputs + off).max())
-    values = np.asarray(problem.loss.value(outputs))
-    error = np.mean(math.exp(problem.loss.log_bound(low, high)) * off + 8 * EPS * (1 + np.abs(values)), axis=-1)
-    mean = np.mean(values, axis=-1)
+    """L(p) = (1/n) Σ ℓ(Y_i ψ(X_iᵀs_i)), by sign and logarithm, for linear units."""
+    head, loss = head_of(case), case.problem.loss
+    tokens = np.vecdot(exact(head.features), head.weights)
+    risk = np.mean(loss.value(head.labels * np.vecdot(AttentionAt(case.problem, points).weights, tokens)), axis=-1)
     with np.errstate(divide="ignore"):
-        return Excess(np.sign(mean), np.log(np.abs(mean)), np.log(error))
+        return Excess(np.sign(risk.value), np.log(np.abs(risk.value)), np.log(risk.error))

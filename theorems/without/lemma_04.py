@@ -9,15 +9,17 @@ from collections.abc import Iterator
 
 import numpy as np
 from hypothesis.strategies import SearchStrategy
+from numpy.linalg import norm
 
 from generators.case import Case
 from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
-from theorems.rounding.evaluation import GRADIENT
+from theorems.core.tolerances import ROUNDING
+from theorems.rounding.bounded import rounded
 from theorems.without.drawing import plain_cases, starts, with_directions
-from theorems.without.slopes import descent
+from theorems.without.slopes import descent, lasting
 from theorems.without.two_valued import tied_cases, tied_optimum
 from theorems.without.weakened import weakened
 
@@ -31,9 +33,10 @@ def descends(case: Case, under_test: Implementation) -> Iterator[Claim]:
     solution = under_test.max_margin(case.problem.keys, case.chosen)
     if case.start is None or isinstance(solution, Infeasible):
         return
-    value, error = descent(case.problem, case.start[None], solution.direction)
-    said = f"−⟨∇L(p), p_mm⟩ = {value[0]:.6g} ‖∇L(p)‖‖p_mm‖"
-    yield Claim("descent", Form.EFFECTIVE, float(value[0]), float(error[0]), GRADIENT, said)
+    p_mm = rounded(solution.p)
+    down = descent(case.problem, case.start[None], p_mm / norm(p_mm))
+    said = f"−⟨∇L(p), p_mm⟩ = {down.value[0]:.6g} ‖∇L(p)‖‖p_mm‖"
+    yield lasting("descent", Form.EFFECTIVE, down, ROUNDING, said)
 
 
 def _separable(*losses: str, keeps: tuple[str, ...]) -> SearchStrategy[Case]:
@@ -96,7 +99,7 @@ def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if case.problem.d != 1:
         return
     points = np.stack([case.arrays["p_1"], case.arrays["p_2"]])
-    down, error = descent(case.problem, points, np.ones(1))
-    best = max(min(down), min(-down))
-    said = f"−∇L/|∇L| is {down[0]:.6g} at p_1 and {down[1]:.6g} at p_2"
-    yield Claim("some-direction-descends", Form.EFFECTIVE, float(best), float(max(error)), GRADIENT, said)
+    down = descent(case.problem, points, np.ones(1))
+    best = np.maximum(np.min(down), np.min(-down))
+    said = f"−∇L/|∇L| is {down.value[0]:.6g} at p_1 and {down.value[1]:.6g} at p_2"
+    yield lasting("some-direction-descends", Form.EFFECTIVE, best.reshape(1), ROUNDING, said)

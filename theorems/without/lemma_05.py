@@ -9,13 +9,15 @@ from collections.abc import Iterator
 
 import numpy as np
 from hypothesis.strategies import SearchStrategy
+from numpy.linalg import norm
 
 from generators.case import Case
 from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
-from theorems.rounding.evaluation import GRADIENT
+from theorems.core.tolerances import ROUNDING
+from theorems.rounding.bounded import exact, rounded
 from theorems.without.drawing import plain_cases, with_directions
 from theorems.without.slopes import descent, lasting
 from theorems.without.two_valued import tied_cases, tied_optimum
@@ -36,15 +38,14 @@ def correlated(case: Case, under_test: Implementation) -> Iterator[Claim]:
     solution = under_test.max_margin(case.problem.keys, case.chosen)
     if isinstance(solution, Infeasible):
         return
-    q = case.arrays["q"] / np.linalg.norm(case.arrays["q"])
-    points = RADII[:, None] * q
-    towards, best = descent(case.problem, points, q), descent(case.problem, points, solution.direction)
-    slack = (1 + PI) * best[0] - towards[0]
+    p, p_mm = exact(RADII[:, None] * (case.arrays["q"] / norm(case.arrays["q"]))), rounded(solution.p)
+    towards = descent(case.problem, p.value, p / norm(p, axis=-1, keepdims=True))
+    best = descent(case.problem, p.value, p_mm / norm(p_mm))
     said = (
-        f"at R = {RADII[-1]:g}, −⟨∇L, p/‖p‖⟩ = {towards[0][-1]:.6g} ‖∇L‖ and −⟨∇L, p̄_mm⟩ = {best[0][-1]:.6g}"
+        f"at R = {RADII[-1]:g}, −⟨∇L, p/‖p‖⟩ = {towards.value[-1]:.6g} ‖∇L‖ and −⟨∇L, p̄_mm⟩ = {best.value[-1]:.6g}"
         f" ‖∇L‖, π = {PI:g}"
     )
-    yield lasting("correlation", Form.LIMIT, (slack, towards[1] + (1 + PI) * best[1]), GRADIENT, said)
+    yield lasting("correlation", Form.LIMIT, (1 + PI) * best - towards, ROUNDING, said)
 
 
 def _cases(
@@ -123,6 +124,6 @@ def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return
     up, down = (descent(case.problem, sign * RADII[:, None], np.array([sign])) for sign in (1.0, -1.0))
     # q = ±1 fails at p = R q where it is no direction of descent: PI·(−⟨∇L, q⟩) < 0.
-    best = up if up[0].max() > down[0].max() else down
-    said = f"−⟨∇L(R q), q⟩/|∇L| is at most {best[0].max():.6g} for q = 1 and for q = −1, π = {PI:g}"
-    yield lasting("correlation", Form.LIMIT, (PI * best[0], PI * best[1]), GRADIENT, said)
+    best = up if up.value.max() > down.value.max() else down
+    said = f"−⟨∇L(R q), q⟩/|∇L| is at most {best.value.max():.6g} for q = 1 and for q = −1, π = {PI:g}"
+    yield lasting("correlation", Form.LIMIT, PI * best, ROUNDING, said)

@@ -8,20 +8,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from numpy.linalg import norm
 
 from generators.case import Case
-from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
-from theorems.rounding.evaluation import GRADIENT, Evaluation
-from theorems.rounding.risk_change import RISK_CHANGE, risk_change
+from theorems.core.tolerances import ROUNDING
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import exact
+from theorems.rounding.risk_change import risk_change
 from theorems.without.drawing import plain_cases, starts
-from theorems.without.slopes import gradient
+from theorems.without.slopes import gradient, lasting
 from theorems.without.weakened import weakened
 
 LOSS, STEP = "well-behaved-loss", "step-size"
@@ -54,29 +57,18 @@ def long_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if case.start is None:
         return
     eta, problem = float(case.arrays["eta"]), case.problem
-    at = Evaluation(problem, case.start[None])
-    found = at.gradient
-    scale = float(found.log_scale[0])
-    if not math.isfinite(scale):
+    at = AttentionAt(problem, case.start[None])
+    if np.all(at.gradient == 0):
         return
-    # All in units of e^{scale}, as the change of the risk.
-    direction, step = found.direction[0], eta * math.exp(scale)
-    change = risk_change(at, -step * found.direction)
-    squared = float(direction @ direction)
-    error = float(np.sum((2 * found.error[0] + problem.d * EPS * np.abs(direction)) * np.abs(direction)))
-    needed, value = step / 2 * squared, float(change.value[0])
+    # All in units of e^{log_scale}, as the change of the risk.
+    step = eta * math.exp(float(at.log_scale[0]))
+    change = risk_change(at, -step * at.gradient.value)
+    needed = step / 2 * np.vecdot(at.gradient, at.gradient)
     said = (
         f"η = {math.exp(math.log(eta) + problem.log_smoothness):.6g}/L_p; the risk changes by"
-        f" {value / needed / 2:.6g} η‖∇L‖²"
+        f" {change.value[0] / needed.value[0] / 2:.6g} η‖∇L‖²"
     )
-    yield Claim(
-        "descent",
-        Form.EFFECTIVE,
-        (-needed - value) / needed,
-        (float(change.error[0]) + step * error) / needed,
-        RISK_CHANGE,
-        said,
-    )
+    yield lasting("descent", Form.EFFECTIVE, (-needed - change) / needed.value, ROUNDING, said)
 
 
 @st.composite
@@ -100,23 +92,22 @@ def jumping_slope(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if case.start is None:
         return
     problem = case.problem
-    rising = gradient(Problem(problem.keys, problem.scores), case.start[None]).direction[0]
-    size = float(np.linalg.norm(rising))
+    _, rising = gradient(Problem(problem.keys, problem.scores), case.start[None])
+    size = float(norm(rising.value))
     if size == 0:
         return
-    h = APART * rising / size
+    h = APART * rising.value / size
     ends = case.start + np.array([[1.0], [-1.0]]) * h
-    found = gradient(problem, ends)
-    absolute = np.exp(found.log_scale)[:, None] * found.direction
-    jump = float(np.linalg.norm(absolute[0] - absolute[1]))
-    error = float(np.sum(np.exp(found.log_scale)[:, None] * found.error)) + 8 * EPS * jump
+    scales, found = gradient(problem, ends)
+    absolute = np.exp(exact(scales))[:, None] * found
+    jump: Any = norm(absolute[:1] - absolute[1:], axis=-1)
+    distance: Any = norm(exact(ends[:1]) - ends[1:], axis=-1)
     constant = _smoothness_for(problem, LARGEST_M0)
-    distance = float(np.linalg.norm(ends[0] - ends[1])) * (1 + 8 * EPS)
     said = (
-        f"‖∇L(p) − ∇L(p')‖ = {jump:.6g} at ‖p − p'‖ = {distance:.6g}; L_p‖p − p'‖ = {constant * distance:.6g}"
-        f" for M0 = {LARGEST_M0:g}"
+        f"‖∇L(p) − ∇L(p')‖ = {jump.value[0]:.6g} at ‖p − p'‖ = {distance.value[0]:.6g};"
+        f" L_p‖p − p'‖ = {constant * distance.value[0]:.6g} for M0 = {LARGEST_M0:g}"
     )
-    yield Claim("lipschitz", Form.EFFECTIVE, constant * distance - jump, error, GRADIENT, said)
+    yield lasting("lipschitz", Form.EFFECTIVE, constant * distance - jump, ROUNDING, said)
 
 
 def _smoothness_for(problem: Problem, m0: float) -> float:

@@ -18,7 +18,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
-from theorems.rounding.evaluation import GRADIENT
+from theorems.core.tolerances import ROUNDING
 from theorems.without.drawing import plain_cases
 from theorems.without.slopes import descent, lasting
 from theorems.without.weakened import weakened
@@ -36,9 +36,9 @@ def pushes_outward(problem: Problem, axis: Float64[np.ndarray, "d"], name: str) 
 
     Every cone C_{μ,R} contains such points, and q itself is one of its directions.
     """
-    value, error = descent(problem, RADII[:, None] * axis, axis)
-    said = f"−⟨∇L(p), q̄⟩ = {value[-1]:.6g} ‖∇L(p)‖ at p = {RADII[-1]:g} q̄"
-    return lasting(name, Form.LIMIT, (value, error), GRADIENT, said)
+    down = descent(problem, RADII[:, None] * axis, axis)
+    said = f"−⟨∇L(p), q̄⟩ = {down.value[-1]:.6g} ‖∇L(p)‖ at p = {RADII[-1]:g} q̄"
+    return lasting(name, Form.LIMIT, down, ROUNDING, said)
 
 
 def _axis(case: Case, under_test: Implementation) -> Iterator[Claim]:

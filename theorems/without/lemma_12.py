@@ -11,15 +11,13 @@ from types import MappingProxyType
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
-from jaxtyping import Float64
 
 from generators.case import Case
 from generators.numbers import Style, entries
-from reference_attention.floats import EPS
-from reference_attention.risk import select
 from theorems.core.claim import Claim, Form, Undecided, at_least
 from theorems.core.implementation import Implementation
-from theorems.token_selection.joint_paths.joint_sublevel import JOINT_SUBLEVEL
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.rounding.bounded import exact, value_of
 from theorems.without.free_mixing import assumption_c_over_supports_fails
 from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.not_selected import one_support, path_of, quadrant_claim, shorter_elsewhere
@@ -34,18 +32,17 @@ def _with_prompt(draw: DrawFn, separable: bool) -> Case:
     return case.but(arrays=MappingProxyType({"prompt": p * draw(st.sampled_from((1.0, 4.0, 0.25)))}))
 
 
-def _selects(case: Case) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
+def _selects(case: Case) -> tuple[Numbers, Numbers]:
     """s_iα and the smallest (k_iα − k_it)·p, (n,) each."""
-    keys, p = case.problem.keys, np.asarray(case.arrays["prompt"])
-    rows = np.take_along_axis(keys, case.chosen[:, None, None], axis=1) - keys
-    margins = np.where(np.arange(case.problem.T) != case.chosen[:, None], rows @ p, np.inf)
-    logs = select(keys, p).log_weights
-    return np.exp(np.take_along_axis(logs, case.chosen[:, None], axis=1)[:, 0]), margins.min(axis=1)
+    keys, p, others = case.problem.keys, np.asarray(case.arrays["prompt"]), np.arange(case.problem.T)
+    rows = np.take_along_axis(exact(keys), case.chosen[:, None, None], axis=1) - keys
+    margins = np.where(others != case.chosen[:, None], rows @ p, np.inf)
+    return np.exp(AttentionAt(case.problem, p[None]).log_weight_of(case.chosen)[0]), np.min(margins, axis=1)
 
 
 def _outside(case: Case) -> float:
     """How far a prompt that gives every α more than half the weight is outside the quadrant; −1 where it gives less."""
-    weights, margins = _selects(case)
+    weights, margins = (value_of(x) for x in _selects(case))
     return float(-margins.min()) if (weights > 0.5).all() else min(-1.0, float(-np.abs(margins).max()))
 
 
@@ -53,9 +50,7 @@ def _quadrant_claim(case: Case) -> Iterator[Claim]:
     weights, margins = _selects(case)
     if not (weights > 0.5).all():
         raise Undecided("quadrant", "the prompt does not select α", Form.EFFECTIVE)
-    size = float(np.abs(case.problem.keys).max() * np.abs(np.asarray(case.arrays["prompt"])).max())
-    rounding = 4 * EPS * (case.problem.d + 4) * (1 + case.problem.d * size)
-    yield at_least("quadrant", Form.EFFECTIVE, margins, 0.0, rounding=rounding, why=JOINT_SUBLEVEL, points="input")
+    yield at_least("quadrant", Form.EFFECTIVE, margins, 0.0, points="input")
 
 
 @weakened(

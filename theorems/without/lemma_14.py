@@ -14,12 +14,12 @@ from generators.case import Case
 from generators.score_assumptions import optimal_sets
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
-from theorems.rounding.evaluation import Evaluation
+from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.token_selection.directions.excess_claims import EXCESS_RISK, Excess
 from theorems.without.drawing import flat_pairs, with_directions
 from theorems.without.heads import headed_cases, headed_risk
 from theorems.without.risks import difference, linear_risk
-from theorems.without.slopes import Pair, lasting
+from theorems.without.slopes import lasting
 from theorems.without.weakened import weakened
 
 LOSS, MIXING = "well-behaved-loss", "mixing-hurts"
@@ -32,22 +32,21 @@ SCALES = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
 
 def mixing_hurts(case: Case, risk: Excess, other: Excess) -> Iterator[Claim]:
     """L(p) < L(p') wherever q_max(p) and q_max(p') are as the assumption has them, by more than rounding."""
-    log_q, error = worst_mixing(case, SCALES[:, None] * case.arrays["q"])
-    log_other, other_error = worst_mixing(case, SCALES[:, None] * case.arrays["q_other"])
-    if not (log_q + error <= (1 + DELTA) * (log_other - other_error)).all() or not (np.diff(log_q) < 0).all():
+    log_q, log_other = (worst_mixing(case, SCALES[:, None] * case.arrays[name]) for name in ("q", "q_other"))
+    if not (log_q <= (1 + DELTA) * log_other).all() or not (np.diff(log_q) < 0).all():
         return
+    at_q, at_other = log_q.value[-1], log_other.value[-1]
     said = (
-        f"at R = {SCALES[-1]:g}, log q_max(p) = {log_q[-1]:.6g} and log q_max(p') = {log_other[-1]:.6g}, Δ = {DELTA:g};"
+        f"at R = {SCALES[-1]:g}, log q_max(p) = {at_q:.6g} and log q_max(p') = {at_other:.6g}, Δ = {DELTA:g};"
         " of the risks that of p is the larger"
     )
     yield lasting("mixing-hurts", Form.LIMIT, difference(other, risk), EXCESS_RISK, said)
 
 
-def worst_mixing(case: Case, points: Float64[np.ndarray, "m d"]) -> Pair:
-    """log q_max(p), q_i the weight on tokens outside O_i, and its error."""
-    at, optimal = Evaluation(case.problem, points), optimal_sets(case)
-    log_q = np.logaddexp.reduce(np.where(optimal, -np.inf, at.log_weights), axis=-1).max(axis=-1)
-    return log_q, np.max(np.where(optimal, 0.0, at.log_weights_error), axis=(-2, -1)) + 1e-12
+def worst_mixing(case: Case, points: Float64[np.ndarray, "m d"]) -> Numbers:
+    """log q_max(p), q_i the weight on tokens outside O_i."""
+    hidden = np.where(optimal_sets(case), -np.inf, AttentionAt(case.problem, points).log_weights)
+    return np.max(np.logaddexp.reduce(hidden, axis=-1), axis=-1)
 
 
 @weakened("lemma-14", without=LOSS, refutes=REFUTED, cases=flat_pairs)

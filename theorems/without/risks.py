@@ -10,12 +10,13 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.floats import EPS
+from reference_attention.floats import EPS, log_expm1
 from reference_attention.ill_behaved_losses import IllBehavedLoss
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
-from theorems.rounding.evaluation import Evaluation
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import exact
 from theorems.token_selection.directions.directional_risk import Costs
 from theorems.token_selection.directions.excess_claims import EXCESS_RISK, Excess
 from theorems.without.slopes import Pair, lasting
@@ -38,23 +39,16 @@ def linear_risk(problem: Problem, under_test: Implementation) -> Risk:
 def decreasing_risk(problem: Problem, points: Float64[np.ndarray, "m d"]) -> Excess:
     """L(p) − L_opt ≥ 0 for a loss that decreases, where |ℓ'| ≤ M1 says too little about its rounding: ℓ' may vanish.
 
-    All γ_i,opt − γ_it ≥ 0, so log δ_i, δ_i = Σ_t s_it (γ_i,opt − γ_it), has the error e of the logarithms of its
-    terms; as ℓ decreases, ℓ(γ_i,opt − δ_i) lies between its values at δ_i e^{±e}.
+    All γ_i,opt − γ_it ≥ 0, so nothing cancels in δ_i = Σ_t s_it (γ_i,opt − γ_it), nor in the sum of the excesses.
     """
-    at, gaps = Evaluation(problem, points), problem.gaps()
+    best, n = problem.scores.max(axis=1), problem.n
+    log_gaps = np.log(exact(best)[:, None] - problem.scores)
+    log_delta = np.logaddexp.reduce(AttentionAt(problem, points).log_weights + log_gaps, axis=-1)
+    sign = np.isfinite(log_delta.value) * 1.0
+    _, each = problem.loss.log_excess(np.broadcast_to(best, sign.shape), sign, log_delta)
+    total = np.logaddexp.reduce(each, axis=-1) - np.log(exact(n))
     with np.errstate(divide="ignore"):
-        terms = at.log_weights + np.log(gaps)
-    log_delta = np.logaddexp.reduce(terms, axis=-1)
-    finite = np.where(np.isfinite(log_delta), log_delta, 0.0)
-    error = np.max(np.where(gaps > 0, at.log_weights_error, 0.0), axis=-1) + EPS * (problem.T + 6 + 2 * np.abs(finite))
-    best = np.broadcast_to(problem.scores.max(axis=1), log_delta.shape)
-    sign = np.isfinite(log_delta) * 1.0
-    low, middle, high = (problem.loss.log_excess(best, sign, log_delta + k * error)[1] for k in (-1, 0, 1))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        noise = np.where(sign > 0, high + np.log(-np.expm1(low - high)), -np.inf)
-        noise = np.logaddexp(noise, middle + np.log(8 * EPS * (1 + np.abs(finite))))
-    total, off = (np.logaddexp.reduce(x, axis=-1) - np.log(problem.n) for x in (middle, noise))
-    return Excess(np.isfinite(total) * 1.0, total, off)
+        return Excess(np.isfinite(total.value) * 1.0, total.value, total.value + log_expm1(total.error))
 
 
 def along(problem: Problem, q: Float64[np.ndarray, "d"], costs: Costs, under_test: Implementation) -> Excess:

@@ -77,6 +77,5 @@ def traps(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
         around = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     else:
         around = np.concatenate([np.eye(problem.d), -np.eye(problem.d)])
-    at = gradient(problem, p + NEAR / problem.key_scale * around)
-    outward = np.sum(at.direction * around, axis=1)
-    return bool((outward > np.sum(at.error * np.abs(around), axis=1)).all())
+    _, found = gradient(problem, p + NEAR / problem.key_scale * around)
+    return bool((np.vecdot(found, around) > 0).all())

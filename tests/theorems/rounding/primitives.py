@@ -81,6 +81,16 @@ def log1p(t: Any) -> Any:
 
 
 @each
+def tanh(t: Any) -> Any:
+    return arb(1) if t == INFINITY else arb(-1) if t == -INFINITY else t.tanh()
+
+
+@each
+def arctan(t: Any) -> Any:
+    return arb.pi() / 2 if t == INFINITY else -arb.pi() / 2 if t == -INFINITY else t.atan()
+
+
+@each
 def sqrt(t: Any) -> Any:
     return INFINITY if t == INFINITY else t.sqrt() if t >= 0 else UNDEFINED
 
@@ -100,6 +110,11 @@ def larger(s: Any, t: Any) -> Any:
 @each
 def smaller(s: Any, t: Any) -> Any:
     return UNDEFINED if s.is_nan() or t.is_nan() else s if s <= t else t
+
+
+@each
+def below_one_or_other(s: Any, t: Any) -> Any:
+    return UNDEFINED if s.is_nan() else s if s < 1 else t
 
 
 @each
@@ -261,6 +276,16 @@ ARITHMETIC = [
         roundings=2.02,
         use=0.8,
     ),
+    binary(
+        "select",
+        np.select,
+        lambda x, y: np.select([x < 1.0, x >= 1.0], [x, y]),
+        below_one_or_other,
+        wide,
+        size=None,
+        roundings=0.0,
+        use=0.99,
+    ),
     binary("maximum", call(np.maximum), np.maximum, larger, wide, cancelling, size=None, roundings=0.0, use=0.99),
     binary("minimum", call(np.minimum), np.minimum, smaller, wide, cancelling, size=None, roundings=0.0, use=0.99),
     unary(
@@ -292,6 +317,8 @@ FUNCTIONS_OF_ONE = [
         "log1p", call(np.log1p), np.log1p, log1p, positive, wide, exponents, tame=upper, size=np.log1p, roundings=8.01
     ),
     unary("sqrt", call(np.sqrt), np.sqrt, sqrt, positive, wide, tame=upper, size=np.sqrt, roundings=1.01),
+    unary("tanh", call(np.tanh), np.tanh, tanh, exponents, wide, size=np.tanh, roundings=8.01),
+    unary("arctan", call(np.arctan), np.arctan, arctan, exponents, wide, size=np.arctan, roundings=8.01),
     binary(
         "logaddexp",
         call(np.logaddexp),

@@ -125,3 +125,27 @@ def test_comparisons_are_true_only_where_sure() -> None:
                             assert is_true or not said
                             sure += bool(said)
     assert sure > 5000
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "most"),
+    [
+        ([0.0, -1e25], [0.0, 1e10], 1e-300),
+        ([0.0, -1e25], [1e-14, 1e10], 2e-14),
+        ([-1e52, -1e103], [1e38, 1e88], 1.1e38),
+        ([-1e52, -1e103], [1e38, 1e104], 1e104),
+        ([0.0, -100.0], [0.0, 99.0], 0.4),
+    ],
+)
+def test_a_term_far_beneath_lends_no_error_to_a_log_sum_exp(
+    value: list[float], error: list[float], most: float
+) -> None:
+    x = Bounded(value, error)
+    found = np.logaddexp.reduce(x)
+    assert found.error <= most
+    with oracle.precision(BITS):
+        for corner in (-1.0, 1.0):
+            ends = [arb(v) + arb(corner) * arb(e) for v, e in zip(value, error, strict=True)]
+            top = max(ends, key=float)
+            truth = top + sum(((end - top).exp() for end in ends), arb(0)).log()
+            assert not escaped(np.asarray(truth, dtype=object), found)

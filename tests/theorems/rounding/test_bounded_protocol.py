@@ -265,3 +265,11 @@ def test_planted_mistakes_are_seen(mistake: str, seen_by: list[str], monkeypatch
     plant(monkeypatch, mistake)
     by_name = {primitive.name: primitive for primitive in PRIMITIVES}
     assert [name for name in seen_by if not failures(by_name[name], seed=1, trials=20)] == []
+
+
+def test_what_is_widened_by_nothing_stays_exactly_infinite() -> None:
+    found = exact([-np.inf, -np.inf, 1.0]).widened([0.0, 1.0, 1.0])
+    assert found.value[0] == -np.inf
+    assert found.error[0] == 0
+    assert np.isinf(found.error[1])
+    assert found.error[2] >= 1

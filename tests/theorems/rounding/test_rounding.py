@@ -14,10 +14,9 @@ from reference_attention.problem import Problem
 from tests.theorems import oracle
 from tests.theorems.token_selection.faults import FAULTS
 from theorems.core.implementation import REFERENCE
-from theorems.core.points import directions, log_uniform, probe_points
+from theorems.core.points import probe_points
 from theorems.rounding.evaluation import Evaluation, scaled_gradient_of
 from theorems.rounding.forward_error import dot_error, log_weight_error, logit_error
-from theorems.rounding.risk_change import risk_change
 
 LOOSEST = 1 / 500
 """A bound whose worst case uses less than this part of it would hide faults."""
@@ -108,46 +107,6 @@ def test_textbook_gradient_and_that_it_needs_its_bound() -> None:
         without.append(ratio(theirs - truth, at.gradient.error * scale))
     assert LOOSEST / 10 < max(ratios) <= 1
     assert max(without) > 1e6
-
-
-def test_risk_change() -> None:
-    ratios = []
-    for problem in PROBLEMS:
-        points = points_of(problem)
-        rng = np.random.default_rng(7)
-        steps = directions(rng, len(points), problem.d) * log_uniform(rng, 1e-12, 1.0, len(points))[:, None]
-        change = risk_change(Evaluation(problem, points), steps)
-        truth = [
-            oracle.scaled(oracle.risk_change(problem, p, h), float(m))
-            for p, h, m in zip(points, steps, change.log_scale, strict=True)
-        ]
-        ratios.append(ratio(change.value - truth, change.error))
-    assert LOOSEST < max(ratios) <= 1
-
-
-def test_risk_change_of_steps_that_move_logits_by_hundreds() -> None:
-    ratios = []
-    for problem in PROBLEMS:
-        points = points_of(problem)
-        rng = np.random.default_rng(8)
-        steps = (
-            directions(rng, len(points), problem.d)
-            * (log_uniform(rng, 1.0, 200.0, len(points)) / problem.key_scale)[:, None]
-        )
-        change = risk_change(Evaluation(problem, points), steps)
-        for k in np.flatnonzero(~change.too_long):
-            truth = oracle.scaled(oracle.risk_change(problem, points[k], steps[k]), float(change.log_scale[k]))
-            ratios.append(ratio(change.value[k] - truth, change.error[k]))
-    assert 0 < max(ratios) <= 1
-
-
-def test_risk_change_refuses_steps_that_overflow() -> None:
-    problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
-    change = risk_change(Evaluation(problem, np.zeros((2, 1))), np.array([[1.0], [1e3]]))
-    truth = math.log1p(math.exp(-1 / (1 + math.exp(-1)))) - math.log1p(math.exp(-0.5))
-    assert change.value[0] * math.exp(change.log_scale[0]) == pytest.approx(truth, rel=16 * EPS, abs=0)
-    assert math.isnan(change.value[1])
-    assert change.too_long.tolist() == [False, True]
 
 
 def test_dot_error() -> None:

@@ -206,3 +206,15 @@ def test_lemma_6_with_an_input_whose_logits_move_by_hundreds(spread: float) -> N
         scores = np.array([[0.0, 0.0], [0.0, 1.0], [spread, 0.0]])
         case = Case(Problem(keys, scores, LOSSES["logistic"]))
         assert check(statement_named("lemma-6"), case, REFERENCE).verdict is Verdict.UPHELD
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_lemma_6_with_scores_of_which_float64_has_no_exponential(loss: str) -> None:
+    """Decided, but for the sum of squared gradients where the risk itself overflows; no claim is an internal error."""
+    problem = Problem(
+        np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]]]), 1e8 * np.array([[-1.0, 0.3, -0.2]]), LOSSES[loss]
+    )
+    claims = check(statement_named("lemma-6"), Case(problem), REFERENCE).claims
+    left_open = {c.name for c in claims if c.verdict is not Verdict.UPHELD}
+    assert left_open == ({"squared-gradients-are-summable"} if loss == "exponential" else set())
+    assert all("overflows" in c.undecided for c in claims if c.name in left_open)

@@ -179,7 +179,8 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
 
     def widened(self, by: Any) -> Bounded:
         """The same values, each off by so much more: a truncation or a step that is argued by hand."""
-        return made(self.value, upward(self.error + np.abs(exactly(by))))
+        more = np.abs(exactly(by))
+        return made(self.value, upward(self.error + more), lambda: more == 0)
 
 
 _plain: ContextVar[bool] = ContextVar("plain", default=False)

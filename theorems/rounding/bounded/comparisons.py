@@ -1,18 +1,19 @@
 """What is sure: x ± e ≥ y ± f only if x − y ≥ e + f, and so on. Everything else is undecided.
 
 So ``~(a >= b)`` does not say a < b, it says that a ≥ b is not sure; and ``np.where(a >= b, …, …)`` takes its other
-branch where nothing is sure. :func:`either` is for formulas in pieces.
+branch where nothing is sure. :func:`either` is for formulas in pieces, ``np.select`` for those that do not know of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from reference_attention.floats import EPS
-from theorems.rounding.bounded.array import Bounded, Values, for_ufunc, made, parts, upward
+from theorems.rounding.bounded.array import Bounded, Values, for_function, for_ufunc, made, parts, upward
 
 
 def _gap(a: Any, b: Any) -> tuple[Values, Values, Values]:
@@ -72,4 +73,18 @@ def either(first: Any, second: Any, a: Any, b: Any) -> Bounded:
     (x, e), (y, f) = parts(a), parts(b)
     value = np.where(first, x, np.where(second, y, undecided.value))
     error = np.where(first, e, np.where(second, f, undecided.error))
+    return made(value, error, lambda: np.isfinite(error))
+
+
+@for_function(np.select)
+def select(condlist: Sequence[Values], choicelist: Sequence[Any]) -> Bounded:
+    """The choice whose comparison is sure; where none is, a ball that contains all of them.
+
+    The comparisons leave nothing out, such as x < 0 and x >= 0: what NumPy takes otherwise, 0, is no choice.
+    """
+    undecided = reduce(hull, choicelist)
+    value, error = undecided.value, undecided.error
+    for sure, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        x, e = parts(choice)
+        value, error = np.where(sure, x, value), np.where(sure, e, error)
     return made(value, error, lambda: np.isfinite(error))

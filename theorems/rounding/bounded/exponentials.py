@@ -1,4 +1,4 @@
-"""Exponentials, logarithms and the square root.
+"""Exponentials, logarithms, the square root, tanh and arctan.
 
 An operand x ± e moves the result by the function's own change over x ± e, in closed form; the value is off by
 ``Arithmetic.function`` relative to itself, and by ``vanishing`` where an exponential underflows.
@@ -120,3 +120,25 @@ def logaddexp(a: Any, b: Any) -> Bounded:
     own = own * SLACK + now.rounding * (np.abs(value) + moved) + now.flushed
     error = np.where(alone, e_top, moved + own)
     return made(value, upward(error), lambda: np.isfinite(e) & np.isfinite(f))
+
+
+@for_ufunc(np.tanh)
+def tanh(a: Any) -> Bounded:
+    """m ≤ e (1 − tanh²) at the point of x ± e nearest to 0, and no more than 2."""
+    x, e = parts(a)
+    value, now = np.tanh(x), current()
+    t = np.tanh(np.maximum(np.abs(x) - e, 0.0))
+    moved = np.minimum(e * ((1 - t) * (1 + t) + 32 * UNIT), 2.0)
+    error = upward(moved + now.function * (np.abs(value) + moved)) + now.underflow * ((x != 0) | (e > 0))
+    return made(value, np.where(np.isinf(e), np.inf, error))
+
+
+@for_ufunc(np.arctan)
+def arctan(a: Any) -> Bounded:
+    """m ≤ e/(1 + y²) at the point y of x ± e nearest to 0, and no more than π."""
+    x, e = parts(a)
+    value, now = np.arctan(x), current()
+    y = np.maximum(np.abs(x) - e, 0.0) * (1 - 4 * UNIT)
+    moved = np.minimum(e / (1 + y * y), 3.15)
+    error = upward(moved + now.function * (np.abs(value) + moved)) + now.underflow * ((x != 0) | (e > 0))
+    return made(value, np.where(np.isinf(e), np.inf, error))

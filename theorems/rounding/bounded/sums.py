@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from reference_attention.floats import EPS
 from theorems.rounding.bounded.arithmetic import FLOAT64, current
 from theorems.rounding.bounded.array import Bounded, Values, for_function, for_ufunc, made, parts, trusted, upward
 from theorems.rounding.bounded.basic import divide
-from theorems.rounding.bounded.exponentials import SLACK
+from theorems.rounding.bounded.exponentials import SLACK, rise
 
 
 def terms_along(shape: tuple[int, ...], axis: Any) -> int:
@@ -77,9 +78,9 @@ def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
     """log Σ e^x, as M + log1p(Σ' e^{x − M}), M the largest x and Σ' over the others.
 
     Errors e of the x raise it by log(Σ w e^e), w the weights, and by Jensen's inequality lower it by less; that is at
-    most max e. Own roundings: exponents x − M and exponentials, in proportion to their weights, the sum and the
-    logarithm, all of them relative to Σ'; and adding M, which costs nothing where M is 0. Of one term nothing is
-    computed.
+    most max e, and at most max (x + e) − M + log m, so that a term far beneath M does not lend its error. Own
+    roundings: exponents x − M and exponentials, in proportion to their weights, the sum and the logarithm, all of them
+    relative to Σ'; and adding M, which costs nothing where M is 0. Of one term nothing is computed.
 
     A kernel that subtracts its maximum and sums all terms in any order rounds m terms of a sum S ≥ 1: by m u + what
     exponents and exponentials cost, where Σ w (M − x) ≤ log m for any x (Gibbs), u/(1 − u) times it for rounded ones;
@@ -100,8 +101,11 @@ def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
     value = top + beyond
 
     most = np.max(e, **how)
-    raised = np.sum((terms + now.vanishing) * np.expm1(e), **how) / (1 + rest)
-    moved = np.fmin(np.log1p(upward(raised, m)) * SLACK, most)
+    # Rounded towards 0, so that an exponent that a large error brings back is not too small.
+    near = shifted * (1 - 2 * EPS)
+    raised = np.sum(rise(near, e, terms), **how) / (1 + rest)
+    furthest = np.max(near + e, **how) + np.log(m)
+    moved = np.fmin(np.fmin(np.log1p(upward(raised, m)), furthest) * SLACK, most)
     exponents = np.sum(others * np.abs(np.where(others > 0, shifted, 0.0)), **how)
     lost = own.rounding * (exponents + m * rest) + own.function * rest + m * own.vanishing
     error = moved + lost / (1 + rest) * SLACK + own.function * beyond

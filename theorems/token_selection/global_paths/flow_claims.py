@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float64
+from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
@@ -19,8 +20,8 @@ from reference_attention.training.flow import RELATIVE, Flow, gradient_flow
 from theorems.core.claim import Claim, Form, Undecided, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT, tolerance
+from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import value_of
-from theorems.rounding.evaluation import GRADIENT, Evaluation, scaled_gradient_of
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.growth_bounds import reach
 from theorems.token_selection.global_paths.path_constants import Constraints
@@ -89,33 +90,22 @@ def _is_a_flow(problem: Problem, under_test: Implementation, flow: Flow) -> Clai
     """The gradient under test is tangent to the curve at every recorded point, so the curve is its flow too.
 
     The curve itself is integrated with the suite's gradient and its Jacobian: without one, or with a gradient that
-    is rounding noise, a stiff solver takes minutes. |ĝ − ĝ'| ≤ 2|g − g'|/|g| for unit vectors.
+    is rounding noise, a stiff solver takes minutes.
     """
-    mine = Evaluation(problem, flow.points).gradient
-    theirs = scaled_gradient_of(under_test, problem, flow.points, mine.log_scale)
-    size = np.linalg.norm(mine.direction, axis=1)
-    if not (np.isfinite(mine.error).all() and np.isfinite(mine.log_scale).all()):
-        why = (
-            "the rounding error of log|ℓ'| is larger than one: no digit of the gradient's direction is left in float64"
-        )
+    at = AttentionAt(problem, flow.points)
+    mine, theirs = at.gradient, at.gradient_of(under_test, "flow-is-of-this-gradient")
+    if not np.isfinite(mine).all():
+        why = "the rounding error of log|ℓ'| is too large: no digit of the gradient's direction is left in float64"
         return undecided("flow-is-of-this-gradient", why, Form.EFFECTIVE)
-    apart = theirs / np.linalg.norm(theirs, axis=1)[:, None] - mine.direction / size[:, None]
-    rounding = 2 * np.linalg.norm(mine.error, axis=1) / size + 4 * problem.d * EPS
+    apart = theirs / norm(theirs, axis=1, keepdims=True) - mine / norm(mine, axis=1, keepdims=True)
     return at_least(
-        "flow-is-of-this-gradient",
-        Form.EFFECTIVE,
-        0.0,
-        np.linalg.norm(apart, axis=1),
-        rounding=rounding,
-        why=GRADIENT,
-        points="recorded norm",
+        "flow-is-of-this-gradient", Form.EFFECTIVE, 0.0, norm(apart, axis=1), scale=1.0, points="recorded norm"
     )
 
 
 def _vanishes(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
     """Whether the gradient is zero at p to the rounding of its terms."""
-    found = Evaluation(problem, p[None]).gradient
-    return bool((np.abs(found.direction) <= found.error).all())
+    return not (AttentionAt(problem, p[None]).gradient != 0).any()
 
 
 def _flow_direction(problem: Problem, svm: MaxMargin, flow: Flow, solver: Float64[np.ndarray, "r"]) -> Iterator[Claim]:

@@ -40,14 +40,15 @@ from reference_attention.paths.joint import Joint, excess_gradient, exponents, h
 from reference_attention.paths.joint_path import Schedule, head_at, joint_path, polished, prompt_at
 from theorems.core.claim import Claim, Form, at_least, undecided
 from theorems.core.tolerances import tolerance
-from theorems.token_selection.joint_paths.joint_claims import log_odds, one_minus_cosine, target_bound
-from theorems.token_selection.joint_paths.joint_sublevel import JointSetup
+from theorems.rounding.bounded import exact
+from theorems.token_selection.joint_paths.joint_claims import one_minus_cosine, target_bound
+from theorems.token_selection.joint_paths.joint_sublevel import LARGEST_EXPONENT, JointSetup
 
 JOINT_LIMIT = tolerance(
     "joint-limit",
-    "logits: 4 eps (k + 8) R max|k_iα − k_it|; cosine: that over R, plus 16 eps (k + 2)",
-    "joint_limit: the bound of the found minimiser's margins is effective; its excess and its margins carry the"
-    " rounding of logits of size R",
+    "log-excess risks: 4 eps (k + 8) R max|k_iα − k_it|, in the bound; the bound itself: 8 eps (1 + |it|)",
+    "joint_limit: the bound of the found minimiser's margins is effective; its excess carries the rounding of logits"
+    " of size R, what both sides carry is added",
 )
 JOINT_SHARP = tolerance(
     "joint-sharp",
@@ -149,40 +150,21 @@ def limit_claims(
     log_Q = max(found, target) + slip + np.logaddexp.reduce(-costs, axis=1)
     value = float(relative_log_risk(joint, log_r, w, joint.log_weights(p)))
     deficit = math.log(joint.tokens.shape[0]) + value
-    floors = log_odds(np.exp(np.minimum(log_Q, 0.0)), log_Q)
-    floors = np.maximum(floors, _floors_from_outputs(joint, log_r, w, deficit))
-    rows = np.where(joint.others, joint.rows @ p, np.inf)
-    yield at_least(
-        "limit-margins", Form.LIMIT, np.min(rows, axis=1), floors, rounding=slip, why=JOINT_LIMIT, points="input"
-    )
-    bound = float(target_bound(setup, floors[None], np.min(rows, axis=1)[None], np.array([slip]), R)[0])
-    cosine = float(p @ setup.target.direction) / R
-    yield at_least(
-        "limit-direction",
-        Form.LIMIT,
-        cosine,
-        bound,
-        rounding=16 * EPS * (p.size + 2) + slip / R,
-        why=JOINT_LIMIT,
-        points="minimiser",
-    )
+    floors = np.maximum(_log_odds(log_Q), _floors_from_outputs(joint, log_r, w, deficit))
+    argued = exact(floors).widened(np.where(np.isfinite(floors), 8 * EPS * (1 + np.abs(floors)), 0.0))
+    margins = setup.margins(p)
+    yield at_least("limit-margins", Form.LIMIT, margins, argued, why=JOINT_LIMIT, points="input")
+    bound = target_bound(setup, argued, margins, R)
+    cosine = exact(p) @ setup.towards / R
+    yield at_least("limit-direction", Form.LIMIT, cosine, bound, why=JOINT_LIMIT, points="minimiser")
     if reached:
-        yield at_least(
-            "limit-reached", Form.LIMIT, bound, 1 - VISIBLE, rounding=0.0, why=JOINT_LIMIT, points="minimiser"
-        )
+        yield at_least("limit-reached", Form.LIMIT, bound, 1 - VISIBLE, why=JOINT_LIMIT, points="minimiser")
     deficit = max(deficit, 0.0) + 16 * EPS * (1 + float(np.abs(joint.chosen @ w).max()))
-    inverse = math.exp(-min(log_r, 690.0))
-    loss = inverse * deficit * (1 + setup.spread / setup.nu) / joint.svm.margin
+    r = math.exp(min(log_r, LARGEST_EXPONENT))
+    loss = deficit / exact(r) * (1 + setup.spread / setup.nu) / setup.margin
     if loss <= 1:
-        yield at_least(
-            "limit-head",
-            Form.LIMIT,
-            loss,
-            one_minus_cosine(joint.svm.direction, log_r, w[None])[0],
-            rounding=EPS * loss,
-            why=JOINT_LIMIT,
-            points="minimiser",
-        )
+        off = one_minus_cosine(setup.u, r, w[None])
+        yield at_least("limit-head", Form.LIMIT, loss, off, why=JOINT_LIMIT, points="minimiser")
 
 
 def _has_digits(joint: Joint, w: Float64[np.ndarray, "d"]) -> bool:
@@ -222,7 +204,14 @@ def _floors_from_outputs(
     log_least = np.min(np.where(joint.others, log_drops, np.inf), axis=1)
     room = joint.svm.slack + (joint.chosen @ w + deficit) * math.exp(-min(log_r, 690.0))
     log_room = log_r + np.log(np.maximum(room, 1e-300))
-    return log_odds(np.exp(np.minimum(log_room - log_least, 0.0)) * (1 + 64 * EPS))
+    return _log_odds(log_room - log_least + 64 * EPS)
+
+
+def _log_odds(log_bound: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
+    """log(1/B − 1) from log B, −inf where B is 1 or more."""
+    inside = log_bound < 0
+    safe = np.where(inside, log_bound, -1.0)
+    return np.where(inside, np.log(-np.expm1(safe)) - safe, -np.inf)
 
 
 def _selecting(joint: Joint) -> Float64[np.ndarray, "n T"]:

@@ -28,8 +28,10 @@ F, B, Q are computed from the actual Λ_c; item 2 is claimed separately.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -37,32 +39,36 @@ from jaxtyping import Bool, Float64
 from generators.case import Case
 from generators.optimal_tokens import token_optimality
 from reference_attention.floats import EPS
-from reference_attention.paths.joint import (
-    Joint,
-    chosen_of,
-    exponents,
-    log_mean_exp,
-    log_slopes,
-    relative_log_risk,
-    retracted,
-)
+from reference_attention.paths.joint import Joint, chosen_of, relative_log_risk, retracted
+from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
 from theorems.core.claim import Form, Undecided
 from theorems.core.implementation import Implementation
-from theorems.core.tolerances import tolerance
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.rounding.bounded import either, exact
+from theorems.rounding.bounded.arithmetic import UNIT
+from theorems.rounding.weights_under_test import weights_of
 
-JOINT_SUBLEVEL = tolerance(
-    "joint-sublevel",
-    "Λ: Σ_i π_i (error of E_i) + eps (1 + 4 log n); log q: 4 eps (T + k + 8)(1 + max Σ_j |δk_j p_j|);"
-    " margins: the same;"
-    " 1 − cos(v, v_mm): (d + 4) eps ‖w‖/r, the rounding of ‖r v̄_mm + w‖ ≤ r",
-    "joint_sublevel: a softmax weight has the relative error of its logit, E_i the errors of its terms, a mean of"
-    " exponentials their average; only points inside by more than this count, so the bounds themselves need no more"
-    " than the rounding of their own sides",
-)
+LARGEST_EXPONENT = 690.0
+"""Radii beyond e^690 are taken to be this one; nothing that is computed here tells them from it."""
 
-LOGIT_FLOOR = -700.0
-"""Logarithm of what smaller softmax weights of the implementation under test are taken for: below, digits are lost."""
+
+NEGLIGIBLE, NOTHING = 600.0, 2.0**-860
+"""e^{−600}, and more than it."""
+SERIES = 2.0**-40
+"""y at which y² is not told from y by float64, nor log(1 − y/2) by its logarithm."""
+LARGE = 700.0
+"""Losses above this are taken themselves, not relative to e^{−u}."""
+
+
+def largest(x: Numbers) -> Float64[np.ndarray, "*b"]:
+    """An upper bound of |x|, infinite where nothing is known."""
+    return np.asarray((np.abs(x.value) + x.error) * (1 + 4 * EPS))
+
+
+def rounded_often(x: Any, roundings: int) -> Numbers:
+    """Floats that so many correctly rounded operations made of exact numbers, each a product or a quotient of them."""
+    return exact(x) * (1 + exact(np.zeros(())).widened((roundings + 1) * UNIT))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,31 +76,73 @@ class JointSetup:
     """A case of Theorem 5 or 6 with the solutions that the implementation under test gives.
 
     Attributes:
+        problem: its keys.
         joint: signed tokens, keys, α and (SVM).
         nu: a proven ν of Assumption C over the supports.
         separator: p_mm(α).
         target: p_relax (p_mm where every input is a support).
     """
 
+    problem: Problem
     joint: Joint
     nu: float
     separator: MaxMargin
     target: MaxMargin
 
     @cached_property
-    def spread(self) -> float:
+    def u(self) -> Numbers:
+        """v̄_mm, (d,): entries of v_mm and its length are rounded, and the quotient."""
+        return rounded_often(self.joint.svm.direction, 5)
+
+    @cached_property
+    def margin(self) -> Numbers:
+        """Γ."""
+        return rounded_often(self.joint.svm.margin, 4)
+
+    @cached_property
+    def slack(self) -> Numbers:
+        """slack_i, (n,)."""
+        return rounded_often(self.joint.svm.slack, 6)
+
+    @cached_property
+    def towards(self) -> Numbers:
+        """p̄_relax, (k,)."""
+        return rounded_often(self.target.direction, 5)
+
+    @cached_property
+    def sides(self) -> Numbers:
+        """z_iα − z_it, (n, T, d)."""
+        return exact(self.joint.chosen)[:, None] - self.joint.tokens
+
+    @cached_property
+    def rows(self) -> Numbers:
+        """k_iα − k_it, (n, T, k)."""
+        return exact(chosen_of(self.joint.keys, self.joint.alpha))[:, None] - self.joint.keys
+
+    @cached_property
+    def drops(self) -> Numbers:
+        """δ_it, (n, T)."""
+        return self.sides @ self.u
+
+    @cached_property
+    def spread(self) -> Numbers:
         """Δ."""
-        return float(np.max(np.linalg.norm(self.joint.sides[self.joint.svm.support], axis=-1)))
+        return np.max(np.linalg.norm(self.sides[self.joint.svm.support], axis=-1))
 
     @cached_property
-    def largest_drops(self) -> Float64[np.ndarray, "n"]:
-        """D_i, shape (n,)."""
-        return np.asarray(np.max(np.where(self.joint.others, self.joint.drops, 0.0), axis=1))
+    def largest_drops(self) -> Numbers:
+        """D_i, (n,)."""
+        return np.max(np.where(self.joint.others, np.maximum(self.drops, 0.0), 0.0), axis=1)
 
     @cached_property
-    def smallest_drops(self) -> Float64[np.ndarray, "n"]:
-        """d_i, shape (n,)."""
-        return np.asarray(np.min(np.where(self.joint.others, self.joint.drops, np.inf), axis=1))
+    def smallest_drops(self) -> Numbers:
+        """d_i, (n,)."""
+        return np.min(np.where(self.joint.others, self.drops, np.inf), axis=1)
+
+    def margins(self, p: Float64[np.ndarray, "*b k"]) -> Numbers:
+        """min_t (k_iα − k_it)·p, (*b, n)."""
+        rows = np.vecdot(self.rows, p[..., None, None, :])
+        return np.min(np.where(self.joint.others, rows, np.inf), axis=-1)
 
 
 def joint_setup(
@@ -125,30 +173,34 @@ def joint_setup(
         if isinstance(relaxed, Infeasible):
             raise Undecided(claim, "p_relax does not exist", form)
         target = relaxed
-    return JointSetup(Joint(tokens, case.problem.keys, alpha, svm), optimality.nu, separator, target)
+    return JointSetup(case.problem, Joint(tokens, case.problem.keys, alpha, svm), optimality.nu, separator, target)
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Pairs (r v̄_mm + w, p) with their softmax weights and Λ, and the rounding that Λ may carry.
+    """Pairs (r v̄_mm + w, p) with the softmax weights under test and Λ.
 
     Attributes:
-        w: shape (m, d).
-        p: shape (m, k).
-        log_weights: shape (m, n, T).
-        value: Λ, shape (m,).
-        error: shape (m,).
+        w: (m, d).
+        p: (m, k).
+        weights: s_it, (m, n, T).
+        value: Λ, (m,).
     """
 
     w: Float64[np.ndarray, "m d"]
     p: Float64[np.ndarray, "m k"]
-    log_weights: Float64[np.ndarray, "m n T"]
-    value: Float64[np.ndarray, "m"]
-    error: Float64[np.ndarray, "m"]
+    weights: Numbers
+    value: Numbers
 
     def where(self, mask: Bool[np.ndarray, "m"]) -> Points:
         """Those of the mask."""
-        return Points(self.w[mask], self.p[mask], self.log_weights[mask], self.value[mask], self.error[mask])
+        return Points(self.w[mask], self.p[mask], self.weights[mask], self.value[mask])
+
+    @classmethod
+    def together(cls, parts: Iterable[Points]) -> Points:
+        """All of them."""
+        parts = list(parts)
+        return cls(*(np.concatenate([getattr(x, name) for x in parts]) for name in ("w", "p", "weights", "value")))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,54 +213,56 @@ class Sublevel:
     R: float
     competitor: Float64[np.ndarray, "k"]
 
+    @cached_property
+    def r(self) -> float:
+        """The radius of the head."""
+        return math.exp(min(self.log_r, LARGEST_EXPONENT))
+
+    def feasible(
+        self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]
+    ) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m k"]]:
+        """Those heads and prompts, moved into the balls."""
+        norms = np.linalg.norm(p, axis=1, keepdims=True)
+        shorter = self.R * (1 - 2 * EPS) / np.maximum(norms, self.R)
+        return retracted(self.setup.joint, self.log_r, w), p * np.where(norms > self.R, shorter, 1.0)
+
     def points(self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]) -> Points:
         """Those heads and prompts, moved into the balls."""
-        w = retracted(self.setup.joint, self.log_r, w)
-        norms = np.linalg.norm(p, axis=1, keepdims=True)
-        p = p * np.where(norms > self.R, self.R * (1 - 2 * EPS) / np.maximum(norms, self.R), 1.0)
-        joint = self.setup.joint
-        with np.errstate(divide="ignore"):
-            logs = np.maximum(np.log(self.under_test.weights(joint.keys, p)), LOGIT_FLOOR)
-        value = relative_log_risk(joint, self.log_r, w, logs)
-        return Points(w, p, logs, value, self._error(w, p, logs))
+        w, p = self.feasible(w, p)
+        at = AttentionAt(self.setup.problem, p, self.under_test.textbook_eps)
+        weights = weights_of(at, self.under_test, "non-optimality")
+        return Points(w, p, weights, self.log_risk(w, weights))
 
-    def _error(
-        self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"], logs: Float64[np.ndarray, "m n T"]
-    ) -> Float64[np.ndarray, "m"]:
-        """Rounding of Λ: Σ_i π_i (error of E_i) + 4 eps log n, the errors being relative to the terms of E_i."""
-        joint = self.setup.joint
-        relative = self.relative(p)
-        d = w.shape[1]
-        weights = np.exp(logs) * joint.others
-        heads = np.sum(np.abs(joint.sides) * np.abs(w)[:, None, None, :], axis=-1)
-        direct = np.sum(np.abs(joint.chosen) * np.abs(w)[:, None, :], axis=-1)
-        r = math.exp(min(self.log_r, 690.0))
-        # δ_it is a sum of d products: its error is relative to Σ_j |side_j u_j|, not to δ_it.
-        drops = np.sum(np.abs(joint.sides) * np.abs(joint.svm.direction), axis=-1)
-        along = np.exp(np.minimum(self.log_r + logs, 690.0)) * joint.others * drops
-        terms = np.sum(along + weights * heads, axis=-1) * relative[:, None]
-        # Whether v lies in its ball is known up to the rounding of v̄_mm·w; moved into it, v loses that much of every
-        # output.
-        outside = np.linalg.norm(w, axis=1)[:, None] * np.abs(joint.chosen @ joint.svm.direction)
-        own = (d + 4) * EPS * (direct + outside + r * joint.svm.slack)
-        E = exponents(joint, self.log_r, w, logs)
-        shares = np.exp(
-            np.minimum(log_slopes(joint, self.log_r, E), 690.0)
-            - np.logaddexp.reduce(np.minimum(log_slopes(joint, self.log_r, E), 690.0), axis=1)[:, None]
-        )
-        wobble = np.minimum(terms + own, 1e300)
-        # Small errors average; large ones count as they are, at the inputs that are not e^{−40} beneath the others.
-        first = 2 * np.sum(shares * wobble, axis=1)
-        active = E - wobble <= np.min(E + wobble, axis=1, keepdims=True) + 40.0
-        largest = np.max(np.where(active, wobble, 0.0), axis=1) + E.shape[1] * math.exp(-40.0)
-        count = 4 * EPS * math.log(E.shape[1]) + (EPS * (1 + np.abs(log_mean_exp(-E))) if E.shape[1] > 1 else 0.0)
-        return np.asarray(np.where(np.max(shares * wobble, axis=1) < 0.125, first, largest) + count)
+    def nonoptimality(self, points: Points) -> Numbers:
+        """q_i, (m, n)."""
+        return np.sum(np.where(self.setup.joint.others, points.weights, 0.0), axis=-1)
 
-    def relative(self, p: Float64[np.ndarray, "m k"]) -> Float64[np.ndarray, "m"]:
-        """Relative error of a softmax weight: 2 eps (T + k + 8)(1 + max Σ_j |δk_j p_j|)."""
-        joint = self.setup.joint
-        size = np.max(np.sum(np.abs(joint.rows) * np.abs(p)[:, None, None, :], axis=-1), axis=(1, 2))
-        return np.asarray(2 * EPS * (joint.keys.shape[1] + joint.keys.shape[2] + 8) * (1 + size))
+    def log_risk(self, w: Float64[np.ndarray, "m d"], weights: Numbers) -> Numbers:
+        """Λ = log mean_i ℓ(rΓ + E_i) + rΓ of the head within its ball, (m,).
+
+        It is shortened by the factor 1/(1 + o/r) if ‖r v̄_mm + w‖ ≤ r + o: 2r (‖v‖ − r) ≤ ‖v‖² − r² = 2r v̄_mm·w +
+        ‖w‖² where ‖v‖ > r. That costs at most (o/r)|rΓ + E_i| of an output.
+        """
+        s, r = self.setup, self.r
+        drops = r * s.drops + np.vecdot(s.sides, w[:, None, None])
+        lost = np.sum(np.where(s.joint.others, weights * drops, 0.0), axis=-1)
+        E = r * s.slack + np.vecdot(exact(s.joint.chosen), w[:, None]) - lost
+        outside = np.maximum(exact(w) @ s.u + np.vecdot(exact(w), w) / (2 * r), 0.0)
+        E = E.widened(largest(outside)[:, None] * (largest(s.margin) + largest(E) / r))
+        return np.logaddexp.reduce(_log_losses(r * s.margin, E), axis=-1) - np.log(exact(E.shape[-1]))
+
+    def inside(
+        self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]
+    ) -> tuple[Bool[np.ndarray, "m"], Points]:
+        """Which of them are surely inside, and those. What is above the competitor in floats is not looked at again."""
+        w, p = self.feasible(w, p)
+        weights = np.maximum(self.under_test.weights(self.setup.joint.keys, p), np.finfo(np.float64).tiny)
+        limit = float(self.start.value.value[0])
+        near = relative_log_risk(self.setup.joint, self.log_r, w, np.log(weights)) <= limit + 1 + 1e-9 * abs(limit)
+        tried = self.points(w[near], p[near])
+        below = tried.value <= self.start.value
+        near[near] = below
+        return near, tried.where(below)
 
     @cached_property
     def start(self) -> Points:
@@ -216,39 +270,32 @@ class Sublevel:
         return self.points(np.zeros((1, self.setup.joint.tokens.shape[2])), self.competitor[None])
 
     @cached_property
-    def deficit(self) -> float:
-        """F, rounded up by the competitor's rounding."""
-        joint = self.setup.joint
-        value = float(self.start.value[0] + self.start.error[0])
-        log_nl = math.log(joint.tokens.shape[0]) + value
-        small = log_nl - math.exp(min(self.log_r, 690.0)) * joint.svm.margin
-        # log(e^y − 1) = log y + y/2 + O(y²) for y = n L_c, here relative to e^{−rΓ}.
-        if small < -30.0:
-            return log_nl + math.exp(small)
-        y = math.exp(min(small, 690.0))
-        return (y if y > 40 else math.log(math.expm1(y))) + math.exp(self.log_r) * joint.svm.margin
+    def deficit(self) -> Numbers:
+        """F = log(e^y − 1) + rΓ = log n + Λ_c + y + log((1 − e^{−y})/y), y = n L_c."""
+        log_nl = np.log(exact(self.setup.problem.n)) + self.start.value[0]
+        y = np.exp(np.maximum(log_nl - self.r * self.setup.margin, -NEGLIGIBLE))
+        return log_nl + y + _with_series(np.log(-np.expm1(-y) / y), y)
 
     @cached_property
-    def bound(self) -> float:
+    def bound(self) -> Numbers:
         """B, an upper bound of q_S."""
-        return self.deficit / (math.exp(min(self.log_r, 690.0)) * self.setup.nu)
+        return self.deficit / (exact(self.r) * self.setup.nu)
 
     @cached_property
-    def head_loss(self) -> float:
+    def head_loss(self) -> Numbers:
         """An upper bound of 1 − cos(v, v_mm); valid wherever it is at most 1."""
-        r = math.exp(min(self.log_r, 690.0))
-        return (self.deficit / r + self.bound * self.setup.spread) / self.setup.joint.svm.margin
+        return (self.deficit / self.r + self.bound * self.setup.spread) / self.setup.margin
 
     @cached_property
-    def other_bounds(self) -> Float64[np.ndarray, "n"]:
-        """Q_i, an upper bound of q_i at the non-supports (inf where it says nothing), B at the supports, shape (n,)."""
-        joint, r = self.setup.joint, math.exp(min(self.log_r, 690.0))
-        eta = math.sqrt(2 * self.head_loss) if 0 <= self.head_loss <= 1 else math.inf
-        sizes = np.max(np.linalg.norm(joint.tokens, axis=-1), axis=1)
-        room = joint.svm.slack + self.deficit / r + eta * sizes
-        drops = self.setup.smallest_drops
-        loose = np.where(drops > 0, room / np.where(drops > 0, drops, 1.0), np.inf)
-        return np.where(joint.svm.support, self.bound, loose)
+    def other_bounds(self) -> Numbers:
+        """Q_i, an upper bound of q_i at the non-supports (inf where it says nothing), B at the supports, (n,)."""
+        s = self.setup
+        eta = np.sqrt(2 * np.maximum(self.head_loss, 0.0)) if self.head_loss <= 1 else exact(np.inf)
+        sizes = np.max(np.linalg.norm(exact(s.joint.tokens), axis=-1), axis=1)
+        room = s.slack + self.deficit / self.r + eta * sizes
+        useful = s.smallest_drops > 0
+        loose = np.where(useful, room / np.where(useful, s.smallest_drops, 1.0), np.inf)
+        return np.where(s.joint.svm.support, self.bound, loose)
 
     def hunted(self, rng: np.random.Generator, *, rays: int = 20, rounds: int = 3) -> Points:
         """Points surely inside, most of them at the end of a ray: where the bounds are tightest.
@@ -258,7 +305,6 @@ class Sublevel:
         """
         joint = self.setup.joint
         d, k = joint.tokens.shape[2], joint.keys.shape[2]
-        limit = float(self.start.value[0] - self.start.error[0])
         rows = joint.rows[joint.others]
         unit = float(np.max(np.linalg.norm(rows, axis=1)))
         origin_w, origin_p = np.zeros((rays, d)), np.repeat(self.competitor[None], rays, axis=0)
@@ -272,18 +318,15 @@ class Sublevel:
                 g = len(steps)
                 w = (origin_w + steps[..., None] * by_w).reshape(-1, d)
                 p = (origin_p + steps[..., None] * by_p).reshape(-1, k)
-                tried = self.points(w, p)
-                inside = tried.value + tried.error <= limit
-                kept.append(tried.where(inside))
+                inside, found = self.inside(w, p)
+                kept.append(found)
                 last = np.max(np.where(inside.reshape(g, rays), steps, 0.0), axis=0)
                 steps = np.maximum(last, coarse[0]) * np.linspace(1.0, coarse[1] / coarse[0], 10)[:, None]
             w, p = np.concatenate([x.w for x in kept]), np.concatenate([x.p for x in kept])
             chosen = rng.integers(len(w), size=rays)
             chosen[: rays // 2] = rng.integers(max(0, len(w) - 40), len(w), size=rays // 2)
             origin_w, origin_p = w[chosen], p[chosen]
-        return Points(
-            *(np.concatenate([getattr(x, name) for x in kept]) for name in ("w", "p", "log_weights", "value", "error"))
-        )
+        return Points.together(kept)
 
     def _directions(
         self, rng: np.random.Generator, rays: int, rows: Float64[np.ndarray, "m k"], unit: float
@@ -302,3 +345,23 @@ class Sublevel:
         by_w *= np.exp(rng.uniform(-8, max(1.0, min(self.log_r / 2, 40.0)), (rays, 1)))
         block = rng.integers(3, size=(rays, 1))
         return np.where(block == 1, 0.0, by_w), np.where(block == 2, 0.0, by_p)
+
+
+def _log_losses(base: Numbers, E: Numbers) -> Numbers:
+    """log ℓ(u) + rΓ, u = rΓ + E_i, rΓ = ``base``: −E_i + log(log(1 + y)/y) with y = e^{−u}, or log ℓ(u) if y overflows.
+
+    From u = 600 on the second term is not told from what it is there.
+    """
+    u = base + E
+    y = np.exp(-np.minimum(np.maximum(u, -LARGE), NEGLIGIBLE))
+    losses = _with_series(np.log(np.log1p(y) / y), y)
+    if (u.value < -LARGE).any():
+        low = np.minimum(u, -LARGE)
+        losses = either(u >= -LARGE, u < -LARGE, losses, np.log(np.logaddexp(0.0, -low)) + low)
+    return losses - E
+
+
+def _with_series(x: Numbers, y: Numbers) -> Numbers:
+    """x; it is −y/2 up to y²/2 for small y > 0, and has digits of that where y was at least e^{−600}."""
+    small = y.value < SERIES
+    return np.where(small, -y / 2, x).widened(np.where(small, y.value**2 + NOTHING, 0.0))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
 from generators.joint_cases import joint_cases
-from reference_attention.floats import EPS
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
@@ -64,10 +62,8 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     levels = [sublevel(setup, under_test, units, units * setup.target.norm) for units in UNITS]
     yield from solution_claims(setup, under_test)
     yield from effective_claims(levels, rng, quadrant=True)
-    joint = setup.joint
-    sizes = np.sum(np.abs(joint.tokens) * np.abs(joint.svm.direction), axis=-1)
-    rounding = 8 * (joint.tokens.shape[2] + 4) * EPS * float(np.max(sizes))
     # A token that ties α's label margin Γ but for rounding: e^{RΘ/2} times what float64 cannot tell from zero.
-    if (setup.smallest_drops - joint.svm.slack > rounding).all():
+    apart = setup.smallest_drops - setup.slack
+    if (apart.value > 16 * apart.error).all():
         start = rng.normal(size=setup.target.p.size)
         yield from limit_claims(setup, slower(setup.target.margin / 2), LARGEST_UNITS * setup.target.norm, start)

@@ -19,8 +19,9 @@ from reference_attention.paths.scheduled_direction import critical_ratio, schedu
 from reference_attention.problem import Dataset
 from theorems.core.claim import Undecided
 from theorems.core.implementation import REFERENCE
+from theorems.rounding.bounded import value_of
 from theorems.token_selection.joint_paths.joint_claims import one_minus_cosine
-from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, joint_setup
+from theorems.token_selection.joint_paths.joint_sublevel import LARGEST_EXPONENT, JointSetup, joint_setup
 
 UNITS = 2.0**20
 """RΘ_relax at the end of the path."""
@@ -101,7 +102,11 @@ def _regime(data: str, name: str, setup: JointSetup, schedule: Schedule, ratio: 
         float(np.linalg.norm(direction - setup.separator.direction)),
         float(np.linalg.norm(direction - setup.target.direction)),
         float(np.linalg.norm(direction - predicted)),
-        float(one_minus_cosine(setup.joint.svm.direction, path.log_head_radii[0], path.offsets)[0]),
+        float(
+            value_of(one_minus_cosine(setup.u, math.exp(min(path.log_head_radii[0], LARGEST_EXPONENT)), path.offsets))[
+                0
+            ]
+        ),
     )
 
 

@@ -21,26 +21,25 @@ from generators.optimal_sets import LinearMixing, linear_mixing
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import MaxMarginSets
-from theorems.core.claim import Claim, Form, Undecided, at_least
+from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import climb, points_around, probe_points
 from theorems.core.statement import statement
 from theorems.core.survival import POINTS_ONLY, ROOM
 from theorems.core.tolerances import tolerance
-from theorems.rounding.evaluation import Evaluation
-from theorems.rounding.forward_error import UNDERFLOW, relative_error
-from theorems.rounding.textbook import sum_error
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.rounding.bounded import exact, in_floats
+from theorems.rounding.weights_under_test import weights_of
 from theorems.token_selection.global_paths.path_constants import log_excess
 from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
 from theorems.token_selection.nonlinear_heads.set_constants import log_slope_bounds
 
 MIXING = tolerance(
     "mixing",
-    "Σ_j |b_j| (max φ'_j (Σ_t s_t g_tj r_t + (T + 4) eps (Σ s|z| + |z*|)) + 8 eps |φ_j|) + c1 q r; in logarithms"
-    " max_t err(log s_t) + 4 eps (n + T + m + 8)(1 + |logs|)",
-    "Lemma 14: the input of a unit has the errors of its softmax weights, which the steepest slope passes on; q has"
-    " the relative error r of its weights; log-excess risks are sums of such terms in logarithms",
+    "2 max_i err(log q_i) + 4 eps (n + T + m + 8)(1 + |logs|)",
+    "Lemma 14: what a log-excess risk under test may be off by: it is a sum of softmax weights times slopes and gaps,"
+    " in logarithms, taken by another formula than the statement's own; the rest both sides carry",
 )
 
 DELTAS = (0.125, 1.0, 8.0)
@@ -119,116 +118,61 @@ class Sandwich:
         low, high = log_slope_bounds(mixing, problem.loss)
         self.log_low, self.log_high = low[mixing.mixed], high[mixing.mixed]
 
-    def nonoptimality(
-        self, points: Float64[np.ndarray, "m d"]
-    ) -> tuple[Float64[np.ndarray, "m n"], Float64[np.ndarray, "m n"], Evaluation]:
-        """log q_i by the suite's own softmax, its error, and that evaluation; of all inputs."""
-        mine = Evaluation(self.problem, points, self.under_test.textbook_eps)
-        hidden = np.where(self.mixing.optimal, -np.inf, mine.log_weights)
-        error = np.max(np.where(self.mixing.optimal, 0.0, mine.log_weights_error), axis=-1)
-        return np.logaddexp.reduce(hidden, axis=-1), error + (self.problem.T + 2) * EPS, mine
+    def at(self, points: Float64[np.ndarray, "m d"]) -> AttentionAt:
+        """The suite's own softmax."""
+        return AttentionAt(self.problem, points, self.under_test.textbook_eps)
+
+    def log_q(self, at: AttentionAt) -> Numbers:
+        """log q_i of the mixed inputs, (m, k)."""
+        hidden = np.where(self.mixing.optimal, -np.inf, at.log_weights)
+        return np.logaddexp.reduce(hidden, axis=-1)[:, self.mixing.mixed]
+
+    def sides(self, points: Float64[np.ndarray, "m d"]) -> tuple[Numbers, Numbers, Numbers]:
+        """For mixed inputs: ν − Y ψ, c0 q, c1 q, each (m, k)."""
+        mixing, head, used = self.mixing, self.mixing.head, self.mixing.mixed
+        at = self.at(points)
+        lost = head.outputs_of(exact(mixing.best)) - head.outputs(weights_of(at, self.under_test, "sandwich-above"))
+        q = np.exp(self.log_q(at))
+        return lost[:, used], mixing.c0[used] * q, mixing.c1[used] * q
 
     def violation(self, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
         """How far the prediction is from the middle of the sandwich, its width being one."""
-        _, lost, low, high, _ = self.predictions(points)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            off = np.where(high > 0, np.maximum(low - lost, lost - high) / np.where(high > 0, high, 1.0), -1.0)
-        return np.max(off, axis=-1)
-
-    def predictions(self, points: Float64[np.ndarray, "m d"]) -> tuple[Float64[np.ndarray, "m k"], ...]:
-        """For mixed inputs: Y ψ, ν − Y ψ, c0 q, c1 q, and the error of the difference, each (m, k)."""
-        mixing = self.mixing
-        head, used = mixing.head, mixing.mixed
-        log_q, q_error, mine = self.nonoptimality(points)
-        q = np.exp(log_q)
-        weights = np.asarray(self.under_test.weights(self.problem.keys, points))
-        outputs = head.outputs(weights)
-        # Of the features: each term of Σ s_t z_t has the error of its weight, and the sum of the weights that of a sum.
-        relative = relative_error(mine.log_weights_error) + 4 * EPS
-        off = np.sum((mine.weights * relative + mine.textbook_weights_error)[..., None] * mixing.gaps, axis=-2)
-        size = np.sum(mine.weights[..., None] * np.abs(head.features), axis=-2)
-        sums = (self.problem.T + 4) * EPS + sum_error(self.problem.T, mine.textbook_eps)
-        inputs_error = off + sums * (size + np.abs(mixing.best))
-        reach = mixing.gaps.max(axis=1)
-        steepest = head.units("highest_slope", mixing.best, head.signs, reach)
-        values = np.abs(head.units("value", mixing.best)) + steepest * reach
-        error = np.sum(np.abs(head.weights) * (steepest * inputs_error + 8 * EPS * values), axis=-1)
-        error = error + mixing.c1 * q * relative_error(q_error)
-        kept = (outputs, mixing.nu - outputs, mixing.c0 * q, mixing.c1 * q, error + UNDERFLOW * mixing.c1)
-        return tuple(x[:, used] for x in kept)
+        with in_floats():
+            lost, low, high = self.sides(points)
+            return np.max(np.where(high > 0, np.maximum(low - lost, lost - high) / high, -1.0), axis=-1)
 
     def claims(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
         """The sandwich of the prediction, and that of the risk in logarithms."""
-        _, lost, low, high, error = self.predictions(points)
-        scale = self.mixing.c1[self.mixing.mixed]
-        yield at_least(
-            "sandwich-above",
-            Form.EFFECTIVE,
-            lost,
-            low,
-            rounding=error,
-            why=MIXING,
-            scale=scale,
-            points="point and input",
-        )
-        yield at_least(
-            "sandwich-below",
-            Form.EFFECTIVE,
-            high,
-            lost,
-            rounding=error,
-            why=MIXING,
-            scale=scale,
-            points="point and input",
-        )
-        log_q, log_error, excess = self.risks(points)
-        log_q = log_q[:, self.mixing.mixed]
-        total = excess + math.log(self.problem.n)
-        yield at_least(
-            "risk-sandwich-below",
-            Form.EFFECTIVE,
-            total,
-            np.logaddexp.reduce(self.log_low + log_q, axis=-1),
-            rounding=log_error,
-            why=MIXING,
-        )
-        yield at_least(
-            "risk-sandwich-above",
-            Form.EFFECTIVE,
-            np.logaddexp.reduce(self.log_high + log_q, axis=-1),
-            total,
-            rounding=log_error,
-            why=MIXING,
-        )
+        lost, low, high = self.sides(points)
+        yield at_least("sandwich-above", Form.EFFECTIVE, lost, low, points="point and input")
+        yield at_least("sandwich-below", Form.EFFECTIVE, high, lost, points="point and input")
+        log_q, excess = self.risks(points)
+        total = excess + np.log(exact(self.problem.n))
+        low, high = (np.logaddexp.reduce(logs + log_q, axis=-1) for logs in (self.log_low, self.log_high))
+        yield at_least("risk-sandwich-below", Form.EFFECTIVE, total, low, why=MIXING)
+        yield at_least("risk-sandwich-above", Form.EFFECTIVE, high, total, why=MIXING)
 
-    def risks(
-        self, points: Float64[np.ndarray, "m d"]
-    ) -> tuple[Float64[np.ndarray, "m n"], Float64[np.ndarray, "m"], Float64[np.ndarray, "m"]]:
-        """log q_i, the error of comparing it with the log-excess risk, and that risk."""
-        log_q, error, _ = self.nonoptimality(points)
-        excess = log_excess(self.seen, self.problem, points)
-        logs = np.abs(np.concatenate([self.log_low, self.log_high])).max() + np.abs(log_q).max(
-            axis=-1, initial=0.0, where=np.isfinite(log_q)
-        )
+    def risks(self, points: Float64[np.ndarray, "m d"]) -> tuple[Numbers, Numbers]:
+        """log q_i and the log-excess risk under test with what it may be off by, :data:`MIXING`."""
+        log_q = self.log_q(self.at(points))
+        logs = np.abs(np.concatenate([self.log_low, self.log_high])).max() + np.abs(log_q.value).max(axis=-1)
         count = self.problem.n + self.problem.T + self.mixing.gaps.shape[2] + 8
-        return log_q, np.max(error, axis=-1) + 4 * EPS * count * (1 + logs), excess
+        allowed = 2 * log_q.error.max(axis=-1) + 4 * EPS * count * (1 + logs)
+        excess = log_excess(self.seen, self.problem, points)
+        if np.isnan(excess).any():
+            raise NotANumber("risk-sandwich-below", "the excess risk under test is negative or no number")
+        # A risk of exactly L_* is −∞ in logarithms, and no rounding makes it that.
+        return log_q, exact(excess).widened(np.where(np.isneginf(excess), 0.0, allowed))
 
     def pairs(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
-        """Assumption D on all pairs of the points."""
-        log_q, error, excess = self.risks(points)
+        """Assumption D on all pairs of the points whose premises surely hold."""
+        log_q, excess = self.risks(points)
         worst = np.max(log_q, axis=-1)
-        constant = float(np.logaddexp.reduce(self.log_high) - self.log_low.min())
+        constant = np.logaddexp.reduce(exact(self.log_high)) - self.log_low.min()
         for delta in DELTAS:
-            rho = -(constant + math.log(FACTOR)) * (1 + delta) / delta
-            # Premises that hold by more than rounding.
-            premise = worst + error <= rho
-            first, second = np.nonzero(premise[:, None] & ((worst + error)[:, None] <= (1 + delta) * (worst - error)))
-            yield at_least(
-                "mixing-hurts",
-                Form.EFFECTIVE,
-                excess[second] - excess[first],
-                math.log(FACTOR),
-                rounding=error[first] + error[second],
-                why=MIXING,
-                points=f"pair for Δ = {delta:g}",
-            )
+            rho = -(constant + np.log(exact(FACTOR))) * (1 + delta) / delta
+            premise = (worst <= rho)[:, None] & (worst[:, None] <= (1 + delta) * worst)
+            first, second = np.nonzero(premise)
+            gained, least = excess[second] - excess[first], np.log(exact(FACTOR))
+            points_are = f"pair for Δ = {delta:g}"
+            yield at_least("mixing-hurts", Form.EFFECTIVE, gained, least, why=MIXING, points=points_are)

@@ -93,7 +93,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     start = case.start if case.start is not None and len(case.start) == problem.d else None
     if start is None or np.linalg.norm(start) > LARGEST_LOGIT / problem.key_scale:
         start = directions(rng, 1, problem.d)[0] * float(log_uniform(rng, 1e-2, 3.0, 1)[0]) / problem.key_scale
-    log_constant = log_sharp_smoothness(problem)
+    log_constant = log_sharp_smoothness(problem).value
     largest = np.exp(-log_constant) if np.isfinite(log_constant) else 1.0
     steps = log_uniform(rng, 1e-2, 1.0, STEPS) * largest
     points, matrices = _two_runs(setting, u, start, steps, under_test)

@@ -7,27 +7,28 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, L
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
+from numpy.linalg import norm
 
 from generators.case import Case
 from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, NotANumber, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import directions, log_uniform, probe_points
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
-from theorems.rounding.evaluation import GRADIENT, Evaluation, scaled_gradient_of
-from theorems.rounding.forward_error import UNDERFLOW
-from theorems.rounding.risk_change import RISK_CHANGE, risk_change
+from theorems.rounding.attention_at import LARGEST_EXPONENT, AttentionAt
+from theorems.rounding.bounded import Bounded, exact
+from theorems.rounding.risk_change import risk_change
+from theorems.rounding.risk_under_test import risk_of
 from theorems.token_selection.softmax.smoothness import log_sharp_smoothness
 
 CONSTANTS = tolerance(
@@ -79,185 +80,147 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem = case.problem
     rng = case.rng()
-    yield from _constants(case, under_test)
     log_sharp = log_sharp_smoothness(problem)
+    yield _constants(case, log_sharp, under_test)
     points = probe_points(rng, problem, m=POINTS)
     if case.start is not None:
         points = np.concatenate([points, case.start[None]])
     yield _lipschitz(problem, points, log_sharp, rng, under_test)
     yield _model(problem, points, log_sharp, rng, under_test)
-    yield from _descent(problem, points, log_sharp, under_test)
+    start = points[-1] if norm(points[-1]) < 10 else points[0]
+    run = _run(problem, start, log_sharp, under_test)
+    at = AttentionAt(problem, np.concatenate([points, run]), under_test.textbook_eps)
+    yield from _descent(at, log_sharp, under_test)
+    yield _summed(at, len(points), log_sharp, under_test)
 
 
-def _constants(case: Case, under_test: Implementation) -> Iterator[Claim]:
+def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> Claim:
     """L̂ ≤ L_keys ≤ L_p, the second as the implementation has it.
 
     Norms carry relative errors of a few (T + d) EPS each (backward stability of the SVD).
     """
     problem = case.problem
-    chain = [log_sharp_smoothness(problem), under_test.log_smoothness(problem)]
+    chain = [log_sharp.value, under_test.log_smoothness(problem)]
     if case.dataset is not None:
         chain.append(case.dataset.log_smoothness)
     logs = np.maximum(np.array(chain), LOG_OF_ZERO)
     rounding = 16 * EPS * (problem.T + problem.d + problem.n + np.max(np.abs(logs)))
-    yield at_least("constants-are-ordered", Form.EFFECTIVE, logs[1:], logs[:-1], rounding=rounding, why=CONSTANTS)
+    return at_least("constants-are-ordered", Form.EFFECTIVE, logs[1:], logs[:-1], rounding=rounding, why=CONSTANTS)
 
 
-def _absolute(
-    problem: Problem, points: Float64[np.ndarray, "m d"], under_test: Implementation
-) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m"]]:
-    """∇L under test and a bound on the norm of its error."""
-    at = Evaluation(problem, points)
-    gradient = scaled_gradient_of(under_test, problem, points, np.zeros(len(points)))
-    error = np.exp(at.gradient.log_scale)[:, None] * at.gradient.error
-    if under_test.textbook_eps:
-        error = error + at.textbook_gradient_error(under_test.textbook_eps)
-    return gradient, np.asarray(np.linalg.norm(error, axis=-1))
+def _log_unit(log_sharp: Bounded) -> float:
+    """log of the unit of gradients, a float: log L̂, or 0 where ∇L = 0 throughout. 1/e^{unit} is the step size."""
+    return float(log_sharp.value) if np.isfinite(log_sharp.value) else 0.0
+
+
+def _in_units(at: AttentionAt, log_unit: float, under_test: Implementation, claim: str) -> Bounded:
+    """The gradient under test e^{−log_unit}, (b, d)."""
+    # Beyond e^700 units of L̂ there are none but those of ∇L = 0, which are arbitrary.
+    unit = np.exp(exact(np.minimum(at.log_scale - log_unit, LARGEST_EXPONENT)))
+    return unit[:, None] * at.gradient_of(under_test, claim)
 
 
 def _lipschitz(
     problem: Problem,
     points: Float64[np.ndarray, "m d"],
-    log_constant: float,
+    log_sharp: Bounded,
     rng: np.random.Generator,
     under_test: Implementation,
 ) -> Claim:
     """‖∇L(p) − ∇L(p')‖ ≤ L̂‖p − p'‖ on distant pairs, and on close ones turned towards the largest
-    curvature."""
+    curvature; in units of L̂."""
+    log_unit = _log_unit(log_sharp)
+
+    def gradient(points: Float64[np.ndarray, "k d"]) -> Bounded:
+        return _in_units(AttentionAt(problem, points, under_test.textbook_eps), log_unit, under_test, "lipschitz")
+
     m = len(points)
     near = np.concatenate([points, directions(rng, m, problem.d) * log_uniform(rng, 0.1, 10.0, m)[:, None]])
     far = np.concatenate([rng.permutation(points), points])
-    base, base_error = _absolute(problem, near, under_test)
+    base = gradient(near)
     length = (log_uniform(rng, 1e-6, 1e-1, len(near)) / problem.key_scale)[:, None]
     h = directions(rng, len(near), problem.d) * length
     for _ in range(POWER_STEPS):
-        bent = _absolute(problem, near + h, under_test)[0] - base
-        size = np.linalg.norm(bent, axis=-1, keepdims=True)
-        h = np.where(size > 0, bent / np.where(size > 0, size, 1.0), h / length) * length
-    ends = np.concatenate([near + h, far])
-    there, there_error = _absolute(problem, ends, under_test)
-    begins = np.concatenate([near, near])
-    distance = np.linalg.norm(ends - begins, axis=-1)
-    change = np.linalg.norm(there - np.concatenate([base, base]), axis=-1)
-    error = there_error + np.concatenate([base_error, base_error]) + 4 * EPS * problem.d * change
-    bound = math.exp(log_constant) * distance * (1 + 4 * EPS * problem.d)
-    rounding = error + UNDERFLOW
-    return at_least(
-        "lipschitz",
-        Form.EFFECTIVE,
-        bound,
-        change,
-        rounding=rounding,
-        scale=bound + rounding,
-        why=GRADIENT,
-        points="pair",
-    )
+        bent = _reported(problem, near + h, log_unit, under_test) - base.value
+        size = norm(bent, axis=-1, keepdims=True)
+        usable = np.isfinite(size) & (size > 0)
+        h = np.where(usable, bent / np.where(usable, size, 1.0), h / length) * length
+    ends, begins = np.concatenate([near + h, far]), np.concatenate([near, near])
+    change = norm(gradient(ends) - np.concatenate([base, base]), axis=-1)
+    bound = np.exp(log_sharp - log_unit) * norm(exact(ends) - begins, axis=-1)
+    return at_least("lipschitz", Form.EFFECTIVE, bound, change, points="pair")
+
+
+def _reported(
+    problem: Problem, points: Float64[np.ndarray, "*b d"], log_unit: float, under_test: Implementation
+) -> Float64[np.ndarray, "*b d"]:
+    """The gradient under test e^{−log_unit} in floats."""
+    found = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, points)
+    unit = np.exp(np.minimum(np.asarray(found.log_scale) - log_unit, LARGEST_EXPONENT))
+    return unit[..., None] * np.asarray(found.direction)
 
 
 def _model(
     problem: Problem,
     points: Float64[np.ndarray, "m d"],
-    log_constant: float,
+    log_sharp: Bounded,
     rng: np.random.Generator,
     under_test: Implementation,
 ) -> Claim:
     """|L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² for random h and for h along the gradient, of many
     lengths."""
     m = len(points)
-    at = Evaluation(problem, points, under_test.textbook_eps)
-    scale = at.gradient.log_scale
-    direction = scaled_gradient_of(under_test, problem, points, scale)
+    at = AttentionAt(problem, points, under_test.textbook_eps)
+    gradient = at.gradient_of(under_test, "first-order-model")
     random = directions(rng, m, problem.d)
-    size = np.linalg.norm(direction, axis=-1, keepdims=True)
-    along = np.where(size > 0, direction / np.where(size > 0, size, 1.0), random)
+    size = norm(gradient.value, axis=-1, keepdims=True)
+    along = np.where(size > 0, gradient.value / np.where(size > 0, size, 1.0), random)
     unit = np.where(rng.integers(2, size=(m, 1)) == 0, random, along)
     h = unit * (log_uniform(rng, 1e-12, 1.0, m) / problem.key_scale)[:, None]
-    change = risk_change(at, h)
-    slope = np.sum(direction * h, axis=-1)
-    bound = np.exp(np.minimum(log_constant - np.where(np.isfinite(scale), scale, 0.0), 700.0))
-    bound = bound / 2 * np.sum(h * h, axis=-1) * (1 + 4 * EPS * problem.d)
-    rounding = change.error + np.sum((at.gradient.error + problem.d * EPS * np.abs(direction)) * np.abs(h), axis=-1)
-    off = np.abs(change.value - slope)
-    return at_least(
-        "first-order-model",
-        Form.EFFECTIVE,
-        bound,
-        off,
-        rounding=rounding,
-        scale=bound + rounding,
-        why=RISK_CHANGE,
-    )
+    off = np.abs(risk_change(at, h) - np.vecdot(gradient, h))
+    bound = np.exp(np.minimum(log_sharp - at.log_scale, LARGEST_EXPONENT)) / 2 * np.vecdot(exact(h), h)
+    return at_least("first-order-model", Form.EFFECTIVE, bound, off)
 
 
 def _run(
-    problem: Problem, start: Float64[np.ndarray, "d"], log_step: float, under_test: Implementation
+    problem: Problem, start: Float64[np.ndarray, "d"], log_sharp: Bounded, under_test: Implementation
 ) -> Float64[np.ndarray, "t d"]:
     points = np.empty((STEPS + 1, problem.d))
     points[0] = start
     for t in range(STEPS):
-        gradient = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, points[t])
-        points[t + 1] = points[t] - np.exp(log_step + gradient.log_scale) * np.asarray(gradient.direction)
+        points[t + 1] = points[t] - _reported(problem, points[t], _log_unit(log_sharp), under_test)
+    if not np.isfinite(points).all():
+        raise NotANumber("descent-with-largest-step", "an iterate of gradient descent is not finite")
     return points
 
 
-def _descent(
-    problem: Problem, points: Float64[np.ndarray, "m d"], log_constant: float, under_test: Implementation
-) -> Iterator[Claim]:
-    """The decrease at probe points and along a run, and the sum along the run, η = 1/L̂."""
-    log_step = -log_constant if math.isfinite(log_constant) else 0.0
-    run = _run(problem, points[-1] if np.linalg.norm(points[-1]) < 10 else points[0], log_step, under_test)
-    every = np.concatenate([points, run])
-    at = Evaluation(problem, every, under_test.textbook_eps)
-    scale = np.where(np.isfinite(at.gradient.log_scale), at.gradient.log_scale, 0.0)
-    direction = scaled_gradient_of(under_test, problem, every, at.gradient.log_scale)
-    squared = np.sum(direction * direction, axis=-1)
-    error = at.gradient.error + problem.d * EPS * np.abs(direction)
-    # ‖∇L‖² = e^{2 scale} squared; in units of e^{scale}, η‖∇L‖² is ``quadratic``.
-    for name, factor in (("descent-with-largest-step", 1.0), ("descent-with-small-step", 1e-3)):
-        step = factor * np.exp(np.minimum(log_step + scale, 700.0))
-        change = risk_change(at, -step[:, None] * direction)
-        quadratic = step * squared
-        # The step is taken with the reported direction, so only ‖·‖² and the change itself are rounded.
-        rounding = change.error + step * np.sum(2 * error * np.abs(direction), axis=-1) + UNDERFLOW
-        # An input of tiny score range may see its logits move by hundreds; such steps cannot be evaluated in float64.
-        kept = ~change.too_long
-        yield at_least(
-            name,
-            Form.EFFECTIVE,
-            -quadratic[kept] / 2,
-            change.value[kept],
-            rounding=rounding[kept],
-            scale=(quadratic + rounding)[kept],
-            why=RISK_CHANGE,
-        )
-    yield _summed(problem, run, log_step, under_test)
+def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
+    """L(p) − L(p − η∇L) ≥ (η/2)‖∇L‖² at probe points and along a run, for the largest η that is surely no more than
+    1/L̂, and for a small one.
+
+    A step h along a gradient that is off by ε loses no more than (η/2)‖ε‖², which ‖∇L ± ε‖² has in its error.
+    """
+    gradient = at.gradient_of(under_test, "descent-with-largest-step")
+    # In units of e^{log_scale}, as ∇L.
+    log_step = -log_sharp if np.isfinite(log_sharp.value) else exact(0.0)
+    longest = np.exp(np.minimum(log_step + at.log_scale, LARGEST_EXPONENT))
+    largest = np.maximum(longest.value - longest.error, 0.0)
+    for name, step in (("descent-with-largest-step", largest), ("descent-with-small-step", 1e-3 * largest)):
+        gained = -risk_change(at, -step[:, None] * gradient.value)
+        yield at_least(name, Form.EFFECTIVE, gained, exact(step) / 2 * np.vecdot(gradient, gradient))
 
 
-def _summed(problem: Problem, run: Float64[np.ndarray, "t d"], log_step: float, under_test: Implementation) -> Claim:
-    """η Σ_{s<t} ‖∇L(p(s))‖² ≤ 2(L(p(0)) − (1/n) Σ ℓ(max γ)) for every t."""
-    at = Evaluation(problem, run, under_test.textbook_eps)
-    gradient, error = _absolute(problem, run, under_test)
-    norms = np.linalg.norm(gradient, axis=-1)
-    step = math.exp(log_step)
-    summed = np.cumsum(step * norms**2)[:-1]
-    floor = np.mean(problem.loss.value(np.max(problem.scores, axis=1)))
-    first = under_test.risk(problem.keys, problem.scores, problem.loss, run[:1])[0]
-    losses = np.abs(problem.loss.value(at.outputs[0])) + np.abs(problem.loss.value(np.max(problem.scores, axis=1)))
-    slope = math.exp(problem.loss.log_bound(*problem.score_range))
-    start_error = slope * np.mean(at.outputs_error[0] + at.textbook_outputs_error[0]) + EPS * (problem.n + 4) * np.mean(
-        losses
-    )
-    # Each point of the run is rounded (‖∇L‖ EPS ‖p‖), each gradient is off by its error.
-    each = norms * EPS * 2 * np.linalg.norm(run, axis=-1) + 2 * step * norms * (error + problem.d * EPS * norms)
-    rounding = 2 * (start_error + np.cumsum(each)[:-1]) + UNDERFLOW
-    bound = 2 * (first - floor)
-    return at_least(
-        "squared-gradients-are-summable",
-        Form.EFFECTIVE,
-        bound,
-        summed,
-        rounding=rounding,
-        scale=np.abs(bound) + rounding,
-        why=RISK_CHANGE,
-        points="step",
-    )
+def _summed(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Implementation) -> Claim:
+    """η Σ_{s<t} ‖∇L(p(s))‖² ≤ 2(L(p(0)) − (1/n) Σ ℓ(max γ)) for every t, both times η = 1/L̂; p(0) is point ``first``.
+
+    A computed step Δ is not quite −η∇L. By the descent lemma −⟨∇L, Δ⟩ − ‖Δ‖²/(2η), which is (η/2)‖∇L‖² less
+    ‖Δ + η∇L‖²/(2η), is no more than what L loses: so the squares of Δ + η∇L are added to the bound.
+    """
+    name, log_unit, problem = "squared-gradients-are-summable", _log_unit(log_sharp), at.problem
+    run = at.points[first:]
+    steps = _in_units(at, log_unit, under_test, name)[first:-1]
+    missteps = np.diff(exact(run), axis=0) + steps
+    risk = risk_of(AttentionAt(problem, run[:1], at.textbook_eps), under_test, name)
+    lowest = np.mean(problem.loss.value(np.max(exact(problem.scores), axis=1)))
+    bound = 2 * np.exp(exact(-log_unit)) * (risk - lowest) + np.cumsum(np.vecdot(missteps, missteps))
+    return at_least(name, Form.EFFECTIVE, bound, np.cumsum(np.vecdot(steps, steps)), points="step")

@@ -6,12 +6,15 @@ import math
 
 import numpy as np
 from jaxtyping import Float64
+from numpy.linalg import norm
 
+from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from theorems.rounding.bounded import Bounded, exact
 from theorems.rounding.evaluation import Evaluation
 
 
-def log_sharp_smoothness(problem: Problem) -> float:
+def log_sharp_smoothness(problem: Problem) -> Bounded:
     """log L̂, L̂ = (1/n) Σ_i (M0 R_i² D_i²/16 + 3 M1 R_i D_i²/16) ≤ L_p; −inf where ∇L = 0 throughout.
 
     R_i is the range of the scores and D_i the diameter of the keys of input i. ∇²L = (1/n) Σ (ℓ'' ∇f∇fᵀ + ℓ'
@@ -21,15 +24,18 @@ def log_sharp_smoothness(problem: Problem) -> float:
     c)(y − ȳ)] ≤ (R/2)(3D²/8) with c the middle of the scores. As R ≤ √2‖γ‖ and D ≤ √2‖K‖, L̂ ≤ (1/n) Σ
     (M0‖γ‖²‖K‖² + 3 M1‖γ‖‖K‖²)/4.
     """
-    width = np.ptp(problem.scores, axis=1)
-    pairs = problem.keys[:, :, None] - problem.keys[:, None, :]
-    diameter = np.sqrt(np.max(np.sum(pairs * pairs, axis=-1), axis=(1, 2)))
+    scores, keys = exact(problem.scores), exact(problem.keys)
+    log_width = np.log(np.max(scores, axis=1) - np.min(scores, axis=1))
+    log_diameter = np.log(np.max(norm(keys[:, :, None] - keys[:, None], axis=-1), axis=(1, 2)))
     low, high = problem.score_range
-    with np.errstate(divide="ignore"):
-        log_width, log_diameter = np.log(width), np.log(diameter)
-    curved = problem.loss.log_lipschitz(low, high) + 2 * (log_width + log_diameter) - math.log(16)
-    steep = problem.loss.log_bound(low, high) + log_width + 2 * log_diameter + math.log(3 / 16)
-    return float(np.logaddexp.reduce(np.concatenate([curved, steep])) - math.log(problem.n))
+    curved = _constant(problem.loss.log_lipschitz(low, high)) + 2 * (log_width + log_diameter)
+    steep = _constant(problem.loss.log_bound(low, high)) + np.log(exact(3)) + log_width + 2 * log_diameter
+    return np.logaddexp.reduce(np.concatenate([curved, steep])) - np.log(exact(16 * problem.n))
+
+
+def _constant(log: float) -> Bounded:
+    """A constant of the loss by its scalar formula: some roundings of its exponent."""
+    return exact(log).widened(8 * EPS * (1 + abs(log))) if math.isfinite(log) else exact(log)
 
 
 def local_smoothness(at: Evaluation) -> Float64[np.ndarray, "b"]:

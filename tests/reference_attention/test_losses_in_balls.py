@@ -1,0 +1,194 @@
+"""Losses on arrays that carry their own rounding: truth inside at every magnitude, and not absurdly wide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import arb
+
+from reference_attention.losses import loss_named
+from tests.theorems import oracle
+from tests.theorems.rounding.balls import escaped, sampled, used
+from theorems.rounding.bounded import Bounded, exact, spacing, value_of
+
+Truth = Callable[[Any], Any]
+NAMES = ("logistic", "exponential", "correlation", "squared", "cubic", "kinked")
+BITS = 10_000
+"""δ = e^{−2000} cubed is seen next to 1."""
+
+VALUES: dict[str, Truth] = {
+    "logistic": lambda u: (-u).exp().log1p(),
+    "exponential": lambda u: (-u).exp(),
+    "correlation": lambda u: -u,
+    "squared": lambda u: (1 - u) ** 2 / 2,
+    "cubic": lambda u: -(u**3),
+    "kinked": lambda u: -u / 4 if u > 0 else -u,
+}
+SLOPES: dict[str, Truth] = {
+    "logistic": lambda u: -1 / (1 + u.exp()),
+    "exponential": lambda u: -(-u).exp(),
+    "correlation": lambda u: arb(-1),
+    "squared": lambda u: u - 1,
+    "cubic": lambda u: -3 * u**2,
+    "kinked": lambda u: arb(-0.25) if u > 0 else arb(-1),
+}
+CURVATURES: dict[str, Truth] = {
+    "logistic": lambda u: 1 / (1 + (-u).exp()),
+    "exponential": lambda u: arb(1),
+    "correlation": lambda u: arb(0),
+    "squared": lambda u: 1 / abs(u - 1) if u != 1 else arb("inf"),
+    "cubic": lambda u: -2 / u if u != 0 else arb("nan"),
+    "kinked": lambda u: arb(0),
+}
+
+
+LOG_SLOPES: dict[str, Truth] = {
+    "logistic": lambda u: -u.exp().log1p(),
+    "exponential": lambda u: -u,
+    "correlation": lambda u: arb(0),
+    "squared": lambda u: log_size(u - 1),
+    "cubic": lambda u: log_size(3 * u**2),
+    "kinked": lambda u: -arb(4).log() if u > 0 else arb(0),
+}
+
+
+def each(function: Callable[..., Any], *operands: np.ndarray) -> np.ndarray:
+    out = np.empty(operands[0].shape, dtype=object)
+    for k in np.ndindex(out.shape):
+        out[k] = function(*(x[k] for x in operands))
+    return out
+
+
+def log_size(x: Any) -> Any:
+    return abs(x).log() if x != 0 else -arb("inf")
+
+
+def excess(name: str) -> Callable[..., Any]:
+    """log |ℓ(u − δ) − ℓ(u)|; of a difference that a change of its operands makes vanish, nothing."""
+
+    def truth(u: Any, sign: float, log_delta: Any) -> Any:
+        if sign == 0:
+            return -arb("inf")
+        end = u - int(sign) * log_delta.exp()
+        if name == "correlation" or (name == "kinked" and u <= 0 and end <= 0):
+            return log_delta  # exactly
+        return log_size(VALUES[name](end) - VALUES[name](u))
+
+    return truth
+
+
+def widened(rng: np.random.Generator, value: np.ndarray) -> Bounded:
+    """By nothing, roundings, or up to 1."""
+    error = 10.0 ** rng.uniform(-17, 0, value.shape)
+    return Bounded(value, np.where(rng.random(value.shape) < 0.3, 0.0, error))
+
+
+def arguments(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Of all sizes, and next to where losses change their formula."""
+    near = rng.choice([-20.0, -0.5, 0.0, 1.0, 0.5, 37.0], size) + rng.choice([0.0, 1e-9, -1e-9, 1e-17, 0.3], size)
+    u = np.where(rng.random(size) < 0.4, rng.uniform(-700, 700, size), rng.normal(size=size) * 3)
+    return np.where(rng.random(size) < 0.2, near, u)
+
+
+def log_sizes(rng: np.random.Generator, size: int) -> np.ndarray:
+    near = rng.choice(np.log([1e-8, 37.0, 1.0, 2e-9, 0.5]), size) + rng.choice([0.0, 1e-9, 1e-3, -0.2], size)
+    logs = np.where(rng.random(size) < 0.3, rng.uniform(-2000, 6, size), rng.uniform(-25, 6, size))
+    return np.where(rng.random(size) < 0.2, near, logs)
+
+
+@pytest.fixture(autouse=True)
+def _precision() -> Iterator[None]:
+    with oracle.precision(BITS):
+        yield
+
+
+def sign_is(name: str, u: Any, log_delta: Any, sign: float) -> float:
+    """The squared loss also increases."""
+    moved = VALUES[name](u - int(sign) * log_delta.exp()) - VALUES[name](u) if sign else arb(0)
+    return 1.0 if moved > 0 else -1.0 if moved < 0 else 0.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("eps", [0.0, 2.0**-23])
+def test_functions_of_the_score_contain_the_truth(name: str, eps: float) -> None:
+    rng, loss = np.random.default_rng(1), loss_named(name)
+    for _ in range(3):
+        u = widened(rng, arguments(rng, 100))
+        if eps:
+            with spacing(eps):
+                found = [loss.value(u), loss.log_slope(u), loss.relative_curvature(u), loss.derivative(u)]
+        else:
+            found = [loss.value(u), loss.log_slope(u), loss.relative_curvature(u), loss.derivative(u)]
+        with oracle.precision(3000):
+            points = sampled(rng, u)
+            formulas = [VALUES[name], LOG_SLOPES[name], CURVATURES[name], SLOPES[name]]
+            for formula, ball in zip(formulas, found, strict=True):
+                assert escaped(each(formula, points), ball)[:3] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("eps", [0.0, 2.0**-23])
+def test_the_excess_contains_the_truth(name: str, eps: float) -> None:
+    rng, loss = np.random.default_rng(2), loss_named(name)
+    known = 0
+    for _ in range(3):
+        u, logs = widened(rng, arguments(rng, 150)), widened(rng, log_sizes(rng, 150))
+        signs = rng.choice([-1.0, 0.0, 1.0], 150, p=[0.45, 0.1, 0.45])
+        if eps:
+            with spacing(eps):
+                found_sign, found = loss.log_excess(u, signs, logs)
+        else:
+            found_sign, found = loss.log_excess(u, signs, logs)
+        points, steps = sampled(rng, u), sampled(rng, logs)
+        assert escaped(each(excess(name), points, signs, steps), found)[:3] == []
+        theirs = each(lambda t, s, d: arb(sign_is(name, t, d, s)), points, signs, steps)
+        assert escaped(theirs, found_sign if isinstance(found_sign, Bounded) else exact(found_sign))[:3] == []
+        known += int(np.isfinite(found.error).sum())
+    # Errors of order one leave nothing known where a logarithm is taken of what may vanish.
+    assert known > 0.6 * 450
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sign_that_is_not_sure_leaves_nothing_known(name: str) -> None:
+    loss, sign = loss_named(name), np.sign(Bounded([0.0, 1.0, -1.0], [1.0, 0.0, 0.0]))
+    for u, logs in ((exact(np.full(3, 0.3)), np.full(3, -2.0)), (np.full(3, 0.3), exact(np.full(3, -2.0)))):
+        for given in (logs, exact(np.full(3, -2.0))):
+            found_sign, found = loss.log_excess(u, sign, given)
+            assert found.error[0] == np.inf
+            assert np.abs(found_sign.error[0]) >= 1
+            assert np.isfinite(found.error[1:]).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_plain_and_bounded_arrays_mix(name: str) -> None:
+    loss, u, logs = loss_named(name), np.array([0.3, -2.0]), np.array([-1.0, -30.0])
+    _, plain = loss.log_excess(u, np.ones(2), logs)
+    for operands in ((exact(u), logs), (u, exact(logs)), (exact(u), exact(logs))):
+        _, found = loss.log_excess(operands[0], np.ones(2), operands[1])
+        assert value_of(found) == pytest.approx(plain, rel=1e-15)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_widths(name: str) -> None:
+    """Of an exact argument some roundings; of an inexact one what the function itself makes of it, and no more."""
+    rng, loss = np.random.default_rng(3), loss_named(name)
+    u = np.where(rng.random(80) < 0.5, rng.uniform(-600, 600, 80), rng.normal(size=80) * 3)
+    logs, signs = rng.uniform(-800, 5, 80), rng.choice([-1.0, 1.0], 80)
+    _, sharp = loss.log_excess(exact(u), signs, exact(logs))
+    size = 1 + np.abs(u) + np.abs(logs) + np.exp(logs) * (1 + np.abs(logs))
+    assert np.median(sharp.error / size) < 16 * 2.0**-52
+    assert (sharp.error < 64 * 2.0**-52 * size).mean() > 0.9
+    for error in (1e-9, 1e-3):
+        x, y = Bounded(u, error * np.ones(80)), Bounded(logs, error * np.ones(80))
+        _, found = loss.log_excess(x, signs, y)
+        most = np.zeros(80)
+        for corner in ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)):
+            points, steps = sampled(rng, x, corner[0]), sampled(rng, y, corner[1])
+            most = np.maximum(most, used(each(excess(name), points, signs, steps), found))
+        print(name, error, [f"{np.quantile(most, q):.2g}" for q in (0.02, 0.1, 0.5)])
+        assert np.median(most) > 0.3
+        for function in (loss.value, loss.log_slope):
+            assert np.isfinite(function(x).error).mean() > 0.9

@@ -1,0 +1,90 @@
+"""The change of the risk against ball arithmetic: truth inside, and not absurdly wide."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from reference_attention.floats import EPS
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from tests.theorems import oracle
+from tests.theorems.rounding.balls import escaped, used
+from tests.theorems.rounding.test_rounding import PROBLEMS, points_of
+from theorems.core.points import directions, log_uniform
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import Bounded
+from theorems.rounding.risk_change import risk_change
+
+
+def truth(at: AttentionAt, steps: np.ndarray) -> np.ndarray:
+    """In the units of the evaluation."""
+    out = np.empty(len(steps), dtype=object)
+    for k, (p, h, scale) in enumerate(zip(at.points, steps, at.log_scale.tolist(), strict=True)):
+        found = oracle.risk_change(at.problem, p, h) * (-oracle.arb(oracle.rational(scale))).exp()
+        # Nothing at all is an enclosure of 0 that is no number.
+        out[k] = oracle.arb(0) if found.overlaps(oracle.arb(0)) and found.rad() < 1e-300 else found
+    return out
+
+
+def steps_of(problem: Problem, points: np.ndarray, shortest: float, longest: float, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    lengths = log_uniform(rng, shortest, longest, len(points)) / problem.key_scale
+    return directions(rng, len(points), problem.d) * lengths[:, None]
+
+
+@pytest.mark.parametrize(("shortest", "longest"), [(1e-12, 1.0), (1e-30, 1e-9), (1.0, 200.0), (100.0, 2000.0)])
+def test_the_truth_is_inside(shortest: float, longest: float) -> None:
+    ratios, relative, known = [], [], 0
+    with oracle.precision(2000):
+        for problem in PROBLEMS:
+            at = AttentionAt(problem, points_of(problem))
+            steps = steps_of(problem, at.points, shortest, longest, 7)
+            found = risk_change(at, steps)
+            exact = truth(at, steps)
+            assert escaped(exact, found)[:3] == []
+            sure = np.isfinite(found.error)
+            known += int(sure.sum())
+            ratios += used(exact, found)[sure & (found.value != 0)].tolist()
+            relative += (found.error / np.abs(found.value))[sure & (found.value != 0)].tolist()
+    print(f"used {max(ratios):.3g}, median {np.median(ratios):.3g}; relative error {np.median(relative):.3g}")
+    assert known > (100 if longest <= 200 else 10)
+    assert max(ratios) > 1 / 50
+    assert np.median(relative) < 1e-11
+
+
+def test_steps_that_overflow_leave_nothing_known() -> None:
+    problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
+    at = AttentionAt(problem, np.zeros((2, 1)))
+    change = risk_change(at, np.array([[1.0], [-1e3]]))
+    by_hand = math.log1p(math.exp(-1 / (1 + math.exp(-1)))) - math.log1p(math.exp(-0.5))
+    assert change.value[0] * math.exp(at.log_scale[0]) == pytest.approx(by_hand, rel=16 * EPS, abs=0)
+    assert change.error[0] < 1e-13
+    assert math.isinf(change.error[1])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_where_the_sign_is_not_sure_the_size_is(loss: str) -> None:
+    """Two unselected tokens, whose changes cancel but for a rounding; scores of order one and of 10⁸."""
+    for size in (1.0, 1e8):
+        keys = np.array([[[0.0, 0.0], [1.0, 1.0], [-1.0, 1.0]]])
+        problem = Problem(keys, size * np.array([[1.0, 0.25, 0.25]]), LOSSES[loss])
+        at = AttentionAt(problem, np.array([[0.0, -1.0]]))
+        steps = np.array([[1e-9, 1e-18]])
+        change = risk_change(at, steps)
+        assert isinstance(change, Bounded)
+        with oracle.precision(2000):
+            assert escaped(truth(at, steps), change) == []
+        assert np.isfinite(change.error).all()
+
+
+def test_a_loss_that_also_increases() -> None:
+    """Under the exact linear loss the change is the output's, whatever duplicates of the selected token do."""
+    keys, scores = np.array([[[1.0], [1.0], [0.0]]]), np.array([[1.0, 0.0, -1.0]])
+    at = AttentionAt(Problem(keys, scores, LOSSES["correlation"]), np.array([[2000.0]]))
+    change = risk_change(at, np.array([[1e-3]]))
+    with oracle.precision(20_000):
+        assert escaped(truth(at, np.array([[1e-3]])), change) == []
+    assert 0 < change.error[0] < 1e-9 * abs(change.value[0])
