@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations, product
+from math import comb
 
 import numpy as np
 from flint import fmpz, fmpz_mat
@@ -27,6 +28,8 @@ from reference_attention.exact import rational
 
 MOST_MATRICES = 20_000
 """Matrices that are tried before giving up with "not established"; about a fifth of a second."""
+COUNTED = 10**9
+"""How far matrices are counted: products of such numbers are exact in float64 where they matter, and never overflow."""
 
 Choice = tuple[tuple[int, int, int], ...]
 """Rows (i, α_i, t) of one matrix."""
@@ -37,9 +40,7 @@ def selections(n: int, tokens: int, m: int) -> Iterator[Choice]:
 
     α_i is enumerated only for inputs that a row belongs to.
     """
-    for split in product(range(tokens), repeat=n):
-        if sum(split) != m:
-            continue
+    for split in compositions(m, n, tokens - 1):
         per_input = []
         for i, count in enumerate(split):
             if count:
@@ -54,16 +55,25 @@ def selections(n: int, tokens: int, m: int) -> Iterator[Choice]:
             yield tuple(row for part in parts for row in part)
 
 
+def compositions(m: int, n: int, most: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write m as a sum of n numbers from 0 to ``most``, in lexicographic order."""
+    if n == 0:
+        yield ()
+        return
+    for first in range(max(0, m - (n - 1) * most), min(m, most) + 1):
+        for rest in compositions(m - first, n - 1, most):
+            yield (first, *rest)
+
+
 @cache
 def matrices(n: int, tokens: int, d: int) -> int:
-    """How many matrices general position is about (counted up to :data:`MOST_MATRICES` + 1)."""
-    count = 0
-    for m in sizes(n, tokens, d):
-        for _ in selections(n, tokens, m):
-            count += 1
-            if count > MOST_MATRICES:
-                return count
-    return count
+    """How many matrices general position is about, or :data:`COUNTED`: coefficients of (1 + Σ_c T C(T−1, c) x^c)^n."""
+    largest = max(sizes(n, tokens, d))
+    ways = [1.0] + [float(min(tokens * comb(tokens - 1, c), COUNTED)) for c in range(1, min(tokens - 1, largest) + 1)]
+    total = np.ones(1)
+    for _ in range(n):
+        total = np.minimum(np.convolve(total, ways)[: largest + 1], COUNTED)
+    return int(min(total[list(sizes(n, tokens, d))].sum(), COUNTED))
 
 
 def sizes(n: int, tokens: int, d: int) -> tuple[int, ...]:

@@ -66,6 +66,45 @@ def entries(
 
 
 @dataclass(frozen=True)
+class Large:
+    """Sizes that one case in five has in place of small ones.
+
+    Attributes:
+        n: the smallest and the largest number of inputs.
+        tokens, d: the lengths to draw from.
+        entries: n · T · d is at most that.
+        rows: n · T is at most that.
+    """
+
+    n: tuple[int, int]
+    tokens: tuple[int, ...]
+    d: tuple[int, ...]
+    entries: int
+    rows: int
+
+    def shapes(self, *, single_input: bool = False) -> SearchStrategy[tuple[int, int, int]]:
+        """(n, T, d), each length about as often as any other."""
+        pairs = [(T, d) for T in self.tokens for d in self.d if T * d <= self.entries and self.rows >= T]
+
+        def with_inputs(pair: tuple[int, int]) -> SearchStrategy[tuple[int, int, int]]:
+            T, d = pair
+            most = 1 if single_input else min(self.n[1], self.entries // (T * d), self.rows // T)
+            return st.integers(min(self.n[0], most), most).map(lambda n: (n, T, d))
+
+        return st.sampled_from(pairs).flatmap(with_inputs)
+
+
+AROUND_BLOCKS = (7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 256)
+"""Lengths at and around those of the blocks that kernels work in."""
+BLOCKS = Large((1, 16), AROUND_BLOCKS, AROUND_BLOCKS, entries=2**15, rows=2**12)
+"""For statements about attention at points."""
+SOLVABLE_BLOCKS = Large((1, 16), AROUND_BLOCKS, AROUND_BLOCKS, entries=2**15, rows=129)
+"""The same where ATT-SVM is solved exactly, which takes longer the more tokens there are."""
+MODERATE = Large((1, 8), tuple(range(6, 17)), tuple(range(6, 25)), entries=2**11, rows=2**7)
+"""For statements that follow a path or a flow."""
+
+
+@dataclass(frozen=True)
 class Frame:
     """The sizes of one problem, and the largest ones it could have had.
 

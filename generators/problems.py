@@ -20,7 +20,7 @@ from generators.assumptions import assumption_named
 from generators.building import JOINT, Start, built_cases
 from generators.case import Case
 from generators.general_position import MOST_MATRICES, matrices
-from generators.numbers import MOST_DRAWN, Frame, Size, length
+from generators.numbers import MOST_DRAWN, Frame, Large, Size, length, one_in
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.problem import Problem
@@ -71,6 +71,7 @@ def cases(
     start: Start = None,
     dataset: bool = False,
     plain: bool = False,
+    large: Large | None = None,
 ) -> SearchStrategy[Case]:
     """Cases that satisfy all the assumptions.
 
@@ -84,6 +85,7 @@ def cases(
         start: ``"anywhere"``, or a strategy for p(0) given the problem; none by default.
         dataset: also give tokens, labels and head that make the problem. Implied by assumptions about them.
         plain: no keys in other units or spread over magnitudes: for a hunt, which wants readable numbers.
+        large: one case in five has such sizes, where n, tokens and d are left to the strategy.
 
     ``in-cone`` is satisfied by giving no start unless ``start`` is given: the cone's constants are the
     statement's.
@@ -98,7 +100,7 @@ def cases(
         raise InvalidInput("losses: none given; name at least one.")
     if alpha not in ("optimal", "any"):
         raise InvalidInput(f"alpha: {alpha!r} is not 'optimal' or 'any'.")
-    frames = _frames(wanted, n, tokens, d)
+    frames = _frames(wanted, n, tokens, d, large)
     for id, others in NOT_COMBINED.items():
         if id in wanted and wanted & others:
             refused = ", ".join(sorted(wanted & others))
@@ -124,8 +126,12 @@ def cases(
     )
 
 
-def _frames(wanted: set[str], n: Size | None, tokens: Size | None, d: Size | None) -> SearchStrategy[Frame]:
+def _frames(
+    wanted: set[str], n: Size | None, tokens: Size | None, d: Size | None, large: Large | None
+) -> SearchStrategy[Frame]:
     """(n, T, d) within the ranges, as far as the assumptions allow; small ones first."""
+    if large is not None and (n, tokens, d) != (None, None, None):
+        raise InvalidInput("large: sizes are given by n, tokens or d already; leave out one or the other.")
     inputs = length("n", n, (1, 4), smallest=1)
     counts = length("tokens", tokens, (2, 5), smallest=2)
     dims = length("d", d, (1, 5), smallest=1)
@@ -151,4 +157,10 @@ def _frames(wanted: set[str], n: Size | None, tokens: Size | None, d: Size | Non
         shapes = st.sampled_from(allowed)
     most = (inputs[1], counts[1], dims[1])
     fits = math.prod(most) <= MOST_DRAWN
-    return shapes.map(lambda shape: Frame(shape[0], shape[1], shape[2], most if fits else shape))
+    small = shapes.map(lambda shape: Frame(shape[0], shape[1], shape[2], most if fits else shape))
+    if large is None:
+        return small
+    if "general-position" in wanted or {"equal-non-optimal-scores", "distinct-scores"} <= wanted:
+        raise InvalidInput("large: general-position, and Assumption B with distinct scores, are for small sizes only.")
+    others = large.shapes(single_input="single-input" in wanted).map(lambda shape: Frame(*shape, shape))
+    return one_in(5).flatmap(lambda wide: others if wide else small)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from generators.case import Case
-from generators.general_position import MOST_MATRICES, general_position, matrices
+from generators.general_position import MOST_MATRICES, general_position, matrices, selections, sizes
 from generators.keys import nudged_to_general_position
 from reference_attention.exact import rational_matrix
 from reference_attention.problem import Problem
@@ -62,8 +62,21 @@ def test_the_all_ones_vector() -> None:
 
 
 def test_more_matrices_than_are_tried_is_not_established() -> None:
-    assert matrices(4, 6, 5) == MOST_MATRICES + 1
+    assert matrices(4, 6, 5) > MOST_MATRICES
     assert found(np.arange(120.0).reshape(4, 6, 5)) is None
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 1), (3, 2, 2), (2, 3, 2), (3, 4, 1), (2, 4, 3), (4, 2, 6)])
+def test_matrices_are_counted_as_they_are_enumerated(shape: tuple[int, int, int]) -> None:
+    n, tokens, _ = shape
+    assert matrices(*shape) == sum(1 for m in sizes(*shape) for _ in selections(n, tokens, m)) <= MOST_MATRICES
+
+
+@pytest.mark.parametrize("shape", [(30, 2, 2), (200, 2, 1), (16, 256, 256), (100, 3, 8)])
+def test_sizes_beyond_reach_are_counted_not_enumerated(shape: tuple[int, int, int]) -> None:
+    """T^n splits were once gone through: at n = 30 that took for ever."""
+    generator = np.random.default_rng(0)
+    assert found(generator.normal(size=shape)) is (True if matrices(*shape) <= MOST_MATRICES else None)
 
 
 @settings(max_examples=60)

@@ -28,6 +28,7 @@ from theorems.run.tables import (
     assumptions_table,
     console,
     print_branches,
+    print_counts,
     print_failure,
     print_reasons,
     results_table,
@@ -114,6 +115,7 @@ def _print_results(out: Console, results: Sequence[Result], request: Request) ->
     if not isinstance(request.under_test, OnKernel):
         out.print(results_table(results))
         print_branches(out, results)
+        print_counts(out, results)
         print_reasons(out, results)
         _print_failures(out, results, request.out)
         return
@@ -124,6 +126,7 @@ def _print_results(out: Console, results: Sequence[Result], request: Request) ->
     out.print(results_table(tried))
     out.print(kernel_table(results))
     print_branches(out, tried)
+    print_counts(out, tried)
     print_reasons(out, tried)
     _print_failures(out, results, request.out, f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}")
     if any(result.verdict is Verdict.FALSIFIED for result in results):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from generators.case import Case
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, Verdict
-from theorems.core.implementation import Implementation
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, watched
 from theorems.core.statement import Statement
 
@@ -40,6 +40,7 @@ def check(statement: Statement, case: Case, under_test: Implementation) -> Outco
         # A NaN or overflow ends in a claim, where it is never a pass; a warning would only tear the report.
         warnings.simplefilter("ignore", RuntimeWarning)
         claims: list[Claim] = []
+        made: set[str] = set()
         seen, calls = watched(under_test)
         try:
             case = case.normalised()
@@ -47,13 +48,30 @@ def check(statement: Statement, case: Case, under_test: Implementation) -> Outco
             if missing:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=missing)
             for claim in claims_of(statement.conclusion(case, seen)):
+                made.add(claim.name)
                 if calls or not isinstance(under_test, OnKernel) or claim.verdict is not Verdict.UPHELD:
                     claims.append(claim)  # on a kernel, only what may depend on it
         except (Exception, SystemExit) as error:
             return broken(statement, error, tuple(claims))
     if isinstance(under_test, OnKernel) and not calls and not claims:
         return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
-    return replace(_judged(claims), touched=tuple(sorted(calls)))
+    judged = replace(_judged(claims), touched=tuple(sorted(calls)))
+    if judged.verdict is Verdict.UPHELD and (lost := _lost(statement, case, under_test, made)):
+        return replace(judged, verdict=Verdict.INCONCLUSIVE, reason=lost)
+    return judged
+
+
+def _lost(statement: Statement, case: Case, under_test: Implementation, made: set[str]) -> str:
+    """Claims that the reference's numbers call for and what is under test made none of: a claim that depends on a flag,
+    say, which is reported wrongly. Empty if there are none.
+    """
+    if under_test is REFERENCE:
+        return ""
+    reference = REFERENCE.but(REFERENCE.name, textbook_eps=under_test.textbook_eps)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        lost = [claim.name for claim in claims_of(statement.conclusion(case, reference)) if claim.name not in made]
+    return f"{', '.join(dict.fromkeys(lost))}: claimed with the reference on this case, and not here" if lost else ""
 
 
 def claims_of(made: object) -> Iterator[Claim]:

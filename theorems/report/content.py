@@ -150,7 +150,8 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
         yield paragraph(one.reason)
     if one.claims:
         yield Table(
-            ("claim", "form", "verdict", "worst slack", "tolerance", "because of"), tuple(map(_claim, one.claims))
+            ("claim", "form", "verdict", "examples", "worst slack", "tolerance", "because of"),
+            tuple(map(_claim, one.claims)),
         )
     for claim in one.claims:
         if claim.branches:
@@ -169,7 +170,7 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
 def _claim(claim: ClaimSummary) -> tuple[str, ...]:
     slack = "undecided" if math.isnan(claim.worst_slack) else f"{claim.worst_slack + 0.0:.3g}"
     tolerance = "undecided" if math.isnan(claim.tolerance) else f"{claim.tolerance:.3g}"
-    return (Code(claim.name), claim.form, str(claim.verdict), slack, tolerance, Code(claim.why))
+    return (Code(claim.name), claim.form, str(claim.verdict), str(claim.cases), slack, tolerance, Code(claim.why))
 
 
 def _tolerances(contents: Contents) -> Table:

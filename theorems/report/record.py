@@ -106,6 +106,7 @@ def _claim(at: _Reader) -> ClaimSummary:
         at.text("why"),
         at.verdict("verdict"),
         at.counts("branches") if "branches" in at.held else (),
+        at.whole("cases") if "cases" in at.held else 1,
     )
 
 

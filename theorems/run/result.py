@@ -23,6 +23,7 @@ class ClaimSummary:
         worst_slack: the slack there; NaN when the claim was never decided.
         verdict: falsified if it ever was, else inconclusive if it ever was, else upheld.
         branches: which of the possibilities that the statement leaves open occurred, and in how many cases.
+        cases: on how many cases it was made.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ClaimSummary:
     why: str
     verdict: Verdict
     branches: tuple[tuple[str, int], ...] = ()
+    cases: int = 1
 
     @property
     def occurred(self) -> str:
@@ -53,7 +55,9 @@ class ClaimSummary:
         return f"{self.worst_slack:.2g} ≥ {bound:.2g} ({self.name})"
 
     def worse(self, other: ClaimSummary) -> ClaimSummary:
-        """The worse of two summaries of the same claim; the verdict of either if it is worse."""
+        """The worse of two summaries of the same claim, on cases of its own each; the verdict of either if it is
+        worse.
+        """
 
         # A number counts before none: where the claim was undecided there is no slack.
         def rank(summary: ClaimSummary) -> tuple[bool, bool, float]:
@@ -61,7 +65,8 @@ class ClaimSummary:
 
         verdict = next(v for v in WORST_FIRST if v in (self.verdict, other.verdict))
         branches = Counter(dict(self.branches)) + Counter(dict(other.branches))
-        return replace(min(self, other, key=rank), verdict=verdict, branches=tuple(sorted(branches.items())))
+        worst, cases = min(self, other, key=rank), self.cases + other.cases
+        return replace(worst, verdict=verdict, branches=tuple(sorted(branches.items())), cases=cases)
 
 
 def tightest_of(claims: Iterable[ClaimSummary]) -> ClaimSummary | None:
@@ -142,16 +147,24 @@ class Result:
     def verdict(self) -> Verdict:
         """Falsified, inconclusive, upheld or not-applicable, in this order of precedence.
 
-        A strategy builds cases that satisfy the assumptions; if not one of them did, nothing was tried,
-        and that is inconclusive rather than not-applicable.
+        A strategy builds cases that satisfy the assumptions; if fewer than half of them did, next to nothing was tried,
+        and that is inconclusive rather than upheld or not-applicable.
         """
         if self.counts.get(Verdict.FALSIFIED):
             return Verdict.FALSIFIED
-        if self.counts.get(Verdict.INCONCLUSIVE) or self.interrupted:
+        if self.counts.get(Verdict.INCONCLUSIVE) or self.interrupted or self.too_few:
             return Verdict.INCONCLUSIVE
         if self.counts.get(Verdict.UPHELD):
             return Verdict.UPHELD
         return Verdict.INCONCLUSIVE if self.generated else Verdict.NOT_APPLICABLE
+
+    @property
+    def too_few(self) -> str:
+        """That the conclusion was checked on fewer than half of the cases that a strategy built; else empty."""
+        checked = self.counts.get(Verdict.UPHELD, 0)
+        if not self.generated or not checked or 2 * checked >= self.examples:
+            return ""
+        return f"the conclusion was checked on {checked} of {self.examples} examples only"
 
     @property
     def summary(self) -> str:
@@ -175,6 +188,8 @@ class Result:
                 parts.append(of + self.reasons[verdict])
         if not self.examples:
             parts.append("no case to try it on")
+        if self.too_few:
+            parts.append(self.too_few)
         if self.interrupted:
             parts.append("interrupted")
         return "; ".join(parts)
@@ -196,6 +211,7 @@ class Result:
                     "worst_slack": None if math.isnan(claim.worst_slack) else claim.worst_slack,
                     "tolerance": None if math.isnan(claim.tolerance) else claim.tolerance,
                     "why": claim.why,
+                    "cases": claim.cases,
                     **({"branches": dict(claim.branches)} if claim.branches else {}),
                 }
                 for claim in self.claims
@@ -208,7 +224,7 @@ def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Re
     """The result of one case."""
     claims: dict[str, ClaimSummary] = {}
     for claim in map(summarised, outcome.claims):
-        claims[claim.name] = claim.worse(claims[claim.name]) if claim.name in claims else claim
+        claims[claim.name] = replace(claim.worse(claims[claim.name]), cases=1) if claim.name in claims else claim
     reasons = {outcome.verdict: outcome.reason} if outcome.reason else {}
     return Result(
         statement.id,

@@ -99,6 +99,17 @@ def print_branches(out: Console, results: Iterable[Result]) -> None:
                 out.print(Text(f"{result.id}: {claim.name}: {claim.occurred}{of}"), soft_wrap=True)
 
 
+def print_counts(out: Console, results: Iterable[Result]) -> None:
+    """Claims that were not made on every case, a line per statement: their hypotheses, or branches, are their own."""
+    for result in results:
+        checked = result.counts.get(Verdict.UPHELD, 0)
+        seldom = [f"{claim.name} {claim.cases}" for claim in result.claims if claim.cases < checked]
+        if seldom:
+            out.print(
+                Text(f"{result.id}: of {checked} examples, claimed on fewer: {', '.join(seldom)}"), soft_wrap=True
+            )
+
+
 def print_failure(out: Console, result: Result, failure: Failure, reproduce: str) -> None:
     """The failing case as a table, the claim with its numbers, and how to see it again."""
     case = case_of(from_json(failure.case))

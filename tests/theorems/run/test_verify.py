@@ -123,8 +123,13 @@ def test_nothing_tried_is_inconclusive() -> None:
 
 def test_a_generator_that_misses_its_assumption_is_shown() -> None:
     result = verify_generated("single", 40, 0)
-    assert result.verdict is Verdict.UPHELD
-    assert f"{result.counts[Verdict.NOT_APPLICABLE]} of 40 examples not-applicable: single-input" in result.reason
+    missed = result.counts[Verdict.NOT_APPLICABLE]
+    assert f"{missed} of 40 examples not-applicable: single-input" in result.reason
+    assert 2 * missed > 40
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert f"the conclusion was checked on {40 - missed} of 40 examples only" in result.reason
+    half = replace(result, counts={Verdict.NOT_APPLICABLE: 20, Verdict.UPHELD: 20})
+    assert half.verdict is Verdict.UPHELD
 
 
 def test_a_strategy_that_breaks_down_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.claim import Claim, Form
+from theorems.core.svm_flags import wrong_flag
 from theorems.core.tolerances import EXACT
 
 
@@ -25,6 +26,7 @@ def svm_claim(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -
 
     Exact: every margin is at least 1, and it is 1 at the neighbours and nowhere else. With floats, because they are
     what is used: p is the exact point rounded, λ ≥ 0 vanishes off the neighbours, and p = Σ λ_it (k_iα − k_it).
+    And what decides which claims are made: whether the neighbours' rows are independent, whether all can have a dual.
     """
     wrong = _first_error(problem, alpha, svm)
     return Claim("svm-is-optimal", Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
@@ -57,4 +59,4 @@ def _first_error(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin
     # Each term is a rounded dual times a rounded difference; n T of them are summed.
     if (off > (problem.n * problem.T + 4) * EPS * size).any():
         return f"p differs from Σ λ (k_α − k_t) by {off.max():.3g}"
-    return ""
+    return wrong_flag(problem, alpha, svm)

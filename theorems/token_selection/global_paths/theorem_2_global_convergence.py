@@ -53,7 +53,7 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the data and p(0) alone (:mod:`.flow_offset`); B grows like log ρ if an SVM-neighbour has no positive dual.
 
     **Sharp**, n = 1. The offset from the ray tends to q: G_S q = −log(λ/Σλ) on the support of the duals, that of the
-    regularization path, plus what the flow keeps of p(0) orthogonally to span(G_S).
+    regularization path; orthogonally to span(G_S) it tends to a point that the rows outside S move away from p(0)'s.
     """
     problem = case.problem
     svm = yield from certified(problem, problem.optimal, under_test, svm_claim)

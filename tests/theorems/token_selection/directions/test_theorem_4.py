@@ -14,7 +14,14 @@ from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from generators.direction_assumptions import not_locally_optimal_direction
 from generators.direction_cases import direction_cases, pair_cases
-from reference_attention.directions import Direction, direction, inner, margin_difference, within_cone
+from reference_attention.directions import (
+    Direction,
+    direction,
+    inner,
+    margin_difference,
+    neighbour_optimal,
+    within_cone,
+)
 from reference_attention.exact import rational
 from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
@@ -76,18 +83,18 @@ def excess_along(case: Case, name: str, R: float) -> arb:
 def test_lemma_8b_is_false_for_a_neighbour_of_equal_score() -> None:
     """n = 1, T = 2: q1's only neighbour scores like the selected token; it is not neighbour-optimal, yet L is constant.
 
-    With a third, lower token next in line q1 is even strictly worse than q2.
+    With a third, lower token next in line q1, still not neighbour-optimal, is even strictly worse than q2.
     """
     flat = pair([[0.0, 0.0], [-1.0, 0.0]], [0.0, 0.0], [3.0, 4.0], [1.0, 0.0])
     assert ASSUMPTIONS["wider-direction"].check(flat).holds
     assert ASSUMPTIONS["decided-neighbours"].check(flat).holds is False
     for R in (1.0, 100.0):
         assert excess_along(flat, "q1", R) == excess_along(flat, "q2", R)
-    worse = pair([[0.0, 0.0], [-1.0, 0.0], [-1.0, -1.0]], [0.0, 0.0, -1.0], [1.0, 0.25], [1.0, 0.0])
-    first, second = (direction(worse.problem.keys, worse.arrays[name]) for name in ("q2", "q1"))
-    assert margin_difference(first, second) > 0
-    reversed_pair = pair([[0.0, 0.0], [-1.0, 0.0], [-1.0, 1.0]], [0.0, 0.0, -1.0], [4.0, 2.0], [1.0, 0.0])
+    reversed_pair = pair([[0.0, 0.0], [-1.0, 0.0], [-2.0, 1.0]], [0.0, 0.0, -1.0], [2.0, 1.0], [1.0, 0.0])
     assert ASSUMPTIONS["wider-direction"].check(reversed_pair).holds
+    first = direction(reversed_pair.problem.keys, reversed_pair.arrays["q1"])
+    assert first.neighbours.tolist() == [[False, True, False]]
+    assert not neighbour_optimal(first, reversed_pair.problem.scores)
     for R in (10.0, 40.0):
         assert excess_along(reversed_pair, "q1", R) > excess_along(reversed_pair, "q2", R)
 

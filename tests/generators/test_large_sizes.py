@@ -1,0 +1,59 @@
+"""One case in five has the sizes at which kernels work block by block, and the assumptions hold there, too."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from generators.case import Case
+from generators.numbers import AROUND_BLOCKS, BLOCKS, MODERATE, SOLVABLE_BLOCKS, Large
+from generators.problems import cases
+from reference_attention.errors import InvalidInput
+from tests.generators.test_strategies import broken_assumptions
+
+
+@pytest.mark.parametrize(
+    ("large", "wanted"),
+    [
+        (BLOCKS, ()),
+        (BLOCKS, ("positive-labels", "strict-optimum", "head-in-key-range")),
+        (SOLVABLE_BLOCKS, ("separable", "strict-optimum", "equal-non-optimal-scores")),
+        (SOLVABLE_BLOCKS, ("separable", "strict-optimum", "equal-non-optimal-scores", "single-input")),
+        (MODERATE, ("locally-optimal",)),
+    ],
+)
+def test_a_fifth_of_the_cases_is_large(large: Large, wanted: tuple[str, ...]) -> None:
+    shapes = []
+
+    @seed(0)
+    @settings(max_examples=40, suppress_health_check=list(HealthCheck), phases=[Phase.generate], database=None)
+    @given(cases(assumptions=wanted, large=large))
+    def check(case: Case) -> None:
+        assert not broken_assumptions(case, wanted)
+        shapes.append(case.problem.keys.shape)
+
+    check()
+    wide = [(n, T, d) for n, T, d in shapes if T > 5 or d > 5]
+    assert 0.1 * len(shapes) <= len(wide) <= 0.4 * len(shapes)
+    assert all(T in large.tokens and d in large.d and n <= large.n[1] for n, T, d in wide)
+    assert all(n * T * d <= large.entries and n * T <= large.rows for n, T, d in wide)
+
+
+def test_every_length_around_a_block_can_come_up() -> None:
+    lengths = set()
+
+    @seed(0)
+    @settings(max_examples=400, suppress_health_check=list(HealthCheck), phases=[Phase.generate], database=None)
+    @given(BLOCKS.shapes())
+    def check(shape: tuple[int, int, int]) -> None:
+        lengths.update({("T", shape[1]), ("d", shape[2])})
+
+    check()
+    assert lengths == {(axis, size) for axis in "Td" for size in AROUND_BLOCKS}
+
+
+def test_sizes_are_asked_for_once() -> None:
+    with pytest.raises(InvalidInput, match=r"^large: sizes are given by n, tokens or d"):
+        cases(large=BLOCKS, n=1)
+    with pytest.raises(InvalidInput, match=r"^large: general-position"):
+        cases(large=BLOCKS, assumptions=("general-position",))

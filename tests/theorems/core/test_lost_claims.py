@@ -1,0 +1,93 @@
+"""A claim that vanishes under what is tried, because a flag is reported wrongly, leaves the statement undecided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import fmpq
+
+from generators.case import Case
+from generators.datasets import dataset_named
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from theorems.core.check import check
+from theorems.core.claim import Claim, Form, Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.statement import statement
+from theorems.core.svm_flags import wrong_flag
+from theorems.core.tolerances import EXACT
+
+
+@statement("flagged")
+def flagged(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """One claim, and another one where the neighbours are independent."""
+    yield Claim("always", Form.EXACT, 0.0, 0.0, EXACT)
+    found = under_test.max_margin(case.problem.keys, case.chosen)
+    if isinstance(found, MaxMargin) and found.independent:
+        yield Claim("if-independent", Form.EXACT, 0.0, 0.0, EXACT)
+
+
+INDEPENDENT = Problem(np.array([[[1.0, 0.0], [0.0, 0.0]]]), np.array([[1.0, 0.0]]), LOSSES["logistic"])
+REPEATED = Problem(np.array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]]), np.array([[1.0, 0.0, 0.0]]), LOSSES["logistic"])
+ON_THE_EDGE = Problem(
+    np.array([[[2.0, 2.0], [1.0, 2.0], [2.0, 1.0], [0.0, 3.0]]]), np.array([[1.0, 0.0, 0.0, 0.0]]), LOSSES["logistic"]
+)
+"""p_mm = (1, 1) with the rows (1, 0), (0, 1) and (2, −1): dependent, and all of them can have a dual."""
+NO_DUAL = Problem(np.array([[[1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]]), np.array([[1.0, 0.0, 0.0]]), LOSSES["logistic"])
+"""p_mm = (1, 0) with the rows (1, 0) and (1, 1): independent, and the second has no dual."""
+
+
+def saying(**flags: Any) -> Implementation:
+    def solve(keys: Any, alpha: Any) -> Any:
+        found = copy(max_margin(keys, alpha))
+        vars(found).update(flags)
+        return found
+
+    return REFERENCE.but("flags", max_margin=solve)
+
+
+def test_a_claim_that_vanishes_is_no_pass() -> None:
+    case = Case(INDEPENDENT)
+    assert check(flagged, case, REFERENCE).verdict is Verdict.UPHELD
+    outcome = check(flagged, case, saying(independent=False))
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert outcome.reason.startswith("if-independent: claimed with the reference")
+
+
+@pytest.mark.parametrize("problem", [INDEPENDENT, REPEATED, ON_THE_EDGE, NO_DUAL])
+def test_flags_are_decided_a_second_time(problem: Problem) -> None:
+    found = max_margin(problem.keys, problem.optimal)
+    assert isinstance(found, MaxMargin)
+    assert not wrong_flag(problem, problem.optimal, found)
+    for flags in (
+        {"independent": not found.independent},
+        {"exact_positive_duals": None},
+        {"exact_positive_duals": dict.fromkeys([(0, t) for t in range(1, problem.T)], fmpq(3, 7))},
+    ):
+        if flags == {"exact_positive_duals": found.exact_positive_duals}:
+            continue
+        wrong = saying(**flags).max_margin(problem.keys, problem.optimal)
+        assert isinstance(wrong, MaxMargin)
+        assert wrong_flag(problem, problem.optimal, wrong), flags
+
+
+def test_what_the_examples_say_of_themselves() -> None:
+    flags = []
+    for problem in (INDEPENDENT, REPEATED, ON_THE_EDGE, NO_DUAL):
+        found = max_margin(problem.keys, problem.optimal)
+        assert isinstance(found, MaxMargin)
+        assert found.neighbours.sum() == problem.T - 1
+        flags.append((found.independent, found.strictly_complementary))
+    assert flags == [(True, True), (False, True), (False, True), (True, False)]
+
+
+def test_flags_of_named_data() -> None:
+    problem = dataset_named("figure-1a").problem
+    found = max_margin(problem.keys, problem.optimal)
+    assert isinstance(found, MaxMargin)
+    assert not wrong_flag(problem, problem.optimal, found)

@@ -1,0 +1,86 @@
+"""Whether what a solution of ATT-SVM says about its neighbours is so: their rank, and whether all can have a dual.
+
+Claims are made or left out by these flags, so they are decided a second time, over the rationals, by code that shares
+nothing with :mod:`reference_attention.svm`: rank by elimination; positive duals by checking those that are given; that
+there are none by a direction z with p·z = 0 that no neighbour opposes and some neighbour gains by (Goldman and Tucker:
+0 = p·z = Σ λ_j g_j·z, so that neighbour's λ is 0 in every dual solution).
+
+References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from jaxtyping import Float64, Int64
+from scipy.optimize import linprog
+
+from reference_attention.exact import rational, rational_matrix
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+
+Pair = tuple[int, int]
+
+
+def wrong_flag(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
+    """What is said wrongly, given that p and the neighbours are right; empty if nothing is."""
+    pairs: list[Pair] = [(int(i), int(t)) for i, t in np.argwhere(svm.neighbours)]
+    keys = rational_matrix(problem.keys.reshape(-1, problem.d)).tolist()
+    rows = [
+        [a - b for a, b in zip(keys[i * problem.T + int(alpha[i])], keys[i * problem.T + t], strict=True)]
+        for i, t in pairs
+    ]
+    rank = fmpq_mat(rows).rank() if rows else 0
+    if svm.independent != (rank == len(rows)):
+        said = "independent" if svm.independent else "dependent"
+        return f"the rows of {len(rows)} neighbours have rank {rank}, and are called {said}"
+    given = svm.exact_positive_duals
+    if given is None:
+        if not _direction_without_dual(rows, list(svm.exact.p)):
+            return "no dual solution is said to be positive at every neighbour, and nothing proves it"
+    elif why := _no_such_duals(given, pairs, rows, list(svm.exact.p)):
+        return why
+    return ""
+
+
+def _no_such_duals(given: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[fmpq]], p: list[fmpq]) -> str:
+    """Why those are no positive duals of p; empty if they are."""
+    if set(given) != set(pairs) or any(x <= 0 for x in given.values()):
+        return "the positive duals are not positive at exactly the neighbours"
+    total = [sum((given[pair] * row[j] for pair, row in zip(pairs, rows, strict=True)), fmpq(0)) for j in range(len(p))]
+    return "" if total == p else "the positive duals do not add up to p"
+
+
+def _direction_without_dual(rows: list[list[fmpq]], p: list[fmpq]) -> bool:
+    """Whether a z was found with p·z = 0, g·z ≥ 0 for every row g and g·z > 0 for one: a float guess, made exact."""
+    floats = np.array([[float(int(x.p) / int(x.q)) for x in row] for row in rows])
+    scale = np.abs(floats).max(axis=1, keepdims=True)
+    unit = np.array([float(int(x.p) / int(x.q)) for x in p])
+    unit = unit / np.abs(unit).max()
+    floats = floats / scale
+    total, none = -np.sum(floats, axis=0), np.zeros(len(rows))
+    found = linprog(total, A_ub=-floats, b_ub=none, A_eq=unit[None], b_eq=[0.0], bounds=(-1, 1), method="highs")
+    if found.status != 0:
+        return False
+    gains = floats @ found.x
+    idle = [row for row, gain in zip(rows, gains.tolist(), strict=True) if gain < GAIN]
+    z = _projected(found.x, [p, *idle])
+    products = [sum((a * b for a, b in zip(row, z, strict=True)), fmpq(0)) for row in rows]
+    return all(x >= 0 for x in products) and any(x > 0 for x in products)
+
+
+GAIN = 1e-7
+"""What a row of size one gains from z at least, to be taken for one that gains: only a guess, proven afterwards."""
+
+
+def _projected(z: Float64[np.ndarray, "d"], across: list[list[fmpq]]) -> list[fmpq]:
+    """z, as a rational vector, without its part in the span of some rows."""
+    exact = [rational(float(x)) for x in z]
+    reduced, rank = fmpq_mat(across).rref()
+    basis = fmpq_mat(reduced.tolist()[: int(rank)]) if int(rank) else None
+    if basis is None:
+        return exact
+    gram = basis * basis.transpose()
+    share = gram.solve(basis * fmpq_mat([[x] for x in exact]))
+    part = (basis.transpose() * share).tolist()
+    return [x - row[0] for x, row in zip(exact, part, strict=True)]
