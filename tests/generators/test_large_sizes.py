@@ -10,6 +10,7 @@ from generators.numbers import AROUND_BLOCKS, BLOCKS, MODERATE, SOLVABLE_BLOCKS,
 from generators.problems import cases
 from reference_attention.errors import InvalidInput
 from tests.generators.test_strategies import broken_assumptions
+from theorems.run.drawing import drive
 
 
 @pytest.mark.parametrize(
@@ -25,14 +26,19 @@ from tests.generators.test_strategies import broken_assumptions
 def test_a_fifth_of_the_cases_is_large(large: Large, wanted: tuple[str, ...]) -> None:
     shapes = []
 
-    @seed(0)
-    @settings(max_examples=40, suppress_health_check=list(HealthCheck), phases=[Phase.generate], database=None)
-    @given(cases(assumptions=wanted, large=large))
     def check(case: Case) -> None:
         assert not broken_assumptions(case, wanted)
         shapes.append(case.problem.keys.shape)
 
-    check()
+    drive(
+        cases(assumptions=wanted, large=large),
+        check,
+        examples=60,
+        seed=0,
+        phases=[Phase.generate],
+        unchecked=list(HealthCheck),
+        near_copies=False,
+    )
     wide = [(n, T, d) for n, T, d in shapes if T > 5 or d > 5]
     assert 0.1 * len(shapes) <= len(wide) <= 0.4 * len(shapes)
     assert all(T in large.tokens and d in large.d and n <= large.n[1] for n, T, d in wide)

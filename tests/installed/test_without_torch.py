@@ -18,13 +18,24 @@ SENTENCE = (
 )
 
 
+BLOCKED = f"""import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {EXTRAS!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+"""As if they were not installed: nothing of them is in ``sys.modules``, and none can be imported."""
+
+
 @pytest.fixture
 def without(tmp_path: Path) -> str:
     """A folder for PYTHONPATH: no process that starts with it can import the extras."""
     folder = tmp_path / "blocked"
     folder.mkdir()
-    lines = ["import sys", *(f"sys.modules[{name!r}] = None" for name in EXTRAS)]
-    (folder / "sitecustomize.py").write_text("\n".join(lines) + "\n")
+    (folder / "sitecustomize.py").write_text(BLOCKED, encoding="utf-8")
     return str(folder)
 
 

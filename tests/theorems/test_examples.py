@@ -46,7 +46,7 @@ def altered(tmp_path: Path, name: str, old: str, new: str) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("name", "examples"), [(JOINT, 8), (RATE, 8), (LOCAL, 15)])
+@pytest.mark.parametrize(("name", "examples"), [(JOINT, 8), (RATE, 8), (LOCAL, 50)])
 def test_the_open_problems_are_upheld(name: str, examples: int) -> None:
     result = tried(name, examples)
     assert result.verdict is Verdict.UPHELD, result.reason

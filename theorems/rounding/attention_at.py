@@ -185,13 +185,16 @@ class AttentionAt:
         unit = np.exp(shift)[:, None]
         if not isinstance(self.gradient, Bounded):
             return direction * unit
-        if not np.isfinite(direction * unit).all():
+        finite = np.isfinite(direction * unit)
+        # Where nothing is known of ∇L, as where its exponents lie beyond float64, no report of it is wrong.
+        if not finite[np.isfinite(self.gradient.error)].all():
             raise NotANumber(claim, "the gradient under test is not finite", form)
+        direction, shift = np.where(finite, direction, 0.0), np.where(finite.all(axis=-1), shift, 0.0)
         gradient: Any = np.exp(exact(shift))[:, None] * direction
         allowed = 2 * self.gradient.error
         if self._textbook_error is not None:
             allowed = allowed + self._textbook_error * np.exp(-self.log_scale)[:, None]
-        return gradient.widened(np.where(np.isnan(allowed), np.inf, allowed))
+        return gradient.widened(np.where(np.isnan(allowed) | ~finite, np.inf, allowed))
 
 
 def violation_of(sides: Callable[[Float64[np.ndarray, "m d"]], tuple[Any, Any]]) -> Violation:

@@ -69,7 +69,7 @@ def verified(path: str = "report.json") -> dict[str, object]:
     ("ids", "code"),
     [
         (["true"], 0),
-        (["true", "single"], 0),
+        (["true", "single"], 3),
         (["false"], 1),
         (["true", "false", "undecided"], 1),
         (["undecided"], 3),

@@ -99,7 +99,7 @@ def test_the_real_statements_have_source_reason_and_evidence(capsys: pytest.Capt
     text = capsys.readouterr().out
     assert "Source: Section 2, Lemma 2; Appendix B, Lemma 11." in text
     assert "| `margins-at-least-one` | exact | upheld |" in text
-    assert "| `solution` | (d + 4) eps Σ\\|terms\\| | p_mm is the exact solution" in text
+    assert "| `rounding` | the error that left − right carries, over the larger side | rounding.bounded: both" in text
     assert "theorems verify lemma-11 --examples 2 --seed 0" in text
     assert "| `lemma-11` | positive-labels, strict-optimum, head-in-key-range |" in text
     assert re.search(r"^\| `lemma-11` \| [1-9]\d* \|$", text, re.MULTILINE)

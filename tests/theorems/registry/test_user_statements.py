@@ -428,7 +428,7 @@ def test_the_first_example_of_the_manual_runs_and_can_fail(
     Path("mine.py").write_text(example, encoding="utf-8")
     assert main(["verify", "mine.py:long_p", "--examples", "5"]) == 0
     assert main(["hunt", "mine.py:long_p", "--without", "single-input", "--cases", "10"]) == 0
-    assert "1 / lengths.min()" in example
-    Path("wrong.py").write_text(example.replace("1 / lengths.min()", "4 / lengths.min()"), encoding="utf-8")
+    assert "1 / np.min(lengths)" in example
+    Path("wrong.py").write_text(example.replace("1 / np.min(lengths)", "4 / np.min(lengths)"), encoding="utf-8")
     assert main(["verify", "wrong.py:long_p", "--examples", "5"]) == 1
     assert "falsified" in capsys.readouterr().out

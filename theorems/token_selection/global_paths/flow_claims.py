@@ -93,10 +93,11 @@ def _is_a_flow(problem: Problem, under_test: Implementation, flow: Flow) -> Clai
     is rounding noise, a stiff solver takes minutes.
     """
     at = AttentionAt(problem, flow.points)
-    mine, theirs = at.gradient, at.gradient_of(under_test, "flow-is-of-this-gradient")
+    mine = at.gradient
     if not np.isfinite(mine).all():
         why = "the rounding error of log|ℓ'| is too large: no digit of the gradient's direction is left in float64"
         return undecided("flow-is-of-this-gradient", why, Form.EFFECTIVE)
+    theirs = at.gradient_of(under_test, "flow-is-of-this-gradient")
     apart = theirs / norm(theirs, axis=1, keepdims=True) - mine / norm(mine, axis=1, keepdims=True)
     return at_least(
         "flow-is-of-this-gradient", Form.EFFECTIVE, 0.0, norm(apart, axis=1), scale=1.0, points="recorded norm"
