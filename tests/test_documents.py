@@ -350,7 +350,8 @@ def shown_in(text: str) -> Shown:
 TRUE = """$ theorems verify lemma-10 --examples 2
  statement   says                             verdict   examples   worst slack          seconds
  ──────────────────────────────────────────────────────────────────────────────────────────────
- lemma-10    At most d directional neighbours upheld           2   0 ≥ 0 (neighbours)       7.7"""
+ lemma-10    At most d directional neighbours upheld           2   0 ≥ 0 (neighbours)       7.7
+lemma-10: of 2 examples, claimed on fewer: tie-rank 1, neighbour-rank 1"""
 
 
 def test_what_is_true_passes(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
