@@ -23,7 +23,7 @@ BEFORE = """\
 
 Theorem 6 of the paper says that the joint regularization path (v_r, p_R) = argmin of the risk over ‖v‖ ≤ r, ‖p‖ ≤ R has
 p_R/R → p_relax/‖p_relax‖ when some inputs are no supports of v_mm. It does not say how r and R grow. It matters:
-with r fixed, or r = o(R), the path ends at p_mm; along r = cR it ends at
+with r = o(R), or r fixed and large enough for all α, the path ends at p_mm; along r = cR it ends at
 
     p(c) = argmax over ‖p‖ ≤ 1 of τ   subject to   (k_iα − k_it)·p ≥ τ (i ∈ S),   ≥ max(0, τ − c·slack_i) (i ∉ S)
 
