@@ -51,14 +51,14 @@ def check(statement: Statement, case: Case, under_test: Implementation) -> Outco
                 made.add(claim.name)
                 if calls or not isinstance(under_test, OnKernel) or claim.verdict is not Verdict.UPHELD:
                     claims.append(claim)  # on a kernel, only what may depend on it
+            if isinstance(under_test, OnKernel) and not calls and not claims:
+                return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
+            judged = replace(_judged(claims), touched=tuple(sorted(calls)))
+            if judged.verdict is Verdict.UPHELD and (lost := _lost(statement, case, under_test, made)):
+                return replace(judged, verdict=Verdict.INCONCLUSIVE, reason=lost)
+            return judged
         except (Exception, SystemExit) as error:
             return broken(statement, error, tuple(claims))
-    if isinstance(under_test, OnKernel) and not calls and not claims:
-        return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
-    judged = replace(_judged(claims), touched=tuple(sorted(calls)))
-    if judged.verdict is Verdict.UPHELD and (lost := _lost(statement, case, under_test, made)):
-        return replace(judged, verdict=Verdict.INCONCLUSIVE, reason=lost)
-    return judged
 
 
 def _lost(statement: Statement, case: Case, under_test: Implementation, made: set[str]) -> str:
@@ -68,9 +68,7 @@ def _lost(statement: Statement, case: Case, under_test: Implementation, made: se
     if under_test is REFERENCE:
         return ""
     reference = REFERENCE.but(REFERENCE.name, textbook_eps=under_test.textbook_eps)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        lost = [claim.name for claim in claims_of(statement.conclusion(case, reference)) if claim.name not in made]
+    lost = [claim.name for claim in claims_of(statement.conclusion(case, reference)) if claim.name not in made]
     return f"{', '.join(dict.fromkeys(lost))}: claimed with the reference on this case, and not here" if lost else ""
 
 

@@ -15,11 +15,14 @@ from flint import fmpq, fmpq_mat
 from jaxtyping import Float64, Int64
 from scipy.optimize import linprog
 
-from reference_attention.exact import rational, rational_matrix
+from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 
 Pair = tuple[int, int]
+
+GAIN = 1e-7
+"""What a row of size one gains from z at least, to be taken for one that gains: only a guess, proven afterwards."""
 
 
 def wrong_flag(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
@@ -53,11 +56,8 @@ def _no_such_duals(given: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[f
 
 def _direction_without_dual(rows: list[list[fmpq]], p: list[fmpq]) -> bool:
     """Whether a z was found with p·z = 0, g·z ≥ 0 for every row g and g·z > 0 for one: a float guess, made exact."""
-    floats = np.array([[float(int(x.p) / int(x.q)) for x in row] for row in rows])
-    scale = np.abs(floats).max(axis=1, keepdims=True)
-    unit = np.array([float(int(x.p) / int(x.q)) for x in p])
-    unit = unit / np.abs(unit).max()
-    floats = floats / scale
+    floats, unit = np.array([to_floats(row) for row in rows]), to_floats(p)
+    floats, unit = floats / np.abs(floats).max(axis=1, keepdims=True), unit / np.abs(unit).max()
     total, none = -np.sum(floats, axis=0), np.zeros(len(rows))
     found = linprog(total, A_ub=-floats, b_ub=none, A_eq=unit[None], b_eq=[0.0], bounds=(-1, 1), method="highs")
     if found.status != 0:
@@ -69,17 +69,11 @@ def _direction_without_dual(rows: list[list[fmpq]], p: list[fmpq]) -> bool:
     return all(x >= 0 for x in products) and any(x > 0 for x in products)
 
 
-GAIN = 1e-7
-"""What a row of size one gains from z at least, to be taken for one that gains: only a guess, proven afterwards."""
-
-
 def _projected(z: Float64[np.ndarray, "d"], across: list[list[fmpq]]) -> list[fmpq]:
-    """z, as a rational vector, without its part in the span of some rows."""
+    """z, as a rational vector, without its part in the span of some rows, not all zero."""
     exact = [rational(float(x)) for x in z]
     reduced, rank = fmpq_mat(across).rref()
-    basis = fmpq_mat(reduced.tolist()[: int(rank)]) if int(rank) else None
-    if basis is None:
-        return exact
+    basis = fmpq_mat(reduced.tolist()[: int(rank)])
     gram = basis * basis.transpose()
     share = gram.solve(basis * fmpq_mat([[x] for x in exact]))
     part = (basis.transpose() * share).tolist()

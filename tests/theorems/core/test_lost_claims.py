@@ -59,6 +59,20 @@ def test_a_claim_that_vanishes_is_no_pass() -> None:
     assert outcome.reason.startswith("if-independent: claimed with the reference")
 
 
+@statement("fragile")
+def fragile(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """It breaks down on the reference alone."""
+    if under_test.name == REFERENCE.name:
+        raise ZeroDivisionError("the reference")
+    yield Claim("always", Form.EXACT, 0.0, 0.0, EXACT)
+
+
+def test_a_comparison_with_the_reference_that_breaks_down_is_no_pass() -> None:
+    outcome = check(fragile, Case(INDEPENDENT), saying())
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "ZeroDivisionError: the reference" in outcome.reason
+
+
 @pytest.mark.parametrize("problem", [INDEPENDENT, REPEATED, ON_THE_EDGE, NO_DUAL])
 def test_flags_are_decided_a_second_time(problem: Problem) -> None:
     found = max_margin(problem.keys, problem.optimal)
