@@ -7,6 +7,7 @@ y|: Jeannerod and Rump (see :mod:`.sums`), and m times what underflows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,25 +64,10 @@ def vecdot(a: Any, b: Any) -> Bounded:
     return bilinear(np.vecdot, a, b, lambda a, b: sum_(multiply(a, b), -1))
 
 
-@for_ufunc(np.matmul)
-def matmul(a: Any, b: Any) -> Bounded:
-    """Any BLAS that adds products, in any order."""
-    return bilinear(np.matmul, a, b)
-
-
-@for_function(np.dot)
-def dot(a: Any, b: Any) -> Bounded:
-    return bilinear(np.dot, a, b)
-
-
-@for_function(np.inner)
-def inner(a: Any, b: Any) -> Bounded:
-    return bilinear(np.inner, a, b)
-
-
-@for_function(np.outer)
-def outer(a: Any, b: Any) -> Bounded:
-    return bilinear(np.outer, a, b)
+# Any BLAS that adds products, in any order.
+for_ufunc(np.matmul)(partial(bilinear, np.matmul))
+for _take in (np.dot, np.inner, np.outer):
+    for_function(_take)(partial(bilinear, _take))
 
 
 @for_function(np.einsum)
