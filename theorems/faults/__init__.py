@@ -13,6 +13,7 @@ from theorems.faults.data_faults import DATA_FAULTS
 from theorems.faults.descent_faults import DESCENT_FAULTS
 from theorems.faults.direction_faults import DIRECTION_FAULTS
 from theorems.faults.fault import Fault, Kind
+from theorems.faults.flow_faults import FLOW_FAULTS
 from theorems.faults.gradient_faults import GRADIENT_FAULTS
 from theorems.faults.label_faults import LABEL_FAULTS
 from theorems.faults.set_faults import SET_FAULTS
@@ -29,6 +30,7 @@ FAULTS: dict[str, Fault] = {
         *DIRECTION_FAULTS,
         *LABEL_FAULTS,
         *DESCENT_FAULTS,
+        *FLOW_FAULTS,
     )
 }
 """Every planted fault by name."""

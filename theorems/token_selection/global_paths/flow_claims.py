@@ -12,16 +12,18 @@ import numpy as np
 from jaxtyping import Float64
 from numpy.linalg import norm
 
+from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import Stop
-from reference_attention.training.flow import RELATIVE, Flow, gradient_flow
-from theorems.core.claim import Claim, Form, Undecided, at_least, undecided
+from reference_attention.training.flow import RELATIVE, Flow
+from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import value_of
+from theorems.token_selection.global_paths.flow_chords import asked_for, chords
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.growth_bounds import reach
 from theorems.token_selection.global_paths.path_constants import Constraints
@@ -39,30 +41,52 @@ FLOW_NORMS = (1e6, 1e5, 1e4)
 one at which float64 still resolves it. Where rows differ a thousandfold and more, the logits of the longest lose their
 digits.
 """
+FAR, OPPOSITE = 1e3, 10.0
+"""Norms of a far start, in units of 1/(scale of the keys), and of an opposite one, in units of ‖p_mm‖."""
+BEYOND = 100.0
+"""The flow is followed at least to so many times the norm of its start."""
 FLOW_RELATIVE = 1e-12
 """Relative tolerance of its solver for n = 1, where the offset from the ray is read off."""
 
 
+def flow_start(case: Case, svm: MaxMargin, rng: np.random.Generator) -> Float64[np.ndarray, "d"]:
+    """Where the flow starts: the case's own start, or one near the origin, far from it, or opposite to p_mm."""
+    if case.start is not None:
+        return case.start
+    near = rng.normal(size=svm.p.size) / case.problem.key_scale
+    return [near, near, FAR * near, -OPPOSITE * svm.p][int(rng.integers(4))]
+
+
 def flow_claims(
-    problem: Problem, under_test: Implementation, svm: MaxMargin, start: Float64[np.ndarray, "d"]
+    problem: Problem,
+    under_test: Implementation,
+    svm: MaxMargin,
+    start: Float64[np.ndarray, "d"],
+    rng: np.random.Generator,
 ) -> Iterator[Claim]:
     """Follow the flow from ``start`` and check its norm, and for n = 1 its direction and its offset."""
     begin = float(np.linalg.norm(start))
     # The direction is seen in units of p_mm; that the norm diverges, in those of the keys.
     single = problem.n == 1
-    unit = max(svm.norm if single else 1 / problem.key_scale, begin)
+    unit = svm.norm if single else 1 / problem.key_scale
     relative = FLOW_RELATIVE if single else RELATIVE
     for size in FLOW_NORMS:
-        flow = gradient_flow(problem, start, norm=size * unit, relative=relative)
+        end = max(size * unit, BEYOND * begin)
+        flow = under_test.gradient_flow(problem, start, norm=end, relative=relative)
         if flow.stop is not Stop.FAILED:
             break
     if flow.stop is Stop.FAILED:
         why = f"the flow was not followed: {flow.reason}"
         raise Undecided("norm-diverges", why, Form.LIMIT)
+    asked = asked_for(flow, start, end)
+    yield asked
+    if asked.verdict is Verdict.FALSIFIED:
+        return
     tangent = _is_a_flow(problem, under_test, flow)
     yield tangent
     if tangent.undecided:
         return
+    yield chords(problem, flow, rng)
     if flow.stop is Stop.STATIONARY and not _vanishes(problem, flow.final):
         why = f"the flow solver stopped at ‖p‖ = {flow.norms[-1]:.6g}, where the gradient does not vanish"
         raise Undecided("norm-diverges", why, Form.LIMIT)

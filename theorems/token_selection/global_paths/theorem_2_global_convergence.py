@@ -11,23 +11,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
 from generators.case import Case
+from generators.problems import cases
 from theorems.core.att_svm import certified
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.statement import statement
 from theorems.token_selection.global_paths.descent_claims import descent_claims, starts_of
-from theorems.token_selection.global_paths.flow_claims import flow_claims
+from theorems.token_selection.global_paths.flow_claims import flow_claims, flow_start
 from theorems.token_selection.global_paths.normalized_claims import normalized_claims
 from theorems.token_selection.global_paths.svm_claims import svm_claim
+
+ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
+
+
+def _cases() -> SearchStrategy[Case]:
+    """One input in half of the cases: the limit of the direction is claimed of these alone."""
+    return st.one_of(cases(assumptions=ASSUMPTIONS, n=1), cases(assumptions=ASSUMPTIONS, n=(2, 4)))
 
 
 @statement(
     "theorem-2",
     "Global convergence of gradient descent",
     source="Theorem 2, Appendix B.3",
-    assumptions=("well-behaved-loss", "equal-non-optimal-scores", "separable"),
+    assumptions=ASSUMPTIONS,
+    cases=_cases,
     kernel=calls("every iterate of gradient descent on it; the limit is left to the reference", turn=6),
 )
 def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -52,10 +64,12 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     because r/(r+λ) ≤ r/(‖p‖+λ) where r ≥ ‖p‖ and the reverse where r ≤ ‖p‖. Lemma 6 bounds the sum:
     Σ‖Δ_s‖² ≤ 2η (L(p(0)) − L_opt), the only place where η ≤ 1/L_p enters. So the right side is ‖p(t)‖(1 − o(1)).
 
-    **Limit**, along the gradient flow (the same curve in arc length), to which the gradient under test is shown to be
-    tangent. The norm reaches 1e6 (1e5 or 1e4 where float64 resolves no more), because w rises by at
-    least s/D along an arc of length s. For n = 1, 1 − cos ≤ 1 − √(1 − (B/ρ)²) at norm ρ‖p_mm‖ with B computed from
-    the data and p(0) alone (:mod:`.flow_offset`); B grows like log ρ if an SVM-neighbour has no positive dual.
+    **Limit**, along the gradient flow (the same curve in arc length) from starts near, far and opposite to p_mm. That
+    it is one is claimed: it begins at the start, the gradient at its recorded points is the one under test, and pieces
+    between them, integrated again by another method, end where it goes on (:mod:`.flow_chords`). The norm reaches 1e6
+    (1e5 or 1e4 where float64 resolves no more), because w rises by at least s/D along an arc of length s. For n = 1,
+    1 − cos ≤ 1 − √(1 − (B/ρ)²) at norm ρ‖p_mm‖ with B computed from the data and p(0) alone (:mod:`.flow_offset`); B
+    grows like log ρ if an SVM-neighbour has no positive dual.
 
     **Sharp**, n = 1. The offset from the ray tends to q: G_S q = −log(λ/Σλ) on the support of the duals, that of the
     regularization path; orthogonally to span(G_S) it tends to a point that the rows outside S move away from p(0)'s.
@@ -69,5 +83,4 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if under_test.textbook_eps:
         # Such a kernel's gradient is rounding noise long before a limit is visible.
         return
-    start = case.start if case.start is not None else rng.normal(size=problem.d) / problem.key_scale
-    yield from flow_claims(problem, under_test, svm, start)
+    yield from flow_claims(problem, under_test, svm, flow_start(case, svm, rng), rng)

@@ -13,13 +13,14 @@ from jaxtyping import Float64, Int64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
-from reference_attention.training.flow import Flow, gradient_flow
-from theorems.core.claim import Claim, Form, at_least, undecided
+from reference_attention.training.flow import Flow
+from theorems.core.claim import Claim, Form, Verdict, at_least, undecided
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.bounded import exact, rounded, value_of
 from theorems.rounding.steps import steps_claim
+from theorems.token_selection.global_paths.flow_chords import asked_for
 from theorems.token_selection.global_paths.growth_bounds import approximate
 from theorems.token_selection.local_paths.cone_descent import Descent
 from theorems.token_selection.local_paths.cone_points import (
@@ -171,7 +172,7 @@ def flow_claims(cone: InvariantCone, under_test: Implementation, starts: Batch) 
             continue
         width = math.sqrt(2 * constants.mu) * begin
         for share in SHARES:
-            flow = gradient_flow(
+            flow = under_test.gradient_flow(
                 constants.problem,
                 start,
                 norm=goal,
@@ -179,7 +180,12 @@ def flow_claims(cone: InvariantCone, under_test: Implementation, starts: Batch) 
                 axis=constants.solution.p,
                 absolute=share * width,
             )
+            asked = asked_for(flow, start, goal)
+            if asked.verdict is Verdict.FALSIFIED:
+                yield asked
+                return
             if flow.norms[-1] >= 2 * begin:
+                yield asked
                 yield from _along(cone_for_flow(constants, start, goal) or cone, flow)
                 return
             reason = f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}"

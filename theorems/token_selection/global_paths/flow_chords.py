@@ -1,0 +1,174 @@
+"""Between two recorded points a flow is the flow: the piece integrated again, by another method, from the first.
+
+The recorded points may be such that the gradient there is right and the curve between them is no flow. Here one piece
+is integrated again with a solver of another family, and by how much two curves that begin there may differ is computed
+along the way.
+
+References: E. Hairer, G. Wanner, *Solving Ordinary Differential Equations II*, 1996 (Radau IIA, logarithmic norms).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+from scipy.integrate import Radau
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.training.derivatives import gradient_field, newton_field
+from reference_attention.training.flow import Flow
+from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.tolerances import EXACT, tolerance
+
+CHORD = tolerance(
+    "flow-chord",
+    "A √d ((rtol N + max(10 rtol, 1e-9) N') ‖p‖ + (N + N') atol) + 8 d eps ‖p‖, N and N' the gradients of the flow and"
+    " of the piece",
+    "two curves of one flow from one point differ by their solvers' local errors, at most rtol‖p‖ + atol per coordinate"
+    " and gradient; within the piece they grow by no more than A, which is integrated along it: the exponential of the"
+    " logarithmic norm, and how far the curve turns",
+)
+
+LOOSER, RELATIVE = 10.0, 1e-9
+"""A piece is integrated to so many times the relative tolerance of the flow, and no less than this: N times the flow's
+own is no less.
+"""
+PIECES = 3
+"""Pieces that are looked at besides the first: one in each third of the recorded points."""
+MOST_PIECES = 12
+"""More are tried as long as none says anything, and no more than these."""
+VACUOUS = 1e-2
+"""A piece on which more than this share of its arc is allowed says nothing."""
+
+MOST_STEPS = 200
+"""Steps of the solver for one piece; a few suffice unless a turn lies within."""
+
+FIRST = 4.0
+"""The first step tried is this share of the piece."""
+
+Point = Float64[np.ndarray, "d"]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """The flow from p over an arc.
+
+    Attributes:
+        end: where it ends, (d,).
+        amplification: by how much an error made within may have grown at the end, at least 1: across the curve
+            e^{∫μ ds}, μ the logarithmic norm of the flow, and along it as much again for each radian of its turns.
+        evaluations: gradients computed.
+        failed: why there is no end, if there is none.
+    """
+
+    end: Point
+    amplification: float
+    evaluations: int
+    failed: str = ""
+
+
+class ArcFlow:
+    """dp/du = −e^u/κ ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._kappa = problem.key_scale
+        self._field = gradient_field(problem.keys, problem.scores, problem.loss)
+        self._newton = newton_field(problem.keys, problem.scores, problem.loss)
+
+    def piece(self, p: Point, begin: float, end: float, relative: float, absolute: float) -> Piece:
+        """From p, at arc length ``begin``, to arc length ``end``; the tolerances are those of the coordinates."""
+        u, u_end = math.log1p(self._kappa * begin), math.log1p(self._kappa * end)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            first = (u_end - u) / FIRST
+            solver = Radau(
+                self._velocity, u, p, u_end, rtol=relative, atol=absolute, jac=self._jacobian, first_step=first
+            )
+            growth, turn, steps = 0.0, 0.0, 0
+            before = self._rates(p)
+            while solver.status == "running" and steps < MOST_STEPS:
+                steps += 1
+                s_before = math.expm1(solver.t) / self._kappa
+                solver.step()
+                arc, after = math.expm1(solver.t) / self._kappa - s_before, self._rates(solver.y)
+                growth, turn = growth + arc * max(before[0], after[0]), turn + arc * max(before[1], after[1])
+                before = after
+        done = solver.status == "finished" and bool(np.isfinite(solver.y).all())
+        failed = "" if done else f"{solver.status} after {steps} steps at arc length {begin:.3g}"
+        return Piece(solver.y, math.exp(min(growth, 700.0)) * (1 + turn), solver.nfev + steps, failed)
+
+    def _unit(self, p: Point) -> Point:
+        _, direction = self._field(p)
+        length = math.sqrt(direction @ direction)
+        return -direction / length if length > 0 and math.isfinite(length) else np.zeros_like(p)
+
+    def _velocity(self, u: float, p: Point) -> Point:
+        return (math.exp(u) / self._kappa) * self._unit(p)
+
+    def _jacobian(self, u: float, p: Point) -> Float64[np.ndarray, "d d"]:
+        unit, curvature = self._curvature(p)
+        return (-math.exp(u) / self._kappa) * (curvature - np.outer(unit, unit @ curvature))
+
+    def _curvature(self, p: Point) -> tuple[Point, Float64[np.ndarray, "d d"]]:
+        """∇L/‖∇L‖ and ∇²L/‖∇L‖."""
+        _, direction, curvature = self._newton(p)
+        length = math.sqrt(direction @ direction)
+        if length == 0 or not math.isfinite(length):
+            return np.zeros_like(p), np.zeros_like(curvature)
+        return direction / length, curvature / length
+
+    def _rates(self, p: Point) -> tuple[float, float]:
+        """The logarithmic norm of the flow across itself, the largest eigenvalue of −P∇²L P/‖∇L‖ (P across ∇L) or 0;
+        and the curvature ‖P∇²L ∇L‖/‖∇L‖².
+        """
+        unit, curvature = self._curvature(p)
+        across = np.eye(len(p)) - np.outer(unit, unit)
+        bent = across @ curvature
+        return max(0.0, -float(np.linalg.eigvalsh(bent @ across)[0])), float(np.linalg.norm(bent @ unit))
+
+
+def asked_for(flow: Flow, start: Point, norm: float) -> Claim:
+    """The flow begins at the start, bit by bit; what it calls norms are those of its points, and the last is the one
+    asked for if it was reached.
+    """
+    norms, wrong = np.linalg.norm(flow.points, axis=1), ""
+    if not np.array_equal(flow.points[0], start):
+        wrong = f"it begins {np.abs(flow.points[0] - start).max():.3g} away from the start"
+    elif not np.allclose(norms, flow.norms, rtol=8 * len(start) * EPS, atol=0):
+        wrong = "its norms are not those of its points"
+    elif flow.reached and not math.isclose(norms[-1], norm, rel_tol=8 * len(start) * EPS):
+        wrong = f"it ends at norm {norms[-1]:.6g}, asked for {norm:.6g}"
+    return Claim("flow-is-the-one-asked-for", Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
+
+
+def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
+    """p_{k+1} − p_k = −∫∇L/‖∇L‖ ds over the arc between them, at the first piece and at some of the others."""
+    again, last = ArcFlow(problem), len(flow.points) - (1 if flow.reached else 2)
+    looser = max(LOOSER * flow.relative, RELATIVE)
+    # To a point of rest no finite arc leads.
+    thirds = np.array_split(np.arange(1, last), PIECES)
+    looked = [0, *(int(rng.choice(part)) for part in thirds if part.size)] if last > 0 else []
+    others = [k for k in range(last) if k not in looked]
+    ends: list[tuple[float, float, float]] = []
+    why = "it has no two points"
+    for tried, k in enumerate((*looked, *others)):
+        if (tried >= len(looked) and ends) or tried == MOST_PIECES:
+            break
+        begin, end = flow.arc_length[k], flow.arc_length[k + 1]
+        piece = again.piece(flow.points[k], begin, end, looser, flow.absolute)
+        size = max(flow.norms[k], flow.norms[k + 1])
+        relative = (flow.relative * flow.evaluations + looser * piece.evaluations) * size
+        both = relative + (piece.evaluations + flow.evaluations) * flow.absolute
+        rounding = piece.amplification * math.sqrt(problem.d) * both + 8 * problem.d * EPS * size
+        if piece.failed or not rounding <= VACUOUS * (end - begin):
+            why = piece.failed or f"{rounding:.3g} is allowed on an arc of {end - begin:.3g}"
+            continue
+        ends.append((float(np.linalg.norm(piece.end - flow.points[k + 1])), rounding, end - begin))
+    if not ends:
+        return undecided("flow-chords", f"no piece of the flow was integrated again: {why}", Form.LIMIT)
+    apart, allowed, arc = np.array(ends).T
+    return at_least("flow-chords", Form.LIMIT, 0.0, apart, rounding=allowed, scale=arc, why=CHORD, points="piece")
