@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float64
+from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
@@ -57,8 +58,9 @@ def normalized_claims(
         normalized=True,
     )
     moved = exact(run.points) - run.points[0]
-    # An iterate is rounded as it is made, and so are those before it.
-    drift = np.cumsum(EPS * np.abs(run.points), axis=0)
-    climbed = moved.widened(drift) @ rounded(svm.p)
+    # An iterate is rounded as it is made, and its step is off by what the gradient is; so are those before it.
+    off = length * norm(gradient.error, axis=-1) / np.maximum(norm(gradient.value, axis=-1), EPS)
+    drift = EPS * np.abs(run.points[1:]) + np.minimum(off, length)[..., None]
+    climbed = moved[1:].widened(np.cumsum(drift, axis=0)) @ rounded(svm.p)
     least = exact(length) * exact(np.arange(STEPS + 1.0))[:, None] / reach(problem)
-    yield at_least("normalized-run-climbs", Form.EFFECTIVE, climbed[1:], least[1:], points="iterate")
+    yield at_least("normalized-run-climbs", Form.EFFECTIVE, climbed, least[1:], points="iterate")

@@ -1,0 +1,82 @@
+"""Pieces of a flow integrated again: the reference's agree, and a curve that is none is refuted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from reference_attention.losses import loss_named
+from reference_attention.problem import Problem
+from reference_attention.training.flow import Flow, gradient_flow
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.faults import fault_named
+from theorems.token_selection.global_paths.flow_chords import VACUOUS, ArcFlow, asked_for, chords
+
+KEYS = np.array([[[1.0, 0.2, 0], [0, 0.1, 0.5], [-0.3, 1, 0]], [[0.7, 0.9, 1], [0, 0, 0], [0.1, 0.3, -1]]])
+PROBLEM = Problem(KEYS, np.array([[1.0, 0.5, 0.5], [2, 0, 0]]), loss_named("logistic"))
+START = np.array([0.3, -0.2, 0.1])
+
+
+def flow_with(name: str) -> Flow:
+    implementation = REFERENCE if name == "reference" else fault_named(name).implementation
+    return implementation.gradient_flow(PROBLEM, START, norm=1e6)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_the_flow_of_the_reference_is_one() -> None:
+    flow = flow_with("reference")
+    claim = chords(PROBLEM, flow, rng())
+    assert claim.verdict is Verdict.UPHELD
+    assert -claim.slack < 0.05 * claim.tolerance < 0.05 * VACUOUS
+    assert asked_for(flow, START, 1e6).verdict is Verdict.UPHELD
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["flow-jumps-sideways", "flow-on-the-ray", "flow-of-another-loss", "flow-of-other-scores", "flow-of-other-keys"],
+)
+def test_a_curve_that_is_no_flow_is_refuted(name: str) -> None:
+    assert chords(PROBLEM, flow_with(name), rng()).verdict is Verdict.FALSIFIED
+
+
+@pytest.mark.parametrize("name", ["flow-from-elsewhere", "flow-without-its-start", "flow-ends-half-way"])
+def test_a_flow_from_elsewhere_or_to_elsewhere_is_not_the_one_asked_for(name: str) -> None:
+    assert asked_for(flow_with(name), START, 1e6).verdict is Verdict.FALSIFIED
+
+
+def test_norms_are_those_of_the_points() -> None:
+    flow = flow_with("reference")
+    assert asked_for(replace(flow, norms=1.1 * flow.norms), START, 1e6).verdict is Verdict.FALSIFIED
+
+
+def test_the_amplification_bounds_how_far_two_curves_drift_apart() -> None:
+    """Away from the ridge between two directions curves part, and A says by how much at the most."""
+    keys = np.array([[[1.0, 1], [0, 0]], [[1.0, -1], [0, 0]]])
+    again = ArcFlow(Problem(keys, np.array([[1.0, 0], [1.0, 0]]), loss_named("logistic")))
+    begin, beside = np.array([-3.0, 0.2]), np.array([-3.0, 0.2 + 1e-5])
+    first, second = (again.piece(p, 0.0, 4.0, 1e-10, 1e-12) for p in (begin, beside))
+    grown = np.linalg.norm(first.end - second.end) / 1e-5
+    assert grown > 1.5
+    assert grown < first.amplification
+
+
+def test_a_piece_that_is_not_integrated_says_nothing() -> None:
+    flow = flow_with("reference")
+    lost = replace(flow, evaluations=10**9)
+    claim = chords(PROBLEM, lost, rng())
+    assert claim.verdict is Verdict.INCONCLUSIVE
+    assert "is allowed on an arc" in claim.undecided
+
+
+def test_the_reference_flow_is_followed_from_far_and_from_opposite_starts() -> None:
+    found = REFERENCE.max_margin(PROBLEM.keys, PROBLEM.optimal)
+    for start in (1e3 * START, -10 * found.p):  # type: ignore[union-attr]
+        flow = gradient_flow(PROBLEM, start, norm=1e6)
+        assert flow.reached
+        assert chords(PROBLEM, flow, rng()).verdict is Verdict.UPHELD
