@@ -16,6 +16,7 @@ from theorems.faults.fault import Fault, Kind
 from theorems.faults.flow_faults import FLOW_FAULTS
 from theorems.faults.gradient_faults import GRADIENT_FAULTS
 from theorems.faults.label_faults import LABEL_FAULTS
+from theorems.faults.path_faults import PATH_FAULTS
 from theorems.faults.set_faults import SET_FAULTS
 from theorems.faults.svm_faults import SVM_FAULTS
 
@@ -31,6 +32,7 @@ FAULTS: dict[str, Fault] = {
         *LABEL_FAULTS,
         *DESCENT_FAULTS,
         *FLOW_FAULTS,
+        *PATH_FAULTS,
     )
 }
 """Every planted fault by name."""

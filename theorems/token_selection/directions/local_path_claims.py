@@ -14,7 +14,7 @@ from jaxtyping import Float64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
-from reference_attention.paths.local_path import LocalPath, SignedLog, local_path
+from reference_attention.paths.local_path import LocalPath, SignedLog, order
 from reference_attention.risk import ScaledGradient
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
@@ -31,6 +31,12 @@ PATH_NORM = tolerance(
     " are equal by as much over the margin there",
 )
 
+PATH_SEEDS = tolerance(
+    "path-seeds",
+    "8 (d + 8) eps R B",
+    "the logarithms of two excesses carry the rounding of their exponents, at points of norm R at the most",
+)
+
 PATH_RADII = (1e1, 1e2, 1e3, 1e4)
 """In margin units: multiples of 1/θ(x*)."""
 BEYOND = (2.0,)
@@ -39,8 +45,12 @@ FARTHEST = 1e9
 """No radius beyond this many margin units."""
 
 
-def followed(region: Region, cone: Cone, under_test: Implementation, seed: int) -> LocalPath | None:
-    """The local path in that cone; None if rounding hides what the theorem compares at all radii."""
+def followed(
+    region: Region, cone: Cone, under_test: Implementation, seed: int
+) -> tuple[LocalPath, Float64[np.ndarray, "s d"]] | None:
+    """The local path in that cone and the points that it was seeded with; None if rounding hides what the theorem
+    compares at all radii.
+    """
     problem, costs = region.costs.problem, region.costs
     unit = 1 / region.better.margin
     few = PATH_RADII if cone is region.narrow else PATH_RADII[1::2]
@@ -58,19 +68,20 @@ def followed(region: Region, cone: Cone, under_test: Implementation, seed: int) 
     def gradient(p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
         return under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
 
-    starts = [region.better.unit * size for size in (*norms, region.first) if size > 0]
-    return local_path(
+    starts = np.array([region.better.unit * size for size in (*norms, region.first) if size > 0])
+    path = under_test.local_path(
         problem,
         region.found.unit,
         costs.alpha,
         norms,
         mu=cone.mu,
         radius=cone.radius,
-        starts=np.array(starts),
+        starts=starts,
         seed=seed,
         excess=excess,
         gradient=gradient,
     )
+    return path, starts
 
 
 def decidable(region: Region, norms: Float64[np.ndarray, "r"]) -> np.ndarray:
@@ -84,14 +95,16 @@ def decidable(region: Region, norms: Float64[np.ndarray, "r"]) -> np.ndarray:
 def path_claims(region: Region, cone: Cone, under_test: Implementation, seed: int) -> Iterator[Claim]:
     """The path in the given cone and in the narrow one: bounded, or δ away from q."""
     for name, one in (("path", cone), ("narrow-path", region.narrow)):
-        path = followed(region, one, under_test, seed)
-        if path is None:
+        found = followed(region, one, under_test, seed)
+        if found is None:
             continue
+        path, seeds = found
         size = norm(exact(path.points), axis=1)
         apart = norm(path.points / size[:, None] - to_units(region.found.unit), axis=1)
         leaves_or_bounded = np.maximum(apart / region.delta, region.radius / size)
         claim = at_least(f"{name}-leaves-or-stays-bounded", Form.LIMIT, leaves_or_bounded, 1.0, points="radius")
         yield _told(claim, path, apart.value)
+        yield from _against_seeds(name, region, one, under_test, path, seeds)
         if one is not region.narrow:
             continue
         if isinstance(region, Beaten):
@@ -107,6 +120,46 @@ def path_claims(region: Region, cone: Cone, under_test: Implementation, seed: in
             )
         else:
             yield at_least("narrow-path-norm-bounded", Form.LIMIT, region.radius, size, points="radius")
+
+
+def _against_seeds(
+    name: str,
+    region: Region,
+    cone: Cone,
+    under_test: Implementation,
+    path: LocalPath,
+    seeds: Float64[np.ndarray, "s d"],
+) -> Iterator[Claim]:
+    """The path is no higher than the points of the better direction that it was seeded with; and whether the optimiser
+    has found better ones by itself. Nothing where the cone is too narrow for any of them.
+    """
+    problem, costs = region.costs.problem, region.costs
+    sizes = norm(seeds, axis=1)
+    inside = (seeds @ region.found.unit >= (1 - cone.mu) * sizes) & (sizes >= cone.radius)
+
+    def excess(p: Float64[np.ndarray, "*b d"]) -> SignedLog:
+        sign, size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, p, costs.alpha)
+        return np.asarray(sign), np.asarray(size)
+
+    known = inside[:, None] & (sizes[:, None] <= path.norms)
+    radii = np.flatnonzero(known.any(axis=0))
+    if radii.size == 0:
+        return
+    ranks = order(*(np.concatenate(both) for both in zip(excess(seeds), excess(path.points), strict=True)))
+    lowest = np.array([ranks[: len(seeds)][known[:, k]].min() for k in radii])
+    noise = 8 * (problem.d + 8) * EPS * path.norms[radii] * costs.reach
+    claim = at_least(
+        f"{name}-is-no-higher-than-its-seeds",
+        Form.LIMIT,
+        lowest,
+        ranks[len(seeds) :][radii],
+        rounding=noise,
+        why=PATH_SEEDS,
+        points="radius",
+    )
+    better = int(np.sum(lowest - ranks[len(seeds) :][radii] > noise))
+    said = "at every radius" if better == radii.size else "at some radii" if better else "at no radius"
+    yield replace(claim, branch=f"the optimiser improved on its seeds {said}")
 
 
 def _told(claim: Claim, path: LocalPath, apart: Float64[np.ndarray, "r"]) -> Claim:

@@ -18,6 +18,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
 from theorems.token_selection.global_paths.followed_path import Sphere
+from theorems.token_selection.global_paths.minimised_path import minimised_path
 from theorems.token_selection.global_paths.path_claims import Followed, path_claims
 from theorems.token_selection.global_paths.path_constants import (
     Constraints,
@@ -102,3 +103,4 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
         for rho in radii
     ]
     yield from path_claims(followed, constraints, basis, svm, case.rng())
+    yield from minimised_path(followed, under_test)

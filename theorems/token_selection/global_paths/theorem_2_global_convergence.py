@@ -80,7 +80,7 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     starts, fractions = starts_of(case, svm, rng)
     yield from descent_claims(problem, under_test, svm, starts, fractions)
     if under_test.textbook_eps:
-        # Such a kernel's gradient is rounding noise long before a limit is visible, and divided by its norm noise alone.
+        # Such a kernel's gradient is rounding noise long before a limit is visible, and its direction sooner.
         return
     yield from normalized_claims(problem, under_test, svm, starts)
     yield from flow_claims(problem, under_test, svm, flow_start(case, svm, rng), rng)
