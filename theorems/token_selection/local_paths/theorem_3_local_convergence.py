@@ -57,11 +57,23 @@ STEPS = 1000
 LONGEST_STEPS = 500
 """Iterations of the longest steps."""
 
+SHORTEST, LARGEST_LOG_STEP = math.log(0.01), 600.0
+"""log ηL_p of the shortest steps that are drawn; no log η is beyond the other in its size, so that η is a float."""
+
 START_NORMS = (1.0, 1.0, 2.0)
 """Norms of the starts in units of R, besides the given one."""
 
 MOST_GROWTH = 1e6
 """‖p(1000)‖/‖p(0)‖ that the longest steps aim at."""
+
+
+def _shorter_step(draw: DrawFn, case: Case) -> Case:
+    """In half of the cases η is not 1/L_p but down to a hundredth of it; so far as floats have it, in any unit."""
+    share = draw(st.one_of(st.just(0), st.integers(1, 64))) / 64
+    logs = [share * SHORTEST - given.problem.log_smoothness for given in (case, case.normalised())]
+    if share == 0 or max(map(abs, logs)) > LARGEST_LOG_STEP:
+        return case
+    return case.but(arrays=MappingProxyType({**case.arrays, "eta": np.array(math.exp(logs[0]))}))
 
 
 @st.composite
@@ -71,6 +83,7 @@ def _cases(draw: DrawFn) -> Case:
         case = without_near_neighbours(case)
         # What remains are margins that differ by many orders of magnitude: a few in a hundred.
         assume(followable(case))
+    case = _shorter_step(draw, case)
     if not draw(st.booleans()):
         return case
     known = with_cone(case)
