@@ -33,7 +33,7 @@ from theorems.token_selection.local_paths.invariant_cone import SLACK, Invariant
 
 FLOW_SOLVER = tolerance(
     "flow-solver",
-    "√d · evaluations · (rtol · |z| + atol)/‖p_mm‖",
+    "√d · evaluations · (rtol · |z| + atol)/‖p_mm‖, 0 for d = 1",
     "a step of the solver has a local error of rtol |z| + atol per coordinate across p_mm, z the part of p there, and"
     " costs at least one gradient; lateral errors do not grow along the path, because it descends a convex function"
     " of the lateral coordinates",
@@ -42,10 +42,13 @@ FLOW_SOLVER = tolerance(
 VISIBLE = 1e-9
 """The 1 − cos at which a limit counts as seen."""
 
-SHARES = (1e-6, 1e-4, 1e-2)
+SHARES = (1e-8, 1e-7, 1e-6)
 """Absolute tolerances of the solver, in units of the cone's half-width at the start, in the order in which they are
 tried.
 """
+
+VACUOUS = 1e-2
+"""Where the solver's accuracy is no better than this share of the bound, the claim says nothing."""
 
 LOWEST_GOAL = 1e6
 """Flow is followed at least to this norm (keys of order one)."""
@@ -185,9 +188,13 @@ def flow_claims(cone: InvariantCone, under_test: Implementation, starts: Batch) 
                 yield asked
                 return
             if flow.norms[-1] >= 2 * begin:
-                yield asked
-                yield from _along(cone_for_flow(constants, start, goal) or cone, flow)
-                return
+                made = list(_along(cone_for_flow(constants, start, goal) or cone, flow))
+                if all(claim.tolerance <= VACUOUS for claim in made):
+                    yield asked
+                    yield from made
+                    return
+                reason = f"its solver's accuracy is {max(claim.tolerance for claim in made):.3g} of what is claimed"
+                continue
             reason = f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}"
     yield undecided("flow-rate", f"flow: {reason}", Form.EFFECTIVE)
 
@@ -199,9 +206,14 @@ def _along(around: InvariantCone, flow: Flow) -> Iterator[Claim]:
     value = norm(view.apart, axis=1) * view.rho
     # The solver works in a frame along p_mm: its tolerances are on the part of p across it.
     across = np.maximum(bound, value_of(value)) + norm(around.apex.offset) / length
-    steps = flow.evaluations * math.sqrt(constants.problem.d)
+    d = constants.problem.d
+    # In one dimension nothing lies across.
+    steps = flow.evaluations * (math.sqrt(d) if d > 1 else 0.0)
     lateral = steps * (flow.relative * across + flow.absolute / length)
-    yield at_least("flow-rate", Form.EFFECTIVE, bound, value.widened(lateral), why=FLOW_SOLVER, points="record")
+    # In units of the bound at the end, or of the cone's width where there is nothing across.
+    unit = max(float(bound.max()), math.sqrt(2 * constants.mu) * float(flow.norms[0]) / length)
+    sides = bound, value.widened(lateral)
+    yield at_least("flow-rate", Form.EFFECTIVE, *sides, why=FLOW_SOLVER, scale=unit, points="record")
     end = float(flow.norms[-1])
     proven = around.flow_angle(start, end)
     reached = math.sqrt(2 * float(flow.one_minus_cosine(constants.solution.p)[-1]))

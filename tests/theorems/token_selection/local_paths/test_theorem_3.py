@@ -12,7 +12,10 @@ from hypothesis import given, settings
 
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
+from reference_attention.losses import loss_named
+from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.training.flow import Flow, gradient_flow
 from tests.theorems.token_selection.local_paths.local_problems import (
     HAND_MADE,
     case,
@@ -24,7 +27,7 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.rounding.bounded import possibly_at_least, value_of
-from theorems.token_selection.local_paths.cone_claims import grown, iterates, stays_in_cone
+from theorems.token_selection.local_paths.cone_claims import flow_claims, grown, iterates, stays_in_cone
 from theorems.token_selection.local_paths.cone_descent import descent, growth, longest_steps
 from theorems.token_selection.local_paths.cone_points import ConeView, cone_points
 from theorems.token_selection.local_paths.invariant_cone import InvariantCone, cone_for_flow, invariant_cone, tangent
@@ -247,3 +250,30 @@ def test_near_neighbours_are_pushed_away_where_float64_cannot_resolve_them() -> 
     assert (before.neighbours == after.neighbours).all()
     assert after.margins[0, 2] == pytest.approx(2.0)
     assert followable(changed)
+
+
+def test_what_the_flow_is_allowed_stays_small_in_many_dimensions() -> None:
+    """On (n, T, d) = (20, 20, 50) the solver's accuracy was once a twentieth of the bound."""
+    rng = np.random.default_rng(0)
+    keys, scores = 0.3 * rng.normal(size=(20, 20, 50)), np.zeros((20, 20))
+    keys[:, 0, 0] += 3
+    scores[:, 0] = 1
+    large = Case(Problem(keys, scores, loss_named("logistic")), alpha=np.zeros(20, dtype=np.int64))
+    cone = cone_of(large)
+    starts = cone_points(rng, cone.constants, np.full(1, 1.01 * cone.radius), cone.start_mu)
+    made = {claim.name: claim for claim in flow_claims(cone, REFERENCE, starts)}
+    assert {claim.verdict for claim in made.values()} == {Verdict.UPHELD}
+    assert made["flow-rate"].tolerance < 1e-4
+    assert made["limit"].tolerance < 1e-6
+
+
+def test_a_flow_whose_solver_is_too_coarse_says_nothing() -> None:
+    cone = cone_of(HAND_MADE["long-offset"])
+
+    def coarse(problem: Problem, start: np.ndarray, **asked: object) -> Flow:
+        return replace(gradient_flow(problem, start, **asked), evaluations=10**12)  # type: ignore[arg-type]
+
+    starts = cone_points(np.random.default_rng(0), cone.constants, np.full(1, 1.01 * cone.radius), cone.start_mu)
+    made = list(flow_claims(cone, REFERENCE.but("coarse", gradient_flow=coarse), starts))
+    assert [claim.verdict for claim in made] == [Verdict.INCONCLUSIVE]
+    assert "of what is claimed" in made[0].undecided
