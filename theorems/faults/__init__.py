@@ -14,6 +14,7 @@ from theorems.faults.direction_faults import DIRECTION_FAULTS
 from theorems.faults.fault import Fault, Kind
 from theorems.faults.gradient_faults import GRADIENT_FAULTS
 from theorems.faults.label_faults import LABEL_FAULTS
+from theorems.faults.risk_faults import RISK_FAULTS
 from theorems.faults.set_faults import SET_FAULTS
 from theorems.faults.svm_faults import SVM_FAULTS
 
@@ -22,6 +23,7 @@ FAULTS: dict[str, Fault] = {
     for fault in (
         *ATTENTION_FAULTS,
         *GRADIENT_FAULTS,
+        *RISK_FAULTS,
         *DATA_FAULTS,
         *SVM_FAULTS,
         *SET_FAULTS,

@@ -162,6 +162,7 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
     allowed = {
         Kind.SOFTMAX: softmax,
         Kind.GRADIENT: {"scaled_gradient"},
+        Kind.RISK: {"risk", "log_excess_risk"},
         Kind.STEP: {"log_smoothness"},
         Kind.DATA: softmax,
         Kind.SVM: {"max_margin"},

@@ -30,6 +30,7 @@ from theorems.rounding.bounded import Bounded, exact
 from theorems.rounding.risk_change import risk_change
 from theorems.rounding.risk_under_test import risk_of
 from theorems.token_selection.softmax.smoothness import log_sharp_smoothness
+from theorems.token_selection.softmax.smoothness_value import log_smoothness_values
 
 CONSTANTS = tolerance(
     "constants",
@@ -69,6 +70,8 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     and for η ≤ 1/L_p: L(p(t+1)) − L(p(t)) ≤ −(η/2)‖∇L(p(t))‖², hence Σ_t ‖∇L(p(t))‖² ≤ 2(L(p(0)) − inf L)/η.
 
+    Exact form: L_p is that number (:mod:`.smoothness_value`).
+
     Effective form: every inequality with a constant that is no larger, L̂ ≤ L_keys ≤ L_p.
     L_keys = (1/n) Σ (M0‖γ_i‖²‖K_i‖² + 3 M1‖γ_i‖‖K_i‖²) needs only ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖.
     L̂ is derived in :func:`.smoothness.log_sharp_smoothness` from ∇²L = (1/n) Σ (ℓ'' ∇f∇fᵀ + ℓ'
@@ -81,7 +84,7 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     problem = case.problem
     rng = case.rng()
     log_sharp = log_sharp_smoothness(problem)
-    yield _constants(case, log_sharp, under_test)
+    yield from _constants(case, log_sharp, under_test)
     points = probe_points(rng, problem, m=POINTS)
     if case.start is not None:
         points = np.concatenate([points, case.start[None]])
@@ -94,8 +97,8 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield _summed(at, len(points), log_sharp, under_test)
 
 
-def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> Claim:
-    """L̂ ≤ L_keys ≤ L_p, the second as the implementation has it.
+def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
+    """L_p, as the implementation has it and with the tokens', is its formula; L̂ ≤ L_keys ≤ L_p.
 
     Norms carry relative errors of a few (T + d) EPS each (backward stability of the SVD).
     """
@@ -104,8 +107,13 @@ def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> Cl
     if case.dataset is not None:
         chain.append(case.dataset.log_smoothness)
     logs = np.maximum(np.array(chain), LOG_OF_ZERO)
+    if np.isnan(logs).any():
+        raise NotANumber("smoothness-is-its-formula", "log L_p is no number", Form.EXACT)
     rounding = 16 * EPS * (problem.T + problem.d + problem.n + np.max(np.abs(logs)))
-    return at_least("constants-are-ordered", Form.EFFECTIVE, logs[1:], logs[:-1], rounding=rounding, why=CONSTANTS)
+    reported, ours = exact(logs[1:]).widened(rounding), np.maximum(log_smoothness_values(case), LOG_OF_ZERO)
+    sides = np.concatenate([reported, ours]), np.concatenate([ours, reported])
+    yield at_least("smoothness-is-its-formula", Form.EXACT, *sides, why=CONSTANTS, points="constant")
+    yield at_least("constants-are-ordered", Form.EFFECTIVE, logs[1:], logs[:-1], rounding=rounding, why=CONSTANTS)
 
 
 def _log_unit(log_sharp: Bounded) -> float:

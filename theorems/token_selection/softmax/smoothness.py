@@ -27,13 +27,13 @@ def log_sharp_smoothness(problem: Problem) -> Bounded:
     log_width = np.log(np.max(scores, axis=1) - np.min(scores, axis=1))
     log_diameter = np.log(np.max(norm(keys[:, :, None] - keys[:, None], axis=-1), axis=(1, 2)))
     low, high = problem.score_range
-    curved = _constant(problem.loss.log_lipschitz(low, high)) + 2 * (log_width + log_diameter)
-    steep = _constant(problem.loss.log_bound(low, high)) + np.log(exact(3)) + log_width + 2 * log_diameter
+    curved = log_constant(problem.loss.log_lipschitz(low, high)) + 2 * (log_width + log_diameter)
+    steep = log_constant(problem.loss.log_bound(low, high)) + np.log(exact(3)) + log_width + 2 * log_diameter
     return np.logaddexp.reduce(np.concatenate([curved, steep])) - np.log(exact(16 * problem.n))
 
 
-def _constant(log: float) -> Bounded:
-    """A constant of the loss by its scalar formula: some roundings of its exponent."""
+def log_constant(log: float) -> Bounded:
+    """The logarithm of a constant of the loss by its scalar formula: some roundings of its exponent."""
     return exact(log).widened(8 * EPS * (1 + abs(log))) if math.isfinite(log) else exact(log)
 
 
