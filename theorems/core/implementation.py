@@ -16,16 +16,24 @@ from jaxtyping import Bool, Float64, Int64
 from reference_attention import risk as reference
 from reference_attention.directions import Direction, direction
 from reference_attention.loss import Array, Loss
-from reference_attention.problem import Problem
+from reference_attention.problem import Dataset, Problem
 from reference_attention.risk import ScaledGradient
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
-from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
 
 
 def reference_log_smoothness(problem: Problem) -> float:
     """log L_p of Lemma 6 in terms of keys and scores."""
     return problem.log_smoothness
+
+
+KeysAndScores = tuple[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "n T"]]
+
+
+def reference_keys_and_scores(data: Dataset) -> KeysAndScores:
+    """X_i Wᵀ and Y_i X_i v, each entry the exact product rounded once."""
+    return data.problem.keys, data.problem.scores
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,8 @@ class Implementation:
         max_margin_sets: (keys, mask of optimal tokens, max_margin) → the solutions of ATT-SVM', or certificates that
             there are none.
         log_smoothness: problem → log L_p, whose inverse bounds the step size of gradient descent.
+        locally_optimal: (solution of ATT-SVM(α), scores) → whether α is locally optimal (Definition 2).
+        keys_and_scores: tokens, labels, head and W → keys X Wᵀ, (n, T, d), and scores Y Xv, (n, T).
     """
 
     name: str = "reference"
@@ -66,6 +76,8 @@ class Implementation:
         [Float64[np.ndarray, "n T d"], Bool[np.ndarray, "n T"], Solver], MaxMarginSets | InfeasibleSets
     ] = max_margin_sets
     log_smoothness: Callable[[Problem], float] = reference_log_smoothness
+    locally_optimal: Callable[[MaxMargin, Float64[np.ndarray, "n T"]], bool] = locally_optimal
+    keys_and_scores: Callable[[Dataset], KeysAndScores] = reference_keys_and_scores
 
     def but(self, name: str, **replaced: Any) -> Implementation:
         """This implementation with some functions replaced."""

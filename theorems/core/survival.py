@@ -9,4 +9,4 @@ RATE = "a rate of decay up to a factor: on these cases the fault moves the limit
 NO_NEIGHBOUR = "where it was the only neighbour the sharp form breaks down"
 OWN_SOLVER = "the limit is p_relax, which has its own solver; p_mm only places the points at which the claim is tried"
 VALUES = "risks enter as bounds of each other, with room or with a common factor; their values are claimed by Lemma 3"
-STEPS = "any step up to the bound will do, and there is room beyond it; its value is claimed by Lemma 6"
+ANY_STEP = "any step up to the bound will do, and there is room beyond it; its value is claimed by Lemma 6"

@@ -181,8 +181,8 @@ class AttentionAt:
         return room + 2 * self._textbook_weights.error if self.textbook_eps else room
 
     def risk_room(self) -> Float64[np.ndarray, "b"]:
-        """What the risk of a right implementation may be off by, likewise; a kernel computes the outputs in its numbers,
-        and ℓ is taken of them in float64.
+        """What the risk of a right implementation may be off by, likewise; a kernel has outputs in its numbers, and
+        ℓ is taken of them in float64.
         """
         room = 2 * self.risk.error
         if not self.textbook_eps:

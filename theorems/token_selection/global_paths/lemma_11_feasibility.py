@@ -20,6 +20,7 @@ from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.problem import Dataset, Problem
 from reference_attention.svm.max_margin import Infeasible
 from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.dataset_claims import dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import statement
@@ -54,6 +55,7 @@ def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if case.dataset is None:
         yield _undecided("margins-at-least-one", "the lemma speaks of tokens, head and W: give a dataset")
         return
+    yield from dataset_claims(case, under_test)
     w = least_norm_preimage(case.dataset)
     if w is None:
         yield _undecided("margins-at-least-one", "v is not in the range of Wᵀ")

@@ -17,6 +17,7 @@ from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
+from theorems.core.survival import VALUES
 from theorems.token_selection.global_paths.followed_path import Sphere
 from theorems.token_selection.global_paths.path_claims import Followed, path_claims
 from theorems.token_selection.global_paths.path_constants import (
@@ -26,7 +27,6 @@ from theorems.token_selection.global_paths.path_constants import (
 )
 from theorems.token_selection.global_paths.path_offset import Reduced, tangent_basis
 from theorems.token_selection.global_paths.sublevel_claims import sublevel_claims
-from theorems.token_selection.global_paths.svm_claims import svm_claim
 
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
 """RΘ of the path."""
@@ -42,6 +42,7 @@ LARGEST_ROUNDING = 1e-3
     source="Theorem 1, Appendix B.2",
     assumptions=("well-behaved-loss", "strict-optimum", "separable"),
     kernel=BELOW_ROUNDING,
+    survives={"risk": VALUES},
 )
 def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumption A, with one strictly best token per input and a solution p_mm of ATT-SVM(opt), the
@@ -74,7 +75,7 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     that is computed, O(1/ρ), and whose own first term is −H⁻¹y/ρ.
     """
     problem = case.problem
-    svm = yield from certified(problem, problem.optimal, under_test, svm_claim)
+    svm = yield from certified(problem, problem.optimal, under_test)
     constraints = Constraints.of(problem, svm)
     basis = tangent_basis(svm.direction)
     carried = log_kappa(problem)

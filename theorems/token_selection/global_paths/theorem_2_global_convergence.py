@@ -17,9 +17,9 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.statement import statement
+from theorems.core.survival import ANY_STEP, VALUES
 from theorems.token_selection.global_paths.descent_claims import descent_claims
 from theorems.token_selection.global_paths.flow_claims import flow_claims
-from theorems.token_selection.global_paths.svm_claims import svm_claim
 
 
 @statement(
@@ -28,6 +28,7 @@ from theorems.token_selection.global_paths.svm_claims import svm_claim
     source="Theorem 2, Appendix B.3",
     assumptions=("well-behaved-loss", "equal-non-optimal-scores", "separable"),
     kernel=calls("every iterate of gradient descent on it; the limit is left to the reference", turn=6),
+    survives={"step": ANY_STEP, "risk": VALUES},
 )
 def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumptions A and B, if p_mm = p_mm(opt) exists, gradient descent with η ≤ 1/L_p from any p(0) has
@@ -56,7 +57,7 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     regularization path; orthogonally to span(G_S) it tends to a point that the rows outside S move away from p(0)'s.
     """
     problem = case.problem
-    svm = yield from certified(problem, problem.optimal, under_test, svm_claim)
+    svm = yield from certified(problem, problem.optimal, under_test)
     rng = case.rng()
     yield from descent_claims(case, under_test, svm, rng)
     if under_test.textbook_eps:

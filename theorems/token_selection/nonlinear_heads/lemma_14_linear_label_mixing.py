@@ -26,7 +26,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import climb, points_around, probe_points
 from theorems.core.statement import statement
-from theorems.core.survival import POINTS_ONLY, ROOM
+from theorems.core.survival import POINTS_ONLY, ROOM, VALUES
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.bounded import exact, in_floats
@@ -63,6 +63,7 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=calls("the sandwich of its prediction", turn=1),
     survives={
+        "risk": VALUES,
         "score-off": ROOM,
         "svm": POINTS_ONLY,
         "sets": POINTS_ONLY,

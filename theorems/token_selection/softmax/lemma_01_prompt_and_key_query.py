@@ -24,6 +24,7 @@ from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form, NotANumber, at_least
+from theorems.core.dataset_claims import dataset_claims
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
@@ -85,6 +86,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     The keys are the tokens themselves, those of the dataset in units of the largest if there is one, else the
     keys of the problem with its scores as the values Y Xv.
     """
+    yield from dataset_claims(case, under_test)
     setting = _setting(case)
     rng = case.rng()
     problem = setting.problem

@@ -20,10 +20,12 @@ from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form, NotANumber, at_least
+from theorems.core.dataset_claims import dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import directions, log_uniform, probe_points
 from theorems.core.statement import statement
+from theorems.core.survival import ROOM
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import LARGEST_EXPONENT, AttentionAt
 from theorems.rounding.bounded import Bounded, exact
@@ -62,6 +64,7 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient is Lipschitz and is that of its risk; descent steps along it", turn=5),
+    survives={"risk": ROOM},
 )
 def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumption A, ∇L is L_p-Lipschitz with
@@ -81,6 +84,7 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     gradient of L to many digits; with h = −η∇L, η ≤ 1/L̂, it gives the descent inequality; summing that and
     L ≥ (1/n) Σ ℓ(max_t γ_it) gives the last one. Differences of risks are evaluated without cancellation.
     """
+    yield from dataset_claims(case, under_test)
     problem = case.problem
     rng = case.rng()
     log_sharp = log_sharp_smoothness(problem)
