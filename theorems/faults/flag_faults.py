@@ -85,7 +85,8 @@ def _dependent(right: MaxMargin) -> MaxMargin:
 
 def _complementary(right: MaxMargin) -> MaxMargin:
     """The duals at hand, 1 where there is none."""
-    duals = {tuple(pair): right.exact.duals.get(tuple(pair), 0) or 1 for pair in np.argwhere(right.neighbours).tolist()}
+    pairs = [(int(i), int(t)) for i, t in np.argwhere(right.neighbours)]
+    duals = {pair: right.exact.duals.get(pair, 0) or 1 for pair in pairs}
     return right if right.strictly_complementary else _with(right, exact_positive_duals=duals)
 
 

@@ -13,24 +13,32 @@ from collections.abc import Iterator
 
 import numpy as np
 from flint import fmpq
+from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
+from generators.numbers import BLOCKS
+from generators.problems import cases
 from reference_attention.exact import rational
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
-from theorems.core.points import directions, probe_points
+from theorems.core.points import affordable, directions, probe_points
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.weights_under_test import total_of, weights_of
 from theorems.token_selection.softmax.risk_values import risk_claims
 
+POINTS = 150
 EXACT_POINTS = 3
 """Points at which identity and inequality are decided over the rationals."""
+
+
+def _cases() -> SearchStrategy[Case]:
+    return cases(large=BLOCKS)
 
 
 @statement(
@@ -38,6 +46,7 @@ EXACT_POINTS = 3
     "Softmax covariance (key lemma)",
     source="Appendix A.1, Lemma 3",
     assumptions=(),
+    cases=_cases,
     kernel=calls("its weights are the softmax of k·p, its gradient is their covariance", turn=0),
 )
 def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -59,7 +68,7 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem = case.problem
     rng = case.rng()
-    points = probe_points(rng, problem)
+    points = probe_points(rng, problem, m=affordable(problem, POINTS))
     at = AttentionAt(problem, points, under_test.textbook_eps)
     weights = weights_of(at, under_test, "weights-are-non-negative", Form.EXACT)
     yield at_least("weights-are-non-negative", Form.EXACT, weights.value, 0.0, rounding=0.0, why=EXACT)

@@ -16,6 +16,7 @@ from jaxtyping import Float64
 from numpy.linalg import norm
 
 from generators.case import Case
+from generators.numbers import BLOCKS
 from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
@@ -23,7 +24,7 @@ from theorems.core.claim import Claim, Form, NotANumber, at_least
 from theorems.core.dataset_claims import dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
-from theorems.core.points import directions, log_uniform, probe_points
+from theorems.core.points import affordable, directions, log_uniform, probe_points
 from theorems.core.statement import statement
 from theorems.core.survival import ROOM
 from theorems.core.tolerances import tolerance
@@ -49,12 +50,15 @@ STEPS = 200
 LOG_OF_ZERO = -1e5
 """Stands for the logarithm of a constant that is zero; no other logarithm is as small."""
 
+ENTRIES = 1 << 17
+"""About how many keys' entries, over all points; each is looked at some twenty times."""
+
 POWER_STEPS = 4
 """Power iterations that turn a pair of close points towards the largest curvature."""
 
 
 def _cases() -> SearchStrategy[Case]:
-    return st.one_of(cases(assumptions=ASSUMPTIONS), cases(assumptions=ASSUMPTIONS, dataset=True))
+    return st.booleans().flatmap(lambda dataset: cases(assumptions=ASSUMPTIONS, dataset=dataset, large=BLOCKS))
 
 
 @statement(
@@ -89,7 +93,7 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     rng = case.rng()
     log_sharp = log_sharp_smoothness(problem)
     yield from _constants(case, log_sharp, under_test)
-    points = probe_points(rng, problem, m=POINTS)
+    points = probe_points(rng, problem, m=affordable(problem, POINTS, ENTRIES))
     if case.start is not None:
         points = np.concatenate([points, case.start[None]])
     yield _lipschitz(problem, points, log_sharp, rng, under_test)
@@ -197,9 +201,10 @@ def _model(
 def _run(
     problem: Problem, start: Float64[np.ndarray, "d"], log_sharp: Bounded, under_test: Implementation
 ) -> Float64[np.ndarray, "t d"]:
-    points = np.empty((STEPS + 1, problem.d))
+    steps = affordable(problem, STEPS, ENTRIES)
+    points = np.empty((steps + 1, problem.d))
     points[0] = start
-    for t in range(STEPS):
+    for t in range(steps):
         points[t + 1] = points[t] - _reported(problem, points[t], _log_unit(log_sharp), under_test)
     if not np.isfinite(points).all():
         raise NotANumber("descent-with-largest-step", "an iterate of gradient descent is not finite")
