@@ -17,6 +17,7 @@ from theorems.faults.gradient_faults import GRADIENT_FAULTS
 from theorems.faults.label_faults import LABEL_FAULTS
 from theorems.faults.risk_faults import RISK_FAULTS
 from theorems.faults.set_faults import SET_FAULTS
+from theorems.faults.size_faults import SIZE_FAULTS
 from theorems.faults.svm_faults import SVM_FAULTS
 from theorems.faults.token_faults import TOKEN_FAULTS
 
@@ -24,6 +25,7 @@ FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
         *ATTENTION_FAULTS,
+        *SIZE_FAULTS,
         *GRADIENT_FAULTS,
         *RISK_FAULTS,
         *DATA_FAULTS,
