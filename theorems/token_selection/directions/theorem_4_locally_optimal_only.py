@@ -16,6 +16,7 @@ from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
 from generators.direction_cases import direction_cases, directions_for
+from generators.numbers import MODERATE
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
@@ -39,7 +40,7 @@ ASSUMPTIONS = (
 
 
 def _cases() -> SearchStrategy[Case]:
-    return direction_cases()
+    return direction_cases(large=MODERATE)
 
 
 @statement(

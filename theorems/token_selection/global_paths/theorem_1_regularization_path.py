@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hypothesis.strategies import SearchStrategy
+
 from generators.case import Case
+from generators.numbers import MODERATE
+from generators.problems import cases
 from reference_attention.floats import EPS
 from theorems.core.att_svm import certified
 from theorems.core.claim import Claim, Form, Undecided
@@ -36,11 +40,19 @@ LARGEST_ROUNDING = 1e-3
 """Errors of an exponent beyond it leave no digits of the path; it bounds radii where ‖p_mm‖ is large."""
 
 
+ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
+
+
+def _cases() -> SearchStrategy[Case]:
+    return cases(assumptions=ASSUMPTIONS, large=MODERATE)
+
+
 @statement(
     "theorem-1",
     "Regularization path: p̄(R)/R → p̄_mm",
     source="Theorem 1, Appendix B.2",
-    assumptions=("well-behaved-loss", "strict-optimum", "separable"),
+    assumptions=ASSUMPTIONS,
+    cases=_cases,
     kernel=BELOW_ROUNDING,
     survives={"risk": VALUES},
 )

@@ -11,7 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hypothesis.strategies import SearchStrategy
+
 from generators.case import Case
+from generators.numbers import MODERATE
+from generators.problems import cases
 from theorems.core.att_svm import certified
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
@@ -21,12 +25,19 @@ from theorems.core.survival import ANY_STEP, VALUES
 from theorems.token_selection.global_paths.descent_claims import descent_claims
 from theorems.token_selection.global_paths.flow_claims import flow_claims
 
+ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
+
+
+def _cases() -> SearchStrategy[Case]:
+    return cases(assumptions=ASSUMPTIONS, large=MODERATE)
+
 
 @statement(
     "theorem-2",
     "Global convergence of gradient descent",
     source="Theorem 2, Appendix B.3",
-    assumptions=("well-behaved-loss", "equal-non-optimal-scores", "separable"),
+    assumptions=ASSUMPTIONS,
+    cases=_cases,
     kernel=calls("every iterate of gradient descent on it; the limit is left to the reference", turn=6),
     survives={"step": ANY_STEP, "risk": VALUES},
 )

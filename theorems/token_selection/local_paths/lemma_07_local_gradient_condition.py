@@ -19,6 +19,7 @@ from jaxtyping import Float64, Int64
 from numpy.linalg import norm
 
 from generators.case import Case
+from generators.numbers import MODERATE
 from generators.problems import cases
 from theorems.core.att_svm import certified
 from theorems.core.claim import Claim, Form, Undecided, at_least
@@ -52,7 +53,7 @@ PIS = (1.0, 1 / 16)
 
 
 def _cases() -> SearchStrategy[Case]:
-    drawn = cases(assumptions=ASSUMPTIONS)
+    drawn = cases(assumptions=ASSUMPTIONS, large=MODERATE)
     return drawn.map(lambda case: case if resolved(case) else without_near_neighbours(case)).filter(resolved)
 
 

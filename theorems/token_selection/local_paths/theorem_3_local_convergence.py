@@ -20,6 +20,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.directions import points_in_cone
+from generators.numbers import MODERATE
 from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.att_svm import certified
@@ -61,7 +62,7 @@ MOST_GROWTH = 1e6
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    case = draw(cases(assumptions=("well-behaved-loss", "separable", "locally-optimal")))
+    case = draw(cases(assumptions=("well-behaved-loss", "separable", "locally-optimal"), large=MODERATE))
     if not followable(case):
         case = without_near_neighbours(case)
         # What remains are margins that differ by many orders of magnitude: a few in a hundred.
