@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from array_api_compat import array_namespace
 
@@ -24,27 +26,40 @@ DIMENSIONS = 64
 
 
 @dataclass(frozen=True)
-class Ragged:
-    """The reference, but where T is above :data:`LANES` and no multiple of it."""
+class AtSizes:
+    """The reference itself, to the last digit, but where the number of tokens is of a kind."""
 
     wrong: Shifted
+    shows: Callable[[int], bool]
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
         made = self.wrong(size)
         names = ("weights", "risk", "scaled_gradient", "log_excess_risk")
-        return REFERENCE.but("", **{name: _Either(getattr(made, name), getattr(REFERENCE, name)) for name in names})
+        both = {name: (getattr(made, name), getattr(REFERENCE, name)) for name in names}
+        return REFERENCE.but("", **{name: _Either(self.shows, *pair) for name, pair in both.items()})
 
 
 @dataclass(frozen=True)
 class _Either:
-    ragged: object
-    even: object
+    shows: Callable[[int], bool]
+    wrong: Callable[..., Any]
+    right: Callable[..., Any]
 
-    def __call__(self, keys: Array, *further: object) -> object:
-        tokens = keys.shape[-2]
-        chosen = self.ragged if tokens > LANES and tokens % LANES else self.even
-        return chosen(keys, *further)  # type: ignore[operator]
+    def __call__(self, keys: Array, *further: Any) -> Any:
+        return (self.wrong if self.shows(keys.shape[-2]) else self.right)(keys, *further)
+
+
+def _many(tokens: int) -> bool:
+    return tokens > LANES
+
+
+def _ragged(tokens: int) -> bool:
+    return tokens > LANES and tokens % LANES != 0
+
+
+def _blocks(tokens: int) -> bool:
+    return tokens > BLOCK
 
 
 def _positions(logits: Array) -> Array:
@@ -99,28 +114,28 @@ SIZE_FAULTS = (
         Kind.SOFTMAX,
         "no weight for the ninth token and those after it",
         "lemma-3",
-        Shifted(_after_the_eighth),
+        AtSizes(Shifted(_after_the_eighth), _many),
     ),
     Fault(
         "ragged-tail-forgotten",
         Kind.SOFTMAX,
         "T > 8: the tokens after the last full eight have no weight",
         "lemma-3",
-        Ragged(Shifted(_tail)),
+        AtSizes(Shifted(_tail), _ragged),
     ),
     Fault(
         "ragged-tail-padded",
         Kind.SOFTMAX,
         "T > 8: the last eight is filled up with logits 0 that are not masked",
         "lemma-3",
-        Ragged(Shifted(sink=_padding)),
+        AtSizes(Shifted(sink=_padding), _ragged),
     ),
     Fault(
         "running-maximum-never-rescaled",
         Kind.SOFTMAX,
         "blocks of 16 are added up without a factor when a larger logit comes",
         "lemma-3",
-        Shifted(_never_rescaled),
+        AtSizes(Shifted(_never_rescaled), _blocks),
     ),
     Fault(
         "dimensions-beyond-64-dropped",

@@ -45,6 +45,8 @@ def _cases() -> SearchStrategy[Case]:
     kernel=calls("its gradient at every point, n = 1", turn=2),
     survives={
         "sparsemax": ROOM,
+        "tokens-after-the-eighth-forgotten": ROOM,
+        "running-maximum-never-rescaled": ROOM,
         "temperature": "a colder softmax obeys the same bound, with a smaller R_π",
         "scaled-by-root-d": ROOM,
         "gradient-too-long": "only the direction of the gradient enters",

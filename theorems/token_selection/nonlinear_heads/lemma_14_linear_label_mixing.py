@@ -66,6 +66,8 @@ def _cases() -> SearchStrategy[Case]:
     survives={
         "risk": VALUES,
         "score-off": ROOM,
+        "ragged-tail-forgotten": ROOM,
+        "ragged-tail-padded": ROOM,
         "svm": POINTS_ONLY,
         "sets": POINTS_ONLY,
     },
