@@ -22,7 +22,7 @@ from generators.case import Case
 from generators.direction_keys import direction_levels, keys_of_levels
 from generators.general_position import matrices
 from generators.keys import key_directions
-from generators.numbers import Frame, one_in
+from generators.numbers import Frame, Large, one_in
 from reference_attention.directions import direction, exact_direction, margin_difference, margin_sign
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.problem import Problem
@@ -48,6 +48,13 @@ a few times its reciprocal: logits there are off by 2⁻⁵² (d + 8) of their s
 def _shapes(smallest_d: int) -> tuple[tuple[int, int, int], ...]:
     ranges = (range(1, LARGEST[0] + 1), range(2, LARGEST[1] + 1), range(smallest_d, LARGEST[2] + 1))
     return tuple(s for s in product(*ranges) if matrices(*s) <= MOST_MATRICES_DRAWN)
+
+
+@cache
+def _wide_shapes(large: Large) -> tuple[tuple[int, int, int], ...]:
+    """Those of these sizes that have few enough matrices of general position: rows are fewer than d."""
+    every = product(range(1, large.n[1] + 1), large.tokens, large.d)
+    return tuple(s for s in every if s[0] * s[1] * s[2] <= large.entries and matrices(*s) <= MOST_MATRICES_DRAWN)
 
 
 @st.composite
@@ -80,6 +87,7 @@ def direction_cases(
     kinds: Collection[Kind] = ("lower", "mixed", "tied", "near", "higher"),
     general: bool = True,
     losses: Collection[str] = tuple(LOSSES),
+    large: Large | None = None,
 ) -> Case:
     """A case with a direction ``q`` and the cone of Theorem 4 (``cone_mu``, ``cone_radius``).
 
@@ -88,9 +96,12 @@ def direction_cases(
             neighbour-optimal direction is max-margin.
         general: distinct scores and keys in general position.
         losses: names of losses.
+        large: one case in five has such sizes, as far as general position can be decided.
     """
     kind = draw(st.sampled_from(tuple(kinds)))
-    shape = draw(st.sampled_from(_shapes(2 if kind in ("lower", "near", "tied") else 1)))
+    wide = large is not None and draw(one_in(5))
+    shapes = _wide_shapes(large) if large and wide else _shapes(2 if kind in ("lower", "near", "tied") else 1)
+    shape = draw(st.sampled_from(shapes))
     frame = Frame(*shape, shape)
     alpha = np.array(draw(frame.values("n", st.integers(0, frame.tokens - 1))), dtype=np.int64)
     q, pivot = draw(key_directions(frame))

@@ -13,7 +13,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from jaxtyping import Bool, Float64
 
 from generators.case import Case
-from generators.numbers import one_in
+from generators.numbers import Large, integers, one_in
 from generators.problems import cases
 from generators.score_assumptions import optimal_sets
 from reference_attention.heads import ACTIVATIONS, Head
@@ -25,16 +25,30 @@ GAPS = (1.0, 0.5, 2.0, 0.25)
 RELU = [phi.name for phi in ACTIVATIONS].index("relu")
 
 
-def optimal_set_cases(*, separable: bool = True) -> SearchStrategy[Case]:
+def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> SearchStrategy[Case]:
     """Cases of Assumption D, with a linear head or another one, in general or with symmetric solutions.
 
     Args:
         separable: ATT-SVM' is feasible.
+        large: one case in five has such sizes, with one or two optimal tokens per input.
     """
     wanted = ("mixing-hurts", "separable-optimal-sets") if separable else ("mixing-hurts",)
     drawn = cases(assumptions=wanted, n=(1, 3), tokens=(2, 5), d=(1, 4))
-    base = st.one_of(drawn, drawn, symmetric_cases())
+    small = st.one_of(drawn, drawn, symmetric_cases())
+    base = small if large is None else one_in(5).flatmap(lambda wide: _wide_cases(large, wanted) if wide else small)
     return base.flatmap(lambda case: st.one_of(st.just(case), with_heads(case)))
+
+
+@st.composite
+def _wide_cases(draw: DrawFn, large: Large, wanted: tuple[str, ...]) -> Case:
+    """One optimal token per input, and a second one in the first inputs: choices of them are enumerated."""
+    n, tokens, d = draw(large.shapes())
+    case = draw(cases(assumptions=(*wanted, "strict-optimum"), n=n, tokens=tokens, d=d))
+    problem, doubled = case.problem, np.arange(min(draw(st.integers(0, 2)), n))
+    scores = problem.scores.copy()
+    opt = problem.optimal[doubled]
+    scores[doubled, (opt + 1) % tokens] = scores[doubled, opt]
+    return case.but(problem=Problem(problem.keys, scores, problem.loss))
 
 
 @st.composite
@@ -80,7 +94,7 @@ def with_heads(draw: DrawFn, case: Case) -> Case:
     signs = st.sampled_from((1.0, -1.0))
     weights = np.array([draw(signs) * draw(st.sampled_from(GAPS)) for _ in range(m)])
     labels = np.array([draw(signs) for _ in range(n)])
-    best = np.array(draw(st.lists(st.integers(-4, 4), min_size=n * m, max_size=n * m))).reshape(n, 1, m) / 2
+    best = draw(integers((n, m), -4, 4)).reshape(n, 1, m) / 2
     gaps = _gaps(draw, optimal, m)
     signs_of = -np.sign(labels[:, None] * weights)
     head = Head(best + signs_of[:, None] * gaps, weights, np.array(kinds), labels)
@@ -101,8 +115,7 @@ def case_with_head(case: Case, head: Head) -> Case:
 
 def _gaps(draw: DrawFn, optimal: Bool[np.ndarray, "n T"], m: int) -> Float64[np.ndarray, "n T m"]:
     n, T = optimal.shape
-    steps = draw(st.lists(st.sampled_from((0.0, *GAPS)), min_size=n * T * m, max_size=n * T * m))
-    gaps = np.array(steps).reshape(n, T, m)
+    gaps = np.array((0.0, *GAPS))[draw(integers((n, T, m), 0, len(GAPS)))]
     gaps[:, :, 0] = np.maximum(gaps[:, :, 0], 0.25)
     if draw(one_in(4)):
         # All non-optimal tokens alike: Assumption B for this head.

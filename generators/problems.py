@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import replace
 from itertools import product
 from typing import Literal
 
@@ -85,7 +86,7 @@ def cases(
         start: ``"anywhere"``, or a strategy for p(0) given the problem; none by default.
         dataset: also give tokens, labels and head that make the problem. Implied by assumptions about them.
         plain: no keys in other units or spread over magnitudes: for a hunt, which wants readable numbers.
-        large: one case in five has such sizes, where n, tokens and d are left to the strategy.
+        large: one case in five has such sizes, of at least as many inputs as n says; tokens and d are left to it.
 
     ``in-cone`` is satisfied by giving no start unless ``start`` is given: the cone's constants are the
     statement's.
@@ -130,8 +131,8 @@ def _frames(
     wanted: set[str], n: Size | None, tokens: Size | None, d: Size | None, large: Large | None
 ) -> SearchStrategy[Frame]:
     """(n, T, d) within the ranges, as far as the assumptions allow; small ones first."""
-    if large is not None and (n, tokens, d) != (None, None, None):
-        raise InvalidInput("large: sizes are given by n, tokens or d already; leave out one or the other.")
+    if large is not None and (tokens, d) != (None, None):
+        raise InvalidInput("large: sizes are given by tokens or d already; leave out one or the other.")
     inputs = length("n", n, (1, 4), smallest=1)
     counts = length("tokens", tokens, (2, 5), smallest=2)
     dims = length("d", d, (1, 5), smallest=1)
@@ -162,5 +163,6 @@ def _frames(
         return small
     if "general-position" in wanted or {"equal-non-optimal-scores", "distinct-scores"} <= wanted:
         raise InvalidInput("large: general-position, and Assumption B with distinct scores, are for small sizes only.")
+    large = replace(large, n=(max(large.n[0], inputs[0]), large.n[1]))
     others = large.shapes(single_input="single-input" in wanted).map(lambda shape: Frame(*shape, shape))
     return one_in(5).flatmap(lambda wide: others if wide else small)

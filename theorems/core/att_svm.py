@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 import numpy as np
 from jaxtyping import Int64
@@ -11,8 +11,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
 from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
 from theorems.core.implementation import Implementation
-
-Certify = Callable[[Problem, Int64[np.ndarray, "n"], MaxMargin], Claim]
+from theorems.core.svm_certificate import svm_claim
 
 
 def solved(
@@ -34,7 +33,7 @@ def solved(
 
 
 def certified(
-    problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation, certify: Certify
+    problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation
 ) -> Generator[Claim, None, MaxMargin]:
     """p_mm(α), once the claim that it is p_mm(α) has been made: ``svm = yield from certified(…)``.
 
@@ -43,7 +42,7 @@ def certified(
         Ended: the claim fails, so that nothing else would say what it seems to say.
     """
     found = solved(problem, alpha, under_test, "separable")
-    claim = certify(problem, alpha, found)
+    claim = svm_claim(problem, alpha, found)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:
         raise Ended(claim.name)

@@ -18,10 +18,10 @@ from reference_attention.directions import Direction, direction
 from reference_attention.loss import Array, Loss
 from reference_attention.paths.local_path import LocalPath, local_path
 from reference_attention.paths.regularization_path import Path, regularization_path
-from reference_attention.problem import Problem
+from reference_attention.problem import Dataset, Problem
 from reference_attention.risk import ScaledGradient
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
-from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
 from reference_attention.training.descent import Trajectory, gradient_descent, normalized_gradient_descent
 from reference_attention.training.flow import Flow, gradient_flow
@@ -30,6 +30,14 @@ from reference_attention.training.flow import Flow, gradient_flow
 def reference_log_smoothness(problem: Problem) -> float:
     """log L_p of Lemma 6 in terms of keys and scores."""
     return problem.log_smoothness
+
+
+KeysAndScores = tuple[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "n T"]]
+
+
+def reference_keys_and_scores(data: Dataset) -> KeysAndScores:
+    """X_i Wᵀ and Y_i X_i v, each entry the exact product rounded once."""
+    return data.problem.keys, data.problem.scores
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,8 @@ class Implementation:
         gradient_flow: (problem, start, *, norm, …) → the curve of the flow at recorded norms.
         regularization_path: (problem, norms, *, max_margin, …) → argmin of L over the balls of these radii.
         local_path: (problem, q, alpha, norms, *, mu, radius, …) → argmin of L over a cone, between two radii.
+        locally_optimal: (solution of ATT-SVM(α), scores) → whether α is locally optimal (Definition 2).
+        keys_and_scores: tokens, labels, head and W → keys X Wᵀ, (n, T, d), and scores Y Xv, (n, T).
     """
 
     name: str = "reference"
@@ -80,6 +90,8 @@ class Implementation:
     gradient_flow: Callable[..., Flow] = gradient_flow
     regularization_path: Callable[..., Path] = regularization_path
     local_path: Callable[..., LocalPath] = local_path
+    locally_optimal: Callable[[MaxMargin, Float64[np.ndarray, "n T"]], bool] = locally_optimal
+    keys_and_scores: Callable[[Dataset], KeysAndScores] = reference_keys_and_scores
 
     def but(self, name: str, **replaced: Any) -> Implementation:
         """This implementation with some functions replaced."""

@@ -20,6 +20,17 @@ SMALLEST_RADIUS, LARGEST_RADIUS = 1e-3, 1e4
 """Norms of the probe points, in units of 1 / (scale of the keys)."""
 
 
+ENTRIES = 1 << 19
+"""About how many keys' entries, over all points, are looked at at once."""
+LEAST_POINTS = 10
+"""Where problems are large."""
+
+
+def affordable(problem: Problem, m: int, entries: int = ENTRIES) -> int:
+    """At most m points, fewer where n T d is large, so that what is computed at them stays within time and memory."""
+    return min(m, max(LEAST_POINTS, entries // problem.keys.size))
+
+
 def log_uniform(rng: np.random.Generator, low: float, high: float, size: int) -> Float64[np.ndarray, "m"]:
     """Numbers whose logarithm is uniform."""
     return np.asarray(np.exp(rng.uniform(np.log(low), np.log(high), size)))

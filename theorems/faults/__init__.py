@@ -13,20 +13,28 @@ from theorems.faults.data_faults import DATA_FAULTS
 from theorems.faults.descent_faults import DESCENT_FAULTS
 from theorems.faults.direction_faults import DIRECTION_FAULTS
 from theorems.faults.fault import Fault, Kind
+from theorems.faults.flag_faults import FLAG_FAULTS
 from theorems.faults.flow_faults import FLOW_FAULTS
 from theorems.faults.gradient_faults import GRADIENT_FAULTS
 from theorems.faults.label_faults import LABEL_FAULTS
 from theorems.faults.path_faults import PATH_FAULTS
+from theorems.faults.risk_faults import RISK_FAULTS
 from theorems.faults.set_faults import SET_FAULTS
+from theorems.faults.size_faults import SIZE_FAULTS
 from theorems.faults.svm_faults import SVM_FAULTS
+from theorems.faults.token_faults import TOKEN_FAULTS
 
 FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
         *ATTENTION_FAULTS,
+        *SIZE_FAULTS,
         *GRADIENT_FAULTS,
+        *RISK_FAULTS,
         *DATA_FAULTS,
+        *TOKEN_FAULTS,
         *SVM_FAULTS,
+        *FLAG_FAULTS,
         *SET_FAULTS,
         *DIRECTION_FAULTS,
         *LABEL_FAULTS,

@@ -159,6 +159,11 @@ class AttentionAt:
         return gradient
 
     @cached_property
+    def _textbook_weights(self) -> Bounded:
+        """s_t as the compared kernel has them, (b, n, T)."""
+        return textbook_weights(self.problem, self.points, self.textbook_eps)
+
+    @cached_property
     def _textbook_error(self) -> Float64[np.ndarray, "b d"] | None:
         """What the compared kernel's ∇L may be off by: its own formula's error, twice for it may use another one.
 
@@ -166,7 +171,25 @@ class AttentionAt:
         """
         if not self.textbook_eps or not isinstance(self.log_weights, Bounded):
             return None
-        return 2 * textbook_gradient(self.problem, self.points, self.textbook_eps).error
+        return 2 * textbook_gradient(self.problem, self._textbook_weights, self.textbook_eps).error
+
+    def weights_room(self) -> Float64[np.ndarray, "b n T"]:
+        """What the weights of a right implementation may be off by: twice what this evaluation loses, for a textbook
+        kernel also twice what its own formula loses in its numbers. Theirs may be another one.
+        """
+        room = 2 * self.weights.error
+        return room + 2 * self._textbook_weights.error if self.textbook_eps else room
+
+    def risk_room(self) -> Float64[np.ndarray, "b"]:
+        """What the risk of a right implementation may be off by, likewise; a kernel has outputs in its numbers, and
+        ℓ is taken of them in float64.
+        """
+        room = 2 * self.risk.error
+        if not self.textbook_eps:
+            return np.asarray(room)
+        with spacing(self.textbook_eps, EXPONENTIAL):
+            outputs = np.sum(self._textbook_weights * rounded(self.problem.scores), axis=-1)
+        return np.asarray(room + 2 * np.mean(self.problem.loss.value(outputs), axis=-1).error)
 
     def gradient_of(self, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
         """The gradient under test e^{−log_scale}, with what a right one may be off by; (b, d).
@@ -219,8 +242,10 @@ def textbook_weights(problem: Problem, points: Float64[np.ndarray, "b d"], eps: 
         return softmax(logits, updates=(problem.T - 1) // BLOCK)
 
 
-def textbook_gradient(problem: Problem, points: Float64[np.ndarray, "b d"], eps: float) -> Bounded:
-    """∇L, (b, d), as a kernel computes it that knows no differences and no logarithms, in numbers of spacing ``eps``.
+def textbook_gradient(problem: Problem, s: Bounded, eps: float) -> Bounded:
+    """∇L, (b, d), from a kernel's weights s, (b, n, T), as it computes it that knows no differences and no logarithms.
+
+    In numbers of spacing ``eps``.
 
     Its maximum, subtracted within the differentiated graph, has the gradient −Σ c, zero but for rounding: it falls on
     whichever token was the largest.
@@ -228,7 +253,6 @@ def textbook_gradient(problem: Problem, points: Float64[np.ndarray, "b d"], eps:
     Powers of two are taken out of keys, scores and slopes, as a caller of kernels with the range of float32 does.
     """
     key_unit, unit = problem.key_scale, power_of_two(problem.scores)
-    s = textbook_weights(problem, points, eps)
     with spacing(eps, EXPONENTIAL):
         keys, scores = rounded(problem.keys / key_unit), rounded(problem.scores / unit)
         f = np.sum(s * scores, axis=-1)

@@ -23,7 +23,12 @@ def excess(problem: Problem, points: Numbers, alpha: Int64[np.ndarray, "n"]) -> 
 
     As ℓ decreases, what δ_i ± e lets it be lies between the values at δ_i − e and δ_i + e.
     """
-    log_weights = AttentionAt(problem, points).log_weights
+    return excess_at(AttentionAt(problem, points), alpha)
+
+
+def excess_at(at: AttentionAt, alpha: Int64[np.ndarray, "n"]) -> Sized:
+    """:func:`excess` at points whose weights are there already; (b,)."""
+    problem, log_weights = at.problem, at.log_weights
     own = exact(problem.scores[np.arange(problem.n), alpha])
     gaps = own[:, None] - problem.scores
     others: Any = np.where(value_of(gaps) != 0, log_weights, -np.inf)
@@ -57,9 +62,16 @@ def excess_of(
     Raises:
         NotANumber: a sign or a logarithm that is none.
     """
-    sign, log_size = _reported(under_test, problem, points, alpha, claim)
-    ours = excess(problem, points.reshape(-1, problem.d), alpha)
-    scale, error = ours.log_unit.reshape(sign.shape), ours.x.error.reshape(sign.shape)
+    made = excess_of_at(under_test, AttentionAt(problem, points.reshape(-1, problem.d)), alpha, claim)
+    shape = points.shape[:-1]
+    return Sized(made.x.reshape(shape), made.log_unit.reshape(shape))
+
+
+def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.ndarray, "n"], claim: str) -> Sized:
+    """:func:`excess_of` at points whose weights are there already; (b,)."""
+    sign, log_size = _reported(under_test, at.problem, at.points, alpha, claim)
+    ours = excess_at(at, alpha)
+    scale, error = ours.log_unit, ours.x.error
     unit = np.maximum(log_size, scale)
     unit = np.where(np.isfinite(unit), unit, 0.0)
     x: Bounded = sign * np.exp(exact(log_size) - unit)

@@ -6,7 +6,7 @@ what underflows there is far below the other's rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.equality import equal
 from theorems.rounding.bounded import Bounded, exact
 
 
@@ -39,6 +40,12 @@ class Sized:
         """e^{logarithm}."""
         unit = np.where(np.isfinite(logarithm.value), logarithm.value, 0.0)
         return cls.of(np.exp(logarithm - unit), unit)
+
+    @classmethod
+    def stack(cls, parts: Sequence[Sized]) -> Sized:
+        """Along a new first axis."""
+        x: Any = np.stack([part.x for part in parts])
+        return cls(x, np.stack([part.log_unit for part in parts]))
 
     def to(self, log_unit: Any) -> Bounded:
         """In another unit."""
@@ -91,3 +98,9 @@ def sized_at_least(name: str, form: Form, left: Sized, right: Sized, points: str
         why = f"at every {points} rounding is larger than the risks compared: the limit lies beyond float64"
         return undecided(name, why, form)
     return at_least(name, form, above[seen], below[seen], points=points)
+
+
+def sized_equal(name: str, left: Sized, right: Sized, points: str = "point") -> Claim:
+    """The claim left = right of sized numbers, each point in its own unit."""
+    unit = larger_unit(left, right)
+    return equal(name, left.to(unit), right.to(unit), points=points)

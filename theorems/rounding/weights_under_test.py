@@ -8,15 +8,12 @@ import numpy as np
 
 from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
-from theorems.rounding.attention_at import AttentionAt, textbook_weights
+from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import Bounded, exact, spacing, value_of
 
 
 def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
     """s_t under test, (b, n, T).
-
-    An implementation is allowed twice what this evaluation loses, a textbook kernel also twice what its own formula
-    loses in its numbers: theirs may be another one.
 
     Args:
         claim, form: what is falsified if an entry is no finite number.
@@ -26,9 +23,7 @@ def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Fo
         return weights
     if not np.isfinite(weights).all():
         raise NotANumber(claim, "a softmax weight under test is not finite", form)
-    allowed = 2 * at.weights.error
-    if at.textbook_eps:
-        allowed = allowed + 2 * textbook_weights(at.problem, at.points, at.textbook_eps).error
+    allowed = at.weights_room()
     return exact(weights).widened(np.where(np.isnan(allowed), np.inf, allowed))
 
 

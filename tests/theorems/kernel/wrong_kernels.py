@@ -135,6 +135,18 @@ def float32_inside(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return handwritten(query.float(), keys.float(), values.float()).to(query.dtype)
 
 
+def tail_forgotten(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Right up to eight tokens; beyond, those after the last full eight are left out."""
+    tokens = keys.shape[-2]
+    kept = tokens if tokens <= 8 else tokens - tokens % 8
+    return handwritten(query, keys[..., :kept, :], values[..., :kept, :])
+
+
+def first_64_dimensions(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Heads are no longer than 64, it was said."""
+    return handwritten(query[..., :64], keys[..., :64], values)
+
+
 CAUGHT: tuple[Call, ...] = (
     scaled_by_root_d,
     warm,
@@ -149,6 +161,8 @@ CAUGHT: tuple[Call, ...] = (
     clipped_logits,
     bfloat16_inside,
     without_maximum,
+    tail_forgotten,
+    first_64_dimensions,
 )
 """Falsified in float64 and in float32."""
 

@@ -22,6 +22,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import FAULTS, Fault, Kind, fault_named
 from theorems.faults.attention_faults import OnOtherKeys
 from theorems.faults.fault import right
+from theorems.faults.size_faults import SIZE_FAULTS
 from theorems.power.table import short
 from theorems.power.trial import Baseline, Found, baseline, replaced_by, smallest_caught, tried
 from theorems.registry.lookup import statement_named
@@ -162,9 +163,10 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
     allowed = {
         Kind.SOFTMAX: softmax,
         Kind.GRADIENT: {"scaled_gradient"},
+        Kind.RISK: {"risk", "log_excess_risk"},
         Kind.STEP: {"log_smoothness"},
-        Kind.DATA: softmax,
-        Kind.SVM: {"max_margin"},
+        Kind.DATA: softmax | {"keys_and_scores"},
+        Kind.SVM: {"max_margin", "relaxed_max_margin", "locally_optimal"},
         Kind.SETS: {"max_margin_sets"},
         Kind.DIRECTION: {"direction"},
         Kind.LABELS: {"label_svm", "relaxed_max_margin"},
@@ -198,11 +200,36 @@ STRAIGHT_THROUGH = ("logits-of-few-bits", "float32-softmax", "epsilon-in-denomin
 @pytest.mark.parametrize("fault", [f for f in SOFTMAX if f.name not in STRAIGHT_THROUGH], ids=lambda fault: fault.name)
 def test_the_gradient_of_a_wrong_softmax_is_that_of_its_risk(fault: Fault) -> None:
     """By central differences of the wrong risk; logits beyond the clipping and the second largest do not move here."""
+    _check_gradient(fault, *_points())
+
+
+def _wide_points() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return rng.normal(size=(2, 35, 66)), rng.normal(size=(2, 35)), 0.1 * rng.normal(size=(5, 66))
+
+
+@pytest.mark.parametrize("fault", SIZE_FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_of_size_is_none_where_it_does_not_show_and_consistent_where_it_does(fault: Fault) -> None:
+    made, loss = fault.implementation, loss_named("logistic")
     keys, scores, points = _points()
+    for alpha in (np.array([0, 1]), np.array([3, 2])):
+        ours = REFERENCE.log_excess_risk(keys, scores, loss, points, alpha)
+        assert np.abs(np.array(made.log_excess_risk(keys, scores, loss, points, alpha)) - ours).max() < 1e-13
+    assert np.abs(made.weights(keys, points) - REFERENCE.weights(keys, points)).max() < 1e-15
+    keys, scores, points = _wide_points()
+    weights = made.weights(keys, points)
+    assert np.abs(weights - REFERENCE.weights(keys, points)).max() > 1e-3
+    value = np.mean(loss.value(np.sum(weights * scores, axis=-1)), axis=-1)
+    assert np.abs(value - made.risk(keys, scores, loss, points)).max() < 1e-14
+    if fault.name != "running-maximum-never-rescaled":  # its maxima are constants to the gradient, as a kernel has them
+        _check_gradient(fault, keys, scores, points)
+
+
+def _check_gradient(fault: Fault, keys: np.ndarray, scores: np.ndarray, points: np.ndarray) -> None:
     loss, made = loss_named("logistic"), fault.implementation
     g = made.scaled_gradient(keys, scores, loss, points)
     gradient = np.exp(g.log_scale)[:, None] * g.direction
-    h = 1e-5 * np.eye(3)
+    h = 1e-5 * np.eye(points.shape[-1])
     up, down = (made.risk(keys, scores, loss, points[:, None] + sign * h) for sign in (1, -1))
     assert np.abs((up - down) / 2e-5 - gradient).max() < 1e-8
 

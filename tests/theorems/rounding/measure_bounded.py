@@ -191,7 +191,7 @@ def shares(call: Call, dtype: torch.dtype, seed: int = 0) -> dict[str, float]:
             "gradient": (
                 gradient.double().sum(dim=1)[:, 0],
                 at.gradient * unit,
-                textbook_gradient(problem, points, eps).error,
+                textbook_gradient(problem, s, eps).error,
             ),
         }
         for name, (theirs, truth, error) in found.items():

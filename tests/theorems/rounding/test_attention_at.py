@@ -24,7 +24,7 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
-from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt, textbook_gradient
+from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt, textbook_gradient, textbook_weights
 from theorems.rounding.bounded import Bounded, exact, rounded, spacing
 from theorems.rounding.softmax import softmax
 from theorems.rounding.weights_under_test import total_of, weights_of
@@ -194,7 +194,7 @@ def test_a_kernel_is_inside_the_textbook_formula(dtype: torch.dtype, eps: float)
     used = []
     for problem in PROBLEMS:
         points = points_of(problem)
-        ball = textbook_gradient(problem, points, eps)
+        ball = textbook_gradient(problem, textbook_weights(problem, points, eps), eps)
         truth = AttentionAt(problem, points).gradient.value * np.exp(AttentionAt(problem, points).log_scale)[:, None]
         for k, p in enumerate(points):
             theirs = kernel_gradient(problem, p, dtype)

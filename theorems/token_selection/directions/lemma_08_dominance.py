@@ -20,6 +20,7 @@ from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
+from theorems.core.survival import VALUES
 from theorems.core.tolerances import EXACT
 from theorems.rounding.bounded import exact
 from theorems.rounding.sized import Sized, sized_at_least
@@ -55,6 +56,7 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     from_data=pairs_for,
     kernel=BELOW_ROUNDING,
+    survives={"risk": VALUES},
 )
 def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let unit vectors q1, q2 select the same single tokens α, with directional margins θ1 < θ2.

@@ -19,6 +19,7 @@ from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
+from theorems.core.survival import VALUES
 from theorems.core.tolerances import EXACT
 from theorems.rounding.bounded import exact
 from theorems.rounding.sized import Sized, sized_at_least
@@ -51,6 +52,7 @@ def _cases() -> SearchStrategy[Case]:
     from_data=directions_for,
     kernel=BELOW_ROUNDING,
     survives={
+        "risk": VALUES,
         "direction-not-normalised": "both margins that it compares are those of one q: a factor changes no sign",
     },
 )

@@ -16,12 +16,13 @@ from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
 from generators.direction_cases import direction_cases, directions_for
+from generators.numbers import MODERATE
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
-from theorems.core.survival import ROOM, SEARCH_ONLY
+from theorems.core.survival import ROOM, SEARCH_ONLY, VALUES
 from theorems.core.tolerances import EXACT
 from theorems.token_selection.directions.better_directions import leaving_only_higher, selecting_best, tilted
 from theorems.token_selection.directions.definition_3 import as_defined
@@ -39,7 +40,7 @@ ASSUMPTIONS = (
 
 
 def _cases() -> SearchStrategy[Case]:
-    return direction_cases()
+    return direction_cases(large=MODERATE)
 
 
 @statement(
@@ -52,6 +53,7 @@ def _cases() -> SearchStrategy[Case]:
     aliases=("theorem-7",),
     kernel=BELOW_ROUNDING,
     survives={
+        "risk": VALUES,
         "score-off": ROOM,
         "svm-with-bias": "p_mm is only a better direction to tilt to, and on these cases the wrong one is better, too",
         "gradient": SEARCH_ONLY,

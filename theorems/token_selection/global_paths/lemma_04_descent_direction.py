@@ -11,25 +11,36 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
+from generators.numbers import SOLVABLE_BLOCKS
+from generators.problems import cases
 from theorems.core.att_svm import solved
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
-from theorems.core.points import climb, probe_points
+from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import AttentionAt, violation_of
 from theorems.rounding.bounded import rounded
 from theorems.token_selection.global_paths.growth_bounds import log_climb
+
+ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable")
+POINTS = 150
+
+
+def _cases() -> SearchStrategy[Case]:
+    return cases(assumptions=ASSUMPTIONS, large=SOLVABLE_BLOCKS)
 
 
 @statement(
     "lemma-4",
     "The max-margin direction descends everywhere",
     source="Appendix B.1, Lemma 4",
-    assumptions=("well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable"),
+    assumptions=ASSUMPTIONS,
+    cases=_cases,
     kernel=calls("its gradient descends along p_mm at every point", turn=3),
     survives={
         "gradient-too-long": "twice the gradient descends twice as much",
@@ -58,5 +69,5 @@ def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return -at.gradient_of(under_test, "descent") @ rounded(solution), np.sum(climbs, axis=-1)
 
     rng = case.rng()
-    points = climb(rng, probe_points(rng, problem, solution), violation_of(sides))
+    points = climb(rng, probe_points(rng, problem, solution, m=affordable(problem, POINTS)), violation_of(sides))
     yield at_least("descent", Form.EFFECTIVE, *sides(points))

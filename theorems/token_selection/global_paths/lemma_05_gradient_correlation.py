@@ -11,29 +11,42 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 from numpy.linalg import norm
 
 from generators.case import Case
+from generators.numbers import SOLVABLE_BLOCKS
+from generators.problems import cases
 from theorems.core.att_svm import solved
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
-from theorems.core.points import climb, probe_points
+from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import statement
 from theorems.core.survival import ROOM
 from theorems.rounding.attention_at import AttentionAt, violation_of
 from theorems.rounding.bounded import exact, rounded
+
+ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable", "single-input")
+POINTS = 150
+
+
+def _cases() -> SearchStrategy[Case]:
+    return cases(assumptions=ASSUMPTIONS, large=SOLVABLE_BLOCKS)
 
 
 @statement(
     "lemma-5",
     "Gradient correlation for a single input",
     source="Appendix B.1, Lemma 5",
-    assumptions=("well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable", "single-input"),
+    assumptions=ASSUMPTIONS,
+    cases=_cases,
     kernel=calls("its gradient at every point, n = 1", turn=2),
     survives={
         "sparsemax": ROOM,
+        "tokens-after-the-eighth-forgotten": ROOM,
+        "running-maximum-never-rescaled": ROOM,
         "temperature": "a colder softmax obeys the same bound, with a smaller R_π",
         "scaled-by-root-d": ROOM,
         "gradient-too-long": "only the direction of the gradient enters",
@@ -68,6 +81,6 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return np.vecdot(gradient, p) / norm(p, axis=-1), (1 + pi) * (gradient @ p_mm) / norm(p_mm)
 
     rng = case.rng()
-    points = probe_points(rng, problem, solution)
+    points = probe_points(rng, problem, solution, m=affordable(problem, POINTS))
     points = climb(rng, points[np.any(points != 0, axis=1)], violation_of(sides))
     yield at_least("correlation", Form.EFFECTIVE, *sides(points))

@@ -12,26 +12,37 @@ from collections.abc import Iterator
 
 import numpy as np
 from flint import fmpq, fmpq_mat
+from hypothesis.strategies import SearchStrategy
 from jaxtyping import Int64
 from numpy.linalg import norm
 
 from generators.case import Case
+from generators.numbers import SOLVABLE_BLOCKS
+from generators.problems import cases
 from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.problem import Dataset, Problem
 from reference_attention.svm.max_margin import Infeasible
 from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.dataset_claims import dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.bounded import exact, rounded
 
+ASSUMPTIONS = ("positive-labels", "strict-optimum", "head-in-key-range")
+
+
+def _cases() -> SearchStrategy[Case]:
+    return cases(assumptions=ASSUMPTIONS, large=SOLVABLE_BLOCKS)
+
 
 @statement(
     "lemma-11",
     "Feasibility of the max-margin problem",
     source="Section 2, Lemma 2; Appendix B, Lemma 11",
-    assumptions=("positive-labels", "strict-optimum", "head-in-key-range"),
+    assumptions=ASSUMPTIONS,
+    cases=_cases,
     aliases=("lemma-2",),
     kernel=SVM_ONLY,
 )
@@ -54,6 +65,7 @@ def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if case.dataset is None:
         yield _undecided("margins-at-least-one", "the lemma speaks of tokens, head and W: give a dataset")
         return
+    yield from dataset_claims(case, under_test)
     w = least_norm_preimage(case.dataset)
     if w is None:
         yield _undecided("margins-at-least-one", "v is not in the range of Wᵀ")

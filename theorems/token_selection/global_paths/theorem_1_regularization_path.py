@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hypothesis.strategies import SearchStrategy
+
 from generators.case import Case
+from generators.numbers import MODERATE
+from generators.problems import cases
 from reference_attention.floats import EPS
 from theorems.core.att_svm import certified
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
+from theorems.core.survival import VALUES
 from theorems.token_selection.global_paths.followed_path import Sphere
 from theorems.token_selection.global_paths.minimised_path import minimised_path
 from theorems.token_selection.global_paths.path_claims import Followed, path_claims
@@ -27,7 +32,6 @@ from theorems.token_selection.global_paths.path_constants import (
 )
 from theorems.token_selection.global_paths.path_offset import Reduced, tangent_basis
 from theorems.token_selection.global_paths.sublevel_claims import sublevel_claims
-from theorems.token_selection.global_paths.svm_claims import svm_claim
 
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
 """RΘ of the path."""
@@ -37,12 +41,21 @@ LARGEST_ROUNDING = 1e-3
 """Errors of an exponent beyond it leave no digits of the path; it bounds radii where ‖p_mm‖ is large."""
 
 
+ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
+
+
+def _cases() -> SearchStrategy[Case]:
+    return cases(assumptions=ASSUMPTIONS, large=MODERATE)
+
+
 @statement(
     "theorem-1",
     "Regularization path: p̄(R)/R → p̄_mm",
     source="Theorem 1, Appendix B.2",
-    assumptions=("well-behaved-loss", "strict-optimum", "separable"),
+    assumptions=ASSUMPTIONS,
+    cases=_cases,
     kernel=BELOW_ROUNDING,
+    survives={"risk": VALUES},
 )
 def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumption A, with one strictly best token per input and a solution p_mm of ATT-SVM(opt), the
@@ -75,7 +88,7 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     that is computed, O(1/ρ), and whose own first term is −H⁻¹y/ρ.
     """
     problem = case.problem
-    svm = yield from certified(problem, problem.optimal, under_test, svm_claim)
+    svm = yield from certified(problem, problem.optimal, under_test)
     constraints = Constraints.of(problem, svm)
     basis = tangent_basis(svm.direction)
     carried = log_kappa(problem)

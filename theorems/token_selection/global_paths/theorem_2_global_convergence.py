@@ -15,23 +15,25 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
+from generators.numbers import MODERATE
 from generators.problems import cases
 from theorems.core.att_svm import certified
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.statement import statement
+from theorems.core.survival import ANY_STEP, VALUES
 from theorems.token_selection.global_paths.descent_claims import descent_claims, starts_of
 from theorems.token_selection.global_paths.flow_claims import flow_claims, flow_start
 from theorems.token_selection.global_paths.normalized_claims import normalized_claims
-from theorems.token_selection.global_paths.svm_claims import svm_claim
 
 ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
 
 
 def _cases() -> SearchStrategy[Case]:
     """One input in half of the cases: the limit of the direction is claimed of these alone."""
-    return st.one_of(cases(assumptions=ASSUMPTIONS, n=1), cases(assumptions=ASSUMPTIONS, n=(2, 4)))
+    single = cases(assumptions=(*ASSUMPTIONS, "single-input"), large=MODERATE)
+    return st.one_of(single, cases(assumptions=ASSUMPTIONS, large=MODERATE, n=(2, 4)))
 
 
 @statement(
@@ -41,6 +43,7 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("every iterate of gradient descent on it; the limit is left to the reference", turn=6),
+    survives={"step": ANY_STEP, "risk": VALUES},
 )
 def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumptions A and B, if p_mm = p_mm(opt) exists, gradient descent with η ≤ 1/L_p from any p(0) has
@@ -75,7 +78,7 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     regularization path; orthogonally to span(G_S) it tends to a point that the rows outside S move away from p(0)'s.
     """
     problem = case.problem
-    svm = yield from certified(problem, problem.optimal, under_test, svm_claim)
+    svm = yield from certified(problem, problem.optimal, under_test)
     rng = case.rng()
     starts, fractions = starts_of(case, svm, rng)
     yield from descent_claims(problem, under_test, svm, starts, fractions)

@@ -21,6 +21,7 @@ from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import RATE
 from theorems.core.tolerances import tolerance
+from theorems.token_selection.joint_paths.given_claims import given_claims
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, joint_setup
 
 JOINT_DESCENT = tolerance(
@@ -78,6 +79,7 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     8000). Such runs are not applicable here.
     """
     setup = joint_setup(case, under_test, "prompt-rate", Form.LIMIT)
+    yield from given_claims(case, setup, under_test)
     theta = setup.separator.margin
     parts: dict[str, Any] = {"weights": under_test.weights, "gradient": under_test.scaled_gradient}
     run = joint_run(case, setup.joint, theta, **parts)

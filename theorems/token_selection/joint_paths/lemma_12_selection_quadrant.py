@@ -16,6 +16,7 @@ from theorems.core.survival import POINTS_ONLY
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import exact
 from theorems.rounding.weights_under_test import weights_of
+from theorems.token_selection.joint_paths.given_claims import given_claims
 from theorems.token_selection.joint_paths.joint_sublevel import joint_setup
 from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import relaxed_cases, sublevel
 
@@ -48,6 +49,7 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
     bounds of Theorem 6 on the sublevel set are at most 1/2.
     """
     setup = joint_setup(case, under_test, "odds")
+    yield from given_claims(case, setup, under_test)
     rng, joint = case.rng(), setup.joint
     level = sublevel(setup, under_test, 30.0, 30.0 * setup.target.norm)
     points = probe_points(rng, case.problem, setup.target.p)

@@ -14,6 +14,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import OWN_SOLVER
+from theorems.token_selection.joint_paths.given_claims import given_claims
 from theorems.token_selection.joint_paths.joint_claims import effective_claims, solution_claims
 from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, limit_claims
 from theorems.token_selection.joint_paths.joint_sublevel import joint_setup
@@ -58,6 +59,7 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     its rounding.
     """
     setup = joint_setup(case, under_test)
+    yield from given_claims(case, setup, under_test)
     rng = case.rng()
     levels = [sublevel(setup, under_test, units, units * setup.target.norm) for units in UNITS]
     yield from solution_claims(setup, under_test)

@@ -13,6 +13,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import NO_NEIGHBOUR
+from theorems.token_selection.joint_paths.given_claims import given_claims
 from theorems.token_selection.joint_paths.joint_claims import competitor_claims, effective_claims, solution_claims
 from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, limit_claims, sharp_claim
 from theorems.token_selection.joint_paths.joint_sublevel import Sublevel, joint_setup
@@ -56,6 +57,7 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     with duals μ > 0.
     """
     setup = joint_setup(case, under_test)
+    yield from given_claims(case, setup, under_test)
     theta, norm, direction = setup.separator.margin, setup.separator.norm, setup.separator.direction
     given = schedule_of(case)
     if given is None:

@@ -17,6 +17,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import OWN_SOLVER
+from theorems.token_selection.joint_paths.given_claims import given_claims
 from theorems.token_selection.joint_paths.joint_claims import competitor_claims, effective_claims, solution_claims
 from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, competitors, limit_claims
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, Sublevel, joint_setup
@@ -64,6 +65,7 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **Limit.** Along r = cR with c from c* to 8c* to RΘ = 10⁸, where 1 − cos(p, p_relax) is bounded by 10⁻⁶.
     """
     setup = joint_setup(case, under_test)
+    yield from given_claims(case, setup, under_test)
     given = schedule_of(case)
     norm = setup.target.norm
     if given is None:

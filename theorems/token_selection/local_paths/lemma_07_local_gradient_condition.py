@@ -19,6 +19,7 @@ from jaxtyping import Float64, Int64
 from numpy.linalg import norm
 
 from generators.case import Case
+from generators.numbers import MODERATE
 from generators.problems import cases
 from theorems.core.att_svm import certified
 from theorems.core.claim import Claim, Form, Undecided, at_least
@@ -26,6 +27,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.points import Violation, climb
 from theorems.core.statement import statement
+from theorems.core.svm_certificate import local_optimality_claim
 from theorems.rounding.bounded import exact, in_floats
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
 from theorems.token_selection.local_paths.cone_points import (
@@ -36,7 +38,7 @@ from theorems.token_selection.local_paths.cone_points import (
 )
 from theorems.token_selection.local_paths.local_cases import resolved, without_near_neighbours
 from theorems.token_selection.local_paths.local_constants import LocalConstants, local_constants
-from theorems.token_selection.local_paths.margin_claims import margins_in_cone, solves_att_svm
+from theorems.token_selection.local_paths.margin_claims import margins_in_cone
 
 ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal")
 
@@ -51,7 +53,7 @@ PIS = (1.0, 1 / 16)
 
 
 def _cases() -> SearchStrategy[Case]:
-    drawn = cases(assumptions=ASSUMPTIONS)
+    drawn = cases(assumptions=ASSUMPTIONS, large=MODERATE)
     return drawn.map(lambda case: case if resolved(case) else without_near_neighbours(case)).filter(resolved)
 
 
@@ -83,7 +85,8 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
     What the cone is made for, margins within ε of those of p_mm, is checked too, and p_mm exactly.
     """
     problem = case.problem
-    solution = yield from certified(problem, case.chosen, under_test, solves_att_svm)
+    solution = yield from certified(problem, case.chosen, under_test)
+    yield local_optimality_claim(problem, case.chosen, solution, under_test)
     constants = local_constants(problem, solution)
     if constants is None or not is_resolvable(constants, constants.base_rho):
         raise Undecided("no-stationary-point", too_thin(constants), Form.EFFECTIVE)

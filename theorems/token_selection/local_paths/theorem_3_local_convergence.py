@@ -20,6 +20,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.directions import points_in_cone
+from generators.numbers import MODERATE
 from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.att_svm import certified
@@ -27,7 +28,8 @@ from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, und
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import statement
-from theorems.core.survival import ROOM
+from theorems.core.survival import ANY_STEP, ROOM
+from theorems.core.svm_certificate import local_optimality_claim
 from theorems.rounding.steps import starts_claim
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
 from theorems.token_selection.local_paths.cone_claims import (
@@ -47,7 +49,6 @@ from theorems.token_selection.local_paths.invariant_cone import InvariantCone, i
 from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import too_thin
 from theorems.token_selection.local_paths.local_cases import followable, without_near_neighbours
 from theorems.token_selection.local_paths.local_constants import local_constants
-from theorems.token_selection.local_paths.margin_claims import solves_att_svm
 
 ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal", "in-cone", "step-size")
 
@@ -78,7 +79,7 @@ def _shorter_step(draw: DrawFn, case: Case) -> Case:
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    case = draw(cases(assumptions=("well-behaved-loss", "separable", "locally-optimal")))
+    case = draw(cases(assumptions=("well-behaved-loss", "separable", "locally-optimal"), large=MODERATE))
     if not followable(case):
         case = without_near_neighbours(case)
         # What remains are margins that differ by many orders of magnitude: a few in a hundred.
@@ -139,6 +140,7 @@ def _from_data(case: Case) -> Iterator[Case]:
     from_data=_from_data,
     kernel=FAR,
     survives={
+        "step": ANY_STEP,
         "gradient-too-long": "another step size, still short in the cone",
         "one-coordinate-off": ROOM,
         "step-above-bound": "at the norms of its cone a step is e^−1000 of p; a thousand times that is as nothing",
@@ -175,7 +177,8 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the solver.
     """
     problem = case.problem
-    solution = yield from certified(problem, case.chosen, under_test, solves_att_svm)
+    solution = yield from certified(problem, case.chosen, under_test)
+    yield local_optimality_claim(problem, case.chosen, solution, under_test)
     constants = local_constants(problem, solution)
     log_step = log_step_of(case)
     cone = None if constants is None else invariant_cone(constants, log_step)

@@ -16,6 +16,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.finding import Finding
+from generators.numbers import SOLVABLE_BLOCKS
 from generators.optimal_set_cases import optimal_set_cases
 from generators.optimal_sets import LinearMixing, linear_mixing
 from reference_attention.floats import EPS
@@ -24,9 +25,9 @@ from reference_attention.svm.max_margin_sets import MaxMarginSets
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
-from theorems.core.points import climb, points_around, probe_points
+from theorems.core.points import affordable, climb, points_around, probe_points
 from theorems.core.statement import statement
-from theorems.core.survival import POINTS_ONLY, ROOM
+from theorems.core.survival import POINTS_ONLY, ROOM, VALUES
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.bounded import exact, in_floats
@@ -52,7 +53,7 @@ POINTS = 120
 
 
 def _cases() -> SearchStrategy[Case]:
-    return optimal_set_cases(separable=False)
+    return optimal_set_cases(separable=False, large=SOLVABLE_BLOCKS)
 
 
 @statement(
@@ -63,7 +64,10 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=calls("the sandwich of its prediction", turn=1),
     survives={
+        "risk": VALUES,
         "score-off": ROOM,
+        "ragged-tail-forgotten": ROOM,
+        "ragged-tail-padded": ROOM,
         "svm": POINTS_ONLY,
         "sets": POINTS_ONLY,
     },
@@ -94,7 +98,8 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     problem, rng = case.problem, case.rng()
     sets = under_test.max_margin_sets(problem.keys, mixing.optimal, under_test.max_margin)
     axis = sets.solutions[0].p if isinstance(sets, MaxMarginSets) else None
-    points = probe_points(rng, problem, axis, m=POINTS)
+    count = affordable(problem, POINTS)
+    points = probe_points(rng, problem, axis, m=count)
     linear = "head_features" not in case.arrays
     seen = under_test if linear else HeadedAttention(problem, mixing, under_test).as_implementation()
     sandwich = Sandwich(problem, mixing, under_test, seen)
@@ -102,7 +107,7 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from sandwich.claims(points)
     if axis is not None:
         size = float(np.linalg.norm(axis))
-        far = points_around(rng, axis, size * np.exp(rng.uniform(0, math.log(3e3), 2 * POINTS)))
+        far = points_around(rng, axis, size * np.exp(rng.uniform(0, math.log(3e3), 2 * count)))
         # Towards the solution, never against it: there q_max is small enough for ρ(Δ).
         far *= np.where(far @ axis < 0, -1.0, 1.0)[:, None]
         yield from sandwich.pairs(np.concatenate([points, far]))

@@ -19,7 +19,7 @@ from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
-from theorems.core.survival import NO_NEIGHBOUR
+from theorems.core.survival import NO_NEIGHBOUR, VALUES
 from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
 from theorems.token_selection.nonlinear_heads.set_constants import mixing_kappa
 from theorems.token_selection.nonlinear_heads.set_path import path_to_the_set, sharp_claims
@@ -37,6 +37,7 @@ LARGEST_KAPPA = 1e5
     cases=optimal_set_cases,
     kernel=BELOW_ROUNDING,
     survives={
+        "risk": VALUES,
         "gradient-too-long": "a factor moves no minimiser",
         "loss-derivative-dropped": "the gradient is asked for with the correlation loss, whose ℓ' is −1 anyway",
         "neighbour-lost": NO_NEIGHBOUR,

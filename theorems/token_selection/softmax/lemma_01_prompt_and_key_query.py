@@ -20,15 +20,17 @@ from jaxtyping import Float64
 from numpy.linalg import norm
 
 from generators.case import Case
+from generators.numbers import BLOCKS
 from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form, NotANumber, Verdict, at_least
+from theorems.core.dataset_claims import dataset_claims
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
-from theorems.core.points import directions, log_uniform
+from theorems.core.points import affordable, directions, log_uniform
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
@@ -44,6 +46,8 @@ TWO_RUNS = tolerance(
     " either gradient is off by at p(t) is what it carries in the one-step claim",
 )
 
+LONGEST_HEAD = 30
+"""About how many rows W has at the most: the second path takes time for each of them."""
 STEPS = 50
 SAME = 10
 """So many steps have the same size."""
@@ -56,7 +60,7 @@ back-propagation, which has digits left there."""
 
 
 def _cases() -> SearchStrategy[Case]:
-    return st.one_of(cases(), cases(dataset=True))
+    return st.one_of(cases(large=BLOCKS), cases(dataset=True, large=BLOCKS))
 
 
 @statement(
@@ -92,6 +96,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     The keys are the tokens themselves, those of the dataset in units of the largest if there is one, else the
     keys of the problem with its scores as the values Y Xv.
     """
+    yield from dataset_claims(case, under_test)
     setting = _setting(case)
     rng = case.rng()
     problem = setting.problem
@@ -101,16 +106,17 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
         start = directions(rng, 1, problem.d)[0] * float(log_uniform(rng, 1e-2, 3.0, 1)[0]) / problem.key_scale
     log_constant = log_sharp_smoothness(problem).value
     largest = np.exp(-log_constant) if np.isfinite(log_constant) else 1.0
-    steps = np.repeat(log_uniform(rng, 1e-2, 1.0, STEPS // SAME) * largest, SAME)
+    count = affordable(problem, STEPS)
+    steps = np.repeat(log_uniform(rng, 1e-2, 1.0, -(-count // SAME)) * largest, SAME)[:count]
     points, matrices = _two_runs(setting, u, start, steps, under_test)
-    asked = starts_claim("run-is-the-one-asked-for", points, start, STEPS)
+    asked = starts_claim("run-is-the-one-asked-for", points, start, count)
     yield asked
     if asked.verdict is Verdict.FALSIFIED:
         return
     if not (np.isfinite(points).all() and np.isfinite(matrices).all()):
         raise NotANumber("same-iterates", "an iterate is not finite", Form.EXACT)
-    norms = log_uniform(rng, 1e-3, LARGEST_LOGIT, POINTS) / problem.key_scale
-    tried = np.concatenate([points, directions(rng, POINTS, problem.d) * norms[:, None]])
+    norms = log_uniform(rng, 1e-3, LARGEST_LOGIT, affordable(problem, POINTS)) / problem.key_scale
+    tried = np.concatenate([points, directions(rng, len(norms), problem.d) * norms[:, None]])
     at_once = max(1, ENTRIES // (problem.n * problem.T * (problem.d + len(u))))
     blocks = (tried[k : k + at_once] for k in range(0, len(tried), at_once))
     both = zip(*(_both_paths(setting, u, block, under_test) for block in blocks), strict=True)
@@ -154,7 +160,7 @@ def _setting(case: Case) -> Setting:
 def _head(rng: np.random.Generator, d: int) -> Float64[np.ndarray, "du"]:
     """u of norm 1e-3 … 1e3; W has as many rows as u entries, which need not be the dimension of the
     tokens."""
-    length = int(rng.integers(1, d + 3))
+    length = int(rng.integers(1, min(d, LONGEST_HEAD) + 3))
     return np.asarray(directions(rng, 1, length)[0] * float(log_uniform(rng, 1e-3, 1e3, 1)[0]))
 
 

@@ -1,7 +1,7 @@
 """Lemma 3: the covariance of keys and scores under the softmax weights, to first order in the unselected
 mass.
 
-Main results: the inequality of the Key Lemma, the identity behind it, and that weights and gradient are
+Main results: the inequality of the Key Lemma, the identity behind it, and that weights, gradient and risk are
 those of softmax attention.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix A.1, Lemma 3.
@@ -13,23 +13,32 @@ from collections.abc import Iterator
 
 import numpy as np
 from flint import fmpq
+from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
+from generators.numbers import BLOCKS
+from generators.problems import cases
 from reference_attention.exact import rational
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
-from theorems.core.points import directions, probe_points
+from theorems.core.points import affordable, directions, probe_points
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.weights_under_test import total_of, weights_of
+from theorems.token_selection.softmax.risk_values import risk_claims
 
+POINTS = 150
 EXACT_POINTS = 3
 """Points at which identity and inequality are decided over the rationals."""
+
+
+def _cases() -> SearchStrategy[Case]:
+    return cases(large=BLOCKS)
 
 
 @statement(
@@ -37,6 +46,7 @@ EXACT_POINTS = 3
     "Softmax covariance (key lemma)",
     source="Appendix A.1, Lemma 3",
     assumptions=(),
+    cases=_cases,
     kernel=calls("its weights are the softmax of k·p, its gradient is their covariance", turn=0),
 )
 def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -53,11 +63,12 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     What makes it a statement about attention: s_t ∝ e^{k_t·p}, and ∇L(p) = (1/n) Σ_i ℓ'_i K_iᵀ(diag(s_i) −
     s_i s_iᵀ)γ_i. Both are compared with the suite's own evaluation, in units of the largest term of the
-    gradient, so that they mean as much at ‖p‖ = 1e4 as at 0.
+    gradient, so that they mean as much at ‖p‖ = 1e4 as at 0. So are L itself and its excess over L_α
+    (:func:`.risk_values.risk_claims`), which other statements take for granted.
     """
     problem = case.problem
     rng = case.rng()
-    points = probe_points(rng, problem)
+    points = probe_points(rng, problem, m=affordable(problem, POINTS))
     at = AttentionAt(problem, points, under_test.textbook_eps)
     weights = weights_of(at, under_test, "weights-are-non-negative", Form.EXACT)
     yield at_least("weights-are-non-negative", Form.EXACT, weights.value, 0.0, rounding=0.0, why=EXACT)
@@ -66,6 +77,7 @@ def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from _key_lemma(problem, rng, weights.value)
     gradient = at.gradient_of(under_test, "gradient-is-the-covariance", Form.EXACT)
     yield equal("gradient-is-the-covariance", gradient, at.gradient, points="coordinate")
+    yield from risk_claims(case, at, under_test, rng)
 
 
 def _key_lemma(problem: Problem, rng: np.random.Generator, weights: Float64[np.ndarray, "b n T"]) -> Iterator[Claim]:

@@ -16,14 +16,17 @@ from jaxtyping import Float64
 from numpy.linalg import norm
 
 from generators.case import Case
+from generators.numbers import BLOCKS
 from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
+from theorems.core.dataset_claims import dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
-from theorems.core.points import directions, log_uniform, probe_points
+from theorems.core.points import affordable, directions, log_uniform, probe_points
 from theorems.core.statement import statement
+from theorems.core.survival import ROOM
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import LARGEST_EXPONENT, AttentionAt
 from theorems.rounding.bounded import Bounded, exact, value_of
@@ -31,6 +34,7 @@ from theorems.rounding.risk_change import risk_change
 from theorems.rounding.risk_under_test import risk_of
 from theorems.rounding.steps import starts_claim, steps_claim
 from theorems.token_selection.softmax.smoothness import log_sharp_smoothness
+from theorems.token_selection.softmax.smoothness_value import log_smoothness_values
 
 CONSTANTS = tolerance(
     "constants",
@@ -47,12 +51,15 @@ STEPS = 200
 LOG_OF_ZERO = -1e5
 """Stands for the logarithm of a constant that is zero; no other logarithm is as small."""
 
+ENTRIES = 1 << 17
+"""About how many keys' entries, over all points; each is looked at some twenty times."""
+
 POWER_STEPS = 4
 """Power iterations that turn a pair of close points towards the largest curvature."""
 
 
 def _cases() -> SearchStrategy[Case]:
-    return st.one_of(cases(assumptions=ASSUMPTIONS), cases(assumptions=ASSUMPTIONS, dataset=True))
+    return st.booleans().flatmap(lambda dataset: cases(assumptions=ASSUMPTIONS, dataset=dataset, large=BLOCKS))
 
 
 @statement(
@@ -61,10 +68,8 @@ def _cases() -> SearchStrategy[Case]:
     source="Appendix B.1, Lemma 6",
     assumptions=ASSUMPTIONS,
     cases=_cases,
-    survives={
-        "descent-stops-far-out": "its run stays nearer",
-    },
     kernel=calls("its gradient is Lipschitz and is that of its risk; descent steps along it", turn=5),
+    survives={"risk": ROOM, "descent-stops-far-out": "its run stays nearer"},
 )
 def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumption A, ∇L is L_p-Lipschitz with
@@ -72,6 +77,8 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
         L_p = (1/n) Σ_i (M0‖v‖²‖W‖²‖X_i‖⁴ + 3 M1‖v‖‖W‖²‖X_i‖³), spectral norms,
 
     and for η ≤ 1/L_p: L(p(t+1)) − L(p(t)) ≤ −(η/2)‖∇L(p(t))‖², hence Σ_t ‖∇L(p(t))‖² ≤ 2(L(p(0)) − inf L)/η.
+
+    Exact form: L_p is that number (:mod:`.smoothness_value`).
 
     Effective form: every inequality with a constant that is no larger, L̂ ≤ L_keys ≤ L_p.
     L_keys = (1/n) Σ (M0‖γ_i‖²‖K_i‖² + 3 M1‖γ_i‖‖K_i‖²) needs only ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖.
@@ -83,11 +90,12 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     L ≥ (1/n) Σ ℓ(max_t γ_it) gives the last one. The run that it is claimed of is one, step by step.
     Differences of risks are evaluated without cancellation.
     """
+    yield from dataset_claims(case, under_test)
     problem = case.problem
     rng = case.rng()
     log_sharp = log_sharp_smoothness(problem)
-    yield _constants(case, log_sharp, under_test)
-    points = probe_points(rng, problem, m=POINTS)
+    yield from _constants(case, log_sharp, under_test)
+    points = probe_points(rng, problem, m=affordable(problem, POINTS, ENTRIES))
     if case.start is not None:
         points = np.concatenate([points, case.start[None]])
     yield _lipschitz(problem, points, log_sharp, rng, under_test)
@@ -100,8 +108,8 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield _summed(at, len(points), log_sharp, under_test)
 
 
-def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> Claim:
-    """L̂ ≤ L_keys ≤ L_p, the second as the implementation has it.
+def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
+    """L_p, as the implementation has it and with the tokens', is its formula; L̂ ≤ L_keys ≤ L_p.
 
     Norms carry relative errors of a few (T + d) EPS each (backward stability of the SVD).
     """
@@ -110,8 +118,13 @@ def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> Cl
     if case.dataset is not None:
         chain.append(case.dataset.log_smoothness)
     logs = np.maximum(np.array(chain), LOG_OF_ZERO)
+    if np.isnan(logs).any():
+        raise NotANumber("smoothness-is-its-formula", "log L_p is no number", Form.EXACT)
     rounding = 16 * EPS * (problem.T + problem.d + problem.n + np.max(np.abs(logs)))
-    return at_least("constants-are-ordered", Form.EFFECTIVE, logs[1:], logs[:-1], rounding=rounding, why=CONSTANTS)
+    reported, ours = exact(logs[1:]).widened(rounding), np.maximum(log_smoothness_values(case), LOG_OF_ZERO)
+    sides = np.concatenate([reported, ours]), np.concatenate([ours, reported])
+    yield at_least("smoothness-is-its-formula", Form.EXACT, *sides, why=CONSTANTS, points="constant")
+    yield at_least("constants-are-ordered", Form.EFFECTIVE, logs[1:], logs[:-1], rounding=rounding, why=CONSTANTS)
 
 
 def _log_unit(log_sharp: Bounded) -> float:
@@ -192,9 +205,10 @@ def _run(
     problem: Problem, start: Float64[np.ndarray, "d"], log_sharp: Bounded, under_test: Implementation
 ) -> Generator[Claim, None, Float64[np.ndarray, "t d"]]:
     """The iterates of gradient descent with η = 1/L̂, once it is claimed that they are what was asked for."""
+    steps = affordable(problem, STEPS, ENTRIES)
     log_step, asked = -_log_unit(log_sharp), under_test.scaled_gradient
-    run = under_test.gradient_descent(problem, start, steps=STEPS, log_step=log_step, gradient=asked)
-    claim = starts_claim("run-is-the-one-asked-for", run.points, start, STEPS)
+    run = under_test.gradient_descent(problem, start, steps=steps, log_step=log_step, gradient=asked)
+    claim = starts_claim("run-is-the-one-asked-for", run.points, start, steps)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:
         raise Ended(claim.name)

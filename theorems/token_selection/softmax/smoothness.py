@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
@@ -23,17 +25,30 @@ def log_sharp_smoothness(problem: Problem) -> Bounded:
     c)(y − ȳ)] ≤ (R/2)(3D²/8) with c the middle of the scores. As R ≤ √2‖γ‖ and D ≤ √2‖K‖, L̂ ≤ (1/n) Σ
     (M0‖γ‖²‖K‖² + 3 M1‖γ‖‖K‖²)/4.
     """
-    scores, keys = exact(problem.scores), exact(problem.keys)
+    scores = exact(problem.scores)
     log_width = np.log(np.max(scores, axis=1) - np.min(scores, axis=1))
-    log_diameter = np.log(np.max(norm(keys[:, :, None] - keys[:, None], axis=-1), axis=(1, 2)))
+    log_diameter = np.log(diameters(problem.keys))
     low, high = problem.score_range
-    curved = _constant(problem.loss.log_lipschitz(low, high)) + 2 * (log_width + log_diameter)
-    steep = _constant(problem.loss.log_bound(low, high)) + np.log(exact(3)) + log_width + 2 * log_diameter
+    curved = log_constant(problem.loss.log_lipschitz(low, high)) + 2 * (log_width + log_diameter)
+    steep = log_constant(problem.loss.log_bound(low, high)) + np.log(exact(3)) + log_width + 2 * log_diameter
     return np.logaddexp.reduce(np.concatenate([curved, steep])) - np.log(exact(16 * problem.n))
 
 
-def _constant(log: float) -> Bounded:
-    """A constant of the loss by its scalar formula: some roundings of its exponent."""
+def diameters(keys: Float64[np.ndarray, "n T d"]) -> Any:
+    """max_{t,u} ‖k_it − k_iu‖, (n,), one token at a time: (n, T, T, d) is too much.
+
+    A float distance is off by (d/2 + 3) eps relatively: a difference is rounded once, its square twice, sum and root.
+    """
+    largest = np.max(np.abs(keys), axis=(1, 2))
+    unit = np.where(largest > 0, np.exp2(np.floor(np.log2(np.where(largest > 0, largest, 1.0)))), 1.0)
+    scaled, widest = keys / unit[:, None, None], np.zeros(len(keys))
+    for t in range(1, keys.shape[1]):
+        widest = np.maximum(widest, np.max(norm(scaled[:, :t] - scaled[:, t : t + 1], axis=-1), axis=-1))
+    return exact(widest).widened((keys.shape[2] / 2 + 4) * EPS * widest) * unit
+
+
+def log_constant(log: float) -> Bounded:
+    """The logarithm of a constant of the loss by its scalar formula: some roundings of its exponent."""
     return exact(log).widened(8 * EPS * (1 + abs(log))) if math.isfinite(log) else exact(log)
 
 

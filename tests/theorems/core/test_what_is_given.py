@@ -1,0 +1,108 @@
+"""Keys and scores of tokens, p_mm and its flags: right ones are upheld, wrong ones caught, whoever reports them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from reference_attention.problem import Dataset, Problem
+from reference_attention.svm.label_svm import relaxed_max_margin
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from theorems.core.claim import Verdict
+from theorems.core.dataset_claims import dataset_claims
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.svm_certificate import local_optimality_claim, svm_claim
+from theorems.faults import FAULTS
+from theorems.faults.flag_faults import FLAG_FAULTS, ForcedFlag
+from theorems.faults.token_faults import TOKEN_FAULTS
+
+
+def drawn(square: bool = True) -> Case:
+    rng = np.random.default_rng(0)
+    data = Dataset(
+        rng.normal(size=(2, 3, 4)), [-1, 1], rng.normal(size=4), rng.normal(size=(4 if square else 2, 4)) * 1e-90
+    )
+    return Case(data.problem, dataset=data)
+
+
+def wrong(case: Case, made: Implementation) -> list[str]:
+    return [claim.name for claim in dataset_claims(case, made) if claim.verdict is not Verdict.UPHELD]
+
+
+def test_the_reference_makes_products_to_half_an_ulp_in_any_unit() -> None:
+    for case in (drawn(), drawn(square=False)):
+        assert len(list(dataset_claims(case, REFERENCE))) == 2
+        assert not wrong(case, REFERENCE)
+        assert not wrong(case.normalised(), REFERENCE)
+    assert not list(dataset_claims(Case(drawn().problem), REFERENCE))
+
+
+@pytest.mark.parametrize("fault", TOKEN_FAULTS, ids=lambda fault: fault.name)
+def test_other_products_are_caught(fault) -> None:  # type: ignore[no-untyped-def]
+    (found,) = wrong(drawn(), fault.implementation)
+    assert found == ("keys-are-products" if fault.name.startswith("keys") else "scores-are-products")
+
+
+def test_one_unit_in_the_last_place_is_one_too_many_also_in_the_problem_at_hand() -> None:
+    case = drawn()
+    assert case.dataset is not None
+    keys = np.nextafter(case.problem.keys, np.inf)
+
+    def off(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+        return keys, data.problem.scores
+
+    assert wrong(case, REFERENCE.but("", keys_and_scores=off)) == ["keys-are-products"]
+    scores = np.nextafter(case.problem.scores, np.inf)
+    assert wrong(case.but(problem=Problem(case.problem.keys, scores)), REFERENCE) == ["scores-are-products"]
+    assert wrong(case, REFERENCE.but("", keys_and_scores=lambda data: (keys[:1], scores))) != []
+
+
+def test_half_way_between_two_floats_either_will_do() -> None:
+    data = Dataset([[[1.0, 2.0**-53], [0.0, 0.0]]], [1], [1.0, 1.0])
+    case = Case(data.problem, dataset=data)
+    assert not wrong(case, REFERENCE)
+    up = np.array([[1 + 2.0**-52, 0.0]])
+    assert not wrong(case, REFERENCE.but("", keys_and_scores=lambda data: (data.X, up)))
+    assert wrong(case, REFERENCE.but("", keys_and_scores=lambda data: (data.X, np.nextafter(up, 2.0))))
+
+
+DEPENDENT = Problem([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0, 0.0]])
+"""Two equal rows: dependent, and both can have a positive dual."""
+WITHOUT_DUAL = Problem([[[0.0, 0.0], [-1.0, 0.0], [-1.0, -5.0]]], [[1.0, 0.0, 0.0]])
+"""p_mm = (1, 0) is the first row alone; the second, (1, 5), is a neighbour whose dual can only be 0."""
+SIMPLE = Problem([[[1.0, 0.0], [0.0, 0.0], [-3.0, 5.0]]], [[1.0, 0.0, 2.0]])
+
+
+@pytest.mark.parametrize("problem", [DEPENDENT, WITHOUT_DUAL, SIMPLE])
+def test_flags_that_are_right_are_upheld_and_their_opposites_are_not(problem: Problem) -> None:
+    svm = max_margin(problem.keys, [0])
+    assert isinstance(svm, MaxMargin)
+    assert svm_claim(problem, svm.alpha, svm).verdict is Verdict.UPHELD
+    for fault in FLAG_FAULTS:
+        if not isinstance(fault.made, ForcedFlag):
+            continue
+        forced = fault.made.force(svm)
+        changed = forced.independent != svm.independent or forced.strictly_complementary != svm.strictly_complementary
+        said = svm_claim(problem, svm.alpha, forced).verdict
+        assert said is (Verdict.FALSIFIED if changed else Verdict.UPHELD), fault.name
+
+
+def test_p_relax_is_certified_with_the_margins_that_it_is_asked_for() -> None:
+    keys = np.array([[[1.0, 0.0], [0.0, 0.0]], [[-1.0, 3.0], [0.0, 0.0]]])
+    problem, alpha, support = Problem(keys, [[1.0, 0.0]] * 2), np.zeros(2, dtype=np.int64), np.array([True, False])
+    relaxed, full = relaxed_max_margin(keys, alpha, support), max_margin(keys, alpha)
+    assert isinstance(relaxed, MaxMargin)
+    assert isinstance(full, MaxMargin)
+    assert svm_claim(problem, alpha, relaxed, required=support.astype(np.int64)).verdict is Verdict.UPHELD
+    assert svm_claim(problem, alpha, full, required=support.astype(np.int64)).verdict is Verdict.FALSIFIED
+    assert svm_claim(problem, alpha, relaxed).verdict is Verdict.FALSIFIED
+
+
+@pytest.mark.parametrize("name", ["always-locally-optimal", "never-locally-optimal", "locally-optimal-with-ties"])
+def test_local_optimality_is_looked_at_with_higher_lower_and_equal_scores(name: str) -> None:
+    svm = max_margin(SIMPLE.keys, [0])
+    assert isinstance(svm, MaxMargin)
+    assert local_optimality_claim(SIMPLE, svm.alpha, svm, REFERENCE).verdict is Verdict.UPHELD
+    made = FAULTS[name].implementation
+    assert local_optimality_claim(SIMPLE, svm.alpha, svm, made).verdict is Verdict.FALSIFIED

@@ -1,0 +1,55 @@
+"""Keys are X_i Wᵀ and scores are Y_i X_i v: what everything else is about, decided over the rationals.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from flint import fmpq
+from jaxtyping import Float64
+
+from generators.case import Case
+from reference_attention.exact import rational, rational_matrix, to_floats
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT
+
+
+def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """k_it = W x_it and γ_it = Y_i v·x_it, each within half an ulp of the exact product.
+
+    Of the implementation, and of the problem that the statement speaks about; none for a case without tokens.
+    """
+    data = case.dataset
+    if data is None:
+        return
+    keys, scores = under_test.keys_and_scores(data)
+    tokens = rational_matrix(data.X.reshape(-1, data.X.shape[2]))
+    labels = np.repeat(data.Y, data.X.shape[1])
+    products = tokens * rational_matrix(data.v[:, None])
+    signed = [rational(y) * x for y, x in zip(labels.tolist(), products.entries(), strict=True)]
+    yield _rounded("scores-are-products", signed, scores, case.problem.scores)
+    keyed = tokens if data.W is None else tokens * rational_matrix(np.ascontiguousarray(data.W.T))
+    yield _rounded("keys-are-products", keyed.entries(), keys, case.problem.keys)
+
+
+def _rounded(name: str, products: list[fmpq], reported: Any, used: Float64[np.ndarray, "..."]) -> Claim:
+    nearest = to_floats(products).reshape(used.shape)
+    for whose, values in (("reported", np.asarray(reported)), ("that of the problem", used)):
+        if values.shape != used.shape:
+            return _claim(name, f"an array of shape {values.shape} is reported, not {used.shape}")
+        for k in np.flatnonzero(values != nearest).tolist():
+            value, product = float(values.flat[k]), products[k]
+            # Halfway between two floats, either will do.
+            if not np.isfinite(value) or abs(rational(value) - product) > rational(float(np.spacing(abs(value)))) / 2:
+                where = tuple(int(x) for x in np.unravel_index(k, used.shape))
+                return _claim(name, f"entry {where} is {nearest.flat[k]:.17g}; {whose} is {value:.17g}")
+    return _claim(name, "")
+
+
+def _claim(name: str, wrong: str) -> Claim:
+    return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)

@@ -1,0 +1,138 @@
+"""Whether what the implementation calls p_mm is p_mm: its KKT conditions, decided over the rationals.
+
+Statements compare paths, flows and cones with p_mm, its neighbours and its duals, and make or leave out claims by what
+it says of them; an SVM that is wrong in any of it would otherwise show as a violated limit, or not at all.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2 and Theorem 6.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from jaxtyping import Int64
+
+from reference_attention.exact import rational_matrix, to_float, to_floats
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.core.svm_flags import wrong_flag
+from theorems.core.tolerances import EXACT
+from theorems.rounding.bounded import exact, rounded
+
+Margins = list[list[fmpq]]
+"""(k_iα_i − k_it)·p of every token, 0 at α_i."""
+
+
+def svm_claim(
+    problem: Problem,
+    alpha: Int64[np.ndarray, "n"],
+    svm: MaxMargin,
+    *,
+    required: Int64[np.ndarray, "n"] | None = None,
+    name: str = "svm-is-optimal",
+) -> Claim:
+    """p_mm is the solution of ATT-SVM(α), with exactly these neighbours and duals.
+
+    Exact: every margin is at least what is required; it is that at the neighbours and nowhere else; duals are
+    nonnegative, zero off the neighbours, and combine the rows k_iα − k_it to p. The floats are those rationals rounded
+    (p and duals to two units in the last place, margins as an inner product with the rounded p). And what decides which
+    claims are made: whether the neighbours' rows are independent, whether all can have a dual.
+
+    Args:
+        required: the margin asked of each input, 0 or 1 (p_relax of Theorem 6); 1 throughout when omitted.
+    """
+    asked = np.ones(problem.n, dtype=np.int64) if required is None else required
+    wrong = _first_error(problem, alpha, svm, asked)
+    tight = int(svm.neighbours.sum())
+    detail = wrong or f"{svm.neighbours.size - problem.n} margins, {tight} of them exactly what is required"
+    return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, detail)
+
+
+def local_optimality_claim(
+    problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin, under_test: Implementation
+) -> Claim:
+    """Definition 2 is decided rightly, of p_mm whose neighbours are known to be right: each scores below its α_i.
+
+    For the scores γ, and for −γ and 0, which make neighbours of lower score ones of higher and of equal score.
+    """
+    wrong = ""
+    for scores, called in ((problem.scores, "γ"), (-problem.scores, "−γ"), (0 * problem.scores, "0")):
+        lower = all(float(scores[i, t]) < float(scores[i, alpha[i]]) for i, t in np.argwhere(svm.neighbours))
+        if under_test.locally_optimal(svm, scores) != lower:
+            wrong = f"for the scores {called} α is called {'not ' if lower else ''}locally optimal"
+    return Claim("locally-optimal-is-definition-2", Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
+
+
+def _first_error(
+    problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin, required: Int64[np.ndarray, "n"]
+) -> str:
+    if (svm.alpha != alpha).any():
+        return "α is not the tokens that were asked for"
+    if (svm.required != required).any():
+        return "other margins are required than were asked for"
+    margins = _exact_margins(problem, alpha, list(svm.exact.p))
+    return (
+        _wrong_margin(problem, alpha, svm, margins, required)
+        or _wrong_dual(problem, alpha, svm)
+        or _wrong_float(svm)
+        or wrong_flag(problem, alpha, svm)
+    )
+
+
+def _exact_margins(problem: Problem, alpha: Int64[np.ndarray, "n"], p: list[fmpq]) -> Margins:
+    flat = rational_matrix(problem.keys.reshape(-1, problem.d)) * fmpq_mat(problem.d, 1, p)
+    logits = [row[0] for row in flat.tolist()]
+    by_input = [logits[i * problem.T : (i + 1) * problem.T] for i in range(problem.n)]
+    return [[own[int(a)] - other for other in own] for own, a in zip(by_input, alpha, strict=True)]
+
+
+def _wrong_margin(
+    problem: Problem,
+    alpha: Int64[np.ndarray, "n"],
+    svm: MaxMargin,
+    margins: Margins,
+    required: Int64[np.ndarray, "n"],
+) -> str:
+    differences: Any = exact(np.take_along_axis(problem.keys, alpha[:, None, None], axis=1)) - problem.keys
+    # Reported margins may be off by what this evaluation of them is off by, and as much again.
+    error = 2 * np.vecdot(differences, rounded(svm.p)).error
+    for i, t in np.ndindex(problem.n, problem.T):
+        margin, least = margins[i][t], int(required[i])
+        if t == alpha[i]:
+            continue
+        which = f"token {t} of input {i}"
+        if margin < least:
+            return f"the margin of {which} is {to_float(margin):.17g} < {least}"
+        if (margin == least) != bool(svm.neighbours[i, t]):
+            reported = "a" if svm.neighbours[i, t] else "no"
+            return f"{which} has margin {least} + {to_float(margin - least):.3g}, reported {reported} neighbour"
+        if not abs(float(svm.margins[i, t]) - to_float(margin)) <= error[i, t]:
+            return f"the margin of {which} is {to_float(margin):.17g}, reported {svm.margins[i, t]:.17g}"
+    return ""
+
+
+def _wrong_dual(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
+    duals = {pair: weight for pair, weight in svm.exact.duals.items() if weight != 0}
+    if any(weight < 0 or not svm.neighbours[pair] for pair, weight in duals.items()):
+        return "a dual is negative, or positive off the neighbours"
+    total = fmpq_mat(1, problem.d)
+    for (i, t), weight in duals.items():
+        chosen, other = (rational_matrix(problem.keys[i, k][None]) for k in (int(alpha[i]), t))
+        total += weight * (chosen - other)
+    return "" if total.entries() == list(svm.exact.p) else "p_mm is not the combination of the rows with the duals"
+
+
+def _wrong_float(svm: MaxMargin) -> str:
+    if not np.allclose(svm.p, to_floats(svm.exact.p), rtol=2 * EPS, atol=0.0):
+        return "the float p_mm is not the exact one rounded"
+    ours = np.zeros(svm.duals.shape)
+    for pair, weight in svm.exact.duals.items():
+        ours[pair] = to_float(weight)
+    return (
+        "" if np.allclose(svm.duals, ours, rtol=4 * EPS, atol=0.0) else "the float duals are not the exact ones rounded"
+    )

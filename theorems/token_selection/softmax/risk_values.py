@@ -1,0 +1,41 @@
+"""Claims about the values of risk and log-excess risk: they are the means that they are called.
+
+Elsewhere risks enter inequalities with room, or only their slopes do: here nothing but rounding is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from generators.case import Case
+from theorems.core.claim import Claim, Form
+from theorems.core.equality import equal
+from theorems.core.implementation import Implementation
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import exact
+from theorems.rounding.excess import excess_at, excess_of_at
+from theorems.rounding.risk_under_test import risk_of
+from theorems.rounding.sized import Sized, sized_equal
+
+
+def risk_claims(case: Case, at: AttentionAt, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
+    """L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i); with L_α = (1/n) Σ_i ℓ(γ_iα_i), sign·e^{log-excess} = L(p) − L_α.
+
+    The second for α and for random tokens, so that L(p) − L_α has either sign: as a difference of risks, where one is
+    left of it, and by the losses' excesses (ℓ(u − δ) − ℓ(u), all orders of δ), in logarithms where the softmax
+    saturates and to the last digits anywhere.
+    """
+    problem, n = case.problem, case.problem.n
+    yield equal("risk-is-the-mean-loss", risk_of(at, under_test, "risk-is-the-mean-loss", Form.EXACT), at.risk)
+    if under_test.textbook_eps:
+        # Such a kernel's L(p) − L_α is rounding noise where the softmax saturates.
+        return
+    theirs, ours, differences = [], [], []
+    for alpha in (case.chosen, rng.integers(problem.T, size=n)):
+        theirs.append(excess_of_at(under_test, at, alpha, "excess-is-that-of-the-losses"))
+        ours.append(excess_at(at, alpha))
+        differences.append(at.risk - np.mean(problem.loss.value(exact(problem.scores[np.arange(n), alpha]))))
+    yield equal("excess-is-a-difference-of-risks", np.stack([x.to(0.0) for x in theirs]), np.stack(differences))
+    yield sized_equal("excess-is-that-of-the-losses", Sized.stack(theirs), Sized.stack(ours))
