@@ -124,6 +124,7 @@ class Result:
         bad_input: the sentence of an InvalidInput that the data caused.
         interrupted: whether it was stopped before the end.
         touched: which functions of the attention kernel under test were called; of a kernel only.
+        listed: the claims that the statement may make, where they are to be missed.
     """
 
     id: str
@@ -137,6 +138,13 @@ class Result:
     bad_input: str = ""
     interrupted: bool = False
     touched: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+
+    @property
+    def never_made(self) -> tuple[str, ...]:
+        """The claims that the statement may make and made on none of the cases, which the conclusion was checked on."""
+        made = {claim.name for claim in self.claims}
+        return tuple(name for name in self.listed if name not in made) if self.counts.get(Verdict.UPHELD) else ()
 
     @property
     def examples(self) -> int:
@@ -216,6 +224,7 @@ class Result:
                 }
                 for claim in self.claims
             ],
+            "never_made": list(self.never_made),
             "reason": self.reason,
         }
 

@@ -19,7 +19,7 @@ from reference_attention.directions import margin_difference, neighbour_optimal,
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.bounded import exact
 from theorems.rounding.sized import Sized, sized_at_least
@@ -35,7 +35,7 @@ from theorems.token_selection.directions.directional_risk import (
     to_units,
     told_apart,
 )
-from theorems.token_selection.directions.leading_term import sharp_claim
+from theorems.token_selection.directions.leading_term import LEADING, sharp_claim
 
 ASSUMPTIONS = ("well-behaved-loss", "wider-direction", "decided-neighbours")
 LOWER_WINS = ("wider-direction-wins", "risk-along-narrower", "risk-along-wider")
@@ -51,6 +51,12 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-8",
     "Dominance: the wider of two neighbour-optimal directions wins",
     source="Appendix B.5.1, Lemma 8",
+    claims=always(
+        "definition-3-of-first", "definition-3-of-second", "wider-margin", "narrower-anywhere", "wider-anywhere"
+    )
+    | dict.fromkeys(LOWER_WINS, "both are neighbour-optimal (a), and rounding leaves the risks beyond R0 their size")
+    | dict.fromkeys(HIGHER_WINS, "q1's neighbour scores higher (b), and rounding leaves the risks beyond R0 their size")
+    | dict.fromkeys(("leading-term-of-first", "leading-term-of-second"), LEADING),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=pairs_for,

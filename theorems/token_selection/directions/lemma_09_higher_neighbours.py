@@ -18,7 +18,7 @@ from reference_attention.directions import unit_difference
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.bounded import exact
 from theorems.rounding.sized import Sized, sized_at_least
@@ -32,7 +32,7 @@ from theorems.token_selection.directions.directional_risk import (
     crossing,
     to_units,
 )
-from theorems.token_selection.directions.leading_term import sharp_claim
+from theorems.token_selection.directions.leading_term import LEADING, sharp_claim
 
 ASSUMPTIONS = ("well-behaved-loss", "higher-neighbours")
 KINDS: tuple[Kind, ...] = ("higher",)
@@ -46,6 +46,7 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-9",
     "Directional neighbours of higher score: mixing beats selecting",
     source="Appendix B.5.2, Lemma 9",
+    claims=always("definition-3", "gain", "gain-at-most") | {"leading-term": LEADING},
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=directions_for,

@@ -22,7 +22,7 @@ from reference_attention.svm.max_margin import Infeasible
 from theorems.core.claim import Claim, Form, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.bounded import exact, rounded
 
@@ -31,6 +31,14 @@ from theorems.rounding.bounded import exact, rounded
     "lemma-11",
     "Feasibility of the max-margin problem",
     source="Section 2, Lemma 2; Appendix B, Lemma 11",
+    claims=always(
+        "margins-at-least-one",
+        "smallest-margin-is-one",
+        "gmm-exists",
+        "solution-is-feasible",
+        "solution-is-the-projection",
+        "solution-is-no-longer",
+    ),
     assumptions=("positive-labels", "strict-optimum", "head-in-key-range"),
     aliases=("lemma-2",),
     kernel=SVM_ONLY,

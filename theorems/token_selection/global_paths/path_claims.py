@@ -48,6 +48,16 @@ RATE_FIT = tolerance(
     " from its limit; a least-squares slope is linear in it",
 )
 
+PATH_CLAIMS = dict.fromkeys(
+    ("path-is-stationary", "path-correlation", "path-is-lowest", "offset-at-radius"), "the path is followed"
+) | {
+    "offset-closed-form": "the neighbours are independent with positive duals, d > 1",
+    "offset-limit": "the neighbours are dependent with positive duals, d > 1",
+    "offset-first-correction": "the neighbours have positive duals, d > 1",
+    "path-rate": "the offset is known to half its size at two radii",
+    "path-rate-with-logarithm": "some neighbour has dual zero in every dual solution",
+}
+"""The claims of :func:`path_claims`, and when they are made."""
 LOWER_TRIES = 12
 """Points per radius and kind that try to have less risk than the path."""
 

@@ -16,7 +16,7 @@ from theorems.core.att_svm import certified
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.token_selection.global_paths.descent_claims import descent_claims
 from theorems.token_selection.global_paths.flow_claims import flow_claims
 from theorems.token_selection.global_paths.svm_claims import svm_claim
@@ -26,6 +26,26 @@ from theorems.token_selection.global_paths.svm_claims import svm_claim
     "theorem-2",
     "Global convergence of gradient descent",
     source="Theorem 2, Appendix B.3",
+    claims=always(
+        "svm-is-optimal",
+        "climbs-to-max-margin",
+        "climbs-like-log-t",
+        "norm-grows-like-log-t",
+        "steps-are-summable",
+        "norm-diverges",
+        "flow-is-of-this-gradient",
+        "arc-climbs",
+    )
+    | dict.fromkeys(
+        (
+            "correlation-step",
+            "correlation-lower-bound",
+            "flow-correlation",
+            "flow-offset-is-kept",
+            "flow-offset-closed-form",
+        ),
+        "n = 1",
+    ),
     assumptions=("well-behaved-loss", "equal-non-optimal-scores", "separable"),
     kernel=calls("every iterate of gradient descent on it; the limit is left to the reference", turn=6),
 )

@@ -25,7 +25,7 @@ from theorems.core.claim import Claim, Form, Undecided, at_least
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.points import Violation, climb
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.rounding.bounded import exact, in_floats
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
 from theorems.token_selection.local_paths.cone_points import (
@@ -59,6 +59,16 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-7",
     "Local gradient condition",
     source="Appendix B.1, Lemma 7",
+    claims=always(
+        "solves-att-svm",
+        "margins-in-cone",
+        "no-stationary-point",
+        "lower-bound",
+        "upper-bound",
+        "saturation",
+        "correlation",
+        "radius-of-pi",
+    ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=locally_optimal_choices,

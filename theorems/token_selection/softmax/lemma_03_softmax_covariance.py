@@ -23,7 +23,7 @@ from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import directions, probe_points
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.weights_under_test import total_of, weights_of
@@ -36,6 +36,14 @@ EXACT_POINTS = 3
     "lemma-3",
     "Softmax covariance (key lemma)",
     source="Appendix A.1, Lemma 3",
+    claims=always(
+        "weights-are-non-negative",
+        "weights-sum-to-one",
+        "weights-are-exponentials-of-logits",
+        "covariance-identity",
+        "covariance-inequality",
+        "gradient-is-the-covariance",
+    ),
     assumptions=(),
     kernel=calls("its weights are the softmax of k·p, its gradient is their covariance", turn=0),
 )

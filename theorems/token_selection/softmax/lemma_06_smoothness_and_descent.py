@@ -23,7 +23,7 @@ from theorems.core.claim import Claim, Form, NotANumber, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import directions, log_uniform, probe_points
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import LARGEST_EXPONENT, AttentionAt
 from theorems.rounding.bounded import Bounded, exact
@@ -58,6 +58,14 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-6",
     "Smoothness and descent",
     source="Appendix B.1, Lemma 6",
+    claims=always(
+        "constants-are-ordered",
+        "lipschitz",
+        "first-order-model",
+        "descent-with-largest-step",
+        "descent-with-small-step",
+        "squared-gradients-are-summable",
+    ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient is Lipschitz and is that of its risk; descent steps along it", turn=5),
