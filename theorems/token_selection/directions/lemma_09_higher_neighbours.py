@@ -71,7 +71,7 @@ def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem = case.problem
     found = under_test.direction(problem.keys, case.arrays["q"])
-    yield as_defined(found, problem.keys)
+    yield as_defined(found, problem.keys, case.arrays["q"])
     costs = Costs.of(problem, found.best(problem.scores))
     high, low = (Lead.among(found, costs, mask) for mask in (costs.higher, costs.lower))
     if found.least is None or high.least is None:

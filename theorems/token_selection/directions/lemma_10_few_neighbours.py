@@ -64,7 +64,7 @@ def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
         rank = _rank(keys, alpha, mask)
         if rank is not None:
             yield at_least(name, Form.EXACT, rank, int(mask.sum()), rounding=0.0, why=EXACT, points="direction")
-    yield as_defined(found, keys)
+    yield as_defined(found, keys, case.arrays["q"])
 
 
 def _rank(

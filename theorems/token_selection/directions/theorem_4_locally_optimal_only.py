@@ -117,7 +117,7 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem, q = case.problem, case.arrays["q"]
     found = under_test.direction(problem.keys, q)
-    yield as_defined(found, problem.keys)
+    yield as_defined(found, problem.keys, q)
     alpha = found.best(problem.scores)
     costs = Costs.of(problem, alpha)
     cone = cone_of(case, found)
