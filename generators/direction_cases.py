@@ -120,7 +120,9 @@ def _in_other_units(draw: DrawFn, case: Case, *directions: str) -> Case:
     """
     far = st.integers(-398, 398).map(lambda k: 2.0**k)
     scale = draw(far) if draw(one_in(4)) else 1.0
-    arrays = {name: value / scale if name == "cone_radius" else value for name, value in case.arrays.items()}
+    arrays = {
+        name: np.asarray(value / scale) if name == "cone_radius" else value for name, value in case.arrays.items()
+    }
     if draw(one_in(2)):
         arrays |= {name: case.arrays[name] * draw(far) for name in directions}
     return case.but(problem=case.problem.with_keys_scaled(scale), arrays=MappingProxyType(arrays))

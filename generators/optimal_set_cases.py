@@ -28,6 +28,8 @@ RELU = [phi.name for phi in ACTIVATIONS].index("relu")
 def optimal_set_cases(*, separable: bool = True) -> SearchStrategy[Case]:
     """Cases of Assumption D, with a linear head or another one, in general or with symmetric solutions.
 
+    D is proven by Lemma 14 where the optimal tokens of an input have identical features, and only such heads are drawn.
+
     Args:
         separable: ATT-SVM' is feasible.
     """

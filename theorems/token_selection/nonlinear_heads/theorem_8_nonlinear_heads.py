@@ -51,7 +51,8 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     solutions G_mm. Then p̄(R) = argmin_{‖p‖≤R} L satisfies dist(p̄(R)/(RΘ), G_mm) → 0.
 
     Here D comes from Lemma 14 with ν_i, c0_i, c1_i; C0_i = c0_i min|ℓ'| and C1_i = c1_i max|ℓ'| over [ν_i − c1_i, ν_i].
-    O_i = argmax_t γ_it; a head other than the linear one is in the arrays of the case. ρ = RΘ.
+    O_i = argmax_t γ_it; a head other than the linear one is in the arrays of the case. ρ = RΘ. (Lemma 14 asks that all
+    optimal tokens of an input have the same features. D is tried in no other way.)
 
     **Effective.** κ = log Σ_i C1_i|Ō_i| + max_i log((1 + |O_i|)/C0_i), the sum over inputs with Ō_i ≠ ∅ (for singletons
     and a linear head at most Theorem 1's). For ρ > κ, every p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm), p_mm ∈ G_mm, has
