@@ -47,6 +47,14 @@ class ClaimSummary:
         return -math.inf if math.isnan(room) else room
 
     @property
+    def degenerate(self) -> bool:
+        """Whether both sides were the same number: such a case holds whatever is allowed, and nothing is near failing.
+
+        Where d = 1 or T = 2 many an inequality is an identity, and 0 ≥ 0 is all that it says.
+        """
+        return self.worst_slack == 0
+
+    @property
     def nearness(self) -> str:
         """How near to failing, ``slack ≥ −tolerance`` and the name; empty when it was never decided."""
         if math.isnan(self.worst_slack):
@@ -59,9 +67,11 @@ class ClaimSummary:
         worse.
         """
 
-        # A number counts before none: where the claim was undecided there is no slack.
-        def rank(summary: ClaimSummary) -> tuple[bool, bool, float]:
-            return summary.verdict is not Verdict.FALSIFIED, math.isnan(summary.worst_slack), summary.room
+        # A number counts before none: where the claim was undecided there is no slack. And a case that tells something
+        # before one on which both sides are the same.
+        def rank(summary: ClaimSummary) -> tuple[bool, bool, bool, float]:
+            told = math.isnan(summary.worst_slack), summary.degenerate
+            return summary.verdict is not Verdict.FALSIFIED, *told, summary.room
 
         verdict = next(v for v in WORST_FIRST if v in (self.verdict, other.verdict))
         branches = Counter(dict(self.branches)) + Counter(dict(other.branches))
@@ -70,12 +80,15 @@ class ClaimSummary:
 
 
 def tightest_of(claims: Iterable[ClaimSummary]) -> ClaimSummary | None:
-    """The claim closest to failing, in units of its tolerance; one that was falsified if there is any."""
+    """The claim closest to failing, in units of its tolerance, on a case that is not degenerate; one that was falsified
+    if there is any.
+    """
 
-    def closeness(claim: ClaimSummary) -> tuple[bool, bool, bool, float]:
+    def closeness(claim: ClaimSummary) -> tuple[bool, bool, bool, bool, float]:
         exact = claim.tolerance == 0  # decided, not close to anything
         room = claim.room if exact else claim.room / claim.tolerance
-        return claim.verdict is not Verdict.FALSIFIED, math.isnan(claim.worst_slack), exact, room
+        told = math.isnan(claim.worst_slack), exact, claim.degenerate
+        return claim.verdict is not Verdict.FALSIFIED, *told, room
 
     return min(claims, key=closeness, default=None)
 

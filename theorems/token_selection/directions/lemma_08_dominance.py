@@ -93,8 +93,8 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     keys, scores = case.problem.keys, case.problem.scores
     first, second = (under_test.direction(keys, case.arrays[name]) for name in ("q1", "q2"))
-    for name, found, q in (("first", first, "q1"), ("second", second, "q2")):
-        yield as_defined(found, keys, case.arrays[q], f"definition-3-of-{name}")
+    for name, found, given in (("first", first, "q1"), ("second", second, "q2")):
+        yield as_defined(found, keys, case.arrays[given], f"definition-3-of-{name}")
     if first.least is None or second.least is None:
         yield Claim("wider-margin", Form.EXACT, -1.0, 0.0, EXACT, "a direction was reported to have no margin at all")
         return

@@ -123,6 +123,8 @@ def path_claims(
 ) -> Iterator[Claim]:
     """The path at increasing radii against its bound, its rate and its predicted offset."""
     stationary = np.array([np.linalg.norm(f.sphere.newton_step(f.predicted)) for f in followed])
+    # None where the risk under test does not fall outwards: no minimiser is anywhere near.
+    stationary = np.where(np.isnan(stationary), np.inf, stationary)
     rounding = np.array([f.rounding for f in followed])
     yield at_least(
         "path-is-stationary", Form.SHARP, 0.0, stationary, rounding=rounding, why=PATH_ROUNDING, points="radius"
