@@ -119,7 +119,24 @@ def direction_cases(
         "cone_radius": np.array(unit * draw(st.sampled_from((1.0, 16.0, 256.0)))),
     }
     problem = Problem(keys, scores, loss_named(draw(st.sampled_from(tuple(losses)))))
-    return Case(problem, arrays=MappingProxyType(arrays), seed=draw(st.integers(0, 2**32 - 1)))
+    case = Case(problem, arrays=MappingProxyType(arrays), seed=draw(st.integers(0, 2**32 - 1)))
+    return draw(_in_other_units(case, "q"))
+
+
+@st.composite
+def _in_other_units(draw: DrawFn, case: Case, *directions: str) -> Case:
+    """One case in four with its keys, and every other one with its directions, in units of 1e-120 to 1e120.
+
+    Powers of two: nothing is rounded, so ties stay ties and neighbours neighbours.
+    """
+    far = st.integers(-398, 398).map(lambda k: 2.0**k)
+    scale = draw(far) if draw(one_in(4)) else 1.0
+    arrays = {
+        name: np.asarray(value / scale) if name == "cone_radius" else value for name, value in case.arrays.items()
+    }
+    if draw(one_in(2)):
+        arrays |= {name: case.arrays[name] * draw(far) for name in directions}
+    return case.but(problem=case.problem.with_keys_scaled(scale), arrays=MappingProxyType(arrays))
 
 
 @st.composite
@@ -207,7 +224,7 @@ def pair_cases(
     scores = draw(_scores(frame, alpha, below, above, distinct=False))
     problem = Problem(keys, scores, loss_named(draw(st.sampled_from(tuple(losses)))))
     arrays = MappingProxyType({"q1": np.asarray(q), "q2": np.asarray(wider)})
-    return Case(problem, arrays=arrays, seed=draw(st.integers(0, 2**32 - 1)))
+    return draw(_in_other_units(Case(problem, arrays=arrays, seed=draw(st.integers(0, 2**32 - 1))), "q1", "q2"))
 
 
 def directions_for(case: Case) -> Iterator[Case]:

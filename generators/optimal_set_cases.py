@@ -28,6 +28,8 @@ RELU = [phi.name for phi in ACTIVATIONS].index("relu")
 def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> SearchStrategy[Case]:
     """Cases of Assumption D, with a linear head or another one, in general or with symmetric solutions.
 
+    D is proven by Lemma 14 where the optimal tokens of an input have identical features, and only such heads are drawn.
+
     Args:
         separable: ATT-SVM' is feasible.
         large: one case in five has such sizes, with one or two optimal tokens per input.

@@ -71,6 +71,10 @@ class Squared(IllBehavedLoss):
     def log_floor(self, low: float, high: float) -> float:
         return -math.inf if low <= 1 <= high else math.log(min(abs(low - 1), abs(high - 1)))
 
+    def steepening(self, low: float, high: float) -> float:
+        # Where it increases it is not to be bounded from below by its slope.
+        return math.inf if high > 1 else 0.0
+
     def defect(self, low: float, high: float) -> str:
         return f"ℓ'({high:g}) = {high - 1:g} is not negative" if high >= 1 else ""
 
@@ -111,6 +115,10 @@ class Cubic(IllBehavedLoss):
     def log_floor(self, low: float, high: float) -> float:
         return -math.inf if low <= 0 <= high else math.log(3) + 2 * math.log(min(abs(low), abs(high)))
 
+    def steepening(self, low: float, high: float) -> float:
+        # d log|ℓ'|/du = 2/u.
+        return 2 / low if low > 0 else math.inf if high > 0 else 0.0
+
     def defect(self, low: float, high: float) -> str:
         return "ℓ'(0) = 0 is not negative" if low <= 0 <= high else ""
 
@@ -148,6 +156,9 @@ class Kinked(IllBehavedLoss):
 
     def log_floor(self, low: float, high: float) -> float:
         return -math.log(4) if high > 0 else 0.0
+
+    def steepening(self, low: float, high: float) -> float:
+        return 0.0
 
     def defect(self, low: float, high: float) -> str:
         return "ℓ' jumps from −1 to −1/4 at 0, so it is not Lipschitz" if low <= 0 < high else ""

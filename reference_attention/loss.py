@@ -37,7 +37,7 @@ class Loss(ABC):
 
     @abstractmethod
     def relative_curvature(self, u: Array) -> Array:
-        """ℓ''(u) / |ℓ'(u)|."""
+        """ℓ''(u) / |ℓ'(u)|, negative where ℓ is concave; its size is at most 1 for the losses of Assumption A here."""
 
     @abstractmethod
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
@@ -63,6 +63,15 @@ class Loss(ABC):
     @abstractmethod
     def log_floor(self, low: float, high: float) -> float:
         """The logarithm of the smallest |ℓ'| on [low, high]."""
+
+    @abstractmethod
+    def steepening(self, low: float, high: float) -> float:
+        """κ ≥ 0 with d log |ℓ'| / du ≤ κ on [low, high], the least one: 0 exactly where ℓ is convex there.
+
+        A loss that is not convex loses less on the way down than its slope at the top says, but at least
+        ℓ(u − δ) − ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2} for u − δ, u in [low, high]: |ℓ'(u − x)| ≥ |ℓ'(u)| e^{−κx}, and
+        (1 − e^{−y})/y ≥ e^{−y/2}.
+        """
 
     def __repr__(self) -> str:
         return f"<{self.name} loss>"

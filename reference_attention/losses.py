@@ -89,14 +89,16 @@ class Logistic(Loss):
 
     def log_lipschitz(self, low: float, high: float) -> float:
         # |ℓ''| = σ(u)σ(−u) is largest at the point of the interval nearest to zero.
-        nearest = abs(min(max(0.0, low), high))
-        return -nearest - 2 * math.log1p(math.exp(-nearest))
+        return _log_sigmoid_slope(_sizes(low, high)[0])
 
     def log_bound(self, low: float, high: float) -> float:
         return -_softplus_scalar(low)
 
     def log_floor(self, low: float, high: float) -> float:
         return -_softplus_scalar(high)
+
+    def steepening(self, low: float, high: float) -> float:
+        return 0.0
 
 
 class Exponential(Loss):
@@ -127,6 +129,9 @@ class Exponential(Loss):
     def log_floor(self, low: float, high: float) -> float:
         return -high
 
+    def steepening(self, low: float, high: float) -> float:
+        return 0.0
+
 
 class Correlation(Loss):
     """ℓ(u) = −u."""
@@ -154,12 +159,71 @@ class Correlation(Loss):
     def log_floor(self, low: float, high: float) -> float:
         return 0.0
 
+    def steepening(self, low: float, high: float) -> float:
+        return 0.0
+
+
+class Sigmoid(Loss):
+    """ℓ(u) = σ(−u), the smoothed 0–1 loss: concave where u < 0, convex where u > 0."""
+
+    name = "sigmoid"
+
+    def value(self, u: Array) -> Array:
+        xp = array_namespace(u)
+        return xp.exp(-_softplus(xp, u))
+
+    def log_slope(self, u: Array) -> Array:
+        # |ℓ'| = σ(u) σ(−u).
+        xp = array_namespace(u)
+        return -_softplus(xp, u) - _softplus(xp, -u)
+
+    def relative_curvature(self, u: Array) -> Array:
+        # ℓ'' = |ℓ'| (σ(u) − σ(−u)).
+        return array_namespace(u).tanh(u / 2)
+
+    def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        # ℓ(u−δ) − ℓ(u) = σ(u) σ(|δ|−u) (1 − e^{−|δ|}) for δ > 0, −σ(−u) σ(|δ|+u) (1 − e^{−|δ|}) for δ < 0.
+        xp = namespace(u, sign, log_size)
+        size, lost = exp(xp, log_size), _log_one_minus_exp(xp, log_size)
+        up = lost - _softplus(xp, -u) - _softplus(xp, u - size)
+        return sign, by_sign(xp, sign, up, lost - _softplus(xp, u) - _softplus(xp, -u - size))
+
+    def log_lipschitz(self, low: float, high: float) -> float:
+        # |ℓ''| = σ(u)σ(−u) tanh|u/2| rises up to |u| = log(2 + √3), where it is √3/18, and falls from there on.
+        nearest, furthest = _sizes(low, high)
+        at = min(max(SIGMOID_BEND, nearest), furthest)
+        return _log_sigmoid_slope(at) + math.log(math.tanh(at / 2)) if at > 0 else -math.inf
+
+    def log_bound(self, low: float, high: float) -> float:
+        return _log_sigmoid_slope(_sizes(low, high)[0])
+
+    def log_floor(self, low: float, high: float) -> float:
+        return _log_sigmoid_slope(_sizes(low, high)[1])
+
+    def steepening(self, low: float, high: float) -> float:
+        # d log|ℓ'|/du = −tanh(u/2), which falls.
+        return max(0.0, -math.tanh(low / 2))
+
+
+SIGMOID_BEND = math.log(2 + math.sqrt(3))
+"""Where |ℓ''| of σ(−u) is largest."""
+
+
+def _sizes(low: float, high: float) -> tuple[float, float]:
+    """The smallest and the largest |u| on [low, high]."""
+    return abs(min(max(0.0, low), high)), max(abs(low), abs(high))
+
+
+def _log_sigmoid_slope(size: float) -> float:
+    """log σ(u)σ(−u) at |u| = size."""
+    return -size - 2 * math.log1p(math.exp(-size))
+
 
 def _softplus_scalar(x: float) -> float:
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
-LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), Exponential(), Correlation())}
+LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), Exponential(), Correlation(), Sigmoid())}
 """The losses by name."""
 
 

@@ -51,6 +51,7 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "half a minute",
             "theorems verify lemma-3 --attention torch.nn.functional:scaled_dot_product_attention",
         ),
+        "theorems drawn --markdown": ("a minute", "theorems drawn lemma-9 --examples 5 --markdown"),
         "theorems verify --data mine.npz": ("all statements", "theorems verify theorem-2 --data mine.npz"),
         "theorems bench": ("a minute", "theorems bench --data figure-1b --rule normalized-1 --examples 0"),
         "theorems power --examples 10 --seed 0 --markdown > docs/power.md": (

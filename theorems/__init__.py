@@ -10,6 +10,7 @@
 | `verify`, `check_attention` → `Results` | statements on data or generated cases; on an attention kernel |
 | `hunt` | a counterexample to a statement without one of its assumptions |
 | `assumptions`, `statements`, `datasets` | what holds on data, what there is |
+| `drawn` | what the strategies draw |
 
 | to compute | |
 |---|---|
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from theorems.library.catalogue import assumptions as assumptions
     from theorems.library.catalogue import datasets as datasets
     from theorems.library.catalogue import statements as statements
+    from theorems.library.drawn import drawn as drawn
     from theorems.library.hunt import hunt as hunt
     from theorems.library.results import Results as Results
     from theorems.library.verify import check_attention as check_attention
@@ -146,6 +148,7 @@ _HOME = {
         "datasets",
         "statements",
     ),
+    "theorems.library.drawn": ("drawn",),
     "theorems.library.hunt": ("hunt",),
     "theorems.library.results": ("Results",),
     "theorems.library.verify": (

@@ -67,10 +67,13 @@ def test_the_corners_occur() -> None:
         seen["d = 1"] += d == 1
         seen["several inputs"] += case.problem.n > 1
         seen["no neighbour"] += not found.neighbours.any()
+        seen["far units"] += not 2.0**-30 < case.problem.key_scale < 2.0**30
+        seen["a long or a short q"] += not 2.0**-40 < np.linalg.norm(case.arrays["q"]) < 2.0**40
         seen["higher-scoring token"] += bool((case.problem.gaps(found.best(case.problem.scores)) < 0).any())
 
     look()
     names = ("d neighbours", "d − 1 ties", "d = 1", "several inputs", "higher-scoring token", "no neighbour")
+    names = (*names, "far units", "a long or a short q")
     assert all(seen[name] for name in names), seen
 
 

@@ -180,4 +180,4 @@ def test_every_subset_of_a_statements_assumptions_can_be_drawn() -> None:
 
 
 def test_all_losses_are_the_registered_ones() -> None:
-    assert set(ALL_LOSSES) == {"logistic", "exponential", "correlation"}
+    assert set(ALL_LOSSES) == {"logistic", "exponential", "correlation", "sigmoid"}

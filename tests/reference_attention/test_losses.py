@@ -42,6 +42,10 @@ def exact_log_excess(name: str, u: float, sign: int, log_size: float) -> float:
         return log_size
     with mpmath.workdps(200 + int(1.1 * max(min(abs(log_size), 1e3), abs(u) if abs(u) < HUGE else 0.0))):
         u_, size = mpmath.mpf(u), mpmath.exp(mpmath.mpf(log_size))
+        if name == "sigmoid":
+            # (1 − e^{−|δ|}) σ(±u) σ(|δ| ∓ u): σ's that are 1 up to their 43,000th digit leave nothing of a difference.
+            log_lost = mpmath.log(-mpmath.expm1(-size)) if log_size > -500 else mpmath.mpf(log_size)
+            return float((log_lost if size < HUGE else 0) - softplus(-sign * u_) - softplus(sign * u_ - size))
         if log_size < -500:  # ℓ' δ, up to a relative δ/2
             return float(log_size - (u_ if name == "exponential" else softplus(u_)))
         log_lost = mpmath.log(-mpmath.expm1(-size)) if size < HUGE else mpmath.mpf(0)
@@ -116,6 +120,7 @@ def test_slope_and_curvature_are_the_derivatives(loss: Loss) -> None:
                 "logistic": lambda x: mpmath.log1p(mpmath.exp(-x)),
                 "exponential": lambda x: mpmath.exp(-x),
                 "correlation": lambda x: -x,
+                "sigmoid": lambda x: 1 / (1 + mpmath.exp(x)),
             }[loss.name]
             slope, bend = mpmath.diff(value, point), mpmath.diff(value, point, 2)
             at = np.array([u])
@@ -135,15 +140,37 @@ def test_constants_bound_the_derivative_on_the_interval(loss: Loss, low: float, 
     assert slopes.max() == pytest.approx(loss.log_bound(low, high), abs=rounding)
     assert slopes.min() == pytest.approx(loss.log_floor(low, high), abs=rounding)
     if high < 1e3 and loss.log_lipschitz(low, high) > -np.inf:
-        curvature = loss.relative_curvature(u) * np.exp(slopes)
+        curvature = np.abs(loss.relative_curvature(u)) * np.exp(slopes)
         assert curvature.max() <= np.exp(loss.log_lipschitz(low, high)) * (1 + 8 * EPS)
         # The maximum is attained within a grid step of some grid point, to second order.
         assert curvature.max() >= np.exp(loss.log_lipschitz(low, high)) * (1 - (u[1] - u[0]))
 
 
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
+@pytest.mark.parametrize(("low", "high"), [(-2.0, 3.0), (1.0, 4.0), (-5.0, -1.0), (-800.0, 700.0)])
+def test_steepening_bounds_from_below_what_a_loss_loses(loss: Loss, low: float, high: float) -> None:
+    """ℓ(u − δ) − ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2}; and κ is the largest d log|ℓ'|/du, no more."""
+    u = np.linspace(low, high, 301)
+    kappa = loss.steepening(low, high)
+    assert kappa == pytest.approx(max(0.0, float(np.max(-loss.relative_curvature(u)))), rel=4 * EPS)
+    ends, delta = np.meshgrid(u, (high - low) * np.geomspace(1e-6, 1, 40))
+    inside = ends - delta >= low
+    _, lost = loss.log_excess(ends[inside], np.ones(inside.sum()), np.log(delta[inside]))
+    least = loss.log_slope(ends[inside]) + np.log(delta[inside]) - kappa * delta[inside] / 2
+    assert (lost >= least - 16 * EPS * (1 + np.abs(least) + np.abs(ends[inside]))).all()
+
+
+def test_only_the_sigmoid_loss_is_not_convex() -> None:
+    assert [name for name, loss in LOSSES.items() if loss.steepening(-1.0, 1.0) > 0] == ["sigmoid"]
+    assert LOSSES["sigmoid"].steepening(0.0, 3.0) == 0
+    # Without the factor the bound is false: σ's slope at 0 is the steepest.
+    _, lost = LOSSES["sigmoid"].log_excess(np.zeros(1), np.ones(1), np.log(np.array([2.0])))
+    assert lost[0] < LOSSES["sigmoid"].log_slope(np.zeros(1))[0] + np.log(2.0)
+
+
 def test_unknown_loss_is_refused_by_name() -> None:
     assert loss_named("logistic") is LOSSES["logistic"]
-    with pytest.raises(InvalidInput, match="'hinge' is not one of logistic, exponential, correlation"):
+    with pytest.raises(InvalidInput, match="'hinge' is not one of logistic, exponential, correlation, sigmoid"):
         loss_named("hinge")
 
 

@@ -15,7 +15,7 @@ from tests.theorems.rounding.balls import escaped, sampled, used
 from theorems.rounding.bounded import Bounded, exact, spacing, value_of
 
 Truth = Callable[[Any], Any]
-NAMES = ("logistic", "exponential", "correlation", "squared", "cubic", "kinked")
+NAMES = ("logistic", "exponential", "correlation", "sigmoid", "squared", "cubic", "kinked")
 BITS = 10_000
 """δ = e^{−2000} cubed is seen next to 1."""
 
@@ -23,6 +23,7 @@ VALUES: dict[str, Truth] = {
     "logistic": lambda u: (-u).exp().log1p(),
     "exponential": lambda u: (-u).exp(),
     "correlation": lambda u: -u,
+    "sigmoid": lambda u: 1 / (1 + u.exp()),
     "squared": lambda u: (1 - u) ** 2 / 2,
     "cubic": lambda u: -(u**3),
     "kinked": lambda u: -u / 4 if u > 0 else -u,
@@ -31,6 +32,7 @@ SLOPES: dict[str, Truth] = {
     "logistic": lambda u: -1 / (1 + u.exp()),
     "exponential": lambda u: -(-u).exp(),
     "correlation": lambda u: arb(-1),
+    "sigmoid": lambda u: -1 / ((1 + u.exp()) * (1 + (-u).exp())),
     "squared": lambda u: u - 1,
     "cubic": lambda u: -3 * u**2,
     "kinked": lambda u: arb(-0.25) if u > 0 else arb(-1),
@@ -39,6 +41,7 @@ CURVATURES: dict[str, Truth] = {
     "logistic": lambda u: 1 / (1 + (-u).exp()),
     "exponential": lambda u: arb(1),
     "correlation": lambda u: arb(0),
+    "sigmoid": lambda u: (u / 2).tanh(),
     "squared": lambda u: 1 / abs(u - 1) if u != 1 else arb("inf"),
     "cubic": lambda u: -2 / u if u != 0 else arb("nan"),
     "kinked": lambda u: arb(0),
@@ -49,6 +52,7 @@ LOG_SLOPES: dict[str, Truth] = {
     "logistic": lambda u: -u.exp().log1p(),
     "exponential": lambda u: -u,
     "correlation": lambda u: arb(0),
+    "sigmoid": lambda u: -u.exp().log1p() - (-u).exp().log1p(),
     "squared": lambda u: log_size(u - 1),
     "cubic": lambda u: log_size(3 * u**2),
     "kinked": lambda u: -arb(4).log() if u > 0 else arb(0),

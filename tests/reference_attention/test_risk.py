@@ -112,7 +112,12 @@ CASES: dict[str, Callable[[int], Data]] = {
 
 
 def exact_slope(name: str, u: mpmath.mpf) -> mpmath.mpf:
-    return {"logistic": lambda: 1 / (1 + mpmath.exp(u)), "exponential": lambda: mpmath.exp(-u)}.get(name, lambda: 1)()
+    slopes = {
+        "logistic": lambda: 1 / (1 + mpmath.exp(u)),
+        "exponential": lambda: mpmath.exp(-u),
+        "sigmoid": lambda: 1 / ((1 + mpmath.exp(u)) * (1 + mpmath.exp(-u))),
+    }
+    return slopes.get(name, lambda: 1)()
 
 
 def exact_gradient(data: Data, name: str, p: np.ndarray) -> tuple[list[Any], Any]:
@@ -291,10 +296,14 @@ def exact_excess(data: Data, name: str, p: np.ndarray, alpha: np.ndarray) -> tup
         excess = {
             "logistic": lambda u=u, delta=delta: mpmath.log1p(mpmath.expm1(delta) / (1 + mpmath.exp(u))),
             "exponential": lambda u=u, delta=delta: mpmath.exp(-u) * mpmath.expm1(delta),
+            "sigmoid": lambda u=u, delta=delta: (
+                -mpmath.expm1(-delta) / ((1 + mpmath.exp(-u)) * (1 + mpmath.exp(u - delta)))
+            ),
         }.get(name, lambda delta=delta: delta)()
         total += excess / len(alpha)
         # The loss amplifies the error of δ by its slope between u − |δ| and u.
-        size += exact_slope(name, u - abs(delta)) * spread / len(alpha)
+        steepest = max(exact_slope(name, x) for x in (u, u - abs(delta), max(min(u, 0), u - abs(delta))))
+        size += steepest * spread / len(alpha)
     return total, size
 
 

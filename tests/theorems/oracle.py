@@ -78,6 +78,8 @@ def loss_value(loss: Loss, u: Any) -> arb:
     """ℓ(u)."""
     if loss.name == "logistic":
         return arb.log1p((-u).exp())
+    if loss.name == "sigmoid":
+        return 1 / (1 + u.exp())
     return (-u).exp() if loss.name == "exponential" else -u
 
 
@@ -85,6 +87,8 @@ def loss_slope(loss: Loss, u: Any) -> arb:
     """|ℓ'(u)|."""
     if loss.name == "logistic":
         return 1 / (1 + u.exp())
+    if loss.name == "sigmoid":
+        return 1 / ((1 + u.exp()) * (1 + (-u).exp()))
     return (-u).exp() if loss.name == "exponential" else arb(1)
 
 

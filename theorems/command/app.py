@@ -123,6 +123,23 @@ def verify(
 
 
 @app.command()
+def drawn(
+    ids: options.Ids = None,
+    examples: options.Examples = 50,
+    seed: Annotated[int, options.same_seed("cases; those of verify")] = 0,
+    json: options.Json = None,
+    markdown: Annotated[bool, options.as_markdown("docs/drawn.md has it")] = False,
+) -> int:
+    """Print what the strategies draw: sizes, losses, and how many of the cases have which property.
+
+    Exit code 0: drawn; 2: bad input.
+    """
+    from theorems.command.drawn import drawn_and_report
+
+    return drawn_and_report(tuple(ids or ()), examples, seed, json, markdown)
+
+
+@app.command()
 def hunt(
     id: Annotated[str, typer.Argument(metavar="ID", help="A statement, or path.py:name.")],
     without: Annotated[

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from generators.assumptions import ASSUMPTIONS, Assumption
 from reference_attention.errors import InvalidInput
+from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
 from theorems.registry.definitions import DEFINITIONS
 from theorems.registry.lookup import statement_named
@@ -42,6 +43,14 @@ def datasets() -> Table:
     made = table("dataset", "is")
     for name, build in DATASETS.items():
         made.add_row(Text(name, no_wrap=True), (inspect.getdoc(build) or "").partition("\n")[0])
+    return made
+
+
+def claims_table(statement: Statement) -> Table:
+    """The claims that a statement may make, and when."""
+    made = table("claim", "made")
+    for name, when in statement.claims.items():
+        made.add_row(Text(name, no_wrap=True), when)
     return made
 
 
@@ -101,6 +110,8 @@ def show(out: Console, id: str) -> None:
         one = found.assumption(name)
         made.add_row(Text(name, no_wrap=True), one.title, one.source)
     out.print(made)
+    if found.claims:
+        out.print(claims_table(found))
     out.print(tolerances_table(tolerances_of(found)))
 
 

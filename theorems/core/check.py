@@ -48,6 +48,7 @@ def check(statement: Statement, case: Case, under_test: Implementation) -> Outco
             if missing:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=missing)
             for claim in claims_of(statement.conclusion(case, seen)):
+                _known(statement, claim)
                 made.add(claim.name)
                 if calls or not isinstance(under_test, OnKernel) or claim.verdict is not Verdict.UPHELD:
                     claims.append(claim)  # on a kernel, only what may depend on it
@@ -59,6 +60,11 @@ def check(statement: Statement, case: Case, under_test: Implementation) -> Outco
             return judged
         except (Exception, SystemExit) as error:
             return broken(statement, error, tuple(claims))
+
+
+def _known(statement: Statement, claim: Claim) -> None:
+    if statement.claims and claim.name not in statement.claims:
+        raise LookupError(f"{claim.name} is not among the claims that {statement.id} lists")
 
 
 def _lost(statement: Statement, case: Case, under_test: Implementation, made: set[str]) -> str:

@@ -75,13 +75,11 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """Upheld, falsified or inconclusive. A NaN is never a pass, nor is an infinite tolerance: it allows
-        everything.
+        """Upheld, falsified or inconclusive. A NaN says nothing, nor does an infinite tolerance: it allows everything.
+        What is under test and returns none where a number is due is falsified by :class:`NotANumber`.
         """
-        if self.undecided or np.isposinf(self.tolerance):
+        if self.undecided or np.isposinf(self.tolerance) or np.isnan(self.slack) or np.isnan(self.tolerance):
             return Verdict.INCONCLUSIVE
-        if np.isnan(self.slack) or np.isnan(self.tolerance):
-            return Verdict.FALSIFIED
         return Verdict.UPHELD if self.slack >= -self.tolerance else Verdict.FALSIFIED
 
 
@@ -97,6 +95,9 @@ def at_least(
     points: str = "point",
 ) -> Claim:
     """The claim left ≥ right at every entry; the entry closest to (or furthest beyond) failing is reported.
+
+    An entry at which both sides are the same float holds whatever the tolerance, and says nothing about how near the
+    others are: it is reported only where there are no others. A NaN is reported unless another entry fails.
 
     Args:
         left, right: arrays that broadcast against each other. If one of them carries its rounding
@@ -130,7 +131,12 @@ def at_least(
     # An entry with an infinite tolerance says nothing (∞ − ∞); it must not hide the others.
     with np.errstate(invalid="ignore"):
         room = np.where(np.isposinf(tolerance), np.inf, slack + tolerance)
-    worst = int(np.argmax(bad)) if bad.any() else int(np.argmin(room))
+        room = np.where(bad, np.inf, room)
+    told = np.isfinite(room) & (slack != 0)
+    if bad.any() and not (room < 0).any():
+        worst = int(np.argmax(bad))
+    else:
+        worst = int(np.argmin(np.where(told, room, np.inf) if told.any() and not np.isneginf(room).any() else room))
     detail = f"{left.ravel()[worst]:.17g} ≥ {right.ravel()[worst]:.17g} at {points} {worst} of {left.size}"
     return Claim(name, form, float(slack[worst]), float(tolerance[worst]), why, detail)
 
@@ -171,7 +177,8 @@ class NotANumber(Ended):
 
     def __init__(self, claim: str, what: str, form: Form = Form.EFFECTIVE) -> None:
         super().__init__(f"{claim}: {what}")
-        self.claims = (Claim(claim, form, np.nan, 0.0, EXACT, detail=what),)
+        # Infinitely far from the number that is due.
+        self.claims = (Claim(claim, form, -np.inf, 0.0, EXACT, detail=what),)
 
 
 def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:

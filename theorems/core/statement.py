@@ -46,6 +46,7 @@ class Statement:
         survives: why it stays true under planted faults that it touches: by the name of the fault, or by its kind.
         needs: assumptions that its own words need, so that there is nothing to hunt without them: id → why.
         own_assumptions: assumptions that are not the suite's, by id.
+        claims: the claims that it may make, by name, and when; empty where nobody has said.
         file: the file that it was read from; empty for the suite's own.
     """
 
@@ -62,6 +63,7 @@ class Statement:
     survives: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     needs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     own_assumptions: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
+    claims: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     file: str = ""
 
     @property
@@ -76,6 +78,15 @@ class Statement:
             InvalidInput: for an unknown id.
         """
         return self.own_assumptions.get(id) or assumption_named(id)
+
+
+ALWAYS = "on every case"
+"""When a claim is made, unless one before it ends the conclusion."""
+
+
+def always(*names: str) -> dict[str, str]:
+    """Claims that are made on every case: for ``claims=always("a", "b") | {"c": "where tokens tie"}``."""
+    return dict.fromkeys(names, ALWAYS)
 
 
 NEED_OWN_CASES = {
@@ -102,6 +113,7 @@ def statement(
     kernel: KernelUse | None = None,
     survives: Mapping[str, str] = MappingProxyType({}),
     needs: Mapping[str, str] = MappingProxyType({}),
+    claims: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Conclusion], Statement]:
     """Make the decorated conclusion a statement; in a paper's room, or in a file of one's own.
 
@@ -116,7 +128,8 @@ def statement(
             :func:`generators.problems.cases` builds some for the suite's assumptions; those on which an own one fails
             count as not applicable.
         from_data: the cases of one user-supplied case (e.g. one per locally optimal α); itself if left out.
-        aliases, kernel, survives, needs: see :class:`Statement`.
+        aliases, kernel, survives, needs, claims: see :class:`Statement`. Where claims are listed, one that is not is an
+            error, and a run in which one was never made says so; nobody has to list any.
 
     Raises:
         InvalidInput: an id or an assumption that cannot be used, no docstring, assumptions that no strategy here
@@ -147,6 +160,7 @@ def statement(
             survives,
             needs,
             own,
+            claims,
         )
 
     return made

@@ -73,6 +73,11 @@ def _second_margin(found: Direction, keys: Any, size: float) -> Direction:
     return replace(found, least=least, neighbours=near & ~found.selected)
 
 
+def _saturated(found: Direction, keys: Any, size: float) -> Direction:
+    sizes = np.clip(np.abs(found.q), np.finfo(np.float32).tiny, np.finfo(np.float32).max)
+    return direction(keys, np.where(found.q == 0, 0.0, np.copysign(sizes, found.q)))
+
+
 DIRECTION_FAULTS = (
     Fault(
         "neighbours-within-a-tolerance",
@@ -124,6 +129,13 @@ DIRECTION_FAULTS = (
         "the second smallest margin for the smallest",
         "lemma-10",
         ChangedDirection(_second_margin),
+    ),
+    Fault(
+        "direction-saturates",
+        Kind.DIRECTION,
+        "entries of q beyond the range of float32 are its smallest or largest",
+        "lemma-8",
+        ChangedDirection(_saturated),
     ),
 )
 """Faults in Definition 3."""

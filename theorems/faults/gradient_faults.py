@@ -11,6 +11,7 @@ from array_api_compat import array_namespace
 
 from reference_attention import risk as reference
 from reference_attention.loss import Array, Loss
+from reference_attention.losses import loss_named
 from reference_attention.risk import ScaledGradient
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.fault import Fault, Kind
@@ -128,6 +129,10 @@ def _slope_dropped(keys: Array, scores: Array, loss: Loss) -> tuple[Array, Array
     return keys, scores, _with_slope(loss, None), 1.0
 
 
+def _made_convex(keys: Array, scores: Array, loss: Loss) -> tuple[Array, Array, Loss, float]:
+    return keys, scores, loss_named("logistic") if loss.name == "sigmoid" else loss, 1.0
+
+
 def _last_input_left_out(keys: Array, scores: Array, loss: Loss) -> tuple[Array, Array, Loss, float]:
     n = keys.shape[-3]
     if n == 1:
@@ -180,6 +185,13 @@ GRADIENT_FAULTS = (
         "ℓ' left out, as for the correlation loss",
         "lemma-3",
         OtherProblem(_slope_dropped),
+    ),
+    Fault(
+        "surrogate-loss",
+        Kind.GRADIENT,
+        "∇L of the convex surrogate log(1 + e^−u) where the loss is σ(−u)",
+        "lemma-1",
+        OtherProblem(_made_convex),
     ),
     Fault(
         "last-input-left-out",

@@ -109,6 +109,9 @@ class _Linear(Loss):
     def log_lipschitz(self, low: float, high: float) -> float:
         return self.loss.log_lipschitz(low, high)
 
+    def steepening(self, low: float, high: float) -> float:
+        return 0.0
+
     def log_bound(self, low: float, high: float) -> float:
         return self.loss.log_bound(low, high)
 

@@ -47,6 +47,14 @@ class ClaimSummary:
         return -math.inf if math.isnan(room) else room
 
     @property
+    def degenerate(self) -> bool:
+        """Whether both sides were the same number: such a case holds whatever is allowed, and nothing is near failing.
+
+        Where d = 1 or T = 2 many an inequality is an identity, and 0 ≥ 0 is all that it says.
+        """
+        return self.worst_slack == 0
+
+    @property
     def nearness(self) -> str:
         """How near to failing, ``slack ≥ −tolerance`` and the name; empty when it was never decided."""
         if math.isnan(self.worst_slack):
@@ -59,9 +67,11 @@ class ClaimSummary:
         worse.
         """
 
-        # A number counts before none: where the claim was undecided there is no slack.
-        def rank(summary: ClaimSummary) -> tuple[bool, bool, float]:
-            return summary.verdict is not Verdict.FALSIFIED, math.isnan(summary.worst_slack), summary.room
+        # A number counts before none: where the claim was undecided there is no slack. And a case that tells something
+        # before one on which both sides are the same.
+        def rank(summary: ClaimSummary) -> tuple[bool, bool, bool, float]:
+            told = math.isnan(summary.worst_slack), summary.degenerate
+            return summary.verdict is not Verdict.FALSIFIED, *told, summary.room
 
         verdict = next(v for v in WORST_FIRST if v in (self.verdict, other.verdict))
         branches = Counter(dict(self.branches)) + Counter(dict(other.branches))
@@ -70,12 +80,15 @@ class ClaimSummary:
 
 
 def tightest_of(claims: Iterable[ClaimSummary]) -> ClaimSummary | None:
-    """The claim closest to failing, in units of its tolerance; one that was falsified if there is any."""
+    """The claim closest to failing, in units of its tolerance, on a case that is not degenerate; one that was falsified
+    if there is any.
+    """
 
-    def closeness(claim: ClaimSummary) -> tuple[bool, bool, bool, float]:
+    def closeness(claim: ClaimSummary) -> tuple[bool, bool, bool, bool, float]:
         exact = claim.tolerance == 0  # decided, not close to anything
         room = claim.room if exact else claim.room / claim.tolerance
-        return claim.verdict is not Verdict.FALSIFIED, math.isnan(claim.worst_slack), exact, room
+        told = math.isnan(claim.worst_slack), exact, claim.degenerate
+        return claim.verdict is not Verdict.FALSIFIED, *told, room
 
     return min(claims, key=closeness, default=None)
 
@@ -124,6 +137,7 @@ class Result:
         bad_input: the sentence of an InvalidInput that the data caused.
         interrupted: whether it was stopped before the end.
         touched: which functions of the attention kernel under test were called; of a kernel only.
+        listed: the claims that the statement may make, where they are to be missed.
     """
 
     id: str
@@ -137,6 +151,13 @@ class Result:
     bad_input: str = ""
     interrupted: bool = False
     touched: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+
+    @property
+    def never_made(self) -> tuple[str, ...]:
+        """The claims that the statement may make and made on none of the cases, which the conclusion was checked on."""
+        made = {claim.name for claim in self.claims}
+        return tuple(name for name in self.listed if name not in made) if self.counts.get(Verdict.UPHELD) else ()
 
     @property
     def examples(self) -> int:
@@ -216,6 +237,7 @@ class Result:
                 }
                 for claim in self.claims
             ],
+            "never_made": list(self.never_made),
             "reason": self.reason,
         }
 

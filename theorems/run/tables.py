@@ -100,7 +100,7 @@ def print_branches(out: Console, results: Iterable[Result]) -> None:
 
 
 def print_counts(out: Console, results: Iterable[Result]) -> None:
-    """Claims that were not made on every case, a line per statement: their hypotheses, or branches, are their own."""
+    """Claims that were not made on every case, and those made on none: they have hypotheses of their own."""
     for result in results:
         checked = result.counts.get(Verdict.UPHELD, 0)
         seldom = [f"{claim.name} {claim.cases}" for claim in result.claims if claim.cases < checked]
@@ -108,6 +108,9 @@ def print_counts(out: Console, results: Iterable[Result]) -> None:
             out.print(
                 Text(f"{result.id}: of {checked} examples, claimed on fewer: {', '.join(seldom)}"), soft_wrap=True
             )
+        if result.never_made:
+            said = f"{result.id}: never made in {result.examples} examples: {', '.join(result.never_made)}"
+            out.print(Text(said), soft_wrap=True)
 
 
 def print_failure(out: Console, result: Result, failure: Failure, reproduce: str) -> None:

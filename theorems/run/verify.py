@@ -17,7 +17,7 @@ from generators.case import Case
 from theorems.core.check import Outcome, broken, check, sentence
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import KERNEL_UNTOUCHED, out_of_reach
+from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, out_of_reach
 from theorems.core.statement import Statement
 from theorems.registry.lookup import statement_named
 from theorems.run.drawing import drive, seed_from
@@ -171,7 +171,9 @@ def verify_generated(
         result = of_outcome(statement, nothing_drawn, generated=True)
     # A statement that never called the kernel under test was not inconclusive about it.
     untouched = result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED
-    return replace(result, bad_input="", generated=not untouched, seconds=time.perf_counter() - began)
+    # On a kernel only the claims that may depend on it are kept.
+    listed = () if isinstance(under_test, OnKernel) else tuple(statement.claims)
+    return replace(result, bad_input="", generated=not untouched, seconds=time.perf_counter() - began, listed=listed)
 
 
 def _not_about(statement: Statement, why: str) -> Result:

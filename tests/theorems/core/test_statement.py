@@ -19,7 +19,7 @@ from generators.case import Case
 from reference_attention.errors import InvalidInput
 from reference_attention.floats import EPS
 from tests.theorems.fake_statements import small_cases
-from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least
+from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.statement import Statement, statement
 from theorems.core.tolerances import TOLERANCES
@@ -38,9 +38,16 @@ def test_verdict_of_a_claim(slack: float, tolerance: float) -> None:
     assert Claim("x", Form.EXACT, slack, tolerance, "exact", undecided="why").verdict is Verdict.INCONCLUSIVE
 
 
-@pytest.mark.parametrize(("slack", "tolerance"), [(math.nan, 1.0), (1.0, math.nan), (-math.inf, 1.0)])
+@pytest.mark.parametrize(("slack", "tolerance"), [(math.nan, 1.0), (1.0, math.nan), (math.nan, math.nan)])
 def test_not_a_number_is_never_a_pass(slack: float, tolerance: float) -> None:
-    assert Claim("x", Form.EXACT, slack, tolerance, "exact").verdict is Verdict.FALSIFIED
+    assert Claim("x", Form.EXACT, slack, tolerance, "exact").verdict is Verdict.INCONCLUSIVE
+    assert Claim("x", Form.EXACT, -math.inf, 1.0, "exact").verdict is Verdict.FALSIFIED
+
+
+def test_what_is_under_test_and_returns_no_number_is_falsified() -> None:
+    (claim,) = NotANumber("x", "the gradient under test is not finite").claims
+    assert claim.verdict is Verdict.FALSIFIED
+    assert "not finite" in claim.detail
 
 
 def test_an_infinite_tolerance_is_never_a_pass() -> None:
@@ -81,7 +88,8 @@ def test_a_tolerance_needs_a_reason() -> None:
 def test_at_least_reports_the_worst_entry(entries: list[tuple[float, float, float]]) -> None:
     left, right, rounding = np.array(entries).T
     claim = at_least("x", Form.EXACT, left, right, rounding=rounding, why="rounding")
-    assert claim.slack + claim.tolerance == (left - right + rounding).min()
+    told = left != right if (left != right).any() else left == right
+    assert claim.slack + claim.tolerance == (left - right + rounding)[told].min()
     assert (claim.verdict is Verdict.UPHELD) == bool((left - right >= -rounding).all())
 
 
@@ -93,8 +101,21 @@ def test_at_least_without_points_is_undecided() -> None:
 
 def test_at_least_finds_the_nan() -> None:
     left = np.array([5.0, math.nan, -1.0])
-    assert at_least("x", Form.EXACT, left, -2.0, rounding=0.0, why="exact").verdict is Verdict.FALSIFIED
-    assert at_least("x", Form.EXACT, 5.0, 0.0, rounding=left, why="exact").verdict is Verdict.FALSIFIED
+    assert at_least("x", Form.EXACT, left, -2.0, rounding=0.0, why="exact").verdict is Verdict.INCONCLUSIVE
+    assert at_least("x", Form.EXACT, 5.0, 0.0, rounding=np.abs(left), why="exact").verdict is Verdict.INCONCLUSIVE
+    # It does not hide an entry that fails.
+    assert at_least("x", Form.EXACT, left, 0.0, rounding=0.0, why="exact").verdict is Verdict.FALSIFIED
+
+
+def test_an_entry_at_which_both_sides_are_the_same_does_not_hide_the_others() -> None:
+    claim = at_least("x", Form.EFFECTIVE, [0.0, 1.5, 9.0], [0.0, 1.0, 1.0], rounding=1e-15, why="rounding")
+    assert (claim.slack, claim.verdict) == (0.5, Verdict.UPHELD)
+    alone = at_least("x", Form.EFFECTIVE, [0.0, 3.0], [0.0, 3.0], rounding=1e-15, why="rounding")
+    assert (alone.slack, alone.verdict) == (0.0, Verdict.UPHELD)
+    unknown = at_least("x", Form.EFFECTIVE, [2.0, 5.0], [2.0, 1.0], rounding=[0.0, np.inf], why="rounding")
+    assert (unknown.slack, unknown.verdict) == (0.0, Verdict.UPHELD)
+    failed = at_least("x", Form.EFFECTIVE, [2.0, 5.0], [2.0, 6.0], rounding=1e-15, why="rounding")
+    assert (failed.slack, failed.verdict) == (-1.0, Verdict.FALSIFIED)
 
 
 def test_a_statement_is_made_where_it_stands() -> None:
@@ -188,7 +209,7 @@ def test_one_missing_number_is_the_worst_entry() -> None:
     nan = float("nan")
     for left, rounding in (([nan, 5.0], [0.0, 0.0]), ([5.0, 5.0], [0.0, nan]), ([5.0, nan], [0.0, 0.0])):
         claim = at_least("a", Form.EFFECTIVE, left, 0.0, rounding=rounding, why="rounding")
-        assert claim.verdict is Verdict.FALSIFIED
+        assert claim.verdict is Verdict.INCONCLUSIVE
 
 
 def test_nothing_tried_is_undecided_without_a_tolerance() -> None:

@@ -184,6 +184,7 @@ def kernel_gradient(problem: Problem, p: np.ndarray, dtype: torch.dtype) -> np.n
     prompt = torch.tensor(p, dtype=dtype, requires_grad=True)
     u = (torch.softmax(keys @ prompt, dim=-1) * scores).sum(-1)
     losses = {"logistic": torch.nn.functional.softplus(-u), "exponential": torch.exp(-u), "correlation": -u}
+    losses["sigmoid"] = torch.exp(-torch.nn.functional.softplus(u))
     losses[problem.loss.name].mean().backward()
     assert prompt.grad is not None
     return prompt.grad.to(torch.float64).numpy()

@@ -27,7 +27,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement
 from theorems.run import verify as runner
 from theorems.run.processes import Unit, run
-from theorems.run.result import Result, merged, of_outcome
+from theorems.run.result import ClaimSummary, Result, merged, of_outcome, summarised, tightest_of
 from theorems.run.user_data import Given, as_text, case_of, load
 from theorems.run.verify import seed_of, verify_data, verify_generated
 
@@ -143,12 +143,13 @@ def test_a_strategy_that_breaks_down_is_inconclusive(monkeypatch: pytest.MonkeyP
         assert said in result.reason
 
 
-def test_nan_is_falsified(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nan_is_inconclusive(monkeypatch: pytest.MonkeyPatch) -> None:
     def nan(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("nan", Form.EXACT, float("nan"), 0.0, "exact")
 
     result = verify_generated(one_statement(monkeypatch, made("nan", nan)), 5, 0)
-    assert result.verdict is Verdict.FALSIFIED
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "slack nan" in result.reason
     assert result.as_json()["claims"][0]["worst_slack"] is None
 
 
@@ -244,6 +245,22 @@ def test_merging_is_independent_of_how_the_work_was_split() -> None:
     assert whole.examples == 4
     assert whole.verdict is Verdict.INCONCLUSIVE
     assert whole.claims[0].worst_slack == 2.0
+
+
+def test_the_worst_slack_is_that_of_a_case_that_tells_something() -> None:
+    def seen(name: str, slack: float, tolerance: float = 1e-15) -> ClaimSummary:
+        return summarised(Claim(name, Form.EFFECTIVE, slack, tolerance, "rounding"))
+
+    trivial, near, failed = seen("a", 0.0, 1e-18), seen("a", 1e-3), seen("a", -1.0)
+    for one, other in ((trivial, near), (near, trivial)):
+        assert one.worse(other).worst_slack == 1e-3
+        assert one.worse(other).cases == 2
+    assert trivial.worse(trivial).worst_slack == 0
+    assert trivial.worse(near).worse(failed).worst_slack == -1.0
+    exact = seen("exact", 0.0, 0.0)
+    for claims in ([seen("trivial", 0.0), near, exact], [exact, near, seen("trivial", 0.0)]):
+        assert tightest_of(claims) is near
+    assert tightest_of([exact, seen("trivial", 0.0), seen("wrong", -1.0)]).name == "wrong"
 
 
 class Silent:

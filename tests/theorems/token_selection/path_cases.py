@@ -112,7 +112,7 @@ def random_cases(count: int, *, equal: bool) -> list[Case]:
         rng = np.random.default_rng(seed)
         n, tokens, d = (1, 3)[len(found) % 2], int(rng.integers(2, 6)), int(rng.integers(3, 7))
         scores = np.where(np.arange(tokens) == 0, 1.2 + rng.random((n, 1)), 0.0 if equal else rng.random((n, tokens)))
-        loss = ("logistic", "exponential", "correlation")[len(found) % 3]
+        loss = ("logistic", "exponential", "correlation", "sigmoid")[len(found) // 2 % 4]
         keys = rng.normal(size=(n, tokens, d))
         keys[:, 0, 0] += 2
         made = case(keys, np.broadcast_to(scores, (n, tokens)), loss, seed=seed)

@@ -27,8 +27,10 @@ def by_definition(
     return selected, np.array([[theta is not None and x == theta for x in row] for row in margins])
 
 
-def as_defined(found: Direction, keys: Float64[np.ndarray, "n T d"], name: str = "definition-3") -> Claim:
-    """The claim that selected tokens and directional neighbours of a float direction are those of the definition."""
-    selected, neighbours = by_definition(keys, found.q)
+def as_defined(
+    found: Direction, keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"], name: str = "definition-3"
+) -> Claim:
+    """The claim that selected tokens and directional neighbours found for q are those of the definition."""
+    selected, neighbours = by_definition(keys, q)
     right = int(((found.selected == selected) & (found.neighbours == neighbours)).sum())
     return at_least(name, Form.EXACT, right, selected.size, rounding=0.0, why=EXACT, points="direction")

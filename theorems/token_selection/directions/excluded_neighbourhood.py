@@ -41,6 +41,21 @@ DEFAULT_MU = 0.125
 """ε of the cone where the case gives none."""
 
 
+BEATEN_CLAIMS = dict.fromkeys(
+    ("neighbourhood-risk-anywhere", "better-direction-risk"), "all binding tokens score lower: cases (A1), (B)"
+) | dict.fromkeys(
+    ("neighbourhood-is-beaten", "neighbourhood-risk"), "the same, and rounding leaves the risks beyond R_q their size"
+)
+"""The claims of :class:`Beaten`, and when they are made."""
+OUTDONE_CLAIMS = dict.fromkeys(
+    ("better-direction-risk-anywhere", "neighbourhood-gain"), "a binding token scores higher: case (A2)"
+) | dict.fromkeys(
+    ("finite-point-is-below", "neighbourhood-is-outdone"),
+    "the same, and rounding leaves the risks at R* and beyond R_q their size",
+)
+"""The claims of :class:`Outdone`, and when they are made."""
+
+
 @dataclass(frozen=True)
 class Cone:
     """C_{ε,R0}(q): its width and inner radius."""

@@ -19,6 +19,9 @@ from theorems.rounding.bounded import exact, value_of
 from theorems.rounding.sized import Sized
 from theorems.token_selection.directions.directional_risk import Costs, float_of, to_units
 
+LEADING = "its remainder is below half of it at some radius, and so is rounding"
+"""When :func:`sharp_claim` is made."""
+
 
 @dataclass(frozen=True, eq=False)
 class Leading:

@@ -19,7 +19,7 @@ from reference_attention.directions import margin_difference, neighbour_optimal,
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.survival import VALUES
 from theorems.core.tolerances import EXACT
 from theorems.rounding.bounded import exact
@@ -36,7 +36,7 @@ from theorems.token_selection.directions.directional_risk import (
     to_units,
     told_apart,
 )
-from theorems.token_selection.directions.leading_term import sharp_claim
+from theorems.token_selection.directions.leading_term import LEADING, sharp_claim
 
 ASSUMPTIONS = ("well-behaved-loss", "wider-direction", "decided-neighbours")
 LOWER_WINS = ("wider-direction-wins", "risk-along-narrower", "risk-along-wider")
@@ -52,6 +52,12 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-8",
     "Dominance: the wider of two neighbour-optimal directions wins",
     source="Appendix B.5.1, Lemma 8",
+    claims=always(
+        "definition-3-of-first", "definition-3-of-second", "wider-margin", "narrower-anywhere", "wider-anywhere"
+    )
+    | dict.fromkeys(LOWER_WINS, "both are neighbour-optimal (a), and rounding leaves the risks beyond R0 their size")
+    | dict.fromkeys(HIGHER_WINS, "q1's neighbour scores higher (b), and rounding leaves the risks beyond R0 their size")
+    | dict.fromkeys(("leading-term-of-first", "leading-term-of-second"), LEADING),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=pairs_for,
@@ -89,8 +95,8 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     keys, scores = case.problem.keys, case.problem.scores
     first, second = (under_test.direction(keys, case.arrays[name]) for name in ("q1", "q2"))
-    for name, q in (("first", first), ("second", second)):
-        yield as_defined(q, keys, f"definition-3-of-{name}")
+    for name, found, given in (("first", first, "q1"), ("second", second, "q2")):
+        yield as_defined(found, keys, case.arrays[given], f"definition-3-of-{name}")
     if first.least is None or second.least is None:
         yield Claim("wider-margin", Form.EXACT, -1.0, 0.0, EXACT, "a direction was reported to have no margin at all")
         return

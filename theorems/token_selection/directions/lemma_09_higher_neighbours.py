@@ -18,7 +18,7 @@ from reference_attention.directions import unit_difference
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.survival import VALUES
 from theorems.core.tolerances import EXACT
 from theorems.rounding.bounded import exact
@@ -33,7 +33,7 @@ from theorems.token_selection.directions.directional_risk import (
     crossing,
     to_units,
 )
-from theorems.token_selection.directions.leading_term import sharp_claim
+from theorems.token_selection.directions.leading_term import LEADING, sharp_claim
 
 ASSUMPTIONS = ("well-behaved-loss", "higher-neighbours")
 KINDS: tuple[Kind, ...] = ("higher",)
@@ -47,6 +47,7 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-9",
     "Directional neighbours of higher score: mixing beats selecting",
     source="Appendix B.5.2, Lemma 9",
+    claims=always("definition-3", "gain", "gain-at-most") | {"leading-term": LEADING},
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=directions_for,
@@ -72,7 +73,7 @@ def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem = case.problem
     found = under_test.direction(problem.keys, case.arrays["q"])
-    yield as_defined(found, problem.keys)
+    yield as_defined(found, problem.keys, case.arrays["q"])
     costs = Costs.of(problem, found.best(problem.scores))
     high, low = (Lead.among(found, costs, mask) for mask in (costs.higher, costs.lower))
     if found.least is None or high.least is None:

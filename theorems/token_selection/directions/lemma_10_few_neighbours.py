@@ -17,7 +17,7 @@ from reference_attention.exact import rational_matrix
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
 from theorems.token_selection.directions.definition_3 import as_defined
 
@@ -32,6 +32,8 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-10",
     "At most d directional neighbours",
     source="Appendix B.5.2, Lemma 10",
+    claims=always("neighbours", "ties", "definition-3")
+    | {"neighbour-rank": "there are directional neighbours", "tie-rank": "tokens tie in selection"},
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=directions_for,
@@ -62,7 +64,7 @@ def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
         rank = _rank(keys, alpha, mask)
         if rank is not None:
             yield at_least(name, Form.EXACT, rank, int(mask.sum()), rounding=0.0, why=EXACT, points="direction")
-    yield as_defined(found, keys)
+    yield as_defined(found, keys, case.arrays["q"])
 
 
 def _rank(

@@ -37,6 +37,13 @@ PATH_SEEDS = tolerance(
     "the logarithms of two excesses carry the rounding of their exponents, at points of norm R at the most",
 )
 
+PATH_CLAIMS = {
+    "path-leaves-or-stays-bounded": "the given cone has a radius that rounding leaves decidable",
+    "narrow-path-leaves-or-stays-bounded": "the narrow cone has a radius that rounding leaves decidable",
+    "narrow-path-norm-grows": "the same, in case (A1) or (B)",
+    "narrow-path-norm-bounded": "the same, in case (A2)",
+}
+"""The claims of :func:`path_claims`, and when they are made."""
 PATH_RADII = (1e1, 1e2, 1e3, 1e4)
 """In margin units: multiples of 1/θ(x*)."""
 BEYOND = (2.0,)

@@ -21,14 +21,21 @@ from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.survival import ROOM, SEARCH_ONLY, VALUES
 from theorems.core.tolerances import EXACT
 from theorems.token_selection.directions.better_directions import leaving_only_higher, selecting_best, tilted
 from theorems.token_selection.directions.definition_3 import as_defined
 from theorems.token_selection.directions.directional_risk import Costs
-from theorems.token_selection.directions.excluded_neighbourhood import Beaten, Outdone, cone_of, narrowed
-from theorems.token_selection.directions.local_path_claims import path_claims
+from theorems.token_selection.directions.excluded_neighbourhood import (
+    BEATEN_CLAIMS,
+    OUTDONE_CLAIMS,
+    Beaten,
+    Outdone,
+    cone_of,
+    narrowed,
+)
+from theorems.token_selection.directions.local_path_claims import PATH_CLAIMS, path_claims
 
 ASSUMPTIONS = (
     "well-behaved-loss",
@@ -47,6 +54,7 @@ def _cases() -> SearchStrategy[Case]:
     "theorem-4",
     "Local regularization paths reach nothing but locally optimal directions",
     source="Theorem 4; Appendix B.5.2, Theorem 7",
+    claims=always("definition-3", "better-direction") | BEATEN_CLAIMS | OUTDONE_CLAIMS | PATH_CLAIMS,
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=directions_for,
@@ -111,7 +119,7 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem, q = case.problem, case.arrays["q"]
     found = under_test.direction(problem.keys, q)
-    yield as_defined(found, problem.keys)
+    yield as_defined(found, problem.keys, q)
     alpha = found.best(problem.scores)
     costs = Costs.of(problem, alpha)
     cone = cone_of(case, found)

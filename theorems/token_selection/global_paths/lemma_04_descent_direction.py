@@ -22,7 +22,7 @@ from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, probe_points
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.rounding.attention_at import AttentionAt, violation_of
 from theorems.rounding.bounded import rounded
 from theorems.token_selection.global_paths.growth_bounds import log_climb
@@ -39,11 +39,13 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-4",
     "The max-margin direction descends everywhere",
     source="Appendix B.1, Lemma 4",
+    claims=always("descent"),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient descends along p_mm at every point", turn=3),
     survives={
         "gradient-too-long": "twice the gradient descends twice as much",
+        "surrogate-loss": "log(1 + e^−u) is steeper than σ(−u) at every u, and descends more",
         "svm-scaled": "a longer p_mm descends all the more",
     },
 )

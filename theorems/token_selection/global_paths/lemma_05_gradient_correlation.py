@@ -23,7 +23,7 @@ from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, probe_points
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.survival import ROOM
 from theorems.rounding.attention_at import AttentionAt, violation_of
 from theorems.rounding.bounded import exact, rounded
@@ -40,6 +40,7 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-5",
     "Gradient correlation for a single input",
     source="Appendix B.1, Lemma 5",
+    claims=always("correlation"),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient at every point, n = 1", turn=2),
@@ -52,6 +53,7 @@ def _cases() -> SearchStrategy[Case]:
         "gradient-too-long": "only the direction of the gradient enters",
         "wrong-loss-derivative": "with one input ℓ' is a positive factor, and only the direction enters",
         "loss-derivative-dropped": "with one input ℓ' is a positive factor, and only the direction enters",
+        "surrogate-loss": "with one input ℓ' is a positive factor, and only the direction enters",
         "svm-scaled": "a longer p_mm makes R_π larger, where the bound holds as well",
         "svm-of-float32-keys": ROOM,
     },

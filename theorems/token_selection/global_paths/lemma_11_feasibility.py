@@ -26,7 +26,7 @@ from theorems.core.claim import Claim, Form, at_least, undecided
 from theorems.core.dataset_claims import dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.bounded import exact, rounded
 
@@ -41,6 +41,14 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-11",
     "Feasibility of the max-margin problem",
     source="Section 2, Lemma 2; Appendix B, Lemma 11",
+    claims=always(
+        "margins-at-least-one",
+        "smallest-margin-is-one",
+        "gmm-exists",
+        "solution-is-feasible",
+        "solution-is-the-projection",
+        "solution-is-no-longer",
+    ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     aliases=("lemma-2",),

@@ -48,6 +48,16 @@ RATE_FIT = tolerance(
     " from its limit; a least-squares slope is linear in it",
 )
 
+PATH_CLAIMS = dict.fromkeys(
+    ("path-is-stationary", "path-correlation", "path-is-lowest", "offset-at-radius"), "the path is followed"
+) | {
+    "offset-closed-form": "the neighbours are independent with positive duals, d > 1",
+    "offset-limit": "the neighbours are dependent with positive duals, d > 1",
+    "offset-first-correction": "the neighbours have positive duals, d > 1",
+    "path-rate": "the offset is known to half its size at two radii",
+    "path-rate-with-logarithm": "some neighbour has dual zero in every dual solution",
+}
+"""The claims of :func:`path_claims`, and when they are made."""
 LOWER_TRIES = 12
 """Points per radius and kind that try to have less risk than the path."""
 
@@ -113,6 +123,8 @@ def path_claims(
 ) -> Iterator[Claim]:
     """The path at increasing radii against its bound, its rate and its predicted offset."""
     stationary = np.array([np.linalg.norm(f.sphere.newton_step(f.predicted)) for f in followed])
+    # None where the risk under test does not fall outwards: no minimiser is anywhere near.
+    stationary = np.where(np.isnan(stationary), np.inf, stationary)
     rounding = np.array([f.rounding for f in followed])
     yield at_least(
         "path-is-stationary", Form.SHARP, 0.0, stationary, rounding=rounding, why=PATH_ROUNDING, points="radius"

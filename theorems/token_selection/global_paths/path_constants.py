@@ -17,6 +17,7 @@ from flint import fmpq_mat
 from jaxtyping import Bool, Float64
 
 from reference_attention.floats import EPS
+from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.tolerances import tolerance
@@ -122,6 +123,15 @@ def log_kappa(problem: Problem) -> Numbers:
     return pairs + (largest - smallest) + (np.max(log_gaps) - np.min(log_gaps))
 
 
+def bend(loss: Loss, top: Float64[np.ndarray, "n"], length: Float64[np.ndarray, "n"]) -> Numbers:
+    """b = max_i κ_i Γ_i/2, κ_i = ``loss.steepening`` on the interval of input i below top, Γ_i long; 0 for convex ℓ.
+
+    Where input i loses δ_i ≤ xΓ_i, x ≤ 1, its risk rises by at least |ℓ'| δ_i e^{−bx}.
+    """
+    bends = [loss.steepening(a - b, a) * b / 2 for a, b in zip(top.tolist(), length.tolist(), strict=True)]
+    return approximate(np.array(max(bends)), np.array(8 * EPS * max(bends)))
+
+
 def log_excess(under_test: Any, problem: Problem, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
     """log(L(p) − L_opt) of the implementation under test, NaN where it claims L(p) < L_opt, shape (*b,)."""
     sign, log_size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, p, problem.optimal)
@@ -132,7 +142,7 @@ def exact_to_rounding(problem: Problem, kappa: float, rho: float) -> bool:
     """Whether n(L − L_opt) = Σ_j c_j e^{−margin_j} to rounding on the sublevel set of radius ρ.
 
     There every margin is at least ρ − κ, so the softmax normaliser 1 + Σe^{−margin} and the second order of the
-    loss (|ℓ''| ≤ |ℓ'| for logistic and exponential) change a term by less than (T−1)(1 + Γ_max) e^{−(ρ−κ)}.
+    loss (|ℓ''| ≤ |ℓ'|, see :meth:`Loss.relative_curvature`) change a term by less than (T−1)(1 + Γ_max) e^{−(ρ−κ)}.
     """
     spread = math.log(problem.T - 1) + math.log1p(float(problem.gaps().max()))
     return spread - (rho - kappa) < math.log(EPS) - 3

@@ -22,7 +22,7 @@ from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.bounded import exact, rounded, value_of
 from theorems.rounding.excess import log_excess_of
-from theorems.token_selection.global_paths.path_constants import Constraints, log_excess
+from theorems.token_selection.global_paths.path_constants import Constraints, bend, log_excess
 from theorems.token_selection.global_paths.path_offset import Reduced
 from theorems.token_selection.global_paths.sublevel_hunt import hunt
 
@@ -89,8 +89,10 @@ def sublevel_claims(
     least, what = rho - over - kappa, {"points": "point of a sublevel set"}
     yield at_least("sublevel-margin", Form.EFFECTIVE, np.min(p @ rows.T, axis=1), least, **what)
     yield at_least("sublevel-correlation", Form.EFFECTIVE, along / length, least / np.maximum(length, rho), **what)
-    normaliser = np.log1p((T - 1) * np.exp(-np.maximum(least, 0.0)))
-    bound = dual_value(problem, svm) - normaliser - (log_edge + over + np.log(exact(problem.n)))
+    others = (T - 1) * np.exp(-np.maximum(least, 0.0))
+    bent = bend(problem.loss, problem.scores.max(axis=1), problem.gaps().max(axis=1))
+    lost = np.log1p(others) + bent * np.minimum(others, 1.0)
+    bound = dual_value(problem, svm) - lost - (log_edge + over + np.log(exact(problem.n)))
     yield at_least("sublevel-correlation-from-duals", Form.EFFECTIVE, along, bound, **what)
 
 

@@ -20,11 +20,11 @@ from theorems.core.att_svm import certified
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.survival import VALUES
 from theorems.token_selection.global_paths.followed_path import Sphere
 from theorems.token_selection.global_paths.minimised_path import minimised_path
-from theorems.token_selection.global_paths.path_claims import Followed, path_claims
+from theorems.token_selection.global_paths.path_claims import PATH_CLAIMS, Followed, path_claims
 from theorems.token_selection.global_paths.path_constants import (
     Constraints,
     exact_to_rounding,
@@ -52,6 +52,8 @@ def _cases() -> SearchStrategy[Case]:
     "theorem-1",
     "Regularization path: p̄(R)/R → p̄_mm",
     source="Theorem 1, Appendix B.2",
+    claims=always("svm-is-optimal", "sublevel-margin", "sublevel-correlation", "sublevel-correlation-from-duals")
+    | PATH_CLAIMS,
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=BELOW_ROUNDING,
@@ -71,10 +73,12 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     max(a, 0) ≥ ρ − κ > 0, hence a ≥ ρ − κ. Now p/a is feasible for the SVM, and p_mm is the projection of 0 onto
     the feasible set: ⟨p/a, p_mm⟩ ≥ ‖p_mm‖². So cos ≥ a‖p_mm‖/‖p‖ ≥ a/ρ ≥ 1 − κ/ρ.
 
-    **Effective, from the duals.** For convex ℓ, with c_j = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it) and w_j = λ_j/Σλ:
-    ‖p‖Θ cos(p, p_mm) ≥ Σ_j w_j log(c_j/w_j) − log1p((T−1)e^{−(ρ−κ)}) − log n(L(R p̄_mm) − L_opt).
-    *Derivation.* Convexity gives n(L − L_opt) ≥ Σ c_j s_j ≥ Σ c_j e^{−a_j}/(1 + (T−1)e^{−(ρ−κ)}), Jensen's inequality
-    log Σ c_j e^{−a_j} ≥ −Σ w_j a_j + Σ w_j log(c_j/w_j), and Σ λ_j a_j = ⟨p_mm, p⟩, Σλ = ‖p_mm‖² are KKT.
+    **Effective, from the duals.** With c_j = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it), w_j = λ_j/Σλ, x = (T−1)e^{−(ρ−κ)} and b of
+    :func:`.path_constants.bend`, which is 0 where ℓ is convex:
+    ‖p‖Θ cos(p, p_mm) ≥ Σ_j w_j log(c_j/w_j) − log1p(x) − b min(x, 1) − log n(L(R p̄_mm) − L_opt).
+    *Derivation.* Input i loses δ_i ≤ Γ_i min(x, 1), Γ_i the range of its scores, so n(L − L_opt) ≥ Σ c_j s_j e^{−b
+    min(x,1)} (convexity, or :meth:`.loss.Loss.steepening`), and s_j ≥ e^{−a_j}/(1 + x). Jensen's inequality: log Σ c_j
+    e^{−a_j} ≥ −Σ w_j a_j + Σ w_j log(c_j/w_j), and Σ λ_j a_j = ⟨p_mm, p⟩, Σλ = ‖p_mm‖² are KKT.
 
     **Limit.** On the path, 1 − cos ≤ (F_ρ(y') − D)/ρ for *every* tangent y', D = Σ w_j log(c_j/w_j) (or the minimum
     of F_∞, which is the largest D over all duals): the Jensen step above on the sphere gives F_ρ(y) ≥ D + ρ(1 − cos)

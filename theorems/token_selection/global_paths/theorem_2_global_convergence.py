@@ -21,7 +21,7 @@ from theorems.core.att_svm import certified
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.survival import ANY_STEP, VALUES
 from theorems.token_selection.global_paths.descent_claims import descent_claims, starts_of
 from theorems.token_selection.global_paths.flow_claims import flow_claims, flow_start
@@ -40,6 +40,26 @@ def _cases() -> SearchStrategy[Case]:
     "theorem-2",
     "Global convergence of gradient descent",
     source="Theorem 2, Appendix B.3",
+    claims=always(
+        "svm-is-optimal",
+        "climbs-to-max-margin",
+        "climbs-like-log-t",
+        "norm-grows-like-log-t",
+        "steps-are-summable",
+        "norm-diverges",
+        "flow-is-of-this-gradient",
+        "arc-climbs",
+    )
+    | dict.fromkeys(
+        (
+            "correlation-step",
+            "correlation-lower-bound",
+            "flow-correlation",
+            "flow-offset-is-kept",
+            "flow-offset-closed-form",
+        ),
+        "n = 1",
+    ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("every iterate of gradient descent on it; the limit is left to the reference", turn=6),

@@ -18,7 +18,7 @@ from reference_attention.training.joint_descent import JointTrajectory
 from theorems.core.claim import Claim, Form, Verdict, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.survival import RATE
 from theorems.core.tolerances import tolerance
 from theorems.token_selection.joint_paths.given_claims import given_claims
@@ -47,6 +47,7 @@ def conjecture_cases() -> SearchStrategy[Case]:
     "conjecture-joint-descent",
     "conjecture: normalized joint descent goes to v_mm and p(lim ‖v‖/‖p‖)",
     source="Section 3, Figure 3 (experiments only)",
+    claims=always("prompt-rate", "head-rate"),
     assumptions=("optimal-support-tokens", "separable", "descent-selects"),
     cases=conjecture_cases,
     kernel=SATURATED,

@@ -12,9 +12,24 @@ from numpy.linalg import norm
 from reference_attention.floats import EPS
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
+from theorems.core.statement import always
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.bounded import exact, possibly_at_least
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, Points, Sublevel, rounded_often
+
+SOLUTION_CLAIMS = always("label-margin", "label-supports", "label-duals", "target-selects", "target-is-tight") | {
+    "target-keeps-others": "some input is no support of v_mm"
+}
+"""The claims of :func:`solution_claims`, and when they are made."""
+COMPETITOR_CLAIMS = always("competitor-selects", "competitor-mixes", "competitor-risk")
+"""The claims of :func:`competitor_claims`."""
+EFFECTIVE_CLAIMS = always("non-optimality") | {
+    "prompt-margin": "the bound on 1 − s_iα is below 1 at some radii",
+    "quadrant": "the bound on some q_i, i no support of v_mm, is below 1 at some radii",
+    "prompt-direction": "the bound on the cosine is positive at some radii",
+    "head-direction": "the bound on 1 − cos(v, v_mm) is at most 1 at some radii",
+}
+"""The claims of :func:`effective_claims`, and when they are made."""
 
 
 def effective_claims(levels: list[Sublevel], rng: np.random.Generator, *, quadrant: bool = False) -> Iterator[Claim]:

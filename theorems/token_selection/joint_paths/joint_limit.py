@@ -39,6 +39,7 @@ from reference_attention.floats import EPS
 from reference_attention.paths.joint import Joint, excess_gradient, exponents, head_drops, log_slopes, relative_log_risk
 from reference_attention.paths.joint_path import Schedule, head_at, joint_path, polished, prompt_at
 from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.statement import always
 from theorems.core.tolerances import tolerance
 from theorems.rounding.bounded import exact
 from theorems.token_selection.joint_paths.joint_claims import one_minus_cosine, target_bound
@@ -59,6 +60,11 @@ JOINT_SHARP = tolerance(
 
 VISIBLE = 1e-6
 """1 − cos at which a limit counts as reached; the radius is chosen so that the bound is below it."""
+LIMIT_CLAIMS = always("limit-margins", "limit-direction") | {
+    "limit-reached": "the radius is large enough to see the limit",
+    "limit-head": "the bound on 1 − cos(v, v_mm) is at most 1",
+}
+"""The claims of :func:`limit_claims`, and when they are made."""
 LARGEST_UNITS = 2.0**28
 """RΘ of the limit: logits carry an error of eps RΘ = 6e-8."""
 POLISHES = 3

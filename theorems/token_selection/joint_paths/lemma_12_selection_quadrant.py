@@ -11,7 +11,7 @@ from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.points import probe_points
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.survival import POINTS_ONLY
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import exact
@@ -28,6 +28,7 @@ LARGEST = 600.0
     "lemma-12",
     "a prompt that selects α lies in the quadrant of α",
     source="Appendix C.2, Lemma 12",
+    claims=always("odds", "odds-reversed", "quadrant-from-r0"),
     assumptions=("optimal-support-tokens", "separable"),
     cases=relaxed_cases,
     kernel=SATURATED,

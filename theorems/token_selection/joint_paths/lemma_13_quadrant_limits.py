@@ -15,8 +15,13 @@ from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import OWN_SOLVER
 from theorems.token_selection.joint_paths.given_claims import given_claims
-from theorems.token_selection.joint_paths.joint_claims import effective_claims, solution_claims
-from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, limit_claims
+from theorems.token_selection.joint_paths.joint_claims import (
+    EFFECTIVE_CLAIMS,
+    SOLUTION_CLAIMS,
+    effective_claims,
+    solution_claims,
+)
+from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, LIMIT_CLAIMS, limit_claims
 from theorems.token_selection.joint_paths.joint_sublevel import joint_setup
 from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
 from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import sublevel
@@ -36,6 +41,9 @@ def loose_cases() -> SearchStrategy[Case]:
     "lemma-13",
     "within the quadrant of α the joint path goes to v_mm and p_relax",
     source="Appendix C.2, Lemma 13",
+    claims=SOLUTION_CLAIMS
+    | EFFECTIVE_CLAIMS
+    | {name: f"every token but α has less than the label margin Γ; {when}" for name, when in LIMIT_CLAIMS.items()},
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=loose_cases,
     kernel=SATURATED,

@@ -14,8 +14,15 @@ from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import NO_NEIGHBOUR
 from theorems.token_selection.joint_paths.given_claims import given_claims
-from theorems.token_selection.joint_paths.joint_claims import competitor_claims, effective_claims, solution_claims
-from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, limit_claims, sharp_claim
+from theorems.token_selection.joint_paths.joint_claims import (
+    COMPETITOR_CLAIMS,
+    EFFECTIVE_CLAIMS,
+    SOLUTION_CLAIMS,
+    competitor_claims,
+    effective_claims,
+    solution_claims,
+)
+from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, LIMIT_CLAIMS, limit_claims, sharp_claim
 from theorems.token_selection.joint_paths.joint_sublevel import Sublevel, joint_setup
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
@@ -26,6 +33,11 @@ LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0
     "theorem-5",
     "head and prompt: the joint regularization path goes to v_mm and p_mm",
     source="Section 3.1, Theorem 5; Appendix C.1",
+    claims=SOLUTION_CLAIMS
+    | COMPETITOR_CLAIMS
+    | EFFECTIVE_CLAIMS
+    | LIMIT_CLAIMS
+    | {"sharp-offset": "all inputs are supports, neighbours independent with positive duals, the radius within 2^24"},
     assumptions=("optimal-tokens", "separable"),
     cases=joint_cases,
     kernel=SATURATED,

@@ -18,8 +18,15 @@ from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import OWN_SOLVER
 from theorems.token_selection.joint_paths.given_claims import given_claims
-from theorems.token_selection.joint_paths.joint_claims import competitor_claims, effective_claims, solution_claims
-from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, competitors, limit_claims
+from theorems.token_selection.joint_paths.joint_claims import (
+    COMPETITOR_CLAIMS,
+    EFFECTIVE_CLAIMS,
+    SOLUTION_CLAIMS,
+    competitor_claims,
+    effective_claims,
+    solution_claims,
+)
+from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, LIMIT_CLAIMS, competitors, limit_claims
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, Sublevel, joint_setup
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
@@ -35,6 +42,7 @@ def relaxed_cases() -> SearchStrategy[Case]:
     "theorem-6",
     "head and prompt: inputs with label margin to spare need only be selected",
     source="Section 3.2, Theorem 6; Appendix C.2",
+    claims=SOLUTION_CLAIMS | COMPETITOR_CLAIMS | EFFECTIVE_CLAIMS | LIMIT_CLAIMS,
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=relaxed_cases,
     kernel=SATURATED,

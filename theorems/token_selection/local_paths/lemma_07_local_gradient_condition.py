@@ -26,7 +26,7 @@ from theorems.core.claim import Claim, Form, Undecided, at_least
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.points import Violation, climb
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.svm_certificate import local_optimality_claim
 from theorems.rounding.bounded import exact, in_floats
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
@@ -61,6 +61,16 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-7",
     "Local gradient condition",
     source="Appendix B.1, Lemma 7",
+    claims=always(
+        "solves-att-svm",
+        "margins-in-cone",
+        "no-stationary-point",
+        "lower-bound",
+        "upper-bound",
+        "saturation",
+        "correlation",
+        "radius-of-pi",
+    ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=locally_optimal_choices,

@@ -27,7 +27,7 @@ from theorems.core.att_svm import certified
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, undecided
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.survival import ANY_STEP, ROOM
 from theorems.core.svm_certificate import local_optimality_claim
 from theorems.rounding.steps import starts_claim
@@ -135,6 +135,17 @@ def _from_data(case: Case) -> Iterator[Case]:
     "theorem-3",
     "Local convergence of gradient descent",
     source="Section 2, Theorem 3",
+    claims=always(
+        "solves-att-svm",
+        "no-stationary-point",
+        "stays-in-cone",
+        "increments",
+        "norm-grows",
+        "log-growth",
+        "correlation",
+        "flow-rate",
+        "limit",
+    ),
     assumptions=ASSUMPTIONS,
     cases=_strategy,
     from_data=_from_data,

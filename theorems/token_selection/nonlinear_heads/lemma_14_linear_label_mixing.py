@@ -26,7 +26,7 @@ from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, points_around, probe_points
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.survival import POINTS_ONLY, ROOM, VALUES
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt, Numbers
@@ -60,6 +60,8 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-14",
     "Linear label mixing implies that mixing hurts",
     source="Appendix D.2, Lemma 14",
+    claims=always("sandwich-above", "sandwich-below", "risk-sandwich-below", "risk-sandwich-above")
+    | {"mixing-hurts": "ATT-SVM' is feasible"},
     assumptions=("well-behaved-loss", "mixing-hurts"),
     cases=_cases,
     kernel=calls("the sandwich of its prediction", turn=1),

@@ -23,7 +23,7 @@ from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.bounded import exact, possibly_at_least, rounded
-from theorems.token_selection.global_paths.path_constants import Constraints, log_excess, rank_of_neighbours
+from theorems.token_selection.global_paths.path_constants import Constraints, bend, log_excess, rank_of_neighbours
 
 
 def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
@@ -171,16 +171,19 @@ def dual_bound(
 ) -> Numbers:
     """min over the allowed choices of Σ_j w_j log(C_j/w_j), where all margins are at least ``beyond``, shape (m,).
 
-    C_iβ = |ℓ'(ν_i)| (least cost of β) / (|O_i| + |Ō_i| e^{−beyond}) and w = λ/Σλ.
+    C_iβ = |ℓ'(ν_i)| (least cost of β) e^{−b x} / (|O_i| + |Ō_i| e^{−beyond}), w = λ/Σλ; x = min(1, T e^{−beyond}) ≥ q_i
+    and b of :func:`bend`.
     """
     size = mixing.optimal.sum(axis=1)
     log_costs, lost = log_token_costs(mixing, problem.loss, secants=True), log_rounding(mixing, problem.loss)
-    normaliser = np.log(size + (problem.T - size) * np.exp(-np.maximum(beyond, 0.0))[:, None])
+    small = np.exp(-np.maximum(beyond, 0.0))
+    normaliser = np.log(size + (problem.T - size) * small[:, None])
+    bent = bend(problem.loss, mixing.nu[mixing.mixed], mixing.c1[mixing.mixed]) * np.minimum(problem.T * small, 1.0)
     bounds = []
     for choice in sets.choices:
         # A token that stands twice in the SVM has the sum of its duals.
         duals, used = rounded(choice.duals) * exact(1.0).widened(problem.T * EPS), choice.duals > 0
         w = duals / np.sum(duals)
         fixed = np.sum(w[used] * (exact(log_costs[used]).widened(lost) - np.log(w[used])))
-        bounds.append(fixed - normaliser @ np.sum(w, axis=1))
+        bounds.append(fixed - bent - normaliser @ np.sum(w, axis=1))
     return np.min(np.where(allowed, np.stack(bounds, axis=-1), np.inf), axis=-1)

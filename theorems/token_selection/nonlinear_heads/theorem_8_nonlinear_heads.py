@@ -18,8 +18,9 @@ from reference_attention.svm.max_margin_sets import InfeasibleSets
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.survival import NO_NEIGHBOUR, VALUES
+from theorems.token_selection.global_paths.path_claims import PATH_CLAIMS
 from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
 from theorems.token_selection.nonlinear_heads.set_constants import mixing_kappa
 from theorems.token_selection.nonlinear_heads.set_path import path_to_the_set, sharp_claims
@@ -33,6 +34,8 @@ LARGEST_KAPPA = 1e5
     "theorem-8",
     "Nonlinear heads, sets of optimal tokens: the path goes to the solutions of ATT-SVM'",
     source="Appendix D, Theorem 8",
+    claims=always("sublevel-margin", "sublevel-distance", "sublevel-distance-from-duals", "path-distance", "path-limit")
+    | {name: f"no other optimal token competes; {when}" for name, when in PATH_CLAIMS.items()},
     assumptions=("well-behaved-loss", "mixing-hurts", "separable-optimal-sets"),
     cases=optimal_set_cases,
     kernel=BELOW_ROUNDING,
@@ -40,6 +43,7 @@ LARGEST_KAPPA = 1e5
         "risk": VALUES,
         "gradient-too-long": "a factor moves no minimiser",
         "loss-derivative-dropped": "the gradient is asked for with the correlation loss, whose ℓ' is −1 anyway",
+        "surrogate-loss": "the gradient is asked for with the correlation loss, unless the head is linear",
         "neighbour-lost": NO_NEIGHBOUR,
     },
 )
@@ -48,7 +52,8 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     solutions G_mm. Then p̄(R) = argmin_{‖p‖≤R} L satisfies dist(p̄(R)/(RΘ), G_mm) → 0.
 
     Here D comes from Lemma 14 with ν_i, c0_i, c1_i; C0_i = c0_i min|ℓ'| and C1_i = c1_i max|ℓ'| over [ν_i − c1_i, ν_i].
-    O_i = argmax_t γ_it; a head other than the linear one is in the arrays of the case. ρ = RΘ.
+    O_i = argmax_t γ_it; a head other than the linear one is in the arrays of the case. ρ = RΘ. (Lemma 14 asks that all
+    optimal tokens of an input have the same features. D is tried in no other way.)
 
     **Effective.** κ = log Σ_i C1_i|Ō_i| + max_i log((1 + |O_i|)/C0_i), the sum over inputs with Ō_i ≠ ∅ (for singletons
     and a linear head at most Theorem 1's). For ρ > κ, every p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm), p_mm ∈ G_mm, has
@@ -67,10 +72,11 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     ≤ RΘ_α, which is Θ_α ≥ Θ − κ/R; if that exceeds Θ₂, α is an optimal choice, p_α ∈ G_mm. cos ≥ a‖p_α‖/‖p‖ ≥ (ρ −
     κ)/ρ as ‖p_α‖ ≥ 1/Θ; |p/ρ − p_α|² expands.
 
-    **Effective, from the duals**, convex ℓ, same points: ⟨p, p_α⟩/‖p_α‖² ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(p) −
-    L_*) over the same choices α, w = λ/Σλ, C_iβ = |ℓ'(ν_i)| e_iβ/(|O_i| + |Ō_i|e^{−(ρ−κ)}), e_iβ = Σ_j |b_j|(least
-    secant of φ_j) g_iβj. *Derivation.* s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit; then
-    Jensen as in Theorem 1.
+    **Effective, from the duals**, same points: ⟨p, p_α⟩/‖p_α‖² ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(p) −
+    L_*) over the same choices α, w = λ/Σλ, C_iβ = |ℓ'(ν_i)| e_iβ e^{−b min(x,1)}/(|O_i| + |Ō_i|e^{−(ρ−κ)}), e_iβ = Σ_j
+    |b_j|(least secant of φ_j) g_iβj, x = T e^{−(ρ−κ)}, b of :func:`.path_constants.bend` on [ν_i − c1_i, ν_i], 0 for
+    convex ℓ. *Derivation.* s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit; then Jensen as in
+    Theorem 1.
 
     **Limit.** For *every* minimiser p̄(R), 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ, D the minimum above
     and p' any point of the sphere: O(1/ρ). Descended from each of G_mm to ρ = 10⁶(1 + κ): 1 − cos ≤ 10⁻⁶ there.

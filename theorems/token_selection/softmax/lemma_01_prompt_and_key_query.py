@@ -31,7 +31,7 @@ from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, directions, log_uniform
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import Bounded, exact, in_floats, spacing, value_of
@@ -67,6 +67,7 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-1",
     "Prompt and key-query weights: the same dynamics",
     source="Section 1, Lemma 1; Appendix A.2",
+    claims=always("same-iterates", "one-step-from-a-common-point"),
     assumptions=(),
     cases=_cases,
     kernel=calls("each step of the run and random points: its gradient against back-propagation through W", turn=4),
@@ -169,6 +170,7 @@ SLOPES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "logistic": lambda u: -np.exp(-np.logaddexp(0.0, u)),
         "exponential": lambda u: -np.exp(-u),
         "correlation": lambda u: -np.ones_like(u),
+        "sigmoid": lambda u: -np.exp(-np.logaddexp(0.0, u) - np.logaddexp(0.0, -u)),
         "squared": lambda u: u - 1,
         "cubic": lambda u: -3 * u**2,
         "kinked": lambda u: 0.375 * np.sign(u) - 0.625,

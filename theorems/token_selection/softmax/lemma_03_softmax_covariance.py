@@ -26,7 +26,7 @@ from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, directions, probe_points
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.weights_under_test import total_of, weights_of
@@ -45,6 +45,14 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-3",
     "Softmax covariance (key lemma)",
     source="Appendix A.1, Lemma 3",
+    claims=always(
+        "weights-are-non-negative",
+        "weights-sum-to-one",
+        "weights-are-exponentials-of-logits",
+        "covariance-identity",
+        "covariance-inequality",
+        "gradient-is-the-covariance",
+    ),
     assumptions=(),
     cases=_cases,
     kernel=calls("its weights are the softmax of k·p, its gradient is their covariance", turn=0),

@@ -25,7 +25,7 @@ from theorems.core.dataset_claims import dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, directions, log_uniform, probe_points
-from theorems.core.statement import statement
+from theorems.core.statement import always, statement
 from theorems.core.survival import ROOM
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import LARGEST_EXPONENT, AttentionAt
@@ -66,6 +66,14 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-6",
     "Smoothness and descent",
     source="Appendix B.1, Lemma 6",
+    claims=always(
+        "constants-are-ordered",
+        "lipschitz",
+        "first-order-model",
+        "descent-with-largest-step",
+        "descent-with-small-step",
+        "squared-gradients-are-summable",
+    ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient is Lipschitz and is that of its risk; descent steps along it", turn=5),

@@ -70,7 +70,7 @@ def random_case(rng: np.random.Generator) -> Case | None:
     """Gaussian keys and scores with random α; None when α is not locally optimal."""
     n, tokens, d = int(rng.integers(1, 5)), int(rng.integers(2, 6)), int(rng.integers(1, 8))
     keys, scores = rng.normal(size=(n, tokens, d)), rng.normal(size=(n, tokens))
-    loss = ("logistic", "exponential", "correlation")[int(rng.integers(3))]
+    loss = ("logistic", "exponential", "correlation", "sigmoid")[int(rng.integers(4))]
     made = Problem(keys, scores, loss_named(loss))
     alpha = rng.integers(tokens, size=n) if rng.random() < 0.5 else made.optimal
     solution = max_margin(keys, alpha)

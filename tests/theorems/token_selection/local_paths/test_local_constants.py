@@ -45,9 +45,11 @@ def true_logs(constants: LocalConstants, rho: float) -> dict[str, arb]:
             (arb(float(problem.scores[i].max())), chosen + mixing),
         )
         least, most = max(ends[0], key=float), min(ends[1], key=float)
+        # Of monotone slopes the ends; that of σ(−u) rises up to 0 and falls from there on.
+        slopes = [slope(problem.loss.name, u) for u in (least, most, *([arb(0)] if least < 0 < most else []))]
         for x in mine:
-            low[x] = slope(problem.loss.name, most) * (gap[x] - mixing) / (1 + u[i])
-            high[x] = slope(problem.loss.name, least) * (abs(gap[x]) + mixing)
+            low[x] = min(slopes, key=float) * (gap[x] - mixing) / (1 + u[i])
+            high[x] = max(slopes, key=float) * (abs(gap[x]) + mixing)
     good = [x for x in rows if not harmful[x]]
     bad = [x for x in rows if harmful[x]]
     base = min((margin[x] - tilt[x] for x in good), key=float)
@@ -68,7 +70,8 @@ def true_logs(constants: LocalConstants, rho: float) -> dict[str, arb]:
 
 def slope(loss: str, u: arb) -> arb:
     """|ℓ'(u)|."""
-    return {"correlation": arb(1), "exponential": (-u).exp(), "logistic": 1 / (1 + u.exp())}[loss]
+    slopes = {"correlation": arb(1), "exponential": (-u).exp(), "logistic": 1 / (1 + u.exp())}
+    return (slopes | {"sigmoid": slopes["logistic"] / (1 + (-u).exp())})[loss]
 
 
 @pytest.mark.parametrize("level", [1.0, 3.0, 30.0])

@@ -155,6 +155,9 @@ class Cubic(Loss):
     def log_floor(self, low: float, high: float) -> float:
         return -math.inf
 
+    def steepening(self, low: float, high: float) -> float:
+        return 2 / low if low > 0 else math.inf
+
 
 FLAT = Problem(
     np.array([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]]), np.array([[0.0, -1.0], [1.0, 0.0]]), Cubic()

@@ -1,0 +1,116 @@
+"""The strategies draw what they are asked for: losses, units, sizes, corners; as ``theorems drawn`` tells it."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import theorems
+from generators.case import Case
+from generators.datasets import dataset_named
+from reference_attention.errors import InvalidInput
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from tests.places import ROOT
+from theorems.command.app import main
+from theorems.power.table import short
+from theorems.run.shares import PROPERTIES, Drawn, drawn_shares
+
+EXAMPLES = 100
+
+ANY_LOSS = ("lemma-1", "lemma-3", "lemma-4", "lemma-5", "lemma-6", "lemma-7", "lemma-8", "lemma-9", "lemma-14")
+DIRECTIONS = ("lemma-8", "lemma-9", "lemma-10", "theorem-4")
+
+ASKED: tuple[tuple[tuple[str, ...], str, float, float], ...] = (
+    *(((id,), f"{name} loss", 0.1, 0.5) for id in (*ANY_LOSS, "theorem-4") for name in LOSSES),
+    (ANY_LOSS, "loss concave somewhere", 0.05, 0.5),
+    (DIRECTIONS, "keys beyond 2^±30", 0.1, 0.5),
+    (DIRECTIONS, "q beyond 2^±40", 0.1, 0.6),
+    (("lemma-10", "theorem-4"), "ties in selection", 0.1, 0.5),
+    (("theorem-4",), "q neighbour-optimal", 0.2, 0.8),
+    (("lemma-4", "lemma-7"), "near tie of margins", 0.01, 0.5),
+    (("lemma-14",), "nonlinear head", 0.2, 0.8),
+)
+"""Statements, property, and the smallest and the largest share wanted."""
+
+TO_BE_ASKED = (
+    (("lemma-1", "lemma-3", "lemma-4", "lemma-5", "lemma-6", "lemma-11", "lemma-14"), "T or d ≥ 7", 0.1, 0.4),
+    (("theorem-2",), "n = 1", 0.4, 0.7),
+    (("theorem-5", "theorem-6"), "identical support features", 0.0, 1 / 3),
+    (("theorem-5", "theorem-6"), "W of full column rank", 0.0, 1 / 3),
+    (("theorem-6",), "p_relax parallel to p_mm", 0.0, 1 / 3),
+)
+"""What the strategies are to be widened to: a line moves up to ASKED with the strategy that draws it."""
+
+
+@cache
+def drawn(id: str) -> Drawn:
+    return theorems.drawn(id, examples=EXAMPLES)[id]
+
+
+@pytest.mark.parametrize(("ids", "name", "least", "most"), ASKED)
+def test_the_strategies_draw_what_they_are_asked_for(
+    ids: tuple[str, ...], name: str, least: float, most: float
+) -> None:
+    shares = {id: drawn(id).shares[name] for id in ids}
+    assert all(share.of for share in shares.values())
+    assert {id: str(share) for id, share in shares.items() if not least <= share.value <= most} == {}
+
+
+def test_what_is_to_be_asked_can_be() -> None:
+    """No line waits under a name that nothing has."""
+    known = theorems.statements()
+    for ids, name, least, most in (*ASKED, *TO_BE_ASKED):
+        assert name in PROPERTIES
+        assert set(ids) <= set(known)
+        assert 0 <= least < most <= 1
+
+
+def test_shares_are_of_the_cases_to_which_they_apply() -> None:
+    one = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])))
+    tied = Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0]]] * 2), np.zeros((2, 2)), LOSSES["sigmoid"]))
+    q = Case(tied.problem, arrays={"q": np.array([1.0, 1.0])})
+    shares = drawn_shares("some", [one, tied, q]).shares
+    assert str(shares["n = 1"]) == "1/3"
+    assert str(shares["one constraint only"]) == "1/3"
+    assert str(shares["every token an SVM-neighbour"]) == "1/1"
+    assert str(shares["ties in selection"]) == "1/1"
+    assert str(shares["sigmoid loss"]) == "2/3"
+    assert str(shares["loss concave somewhere"]) == "0"
+    assert str(shares["identical support features"]) == ""
+
+
+def test_joint_properties_are_those_of_a_figure() -> None:
+    """Figure 3(b): two supports with different features, W the identity, p_relax away from p_mm; 3(a): all supports."""
+    found = drawn_shares("some", [dataset_named("figure-3b")]).shares
+    assert str(found["identical support features"]) == "0"
+    assert str(found["W of full column rank"]) == "1/1"
+    assert str(found["p_relax parallel to p_mm"]) == "0"
+    assert drawn_shares("some", [dataset_named("figure-3a")]).shares["p_relax parallel to p_mm"].of == 0
+
+
+def test_the_document_has_every_statement_and_no_other_property() -> None:
+    head, _, *rows = [x for x in (ROOT / "docs" / "drawn.md").read_text().splitlines() if x.startswith("|")]
+    assert head.strip("| ").split(" | ") == ["of the cases drawn", *(short(id) for id in theorems.statements())]
+    assert {row.split(" | ")[0].strip("| ") for row in rows} <= {"n", "T", "d", *PROPERTIES}
+    assert all(len(row.split(" | ")) == len(head.split(" | ")) for row in rows)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "drawn.json"
+    assert main(["drawn", "lemma-9", "lemma-5", "--examples", "10", "--json", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert main(["drawn", "lemma-9", "lemma-5", "--examples", "10", "--markdown"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0] == "| of the cases drawn | L9 | L5 |"
+    assert all(row.split(" | ")[0].strip("| ") in printed for row in rows[2:])
+    held = json.loads(path.read_text())["statements"]
+    assert [one["id"] for one in held] == ["lemma-9", "lemma-5"]
+    assert held[1]["shares"]["n = 1"] == {"count": 10, "of": 10}
+    assert main(["drawn", "lemma-99"]) == 2
+    with pytest.raises(InvalidInput):
+        theorems.drawn("lemma-99")

@@ -1,0 +1,72 @@
+"""Another processor computes other last digits, and gives the same verdicts on the same cases.
+
+Other processors are emulated: OpenBLAS takes the kernels of the one that it is told, NumPy leaves out the instructions
+that it is told to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reference_attention.floats import EPS
+from tests.places import ROOT
+
+STATEMENTS = {"lemma-3": 8, "lemma-8": 6, "lemma-12": 8, "theorem-1": 2, "theorem-2": 1}
+"""Examples of each."""
+
+SCRIPT = """
+import json, sys
+from theorems.registry.lookup import statement_named
+from theorems.run.verify import drawn, verify_generated
+
+found = {}
+for id, examples in json.loads(sys.argv[1]).items():
+    result = verify_generated(id, examples, 0)
+    cases = [[case.problem.keys.tolist(), case.problem.scores.tolist(), case.problem.loss.name, case.seed]
+             for case in drawn(statement_named(id), examples, 0)]
+    claims = {claim.name: [str(claim.verdict), claim.cases] for claim in result.claims}
+    found[id] = [str(result.verdict), {str(v): n for v, n in result.counts.items()}, claims, cases]
+print(json.dumps(found))
+"""
+
+
+def _dispatched() -> str:
+    """The instructions that NumPy uses here and can do without."""
+    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+    return " ".join(name for name in __cpu_dispatch__ if __cpu_features__.get(name))
+
+
+@cache
+def _found(variable: str, value: str) -> dict[str, list[Any]]:
+    given = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | ({variable: value} if variable else {})
+    command = [sys.executable, "-c", SCRIPT, json.dumps(STATEMENTS)]
+    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("OPENBLAS_CORETYPE", "Prescott"), ("OPENBLAS_CORETYPE", "Haswell"), ("NPY_DISABLE_CPU_FEATURES", _dispatched())],
+)
+def test_cases_and_verdicts_are_those_of_any_processor(variable: str, value: str) -> None:
+    if not value:
+        pytest.skip("NumPy uses no instructions here that it can do without")
+    here, there = _found("", ""), _found(variable, value)
+    for id in STATEMENTS:
+        assert there[id][:3] == here[id][:3], id
+        for one, other in zip(here[id][3], there[id][3], strict=True):
+            assert one[2:] == other[2:]
+            for ours, theirs in zip(one[:2], other[:2], strict=True):
+                # Keys are sums of products, some are rotated: a few roundings of their size.
+                scale = np.abs(ours).max()
+                assert np.abs(np.array(ours) - np.array(theirs)).max() <= 64 * EPS * scale

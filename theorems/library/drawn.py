@@ -1,0 +1,44 @@
+"""What the strategies draw: :func:`drawn`."""
+
+from __future__ import annotations
+
+from theorems.library.table import Table
+from theorems.registry.lookup import chosen_statements
+from theorems.run import verify
+from theorems.run.shares import Drawn, drawn_shares
+
+
+def drawn(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
+    """Sizes, and the share of cases with some property, of the cases on which :func:`theorems.verify` tries statements.
+
+    Args:
+        ids: statements, or ``path.py:name``; all by default.
+        examples: number of cases of each.
+        seed: same seed, same cases; those of ``verify`` with that seed.
+
+    Returns:
+        A :class:`Drawn` by id: ``sizes`` (smallest, median, largest n, T, d), ``shares`` by property, each with its
+        ``count``, ``of`` how many cases to which it applies, and ``value``.
+
+    Raises:
+        InvalidInput: an unknown id.
+
+    >>> from theorems import drawn
+    >>> drawn("lemma-5", examples=20)["lemma-5"].shares["n = 1"].value
+    1.0
+    """
+    held = {one.id: drawn_shares(one.id, verify.drawn(one, examples, seed)) for one in chosen_statements(ids)}
+    columns = ("statement", "n", "T", "d", "shares")
+    return Table("What the strategies draw", columns, held, lambda id, one: (id, *size_cells(one), said(one)))
+
+
+def size_cells(one: Drawn) -> tuple[str, str, str]:
+    """Smallest–largest and median n, T, d."""
+    cells = (f"{low}–{high} ({middle})" for low, middle, high in (one.sizes[name] for name in ("n", "T", "d")))
+    n, T, d = cells
+    return n, T, d
+
+
+def said(one: Drawn) -> str:
+    """The shares that are not zero, in a line."""
+    return ", ".join(f"{name} {share}" for name, share in one.shares.items() if share.count)

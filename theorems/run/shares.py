@@ -1,0 +1,192 @@
+"""What a strategy draws: sizes, losses, and the share of its cases that have some property.
+
+A property is decided on the case itself, exactly where it is an equality; where it does not apply it is None and the
+case is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from generators.assumptions import ASSUMPTIONS
+from generators.case import Case
+from generators.optimal_sets import head_of
+from generators.score_assumptions import optimal_sets
+from reference_attention.directions import direction, neighbour_optimal
+from reference_attention.losses import LOSSES
+from reference_attention.paths.joint import chosen_of
+from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+
+LARGE = 7
+"""T or d from which sizes count as large; small strategies end at 5."""
+FAR = 2.0**30
+"""Keys that are longer, or shorter than its reciprocal, are in far units."""
+NEARLY = 1e-6
+"""A margin within it of 1, and not 1, is a near tie."""
+
+Property = Callable[[Case], bool | None]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Of how many cases to which it applies how many have a property."""
+
+    count: int
+    of: int
+
+    @property
+    def value(self) -> float:
+        """The share; 0 where it applies to none."""
+        return self.count / self.of if self.of else 0.0
+
+    def __str__(self) -> str:
+        return "" if not self.of else str(self.count) if not self.count else f"{self.count}/{self.of}"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a strategy drew.
+
+    Attributes:
+        id: the statement.
+        examples: number of cases.
+        sizes: smallest, median and largest n, T, d.
+        shares: by property.
+    """
+
+    id: str
+    examples: int
+    sizes: Mapping[str, tuple[int, int, int]]
+    shares: Mapping[str, Share]
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        shares = {name: {"count": one.count, "of": one.of} for name, one in self.shares.items() if one.of}
+        sizes = {name: list(three) for name, three in self.sizes.items()}
+        return {"id": self.id, "examples": self.examples, "sizes": sizes, "shares": shares}
+
+
+def drawn_shares(id: str, cases: Sequence[Case]) -> Drawn:
+    """Sizes and shares of some cases of a statement."""
+    lengths = {"n": [c.problem.n for c in cases], "T": [c.problem.T for c in cases], "d": [c.problem.d for c in cases]}
+    sizes = {name: (min(of), sorted(of)[len(of) // 2], max(of)) for name, of in lengths.items() if of}
+    found = {name: [holds(case) for case in cases] for name, holds in PROPERTIES.items()}
+    shares = {name: Share(sum(x is True for x in of), sum(x is not None for x in of)) for name, of in found.items()}
+    return Drawn(id, len(cases), MappingProxyType(sizes), MappingProxyType(shares))
+
+
+@lru_cache(maxsize=1)
+def _svm(case: Case) -> MaxMargin | None:
+    """ATT-SVM of the chosen tokens; None if it is infeasible or the optimal tokens of an input share their score."""
+    if case.alpha is None and (optimal_sets(case).sum(axis=1) > 1).any():
+        return None
+    found = max_margin(case.problem.keys, case.chosen)
+    return found if isinstance(found, MaxMargin) else None
+
+
+def _of_svm(property: Callable[[MaxMargin], bool]) -> Property:
+    def holds(case: Case) -> bool | None:
+        svm = _svm(case)
+        return None if svm is None else bool(property(svm))
+
+    return holds
+
+
+def _near_tie(svm: MaxMargin) -> bool:
+    close = np.isfinite(svm.margins) & ~svm.neighbours & (svm.margins - 1 < NEARLY)
+    return bool(close.any())
+
+
+def _of_direction(property: Callable[[Any, Case], bool]) -> Property:
+    def holds(case: Case) -> bool | None:
+        q = case.arrays.get("q", case.arrays.get("q1"))
+        return None if q is None or not np.any(q) else bool(property(direction(case.problem.keys, q), case))
+
+    return holds
+
+
+def _has_direction_loss(name: str) -> Property:
+    return lambda case: case.problem.loss.name == name
+
+
+def _optimal_features_agree(case: Case) -> bool | None:
+    """Assumption D is proven where all optimal tokens of an input have the same features, and nowhere else."""
+    best = optimal_sets(case)
+    if "head_features" not in case.arrays or not (best.sum(axis=1) > 1).any():
+        return None
+    features = head_of(case).features
+    return all(bool((row[mask] == row[mask][0]).all()) for row, mask in zip(features, best, strict=True))
+
+
+@lru_cache(maxsize=1)
+def _labels(case: Case) -> LabelSvm | None:
+    """(SVM) of the chosen tokens, of cases for which Assumption C is proven over its supports."""
+    if case.dataset is None or ASSUMPTIONS["optimal-support-tokens"].check(case).holds is not True:
+        return None
+    found = label_svm(chosen_of(case.dataset.signed_tokens, case.chosen))
+    return found if isinstance(found, LabelSvm) else None
+
+
+def _same_features(case: Case) -> bool | None:
+    labels = _labels(case)
+    if labels is None or case.dataset is None:
+        return None
+    chosen = chosen_of(case.dataset.signed_tokens, case.chosen)[labels.support]
+    return bool((chosen == chosen[0]).all())
+
+
+def _full_rank(case: Case) -> bool | None:
+    if _labels(case) is None or case.dataset is None:
+        return None
+    W = case.dataset.key_query
+    return bool(np.linalg.matrix_rank(W) == W.shape[1])
+
+
+def _parallel(case: Case) -> bool | None:
+    """p_relax ∥ p_mm, over the rationals; not asked where all inputs are supports."""
+    labels, svm = _labels(case), _svm(case)
+    if labels is None or svm is None or labels.support.all():
+        return None
+    relaxed = relaxed_max_margin(case.problem.keys, case.chosen, labels.support)
+    if not isinstance(relaxed, MaxMargin):
+        return None
+    a, b = list(relaxed.exact.p), list(svm.exact.p)
+    return all(a[i] * b[j] == a[j] * b[i] for i in range(len(a)) for j in range(i))
+
+
+PROPERTIES: Mapping[str, Property] = MappingProxyType(
+    {
+        "n = 1": lambda case: case.problem.n == 1,
+        "d = 1": lambda case: case.problem.d == 1,
+        "one constraint only": lambda case: case.problem.n * (case.problem.T - 1) == 1,
+        f"T or d ≥ {LARGE}": lambda case: max(case.problem.T, case.problem.d) >= LARGE,
+        "keys beyond 2^±30": lambda case: not 1 / FAR < case.problem.key_scale < FAR,
+        **{f"{name} loss": _has_direction_loss(name) for name in LOSSES},
+        "loss concave somewhere": lambda case: case.problem.loss.steepening(*case.problem.score_range) > 0,
+        "Assumption B": lambda case: ASSUMPTIONS["equal-non-optimal-scores"].check(case).holds is True,
+        "tied optimal scores": lambda case: bool((optimal_sets(case).sum(axis=1) > 1).any()),
+        "α not optimal": lambda case: None if case.alpha is None else bool((case.problem.gaps(case.chosen) < 0).any()),
+        "with tokens and labels": lambda case: case.dataset is not None,
+        "with a start": lambda case: case.start is not None,
+        "every token an SVM-neighbour": _of_svm(lambda svm: bool((svm.neighbours | ~np.isfinite(svm.margins)).all())),
+        "dependent neighbours": _of_svm(lambda svm: not svm.independent),
+        "degenerate duals": _of_svm(lambda svm: not svm.strictly_complementary),
+        "near tie of margins": _of_svm(_near_tie),
+        "q neighbour-optimal": _of_direction(lambda q, case: q.unique and neighbour_optimal(q, case.problem.scores)),
+        "ties in selection": _of_direction(lambda q, case: not q.unique),
+        "q beyond 2^±40": _of_direction(lambda q, case: not 2.0**-40 < q.norm < 2.0**40),
+        "nonlinear head": lambda case: None if case.dataset is not None else "head_features" in case.arrays,
+        "one feature per optimal set": _optimal_features_agree,
+        "identical support features": _same_features,
+        "W of full column rank": _full_rank,
+        "p_relax parallel to p_mm": _parallel,
+    }
+)
+"""By what a table calls them."""
