@@ -16,11 +16,15 @@ from jaxtyping import Bool, Float64, Int64
 from reference_attention import risk as reference
 from reference_attention.directions import Direction, direction
 from reference_attention.loss import Array, Loss
+from reference_attention.paths.local_path import LocalPath, local_path
+from reference_attention.paths.regularization_path import Path, regularization_path
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
+from reference_attention.training.descent import Trajectory, gradient_descent, normalized_gradient_descent
+from reference_attention.training.flow import Flow, gradient_flow
 
 
 def reference_log_smoothness(problem: Problem) -> float:
@@ -48,6 +52,11 @@ class Implementation:
         max_margin_sets: (keys, mask of optimal tokens, max_margin) → the solutions of ATT-SVM', or certificates that
             there are none.
         log_smoothness: problem → log L_p, whose inverse bounds the step size of gradient descent.
+        gradient_descent, normalized_gradient_descent: (problem, start, *, steps, …, gradient) → the iterates;
+            a statement hands them :attr:`scaled_gradient`.
+        gradient_flow: (problem, start, *, norm, …) → the curve of the flow at recorded norms.
+        regularization_path: (problem, norms, *, max_margin, …) → argmin of L over the balls of these radii.
+        local_path: (problem, q, alpha, norms, *, mu, radius, …) → argmin of L over a cone, between two radii.
     """
 
     name: str = "reference"
@@ -66,6 +75,11 @@ class Implementation:
         [Float64[np.ndarray, "n T d"], Bool[np.ndarray, "n T"], Solver], MaxMarginSets | InfeasibleSets
     ] = max_margin_sets
     log_smoothness: Callable[[Problem], float] = reference_log_smoothness
+    gradient_descent: Callable[..., Trajectory] = gradient_descent
+    normalized_gradient_descent: Callable[..., Trajectory] = normalized_gradient_descent
+    gradient_flow: Callable[..., Flow] = gradient_flow
+    regularization_path: Callable[..., Path] = regularization_path
+    local_path: Callable[..., LocalPath] = local_path
 
     def but(self, name: str, **replaced: Any) -> Implementation:
         """This implementation with some functions replaced."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from reference_attention.errors import InvalidInput
 from theorems.faults.attention_faults import ATTENTION_FAULTS
 from theorems.faults.data_faults import DATA_FAULTS
+from theorems.faults.descent_faults import DESCENT_FAULTS
 from theorems.faults.direction_faults import DIRECTION_FAULTS
 from theorems.faults.fault import Fault, Kind
 from theorems.faults.gradient_faults import GRADIENT_FAULTS
@@ -27,6 +28,7 @@ FAULTS: dict[str, Fault] = {
         *SET_FAULTS,
         *DIRECTION_FAULTS,
         *LABEL_FAULTS,
+        *DESCENT_FAULTS,
     )
 }
 """Every planted fault by name."""

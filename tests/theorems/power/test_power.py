@@ -168,6 +168,13 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
         Kind.SETS: {"max_margin_sets"},
         Kind.DIRECTION: {"direction"},
         Kind.LABELS: {"label_svm", "relaxed_max_margin"},
+        Kind.RUN: {
+            "gradient_descent",
+            "normalized_gradient_descent",
+            "gradient_flow",
+            "regularization_path",
+            "local_path",
+        },
     }
     assert replaced_by(fault) <= allowed[fault.kind]
     assert (fault.spoil is None) != (not replaced_by(fault))

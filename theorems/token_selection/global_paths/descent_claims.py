@@ -17,12 +17,13 @@ from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
-from reference_attention.training.descent import Stop, Trajectory, gradient_descent
-from theorems.core.claim import Claim, Form, NotANumber, at_least, undecided
+from reference_attention.training.descent import Stop, Trajectory
+from theorems.core.claim import Claim, Form, NotANumber, Verdict, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import Bounded, exact, rounded
+from theorems.rounding.steps import starts_claim, steps_claim
 from theorems.token_selection.global_paths.growth_bounds import (
     climb_bound,
     correlation_deficit,
@@ -48,7 +49,7 @@ EVALUATIONS = 3_000_000
 """About how many floats the evaluation of the iterates may occupy at a time."""
 
 
-def _starts(
+def starts_of(
     case: Case, svm: MaxMargin, rng: np.random.Generator
 ) -> tuple[Float64[np.ndarray, "b d"], Float64[np.ndarray, "b"]]:
     """p(0): the origin, near it, far, opposite to p_mm, the case's own; and log of each step size times L_p."""
@@ -68,13 +69,23 @@ def _starts(
     return np.array(starts), fractions
 
 
-def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: np.random.Generator) -> Iterator[Claim]:
-    """Run gradient descent with η ≤ 1/L_p and check every iterate."""
-    problem = case.problem
-    starts, fractions = _starts(case, svm, rng)
+def descent_claims(
+    problem: Problem,
+    under_test: Implementation,
+    svm: MaxMargin,
+    starts: Float64[np.ndarray, "b d"],
+    fractions: Float64[np.ndarray, "b"],
+) -> Iterator[Claim]:
+    """Run gradient descent with η ≤ 1/L_p from the starts, log ηL_p given, and check every iterate."""
     log_step = fractions - under_test.log_smoothness(problem)
     steps = KERNEL_STEPS if under_test.textbook_eps else STEPS
-    run = gradient_descent(problem, starts, steps=steps, log_step=log_step, gradient=under_test.scaled_gradient)
+    run = under_test.gradient_descent(
+        problem, starts, steps=steps, log_step=log_step, gradient=under_test.scaled_gradient
+    )
+    asked = starts_claim("run-is-the-one-asked-for", run.points, starts, steps)
+    yield asked
+    if asked.verdict is Verdict.FALSIFIED:
+        return
     if run.stop is Stop.OVERFLOW:
         yield undecided("climbs-to-max-margin", "a step of gradient descent overflows float64", Form.EFFECTIVE)
         return
@@ -92,6 +103,7 @@ def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: 
     p_mm, descent = rounded(svm.p), -at.gradient_of(under_test, "climbs-to-max-margin")
     climbs = np.sum(np.exp(log_climbs - at.log_scale[:, None]), axis=1)
     yield at_least("climbs-to-max-margin", Form.EFFECTIVE, descent @ p_mm, climbs, points="iterate")
+    yield _is_a_step(run, looked, log_step, at, descent)
 
     p, moved = _with_drift(run, looked, log_step, at, descent)
     norms, w = norm(exact(run.points), axis=-1), p @ p_mm
@@ -101,7 +113,7 @@ def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: 
     least = (w[0] + climbed) / norm(p_mm)
     yield at_least("norm-grows-like-log-t", Form.EFFECTIVE, norms[looked][1:], least[1:], **drifted)
     lengths = norm(moved, axis=-1)
-    drop = _drop(problem, under_test, starts, log_step, run.norms[0])
+    drop = _drop(problem, under_test, starts, log_step, norms[0].value)
     taken = np.sum(lengths * lengths, axis=0) / 2
     yield at_least("steps-are-summable", Form.EFFECTIVE, drop, taken, why=DESCENT_ROUNDING, points="start")
     if problem.n > 1:
@@ -109,12 +121,25 @@ def descent_claims(case: Case, under_test: Implementation, svm: MaxMargin, rng: 
     lag = norm(p_mm) * np.log(exact(problem.T - 1))
     towards = descent @ p_mm / norm(p_mm) * (norm(exact(at.points), axis=-1) + lag)
     yield at_least("correlation-step", Form.EFFECTIVE, towards, np.vecdot(descent, at.points), points="iterate")
-    base = np.where(run.norms[0] + lag.value > 0, 0, 1)
+    base = np.where(norms[0].value + lag.value > 0, 0, 1)
     begin = exact(run.points[base, np.arange(len(starts))])
     turned = (p - begin) @ p_mm / norm(p_mm)
     gained = norm(p, axis=-1) - norm(begin, axis=-1) - correlation_deficit(norms, lengths, lag)[looked]
     later = looked[:, None] > base
     yield at_least("correlation-lower-bound", Form.EFFECTIVE, turned[later], gained[later], **drifted)
+
+
+def _is_a_step(
+    run: Trajectory,
+    looked: Int64[np.ndarray, "r"],
+    log_step: Float64[np.ndarray, "b"],
+    at: AttentionAt,
+    descent: Bounded,
+) -> Claim:
+    """Every iterate looked at is followed by p − η∇L(p)."""
+    shape = (len(looked), *run.points.shape[1:])
+    gradient, log_scale, t = -descent.reshape(shape), at.log_scale.reshape(shape[:2]), looked[:-1]
+    return steps_claim("iterate-is-a-step", run.points[t], run.points[t + 1], gradient[:-1], log_scale[:-1], log_step)
 
 
 def _with_drift(

@@ -17,8 +17,9 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.statement import statement
-from theorems.token_selection.global_paths.descent_claims import descent_claims
+from theorems.token_selection.global_paths.descent_claims import descent_claims, starts_of
 from theorems.token_selection.global_paths.flow_claims import flow_claims
+from theorems.token_selection.global_paths.normalized_claims import normalized_claims
 from theorems.token_selection.global_paths.svm_claims import svm_claim
 
 
@@ -40,6 +41,10 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     e^{−D‖p‖}/(4(T−1)) (:func:`.growth_bounds.log_rate`), x_{t+1} ≥ x_t + β e^{−D² x_t}. Then
     e^{D² x_{t+1}} ≥ e^{D² x_t}(1 + D²β e^{−D² x_t}) = e^{D² x_t} + D²β.
 
+    **Exact.** The points of which all this is claimed are the run: p(0) is the start, and each iterate looked at is
+    followed by p − η∇L(p) with the gradient under test, to rounding (:mod:`theorems.rounding.steps`). So are those of
+    normalized gradient descent, whose every step of length s climbs at least s/D, as its direction is that of GD.
+
     **Effective, n = 1.** With λ = ‖p_mm‖ log(T−1) and Δ = p(t+1) − p(t): ⟨Δ, p̄_mm⟩ (‖p(t)‖ + λ) ≥ ⟨Δ, p(t)⟩ (Lemma 5),
     that is the paper's inequality with π_t = λ/‖p(t)‖. Summed:
     u(t) − u(0) ≥ ‖p(t)‖ − ‖p(0)‖ − λ log((‖p(t)‖+λ)/(‖p(0)‖+λ)) − Σ_{s<t} ‖Δ_s‖²/(2(‖p(s)‖+λ)).
@@ -58,7 +63,9 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     problem = case.problem
     svm = yield from certified(problem, problem.optimal, under_test, svm_claim)
     rng = case.rng()
-    yield from descent_claims(case, under_test, svm, rng)
+    starts, fractions = starts_of(case, svm, rng)
+    yield from descent_claims(problem, under_test, svm, starts, fractions)
+    yield from normalized_claims(problem, under_test, svm, starts)
     if under_test.textbook_eps:
         # Such a kernel's gradient is rounding noise long before a limit is visible.
         return

@@ -19,6 +19,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.bounded import exact, rounded, value_of
+from theorems.rounding.steps import steps_claim
 from theorems.token_selection.global_paths.growth_bounds import approximate
 from theorems.token_selection.local_paths.cone_descent import Descent
 from theorems.token_selection.local_paths.cone_points import (
@@ -71,6 +72,12 @@ def iterates(
     return ConeView(cone.constants, distinct, under_test, cone.tip), which.reshape(descent.points.shape[:2])
 
 
+def is_a_step(run: Descent, view: ConeView, which: Int64[np.ndarray, "records b"], log_step: float) -> Claim:
+    """Every iterate of gradient descent is followed by p − η∇L(p)."""
+    at, points = which[:-1], run.points
+    return steps_claim("iterate-is-a-step", points[:-1], points[1:], -view.descent[at], view.log_scale[at], log_step)
+
+
 def stays_in_cone(cone: InvariantCone, gd: Descent, views: Sequence[ConeView]) -> Claim:
     """μ ≥ ν' at every iterate; and h(p + Δ) ≥ h(p) for GD at starts near the boundary of K."""
     mu = cone.constants.mu
@@ -111,8 +118,9 @@ def log_growth(cone: InvariantCone, view: ConeView, which: Int64[np.ndarray, "re
     """
     constants, p_mm = cone.constants.carrying, rounded(cone.constants.solution.p)
     left, unit = grown(view, which, log_step)
-    # An iterate is rounded as it is recorded.
-    starts = approximate(view.points[which[0]], EPS * np.abs(view.points[which]).max(axis=0))
+    # An iterate is rounded as it is made, and the gradient is that of the rounded one.
+    drift = len(which) * EPS * np.abs(view.points[which]).max(axis=0)
+    starts = approximate(view.points[which[0]], drift)
     first = starts @ p_mm / np.vecdot(p_mm, p_mm)
     rate = log_step + constants.log_descent(cone.height, axis=True) - np.log(constants.norm)
     exponent = rate + np.log(exact(np.arange(1, len(which))))[:, None] - first

@@ -1,8 +1,7 @@
 """Descent in an invariant cone: with a constant step size, and with the longest steps that keep inside.
 
-At the norms where the cone begins a step of GD is often e^{−1000}: its iterates are kept as p(0) + w with w in
-a scale of its own, so that no increment is lost however small. Steps as long as the invariance proof allows move
-geometrically.
+At the norms where the cone begins a step of GD is often e^{−1000}, and its iterates do not differ as floats; the
+claims add its increments up in a scale of their own. Steps as long as the invariance proof allows move geometrically.
 """
 
 from __future__ import annotations
@@ -36,34 +35,26 @@ class Descent:
     log_sizes: Float64[np.ndarray, "t b"]
 
 
-def descents(
-    cone: InvariantCone,
-    under_test: Implementation,
-    starts: Points,
-    log_step: float,
-    most: Float64[np.ndarray, "steps b"],
-) -> tuple[Descent, Descent]:
-    """Gradient descent with step e^{log_step}, and longest steps (:func:`_longest`) of at most ``most``·‖p'‖.
+def descent(problem: Problem, under_test: Implementation, starts: Points, log_step: float, steps: int) -> Descent:
+    """The gradient descent under test with step e^{log_step}."""
+    run = under_test.gradient_descent(
+        problem, starts, steps=steps, log_step=log_step, gradient=under_test.scaled_gradient
+    )
+    return Descent(run.points, log_step + run.log_gradient_norm[:-1])
 
-    Both share the gradient evaluations, a batch of 2b per iteration.
-    """
-    problem, (steps, b), d = cone.constants.problem, most.shape, starts.shape[1]
-    points, log_sizes = np.empty((steps + 1, 2 * b, d)), np.empty((steps, 2 * b))
-    points[0] = np.concatenate([starts, starts])
-    total, log_unit = np.zeros((b, d)), np.zeros(b)
-    for s in range(steps):
-        unit, log_norm = _descent_direction(under_test, problem, points[s])
-        log_size = log_step + log_norm[:b]
-        if s == 0:
-            log_unit = np.where(np.isfinite(log_size), log_size, 0.0)
-        total = total + np.exp(log_size - log_unit)[:, None] * unit[:b]
-        length = _longest(cone, points[s, b:], unit[b:], most[s])
-        log_sizes[s, :b] = log_size
-        with np.errstate(divide="ignore"):
-            log_sizes[s, b:] = np.log(length)
-        points[s + 1, :b] = starts + np.exp(np.minimum(log_unit, 700.0))[:, None] * total
-        points[s + 1, b:] = points[s, b:] + length[:, None] * unit[b:]
-    return Descent(points[:, :b], log_sizes[:, :b]), Descent(points[:, b:], log_sizes[:, b:])
+
+def longest_steps(
+    cone: InvariantCone, under_test: Implementation, starts: Points, most: Float64[np.ndarray, "steps b"]
+) -> Descent:
+    """Longest steps (:func:`_longest`) against the gradient under test, of at most ``most``·‖p'‖."""
+    points, lengths = np.empty((len(most) + 1, *starts.shape)), np.empty(most.shape)
+    points[0] = starts
+    for s in range(len(most)):
+        unit = _descent_direction(under_test, cone.constants.problem, points[s])
+        lengths[s] = _longest(cone, points[s], unit, most[s])
+        points[s + 1] = points[s] + lengths[s][:, None] * unit
+    with np.errstate(divide="ignore"):
+        return Descent(points, np.log(lengths))
 
 
 def _longest(cone: InvariantCone, p: Points, unit: Points, most: Float64[np.ndarray, "b"]) -> Float64[np.ndarray, "b"]:
@@ -90,14 +81,10 @@ def growth(steps: int, factor: float, starts: int) -> Float64[np.ndarray, "steps
     return np.stack([even if k % 2 == 0 else odd for k in range(starts)], axis=1)
 
 
-def _descent_direction(
-    under_test: Implementation, problem: Problem, p: Points
-) -> tuple[Points, Float64[np.ndarray, "b"]]:
-    """−∇L/‖∇L‖ and log ‖∇L‖; 0 and −∞ where the gradient is exactly zero."""
+def _descent_direction(under_test: Implementation, problem: Problem, p: Points) -> Points:
+    """−∇L/‖∇L‖; 0 where the gradient is exactly zero."""
     gradient = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
     direction = np.asarray(gradient.direction)
     size = np.sqrt(np.sum(direction * direction, axis=-1))
     positive = size > 0
-    safe = np.where(positive, size, 1.0)
-    unit = np.where(positive[:, None], -direction / safe[:, None], 0.0)
-    return unit, np.where(positive, np.asarray(gradient.log_scale) + np.log(safe), -np.inf)
+    return np.where(positive[:, None], -direction / np.where(positive, size, 1.0)[:, None], 0.0)

@@ -28,18 +28,20 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import statement
 from theorems.core.survival import ROOM
+from theorems.rounding.steps import starts_claim
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
 from theorems.token_selection.local_paths.cone_claims import (
     correlation,
     flow_claims,
     increments,
+    is_a_step,
     iterates,
     log_growth,
     no_stationary_point,
     norm_grows,
     stays_in_cone,
 )
-from theorems.token_selection.local_paths.cone_descent import descents, growth
+from theorems.token_selection.local_paths.cone_descent import descent, growth, longest_steps
 from theorems.token_selection.local_paths.cone_points import cone_points, is_resolvable, resolvable_rho
 from theorems.token_selection.local_paths.invariant_cone import InvariantCone, invariant_cone
 from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import too_thin
@@ -50,7 +52,10 @@ from theorems.token_selection.local_paths.margin_claims import solves_att_svm
 ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal", "in-cone", "step-size")
 
 STEPS = 1000
-"""Iterations of GD and of the longest steps."""
+"""Iterations of GD."""
+
+LONGEST_STEPS = 500
+"""Iterations of the longest steps."""
 
 START_NORMS = (1.0, 1.0, 2.0)
 """Norms of the starts in units of R, besides the given one."""
@@ -140,9 +145,10 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     inequalities below. Starts lie in C_{μ/4,R}, iterates in a cone K ⊂ cone_μ whose tip a is moved towards the ray
     that GD converges to; p' = p − a, ρ' = ‖p'‖/‖p_mm‖, ν' = 1 − cos(p', p_mm), π' = κ/ρ' − ν'.
 
-    Effective forms, at each of 1000 iterations from several starts: GD with η = 1/L_p, its increments tracked in
+    Effective forms, at each iteration from several starts: 1000 of GD with η = 1/L_p, its increments tracked in
     their own scale where they underflow next to p (they are e^{−1000} or less where R is large), and steps along −∇L
     as long as the proof allows, which take ‖p‖ through orders of magnitude.
+    - run-is-the-one-asked-for, iterate-is-a-step (exact): GD starts at p(0), and p(t+1) = p(t) − η∇L(p(t)) to rounding.
     - no-stationary-point: −⟨∇L, p̄_mm⟩ ≥ C e^{−⟨p, p_mm⟩/‖p_mm‖²}.
     - stays-in-cone: ν' ≤ μ; near the boundary of K a step of GD leads away from it.
     - increments: ⟨Δ, p̄_mm⟩ ≥ ⟨Δ, p̄'⟩/(1 + π').
@@ -182,13 +188,19 @@ def claims(
         given = None
     starts = _starts(cone, rng, given)
     room = resolvable_rho(cone.constants) * cone.constants.norm / float(np.linalg.norm(starts, axis=1).max())
-    most = growth(STEPS, float(np.clip(room, 2.0, MOST_GROWTH)), len(starts))
-    gd, long = descents(cone, under_test, starts, log_step, most)
+    most = growth(LONGEST_STEPS, float(np.clip(room, 2.0, MOST_GROWTH)), len(starts))
+    gd = descent(cone.constants.problem, under_test, starts, log_step, STEPS)
+    asked = starts_claim("run-is-the-one-asked-for", gd.points, starts, STEPS)
+    yield asked
+    if asked.verdict is Verdict.FALSIFIED:
+        return
+    long = longest_steps(cone, under_test, starts, most)
     if not (np.isfinite(gd.points).all() and np.isfinite(long.points).all()):
         raise NotANumber("stays-in-cone", "an iterate of gradient descent is not finite")
     along, taken = iterates(cone, under_test, gd), iterates(cone, under_test, long)
     views = (along[0], taken[0])
     made = [
+        is_a_step(gd, *along, log_step),
         stays_in_cone(cone, gd, views),
         increments(cone, views),
         norm_grows(cone, views),

@@ -7,6 +7,7 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Section 1, Lemm
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -23,7 +24,7 @@ from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
-from theorems.core.claim import Claim, Form, NotANumber, at_least
+from theorems.core.claim import Claim, Form, NotANumber, Verdict, at_least
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
@@ -32,16 +33,20 @@ from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import Bounded, exact, in_floats, spacing, value_of
+from theorems.rounding.steps import starts_claim
 from theorems.token_selection.softmax.smoothness import local_smoothness, log_sharp_smoothness
 
 TWO_RUNS = tolerance(
     "two-runs",
-    "E(t+1) = (1 + η L) E(t) + η (‖δ∇_W L‖/‖u‖ + ‖δ∇L‖) + eps (4‖p(t)‖ + 4‖p(t+1)‖ + (d_u + 6)‖p(t+1) − p(t)‖)",
+    "E(t+1) = (1 + η L) E(t) + η (‖δ∇_W L‖/‖u‖ + ‖δ∇L‖) + eps (4‖p(t)‖ + 4‖p(t+1)‖"
+    " + (d_u + 6 + 2|log η| + 2|log‖∇L‖|)‖p(t+1) − p(t)‖)",
     "two runs in floating point drift apart by the rounding of each step, amplified by the curvature between them; what"
     " either gradient is off by at p(t) is what it carries in the one-step claim",
 )
 
 STEPS = 50
+SAME = 10
+"""So many steps have the same size."""
 POINTS = 24
 ENTRIES = 1 << 21
 """About how many floats an array over points, tokens and coordinates may have."""
@@ -63,6 +68,8 @@ def _cases() -> SearchStrategy[Case]:
     kernel=calls("each step of the run and random points: its gradient against back-propagation through W", turn=4),
     survives={
         "no-maximum-subtracted": "its logits stay below 710",
+        "descent-stops-far-out": "its run stays nearer",
+        "descent-skips-a-step": "ten steps are asked for at a time; the eleventh is the first of another run",
         "cancelling-gradient": "the other of its two paths is textbook back-propagation, which is known no better",
     },
 )
@@ -94,8 +101,12 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
         start = directions(rng, 1, problem.d)[0] * float(log_uniform(rng, 1e-2, 3.0, 1)[0]) / problem.key_scale
     log_constant = log_sharp_smoothness(problem).value
     largest = np.exp(-log_constant) if np.isfinite(log_constant) else 1.0
-    steps = log_uniform(rng, 1e-2, 1.0, STEPS) * largest
+    steps = np.repeat(log_uniform(rng, 1e-2, 1.0, STEPS // SAME) * largest, SAME)
     points, matrices = _two_runs(setting, u, start, steps, under_test)
+    asked = starts_claim("run-is-the-one-asked-for", points, start, STEPS)
+    yield asked
+    if asked.verdict is Verdict.FALSIFIED:
+        return
     if not (np.isfinite(points).all() and np.isfinite(matrices).all()):
         raise NotANumber("same-iterates", "an iterate is not finite", Form.EXACT)
     norms = log_uniform(rng, 1e-3, LARGEST_LOGIT, POINTS) / problem.key_scale
@@ -190,12 +201,6 @@ def _both_paths(
     return in_matrix, np.exp(exact(at.log_scale))[:, None] * in_prompt
 
 
-def _gradient(setting: Setting, p: Float64[np.ndarray, "d"], under_test: Implementation) -> Float64[np.ndarray, "d"]:
-    problem = setting.problem
-    theirs = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
-    return np.asarray(np.exp(theirs.log_scale) * theirs.direction)
-
-
 def _two_runs(
     setting: Setting,
     u: Float64[np.ndarray, "du"],
@@ -206,8 +211,15 @@ def _two_runs(
     """The iterates p(t) under test and the iterates W(t); the two runs share nothing but their start."""
     squared = float(np.sum(u * u))
     points, matrices, setting = [start], [np.outer(u, start) / squared], setting.in_floats
+    for log_step in np.log(steps[::SAME]).tolist():
+        # A loop takes one step size: it is asked to go on from where it was, with the next.
+        run = under_test.gradient_descent(
+            setting.problem, points[-1], steps=SAME, log_step=log_step, gradient=under_test.scaled_gradient
+        )
+        points.extend(run.points[1:])
+        if len(run.points) != SAME + 1:
+            break
     for step in steps.tolist():
-        points.append(points[-1] - step * _gradient(setting, points[-1], under_test))
         matrices.append(matrices[-1] - step / squared * weight_gradient(setting, matrices[-1][None], u)[0])
     return np.stack(points), np.stack(matrices)
 
@@ -228,7 +240,9 @@ def _every_iterate(
         curvature = 1.1 * local_smoothness(AttentionAt(setting.problem, points))
     allowed = [(len(u) + 6) * EPS * lengths[0]]
     for t, step in enumerate(steps.tolist()):
-        rounded = EPS * ((len(u) + 6) * moved[t] + 4 * (lengths[t] + lengths[t + 1]))
+        # The loop takes its step as the exponential of a sum of logarithms.
+        logs = abs(math.log(step)) + (abs(math.log(moved[t] / step)) if moved[t] / step > 0 else 0.0)
+        rounded = EPS * ((len(u) + 6 + 2 * logs) * moved[t] + 4 * (lengths[t] + lengths[t + 1]))
         allowed.append((1 + step * curvature[t]) * allowed[-1] + step * local[t] + rounded)
     rounding = np.array(allowed) + apart.error
     scale = lengths + np.where(np.isfinite(rounding), rounding, 1.0)

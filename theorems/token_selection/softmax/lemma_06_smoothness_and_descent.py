@@ -7,7 +7,7 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, L
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 from hypothesis import strategies as st
@@ -19,16 +19,17 @@ from generators.case import Case
 from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
-from theorems.core.claim import Claim, Form, NotANumber, at_least
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import directions, log_uniform, probe_points
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import LARGEST_EXPONENT, AttentionAt
-from theorems.rounding.bounded import Bounded, exact
+from theorems.rounding.bounded import Bounded, exact, value_of
 from theorems.rounding.risk_change import risk_change
 from theorems.rounding.risk_under_test import risk_of
+from theorems.rounding.steps import starts_claim, steps_claim
 from theorems.token_selection.softmax.smoothness import log_sharp_smoothness
 
 CONSTANTS = tolerance(
@@ -60,6 +61,9 @@ def _cases() -> SearchStrategy[Case]:
     source="Appendix B.1, Lemma 6",
     assumptions=ASSUMPTIONS,
     cases=_cases,
+    survives={
+        "descent-stops-far-out": "its run stays nearer",
+    },
     kernel=calls("its gradient is Lipschitz and is that of its risk; descent steps along it", turn=5),
 )
 def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -76,7 +80,8 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     range of the scores, on which M0 and M1 are taken. The same Hessian gives the second-order bound on the
     model |L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² of both signs, which for short h says that ∇L is the
     gradient of L to many digits; with h = −η∇L, η ≤ 1/L̂, it gives the descent inequality; summing that and
-    L ≥ (1/n) Σ ℓ(max_t γ_it) gives the last one. Differences of risks are evaluated without cancellation.
+    L ≥ (1/n) Σ ℓ(max_t γ_it) gives the last one. The run that it is claimed of is one, step by step.
+    Differences of risks are evaluated without cancellation.
     """
     problem = case.problem
     rng = case.rng()
@@ -88,9 +93,10 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield _lipschitz(problem, points, log_sharp, rng, under_test)
     yield _model(problem, points, log_sharp, rng, under_test)
     start = points[-1] if norm(points[-1]) < 10 else points[0]
-    run = _run(problem, start, log_sharp, under_test)
+    run = yield from _run(problem, start, log_sharp, under_test)
     at = AttentionAt(problem, np.concatenate([points, run]), under_test.textbook_eps)
     yield from _descent(at, log_sharp, under_test)
+    yield _is_a_step(at, len(points), log_sharp, under_test)
     yield _summed(at, len(points), log_sharp, under_test)
 
 
@@ -184,14 +190,24 @@ def _model(
 
 def _run(
     problem: Problem, start: Float64[np.ndarray, "d"], log_sharp: Bounded, under_test: Implementation
-) -> Float64[np.ndarray, "t d"]:
-    points = np.empty((STEPS + 1, problem.d))
-    points[0] = start
-    for t in range(STEPS):
-        points[t + 1] = points[t] - _reported(problem, points[t], _log_unit(log_sharp), under_test)
-    if not np.isfinite(points).all():
+) -> Generator[Claim, None, Float64[np.ndarray, "t d"]]:
+    """The iterates of gradient descent with η = 1/L̂, once it is claimed that they are what was asked for."""
+    log_step, asked = -_log_unit(log_sharp), under_test.scaled_gradient
+    run = under_test.gradient_descent(problem, start, steps=STEPS, log_step=log_step, gradient=asked)
+    claim = starts_claim("run-is-the-one-asked-for", run.points, start, STEPS)
+    yield claim
+    if claim.verdict is Verdict.FALSIFIED:
+        raise Ended(claim.name)
+    if not np.isfinite(run.points).all():
         raise NotANumber("descent-with-largest-step", "an iterate of gradient descent is not finite")
-    return points
+    return run.points
+
+
+def _is_a_step(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Implementation) -> Claim:
+    """Every iterate of the run is followed by p − η∇L(p)."""
+    points, name = value_of(at.points)[first:], "iterate-is-a-step"
+    gradient = at.gradient_of(under_test, name)[first:-1]
+    return steps_claim(name, points[:-1], points[1:], gradient, at.log_scale[first:-1], -_log_unit(log_sharp))
 
 
 def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:

@@ -25,7 +25,7 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.rounding.bounded import possibly_at_least, value_of
 from theorems.token_selection.local_paths.cone_claims import grown, iterates, stays_in_cone
-from theorems.token_selection.local_paths.cone_descent import descents, growth
+from theorems.token_selection.local_paths.cone_descent import descent, growth, longest_steps
 from theorems.token_selection.local_paths.cone_points import ConeView, cone_points
 from theorems.token_selection.local_paths.invariant_cone import InvariantCone, cone_for_flow, invariant_cone, tangent
 from theorems.token_selection.local_paths.local_cases import followable, without_near_neighbours
@@ -111,7 +111,8 @@ def test_increments_of_gradient_descent_survive_underflow() -> None:
     made = nearly_neighbour(0.05)
     cone = cone_of(made)
     start = 50 * cone.radius * cone.constants.solution.direction[None]
-    gd, long = descents(cone, REFERENCE, start, 0.0, growth(200, 2.0, 1))
+    gd = descent(made.problem, REFERENCE, start, 0.0, 200)
+    long = longest_steps(cone, REFERENCE, start, growth(200, 2.0, 1))
     assert (gd.log_sizes < -1000).all()
     assert (gd.points == start).all()
     moved = grown(*iterates(cone, REFERENCE, gd), 0.0)[0][:, 0]
@@ -124,7 +125,7 @@ def test_steps_beyond_what_the_proof_allows_leave_the_cone() -> None:
     cone = cone_of(made)
     rng = np.random.default_rng(0)
     starts = cone_points(rng, cone.constants, np.full(8, cone.radius), cone.constants.mu)
-    gd, _ = descents(cone, REFERENCE, starts, 200.0, growth(1, 2.0, 8))
+    gd = descent(made.problem, REFERENCE, starts, 200.0, 1)
     claim = stays_in_cone(cone, gd, [ConeView(cone.constants, starts, REFERENCE, cone.tip)])
     assert claim.verdict is Verdict.FALSIFIED
 

@@ -1,0 +1,80 @@
+"""An iterate is a step: runs of (normalized) gradient descent, held to the gradient at their own points.
+
+A bound on the iterates says nothing of how they were found; here the loop itself is claimed to be what it is called.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.tolerances import EXACT, tolerance
+from theorems.rounding.bounded import exact, value_of
+
+STEP_ROUNDING = tolerance(
+    "step-rounding",
+    "what p(t+1) − p(t) + η∇L(p(t)) carries, and eps (|p(t+1)| + (8 + 2|log η| + 2|log scale|) η|∇L|) by coordinate",
+    "the gradient is known to the rounding that it carries; a loop adds the logarithms of step and scale, takes the"
+    " exponential, multiplies and rounds the new iterate once",
+)
+
+LARGEST_EXPONENT = 700.0
+"""Longer steps are not representable, and no run takes them."""
+
+
+def starts_claim(
+    name: str, points: Float64[np.ndarray, "..."], starts: Float64[np.ndarray, "..."], steps: int
+) -> Claim:
+    """A run has the iterates that were asked for, p(0) … p(steps), and p(0) is the start, bit by bit.
+
+    Args:
+        points: the iterates, (steps+1, *b, d).
+        starts: what the loop was given, (*b, d).
+        steps: how many it was asked for.
+    """
+    wrong = ""
+    if points.shape != (steps + 1, *starts.shape):
+        wrong = f"iterates of shape {points.shape} for {steps} steps from starts of shape {starts.shape}"
+    elif not np.array_equal(points[0], starts):
+        wrong = f"p(0) is {np.abs(points[0] - starts).max():.3g} away from the start"
+    return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
+
+
+def steps_claim(
+    name: str,
+    before: Float64[np.ndarray, "*b d"],
+    after: Float64[np.ndarray, "*b d"],
+    gradient: Any,
+    log_scale: Float64[np.ndarray, "*b"],
+    log_step: float | Float64[np.ndarray, "..."],
+    *,
+    normalized: bool = False,
+) -> Claim:
+    """p(t+1) = p(t) − η∇L(p(t)), or p(t) − η∇L(p(t))/‖∇L(p(t))‖, to rounding.
+
+    Args:
+        before, after: p(t) and p(t+1), of one run or of many, (*b, d).
+        gradient: ∇L(p(t)) e^{−log_scale} with what a right one may be off by, (*b, d); see
+            :meth:`theorems.rounding.attention_at.AttentionAt.gradient_of`.
+        log_scale: (*b,).
+        log_step: log η, which broadcasts against ``log_scale``.
+    """
+    size = norm(gradient, axis=-1)
+    if normalized:
+        # A gradient that is zero moves nothing; one that may be zero has no direction, and says nothing.
+        zero = np.all(value_of(gradient) == 0, axis=-1) & np.all(gradient.error == 0, axis=-1)
+        log_factor = np.where(zero, -np.inf, exact(log_step) - np.log(np.where(zero, 1.0, size)))
+    else:
+        log_factor = exact(log_step) + log_scale
+    step = np.exp(np.minimum(log_factor, LARGEST_EXPONENT))[..., None] * gradient
+    logs = 8 + 2 * (np.abs(log_step) + np.abs(log_scale))
+    own = EPS * (np.abs(after) + np.asarray(logs)[..., None] * np.abs(value_of(step)))
+    off = (exact(after) - before + step).widened(own)
+    length = np.maximum(norm(before, axis=-1), norm(after, axis=-1))[..., None]
+    scale = np.where(length > 0, length, 1.0)
+    return at_least(name, Form.EXACT, 0.0, np.abs(off), why=STEP_ROUNDING, scale=scale, points="coordinate of a step")
