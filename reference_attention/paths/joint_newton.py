@@ -20,8 +20,10 @@ from jaxtyping import Float64
 from reference_attention.paths.joint import Joint, exponents, head_drops, log_excess, radius, relative_log_risk
 from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
 
-TRIES, SHORTENINGS = 120, 20
-"""Points that a descent looks at, and shortenings of one of its steps."""
+TRIES, ON_THE_WAY = 100, 24
+"""Points, or shorter steps, that a descent looks at; and one that need not go to the end."""
+SHORTER = 0.5 ** np.array([1, 1.5, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 19, 22, 25, 28, 32, 36, 40, 45, 50])
+"""Of these shorter steps the lowest is taken, where the full one is not lower."""
 SUFFICIENT = 1e-4
 """Share of what the slope promises that a step must gain."""
 NEAR = 512.0
@@ -61,17 +63,17 @@ class Spheres:
         """The largest ‖z_it‖."""
         return float(np.max(np.linalg.norm(self.joint.tokens, axis=-1)))
 
-    def offset(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "d"]:
+    def offset(self, y: Float64[np.ndarray, "*b e"]) -> Float64[np.ndarray, "*b d"]:
         """The w with ‖r v̄_mm + w‖ = r whose part across v̄_mm is y."""
-        size = float(np.linalg.norm(y))
+        size = np.linalg.norm(y, axis=-1, keepdims=True)
         ratio = size * math.exp(-min(self.log_r, 690.0))
-        along = size * ratio / (1 + math.sqrt((1 - ratio) * (1 + ratio)))
-        return np.asarray(self.basis @ y - along * self.joint.svm.direction)
+        along = size * ratio / (1 + np.sqrt((1 - ratio) * (1 + ratio)))
+        return np.asarray(y @ self.basis.T - along * self.joint.svm.direction)
 
-    def shortened(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
+    def shortened(self, y: Float64[np.ndarray, "*b e"]) -> Float64[np.ndarray, "*b e"]:
         """y, or 0.99 r of its direction: heads with v̄_mm·v ≤ 0 are not searched."""
-        size, limit = float(np.linalg.norm(y)), 0.99 * radius(self.log_r)
-        return y if size <= limit else y * (limit / size)
+        size, limit = np.linalg.norm(y, axis=-1, keepdims=True), 0.99 * radius(self.log_r)
+        return np.asarray(y * np.where(size > limit, limit / np.maximum(size, limit), 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,10 +107,10 @@ class Together:
     scale: float = 1.0
     moves: bool = True
 
-    def value(self, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"]) -> float:
-        """At that pair."""
+    def values(self, y: Float64[np.ndarray, "*b e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
+        """At those pairs."""
         joint, log_r = self.spheres.joint, self.spheres.log_r
-        return float(relative_log_risk(joint, log_r, self.spheres.offset(y), joint.log_weights(p)))
+        return relative_log_risk(joint, log_r, self.spheres.offset(y), joint.log_weights(p))
 
     def local(self, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"]) -> Local:
         """With derivatives."""
@@ -143,16 +145,12 @@ class PromptAlone:
         """Of the head."""
         return head_drops(self.spheres.joint, self.spheres.log_r, self.w)
 
-    def value(self, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"]) -> float:
-        """At that pair; y is empty."""
-        return float(self.values(p))
-
-    def values(self, p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
-        """At those prompts; +inf where one does no worse than α."""
+    def values(self, y: Float64[np.ndarray, "*b e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
+        """At those prompts, y empty; +inf where one does no worse than α."""
         joint, log_r = self.spheres.joint, self.spheres.log_r
         logs = joint.log_weights(p)
         sign, total = log_excess(joint, log_r, self.w, logs, exponents(joint, log_r, self.w, logs), self.drops)
-        return np.where(sign > 0, total - math.log(logs.shape[-2]), math.inf)
+        return np.asarray(np.where(sign > 0, total - math.log(logs.shape[-2]), math.inf))
 
     def local(self, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"]) -> Local:
         """With derivatives."""
@@ -187,7 +185,7 @@ def descended(
     measured = np.concatenate([np.ones(e), np.full(t, 1 / scale)])
     left = _norm(now.slope * measured) if math.isfinite(now.value) else math.inf
     tries = 0
-    while tries < TRIES:
+    while tries < (ON_THE_WAY if enough else TRIES):
         scaled = now.second * np.outer(units, units)
         if not gradient < left < LARGEST or not np.abs(scaled).max(initial=0.0) < LARGEST:
             break
@@ -198,27 +196,27 @@ def descended(
         digits = DIGITS * abs(now.value)
         if -promised < enough:
             break
-        # Where the value cannot show what a step gains, the gradient does, for steps that are not much shorter.
-        most = SHORTENINGS if -promised > digits else 3
-        for _ in range(most):
+        after = None
+        for lengths in (length * np.ones(1), length * SHORTER):
             tries += 1
-            head = s.shortened(now.y + length * step[:e])
-            prompt = now.p + now.across @ (length * step[e:])
+            heads = s.shortened(now.y + lengths[:, None] * step[:e])
+            prompts = now.p + lengths[:, None] * (now.across @ step[e:])
             if t:
-                prompt = prompt * (s.R / _norm(prompt))
-            new = function.value(head, prompt)
-            if new < now.value + SUFFICIENT * length * promised and new < now.value - digits:
-                after = function.local(head, prompt)
-                break
-            if new <= now.value + digits:
-                after = function.local(head, prompt)
-                if _norm(after.slope * measured) < left:
+                prompts *= s.R / np.linalg.norm(prompts, axis=1, keepdims=True)
+            values = function.values(heads, prompts)
+            best = int(np.argmin(np.where(np.isnan(values), math.inf, values)))
+            lower = values[best] < now.value + SUFFICIENT * lengths[best] * promised and (
+                values[best] < now.value - digits
+            )
+            # Where the value cannot show what a step gains, the gradient does.
+            if lower or values[best] <= now.value + digits:
+                new = function.local(heads[best], prompts[best])
+                if lower or _norm(new.slope * measured) < left:
+                    after = new
                     break
-            # The least point of the parabola through both values, within reason.
-            bend = 2 * (new - now.value - length * promised)
-            least = -promised * length / bend if 0 < bend < math.inf else 0.0
-            length *= min(max(least, 0.1), 0.5)
-        else:
+            if -promised < digits:
+                break
+        if after is None:
             break
         now, left = after, _norm(after.slope * measured)
     return now.y, now.p, left
@@ -234,19 +232,19 @@ def beside_ties(
     """
     s, empty = spheres, np.zeros(0)
     alone = PromptAlone(s, w)
-    lowest = alone.value(empty, p)
+    lowest = float(alone.values(empty, p))
     for _ in range(TIES):
         rows = s.joint.rows[s.joint.others]
         ties = rows[np.abs(rows @ p) < NEAR]
-        if not 0 < len(ties) or not NEAR < 2.0**-20 * s.unit * s.R:
+        if not 0 < len(ties) or not 2.0**-20 * s.unit * s.R > NEAR:
             break
         off = np.maximum(OFF[:, None], ties @ p)
         tried = p + (off - ties @ p) @ np.linalg.pinv(ties).T
         tried *= s.R / np.linalg.norm(tried, axis=1, keepdims=True)
-        values = alone.values(tried)
+        values = alone.values(empty, tried)
         begin = tried[int(np.argmin(np.where(np.isnan(values), math.inf, values)))]
         _, found, _ = descended(PromptAlone(s, w, kept=ties), empty, begin, gradient)
-        value = alone.value(empty, found)
+        value = float(alone.values(empty, found))
         if not value < lowest - 1.0:
             break
         p, lowest = found, value

@@ -107,7 +107,7 @@ class Branch:
     @cached_property
     def rank(self) -> float:
         """log L + rΓ, lower is better; one that is no number is worst."""
-        value = Together(self.spheres).value(self.y, self.p)
+        value = float(Together(self.spheres).values(self.y, self.p))
         return value if math.isfinite(value) else math.inf
 
 

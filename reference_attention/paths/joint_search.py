@@ -1,4 +1,4 @@
-"""The joint minimiser at a radius, searched for from several starts; which one found it is a question of the risk alone.
+"""The joint minimiser at a radius, searched for from several starts; the risk alone says which one found it.
 
 The joint risk has local minima, and the path from one start may end in one that selects other tokens. So at a few radii
 on the way directions are tried at random, descent goes from the best of them and from where the branches so far have

@@ -16,14 +16,19 @@ from jaxtyping import Bool, Float64, Int64
 from reference_attention import risk as reference
 from reference_attention.directions import Direction, direction
 from reference_attention.loss import Array, Loss
+from reference_attention.paths.joint import Joint, joint_gradient
+from reference_attention.paths.joint_path import Schedule
+from reference_attention.paths.joint_search import Found, joint_minimiser
 from reference_attention.paths.local_path import LocalPath, local_path
 from reference_attention.paths.regularization_path import Path, regularization_path
+from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
 from reference_attention.training.descent import Trajectory, gradient_descent, normalized_gradient_descent
+from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
 from reference_attention.training.flow import Flow, gradient_flow
 
 
@@ -57,6 +62,11 @@ class Implementation:
         gradient_flow: (problem, start, *, norm, …) → the curve of the flow at recorded norms.
         regularization_path: (problem, norms, *, max_margin, …) → argmin of L over the balls of these radii.
         local_path: (problem, q, alpha, norms, *, mu, radius, …) → argmin of L over a cone, between two radii.
+        joint_minimiser: (joint, schedule, R, starts) → argmin of L(v, p) over both balls, and how it was found.
+        joint_gradient: (joint, log r, w, p) → log L + rΓ at the head r v̄_mm + w, its derivatives in w and p.
+        joint_descent: (signed tokens, keys, head, prompt, *, steps, …, weights, gradient, by_head) → the iterates.
+        head_gradient: (signed tokens, weights, head) → ∇_v L as a log scale and a direction.
+        scheduled_direction, critical_ratio: (joint, c) → p(c), and (joint, p_relax) → c*, of the path along r = cR.
     """
 
     name: str = "reference"
@@ -80,6 +90,13 @@ class Implementation:
     gradient_flow: Callable[..., Flow] = gradient_flow
     regularization_path: Callable[..., Path] = regularization_path
     local_path: Callable[..., LocalPath] = local_path
+
+    joint_minimiser: Callable[[Joint, Schedule, float, Array], Found] = joint_minimiser
+    joint_gradient: Callable[[Joint, float, Array, Array], tuple[float, Array, Array]] = joint_gradient
+    joint_descent: Callable[..., JointTrajectory] = joint_descent
+    head_gradient: Callable[[Array, Array, Array], ScaledGradient] = head_gradient
+    scheduled_direction: Callable[[Joint, float], Array] = scheduled_direction
+    critical_ratio: Callable[[Joint, MaxMargin], float] = critical_ratio
 
     def but(self, name: str, **replaced: Any) -> Implementation:
         """This implementation with some functions replaced."""

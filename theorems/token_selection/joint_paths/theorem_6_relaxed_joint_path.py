@@ -18,7 +18,7 @@ from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import OWN_SOLVER
 from theorems.token_selection.joint_paths.joint_claims import competitor_claims, effective_claims, solution_claims
-from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, competitors, limit_claims
+from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, STARTS, competitors, limit_claims
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, Sublevel, joint_setup
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
@@ -75,9 +75,9 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from solution_claims(setup, under_test)
     yield from competitor_claims(levels)
     yield from effective_claims(levels, rng)
-    start = rng.normal(size=setup.target.p.size)
+    starts = rng.normal(size=(STARTS, setup.target.p.size))
     ratio = linear_ratio(setup) * float(rng.choice([1.0, 2.0, 8.0]))
-    yield from limit_claims(setup, lambda R: math.log(ratio * R), LARGEST_UNITS * norm, start)
+    yield from limit_claims(setup, under_test, lambda R: math.log(ratio * R), LARGEST_UNITS * norm, starts)
 
 
 def linear_ratio(setup: JointSetup) -> float:
