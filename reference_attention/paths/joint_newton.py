@@ -236,7 +236,7 @@ def beside_ties(
     for _ in range(TIES):
         rows = s.joint.rows[s.joint.others]
         ties = rows[np.abs(rows @ p) < NEAR]
-        if not 0 < len(ties) or not 2.0**-20 * s.unit * s.R > NEAR:
+        if not len(ties) > 0 or not 2.0**-20 * s.unit * s.R > NEAR:
             break
         off = np.maximum(OFF[:, None], ties @ p)
         tried = p + (off - ties @ p) @ np.linalg.pinv(ties).T

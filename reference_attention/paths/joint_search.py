@@ -21,7 +21,7 @@ from reference_attention.paths.joint_path import Branch, JointPath, Schedule, ad
 
 LEVELS = (1.0, 16.0, 256.0, 4096.0)
 """Sizes of the largest logits at which directions are tried."""
-NEW, KEPT, LAST = 2, 3, 2
+NEW, KEPT, LAST = 2, 4, 3
 """Directions that descent goes from at each level, branches that go on, and those that are followed to the end."""
 APART = 1e-2
 """Branches whose logits differ by less than this are one."""

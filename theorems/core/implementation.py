@@ -28,8 +28,8 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_m
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
 from reference_attention.training.descent import Trajectory, gradient_descent, normalized_gradient_descent
-from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
 from reference_attention.training.flow import Flow, gradient_flow
+from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
 
 
 def reference_log_smoothness(problem: Problem) -> float:

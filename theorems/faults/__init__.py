@@ -14,6 +14,7 @@ from theorems.faults.descent_faults import DESCENT_FAULTS
 from theorems.faults.direction_faults import DIRECTION_FAULTS
 from theorems.faults.fault import Fault, Kind
 from theorems.faults.gradient_faults import GRADIENT_FAULTS
+from theorems.faults.joint_faults import JOINT_FAULTS
 from theorems.faults.label_faults import LABEL_FAULTS
 from theorems.faults.set_faults import SET_FAULTS
 from theorems.faults.svm_faults import SVM_FAULTS
@@ -29,6 +30,7 @@ FAULTS: dict[str, Fault] = {
         *DIRECTION_FAULTS,
         *LABEL_FAULTS,
         *DESCENT_FAULTS,
+        *JOINT_FAULTS,
     )
 }
 """Every planted fault by name."""

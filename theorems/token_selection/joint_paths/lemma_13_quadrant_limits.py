@@ -72,7 +72,7 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
         norm, rate = setup.target.norm, setup.target.margin / 2
         if setup.target.neighbours[~setup.joint.svm.support].any():
             # An input that p_relax ties keeps q_i between 0 and 1: at r = e^{RΘ/2} nothing in float64 resolves it.
-            ratio = 2 * linear_ratio(setup)
+            ratio = 2 * linear_ratio(setup, under_test)
             yield from limit_claims(setup, under_test, lambda R: math.log(ratio * R), LARGEST_UNITS * norm, starts)
         else:
             yield from limit_claims(setup, under_test, slower(rate), LARGEST_UNITS * norm, starts)

@@ -14,6 +14,7 @@ from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import NO_NEIGHBOUR
 from theorems.token_selection.joint_paths.joint_claims import competitor_claims, effective_claims, solution_claims
+from theorems.token_selection.joint_paths.joint_gradients import gradient_claims
 from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, STARTS, limit_claims, sharp_claim
 from theorems.token_selection.joint_paths.joint_sublevel import Sublevel, joint_setup
 
@@ -67,6 +68,7 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from solution_claims(setup, under_test)
     yield from competitor_claims(levels)
     yield from effective_claims(levels, rng)
+    yield from gradient_claims(setup, under_test, rng)
     starts = rng.normal(size=(STARTS, direction.size))
     share, units = [(0.0, LARGEST_UNITS), (0.5, LARGEST_UNITS), (1.0, LARGEST_UNITS / 4)][int(rng.integers(3))]
     yield from limit_claims(setup, under_test, slower(share * theta), units * norm, starts)
