@@ -47,23 +47,31 @@ class Chosen(StrEnum):
 
 @st.composite
 def joint_cases(
-    draw: DrawFn, *, non_supports: bool = False, loose: bool = False, max_n: int = 4, max_T: int = 4, max_d: int = 4
+    draw: DrawFn,
+    *,
+    non_supports: bool = False,
+    loose: bool = False,
+    gaps: tuple[float, ...] = GAPS,
+    max_n: int = 4,
+    max_T: int = 4,
+    max_d: int = 4,
 ) -> Case:
     """A case with dataset and α for which Assumption C holds over the supports, v_mm and p_mm exist.
 
     Args:
         non_supports: add one or two inputs with a label margin above Γ (Theorem 6); otherwise all inputs are supports.
+        gaps: how far the other tokens of a non-support may be below its chosen one along e_1, in units of Γ.
         loose: tokens of the non-supports may have a label margin of Γ and more, even above that of α.
     """
-    n = min(draw(st.sampled_from((1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4))), max_n)
+    n = min(draw(st.sampled_from((1, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4))), max_n)
     T = draw(st.integers(2, max_T))
-    d = min(draw(st.sampled_from((2, 3, 3, 3, 4, 4, 4))), max_d)
+    d = min(draw(st.sampled_from((2, 3, 3, 3, 3, 4, 4, 4, 4))), max_d)
     gamma = draw(st.sampled_from((1.0, 0.5, 2.0)))
     chosen, labels = draw(_chosen_tokens(n, d, gamma))
     others = [draw(_cone_tokens(chosen[i], T - 1, gamma)) for i in range(n)]
     if non_supports:
-        for _ in range(draw(st.sampled_from((1, 2, 2)))):
-            token, label, rest = draw(_non_support(T, d, gamma, loose))
+        for _ in range(draw(st.sampled_from((1, 2, 2, 2, 2, 2)))):
+            token, label, rest = draw(_non_support(T, d, gamma, loose, gaps))
             chosen, labels = np.vstack([chosen, token]), np.append(labels, label)
             others.append(rest)
     X = np.concatenate([chosen[:, None], np.array(others)], axis=1)
@@ -88,7 +96,7 @@ def _chosen_tokens(
     """x_iα of the supports and their labels."""
     labels = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=n, max_size=n)))
     X = np.zeros((n, d))
-    if n > 1 and draw(st.sampled_from((Chosen.COMMON, *[Chosen.BALANCED] * 8))) is Chosen.BALANCED:
+    if n > 1 and draw(st.sampled_from((Chosen.COMMON, *[Chosen.BALANCED] * 14))) is Chosen.BALANCED:
         lateral = draw(hnp.arrays(np.int64, (n, d - 1), elements=st.integers(-3, 3))) * (gamma / 2)
         lateral[:, 0] = np.abs(lateral[:, 0])
         weights = np.array(draw(st.lists(st.sampled_from(DUALS), min_size=n, max_size=n)))
@@ -124,7 +132,7 @@ def _cone_tokens(
 
 @st.composite
 def _non_support(
-    draw: DrawFn, T: int, d: int, gamma: float, loose: bool
+    draw: DrawFn, T: int, d: int, gamma: float, loose: bool, gaps: tuple[float, ...]
 ) -> tuple[Float64[np.ndarray, "d"], float, Float64[np.ndarray, "t d"]]:
     """An input with label margin Γ + s, and other tokens with label margin below Γ (or any) and smaller e_1-component:
     mostly by so little that p_mm has to turn for it, and p_relax does not.
@@ -136,7 +144,7 @@ def _non_support(
     outputs = (0.0, -1.0, 0.5, 0.75, 1.0, 1.25, 4.0) if loose else (0.0, -1.0, 0.5, 0.75)
     for t in range(T - 1):
         rest[t, 0] = label * gamma * draw(st.sampled_from(outputs))
-        rest[t, 1] = token[1] - gamma * draw(st.sampled_from(GAPS))
+        rest[t, 1] = token[1] - gamma * draw(st.sampled_from(gaps))
     return token, label, rest
 
 
@@ -167,7 +175,7 @@ def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
         return np.asarray(draw(injective(int(kept.sum()))) @ np.eye(d)[kept])
 
     # Of two coordinates only e_1 would be left, and keys on a line have one direction.
-    often = 1 if d == 2 else 8
+    often = 1 if d == 2 else 10
     return st.sampled_from((st.none(), injective(), *[of_lower_rank()] * often)).flatmap(lambda chosen: chosen)
 
 

@@ -1,7 +1,7 @@
 """A run of joint descent is what it is called: its start, and every iterate a step of head and of prompt.
 
-The loop under test is given the softmax, the gradient in the prompt (with the scores Y_i x_it·v of its head) and that in
-the head; it is held to what these say at its own iterates. The gradient in the head is held to its formula.
+The loop under test is given the softmax, the gradient in the prompt (with the scores Y_i x_it·v of its head) and that
+in the head; it is held to what these say at its own iterates. The gradient in the head is held to its formula.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3.
 """

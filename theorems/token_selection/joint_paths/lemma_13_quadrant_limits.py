@@ -57,8 +57,8 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     non-supports' margins enter with 0 (item 7 of :mod:`.joint_sublevel`). No token of a non-support need score below α
     here.
 
-    **Limit.** Along r = e^{RΘ/2}, or r = cR, c = 2c*, if p_relax ties an input, where every other token has less than the label margin Γ: v_mm·z_it < 1 by more than
-    its rounding.
+    **Limit.** Along r = e^{RΘ/2}, or r = 2c*R if p_relax ties an input, where every other token has less than the label
+    margin Γ: v_mm·z_it < 1 by more than its rounding.
     """
     setup = joint_setup(case, under_test)
     rng = case.rng()
