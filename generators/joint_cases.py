@@ -1,11 +1,12 @@
 """Strategies for joint (v, p) problems that satisfy Assumption C, over all inputs or over the supports of v_mm.
 
 Coordinates: e_0 is v̄_mm, e_1 selects. Chosen tokens are x_iα = Y_i Γ e_0 + h_i e_1 + l_i with h_i ≥ 0, and the signed
-lateral parts Y_i (h_i, l_i) sum to zero, so that λ = 1/n is dual and every input is a support; non-supports get Γ + s_i
-along e_0. Other tokens of supports are c x_iα + e with ‖e‖ < Γ(1 − c), c ∈ [0, 1): the cone certificate of
-:mod:`generators.optimal_tokens`. Their e_1-component does not exceed c h_i (and is negative where h_i = 0), so e_1
-separates and p_mm exists. Then everything may be rotated (where the chosen tokens are independent: supports survive
-rounding then), scaled by a power of two, permuted, and mapped by an injective W. Nothing is filtered away.
+lateral parts w_i Y_i (h_i, l_i) sum to zero for positive weights w, so that λ = w/Σw is dual and every input is a
+support; non-supports get Γ + s_i along e_0. Other tokens of supports are c x_iα + e with ‖e‖ < Γ(1 − c), c ∈ [0, 1):
+the cone certificate of :mod:`generators.optimal_tokens`. Their e_1-component does not exceed c h_i (and is negative
+where h_i = 0), so e_1 separates and p_mm exists. Then everything may be rotated (where the chosen tokens are
+independent: supports survive rounding then), scaled by a power of two, permuted, and mapped by a W that keeps e_1:
+injective, or of lower rank. Nothing is filtered away.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C, Theorems 5 and 6, Figure 3.
 """
@@ -29,6 +30,11 @@ SHRINKS = (0.0, 0.5, 0.25, 0.75, 0.9375)
 REACHES = (0.0, 0.5, 0.875)
 """‖e‖ as a share of Γ (1 − c), at most."""
 
+DUALS = (1.0, 2.0, 4.0)
+"""w_i, powers of two: a share of what is missing is exact."""
+GAPS = (2.0**-2, 2.0**-3, 2.0**-4, 2.0**-5, 2.0**-6)
+"""How far other tokens of a non-support are below its chosen one along e_1, in units of Γ."""
+
 
 class Chosen(StrEnum):
     """What the chosen tokens look like, in the order in which they shrink."""
@@ -41,23 +47,31 @@ class Chosen(StrEnum):
 
 @st.composite
 def joint_cases(
-    draw: DrawFn, *, non_supports: bool = False, loose: bool = False, max_n: int = 4, max_T: int = 4, max_d: int = 4
+    draw: DrawFn,
+    *,
+    non_supports: bool = False,
+    loose: bool = False,
+    gaps: tuple[float, ...] = GAPS,
+    max_n: int = 4,
+    max_T: int = 4,
+    max_d: int = 4,
 ) -> Case:
     """A case with dataset and α for which Assumption C holds over the supports, v_mm and p_mm exist.
 
     Args:
         non_supports: add one or two inputs with a label margin above Γ (Theorem 6); otherwise all inputs are supports.
+        gaps: how far the other tokens of a non-support may be below its chosen one along e_1, in units of Γ.
         loose: tokens of the non-supports may have a label margin of Γ and more, even above that of α.
     """
-    n = draw(st.integers(1, max_n))
+    n = min(draw(st.sampled_from((1, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4))), max_n)
     T = draw(st.integers(2, max_T))
-    d = draw(st.integers(2, max_d))
+    d = min(draw(st.sampled_from((2, 3, 3, 3, 3, 4, 4, 4, 4))), max_d)
     gamma = draw(st.sampled_from((1.0, 0.5, 2.0)))
     chosen, labels = draw(_chosen_tokens(n, d, gamma))
     others = [draw(_cone_tokens(chosen[i], T - 1, gamma)) for i in range(n)]
     if non_supports:
-        for _ in range(draw(st.integers(1, 2))):
-            token, label, rest = draw(_non_support(T, d, gamma, loose))
+        for _ in range(draw(st.sampled_from((1, 2, 2, 2, 2, 2)))):
+            token, label, rest = draw(_non_support(T, d, gamma, loose, gaps))
             chosen, labels = np.vstack([chosen, token]), np.append(labels, label)
             others.append(rest)
     X = np.concatenate([chosen[:, None], np.array(others)], axis=1)
@@ -66,12 +80,12 @@ def joint_cases(
     alpha = np.array(draw(st.lists(st.integers(0, T - 1), min_size=len(X), max_size=len(X))), dtype=np.int64)
     for i, a in enumerate(alpha):
         X[i, [0, a]] = X[i, [a, 0]]
-    head = np.eye(d)[0]
+    head, W = np.eye(d)[0], draw(_key_queries(d))
     if draw(st.booleans()) and np.linalg.matrix_rank(chosen) == len(chosen):
         turn = draw(_rotation(d))
-        X, head = X @ turn.T, turn @ head
+        X, head, W = X @ turn.T, turn @ head, None if W is None else W @ turn.T
     X = X * 2.0 ** draw(st.sampled_from((0, 0, 0, -3, 4)))
-    data = Dataset(X, labels, head, draw(_key_queries(d)))
+    data = Dataset(X, labels, head, W)
     return Case(data.problem, dataset=data, alpha=alpha, seed=draw(st.integers(0, 2**16)), name="joint")
 
 
@@ -82,11 +96,12 @@ def _chosen_tokens(
     """x_iα of the supports and their labels."""
     labels = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=n, max_size=n)))
     X = np.zeros((n, d))
-    if n > 1 and draw(st.sampled_from(Chosen)) is Chosen.BALANCED:
+    if n > 1 and draw(st.sampled_from((Chosen.COMMON, *[Chosen.BALANCED] * 14))) is Chosen.BALANCED:
         lateral = draw(hnp.arrays(np.int64, (n, d - 1), elements=st.integers(-3, 3))) * (gamma / 2)
         lateral[:, 0] = np.abs(lateral[:, 0])
-        signed = lateral[:-1] * labels[:-1, None]
-        missing = -signed.sum(axis=0)
+        weights = np.array(draw(st.lists(st.sampled_from(DUALS), min_size=n, max_size=n)))
+        signed = lateral[:-1] * (labels * weights)[:-1, None]
+        missing = -signed.sum(axis=0) / weights[-1]
         # The balancing input takes the label with which its e_1-component is not negative.
         labels[-1] = -1.0 if missing[0] < 0 else 1.0
         lateral[-1] = missing * labels[-1]
@@ -117,10 +132,11 @@ def _cone_tokens(
 
 @st.composite
 def _non_support(
-    draw: DrawFn, T: int, d: int, gamma: float, loose: bool
+    draw: DrawFn, T: int, d: int, gamma: float, loose: bool, gaps: tuple[float, ...]
 ) -> tuple[Float64[np.ndarray, "d"], float, Float64[np.ndarray, "t d"]]:
-    """An input with label margin Γ + s, and other tokens with label margin below Γ (or any)
-    and smaller e_1-component."""
+    """An input with label margin Γ + s, and other tokens with label margin below Γ (or any) and smaller e_1-component:
+    mostly by so little that p_mm has to turn for it, and p_relax does not.
+    """
     label = draw(st.sampled_from((1.0, -1.0)))
     token = np.array(draw(st.lists(st.integers(-4, 4), min_size=d, max_size=d))) * (gamma / 2)
     token[0] = label * (gamma + gamma * draw(st.sampled_from((0.5, 0.25, 1.0, 2.0))))
@@ -128,7 +144,7 @@ def _non_support(
     outputs = (0.0, -1.0, 0.5, 0.75, 1.0, 1.25, 4.0) if loose else (0.0, -1.0, 0.5, 0.75)
     for t in range(T - 1):
         rest[t, 0] = label * gamma * draw(st.sampled_from(outputs))
-        rest[t, 1] = token[1] - gamma * draw(st.sampled_from((0.5, 1.0, 2.0)))
+        rest[t, 1] = token[1] - gamma * draw(st.sampled_from(gaps))
     return token, label, rest
 
 
@@ -140,16 +156,27 @@ def _rotation(draw: DrawFn, d: int) -> Float64[np.ndarray, "d d"]:
 
 
 def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
-    """W: the identity, or injective with small integer entries, square or tall, scaled by a power of two."""
+    """W: the identity; or injective with small integer entries, square or tall, scaled by a power of two; or such a one
+    of a few coordinates, e_1 among them.
+    """
 
     @st.composite
-    def integer(draw: DrawFn) -> Float64[np.ndarray, "k d"]:
+    def injective(draw: DrawFn, width: int = d) -> Float64[np.ndarray, "k w"]:
         extra = draw(st.integers(0, 1))
-        square = np.triu(draw(hnp.arrays(np.int64, (d, d), elements=st.integers(-2, 2))), 1) + np.eye(d)
-        tall = draw(hnp.arrays(np.int64, (extra, d), elements=st.integers(-2, 2)))
+        square = np.triu(draw(hnp.arrays(np.int64, (width, width), elements=st.integers(-2, 2))), 1) + np.eye(width)
+        tall = draw(hnp.arrays(np.int64, (extra, width), elements=st.integers(-2, 2)))
         return np.vstack([square, tall]).astype(np.float64) * 2.0 ** draw(st.integers(-2, 2))
 
-    return st.one_of(st.none(), integer())
+    @st.composite
+    def of_lower_rank(draw: DrawFn) -> Float64[np.ndarray, "k d"]:
+        kept = np.ones(d, dtype=bool)
+        others = st.sampled_from([j for j in range(d) if j != 1])
+        kept[draw(st.lists(others, min_size=1, max_size=max(1, d - 2)))] = False
+        return np.asarray(draw(injective(int(kept.sum()))) @ np.eye(d)[kept])
+
+    # Of two coordinates only e_1 would be left, and keys on a line have one direction.
+    often = 1 if d == 2 else 10
+    return st.sampled_from((st.none(), injective(), *[of_lower_rank()] * often)).flatmap(lambda chosen: chosen)
 
 
 def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k"]] | None:

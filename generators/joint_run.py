@@ -4,6 +4,8 @@ the hypothesis of the conjecture on joint descent."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,39 +14,97 @@ from jaxtyping import Float64
 from generators.case import Case
 from generators.finding import Finding
 from reference_attention.paths.joint import Joint, joint_of_chosen
-from reference_attention.svm.max_margin import Infeasible, max_margin
+from reference_attention.paths.scheduled_direction import critical_ratio
+from reference_attention.svm.label_svm import relaxed_max_margin
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from reference_attention.training.joint_descent import JointTrajectory, joint_descent
+
+Descent = Callable[..., JointTrajectory]
 
 STEPS = 480
 """Iterations of a run."""
 RATIOS = (1.0, 0.5, 2.0)
 """η_v/η_p, in units of Θ/Γ."""
+SHARES = (0.5, 0.75, 0.25, 2.0)
+"""η_v/η_p, in units of c* where the non-supports bind: below c*, p(c) selects them; from c* on it may only tie them."""
+LEADS = (0.0, 8.0, 32.0)
+"""Logits by which α is ahead at the start, beside a small random prompt: on it depends *which* tokens are selected."""
 CLEARLY = 0.01
 """1 − s_iα at the last iterate: selected, and not about to be lost again."""
 
 
-def joint_run(case: Case, joint: Joint, theta: float, *, steps: int = STEPS, **under_test: Any) -> JointTrajectory:
-    """Normalized joint descent with η_p = 0.1/Θ from a head near v_mm and a small prompt,
-    both drawn from the case's seed.
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """What a run is asked for.
+
+    Attributes:
+        head, prompt: where it starts.
+        steps: how many.
+        head_step, prompt_step: η_v and η_p.
+    """
+
+    head: Float64[np.ndarray, "d"]
+    prompt: Float64[np.ndarray, "k"]
+    steps: int
+    head_step: float
+    prompt_step: float
+
+    def run(self, joint: Joint, *, descent: Descent = joint_descent, **under_test: Any) -> JointTrajectory:
+        """Normalized joint descent with these.
+
+        Args:
+            descent: in the place of :func:`reference_attention.training.joint_descent.joint_descent`.
+            under_test: its ``weights``, ``gradient`` and ``by_head``.
+        """
+        return descent(
+            joint.tokens,
+            joint.keys,
+            self.head,
+            self.prompt,
+            steps=self.steps,
+            head_step=self.head_step,
+            prompt_step=self.prompt_step,
+            **under_test,
+        )
+
+
+def asked_of(case: Case, joint: Joint, separator: MaxMargin, *, steps: int = STEPS, leads: bool = True) -> Steps:
+    """η_p = 0.1/Θ from v_mm and a small prompt, or one that selects α already, drawn from the case's seed.
 
     Args:
         joint: tokens, keys, α and (SVM).
-        theta: Θ, the margin of p_mm.
-        under_test: ``weights`` and ``gradient`` of :func:`reference_attention.training.joint_descent.joint_descent`.
+        separator: p_mm.
+        leads: whether α may be ahead at the start, and steps are in units of c*; otherwise the prompt is small and
+            random.
     """
     rng = case.rng()
+    theta = separator.margin
     ratio = float(rng.choice(RATIOS)) * theta / joint.svm.margin
+    critical = _critical(joint) if leads else 0.0
+    if critical > 0:
+        ratio = float(rng.choice(SHARES)) * critical
     unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
     start = np.asarray(rng.normal(size=joint.keys.shape[2]) * (0.1 / unit))
-    head: Float64[np.ndarray, "d"] = joint.svm.direction / joint.svm.margin
-    return _descend(joint, theta, ratio, head, start, steps, under_test)
+    if leads:
+        start = start + float(rng.choice(LEADS)) * separator.p
+    return Steps(joint.svm.direction / joint.svm.margin, start, steps, ratio * 0.1 / theta, 0.1 / theta)
 
 
-def continued(case: Case, joint: Joint, theta: float, run: JointTrajectory, **under_test: Any) -> JointTrajectory:
+def _critical(joint: Joint) -> float:
+    """c*, 0 where the non-supports never bind."""
+    relaxed = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
+    return 0.0 if isinstance(relaxed, Infeasible) else critical_ratio(joint, relaxed)
+
+
+def joint_run(case: Case, joint: Joint, separator: MaxMargin, *, steps: int = STEPS) -> JointTrajectory:
+    """Normalized joint descent as :func:`asked_of` says, from a small random prompt."""
+    return asked_of(case, joint, separator, steps=steps, leads=False).run(joint)
+
+
+def continued(asked: Steps, joint: Joint, run: JointTrajectory, **under_test: Any) -> JointTrajectory:
     """The run, four times as long."""
-    ratio = float(case.rng().choice(RATIOS)) * theta / joint.svm.margin
     steps = 3 * (len(run.prompts) - 1)
-    more = _descend(joint, theta, ratio, run.heads[-1], run.prompts[-1], steps, under_test)
+    more = replace(asked, head=run.heads[-1], prompt=run.prompts[-1], steps=steps).run(joint, **under_test)
     return JointTrajectory(np.concatenate([run.heads, more.heads[1:]]), np.concatenate([run.prompts, more.prompts[1:]]))
 
 
@@ -61,24 +121,9 @@ def descent_selects(case: Case) -> Finding:
     separator = max_margin(case.problem.keys, case.chosen)
     if joint is None or isinstance(separator, Infeasible):
         return Finding(False, "v_mm or p_mm does not exist")
-    run = joint_run(case, joint, separator.margin)
+    run = asked_of(case, joint, separator).run(joint)
     throughout, last = (largest_nonoptimality(joint, run.prompts[k:]) for k in (STEPS // 4, STEPS))
     holds = throughout < 0.5 and last < CLEARLY
     return Finding(
         holds, f"1 − s_iα is at most {throughout:.3g} from step {STEPS // 4} on and {last:.3g} at step {STEPS}"
-    )
-
-
-def _descend(
-    joint: Joint,
-    theta: float,
-    ratio: float,
-    head: Float64[np.ndarray, "d"],
-    prompt: Float64[np.ndarray, "k"],
-    steps: int,
-    under_test: dict[str, Any],
-) -> JointTrajectory:
-    step = 0.1 / theta
-    return joint_descent(
-        joint.tokens, joint.keys, head, prompt, steps=steps, head_step=ratio * step, prompt_step=step, **under_test
     )

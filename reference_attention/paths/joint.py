@@ -22,7 +22,6 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from reference_attention.risk import select, signed_logsumexp
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
@@ -68,9 +67,18 @@ class Joint:
         """δ_it = v̄_mm·(z_iα − z_it), shape (n, T)."""
         return np.asarray(np.sum(self.sides * self.svm.direction, axis=-1))
 
+    @cached_property
+    def along(self) -> tuple[Float64[np.ndarray, "n T1"], Float64[np.ndarray, "n T1"]]:
+        """Sign and logarithm of slack_i and −δ_it, zero at α: what E_i is r times a sum of, shape (n, 1 + T)."""
+        terms = np.concatenate([self.svm.slack[:, None], np.where(self.others, -self.drops, 0.0)], axis=1)
+        with np.errstate(divide="ignore"):
+            return np.sign(terms), np.log(np.abs(terms))
+
     def log_weights(self, p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b n T"]:
         """log softmax(K p), shape (*b, n, T)."""
-        return np.asarray(select(self.keys, p).log_weights)
+        relative = -_dot(self.rows, p)
+        relative -= relative.max(axis=-1, keepdims=True)
+        return np.asarray(relative - np.log(np.exp(relative).sum(axis=-1, keepdims=True)))
 
     def log_nonoptimality(self, log_weights: Float64[np.ndarray, "*b n T"]) -> Float64[np.ndarray, "*b n"]:
         """log q_i = log(1 − s_iα), as a sum over the other tokens, shape (*b, n)."""
@@ -97,15 +105,13 @@ def exponents(
     log_weights: Float64[np.ndarray, "*b n T"],
 ) -> Float64[np.ndarray, "*b n"]:
     """E_i = Y_i v·x_i^p − rΓ of the head v = r v̄_mm + w, shape (*b, n)."""
-    slack = np.broadcast_to(joint.svm.slack[:, None], (*log_weights.shape[:-1], 1))
-    terms = np.where(joint.others, -joint.drops, 0.0)
-    sign = np.concatenate([np.sign(slack), np.broadcast_to(np.sign(terms), log_weights.shape)], axis=-1)
-    with np.errstate(divide="ignore"):
-        size = np.concatenate([np.log(slack), np.log(np.abs(terms)) + log_weights], axis=-1)
-    sign, size = signed_logsumexp(sign, size)
+    sign, size = joint.along
+    sign, size = signed_logsumexp(
+        sign, size + np.concatenate([np.zeros((*log_weights.shape[:-1], 1)), log_weights], -1)
+    )
     along = sign * np.exp(np.minimum(log_r + size, 690.0))
-    sideways = np.sum(np.exp(log_weights) * np.where(joint.others, _dot(joint.sides, w), 0.0), axis=-1)
-    return np.asarray(along + np.sum(joint.chosen * w[..., None, :], axis=-1) - sideways)
+    sideways = np.sum(np.exp(log_weights) * _dot(joint.sides, w), axis=-1)
+    return np.asarray(along + np.vecdot(joint.chosen, w[..., None, :]) - sideways)
 
 
 def relative_log_risk(
@@ -115,7 +121,7 @@ def relative_log_risk(
     log_weights: Float64[np.ndarray, "*b n T"],
 ) -> Float64[np.ndarray, "*b"]:
     """log L(r v̄_mm + w, p) + rΓ with the logistic loss, shape (*b,)."""
-    return log_mean_exp(_log_losses(joint, log_r, exponents(joint, log_r, w, log_weights)))
+    return log_mean_exp(log_losses(joint, log_r, exponents(joint, log_r, w, log_weights)))
 
 
 def log_mean_exp(x: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b"]:
@@ -138,9 +144,9 @@ def retracted(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Flo
     across = across * np.where(ratio > 1, 1 / np.maximum(ratio, 1.0), 1.0)
     ratio = np.minimum(ratio, 1.0)
     root = np.sqrt((1 - ratio) * (1 + ratio))
-    top = -np.minimum(size, _exp(log_r)) * ratio / (1 + root)
+    top = -np.minimum(size, radius(log_r)) * ratio / (1 + root)
     # The lower end of the chord, −r(1 + root): far below where any point of interest lies, but a ball has one.
-    bottom = -_exp(log_r) * (1 + root)
+    bottom = -radius(log_r) * (1 + root)
     return np.asarray(across + np.clip(along, bottom, top) * u)
 
 
@@ -154,7 +160,7 @@ def joint_gradient(
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
-    losses = _log_losses(joint, log_r, E)
+    losses = log_losses(joint, log_r, E)
     total = np.logaddexp.reduce(losses)
     log_pi = log_slopes(joint, log_r, E) - total
     shares, rows = _prompt_terms(joint, log_r, w, logs, log_pi)
@@ -165,46 +171,52 @@ def joint_gradient(
 
 def excess_gradient(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
-) -> tuple[float, Float64[np.ndarray, "k"], Float64[np.ndarray, "k k"]]:
-    """log(L(v, p) − L_α(v)) + rΓ, L_α(v) the risk of v when α is selected exactly, its derivative in p,
-    and a curvature.
+) -> tuple[float, Float64[np.ndarray, "k"]]:
+    """log(L(v, p) − L_α(v)) + rΓ, L_α(v) the risk of v when α is selected exactly, and its derivative in p.
 
     Where r e^{−RΘ} is tiny, L as a function of p differs from L_α(v) beyond its last digit; this does not. It is
-    +inf where the excess is not positive (there p does better than α). The curvature is positive semidefinite and tends
-    to the second derivative as α is selected: there the function is log Σ_j c_j e^{−g_j·p}, its Hessian a covariance.
+    +inf where the excess is not positive (there p does better than α).
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
-    at_alpha = _at_alpha(joint, log_r, w)
-    sign, size = _log_moves(joint, log_r, w, logs)
-    total_sign, log_x = signed_logsumexp(sign, size)
-    parts = _logistic_excess(joint, log_r, at_alpha, E, total_sign, log_x)
-    total_sign, total = signed_logsumexp(total_sign, parts)
-    if total_sign <= 0:
-        return math.inf, np.zeros(p.size), np.zeros((p.size, p.size))
-    shares, rows = _prompt_terms(joint, log_r, w, logs, log_slopes(joint, log_r, E) - total)
-    gradient = np.sum(shares[..., None] * rows, axis=(0, 1))
-    positive = np.maximum(shares, 0.0)
-    mean = np.sum(positive[..., None] * rows, axis=(0, 1)) / max(float(positive.sum()), 1e-300)
-    centred = rows - mean
-    return float(total - math.log(len(E))), gradient, np.einsum("it,itk,itl->kl", positive, centred, centred)
+    sign, total = log_excess(joint, log_r, w, logs, E)
+    if sign <= 0:
+        return math.inf, np.zeros(p.size)
+    shares, rows = _prompt_terms(joint, log_r, w, logs, log_slopes(joint, log_r, E) - float(total))
+    return float(total - math.log(len(E))), np.sum(shares[..., None] * rows, axis=(0, 1))
+
+
+def log_excess(
+    joint: Joint,
+    log_r: float,
+    w: Float64[np.ndarray, "d"],
+    logs: Float64[np.ndarray, "*b n T"],
+    E: Float64[np.ndarray, "*b n"],
+    drops: tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]] | None = None,
+) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
+    """Sign and logarithm of n (L(v, p) − L_α(v)) e^{rΓ}, each (*b,), from the log weights and exponents of (w, p), and
+    the head's drops if they are there.
+    """
+    sign, size = head_drops(joint, log_r, w) if drops is None else drops
+    sign, size = signed_logsumexp(sign, size + logs)
+    return signed_logsumexp(sign, _logistic_excess(joint, log_r, _at_alpha(joint, log_r, w), E, sign, size))
 
 
 def log_slopes(joint: Joint, log_r: float, E: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b n"]:
     """log|ℓ'(rΓ + E_i)| + rΓ."""
-    return np.asarray(-E - np.logaddexp(0.0, -(_exp(log_r) * joint.svm.margin + E)))
+    return np.asarray(-E - np.logaddexp(0.0, -(radius(log_r) * joint.svm.margin + E)))
 
 
-def _log_losses(joint: Joint, log_r: float, E: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b n"]:
+def log_losses(joint: Joint, log_r: float, E: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b n"]:
     """log ℓ(rΓ + E_i) + rΓ = −E_i + h(rΓ + E_i)."""
-    u = _exp(log_r) * joint.svm.margin + E
+    u = radius(log_r) * joint.svm.margin + E
     low, high = np.minimum(u, 30.0), np.maximum(u, 30.0)
     return np.asarray(-E + np.where(u < 30.0, np.log(np.logaddexp(0.0, -low)) + low, -np.exp(-high) / 2))
 
 
 def _at_alpha(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n"]:
     """E_i when α is selected exactly."""
-    return np.asarray(_exp(log_r) * joint.svm.slack + joint.chosen @ w)
+    return np.asarray(radius(log_r) * joint.svm.slack + joint.chosen @ w)
 
 
 def head_drops(
@@ -212,14 +224,15 @@ def head_drops(
 ) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
     """Sign and logarithm of c_it = (r v̄_mm + w)·(z_iα − z_it), sign zero at α, each of shape (n, T)."""
     across = _dot(joint.sides, w)
+    by_sign, by_size = (x[:, 1:] for x in joint.along)
     with np.errstate(divide="ignore"):
-        pair = np.stack([log_r + np.log(np.abs(joint.drops)), np.log(np.abs(across))], axis=-1)
-    sign, size = signed_logsumexp(np.stack([np.sign(joint.drops), np.sign(across)], axis=-1), pair)
+        size = np.stack([log_r + by_size, np.log(np.abs(across))], axis=-1)
+    sign, size = signed_logsumexp(np.stack([-by_sign, np.sign(across)], axis=-1), size)
     sign = np.where(joint.others, sign, 0.0)
     return sign, np.where(sign == 0, -np.inf, size)
 
 
-def _log_moves(
+def log_moves(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], logs: Float64[np.ndarray, "n T"]
 ) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
     """Sign and logarithm of s_it c_it, zero at α."""
@@ -231,10 +244,10 @@ def _logistic_excess(
     joint: Joint,
     log_r: float,
     at_alpha: Float64[np.ndarray, "n"],
-    E: Float64[np.ndarray, "n"],
-    sign: Float64[np.ndarray, "n"],
-    log_size: Float64[np.ndarray, "n"],
-) -> Float64[np.ndarray, "n"]:
+    E: Float64[np.ndarray, "*b n"],
+    sign: Float64[np.ndarray, "*b n"],
+    log_size: Float64[np.ndarray, "*b n"],
+) -> Float64[np.ndarray, "*b n"]:
     """log|ℓ(u − x) − ℓ(u)| + rΓ at u = rΓ + E_iα, u − x = rΓ + E_i, x = sign·e^{log_size}.
 
     Up to |x| = 1 it is log|log1p(σ(−u) expm1(x))|. Beyond, the two losses differ enough to be subtracted; E_i must then
@@ -245,14 +258,14 @@ def _logistic_excess(
     x = sign * np.exp(log_x)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         log_expm1 = np.where(np.abs(x) < 1e-8, log_x + x / 2, np.log(np.abs(np.expm1(x))))
-        log_y = base - _exp(log_r) * joint.svm.margin + log_expm1
+        log_y = base - radius(log_r) * joint.svm.margin + log_expm1
         # log|log1p(y)| = log|y| − y/2 + O(y²).
         near = np.where(
             log_y < -20.0,
             -sign * np.exp(np.minimum(log_y, 0.0)) / 2,
             np.log(np.abs(np.log1p(sign * np.exp(np.clip(log_y, -20.0, 2.0))))) - np.clip(log_y, -20.0, 2.0),
         )
-        losses, at = _log_losses(joint, log_r, E), _log_losses(joint, log_r, at_alpha)
+        losses, at = log_losses(joint, log_r, E), log_losses(joint, log_r, at_alpha)
         top, low = np.maximum(losses, at), np.minimum(losses, at)
         far = top + np.log(-np.expm1(np.minimum(low - top, -1e-300)))
     return np.asarray(np.where(log_size <= 0.0, base + log_expm1 + near, far))
@@ -269,16 +282,28 @@ def _prompt_terms(
 
     Factor and weight meet in logarithms.
     """
-    sign, size = _log_moves(joint, log_r, w, logs)
+    sign, size = log_moves(joint, log_r, w, logs)
     moves = sign * np.exp(np.clip(size + log_factors[:, None], -745.0, 690.0))
     mean = np.sum((np.exp(logs) * joint.others)[..., None] * -joint.rows, axis=1)
     return moves, -joint.rows - mean[:, None]
 
 
+def signed_logsumexp(
+    sign: Float64[np.ndarray, "*#b m"], size: Float64[np.ndarray, "*b m"]
+) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
+    """Sign and logarithm of |Σ sign·e^size| over the last axis; terms of sign zero do not count."""
+    size = np.where(sign == 0, -math.inf, size)
+    top = size.max(axis=-1)
+    top = np.where(top > -math.inf, top, 0.0)
+    total = np.sum(sign * np.exp(size - top[..., None]), axis=-1)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.sign(total)), np.asarray(top + np.log(np.abs(total)))
+
+
 def _dot(sides: Float64[np.ndarray, "n T d"], w: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n T"]:
-    return np.asarray(np.sum(sides * w[..., None, None, :], axis=-1))
+    return np.asarray(np.vecdot(sides, w[..., None, None, :]))
 
 
-def _exp(x: float) -> float:
-    """e^x, at most 1e299: larger radii are told from it by nothing that is computed here."""
-    return math.exp(min(x, 690.0))
+def radius(log_r: float) -> float:
+    """r = e^{log r}, at most 1e299: larger radii are told from it by nothing that is computed here."""
+    return math.exp(min(log_r, 690.0))

@@ -22,6 +22,7 @@ from reference_attention.risk import ScaledGradient
 
 Gradient = Callable[[Array, Array, Loss, Array], ScaledGradient]
 Weights = Callable[[Array, Array], Array]
+HeadGradient = Callable[[Array, Array, Array], ScaledGradient]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,17 @@ class JointTrajectory:
     prompts: Float64[np.ndarray, "s k"]
 
 
+def head_gradient(
+    tokens: Float64[np.ndarray, "n T d"], weights: Float64[np.ndarray, "n T"], v: Float64[np.ndarray, "d"]
+) -> ScaledGradient:
+    """∇_v L = −(1/n) Σ_i |ℓ'(v·z_i^p)| z_i^p as a log scale and a direction."""
+    features = np.sum(weights[..., None] * tokens, axis=1)
+    slopes = loss_named("logistic").log_slope(features @ v)
+    scale = float(np.max(slopes))
+    direction = -np.sum(np.exp(slopes - scale)[:, None] * features, axis=0) / len(features)
+    return ScaledGradient(np.float64(scale), direction)
+
+
 def joint_descent(
     tokens: Float64[np.ndarray, "n T d"],
     keys: Float64[np.ndarray, "n T k"],
@@ -49,13 +61,15 @@ def joint_descent(
     normalized: bool = True,
     weights: Weights = reference.softmax_weights,
     gradient: Gradient = reference.scaled_gradient,
+    by_head: HeadGradient = head_gradient,
 ) -> JointTrajectory:
     """Simultaneous descent v ← v − η_v ∇_v L, p ← p − η_p ∇_p L with the logistic loss.
 
     Args:
         tokens: signed tokens Y_i x_it.
         normalized: divide each gradient by its own norm (Figure 3 has η = 0.1 for both); a zero gradient moves nothing.
-        weights, gradient: the softmax and the gradient in p under test.
+        weights, gradient, by_head: the softmax, the gradient in p (of keys, the scores Y_i x_it·v, loss and p) and that
+            in v (of signed tokens, weights and v) under test.
     """
     loss = loss_named("logistic")
     heads = np.empty((steps + 1, head.size))
@@ -64,22 +78,11 @@ def joint_descent(
     for k in range(steps):
         v, p = heads[k], prompts[k]
         scores = tokens @ v
-        by_head = head_gradient(tokens, weights(keys, p), v)
-        by_prompt = gradient(keys, scores, loss, p)
-        heads[k + 1] = v - _step(by_head, head_step, normalized)
-        prompts[k + 1] = p - _step(by_prompt, prompt_step, normalized)
+        by_v = by_head(tokens, weights(keys, p), v)
+        by_p = gradient(keys, scores, loss, p)
+        heads[k + 1] = v - _step(by_v, head_step, normalized)
+        prompts[k + 1] = p - _step(by_p, prompt_step, normalized)
     return JointTrajectory(heads, prompts)
-
-
-def head_gradient(
-    tokens: Float64[np.ndarray, "n T d"], weights: Float64[np.ndarray, "n T"], v: Float64[np.ndarray, "d"]
-) -> ScaledGradient:
-    """∇_v L = −(1/n) Σ_i |ℓ'(v·z_i^p)| z_i^p as a log scale and a direction."""
-    features = np.sum(weights[..., None] * tokens, axis=1)
-    slopes = loss_named("logistic").log_slope(features @ v)
-    scale = float(np.max(slopes))
-    direction = -np.sum(np.exp(slopes - scale)[:, None] * features, axis=0) / len(features)
-    return ScaledGradient(np.float64(scale), direction)
 
 
 def _step(by: ScaledGradient, size: float, normalized: bool) -> Float64[np.ndarray, "d"]:

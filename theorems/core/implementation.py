@@ -16,8 +16,12 @@ from jaxtyping import Bool, Float64, Int64
 from reference_attention import risk as reference
 from reference_attention.directions import Direction, direction
 from reference_attention.loss import Array, Loss
+from reference_attention.paths.joint import Joint, joint_gradient
+from reference_attention.paths.joint_path import Schedule
+from reference_attention.paths.joint_search import Found, joint_minimiser
 from reference_attention.paths.local_path import LocalPath, local_path
 from reference_attention.paths.regularization_path import Path, regularization_path
+from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.problem import Dataset, Problem
 from reference_attention.risk import ScaledGradient
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
@@ -25,6 +29,7 @@ from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_op
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
 from reference_attention.training.descent import Trajectory, gradient_descent, normalized_gradient_descent
 from reference_attention.training.flow import Flow, gradient_flow
+from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
 
 
 def reference_log_smoothness(problem: Problem) -> float:
@@ -67,6 +72,11 @@ class Implementation:
         local_path: (problem, q, alpha, norms, *, mu, radius, …) → argmin of L over a cone, between two radii.
         locally_optimal: (solution of ATT-SVM(α), scores) → whether α is locally optimal (Definition 2).
         keys_and_scores: tokens, labels, head and W → keys X Wᵀ, (n, T, d), and scores Y Xv, (n, T).
+        joint_minimiser: (joint, schedule, R, starts) → argmin of L(v, p) over both balls, and how it was found.
+        joint_gradient: (joint, log r, w, p) → log L + rΓ at the head r v̄_mm + w, its derivatives in w and p.
+        joint_descent: (signed tokens, keys, head, prompt, *, steps, …, weights, gradient, by_head) → the iterates.
+        head_gradient: (signed tokens, weights, head) → ∇_v L as a log scale and a direction.
+        scheduled_direction, critical_ratio: (joint, c) → p(c), and (joint, p_relax) → c*, of the path along r = cR.
     """
 
     name: str = "reference"
@@ -92,6 +102,13 @@ class Implementation:
     local_path: Callable[..., LocalPath] = local_path
     locally_optimal: Callable[[MaxMargin, Float64[np.ndarray, "n T"]], bool] = locally_optimal
     keys_and_scores: Callable[[Dataset], KeysAndScores] = reference_keys_and_scores
+
+    joint_minimiser: Callable[[Joint, Schedule, float, Array], Found] = joint_minimiser
+    joint_gradient: Callable[[Joint, float, Array, Array], tuple[float, Array, Array]] = joint_gradient
+    joint_descent: Callable[..., JointTrajectory] = joint_descent
+    head_gradient: Callable[[Array, Array, Array], ScaledGradient] = head_gradient
+    scheduled_direction: Callable[[Joint, float], Array] = scheduled_direction
+    critical_ratio: Callable[[Joint, MaxMargin], float] = critical_ratio
 
     def but(self, name: str, **replaced: Any) -> Implementation:
         """This implementation with some functions replaced."""

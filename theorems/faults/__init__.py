@@ -16,6 +16,7 @@ from theorems.faults.fault import Fault, Kind
 from theorems.faults.flag_faults import FLAG_FAULTS
 from theorems.faults.flow_faults import FLOW_FAULTS
 from theorems.faults.gradient_faults import GRADIENT_FAULTS
+from theorems.faults.joint_faults import JOINT_FAULTS
 from theorems.faults.label_faults import LABEL_FAULTS
 from theorems.faults.path_faults import PATH_FAULTS
 from theorems.faults.risk_faults import RISK_FAULTS
@@ -41,6 +42,7 @@ FAULTS: dict[str, Fault] = {
         *DESCENT_FAULTS,
         *FLOW_FAULTS,
         *PATH_FAULTS,
+        *JOINT_FAULTS,
     )
 }
 """Every planted fault by name."""

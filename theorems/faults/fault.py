@@ -29,6 +29,8 @@ class Kind(StrEnum):
     """Definition 3."""
     LABELS = "labels"
     """(SVM) of the head and p_relax."""
+    JOINT = "joint"
+    """What moves head and prompt together."""
     RUN = "run"
     """What is run on a right gradient: descents, flows, paths."""
 

@@ -53,7 +53,7 @@ def _run(case: Case, steps: int) -> tuple[Joint, JointTrajectory, float] | None:
     separator = None if joint is None else separator_of(joint)
     if joint is None or separator is None:
         return None
-    return joint, joint_run(case, joint, separator.margin, steps=steps), separator.margin
+    return joint, joint_run(case, joint, separator, steps=steps), separator.margin
 
 
 def _apart(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, float]:

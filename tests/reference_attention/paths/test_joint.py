@@ -13,6 +13,7 @@ from reference_attention import risk
 from reference_attention.losses import LOSSES
 from reference_attention.paths import joint_path as paths
 from reference_attention.paths.joint import Joint, excess_gradient, joint_gradient, relative_log_risk, retracted
+from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
 from reference_attention.paths.joint_path import GROWTH, head_at, joint_path, prompt_at
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
@@ -81,17 +82,24 @@ def test_gradients_are_derivatives(log_r: float) -> None:
         assert [by_w[k], by_p[k], by_excess[k]] == pytest.approx([moved, turned, beyond], abs=2e-9)
 
 
-def test_the_curvature_is_semidefinite_and_becomes_the_second_derivative() -> None:
+@pytest.mark.parametrize(("log_r", "p"), [(0.0, (0.3, 0.2)), (0.3, (2.0, 1.0)), (3.0, (1.5, 0.4))])
+def test_curvatures_are_second_derivatives(log_r: float, p: tuple[float, float]) -> None:
     joint, h = figure_3((0.5, 1.5)), 1e-5
     # This head prefers the other token of input 2, whose share of the excess is negative.
-    _, _, curvature = excess_gradient(joint, 0.0, np.array([1.5, -0.2]), np.array([0.3, 0.2]))
-    assert np.linalg.eigvalsh(curvature).min() >= -16 * EPS * np.linalg.norm(curvature)
-    w, p = np.array([0.2, -0.3]), np.array([20.0, 5.0])
-    _, _, curvature = excess_gradient(joint, 0.3, w, p)
+    w, prompt = np.array([1.5, -0.2]), np.array(p)
+    value, by_p, second = excess_curvature(joint, log_r, w, prompt)
+    assert (value, *by_p) == pytest.approx((lambda x: (x[0], *x[1]))(excess_gradient(joint, log_r, w, prompt)))
+    both, gradient, whole = joint_curvature(joint, log_r, w, prompt)
+    expected, by_w, by_prompt = joint_gradient(joint, log_r, w, prompt)
+    assert (both, *gradient) == pytest.approx((expected, *by_w, *by_prompt), rel=64 * EPS, abs=64 * EPS)
+    x = np.concatenate([w, prompt])
+    for j, e in enumerate(np.eye(4)):
+        up, down = (np.concatenate(joint_gradient(joint, log_r, *np.split(x + s * h * e, 2))[1:]) for s in (1, -1))
+        # Central differences: h² of a third derivative of up to r³.
+        assert whole[:, j] == pytest.approx((up - down) / (2 * h), abs=1e-6)
     for j, e in enumerate(np.eye(2)):
-        moved = (excess_gradient(joint, 0.3, w, p + h * e)[1] - excess_gradient(joint, 0.3, w, p - h * e)[1]) / (2 * h)
-        # Central differences: rounding of logits of 25 over h; the weights e^{-15} that are not selected.
-        assert curvature[:, j] == pytest.approx(moved, abs=1e-6)
+        up, down = (excess_gradient(joint, log_r, w, prompt + s * h * e)[1] for s in (1, -1))
+        assert second[:, j] == pytest.approx((up - down) / (2 * h), abs=1e-6)
 
 
 def test_heads_are_retracted_into_the_ball() -> None:
@@ -153,7 +161,7 @@ def test_radii_on_the_way_are_a_factor_apart_and_no_more_than_asked_for(
     minimised = paths._minimised
 
     def watched(*args: Any) -> Any:
-        visited.append(args[3])
+        visited.append(args[0].R)
         return minimised(*args)
 
     monkeypatch.setattr(paths, "_minimised", watched)
@@ -171,7 +179,7 @@ def test_late_steps_continue_along_the_secant(monkeypatch: pytest.MonkeyPatch) -
 
     def watched(*args: Any) -> Any:
         found = minimised(*args)
-        steps.append((args[3], args[5], found[1]))
+        steps.append((args[0].R, args[2], found[1]))
         return found
 
     monkeypatch.setattr(paths, "_minimised", watched)

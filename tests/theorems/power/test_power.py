@@ -170,6 +170,14 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
         Kind.SETS: {"max_margin_sets"},
         Kind.DIRECTION: {"direction"},
         Kind.LABELS: {"label_svm", "relaxed_max_margin"},
+        Kind.JOINT: {
+            "joint_gradient",
+            "joint_minimiser",
+            "joint_descent",
+            "head_gradient",
+            "scheduled_direction",
+            "critical_ratio",
+        },
         Kind.RUN: {
             "gradient_descent",
             "normalized_gradient_descent",

@@ -12,8 +12,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.joint_cases import joint_cases
-from generators.joint_run import continued, joint_run, largest_nonoptimality
-from reference_attention.paths.scheduled_direction import scheduled_direction
+from generators.joint_run import asked_of, continued, largest_nonoptimality
 from reference_attention.training.joint_descent import JointTrajectory
 from theorems.core.claim import Claim, Form, Verdict, at_least, undecided
 from theorems.core.implementation import Implementation
@@ -22,6 +21,7 @@ from theorems.core.statement import always, statement
 from theorems.core.survival import RATE
 from theorems.core.tolerances import tolerance
 from theorems.token_selection.joint_paths.given_claims import given_claims
+from theorems.token_selection.joint_paths.joint_steps import run_claims
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, joint_setup
 
 JOINT_DESCENT = tolerance(
@@ -38,9 +38,13 @@ GROWTH = 2.0
 tight without a dual; a limit elsewhere makes it grow fourfold."""
 
 
+GAPS = (1.0, 0.5, 2.0)
+"""Gaps of the non-supports' tokens at which descent finds to α within a run, as a rule."""
+
+
 def conjecture_cases() -> SearchStrategy[Case]:
     """Small cases with at least one non-support."""
-    return joint_cases(non_supports=True, max_n=3, max_T=3, max_d=3)
+    return joint_cases(non_supports=True, gaps=GAPS, max_n=3, max_T=3, max_d=4)
 
 
 @statement(
@@ -57,6 +61,7 @@ def conjecture_cases() -> SearchStrategy[Case]:
         "data": RATE,
         "svm": "the limit is p(c), which is found without p_mm; p_mm sets the unit of the steps",
         "labels": RATE,
+        "joint": "p(c) below c* lies within a logit of its neighbours on such short runs",
     },
 )
 def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -81,19 +86,28 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     setup = joint_setup(case, under_test, "prompt-rate", Form.LIMIT)
     yield from given_claims(case, setup, under_test)
-    theta = setup.separator.margin
-    parts: dict[str, Any] = {"weights": under_test.weights, "gradient": under_test.scaled_gradient}
-    run = joint_run(case, setup.joint, theta, **parts)
-    claims = _claims(setup, run)
+    parts: dict[str, Any] = {
+        "descent": under_test.joint_descent,
+        "weights": under_test.weights,
+        "gradient": under_test.scaled_gradient,
+        "by_head": under_test.head_gradient,
+    }
+    asked = asked_of(case, setup.joint, setup.separator)
+    run = asked.run(setup.joint, **parts)
+    for claim in run_claims(setup.joint, under_test, run, asked):
+        yield claim
+        if claim.verdict is Verdict.FALSIFIED:
+            return
+    claims = _claims(setup, under_test, run)
     for _ in range(EXTENSIONS):
         if all(claim.verdict is not Verdict.FALSIFIED for claim in claims):
             break
-        run = continued(case, setup.joint, theta, run, **parts)
-        claims = _claims(setup, run)
+        run = continued(asked, setup.joint, run, **parts)
+        claims = _claims(setup, under_test, run)
     yield from claims
 
 
-def _claims(setup: JointSetup, run: JointTrajectory) -> list[Claim]:
+def _claims(setup: JointSetup, under_test: Implementation, run: JointTrajectory) -> list[Claim]:
     """The two rates between a quarter of the run and its end, if α is selected from the former on."""
     joint = setup.joint
     late = len(run.prompts) - 1
@@ -111,7 +125,7 @@ def _claims(setup: JointSetup, run: JointTrajectory) -> list[Claim]:
     unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
     size = float(np.max(np.linalg.norm(joint.chosen, axis=-1)))
     return [
-        _rate("prompt-rate", run.prompts[[early, late]], scheduled_direction(joint, ratio), unit),
+        _rate("prompt-rate", run.prompts[[early, late]], under_test.scheduled_direction(joint, ratio), unit),
         _rate("head-rate", run.heads[[early, late]], joint.svm.direction, size),
     ]
 

@@ -31,16 +31,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.floats import EPS
 from reference_attention.paths.joint import Joint, excess_gradient, exponents, head_drops, log_slopes, relative_log_risk
-from reference_attention.paths.joint_path import Schedule, head_at, joint_path, polished, prompt_at
+from reference_attention.paths.joint_path import JointPath, Schedule, head_at, polished
 from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import always
-from theorems.core.tolerances import tolerance
+from theorems.core.tolerances import EXACT, tolerance
 from theorems.rounding.bounded import exact
 from theorems.token_selection.joint_paths.joint_claims import one_minus_cosine, target_bound
 from theorems.token_selection.joint_paths.joint_sublevel import LARGEST_EXPONENT, JointSetup
@@ -67,8 +69,13 @@ LIMIT_CLAIMS = always("limit-margins", "limit-direction") | {
 """The claims of :func:`limit_claims`, and when they are made."""
 LARGEST_UNITS = 2.0**28
 """RΘ of the limit: logits carry an error of eps RΘ = 6e-8."""
-POLISHES = 3
-"""Descents from the competitor before the limit is given up as undecided."""
+RESOLVED = 1.0
+"""By how much a minimiser's log-excess may be above the competitor's: where a non-support keeps q_i between 0 and 1,
+float64 knows its exponent r (slack_i − q_i d_i) no better. The bounds hold for any pair, with its own excess."""
+STARTS = 128
+"""Directions that the search for the minimiser begins with."""
+SELECTED = 16.0
+"""Logits by which every token is behind where an input is called selected."""
 SOLVED = 1e-6
 """Residual of a minimiser that the sharp form is compared at."""
 SHARP_ERROR = 1e-3
@@ -95,52 +102,41 @@ def competitors(setup: JointSetup, R: float) -> list[Float64[np.ndarray, "k"]]:
 
 
 def limit_claims(
-    setup: JointSetup, schedule: Schedule, R: float, start: Float64[np.ndarray, "k"], *, reached: bool = True
+    setup: JointSetup,
+    under_test: Implementation,
+    schedule: Schedule,
+    R: float,
+    starts: Float64[np.ndarray, "m k"],
+    *,
+    reached: bool = True,
 ) -> Iterator[Claim]:
-    """The minimiser at radius R along the schedule: margins, direction and head within their bounds, the limit visible.
+    """The minimiser at radius R along the schedule: lowest, margins, direction and head within their bounds, the limit
+    visible.
 
     Args:
-        start: where the path starts, a direction.
+        starts: directions that the search for the minimiser begins with.
         reached: also claim that 1 − cos is bounded by :data:`VISIBLE`.
     """
     joint = setup.joint
     log_r = schedule(R)
     # Rounding of the logits moves either side by 2 eps (k + 8) R max|k|.
-    slip = 4 * EPS * (start.size + 8) * R * float(np.max(np.linalg.norm(joint.rows, axis=-1)))
-    path = joint_path(joint, schedule, np.array([R]), start)
-    w, p = path.offsets[0], path.prompts[0]
-    found, best, target = _compared(setup, log_r, R, w, p)
-    for _ in range(POLISHES):
-        no_worse = found <= target + slip and _pair_excess(setup, log_r, R, w, p) <= slip
-        if no_worse and _has_digits(joint, w) and (head_drops(joint, log_r, w)[0][joint.others] > 0).all():
-            break
-        # A local minimum or a solver in distress: descend from the competitor instead, which depends on the head.
-        from_w = np.zeros(w.size) if found == math.inf or not _has_digits(joint, w) else w
-        _, best, _ = _compared(setup, log_r, R, from_w, p)
-        path = polished(joint, schedule, R, best, head_at(joint, log_r, best))
-        w, p = path.offsets[0], path.prompts[0]
-        found, best, target = _compared(setup, log_r, R, w, p)
-    if found > target + slip:
-        # The bound needs a good prompt for this head, not the best pair.
-        p = prompt_at(joint, log_r, R, w, best)
-        found, best, target = _compared(setup, log_r, R, w, p)
-    if found > target + slip:
-        yield undecided(
-            "limit-direction",
-            f"the path's solver is at log-excess {found:.6g}, the competitor at {target:.6g}: no minimiser",
-            Form.LIMIT,
-        )
+    slip = 4 * EPS * (starts.shape[1] + 8) * R * float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    path = under_test.joint_minimiser(joint, schedule, R, starts).path
+    above = _above(setup, log_r, R, path, slip)
+    if above and under_test.joint_minimiser is not REFERENCE.joint_minimiser:
+        search = REFERENCE.joint_minimiser(joint, schedule, R, starts).path
+        if not _above(setup, log_r, R, search, slip):
+            yield Claim("path-is-lowest", Form.LIMIT, -math.inf, 0.0, EXACT, f"{above}; a search finds a lower one")
+            return
+    if above:
+        claim = undecided("limit-direction", above, Form.LIMIT)
+        yield replace(claim, branch="no minimiser found: " + above.split(":")[0])
         return
+    w, p = path.offsets[0], path.prompts[0]
+    yield Claim("path-is-lowest", Form.LIMIT, 0.0, 0.0, EXACT, branch=_how(setup, p))
+    found, _, target = _compared(setup, log_r, R, w, p)
     if not _has_digits(joint, w):
         reason = f"the head's offset of {np.linalg.norm(w):.3g} leaves no digits of its outputs"
-        yield undecided("limit-direction", reason, Form.LIMIT)
-        return
-    beyond = _pair_excess(setup, log_r, R, w, p)
-    if not beyond <= slip:
-        reason = (
-            f"the path's solver ended at a pair whose log-risk is {beyond:.6g} above that of (r v̄_mm, R"
-            f" p̄_c): no minimiser"
-        )
         yield undecided("limit-direction", reason, Form.LIMIT)
         return
     drops_sign, log_drops = head_drops(joint, log_r, w)
@@ -171,6 +167,31 @@ def limit_claims(
     if loss <= 1:
         off = one_minus_cosine(setup.u, r, w[None])
         yield at_least("limit-head", Form.LIMIT, loss, off, why=JOINT_LIMIT, points="minimiser")
+
+
+def _above(setup: JointSetup, log_r: float, R: float, path: JointPath, slip: float) -> str:
+    """What kind of pair it is, if it is no minimiser: above a competitor, as a pair or as a prompt for its head."""
+    w, p = path.offsets[0], path.prompts[0]
+    found, _, target = _compared(setup, log_r, R, w, p)
+    beyond = _pair_excess(setup, log_r, R, w, p)
+    if found <= target + slip + RESOLVED and beyond <= slip:
+        return ""
+    unit = float(np.max(np.linalg.norm(setup.joint.rows, axis=-1)))
+    lowest = float(np.min(np.where(setup.joint.others, setup.joint.rows @ p, np.inf)))
+    kind = "another selection" if lowest < -1e-6 * unit * R else "in distress" if path.residuals[0] > 1e-6 else "local"
+    return (
+        f"{kind}: log-excess {found:.6g}, the competitor's {target:.6g}; log-risk {beyond:.6g} above that of (r v̄_mm,"
+        f" R p̄_c), gradient {path.residuals[0]:.3g}"
+    )
+
+
+def _how(setup: JointSetup, p: Float64[np.ndarray, "k"]) -> str:
+    """What the minimiser does at the non-supports."""
+    others = ~setup.joint.svm.support
+    if not others.any():
+        return ""
+    margins = np.min(np.where(setup.joint.others, setup.joint.rows @ p, np.inf), axis=1)[others]
+    return "every input selected" if margins.min() > SELECTED else "an input at its boundary"
 
 
 def _has_digits(joint: Joint, w: Float64[np.ndarray, "d"]) -> bool:
@@ -225,7 +246,7 @@ def _selecting(joint: Joint) -> Float64[np.ndarray, "n T"]:
     return np.where(joint.others, -np.inf, 0.0)
 
 
-def sharp_claim(setup: JointSetup, start: Float64[np.ndarray, "k"]) -> Iterator[Claim]:
+def sharp_claim(setup: JointSetup, under_test: Implementation, starts: Float64[np.ndarray, "m k"]) -> Iterator[Claim]:
     """R (p_R/R − p̄_mm) → o along r = e^{RΘ/2}, where all inputs are supports and the duals are unique and positive."""
     joint, svm = setup.joint, setup.separator
     near = svm.neighbours
@@ -252,14 +273,10 @@ def sharp_claim(setup: JointSetup, start: Float64[np.ndarray, "k"]) -> Iterator[
     if units > 2.0**24:
         return
     R = units / theta
-    path = joint_path(joint, schedule, np.array([R]), start)
-    found, best, target = _compared(setup, schedule(R), R, path.offsets[0], path.prompts[0])
-    slip = 4 * EPS * (start.size + 8) * R * float(np.max(np.linalg.norm(joint.rows, axis=-1)))
-    if not float(path.residuals[0]) < SOLVED or found > target + slip:
-        # A local minimum that selects other tokens, or a solver in distress.
-        path = polished(joint, schedule, R, best, w)
-    if not float(path.residuals[0]) < SOLVED:
-        # Once more from where the minimiser is predicted to be; its residual says whether it is one.
+    path = under_test.joint_minimiser(joint, schedule, R, starts).path
+    slip = 4 * EPS * (starts.shape[1] + 8) * R * float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    if not float(path.residuals[0]) < SOLVED or _above(setup, schedule(R), R, path, slip):
+        # From where the minimiser is predicted to be; its residual says whether it is one.
         path = polished(joint, schedule, R, R * svm.direction + o, w)
     if not float(path.residuals[0]) < SOLVED:
         reason = f"the path's solver stopped at a gradient of {float(path.residuals[0]):.3g}"

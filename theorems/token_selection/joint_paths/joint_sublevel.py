@@ -251,18 +251,13 @@ class Sublevel:
         E = E.widened(largest(outside)[:, None] * (largest(s.margin) + largest(E) / r))
         return np.logaddexp.reduce(_log_losses(r * s.margin, E), axis=-1) - np.log(exact(E.shape[-1]))
 
-    def inside(
-        self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]
-    ) -> tuple[Bool[np.ndarray, "m"], Points]:
-        """Which of them are surely inside, and those. What is above the competitor in floats is not looked at again."""
+    def inside(self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]) -> Bool[np.ndarray, "m"]:
+        """Which of them, moved into the balls, are inside as far as floats tell."""
         w, p = self.feasible(w, p)
         weights = np.maximum(self.under_test.weights(self.setup.joint.keys, p), np.finfo(np.float64).tiny)
-        limit = float(self.start.value.value[0])
-        near = relative_log_risk(self.setup.joint, self.log_r, w, np.log(weights)) <= limit + 1 + 1e-9 * abs(limit)
-        tried = self.points(w[near], p[near])
-        below = tried.value <= self.start.value
-        near[near] = below
-        return near, tried.where(below)
+        return np.asarray(
+            relative_log_risk(self.setup.joint, self.log_r, w, np.log(weights)) < float(self.start.value.value[0])
+        )
 
     @cached_property
     def start(self) -> Points:
@@ -308,8 +303,7 @@ class Sublevel:
         rows = joint.rows[joint.others]
         unit = float(np.max(np.linalg.norm(rows, axis=1)))
         origin_w, origin_p = np.zeros((rays, d)), np.repeat(self.competitor[None], rays, axis=0)
-        # The competitor itself belongs to the set, and may be all of it that rounding can tell from the outside.
-        kept = [self.start]
+        kept_w, kept_p = [np.zeros((1, d))], [self.competitor[None]]
         coarse = np.logspace(-5, math.log10(8 * unit * self.R + 8), 22)
         for _ in range(rounds):
             by_w, by_p = self._directions(rng, rays, rows, unit)
@@ -318,15 +312,18 @@ class Sublevel:
                 g = len(steps)
                 w = (origin_w + steps[..., None] * by_w).reshape(-1, d)
                 p = (origin_p + steps[..., None] * by_p).reshape(-1, k)
-                inside, found = self.inside(w, p)
-                kept.append(found)
+                inside = self.inside(w, p)
+                kept_w.append(w[inside])
+                kept_p.append(p[inside])
                 last = np.max(np.where(inside.reshape(g, rays), steps, 0.0), axis=0)
                 steps = np.maximum(last, coarse[0]) * np.linspace(1.0, coarse[1] / coarse[0], 10)[:, None]
-            w, p = np.concatenate([x.w for x in kept]), np.concatenate([x.p for x in kept])
+            w, p = np.concatenate(kept_w), np.concatenate(kept_p)
             chosen = rng.integers(len(w), size=rays)
             chosen[: rays // 2] = rng.integers(max(0, len(w) - 40), len(w), size=rays // 2)
             origin_w, origin_p = w[chosen], p[chosen]
-        return Points.together(kept)
+        found = self.points(w[1:], p[1:])
+        # The competitor itself belongs to the set, and may be all of it that rounding can tell from the outside.
+        return Points.together([self.start, found.where(np.asarray(found.value <= self.start.value))])
 
     def _directions(
         self, rng: np.random.Generator, rays: int, rows: Float64[np.ndarray, "m k"], unit: float

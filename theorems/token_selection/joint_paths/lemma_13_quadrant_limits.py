@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from hypothesis import strategies as st
@@ -21,10 +22,10 @@ from theorems.token_selection.joint_paths.joint_claims import (
     effective_claims,
     solution_claims,
 )
-from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, LIMIT_CLAIMS, limit_claims
+from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, LIMIT_CLAIMS, STARTS, limit_claims
 from theorems.token_selection.joint_paths.joint_sublevel import joint_setup
 from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
-from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import sublevel
+from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import linear_ratio, sublevel
 
 UNITS = (10.0, 40.0, 160.0)
 """RΘ_relax of the sublevel sets; r = e^{RΘ_relax} there."""
@@ -34,7 +35,9 @@ def loose_cases() -> SearchStrategy[Case]:
     """Cases whose non-supports may have better tokens than α, where only the quadrant keeps the prompt from those, or
     not.
     """
-    return st.booleans().flatmap(lambda loose: joint_cases(non_supports=True, loose=loose))
+    return st.sampled_from((False, False, False, True)).flatmap(
+        lambda loose: joint_cases(non_supports=True, loose=loose)
+    )
 
 
 @statement(
@@ -63,8 +66,8 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     non-supports' margins enter with 0 (item 7 of :mod:`.joint_sublevel`). No token of a non-support need score below α
     here.
 
-    **Limit.** Along r = e^{RΘ/2}, where every other token has less than the label margin Γ: v_mm·z_it < 1 by more than
-    its rounding.
+    **Limit.** Along r = e^{RΘ/2}, or r = 2c*R if p_relax ties an input, where every other token has less than the label
+    margin Γ: v_mm·z_it < 1 by more than its rounding.
     """
     setup = joint_setup(case, under_test)
     yield from given_claims(case, setup, under_test)
@@ -75,5 +78,11 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     # A token that ties α's label margin Γ but for rounding: e^{RΘ/2} times what float64 cannot tell from zero.
     apart = setup.smallest_drops - setup.slack
     if (apart.value > 16 * apart.error).all():
-        start = rng.normal(size=setup.target.p.size)
-        yield from limit_claims(setup, slower(setup.target.margin / 2), LARGEST_UNITS * setup.target.norm, start)
+        starts = rng.normal(size=(STARTS, setup.target.p.size))
+        norm, rate = setup.target.norm, setup.target.margin / 2
+        if setup.target.neighbours[~setup.joint.svm.support].any():
+            # An input that p_relax ties keeps q_i between 0 and 1: at r = e^{RΘ/2} nothing in float64 resolves it.
+            ratio = 2 * linear_ratio(setup, under_test)
+            yield from limit_claims(setup, under_test, lambda R: math.log(ratio * R), LARGEST_UNITS * norm, starts)
+        else:
+            yield from limit_claims(setup, under_test, slower(rate), LARGEST_UNITS * norm, starts)

@@ -22,7 +22,14 @@ from theorems.token_selection.joint_paths.joint_claims import (
     effective_claims,
     solution_claims,
 )
-from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, LIMIT_CLAIMS, limit_claims, sharp_claim
+from theorems.token_selection.joint_paths.joint_gradients import gradient_claims
+from theorems.token_selection.joint_paths.joint_limit import (
+    LARGEST_UNITS,
+    LIMIT_CLAIMS,
+    STARTS,
+    limit_claims,
+    sharp_claim,
+)
 from theorems.token_selection.joint_paths.joint_sublevel import Sublevel, joint_setup
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
@@ -81,10 +88,11 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from solution_claims(setup, under_test)
     yield from competitor_claims(levels)
     yield from effective_claims(levels, rng)
-    start = rng.normal(size=direction.size)
+    yield from gradient_claims(setup, under_test, rng)
+    starts = rng.normal(size=(STARTS, direction.size))
     share, units = [(0.0, LARGEST_UNITS), (0.5, LARGEST_UNITS), (1.0, LARGEST_UNITS / 4)][int(rng.integers(3))]
-    yield from limit_claims(setup, slower(share * theta), units * norm, start)
-    yield from sharp_claim(setup, start)
+    yield from limit_claims(setup, under_test, slower(share * theta), units * norm, starts)
+    yield from sharp_claim(setup, under_test, starts)
 
 
 def slower(rate: float) -> Schedule:

@@ -11,7 +11,6 @@ from hypothesis.strategies import SearchStrategy
 from generators.case import Case
 from generators.joint_cases import joint_cases, schedule_of
 from reference_attention.paths.joint import relative_log_risk
-from reference_attention.paths.scheduled_direction import critical_ratio
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
@@ -26,8 +25,16 @@ from theorems.token_selection.joint_paths.joint_claims import (
     effective_claims,
     solution_claims,
 )
-from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, LIMIT_CLAIMS, competitors, limit_claims
+from theorems.token_selection.joint_paths.joint_gradients import gradient_claims
+from theorems.token_selection.joint_paths.joint_limit import (
+    LARGEST_UNITS,
+    LIMIT_CLAIMS,
+    STARTS,
+    competitors,
+    limit_claims,
+)
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, Sublevel, joint_setup
+from theorems.token_selection.joint_paths.scheduled_claims import scheduled_claims
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
 """RΘ_relax and log r/(RΘ_relax) of the sublevel sets: r below, at and above e^{RΘ_relax}."""
@@ -85,14 +92,16 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from solution_claims(setup, under_test)
     yield from competitor_claims(levels)
     yield from effective_claims(levels, rng)
-    start = rng.normal(size=setup.target.p.size)
-    ratio = linear_ratio(setup) * float(rng.choice([1.0, 2.0, 8.0]))
-    yield from limit_claims(setup, lambda R: math.log(ratio * R), LARGEST_UNITS * norm, start)
+    yield from gradient_claims(setup, under_test, rng)
+    yield from scheduled_claims(setup, under_test)
+    starts = rng.normal(size=(STARTS, setup.target.p.size))
+    ratio = linear_ratio(setup, under_test) * float(rng.choice([1.0, 2.0, 8.0]))
+    yield from limit_claims(setup, under_test, lambda R: math.log(ratio * R), LARGEST_UNITS * norm, starts)
 
 
-def linear_ratio(setup: JointSetup) -> float:
+def linear_ratio(setup: JointSetup, under_test: Implementation) -> float:
     """The smallest r/R that suffices, and enough for rΓ to be a quarter of RΘ_relax."""
-    return max(critical_ratio(setup.joint, setup.target), setup.target.margin / (4 * setup.joint.svm.margin))
+    return max(under_test.critical_ratio(setup.joint, setup.target), setup.target.margin / (4 * setup.joint.svm.margin))
 
 
 def sublevel(setup: JointSetup, under_test: Implementation, log_r: float, R: float) -> Sublevel:

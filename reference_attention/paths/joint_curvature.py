@@ -1,0 +1,93 @@
+"""Second derivatives of the joint risk and of the excess risk, for Newton's method.
+
+With G_i = ∇(−E_i) and Λ = log L + rΓ, u_i = rΓ + E_i: ∇²Λ = Σ π_i σ(u_i) G_i G_iᵀ − ∇Λ ∇Λᵀ + Σ π_i ∇²(−E_i), where
+
+    ∂²(−E_i)/∂w∂p = Σ_t s_it (z_iα − z_it) (k_it − k̄_i)ᵀ,
+    ∂²(−E_i)/∂p² = Σ_t s_it c_it ((k_it − k̄_i)(k_it − k̄_i)ᵀ − Cov_i),
+
+Cov_i the covariance of the keys under the softmax: in differences to α, as the gradient is. The logarithm of the excess
+risk has the same derivatives in p, with the excess in the place of L: π_i = |ℓ'(u_i)| over the sum of the excesses.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.paths.joint import Joint, exponents, log_excess, log_losses, log_moves, log_slopes, radius
+
+Derivatives = tuple[float, Float64[np.ndarray, "m"], Float64[np.ndarray, "m m"]]
+"""Value, gradient and second derivative."""
+
+
+def joint_curvature(
+    joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
+) -> Derivatives:
+    """log L + rΓ with its derivatives in (w, p), m = d + k; as :func:`.joint.joint_gradient`, and one order more."""
+    logs = joint.log_weights(p)
+    E = exponents(joint, log_r, w, logs)
+    losses = log_losses(joint, log_r, E)
+    top = losses.max()
+    total = float(top + np.log(np.exp(losses - top).sum()))
+    log_pi, half, keys, off, by_p, turns, second = _prompt_part(joint, log_r, w, logs, E, total)
+    pi, d = np.exp(log_pi), len(w)
+    features = joint.chosen - (off[:, None] @ joint.sides)[:, 0]
+    gradient = np.concatenate([-pi @ features, by_p])
+    tall = np.concatenate([-np.exp(half)[:, None] * features, turns], axis=1)
+    whole = tall.T @ tall - np.outer(gradient, gradient)
+    cross = (joint.sides * (off * pi[:, None])[..., None]).reshape(-1, d).T @ keys.reshape(-1, keys.shape[-1])
+    whole[:d, d:] += cross
+    whole[d:, :d] += cross.T
+    whole[d:, d:] += second
+    return total - math.log(len(E)), gradient, whole
+
+
+def excess_curvature(
+    joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
+) -> Derivatives:
+    """log(L(v, p) − L_α(v)) + rΓ with its derivatives in p, m = k; as :func:`.joint.excess_gradient`, and one order
+    more. +inf and zeros where the excess is not positive.
+    """
+    logs = joint.log_weights(p)
+    E = exponents(joint, log_r, w, logs)
+    sign, total = log_excess(joint, log_r, w, logs, E)
+    if sign <= 0:
+        return math.inf, np.zeros(p.size), np.zeros((p.size, p.size))
+    _, _, _, _, by_p, turns, second = _prompt_part(joint, log_r, w, logs, E, float(total))
+    return float(total) - math.log(len(E)), by_p, second + turns.T @ turns - np.outer(by_p, by_p)
+
+
+def _prompt_part(
+    joint: Joint,
+    log_r: float,
+    w: Float64[np.ndarray, "d"],
+    logs: Float64[np.ndarray, "n T"],
+    E: Float64[np.ndarray, "n"],
+    total: float,
+) -> tuple[
+    Float64[np.ndarray, "n"],
+    Float64[np.ndarray, "n"],
+    Float64[np.ndarray, "n T k"],
+    Float64[np.ndarray, "n T"],
+    Float64[np.ndarray, "k"],
+    Float64[np.ndarray, "n k"],
+    Float64[np.ndarray, "k k"],
+]:
+    """log π_i, log(π_i σ(u_i))/2, k_it − k̄_i, weights off α, Σ π_i ∇_p(−E_i), √(π_i σ(u_i)) ∇_p(−E_i) and
+    Σ π_i ∂²(−E_i)/∂p², where π_i = |ℓ'(u_i)| e^{rΓ − total}.
+    """
+    log_pi = log_slopes(joint, log_r, E) - total
+    half = (log_pi - np.logaddexp(0.0, -(radius(log_r) * joint.svm.margin + E))) / 2
+    weights = np.exp(logs)
+    off = weights * joint.others
+    mean = -(off[:, None] @ joint.rows)[:, 0]
+    keys = -joint.rows - mean[:, None]
+    sign, size = log_moves(joint, log_r, w, logs)
+    moves = sign * np.exp(np.clip(size + log_pi[:, None], -745.0, 300.0))
+    halves = sign * np.exp(np.clip(size + half[:, None], -745.0, 300.0))
+    share = moves - weights * moves.sum(axis=1, keepdims=True)
+    flat = keys.reshape(-1, keys.shape[-1])
+    second = (flat * share.reshape(-1, 1)).T @ flat
+    return log_pi, half, keys, off, moves.reshape(-1) @ flat, (halves[:, None] @ keys)[:, 0], second

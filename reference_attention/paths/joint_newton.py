@@ -1,0 +1,274 @@
+"""Descent on the joint risk over the two spheres ‖v‖ = r, ‖p‖ = R: Newton's method with the exact second derivative.
+
+Directions of negative curvature are descended along, too: the step is −|H|⁻¹∇, |H| the second derivative with its
+eigenvalues taken positive, in units in which a logit and an output move by about one. So a saddle is left, and what is
+found is a local minimiser (or a place where rounding stops it, which the gradient that is left tells).
+
+A head is v = r v̄_mm + w with w = B y − (r − √(r² − ‖y‖²)) v̄_mm, the columns of B orthonormal and across v̄_mm, shape
+(d, e), e = d − 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.paths.joint import Joint, exponents, head_drops, log_excess, radius, relative_log_risk
+from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
+
+TRIES, ON_THE_WAY = 100, 24
+"""Points, or shorter steps, that a descent looks at; and one that need not go to the end."""
+SHORTER = 0.5 ** np.array([1, 1.5, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 19, 22, 25, 28, 32, 36, 40, 45, 50])
+"""Of these shorter steps the lowest is taken, where the full one is not lower."""
+SUFFICIENT = 1e-4
+"""Share of what the slope promises that a step must gain."""
+NEAR = 512.0
+"""Logits below which two tokens are nearly tied, where the largest are of size R."""
+OFF = np.array([0.0, *2.0 ** np.arange(-2, 8)])
+"""How many logits to stay off a tie."""
+TIES = 4
+"""How often ties are looked for again."""
+LARGEST = 1e150
+"""Beyond this descent is over: an input that was lost makes derivatives overflow."""
+DIGITS = 1e-12
+"""Values this near, relative to their size, are not told apart: near the minimum the gradient decides."""
+
+
+@dataclass(frozen=True, eq=False)
+class Spheres:
+    """The two spheres at one pair of radii.
+
+    Attributes:
+        joint: tokens, keys, α, (SVM).
+        log_r, R: the radii.
+        basis: B, (d, e).
+    """
+
+    joint: Joint
+    log_r: float
+    R: float
+    basis: Float64[np.ndarray, "d e"]
+
+    @cached_property
+    def unit(self) -> float:
+        """The largest ‖k_iα − k_it‖."""
+        return float(np.max(np.linalg.norm(self.joint.rows, axis=-1)))
+
+    @cached_property
+    def size(self) -> float:
+        """The largest ‖z_it‖."""
+        return float(np.max(np.linalg.norm(self.joint.tokens, axis=-1)))
+
+    def offset(self, y: Float64[np.ndarray, "*b e"]) -> Float64[np.ndarray, "*b d"]:
+        """The w with ‖r v̄_mm + w‖ = r whose part across v̄_mm is y."""
+        size = np.linalg.norm(y, axis=-1, keepdims=True)
+        ratio = size * math.exp(-min(self.log_r, 690.0))
+        along = size * ratio / (1 + np.sqrt((1 - ratio) * (1 + ratio)))
+        return np.asarray(y @ self.basis.T - along * self.joint.svm.direction)
+
+    def shortened(self, y: Float64[np.ndarray, "*b e"]) -> Float64[np.ndarray, "*b e"]:
+        """y, or 0.99 r of its direction: heads with v̄_mm·v ≤ 0 are not searched."""
+        size, limit = np.linalg.norm(y, axis=-1, keepdims=True), 0.99 * radius(self.log_r)
+        return np.asarray(y * np.where(size > limit, limit / np.maximum(size, limit), 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """A function on the spheres at one pair: its value, and its derivatives along the moves that are free.
+
+    Attributes:
+        y, p: the pair.
+        value, slope, second: the function, its gradient and second derivative.
+        across: an orthonormal basis Q of the complement of p, (k, k − 1); p moves along R(p + Qτ)/‖p + Qτ‖.
+    """
+
+    y: Float64[np.ndarray, "e"]
+    p: Float64[np.ndarray, "k"]
+    value: float
+    slope: Float64[np.ndarray, "m"]
+    second: Float64[np.ndarray, "m m"]
+    across: Float64[np.ndarray, "k t"]
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """log L + rΓ in (y, τ).
+
+    Attributes:
+        scale: unit of the head: at r q ≫ 1 heads of size r q compete, and the gradient in p is divided by it.
+        moves: whether the prompt moves, too.
+    """
+
+    spheres: Spheres
+    scale: float = 1.0
+    moves: bool = True
+
+    def values(self, y: Float64[np.ndarray, "*b e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
+        """At those pairs."""
+        joint, log_r = self.spheres.joint, self.spheres.log_r
+        return relative_log_risk(joint, log_r, self.spheres.offset(y), joint.log_weights(p))
+
+    def local(self, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"]) -> Local:
+        """With derivatives."""
+        s = self.spheres
+        value, gradient, second = joint_curvature(s.joint, s.log_r, s.offset(y), p)
+        d, e, u = s.basis.shape[0], y.size, s.joint.svm.direction
+        across = complement(p / s.R) if self.moves else np.zeros((p.size, 0))
+        inverse = math.exp(-min(s.log_r, 690.0))
+        ratio = y * inverse
+        root = math.sqrt(max(1 - float(ratio @ ratio), 1e-2))
+        move = np.zeros((len(gradient), e + across.shape[1]))
+        move[:d, :e] = s.basis - np.outer(u, ratio / root)
+        move[d:, e:] = across
+        out = move.T @ second @ move
+        pull = -float(u @ gradient[:d]) * inverse
+        out[:e, :e] += pull * (np.eye(e) / root + np.outer(ratio, ratio) / root**3)
+        out[e:, e:] -= np.eye(across.shape[1]) * (float(gradient[d:] @ p) / s.R**2)
+        return Local(y, p, value, move.T @ gradient, out, across)
+
+
+@dataclass(frozen=True, eq=False)
+class PromptAlone:
+    """log(L − L_α) + rΓ in τ, for a fixed head; if rows are given, only across them."""
+
+    spheres: Spheres
+    w: Float64[np.ndarray, "d"]
+    scale: float = 1.0
+    kept: Float64[np.ndarray, "m k"] | None = None
+
+    @cached_property
+    def drops(self) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
+        """Of the head."""
+        return head_drops(self.spheres.joint, self.spheres.log_r, self.w)
+
+    def values(self, y: Float64[np.ndarray, "*b e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
+        """At those prompts, y empty; +inf where one does no worse than α."""
+        joint, log_r = self.spheres.joint, self.spheres.log_r
+        logs = joint.log_weights(p)
+        sign, total = log_excess(joint, log_r, self.w, logs, exponents(joint, log_r, self.w, logs), self.drops)
+        return np.asarray(np.where(sign > 0, total - math.log(logs.shape[-2]), math.inf))
+
+    def local(self, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"]) -> Local:
+        """With derivatives."""
+        s = self.spheres
+        value, gradient, second = excess_curvature(s.joint, s.log_r, self.w, p)
+        across = complement(p / s.R)
+        if self.kept is not None:
+            _, sizes, basis = np.linalg.svd(self.kept @ across)
+            across = across @ basis[int(np.sum(sizes > 1e-9 * s.unit)) :].T
+        out = across.T @ second @ across - np.eye(across.shape[1]) * (float(gradient @ p) / s.R**2)
+        return Local(y, p, value, across.T @ gradient, out, across)
+
+
+def descended(
+    function: Together | PromptAlone,
+    y: Float64[np.ndarray, "e"],
+    p: Float64[np.ndarray, "k"],
+    gradient: float,
+    enough: float = 0.0,
+) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "k"], float]:
+    """The local minimiser that descent reaches from (y, p), and the norm of the gradient there; infinite where the
+    function is.
+
+    Args:
+        gradient: where that norm ends the descent.
+        enough: a descent that would gain no more than this ends, too.
+    """
+    s, scale, e = function.spheres, function.scale, y.size
+    now = function.local(y, p)
+    t = now.across.shape[1]
+    units = np.concatenate([np.full(e, scale / s.size), np.full(t, 1 / s.unit)])
+    measured = np.concatenate([np.ones(e), np.full(t, 1 / scale)])
+    left = _norm(now.slope * measured) if math.isfinite(now.value) else math.inf
+    tries = 0
+    while tries < (ON_THE_WAY if enough else TRIES):
+        scaled = now.second * np.outer(units, units)
+        if not gradient < left < LARGEST or not np.abs(scaled).max(initial=0.0) < LARGEST:
+            break
+        step = _newton(now.slope, scaled, units)
+        longest = max(_norm(step[:e]) / (4 * (scale / s.size + _norm(now.y))), _norm(step[e:]) / s.R)
+        length = 1.0 / max(1.0, longest)
+        promised = float(now.slope @ step)
+        digits = DIGITS * abs(now.value)
+        if -promised < enough:
+            break
+        after = None
+        for lengths in (length * np.ones(1), length * SHORTER):
+            tries += 1
+            heads = s.shortened(now.y + lengths[:, None] * step[:e])
+            prompts = now.p + lengths[:, None] * (now.across @ step[e:])
+            if t:
+                prompts *= s.R / np.linalg.norm(prompts, axis=1, keepdims=True)
+            values = function.values(heads, prompts)
+            best = int(np.argmin(np.where(np.isnan(values), math.inf, values)))
+            lower = values[best] < now.value + SUFFICIENT * lengths[best] * promised and (
+                values[best] < now.value - digits
+            )
+            # Where the value cannot show what a step gains, the gradient does.
+            if lower or values[best] <= now.value + digits:
+                new = function.local(heads[best], prompts[best])
+                if lower or _norm(new.slope * measured) < left:
+                    after = new
+                    break
+            if -promised < digits:
+                break
+        if after is None:
+            break
+        now, left = after, _norm(after.slope * measured)
+    return now.y, now.p, left
+
+
+def beside_ties(
+    spheres: Spheres, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"], gradient: float
+) -> Float64[np.ndarray, "k"]:
+    """The prompt that descent on the log-excess reaches with the logits of nearly tied tokens held, if it is lower.
+
+    Where an input keeps q_i between 0 and 1 at r ≫ 1, its exponent r (slack_i − q_i d_i) carries the rounding of logits
+    of size R, times r: derivatives say nothing across the tie. Along it they do; and how far to stay off is tried.
+    """
+    s, empty = spheres, np.zeros(0)
+    alone = PromptAlone(s, w)
+    lowest = float(alone.values(empty, p))
+    for _ in range(TIES):
+        rows = s.joint.rows[s.joint.others]
+        ties = rows[np.abs(rows @ p) < NEAR]
+        if not len(ties) > 0 or not 2.0**-20 * s.unit * s.R > NEAR:
+            break
+        off = np.maximum(OFF[:, None], ties @ p)
+        tried = p + (off - ties @ p) @ np.linalg.pinv(ties).T
+        tried *= s.R / np.linalg.norm(tried, axis=1, keepdims=True)
+        values = alone.values(empty, tried)
+        begin = tried[int(np.argmin(np.where(np.isnan(values), math.inf, values)))]
+        _, found, _ = descended(PromptAlone(s, w, kept=ties), empty, begin, gradient)
+        value = float(alone.values(empty, found))
+        if not value < lowest - 1.0:
+            break
+        p, lowest = found, value
+    return p
+
+
+def _norm(x: Float64[np.ndarray, "m"]) -> float:
+    return math.sqrt(float(x @ x))
+
+
+def _newton(
+    slope: Float64[np.ndarray, "m"], scaled: Float64[np.ndarray, "m m"], units: Float64[np.ndarray, "m"]
+) -> Float64[np.ndarray, "m"]:
+    """−|H|⁻¹∇ in those units; eigenvalues that are rounding of the largest are taken as that."""
+    values, vectors = np.linalg.eigh(scaled)
+    sizes = np.abs(values)
+    sizes = np.maximum(sizes, max(float(sizes.max(initial=0.0)) * 2.0**-46, 1e-300))
+    return np.asarray(-units * (vectors @ ((vectors.T @ (units * slope)) / sizes)))
+
+
+def complement(u: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d e"]:
+    """An orthonormal basis of the complement of a unit vector, shape (d, d − 1): all but one column of a reflection."""
+    k = int(np.argmax(np.abs(u)))
+    normal = u.copy()
+    normal[k] += math.copysign(1.0, float(u[k]))
+    reflection = np.eye(len(u)) - np.outer(normal, normal) * (2 / float(normal @ normal))
+    return np.asarray(np.delete(reflection, k, axis=1))
