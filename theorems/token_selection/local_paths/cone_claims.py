@@ -35,8 +35,8 @@ FLOW_SOLVER = tolerance(
     "flow-solver",
     "√d · evaluations/3 · (rtol · |z| + atol)/‖p_mm‖, 0 for d = 1; no more than a quarter of the bound",
     "a step of the solver has a local error of rtol |z| + atol per coordinate across p_mm, z the part of p there, and"
-    " costs at least three gradients, its own, one at its end and one half-way for the time; lateral errors do not grow along the path, because it descends a convex function"
-    " of the lateral coordinates",
+    " costs at least three gradients, its own, one at its end and one half-way for the time; lateral errors do not grow"
+    " along the path, because it descends a convex function of the lateral coordinates",
 )
 
 VISIBLE = 1e-9
