@@ -41,7 +41,7 @@ def offset_ignored(joint: Joint, log_r: float, w: Array, p: Array) -> tuple[floa
 
 def curved_head(joint: Joint, log_r: float, w: Array, p: Array) -> tuple[float, Array, Array]:
     """The head's pull is taken at the features that α alone would have."""
-    value, by_w, by_p = joint_gradient(joint, log_r, w, p)
+    value, _, by_p = joint_gradient(joint, log_r, w, p)
     return value, -joint.chosen.mean(axis=0), by_p
 
 
