@@ -28,7 +28,7 @@ RATIOS = (1.0, 0.5, 2.0)
 SHARES = (0.5, 0.75, 0.25, 2.0)
 """η_v/η_p, in units of c* where the non-supports bind: below c*, p(c) selects them; from c* on it may only tie them."""
 LEADS = (0.0, 8.0, 32.0)
-"""Logits by which α is ahead at the start, beside a small random prompt: on it depends *which* tokens are selected."""
+"""Logits by which α is ahead at the start, beside a small random prompt: which tokens descent selects depends on it."""
 CLEARLY = 0.01
 """1 − s_iα at the last iterate: selected, and not about to be lost again."""
 

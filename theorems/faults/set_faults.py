@@ -41,6 +41,15 @@ def worst_choice(keys: Any, optimal: Any, solver: Solver) -> Sets:
     return replace(found, choices=found.choices[-1:]) if isinstance(found, MaxMarginSets) else found
 
 
+def one_of_several(keys: Any, optimal: Any, solver: Solver) -> Sets:
+    """Of several solutions of the least norm only the first, and of choices that share it only one."""
+    found = max_margin_sets(keys, optimal, solver)
+    if not isinstance(found, MaxMarginSets):
+        return found
+    rest = [c for c in found.choices if c.norm_squared != found.choices[0].norm_squared]
+    return replace(found, choices=(found.choices[0], *rest))
+
+
 def convexified(keys: Any, optimal: Any, solver: Solver) -> Sets:
     """The mean of the optimal tokens stands for their set: the hull of the solutions."""
     keys = np.array(keys)
@@ -69,6 +78,13 @@ SET_FAULTS = (
         "the choice of the largest norm instead of the least",
         "theorem-8",
         SetSolver(worst_choice),
+    ),
+    Fault(
+        "sets-one-of-several",
+        Kind.SETS,
+        "only the first of several solutions of the least norm",
+        "theorem-8",
+        SetSolver(one_of_several),
     ),
     Fault(
         "sets-convexified",

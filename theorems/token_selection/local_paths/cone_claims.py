@@ -33,10 +33,10 @@ from theorems.token_selection.local_paths.invariant_cone import SLACK, Invariant
 
 FLOW_SOLVER = tolerance(
     "flow-solver",
-    "√d · evaluations · (rtol · |z| + atol)/‖p_mm‖, 0 for d = 1",
+    "√d · evaluations/3 · (rtol · |z| + atol)/‖p_mm‖, 0 for d = 1; no more than a quarter of the bound",
     "a step of the solver has a local error of rtol |z| + atol per coordinate across p_mm, z the part of p there, and"
-    " costs at least one gradient; lateral errors do not grow along the path, because it descends a convex function"
-    " of the lateral coordinates",
+    " costs at least three gradients, its own, one at its end and one half-way for the time; lateral errors do not grow"
+    " along the path, because it descends a convex function of the lateral coordinates",
 )
 
 VISIBLE = 1e-9
@@ -47,8 +47,10 @@ SHARES = (1e-8, 1e-7, 1e-6)
 tried.
 """
 
-VACUOUS = 1e-2
-"""Where the solver's accuracy is no better than this share of the bound, the claim says nothing."""
+VACUOUS = 0.25
+"""Where the solver's accuracy is no better than this share of the bound, the claim says nothing. It comes near only at
+norms of 1e10, where a rounding of p is as long as that.
+"""
 
 LOWEST_GOAL = 1e6
 """Flow is followed at least to this norm (keys of order one)."""
@@ -208,7 +210,7 @@ def _along(around: InvariantCone, flow: Flow) -> Iterator[Claim]:
     across = np.maximum(bound, value_of(value)) + norm(around.apex.offset) / length
     d = constants.problem.d
     # In one dimension nothing lies across.
-    steps = flow.evaluations * (math.sqrt(d) if d > 1 else 0.0)
+    steps = flow.evaluations / 3 * (math.sqrt(d) if d > 1 else 0.0)
     lateral = steps * (flow.relative * across + flow.absolute / length)
     # In units of the bound at the end, or of the cone's width where there is nothing across.
     unit = max(float(bound.max()), math.sqrt(2 * constants.mu) * float(flow.norms[0]) / length)

@@ -61,6 +61,8 @@ LONGEST_STEPS = 500
 SHORTEST, LARGEST_LOG_STEP = math.log(0.01), 600.0
 """log ηL_p of the shortest steps that are drawn; no log η is beyond the other in its size, so that η is a float."""
 
+SAME_LIMIT = "its flow has the same limit, within the same bound; that it is no flow of this risk is seen by Theorem 2"
+
 START_NORMS = (1.0, 1.0, 2.0)
 """Norms of the starts in units of R, besides the given one."""
 
@@ -154,6 +156,10 @@ def _from_data(case: Case) -> Iterator[Case]:
         "step": ANY_STEP,
         "gradient-too-long": "another step size, still short in the cone",
         "one-coordinate-off": ROOM,
+        "descent-stops-far-out": "where no step changes a coordinate any more, nor does stopping",
+        "flow-of-another-loss": SAME_LIMIT,
+        "flow-of-other-scores": SAME_LIMIT,
+        "flow-interpolates": "the bound is on the distance from the ray, which a chord keeps; Theorem 2 sees the chord",
         "step-above-bound": "at the norms of its cone a step is e^−1000 of p; a thousand times that is as nothing",
     },
     needs={
