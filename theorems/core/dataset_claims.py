@@ -18,6 +18,9 @@ from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 
+DATASET_CLAIMS = dict.fromkeys(("keys-are-products", "scores-are-products"), "the case has tokens")
+"""The claims of :func:`dataset_claims`, and when they are made."""
+
 
 def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """k_it = W x_it and γ_it = Y_i v·x_it, each within half an ulp of the exact product.

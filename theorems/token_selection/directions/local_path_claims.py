@@ -40,6 +40,8 @@ PATH_SEEDS = tolerance(
 PATH_CLAIMS = {
     "path-leaves-or-stays-bounded": "the given cone has a radius that rounding leaves decidable",
     "narrow-path-leaves-or-stays-bounded": "the narrow cone has a radius that rounding leaves decidable",
+    "path-is-no-higher-than-its-seeds": "the given cone has a radius that rounding leaves decidable",
+    "narrow-path-is-no-higher-than-its-seeds": "the narrow cone has a radius that rounding leaves decidable",
     "narrow-path-norm-grows": "the same, in case (A1) or (B)",
     "narrow-path-norm-bounded": "the same, in case (A2)",
 }

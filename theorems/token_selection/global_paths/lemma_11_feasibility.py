@@ -23,7 +23,7 @@ from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.problem import Dataset, Problem
 from reference_attention.svm.max_margin import Infeasible
 from theorems.core.claim import Claim, Form, at_least, undecided
-from theorems.core.dataset_claims import dataset_claims
+from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import always, statement
@@ -48,7 +48,8 @@ def _cases() -> SearchStrategy[Case]:
         "solution-is-feasible",
         "solution-is-the-projection",
         "solution-is-no-longer",
-    ),
+    )
+    | DATASET_CLAIMS,
     assumptions=ASSUMPTIONS,
     cases=_cases,
     aliases=("lemma-2",),

@@ -18,6 +18,7 @@ from numpy.linalg import norm
 from reference_attention.floats import EPS
 from theorems.core.claim import Claim, Form, NotANumber, Verdict, at_least, undecided
 from theorems.core.implementation import Implementation
+from theorems.core.statement import always
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.rounding.bounded import exact
 from theorems.token_selection.global_paths.path_claims import Followed
@@ -38,6 +39,13 @@ RADII = 2
 """Radii at which the optimiser is asked for its path: the first and the middle one of those that it is followed to."""
 STALLED = 1e-8
 """See :data:`PATH_OPTIMISER`."""
+
+
+MINIMISED_CLAIMS = always("minimised-path-is-on-the-sphere") | {
+    "minimised-path-is-lowest": "the optimiser says that it has converged",
+    "minimised-path-offset": "the same, at a radius where the reduced program predicts the offset",
+}
+"""The claims of :func:`minimised_path`, and when they are made."""
 
 
 def minimised_path(followed: list[Followed], under_test: Implementation) -> Iterator[Claim]:

@@ -23,7 +23,7 @@ from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import always, statement
 from theorems.core.survival import VALUES
 from theorems.token_selection.global_paths.followed_path import Sphere
-from theorems.token_selection.global_paths.minimised_path import minimised_path
+from theorems.token_selection.global_paths.minimised_path import MINIMISED_CLAIMS, minimised_path
 from theorems.token_selection.global_paths.path_claims import PATH_CLAIMS, Followed, path_claims
 from theorems.token_selection.global_paths.path_constants import (
     Constraints,
@@ -53,7 +53,8 @@ def _cases() -> SearchStrategy[Case]:
     "Regularization path: p̄(R)/R → p̄_mm",
     source="Theorem 1, Appendix B.2",
     claims=always("svm-is-optimal", "sublevel-margin", "sublevel-correlation", "sublevel-correlation-from-duals")
-    | PATH_CLAIMS,
+    | PATH_CLAIMS
+    | MINIMISED_CLAIMS,
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=BELOW_ROUNDING,

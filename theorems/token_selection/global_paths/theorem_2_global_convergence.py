@@ -42,12 +42,19 @@ def _cases() -> SearchStrategy[Case]:
     source="Theorem 2, Appendix B.3",
     claims=always(
         "svm-is-optimal",
+        "run-is-the-one-asked-for",
+        "iterate-is-a-step",
+        "normalized-run-is-the-one-asked-for",
+        "normalized-iterate-is-a-step",
+        "normalized-run-climbs",
         "climbs-to-max-margin",
         "climbs-like-log-t",
         "norm-grows-like-log-t",
         "steps-are-summable",
         "norm-diverges",
+        "flow-is-the-one-asked-for",
         "flow-is-of-this-gradient",
+        "flow-chords",
         "arc-climbs",
     )
     | dict.fromkeys(

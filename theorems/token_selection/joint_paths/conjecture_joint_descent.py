@@ -20,8 +20,8 @@ from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import always, statement
 from theorems.core.survival import RATE
 from theorems.core.tolerances import tolerance
-from theorems.token_selection.joint_paths.given_claims import given_claims
-from theorems.token_selection.joint_paths.joint_steps import run_claims
+from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
+from theorems.token_selection.joint_paths.joint_steps import RUN_CLAIMS, run_claims
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, joint_setup
 
 JOINT_DESCENT = tolerance(
@@ -51,7 +51,7 @@ def conjecture_cases() -> SearchStrategy[Case]:
     "conjecture-joint-descent",
     "conjecture: normalized joint descent goes to v_mm and p(lim ‖v‖/‖p‖)",
     source="Section 3, Figure 3 (experiments only)",
-    claims=always("prompt-rate", "head-rate"),
+    claims=GIVEN_CLAIMS | RUN_CLAIMS | always("prompt-rate", "head-rate"),
     assumptions=("optimal-support-tokens", "separable", "descent-selects"),
     cases=conjecture_cases,
     kernel=SATURATED,

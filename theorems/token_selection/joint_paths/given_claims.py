@@ -8,10 +8,16 @@ import numpy as np
 
 from generators.case import Case
 from theorems.core.claim import Claim
-from theorems.core.dataset_claims import dataset_claims
+from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.implementation import Implementation
+from theorems.core.statement import always
 from theorems.core.svm_certificate import svm_claim
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup
+
+GIVEN_CLAIMS = (
+    always("svm-is-optimal") | DATASET_CLAIMS | {"relaxed-svm-is-optimal": "some input is no support of v_mm"}
+)
+"""The claims of :func:`given_claims`, and when they are made."""
 
 
 def given_claims(case: Case, setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:

@@ -17,12 +17,17 @@ from jaxtyping import Float64
 
 from theorems.core.claim import Claim, Form, NotANumber, at_least
 from theorems.core.implementation import Implementation
+from theorems.core.statement import always
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.bounded import exact
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup
 
 POINTS = 6
 """Pairs at which the claims are made."""
+
+
+GRADIENT_CLAIMS = always("joint-log-risk", "joint-gradient-in-head", "joint-gradient-in-prompt")
+"""The claims of :func:`gradient_claims`."""
 
 
 def gradient_claims(setup: JointSetup, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:

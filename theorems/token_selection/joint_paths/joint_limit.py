@@ -62,7 +62,7 @@ JOINT_SHARP = tolerance(
 
 VISIBLE = 1e-6
 """1 − cos at which a limit counts as reached; the radius is chosen so that the bound is below it."""
-LIMIT_CLAIMS = always("limit-margins", "limit-direction") | {
+LIMIT_CLAIMS = always("path-is-lowest", "limit-margins", "limit-direction") | {
     "limit-reached": "the radius is large enough to see the limit",
     "limit-head": "the bound on 1 − cos(v, v_mm) is at most 1",
 }

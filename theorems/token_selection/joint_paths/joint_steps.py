@@ -22,11 +22,22 @@ from reference_attention.risk import ScaledGradient
 from reference_attention.training.joint_descent import JointTrajectory
 from theorems.core.claim import Claim, Form, NotANumber, at_least
 from theorems.core.implementation import Implementation
+from theorems.core.statement import always
 from theorems.rounding.bounded import exact
 from theorems.rounding.steps import starts_claim, steps_claim
 
 LOOKED_AT = 40
 """Iterates whose step is looked at, spread over the run."""
+
+
+RUN_CLAIMS = always(
+    "joint-run-starts-at-its-head",
+    "joint-run-starts-at-its-prompt",
+    "head-gradient",
+    "head-iterate-is-a-step",
+    "prompt-iterate-is-a-step",
+)
+"""The claims of :func:`run_claims`."""
 
 
 def run_claims(joint: Joint, under_test: Implementation, run: JointTrajectory, asked: Steps) -> Iterator[Claim]:

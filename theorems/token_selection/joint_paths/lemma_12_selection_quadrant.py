@@ -16,7 +16,7 @@ from theorems.core.survival import POINTS_ONLY
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import exact
 from theorems.rounding.weights_under_test import weights_of
-from theorems.token_selection.joint_paths.given_claims import given_claims
+from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
 from theorems.token_selection.joint_paths.joint_sublevel import joint_setup
 from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import relaxed_cases, sublevel
 
@@ -28,7 +28,7 @@ LARGEST = 600.0
     "lemma-12",
     "a prompt that selects α lies in the quadrant of α",
     source="Appendix C.2, Lemma 12",
-    claims=always("odds", "odds-reversed", "quadrant-from-r0"),
+    claims=GIVEN_CLAIMS | always("odds", "odds-reversed", "quadrant-from-r0"),
     assumptions=("optimal-support-tokens", "separable"),
     cases=relaxed_cases,
     kernel=SATURATED,

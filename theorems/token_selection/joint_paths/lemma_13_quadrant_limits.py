@@ -15,7 +15,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import OWN_SOLVER
-from theorems.token_selection.joint_paths.given_claims import given_claims
+from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
 from theorems.token_selection.joint_paths.joint_claims import (
     EFFECTIVE_CLAIMS,
     SOLUTION_CLAIMS,
@@ -44,7 +44,8 @@ def loose_cases() -> SearchStrategy[Case]:
     "lemma-13",
     "within the quadrant of α the joint path goes to v_mm and p_relax",
     source="Appendix C.2, Lemma 13",
-    claims=SOLUTION_CLAIMS
+    claims=GIVEN_CLAIMS
+    | SOLUTION_CLAIMS
     | EFFECTIVE_CLAIMS
     | {name: f"every token but α has less than the label margin Γ; {when}" for name, when in LIMIT_CLAIMS.items()},
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),

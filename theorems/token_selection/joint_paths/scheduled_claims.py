@@ -13,6 +13,7 @@ from jaxtyping import Float64
 
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
+from theorems.core.statement import always
 from theorems.core.tolerances import tolerance
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup
 
@@ -23,6 +24,12 @@ SCHEDULED = tolerance(
 )
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0, 2.0)
 """c/c* at which it is looked at."""
+
+
+SCHEDULED_CLAIMS = always("scheduled-direction-is-best", "scheduled-direction-in-quadrant") | dict.fromkeys(
+    ("critical-ratio-suffices", "critical-ratio-is-needed"), "some non-support is in the way of p_relax: c* > 0"
+)
+"""The claims of :func:`scheduled_claims`, and when they are made."""
 
 
 def scheduled_claims(setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:

@@ -13,7 +13,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import NO_NEIGHBOUR
-from theorems.token_selection.joint_paths.given_claims import given_claims
+from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
 from theorems.token_selection.joint_paths.joint_claims import (
     COMPETITOR_CLAIMS,
     EFFECTIVE_CLAIMS,
@@ -22,7 +22,7 @@ from theorems.token_selection.joint_paths.joint_claims import (
     effective_claims,
     solution_claims,
 )
-from theorems.token_selection.joint_paths.joint_gradients import gradient_claims
+from theorems.token_selection.joint_paths.joint_gradients import GRADIENT_CLAIMS, gradient_claims
 from theorems.token_selection.joint_paths.joint_limit import (
     LARGEST_UNITS,
     LIMIT_CLAIMS,
@@ -40,7 +40,9 @@ LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0
     "theorem-5",
     "head and prompt: the joint regularization path goes to v_mm and p_mm",
     source="Section 3.1, Theorem 5; Appendix C.1",
-    claims=SOLUTION_CLAIMS
+    claims=GIVEN_CLAIMS
+    | SOLUTION_CLAIMS
+    | GRADIENT_CLAIMS
     | COMPETITOR_CLAIMS
     | EFFECTIVE_CLAIMS
     | LIMIT_CLAIMS

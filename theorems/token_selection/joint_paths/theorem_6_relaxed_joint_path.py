@@ -16,7 +16,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
 from theorems.core.survival import OWN_SOLVER
-from theorems.token_selection.joint_paths.given_claims import given_claims
+from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
 from theorems.token_selection.joint_paths.joint_claims import (
     COMPETITOR_CLAIMS,
     EFFECTIVE_CLAIMS,
@@ -25,7 +25,7 @@ from theorems.token_selection.joint_paths.joint_claims import (
     effective_claims,
     solution_claims,
 )
-from theorems.token_selection.joint_paths.joint_gradients import gradient_claims
+from theorems.token_selection.joint_paths.joint_gradients import GRADIENT_CLAIMS, gradient_claims
 from theorems.token_selection.joint_paths.joint_limit import (
     LARGEST_UNITS,
     LIMIT_CLAIMS,
@@ -34,7 +34,7 @@ from theorems.token_selection.joint_paths.joint_limit import (
     limit_claims,
 )
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, Sublevel, joint_setup
-from theorems.token_selection.joint_paths.scheduled_claims import scheduled_claims
+from theorems.token_selection.joint_paths.scheduled_claims import SCHEDULED_CLAIMS, scheduled_claims
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
 """RΘ_relax and log r/(RΘ_relax) of the sublevel sets: r below, at and above e^{RΘ_relax}."""
@@ -49,7 +49,13 @@ def relaxed_cases() -> SearchStrategy[Case]:
     "theorem-6",
     "head and prompt: inputs with label margin to spare need only be selected",
     source="Section 3.2, Theorem 6; Appendix C.2",
-    claims=SOLUTION_CLAIMS | COMPETITOR_CLAIMS | EFFECTIVE_CLAIMS | LIMIT_CLAIMS,
+    claims=GIVEN_CLAIMS
+    | SOLUTION_CLAIMS
+    | GRADIENT_CLAIMS
+    | COMPETITOR_CLAIMS
+    | EFFECTIVE_CLAIMS
+    | LIMIT_CLAIMS
+    | SCHEDULED_CLAIMS,
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=relaxed_cases,
     kernel=SATURATED,

@@ -62,7 +62,8 @@ def _cases() -> SearchStrategy[Case]:
     "Local gradient condition",
     source="Appendix B.1, Lemma 7",
     claims=always(
-        "solves-att-svm",
+        "svm-is-optimal",
+        "locally-optimal-is-definition-2",
         "margins-in-cone",
         "no-stationary-point",
         "lower-bound",

@@ -138,7 +138,11 @@ def _from_data(case: Case) -> Iterator[Case]:
     "Local convergence of gradient descent",
     source="Section 2, Theorem 3",
     claims=always(
-        "solves-att-svm",
+        "svm-is-optimal",
+        "run-is-the-one-asked-for",
+        "iterate-is-a-step",
+        "flow-is-the-one-asked-for",
+        "locally-optimal-is-definition-2",
         "no-stationary-point",
         "stays-in-cone",
         "increments",

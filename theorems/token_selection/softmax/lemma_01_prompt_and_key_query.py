@@ -26,7 +26,7 @@ from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form, NotANumber, Verdict, at_least
-from theorems.core.dataset_claims import dataset_claims
+from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
@@ -67,7 +67,7 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-1",
     "Prompt and key-query weights: the same dynamics",
     source="Section 1, Lemma 1; Appendix A.2",
-    claims=always("same-iterates", "one-step-from-a-common-point"),
+    claims=always("run-is-the-one-asked-for", "same-iterates", "one-step-from-a-common-point") | DATASET_CLAIMS,
     assumptions=(),
     cases=_cases,
     kernel=calls("each step of the run and random points: its gradient against back-propagation through W", turn=4),

@@ -21,7 +21,7 @@ from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
-from theorems.core.dataset_claims import dataset_claims
+from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, directions, log_uniform, probe_points
@@ -73,7 +73,11 @@ def _cases() -> SearchStrategy[Case]:
         "descent-with-largest-step",
         "descent-with-small-step",
         "squared-gradients-are-summable",
-    ),
+        "run-is-the-one-asked-for",
+        "iterate-is-a-step",
+        "smoothness-is-its-formula",
+    )
+    | DATASET_CLAIMS,
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient is Lipschitz and is that of its risk; descent steps along it", turn=5),
