@@ -101,7 +101,7 @@ def chosen_of(values: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"
 def exponents(
     joint: Joint,
     log_r: float,
-    w: Float64[np.ndarray, "*b d"],
+    w: Float64[np.ndarray, "*#b d"],
     log_weights: Float64[np.ndarray, "*b n T"],
 ) -> Float64[np.ndarray, "*b n"]:
     """E_i = Y_i v·x_i^p − rΓ of the head v = r v̄_mm + w, shape (*b, n)."""

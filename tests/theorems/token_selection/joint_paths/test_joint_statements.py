@@ -79,9 +79,9 @@ def test_theorem_6_is_refuted_when_its_schedule_is_dropped() -> None:
 
     setup = joint_setup(DATASETS["figure-3b"](), REFERENCE)
     R = 2.0**24
-    start = np.array([1.0, 0.3])
-    right = {c.name: c.verdict for c in limit_claims(setup, lambda R: math.log(R), R, start)}
-    wrong = list(limit_claims(setup, lambda R: math.log(R / 2), R, start))
+    starts = np.random.default_rng(0).normal(size=(32, 2))
+    right = {c.name: c.verdict for c in limit_claims(setup, REFERENCE, lambda R: math.log(R), R, starts)}
+    wrong = list(limit_claims(setup, REFERENCE, lambda R: math.log(R / 2), R, starts))
     assert set(right.values()) == {Verdict.UPHELD}
     assert any(c.name == "limit-reached" and c.verdict is Verdict.FALSIFIED for c in wrong)
 
