@@ -17,12 +17,19 @@ from jaxtyping import Float64
 
 from reference_attention.paths.joint import Joint, relative_log_risk
 from reference_attention.paths.joint_newton import complement
-from reference_attention.paths.joint_path import Branch, JointPath, Schedule, advanced, begun, path_of, settled
+from reference_attention.paths.joint_path import LOST, Branch, JointPath, Schedule, advanced, begun, path_of, settled
+from reference_attention.paths.scheduled_direction import least_norm
 
-LEVELS = (1.0, 16.0, 256.0, 4096.0)
+LEVELS = (1.0, 16.0, 256.0, 4096.0, 2.0**18)
 """Sizes of the largest logits at which directions are tried."""
 NEW, KEPT, LAST = 2, 4, 3
 """Directions that descent goes from at each level, branches that go on, and those that are followed to the end."""
+SAME = 1e-9
+"""Logarithms of risks that differ by less are not told apart."""
+INWARD = 8
+"""Directions that are also moved until they select α: where few prompts do, none is met at random."""
+DEPTH = 2.0**-4
+"""The margins that they are given, in units of their norm and that of the row."""
 APART = 1e-2
 """Branches whose logits differ by less than this are one."""
 
@@ -50,18 +57,38 @@ def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[
     basis = complement(joint.svm.direction)
     unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
     units = starts / np.linalg.norm(starts, axis=1, keepdims=True)
+    inward = np.concatenate([selecting(joint, u) for u in units[:INWARD]])
     branches: list[Branch] = []
     for level in LEVELS:
         here = min(level / unit, R)
-        tried = units * here
-        heads = np.zeros((len(tried), joint.tokens.shape[2]))
-        risks = relative_log_risk(joint, schedule(here), heads, joint.log_weights(tried))
-        best = np.argsort(np.where(np.isnan(risks), math.inf, risks), kind="stable")[: NEW if level > LEVELS[0] else 1]
+        new = [*_best(joint, schedule, here * units, NEW if level > LEVELS[0] else 1)]
+        new += _best(joint, schedule, here * inward, 1)
         moved = [advanced(joint, basis, schedule, branch, here, final=False) for branch in branches]
-        branches = _lowest([*moved, *(begun(joint, basis, schedule, here, tried[i]) for i in best)], unit, KEPT)
+        branches = _lowest([*moved, *(begun(joint, basis, schedule, here, p) for p in new)], unit, KEPT)
     ends = [advanced(joint, basis, schedule, branch, R, final=False) for branch in branches[:LAST]]
     ends = sorted(ends, key=lambda branch: branch.rank)
-    return Found(path_of([settled(ends[0])]), tuple(branch.rank for branch in ends))
+    # Where the prompt has no influence on the digits of L, branches are equal; one that came to rest is a minimiser.
+    equal = [settled(branch) for branch in ends if branch.rank <= ends[0].rank + SAME]
+    return Found(path_of([min(equal, key=lambda branch: branch.left > LOST)]), tuple(branch.rank for branch in ends))
+
+
+def _best(
+    joint: Joint, schedule: Schedule, tried: Float64[np.ndarray, "m k"], most: int
+) -> list[Float64[np.ndarray, "k"]]:
+    """The prompts of least risk for the head r v̄_mm."""
+    if not len(tried):
+        return []
+    heads = np.zeros((len(tried), joint.tokens.shape[2]))
+    risks = relative_log_risk(joint, schedule(float(np.linalg.norm(tried[0]))), heads, joint.log_weights(tried))
+    return [tried[i] for i in np.argsort(np.where(np.isnan(risks), math.inf, risks), kind="stable")[:most]]
+
+
+def selecting(joint: Joint, u: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "m k"]:
+    """The direction nearest to a unit vector that selects α by some margin, (1, k); none if no prompt does."""
+    rows = joint.rows[joint.others]
+    moved = least_norm(rows, DEPTH * np.linalg.norm(rows, axis=1) - rows @ u)
+    p = u if moved is None else u + moved
+    return p[None] / np.linalg.norm(p) if moved is not None else np.zeros((0, u.size))
 
 
 def _lowest(branches: list[Branch], unit: float, most: int) -> list[Branch]:

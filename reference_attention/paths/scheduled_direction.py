@@ -43,7 +43,7 @@ def scheduled_direction(joint: Joint, ratio: float) -> Float64[np.ndarray, "k"]:
     best = np.zeros(rows.shape[1])
     for _ in range(BISECTIONS):
         tau = (low + high) / 2
-        p = _least_norm(rows, np.where(support, tau, np.maximum(0.0, tau - excess)))
+        p = least_norm(rows, np.where(support, tau, np.maximum(0.0, tau - excess)))
         if p is not None and float(np.linalg.norm(p)) <= 1:
             low, best = tau, p
         else:
@@ -51,8 +51,9 @@ def scheduled_direction(joint: Joint, ratio: float) -> Float64[np.ndarray, "k"]:
     return np.asarray(best / np.linalg.norm(best))
 
 
-def _least_norm(rows: Float64[np.ndarray, "m k"], bounds: Float64[np.ndarray, "m"]) -> Float64[np.ndarray, "k"] | None:
-    """argmin ‖p‖ subject to rows·p ≥ bounds: the least-distance program as non-negative least squares."""
+def least_norm(rows: Float64[np.ndarray, "m k"], bounds: Float64[np.ndarray, "m"]) -> Float64[np.ndarray, "k"] | None:
+    """argmin ‖p‖ subject to rows·p ≥ bounds: the least-distance program as non-negative least squares; None if there is
+    no such p."""
     k = rows.shape[1]
     system = np.vstack([rows.T, bounds])
     target = np.append(np.zeros(k), 1.0)

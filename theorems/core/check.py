@@ -25,6 +25,7 @@ class Outcome:
         reason: for anything but upheld: which claim, which assumption with its evidence, or what broke.
         error: the type of the exception, if the conclusion (or an assumption's predicate) raised one.
         touched: which functions of the attention kernel under test were called; of a kernel only.
+        not_found: inconclusive only because a search of the suite's own found nothing, with the reference, too.
     """
 
     verdict: Verdict
@@ -32,6 +33,7 @@ class Outcome:
     reason: str = ""
     error: str = ""
     touched: tuple[str, ...] = field(default=())
+    not_found: bool = False
 
 
 def check(statement: Statement, case: Case, under_test: Implementation) -> Outcome:
@@ -57,7 +59,7 @@ def check(statement: Statement, case: Case, under_test: Implementation) -> Outco
             judged = replace(_judged(claims), touched=tuple(sorted(calls)))
             if judged.verdict is Verdict.UPHELD and (lost := _lost(statement, case, under_test, made)):
                 return replace(judged, verdict=Verdict.INCONCLUSIVE, reason=lost)
-            return judged
+            return replace(judged, not_found=_not_found(claims) and _not_found_either(statement, case, under_test))
         except (Exception, SystemExit) as error:
             return broken(statement, error, tuple(claims))
 
@@ -65,6 +67,17 @@ def check(statement: Statement, case: Case, under_test: Implementation) -> Outco
 def _known(statement: Statement, claim: Claim) -> None:
     if statement.claims and claim.name not in statement.claims:
         raise LookupError(f"{claim.name} is not among the claims that {statement.id} lists")
+
+
+def _not_found(claims: Iterable[Claim]) -> bool:
+    """Whether something is undecided, and only because it was not found."""
+    open_ones = [claim for claim in claims if claim.verdict is not Verdict.UPHELD]
+    return bool(open_ones) and all(claim.not_found for claim in open_ones)
+
+
+def _not_found_either(statement: Statement, case: Case, under_test: Implementation) -> bool:
+    """Whether the reference does not find it, either."""
+    return under_test is REFERENCE or _not_found(claims_of(statement.conclusion(case, REFERENCE)))
 
 
 def _lost(statement: Statement, case: Case, under_test: Implementation, made: set[str]) -> str:

@@ -56,6 +56,8 @@ class Claim:
         undecided: when not empty, the claim could not be decided, and why.
         branch: which of the possibilities that the statement leaves open occurred, in a few words; the report counts
         them.
+        not_found: undecided because a search of the suite's own did not find what the claim is about. Such a case is
+            no pass either, but it says nothing about what is under test: of generated cases half may be like that.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Claim:
     detail: str = ""
     undecided: str = ""
     branch: str = ""
+    not_found: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.why, Reason) and self.why not in TOLERANCES:

@@ -137,6 +137,7 @@ class Result:
         bad_input: the sentence of an InvalidInput that the data caused.
         interrupted: whether it was stopped before the end.
         touched: which functions of the attention kernel under test were called; of a kernel only.
+        not_found: how many of the inconclusive cases are so for nothing but a search that found nothing.
         listed: the claims that the statement may make, where they are to be missed.
     """
 
@@ -151,6 +152,7 @@ class Result:
     bad_input: str = ""
     interrupted: bool = False
     touched: tuple[str, ...] = ()
+    not_found: int = 0
     listed: tuple[str, ...] = ()
 
     @property
@@ -169,11 +171,13 @@ class Result:
         """Falsified, inconclusive, upheld or not-applicable, in this order of precedence.
 
         A strategy builds cases that satisfy the assumptions; if fewer than half of them did, next to nothing was tried,
-        and that is inconclusive rather than upheld or not-applicable.
+        and that is inconclusive rather than upheld or not-applicable. Generated cases on which a search of the suite's
+        own found nothing are counted as those that do not apply; somebody's data are inconclusive.
         """
         if self.counts.get(Verdict.FALSIFIED):
             return Verdict.FALSIFIED
-        if self.counts.get(Verdict.INCONCLUSIVE) or self.interrupted or self.too_few:
+        open_ones = self.counts.get(Verdict.INCONCLUSIVE, 0) - (self.not_found if self.generated else 0)
+        if open_ones or self.interrupted or self.too_few:
             return Verdict.INCONCLUSIVE
         if self.counts.get(Verdict.UPHELD):
             return Verdict.UPHELD
@@ -237,6 +241,7 @@ class Result:
                 }
                 for claim in self.claims
             ],
+            "not_found": self.not_found,
             "never_made": list(self.never_made),
             "reason": self.reason,
         }
@@ -257,6 +262,7 @@ def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Re
         generated=generated,
         bad_input=outcome.reason if outcome.error == "InvalidInput" else "",
         touched=outcome.touched,
+        not_found=int(outcome.not_found),
     )
 
 
@@ -281,4 +287,5 @@ def _merged(a: Result, b: Result) -> Result:
         bad_input=a.bad_input or b.bad_input,
         interrupted=a.interrupted or b.interrupted,
         touched=tuple(sorted({*a.touched, *b.touched})),
+        not_found=a.not_found + b.not_found,
     )

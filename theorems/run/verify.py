@@ -98,7 +98,7 @@ class _Trial:
             return self._shrinking(case, self._same_claim)
         outcome = check(self.statement, case, self.under_test)
         result = of_outcome(self.statement, outcome, generated=True)
-        if outcome.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE):
+        if outcome.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE) and not outcome.not_found:
             result = replace(result, failure=failure_of(self.statement, case, outcome))
         self.results.append(result)
         self.progress(len(self.results))

@@ -130,7 +130,7 @@ def limit_claims(
             return
     if above:
         claim = undecided("limit-direction", above, Form.LIMIT)
-        yield replace(claim, branch="no minimiser found: " + above.split(":")[0])
+        yield replace(claim, not_found=True, branch="no minimiser found: " + above.split(":")[0])
         return
     w, p = path.offsets[0], path.prompts[0]
     yield Claim("path-is-lowest", Form.LIMIT, 0.0, 0.0, EXACT, branch=_how(setup, p))
