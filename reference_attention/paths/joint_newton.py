@@ -145,7 +145,7 @@ class PromptAlone:
         """Of the head."""
         return head_drops(self.spheres.joint, self.spheres.log_r, self.w)
 
-    def values(self, y: Float64[np.ndarray, "*b e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
+    def values(self, y: Float64[np.ndarray, "*a e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
         """At those prompts, y empty; +inf where one does no worse than α."""
         joint, log_r = self.spheres.joint, self.spheres.log_r
         logs = joint.log_weights(p)

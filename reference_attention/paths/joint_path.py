@@ -20,6 +20,7 @@ from jaxtyping import Float64
 
 from reference_attention.paths.joint import Joint, exponents, relative_log_risk
 from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, beside_ties, complement, descended
+from reference_attention.paths.joint_outgrown import OUTGROWN, descended_outgrown
 
 Schedule = Callable[[float], float]
 """R ↦ log r."""
@@ -242,7 +243,10 @@ def _minimised(
     residual = math.inf
     if coupling > COUPLED:
         scale = math.exp(min(max(0.0, coupling), 690.0))
-        y, p, residual = descended(Together(spheres, scale), y, p, gradient, enough)
+        if coupling > OUTGROWN:
+            y, p, residual = descended_outgrown(spheres, y, p, scale, gradient)
+        else:
+            y, p, residual = descended(Together(spheres, scale), y, p, gradient, enough)
         coupling = _coupling(spheres, y, p)
     if coupling > COUPLED:
         return y, p, residual

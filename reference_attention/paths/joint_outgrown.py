@@ -1,0 +1,52 @@
+"""Head and prompt where heads of size r q ≫ 1 compete: in that unit the joint risk is piecewise linear to all digits.
+
+Second derivatives are 0 off the creases and beyond float64 on them, so quasi-Newton descent goes where Newton's method
+has nothing to go by; the gradient that is left tells whether it arrived.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorem 5 with r ≫ e^{RΘ}.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float64
+from scipy.optimize import minimize
+
+from reference_attention.paths.joint import joint_gradient
+from reference_attention.paths.joint_newton import Spheres
+
+OUTGROWN = 150.0
+"""log(r max q) beyond which squares of heads of that size leave no room in float64."""
+RESTARTS, ITERATIONS = 3, 200
+"""BFGS is restarted where rounding stopped it well before its goal: a memory of far-away curvature does that."""
+
+
+def descended_outgrown(
+    s: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"], scale: float, gradient: float
+) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "k"], float]:
+    """The local minimiser that descent reaches from (y, p), and the norm of the gradient there.
+
+    Args:
+        scale: unit of the head and of the objective, about r q.
+    """
+    e, inverse = y.size, math.exp(-min(s.log_r, 690.0))
+
+    def objective(x: Float64[np.ndarray, "m"]) -> tuple[float, Float64[np.ndarray, "m"]]:
+        head, q = s.shortened(x[:e] * scale), p + x[e:]
+        unit = q / float(np.linalg.norm(q))
+        value, by_w, by_p = joint_gradient(s.joint, s.log_r, s.offset(head), s.R * unit)
+        ratio = head * inverse
+        along = float(s.joint.svm.direction @ by_w) * (ratio / math.sqrt(1 - float(ratio @ ratio)))
+        across = (by_p - (by_p @ unit) * unit) * (s.R / float(np.linalg.norm(q)))
+        return value / scale, np.concatenate([s.basis.T @ by_w - along, across / scale])
+
+    x = np.concatenate([y / scale, np.zeros(p.size)])
+    for _ in range(RESTARTS):
+        result = minimize(objective, x, jac=True, method="BFGS", options={"gtol": gradient, "maxiter": ITERATIONS})
+        x = np.asarray(result.x)
+        if result.nit <= 1 or float(np.max(np.abs(result.jac), initial=0.0)) <= 1e3 * gradient:
+            break
+    q = p + x[e:]
+    return s.shortened(x[:e] * scale), q * (s.R / float(np.linalg.norm(q))), float(np.linalg.norm(objective(x)[1]))
