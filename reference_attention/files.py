@@ -10,24 +10,32 @@ import json
 import math
 import os
 import tempfile
-import zipfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from reference_attention.errors import InvalidInput
+from reference_attention.npz import Names, read_npz
 
-LARGEST_FILE = 2**31
-"""Bytes that a file may hold, unpacked; the exact decisions are hopeless long before."""
+LARGEST_FILE = 2**28
+"""Bytes of a file: as many as the numbers that :data:`reference_attention.npz.LARGEST` allows can take."""
+LARGEST_TEXT = 2**25
+"""Bytes of JSON, which takes up to thirty times its length in memory (``[],`` does)."""
 
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def read_named_values(path: Path) -> dict[str, Any]:
+def _any_names(names: Collection[str]) -> None:
+    """Refuses none."""
+
+
+def read_named_values(path: Path, check_names: Names = _any_names) -> dict[str, Any]:
     """What a .npz or .json file holds by name: arrays, or for JSON also text, numbers and nested objects.
+
+    Args:
+        check_names: raises InvalidInput for names that cannot be used; called before arrays are unpacked.
 
     Raises:
         InvalidInput: no such file, another kind of file, damaged, pickled, or too large.
@@ -43,51 +51,17 @@ def read_named_values(path: Path) -> dict[str, Any]:
             raise InvalidInput(f"{path}: is not a regular file; give a .npz or .json file.")
         if path.stat().st_size > LARGEST_FILE:
             raise InvalidInput(f"{path}: is larger than {LARGEST_FILE} bytes; give fewer inputs or tokens.")
-        return _read_npz(path) if path.suffix == ".npz" else _read_json(path)
+        if path.suffix == ".npz":
+            return read_npz(path, check_names)
+        if path.stat().st_size > LARGEST_TEXT:
+            raise InvalidInput(f"{path}: is larger than {LARGEST_TEXT} bytes of JSON; write it as .npz.")
+        held = _read_json(path)
+        check_names(list(held))
+        return held
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}).") from None
     except MemoryError:
         raise InvalidInput(f"{path}: does not fit into memory; give fewer inputs or tokens.") from None
-
-
-def _read_npz(path: Path) -> dict[str, Any]:
-    if not zipfile.is_zipfile(path):
-        raise InvalidInput(f"{path}: is damaged or no .npz file; write it with numpy.savez.")
-    arrays: dict[str, Any] = {}
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(member.file_size for member in archive.infolist()) > LARGEST_FILE:
-                raise InvalidInput(f"{path}: unpacks to more than {LARGEST_FILE} bytes; give fewer inputs.")
-        with np.load(path, allow_pickle=False) as archive:
-            for name in archive.files:
-                arrays[name] = _member(path, name, archive)
-    except InvalidInput:
-        raise
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        ValueError,
-        KeyError,
-        NotImplementedError,
-        RuntimeError,
-    ):
-        raise InvalidInput(f"{path}: is damaged or no .npz file; write it again with numpy.savez.") from None
-    return arrays
-
-
-def _member(path: Path, name: str, archive: Mapping[str, Any]) -> Any:
-    try:
-        value = archive[name]
-    except ValueError as error:
-        if "allow_pickle" not in str(error) and "pickle" not in str(error):
-            raise
-        raise InvalidInput(
-            f"{path}: {name} holds pickled objects, which are never loaded; save it as a float64 array."
-        ) from None
-    if not isinstance(value, np.ndarray):
-        raise InvalidInput(f"{path}: {name} is not an array; write the file with numpy.savez.")
-    return value
 
 
 def _read_json(path: Path) -> dict[str, Any]:

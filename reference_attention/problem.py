@@ -67,7 +67,8 @@ def checked_array(name: str, value: Any, shape: tuple[int | str, ...]) -> Float6
         if length == 0:
             raise InvalidInput(f"{name}: shape {raw.shape} is empty along axis {axis}; give at least one entry.")
     array = np.array(raw, dtype=np.float64, order="C")
-    if raw.dtype.kind in "iu" and not all(int(a) == int(b) for a, b in zip(array.flat, raw.flat, strict=True)):
+    large = np.abs(array) >= 2.0**53
+    if raw.dtype.kind in "iu" and not all(int(a) == int(b) for a, b in zip(array[large], raw[large], strict=True)):
         raise InvalidInput(f"{name}: integers beyond 2^53 are not exact in float64; scale the array down.")
     if not np.isfinite(array).all():
         where = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
@@ -226,7 +227,8 @@ class Dataset:
         labels = checked_array("Y", Y, (n,))
         if not (np.abs(labels) == 1).all():
             bad = int(np.argmax(np.abs(labels) != 1))
-            raise InvalidInput(f"Y: label {bad} is {labels[bad]:g}; labels must be -1 or +1.")
+            fix = "give 2*Y - 1" if np.isin(labels, (0, 1)).all() else "labels must be -1 or +1"
+            raise InvalidInput(f"Y: label {bad} is {labels[bad]:g}; {fix}.")
         object.__setattr__(self, "X", tokens)
         object.__setattr__(self, "Y", labels)
         object.__setattr__(self, "v", checked_array("v", v, (d,)))

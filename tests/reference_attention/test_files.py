@@ -6,7 +6,9 @@ import errno
 import io
 import json
 import os
+import warnings
 import zipfile
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from reference_attention import files
+from reference_attention import files, npz
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, from_json, numbers, read_named_values, to_json, write_text
 
@@ -53,15 +55,18 @@ def _npy() -> bytes:
     return buffer.getvalue()
 
 
-def _zip(member: str, content: bytes) -> bytes:
+def _zip(*members: str | bytes) -> bytes:
+    """Of names and contents in turn."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr(member, content)
+    with zipfile.ZipFile(buffer, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a name twice
+        for name, content in zip(members[::2], members[1::2], strict=True):
+            archive.writestr(str(name), content)
     return buffer.getvalue()
 
 
-def _huge_header() -> bytes:
-    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000,), }\n"
+def _header(shape: str) -> bytes:
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
 
 
@@ -74,7 +79,11 @@ BAD = {
     "pickled.npz": (_savez(X=np.array([{}, []], dtype=object)), "pickled"),
     "other.npz": (_zip("readme.txt", b"hello"), "not an array"),
     "cut.npz": (_zip("X.npy", _npy()[:-8]), "damaged"),
-    "huge.npz": (_zip("X.npy", _huge_header()), ""),
+    "huge.npz": (_zip("X.npy", _header("(1000000000000000,)")), "damaged"),
+    "unclosed.npz": (_zip("X.npy", _header("(2, 3")), "damaged"),
+    "half-axis.npz": (_zip("X.npy", _header("(2.5, 3)")), "damaged"),
+    "negative.npz": (_zip("X.npy", _header("(-1, -3)") + b"\0" * 24), "damaged"),
+    "repeated.npz": (_zip("X.npy", _npy(), "X.npy", _npy()), "twice"),
     "half.json": (b'{"X": [1, 2', "JSON"),
     "list.json": (b"[1, 2]", "not an object"),
     "twice.json": (b'{"X": 1, "X": 2}', "twice"),
@@ -148,14 +157,40 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_file_unpacks_to_the_largest_size_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    np.savez_compressed(tmp_path / "a.npz", X=np.zeros(1000))
+def test_a_file_holds_the_largest_number_of_entries_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "a.npz", X=np.zeros(1000), small=np.zeros(5, dtype=np.int8))
+    monkeypatch.setattr(npz, "LARGEST", 1005)
+    assert set(read_named_values(tmp_path / "a.npz")) == {"X", "small"}
+    monkeypatch.setattr(npz, "LARGEST", 1004)
+    with pytest.raises(InvalidInput, match="unpacks to more than 1004 numbers"):
+        read_named_values(tmp_path / "a.npz")
+
+
+def test_names_are_refused_before_anything_is_unpacked(tmp_path: Path) -> None:
+    def refuse(names: Collection[str]) -> None:
+        raise InvalidInput(f"names {sorted(names)}")
+
+    (tmp_path / "a.npz").write_bytes(_zip("Z.npy", b"not even an array"))
+    with pytest.raises(InvalidInput, match=r"names \['Z'\]"):
+        read_named_values(tmp_path / "a.npz", refuse)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_a_member_that_the_directory_leaves_out_is_missed(tmp_path: Path, kept: int) -> None:
+    """The archive's directory without one of three entries: two arrays would be read, and one silently left out."""
+    whole = _savez(X=np.zeros(3), Y=np.ones(2), start=np.zeros(2))
+    begin = whole.index(b"PK\x01\x02")
+    end = whole.index(b"PK\x05\x06")
+    entries = [b"PK\x01\x02" + one for one in whole[begin:end].split(b"PK\x01\x02")[1:]]
+    del entries[kept]
+    directory = b"".join(entries)
+    tail = bytearray(whole[end:])
+    tail[8:12] = (2).to_bytes(2, "little") * 2
+    tail[12:16] = len(directory).to_bytes(4, "little")
+    (tmp_path / "a.npz").write_bytes(whole[:begin] + directory + bytes(tail))
     with zipfile.ZipFile(tmp_path / "a.npz") as archive:
-        unpacked = archive.infolist()[0].file_size
-    monkeypatch.setattr(files, "LARGEST_FILE", unpacked)
-    assert set(read_named_values(tmp_path / "a.npz")) == {"X"}
-    monkeypatch.setattr(files, "LARGEST_FILE", unpacked - 1)
-    with pytest.raises(InvalidInput, match=f"unpacks to more than {unpacked - 1} bytes"):
+        assert len(archive.namelist()) == 2
+    with pytest.raises(InvalidInput, match="damaged"):
         read_named_values(tmp_path / "a.npz")
 
 

@@ -6,6 +6,7 @@ References: JSON as in :mod:`reference_attention.files`; the case as in :mod:`th
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ from theorems.hunting.search import Effort
 from theorems.run.user_data import as_text, case_of
 from theorems.without.weakened import Weakened
 
-NAMES = ("statement", "without", "refutes", "why", "claim", "violation", "assumptions", "seed", "case", "none_found")
 REQUIRED = ("statement", "without", "claim", "case")
+REQUIRED_OF_EFFORT = ("statement", "without", "seed", "none_found")
 
 
 @dataclass(frozen=True)
@@ -96,28 +97,86 @@ def save(weakened: Weakened, text: str, directory: Path, *, name: str = "") -> P
 
 
 def load(path: Path) -> Record:
-    """Read a file that ``theorems hunt`` wrote.
+    """Read a counterexample that ``theorems hunt`` wrote.
 
     Raises:
         InvalidInput: with one sentence that says what to change.
     """
-    if path.suffix != ".json":
-        raise InvalidInput(f"{path}: the name must end in .json; give a file that theorems hunt wrote.")
-    held = read_named_values(path)
+    held = read(path)
     if "none_found" in held:
         raise InvalidInput(f"{path}: tells of a hunt that found nothing; there is no counterexample to replay.")
-    unknown = sorted(set(held) - set(NAMES))
-    missing = [name for name in REQUIRED if name not in held]
-    if missing or unknown:
-        wrong = f"{missing[0]} is missing" if missing else f"{unknown[0]!r} is unknown"
-        raise InvalidInput(f"{path}: {wrong}; give a file that theorems hunt wrote.")
-    for name in ("statement", "without", "claim"):
-        if not isinstance(held[name], str):
-            raise InvalidInput(f"{path}: {name} must be text.")
-    if not isinstance(held["case"], dict):
-        raise InvalidInput(f"{path}: case must be an object of named arrays.")
     try:
         weakened = weakened_named(held["statement"], held["without"])
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
     return Record(weakened, held["claim"], case_of(held["case"], name=path.name))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a file of ``theorems hunt`` holds by name: a counterexample, or ``none_found`` and how much was tried.
+
+    Raises:
+        InvalidInput: a file that it did not write.
+    """
+    if path.suffix != ".json":
+        raise InvalidInput(f"{path}: the name must end in .json; give a file that theorems hunt wrote.")
+    held = read_named_values(path)
+    required = REQUIRED_OF_EFFORT if "none_found" in held else REQUIRED
+    wrong = next((f"{name} is missing" for name in required if name not in held), "")
+    for name, value in held.items():
+        if name not in KINDS:
+            wrong = wrong or f"{name!r} is unknown"
+        elif not KINDS[name](value):
+            wrong = wrong or f"{name} is of another kind"
+    if wrong:
+        raise InvalidInput(f"{path}: {wrong}; give a file that theorems hunt wrote.")
+    return held
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_finding(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and set(value) == {"id", "holds", "because"}
+        and _is_text(value["id"])
+        and value["holds"] in (True, False, None)
+        and _is_text(value["because"])
+    )
+
+
+def _are_findings(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_finding, value))
+
+
+def _is_effort(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and all(_is_count(value.get(name, 0)) for name in ("cases", "rounds", "met", "undecided"))
+        and "cases" in value
+    )
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "statement": _is_text,
+    "without": _is_text,
+    "refutes": _is_text,
+    "why": _is_text,
+    "claim": _is_text,
+    "violation": _is_text,
+    "assumptions": _are_findings,
+    "seed": _is_count,
+    "case": _is_object,
+    "none_found": _is_effort,
+}
+"""Names of the file, and what stands there."""

@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from generators.assumptions import ASSUMPTIONS
 from reference_attention.errors import InvalidInput
-from reference_attention.files import read_named_values
 from theorems.core.statement import Statement
 from theorems.hunting.entries import droppable, entries
 from theorems.hunting.examine import Examined, examine, in_own_units
-from theorems.hunting.record import Record, load
+from theorems.hunting.record import Record, load, read
 from theorems.registry.suite import statements
 
 
@@ -78,7 +76,7 @@ def _row(directory: Path, statement: Statement, without: str) -> Row:
         return Row(statement.id, without, Status.NEEDED, needed)
     if not path.exists():
         return Row(statement.id, without, Status.HOLE)
-    held: dict[str, Any] = read_named_values(path)
+    held = read(path)
     if "none_found" in held:
         effort = held["none_found"]
         met = f", on {effort['met']} of which it fails and the others hold" if "met" in effort else ""

@@ -151,7 +151,10 @@ class _Reader:
             return NUMBERS[value]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.refused(key)
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise self.refused(key) from None
 
     def objects(self, key: str) -> list[_Reader]:
         values = self.field(key, list)

@@ -7,14 +7,16 @@ Optional in both: loss (text), alpha (n,), p0 or start (d,), seed. Further array
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
 
 from generators.case import Case
 from generators.optimal_sets import HEAD_ARRAYS
@@ -22,6 +24,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.files import numbers, read_named_values, to_json
 from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
+from reference_attention.npz import MOST_AXES
 from reference_attention.problem import Dataset, Problem, checked_array
 
 TOKENS = ("X", "Y", "v", "W")
@@ -60,7 +63,7 @@ def load(source: str, seed: int) -> Given:
     """
     path = Path(source)
     if path.suffix in (".npz", ".json"):
-        return given_of(read_named_values(path), seed, path.name)
+        return given_of(read_named_values(path, partial(check_names, path.name)), seed, path.name)
     from generators.datasets import DATASETS, NAMES, dataset_named
 
     if source not in NAMES:
@@ -86,13 +89,10 @@ def case_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
     Raises:
         InvalidInput: unknown names, missing arrays, or arrays that do not fit together.
     """
-    known = (*TOKENS, *PAIR, *OPTIONAL, *FURTHER, *RECORD)
-    unknown = sorted(set(held) - set(known))
-    if unknown:
-        raise InvalidInput(f"{name}: {unknown[0]!r} is not one of the names {', '.join(known)}.")
+    check_names(name, held)
     values = {key: numbers(value) for key, value in held.items()}
     loss = loss_named(_text("loss", values.get("loss", "logistic")))
-    dataset = _dataset(values, loss, name)
+    dataset = _dataset(values, loss)
     problem = _problem(values, loss, dataset, name)
     starts = [key for key in ("start", "p0") if key in values]
     if len(starts) > 1:
@@ -110,13 +110,29 @@ def case_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
     )
 
 
-def _dataset(values: Mapping[str, Any], loss: Loss, name: str) -> Dataset | None:
-    given = [key for key in TOKENS if key in values]
-    if not given:
+def check_names(name: str, names: Collection[str]) -> None:
+    """That every name is known and those that are needed are there.
+
+    Raises:
+        InvalidInput: with the nearest name that is known, or the one that is missing.
+    """
+    known = (*TOKENS, *PAIR, *OPTIONAL, *FURTHER, *RECORD)
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        near = get_close_matches(unknown[0], known, n=1)
+        meant = f" Is {near[0]!r} meant?" if near else ""
+        raise InvalidInput(f"{name}: {unknown[0]!r} is not one of the names {', '.join(known)}.{meant}")
+    for given, together, said in ((TOKENS, TOKENS[:3], "X, Y and v"), (PAIR, PAIR, "keys and scores")):
+        missing = [key for key in together if key not in names]
+        if missing and {*given} & {*names}:
+            raise InvalidInput(f"{name}: {missing[0]} is missing; {said} are needed together.")
+    if not {"X", "keys"} & {*names}:
+        raise InvalidInput(f"{name}: holds no data; give X, Y, v (and W), or keys and scores.")
+
+
+def _dataset(values: Mapping[str, Any], loss: Loss) -> Dataset | None:
+    if "X" not in values:
         return None
-    missing = [key for key in ("X", "Y", "v") if key not in values]
-    if missing:
-        raise InvalidInput(f"{name}: {missing[0]} is missing; X, Y and v are needed together.")
     X = checked_array("X", values["X"], ("n", "T", "d"))
     n, _, d = X.shape
     Y, v = checked_array("Y", values["Y"], (n,)), checked_array("v", values["v"], (d,))
@@ -125,14 +141,9 @@ def _dataset(values: Mapping[str, Any], loss: Loss, name: str) -> Dataset | None
 
 
 def _problem(values: Mapping[str, Any], loss: Loss, dataset: Dataset | None, name: str) -> Problem:
-    given = [key for key in PAIR if key in values]
-    if not given:
-        if dataset is None:
-            raise InvalidInput(f"{name}: holds no data; give X, Y, v (and W), or keys and scores.")
+    if "keys" not in values:
+        assert dataset is not None
         return dataset.problem
-    if len(given) < len(PAIR):
-        missing = next(key for key in PAIR if key not in given)
-        raise InvalidInput(f"{name}: {missing} is missing; keys and scores are needed together.")
     keys = checked_array("keys", values["keys"], ("n", "T", "d"))
     problem = Problem(keys, checked_array("scores", values["scores"], keys.shape[:2]), loss)
     if dataset is None:
@@ -166,8 +177,8 @@ def _further(held: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
     arrays = {}
     for key, value in found.items():
         try:
-            raw = np.zeros(value["shape"]) if isinstance(value, Mapping) else np.asarray(numbers(value))
-        except (ValueError, KeyError, TypeError):
+            raw = _empty(value) if isinstance(value, Mapping) else np.asarray(numbers(value))
+        except (ValueError, TypeError, OverflowError):
             raise InvalidInput(f"{key}: is not an array; give nested lists of numbers of equal length.") from None
         if raw.dtype.kind not in "fiub":
             raise InvalidInput(f"{key}: dtype {raw.dtype} is not real numeric; give numbers.")
@@ -175,6 +186,20 @@ def _further(held: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
         array.setflags(write=False)
         arrays[key] = array
     return arrays
+
+
+def _empty(value: Mapping[str, Any]) -> Float64[np.ndarray, "..."]:
+    """An array without entries: {"shape": [0, 3]}, for nested lists lose its shape.
+
+    Raises:
+        ValueError: anything else.
+    """
+    shape = value["shape"] if set(value) == {"shape"} else None
+    if not isinstance(shape, list | tuple) or 0 not in shape or len(shape) > MOST_AXES:
+        raise ValueError("no shape of an empty array")
+    if not all(type(axis) is int and 0 <= axis < 2**31 for axis in shape):
+        raise ValueError("axes are whole numbers")
+    return np.zeros(shape)
 
 
 def _text(key: str, value: Any) -> str:

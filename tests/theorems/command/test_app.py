@@ -132,7 +132,7 @@ def bad_files() -> None:
         (["verify", "true", "--data", "names.npz"], "'tokens' is not one of the names"),
         (["verify", "true", "--data", "shapes.npz"], "Y: shape"),
         (["verify", "true", "--data", "single.npz"], "T = 1"),
-        (["verify", "true", "--data", "labels.npz"], "-1 or +1"),
+        (["verify", "true", "--data", "labels.npz"], "give 2*Y - 1"),
         (["verify", "true", "--data", "folder.npz"], "directory"),
         (["verify", "true", "--json", "missing/report.json"], "missing"),
         (["verify", "true", "--json", "folder.npz"], "directory"),

@@ -1,0 +1,332 @@
+"""Damaged files: what people bring is cut, edited by hand, or written by something else. Each kind of file that the
+command reads, mutated by a seed, is either read or refused in one sentence.
+
+    $ python -m tests.fuzz [COUNT [SEED]]     so many of every kind; prints what was read and refused, time and memory
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import resource
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reference_attention.errors import InvalidInput
+from tests.places import ROOT
+from theorems.hunting import record as hunted
+from theorems.report import record as reported
+from theorems.run.user_data import load
+
+LONGEST = 10.0
+"""Seconds that one file may take."""
+MOST_MEMORY = 2**30
+"""Bytes that the process may ever have held."""
+
+ODD: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 1, 2.5, 1e308, 1e999, float("nan"), 2**53 + 1, 10**400, "", "x", "NaN", "Infinity"),
+    *(
+        "logistic",
+        "théorème",
+        "a" * 10_000,
+        [],
+        {},
+        [[]],
+        [[], [1]],
+        [[1, 2], [3]],
+        [None],
+        ["1"],
+        [[[[[1]]]]],
+        [1e400],
+    ),
+    *({"shape": [2, 2]}, {"shape": [400_000_000]}, {"shape": [0, 3]}, {"shape": [2.5, 0]}, {"shape": [0] * 99}),
+    *({"shape": "0"}, {"shape": [0], "foo": 1}, {"shape": [0, -1]}, {"shape": [0, 2**70]}, {"dtype": "O"}),
+)
+"""Values that stand where others are expected."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file.
+
+    Attributes:
+        suffix: of its name.
+        seeds: contents that are read.
+        mutated: one of them, damaged.
+        read: what the command does with it.
+    """
+
+    suffix: str
+    seeds: tuple[bytes, ...]
+    mutated: Callable[[random.Random, bytes], bytes]
+    read: Callable[[Path], object]
+
+
+@dataclass
+class Outcome:
+    """Of many files of one kind.
+
+    Attributes:
+        read, refused: how many.
+        wrong: what should not have happened, with the number of the file.
+        slowest: seconds of the slowest.
+    """
+
+    read: int = 0
+    refused: int = 0
+    wrong: list[str] | None = None
+    slowest: float = 0.0
+
+
+def bytes_changed(rng: random.Random, content: bytes) -> bytes:
+    """Bytes flipped, cut out, repeated, or the end lost."""
+    held = bytearray(content)
+    for _ in range(rng.choice((1, 1, 2, 5))):
+        at = rng.randrange(max(1, len(held)))
+        length = rng.choice((1, 2, 8, 64))
+        what = rng.randrange(5)
+        if what == 0 and held:
+            held[at % len(held)] ^= 1 << rng.randrange(8)
+        elif what == 1:
+            held[at : at + length] = rng.randbytes(length)
+        elif what == 2:
+            del held[at : at + length]
+        elif what == 3:
+            held[at:at] = held[at : at + length]
+        else:
+            del held[rng.randrange(max(1, len(held))) :]
+    return bytes(held)
+
+
+def npz_changed(rng: random.Random, content: bytes) -> bytes:
+    """An archive made anew with a member's name, header or data changed; or its bytes."""
+    if rng.random() < 0.5:
+        return bytes_changed(rng, content)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = [(one.filename, archive.read(one)) for one in archive.infolist()]
+    at = rng.randrange(len(members))
+    name, data = members[at]
+    what = rng.randrange(5)
+    if what == 0:
+        name = rng.choice(
+            (name[1:], name.lower(), name + "x", name.replace(".", "\0."), "../" + name, "seed.npy", "W.npy")
+        )
+    elif what == 1:
+        begin, end = data.index(b"{"), data.index(b"\n")
+        header = bytes_changed(rng, data[begin:end])[: end - begin].ljust(end - begin)
+        data = data[:begin] + header + data[end:]
+    elif what == 2:
+        shape = rng.choice(("(2.5, 3)", "(-1,)", "(10**15,)", "(2**62, 2**62)", "(2, 3", "2", "('a',)", "()", "[2]"))
+        held = f"{{'descr': {rng.choice(DESCRIPTORS)}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+        data = b"\x93NUMPY\x01\x00" + len(held).to_bytes(2, "little") + held + data[-48:]
+    elif what == 3:
+        odd: Any = rng.choice((np.array([None]), np.array("x"), np.array(["a"]), np.zeros((0, 2)), np.ones(3, "c8")))
+        buffer = io.BytesIO()
+        np.save(buffer, odd, allow_pickle=True)
+        data = buffer.getvalue()
+    else:
+        data = bytes_changed(rng, data)
+    members[at] = (name, data)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
+        for member, held in members:
+            archive.writestr(member or "x", held)
+    return buffer.getvalue()
+
+
+DESCRIPTORS = ("'<f8'", "'<i8'", "'O'", "'<U9'", "'|b1'", "'V8'", "[('a', '<f8')]", "'<M8[s]'", "'nonsense'", "3")
+
+
+def json_changed(rng: random.Random, content: bytes) -> bytes:
+    """Values replaced, names renamed, dropped or added; or the bytes."""
+    if rng.random() < 0.3:
+        return bytes_changed(rng, content)
+    held = json.loads(content)
+    for _ in range(rng.choice((1, 1, 1, 3))):
+        parent = rng.choice(list(_containers(held)))
+        if not parent:
+            continue
+        key: Any = rng.choice(list(parent) if isinstance(parent, dict) else range(len(parent)))
+        what = rng.randrange(4)
+        if what == 0:
+            parent[key] = _odd(rng)
+        elif what == 1:
+            del parent[key]
+        elif isinstance(parent, dict):
+            renamed = rng.choice((key[1:], key + "s", key.upper(), "unknown"))
+            parent[renamed] = parent.pop(key) if what == 2 else _odd(rng)
+        else:
+            parent.insert(key, parent[key] if what == 2 else _odd(rng))
+    return json.dumps(held).encode()
+
+
+def _odd(rng: random.Random) -> Any:
+    return deepcopy(rng.choice(ODD))
+
+
+def _containers(held: Any) -> Iterator[Any]:
+    if isinstance(held, dict | list):
+        yield held
+        for value in held.values() if isinstance(held, dict) else held:
+            yield from _containers(value)
+
+
+def python_changed(rng: random.Random, content: bytes) -> bytes:
+    """Lines and words dropped, repeated or exchanged; or the bytes."""
+    if rng.random() < 0.2:
+        return bytes_changed(rng, content)
+    lines = content.split(b"\n")
+    for _ in range(rng.choice((1, 1, 2))):
+        at = rng.randrange(len(lines))
+        what = rng.randrange(4)
+        if what == 0:
+            del lines[at]
+        elif what == 1:
+            lines.insert(rng.randrange(len(lines)), lines[at])
+        elif what == 2:
+            words = lines[at].split(b" ")
+            del words[rng.randrange(len(words))]
+            lines[at] = b" ".join(words)
+        else:
+            lines[at] = lines[at].replace(b"statement", rng.choice((b"None", b"1 / 0", b"exit()", b"statement()")))
+    return b"\n".join(lines)
+
+
+def _npz(**arrays: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _counterexamples() -> tuple[bytes, ...]:
+    return tuple(path.read_bytes() for path in sorted((ROOT / "counterexamples").glob("*.json"))[::4])
+
+
+def _data(path: Path) -> object:
+    return load(str(path), 0)
+
+
+def _npz_data(path: Path) -> object:
+    """Read with every array that the seed has: none is left out silently."""
+    case = load(str(path), 0).case
+    if case.dataset is not None:
+        assert case.dataset.W is not None, "read without W"
+        assert case.start is not None, "read without p0"
+        assert case.alpha is not None, "read without alpha"
+    else:
+        assert "q" in case.arrays, "read without q"
+    return case
+
+
+def _replayed(path: Path) -> object:
+    held = hunted.read(path)
+    return held if "none_found" in held else hunted.load(path)
+
+
+X, Y, V = np.arange(12.0).reshape(2, 3, 2) % 5, np.array([1.0, -1.0]), np.array([1.0, 0.5])
+JSON_DATA = {
+    "X": X.tolist(),
+    "Y": [1, -1],
+    "v": [1, 0.5],
+    "W": [[1, 0], [0, 1]],
+    "loss": "logistic",
+    "alpha": [0, 1],
+    "p0": [0.5, 0.0],
+    "seed": 3,
+    "arrays": {"u": [1.0, 2.0], "none": {"shape": [0, 2]}},
+}
+
+
+def kinds(report: bytes) -> dict[str, Kind]:
+    """Every kind of file.
+
+    Args:
+        report: a file of ``theorems verify --json``.
+    """
+    data = _npz(X=X, Y=Y, v=V, W=np.eye(2), p0=np.zeros(2), alpha=np.array([0, 1]))
+    pair = _npz(keys=X, scores=np.arange(6.0).reshape(2, 3), loss=np.array("exponential"), q=np.ones(2))
+    example = (ROOT / "examples" / "rate.py").read_bytes()
+    return {
+        "npz": Kind(".npz", (data, pair), npz_changed, _npz_data),
+        "json": Kind(".json", (json.dumps(JSON_DATA).encode(),), json_changed, _data),
+        "replay": Kind(".json", _counterexamples(), json_changed, _replayed),
+        "report": Kind(".json", (report,), json_changed, reported.read),
+        "module": Kind(".py", (example,), python_changed, _module),
+    }
+
+
+def _module(path: Path) -> object:
+    from theorems.registry.user_file import _loaded
+
+    return _loaded(str(path), str(path.resolve()), path.read_bytes())
+
+
+def fuzzed(kind: Kind, count: int, seed: int, folder: Path) -> Outcome:
+    """So many damaged files, one after the other."""
+    found = Outcome(wrong=[])
+    assert found.wrong is not None
+    for k in range(count):
+        rng = random.Random(f"{seed} {k}")
+        path = folder / f"file{kind.suffix}"
+        path.write_bytes(kind.mutated(rng, rng.choice(kind.seeds)))
+        began = time.monotonic()
+        try:
+            kind.read(path)
+            found.read += 1
+        except InvalidInput as refusal:
+            found.refused += 1
+            said = str(refusal)
+            if "\n" in said or not said.strip() or len(said) > 1000:
+                found.wrong.append(f"{k}: refused with {said[:2000]!r}")
+        except BaseException as error:
+            found.wrong.append(f"{k}: {type(error).__name__}: {error}")
+        took = time.monotonic() - began
+        found.slowest = max(found.slowest, took)
+        if took > LONGEST:
+            found.wrong.append(f"{k}: took {took:.0f} s")
+    return found
+
+
+def report_seed() -> bytes:
+    """A small file of ``theorems verify --json``."""
+    from theorems.command.app import main
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.json"
+        main(["verify", "lemma-10", "lemma-11", "--examples", "2", "--jobs", "1", "--json", str(path)])
+        return path.read_bytes()
+
+
+def memory() -> int:
+    """Bytes that this process held at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main(count: int, seed: int) -> int:
+    wrong = 0
+    made = kinds(report_seed())
+    before = memory()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, kind in made.items():
+            found = fuzzed(kind, count, seed, Path(folder))
+            assert found.wrong is not None
+            print(f"{name}: {found.read} read, {found.refused} refused, slowest {found.slowest:.2f} s")
+            for line in found.wrong[:20]:
+                print(f"  {line}")
+            wrong += len(found.wrong)
+    print(f"memory: {before / 2**20:.0f} MiB before, {memory() / 2**20:.0f} MiB at most")
+    return int(wrong > 0 or memory() > MOST_MEMORY)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*[int(x) for x in sys.argv[1:]] or (100, 0)))

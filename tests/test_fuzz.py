@@ -1,0 +1,55 @@
+"""Damaged files of every kind are read or refused in one sentence, quickly and in little memory; tests/fuzz.py."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from reference_attention.errors import InvalidInput
+from tests.fuzz import Kind, fuzzed, json_changed, kinds, report_seed
+
+FILES = 300
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Kind]:
+    return kinds(report_seed())
+
+
+@pytest.mark.parametrize("name", ["npz", "json", "replay", "report", "module"])
+def test_damaged_files_are_read_or_refused(made: dict[str, Kind], name: str, tmp_path: Path) -> None:
+    for content in made[name].seeds:
+        path = tmp_path / f"whole{made[name].suffix}"
+        path.write_bytes(content)
+        made[name].read(path)
+    found = fuzzed(made[name], FILES, 0, tmp_path)
+    assert not found.wrong
+    assert found.read >= FILES // 50
+    assert found.refused >= FILES // 5
+
+
+def test_what_goes_wrong_is_seen(tmp_path: Path) -> None:
+    """A reader that raises what it likes, one that says nothing, one that says too much."""
+
+    def crash(path: Path) -> object:
+        raise KeyError("X")
+
+    def silent(path: Path) -> object:
+        raise InvalidInput("")
+
+    def verbose(path: Path) -> object:
+        raise InvalidInput("one line\nand another")
+
+    for read in (crash, silent, verbose):
+        found = fuzzed(Kind(".json", (b'{"X": [1, 2]}',), json_changed, read), 3, 0, tmp_path)
+        assert found.wrong is not None
+        assert len(found.wrong) == 3
+
+
+def test_a_seed_gives_the_same_files() -> None:
+    content = b'{"X": [[1, 2], [3, 4]], "name": "x"}'
+    twice = [[json_changed(random.Random(k), content) for k in range(50)] for _ in range(2)]
+    assert twice[0] == twice[1]
+    assert len({*twice[0]}) > 30
