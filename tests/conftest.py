@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from jaxtyping import install_import_hook
 
 # The function that a composite strategy draws with is no instance of Hypothesis' own protocol for it.
 hypothesis.strategies.DrawFn = Callable  # type: ignore[misc, assignment]
+
+# A run in the background inherits that Ctrl-C is ignored; tests and the commands they start are about what it does.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 INNER_LOOPS = {
     "reference_attention.exact",
