@@ -1,0 +1,82 @@
+"""A search of the suite's own that finds nothing: counted among generated cases, inconclusive on somebody's data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from reference_attention.problem import Problem
+from tests.theorems.fake_statements import install, made
+from theorems.core.check import check
+from theorems.core.claim import Claim, Form, Verdict, undecided
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.tolerances import EXACT
+from theorems.run.user_data import Given
+from theorems.run.verify import verify_data, verify_generated
+
+HOLDS = Claim("holds", Form.EXACT, 0.0, 0.0, EXACT)
+NOT_FOUND = replace(undecided("limit", "in distress", Form.LIMIT), not_found=True)
+
+
+def lost_at_three(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """With three tokens the search finds nothing."""
+    yield HOLDS
+    if case.problem.T == 3:
+        yield NOT_FOUND
+
+
+def lost_with_another(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """It finds nothing with what is under test, and something with the reference."""
+    yield HOLDS if under_test.name == "reference" else NOT_FOUND
+
+
+def undecided_besides(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Something else is undecided, too."""
+    yield NOT_FOUND
+    yield undecided("other", "rounding")
+
+
+def never_found(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """The search never finds anything."""
+    yield NOT_FOUND
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    conclusions = (lost_at_three, lost_with_another, undecided_besides, never_found)
+    install(monkeypatch.setattr, {one.__name__: made(one.__name__, one) for one in conclusions})
+
+
+def test_some_generated_cases_may_be_lost_and_are_counted() -> None:
+    result = verify_generated("lost_at_three", 40, 0)
+    lost = result.counts[Verdict.INCONCLUSIVE]
+    assert 0 < lost <= 20
+    assert (result.verdict, result.not_found, result.failure) == (Verdict.UPHELD, lost, None)
+    assert f"{lost} of 40 examples inconclusive: limit: in distress" in result.reason
+    assert result.as_json()["not_found"] == lost
+
+
+def test_not_all_of_them() -> None:
+    assert verify_generated("never_found", 5, 0).verdict is Verdict.INCONCLUSIVE
+
+
+def test_on_data_of_ones_own_it_is_inconclusive() -> None:
+    case = Case(Problem(np.zeros((1, 3, 1)), np.zeros((1, 3))))
+    assert verify_data("lost_at_three", Given(case)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_what_the_reference_finds_is_not_lost() -> None:
+    case = Case(Problem(np.zeros((1, 2, 1)), np.zeros((1, 2))))
+    one = made("lost_with_another", lost_with_another)
+    assert check(one, case, REFERENCE).verdict is Verdict.UPHELD
+    outcome = check(one, case, REFERENCE.but("another"))
+    assert (outcome.verdict, outcome.not_found) == (Verdict.INCONCLUSIVE, False)
+    assert verify_generated("lost_with_another", 5, 0, REFERENCE.but("another")).verdict is Verdict.INCONCLUSIVE
+
+
+def test_nothing_else_is_forgiven() -> None:
+    assert verify_generated("undecided_besides", 5, 0).not_found == 0
