@@ -84,11 +84,17 @@ def _best(
 
 
 def selecting(joint: Joint, u: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "m k"]:
-    """The direction nearest to a unit vector that selects α by some margin, (1, k); none if no prompt does."""
+    """The direction nearest to a unit vector that selects α by some margin, (1, k); none if no prompt does.
+
+    In a cone too narrow for that margin it is the one of the largest margins, whatever u is: the risk decides all the
+    same, and Theorem 6 says that its minimiser goes elsewhere.
+    """
     rows = joint.rows[joint.others]
     moved = least_norm(rows, DEPTH * np.linalg.norm(rows, axis=1) - rows @ u)
-    p = u if moved is None else u + moved
-    return p[None] / np.linalg.norm(p) if moved is not None else np.zeros((0, u.size))
+    none = np.zeros((0, u.size))
+    if moved is None or not (rows @ (u + moved) > 0).all():
+        return none
+    return (u + moved)[None] / np.linalg.norm(u + moved)
 
 
 def _lowest(branches: list[Branch], unit: float, most: int) -> list[Branch]:

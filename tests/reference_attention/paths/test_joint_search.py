@@ -7,7 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from reference_attention.paths.joint_search import joint_minimiser
+from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_search import joint_minimiser, selecting
+from reference_attention.svm.label_svm import LabelSvm, label_svm
 from tests.reference_attention.paths.test_joint import figure_3
 
 
@@ -28,3 +30,31 @@ def test_a_start_at_other_tokens_does_not_decide() -> None:
     both = np.vstack([away, np.random.default_rng(0).normal(size=(16, 2))])
     lowest = joint_minimiser(joint, math.log, R, both)
     assert (joint.rows[joint.others] @ lowest.path.prompts[0] > 0).all()
+
+
+def narrow(k: int = 4) -> Joint:
+    """Inputs whose chosen tokens are ahead in a narrow cone around (1, …, 1) only: rows e_j − 0.3 Σ_{i≠j} e_i."""
+    rows = 1.3 * np.eye(k) - 0.3
+    keys = np.stack([rows, np.zeros_like(rows)], axis=1)
+    tokens = np.stack([np.tile([1.0, 0.0], (k, 1)), np.zeros((k, 2))], axis=1)
+    svm = label_svm(tokens[:, 0])
+    assert isinstance(svm, LabelSvm)
+    return Joint(tokens, keys, np.zeros(k, dtype=np.int64), svm)
+
+
+def test_starts_are_moved_into_the_cone_that_selects() -> None:
+    joint = narrow()
+    starts = np.random.default_rng(1).normal(size=(64, 4))
+    met = [u for u in starts if (joint.rows[joint.others] @ u > 0).all()]
+    assert len(met) < 2, "the cone is met at random, and the test tells nothing"
+    for u in starts:
+        moved = selecting(joint, u / np.linalg.norm(u))
+        assert moved.shape == (1, 4)
+        assert (joint.rows[joint.others] @ moved[0] > 0).all()
+
+
+def test_no_start_where_nothing_selects() -> None:
+    joint = narrow()
+    keys = joint.keys.copy()
+    keys[1, 0] = -keys[0, 0]
+    assert selecting(Joint(joint.tokens, keys, joint.alpha, joint.svm), np.array([1.0, 0, 0, 0])).shape == (0, 4)
