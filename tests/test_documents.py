@@ -351,7 +351,7 @@ def shown_in(text: str) -> Shown:
 TRUE = """$ theorems verify lemma-10 --examples 2
  statement   says                             verdict   examples   worst slack          seconds
  ──────────────────────────────────────────────────────────────────────────────────────────────
- lemma-10    At most d directional neighbours upheld           2   0 ≥ 0 (neighbours)       7.7
+ lemma-10    At most d directional neighbours upheld           2   1 ≥ 0 (ties)       7.7
 lemma-10: of 2 examples, claimed on fewer: tie-rank 1, neighbour-rank 1"""
 
 
@@ -363,13 +363,13 @@ def test_what_is_true_passes(desk: Path, capsys: pytest.CaptureFixture[str]) -> 
     ("right", "wrong"),
     [
         ("upheld ", "falsified "),
-        ("  2   0", "  3   0"),
-        ("0 ≥ 0", "1e-16 ≥ 0"),
+        ("  2   1", "  3   1"),
+        ("1 ≥ 0", "1e-16 ≥ 0"),
         ("examples 2", "sample 2"),
         ("lemma-10 --", "lemma-99 --"),
         ("verify lemma-10", "verfy lemma-10"),
         (" seconds\n", " s\n"),
-        ("(neighbours)       7.7", "(neighbours)       7.7\n more"),
+        ("(ties)       7.7", "(ties)       7.7\n more"),
     ],
 )
 def test_what_is_wrong_is_noticed(desk: Path, capsys: pytest.CaptureFixture[str], right: str, wrong: str) -> None:
