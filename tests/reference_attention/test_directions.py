@@ -55,7 +55,7 @@ def test_every_token_selected_has_no_margin() -> None:
     assert not found.neighbours.any()
 
 
-@given(direction_cases(), st.sampled_from([2.0**-300, 2.0**80, 3.0]))
+@given(direction_cases(), st.sampled_from([2.0**-60, 2.0**60, 3.0]))
 def test_it_is_the_definition_at_any_length_of_q(case: Case, factor: float) -> None:
     keys, q = case.problem.keys, case.arrays["q"]
     found = direction(keys, q)

@@ -127,5 +127,5 @@ def test_a_wrong_kernel_raises_the_report_with_the_smallest_case() -> None:
     assert verify(case, "lemma-3").verdict is UPHELD
     held = json.loads(results.to_json())
     assert held["kernel"]["dtype"] == "float64"
-    assert held["statements"][0]["touched"] == ["scaled_gradient", "weights"]
+    assert held["statements"][0]["touched"] == ["risk", "scaled_gradient", "weights"]
     assert "falsified" in results._repr_html_()

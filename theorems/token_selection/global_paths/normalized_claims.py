@@ -58,9 +58,10 @@ def normalized_claims(
         normalized=True,
     )
     moved = exact(run.points) - run.points[0]
-    # An iterate is rounded as it is made, and its step is off by what the gradient is; so are those before it.
-    off = length * norm(gradient.error, axis=-1) / np.maximum(norm(gradient.value, axis=-1), EPS)
-    drift = EPS * np.abs(run.points[1:]) + np.minimum(off, length)[..., None]
+    # An iterate is rounded as it is made, and its step is off by what the gradient's direction is: |g/|g| − h/|h|| ≤
+    # 2|g − h|/|g|, and 2 where nothing is known of it. So are those before it.
+    off = 2 * norm(gradient.error, axis=-1) / np.maximum(norm(gradient.value, axis=-1), EPS)
+    drift = EPS * np.abs(run.points[1:]) + length * np.fmin(off, 2.0)[..., None]
     climbed = moved[1:].widened(np.cumsum(drift, axis=0)) @ rounded(svm.p)
     least = exact(length) * exact(np.arange(STEPS + 1.0))[:, None] / reach(problem)
     yield at_least("normalized-run-climbs", Form.EFFECTIVE, climbed, least[1:], points="iterate")
