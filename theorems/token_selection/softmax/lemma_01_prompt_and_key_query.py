@@ -107,8 +107,8 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
         start = directions(rng, 1, problem.d)[0] * float(log_uniform(rng, 1e-2, 3.0, 1)[0]) / problem.key_scale
     log_constant = log_sharp_smoothness(problem).value
     largest = np.exp(-log_constant) if np.isfinite(log_constant) else 1.0
-    count = affordable(problem, STEPS)
-    steps = np.repeat(log_uniform(rng, 1e-2, 1.0, -(-count // SAME)) * largest, SAME)[:count]
+    count = -(-affordable(problem, STEPS) // SAME) * SAME
+    steps = np.repeat(log_uniform(rng, 1e-2, 1.0, count // SAME) * largest, SAME)
     points, matrices = _two_runs(setting, u, start, steps, under_test)
     asked = starts_claim("run-is-the-one-asked-for", points, start, count)
     yield asked
