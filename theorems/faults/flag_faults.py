@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from flint import fmpq
 
 from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
@@ -86,7 +87,7 @@ def _dependent(right: MaxMargin) -> MaxMargin:
 def _complementary(right: MaxMargin) -> MaxMargin:
     """The duals at hand, 1 where there is none."""
     pairs = [(int(i), int(t)) for i, t in np.argwhere(right.neighbours)]
-    duals = {pair: right.exact.duals.get(pair, 0) or 1 for pair in pairs}
+    duals = {pair: right.exact.duals.get(pair) or fmpq(1) for pair in pairs}
     return right if right.strictly_complementary else _with(right, exact_positive_duals=duals)
 
 
