@@ -118,7 +118,16 @@ class FlooredNorm:
 
 
 def _with_points(run: Trajectory, points: Array) -> Trajectory:
-    return replace(run, points=points, norms=np.linalg.norm(points, axis=-1))
+    """The run with those iterates, and as many of the other records."""
+    r = len(points)
+    return replace(
+        run,
+        points=points,
+        iterations=run.iterations[:r],
+        norms=np.linalg.norm(points, axis=-1),
+        log_gradient_norm=run.log_gradient_norm[:r],
+        log_time=run.log_time[:r],
+    )
 
 
 def _stops_far_out(p: Array, step: Array, last: Array, t: int, size: float) -> Array:
