@@ -126,8 +126,8 @@ def read(path: Path) -> dict[str, Any]:
     for name, value in held.items():
         if name not in KINDS:
             wrong = wrong or f"{name!r} is unknown"
-        elif not KINDS[name](value):
-            wrong = wrong or f"{name} is of another kind"
+        elif not KINDS[name][0](value):
+            wrong = wrong or f"{name} must be {KINDS[name][1]}"
     if wrong:
         raise InvalidInput(f"{path}: {wrong}; give a file that theorems hunt wrote.")
     return held
@@ -167,16 +167,18 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-KINDS: Mapping[str, Callable[[Any], bool]] = {
-    "statement": _is_text,
-    "without": _is_text,
-    "refutes": _is_text,
-    "why": _is_text,
-    "claim": _is_text,
-    "violation": _is_text,
-    "assumptions": _are_findings,
-    "seed": _is_count,
-    "case": _is_object,
-    "none_found": _is_effort,
+TEXT, COUNT = (_is_text, "text"), (_is_count, "a whole number")
+
+KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "statement": TEXT,
+    "without": TEXT,
+    "refutes": TEXT,
+    "why": TEXT,
+    "claim": TEXT,
+    "violation": TEXT,
+    "assumptions": (_are_findings, "a list of objects with id, holds and because"),
+    "seed": COUNT,
+    "case": (_is_object, "an object"),
+    "none_found": (_is_effort, "an object of counts"),
 }
-"""Names of the file, and what stands there."""
+"""Names of the file, what may stand there, and how it is called."""

@@ -215,8 +215,8 @@ def _two_runs(
     start: Float64[np.ndarray, "d"],
     steps: Float64[np.ndarray, "s"],
     under_test: Implementation,
-) -> tuple[Float64[np.ndarray, "t d"], Float64[np.ndarray, "t du d"]]:
-    """The iterates p(t) under test and the iterates W(t); the two runs share nothing but their start."""
+) -> tuple[Float64[np.ndarray, "r d"], Float64[np.ndarray, "t du d"]]:
+    """The iterates p(t) under test, as many as it took, and the iterates W(t); they share nothing but their start."""
     squared = float(np.sum(u * u))
     points, matrices, setting = [start], [np.outer(u, start) / squared], setting.in_floats
     for log_step in np.log(steps[::SAME]).tolist():
