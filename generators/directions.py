@@ -34,14 +34,6 @@ def prompts(draw: DrawFn, d: int, *, along: Float64[np.ndarray, "d"] | None = No
 
 
 @st.composite
-def unit_directions(draw: DrawFn, d: int) -> Float64[np.ndarray, "d"]:
-    """A unit vector; shrinks to the first axis."""
-    q = draw(entries((d,), draw(STYLES)))
-    q[0] = q[0] if q.any() else 1.0
-    return np.asarray(q / np.linalg.norm(q))
-
-
-@st.composite
 def points_in_cone(draw: DrawFn, p_mm: Float64[np.ndarray, "d"], mu: float, radius: float) -> Float64[np.ndarray, "d"]:
     """p with cos(p, p_mm) ≥ 1 − μ and ‖p‖ ≥ R, from the axis to (nearly) the boundary of both.
 

@@ -20,7 +20,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from hypothesis.strategies import DrawFn, SearchStrategy
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64
 
 from generators.case import Case
 from reference_attention.problem import Dataset
@@ -188,9 +188,3 @@ def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarra
     if "log_head_radii" in arrays:
         return np.asarray(arrays["log_head_radii"], dtype=np.float64), R
     return np.log(np.asarray(arrays["head_radii"], dtype=np.float64)), R
-
-
-def chosen_labels(case: Case) -> Int64[np.ndarray, "n"]:
-    """Labels as integers, for reports."""
-    assert case.dataset is not None
-    return case.dataset.Y.astype(np.int64)

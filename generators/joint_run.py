@@ -83,7 +83,7 @@ def asked_of(case: Case, joint: Joint, separator: MaxMargin, *, steps: int = STE
     critical = _critical(joint) if leads else 0.0
     if critical > 0:
         ratio = float(rng.choice(SHARES)) * critical
-    unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    unit = joint.longest_row
     start = np.asarray(rng.normal(size=joint.keys.shape[2]) * (0.1 / unit))
     if leads:
         start = start + float(rng.choice(LEADS)) * separator.p

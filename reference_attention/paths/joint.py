@@ -63,6 +63,11 @@ class Joint:
         return np.asarray(chosen_of(self.keys, self.alpha)[:, None] - self.keys)
 
     @cached_property
+    def longest_row(self) -> float:
+        """max ‖k_iα − k_it‖: no prompt of length R has a logit beyond R times it."""
+        return float(np.max(np.linalg.norm(self.rows, axis=-1)))
+
+    @cached_property
     def drops(self) -> Float64[np.ndarray, "n T"]:
         """δ_it = v̄_mm·(z_iα − z_it), shape (n, T)."""
         return np.asarray(np.sum(self.sides * self.svm.direction, axis=-1))

@@ -54,11 +54,6 @@ class Spheres:
     basis: Float64[np.ndarray, "d e"]
 
     @cached_property
-    def unit(self) -> float:
-        """The largest ‖k_iα − k_it‖."""
-        return float(np.max(np.linalg.norm(self.joint.rows, axis=-1)))
-
-    @cached_property
     def size(self) -> float:
         """The largest ‖z_it‖."""
         return float(np.max(np.linalg.norm(self.joint.tokens, axis=-1)))
@@ -159,7 +154,7 @@ class PromptAlone:
         across = complement(p / s.R)
         if self.kept is not None:
             _, sizes, basis = np.linalg.svd(self.kept @ across)
-            across = across @ basis[int(np.sum(sizes > 1e-9 * s.unit)) :].T
+            across = across @ basis[int(np.sum(sizes > 1e-9 * s.joint.longest_row)) :].T
         out = across.T @ second @ across - np.eye(across.shape[1]) * (float(gradient @ p) / s.R**2)
         return Local(y, p, value, across.T @ gradient, out, across)
 
@@ -181,7 +176,7 @@ def descended(
     s, scale, e = function.spheres, function.scale, y.size
     now = function.local(y, p)
     t = now.across.shape[1]
-    units = np.concatenate([np.full(e, scale / s.size), np.full(t, 1 / s.unit)])
+    units = np.concatenate([np.full(e, scale / s.size), np.full(t, 1 / s.joint.longest_row)])
     measured = np.concatenate([np.ones(e), np.full(t, 1 / scale)])
     left = _norm(now.slope * measured) if math.isfinite(now.value) else math.inf
     tries = 0
@@ -236,7 +231,7 @@ def beside_ties(
     for _ in range(TIES):
         rows = s.joint.rows[s.joint.others]
         ties = rows[np.abs(rows @ p) < NEAR]
-        if not len(ties) > 0 or not 2.0**-20 * s.unit * s.R > NEAR:
+        if not len(ties) > 0 or not 2.0**-20 * s.joint.longest_row * s.R > NEAR:
             break
         off = np.maximum(OFF[:, None], ties @ p)
         tried = p + (off - ties @ p) @ np.linalg.pinv(ties).T

@@ -79,7 +79,7 @@ def joint_path(
     with other starts.
     """
     basis = complement(joint.svm.direction)
-    unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    unit = joint.longest_row
     branch = begun(joint, basis, schedule, min(1.0 / unit, float(radii[0])), start, GRADIENT)
     found = []
     for goal in radii.tolist():
@@ -208,7 +208,7 @@ def _next(
     is shortened until that does not happen.
     """
     R, y, p, before = branch.spheres.R, branch.y, branch.p, branch.before
-    late = R * branch.spheres.unit > LATE
+    late = R * branch.spheres.joint.longest_row > LATE
     growth = LATE_GROWTH if late else GROWTH
     while True:
         target = goal if R * growth >= goal * (1 - 1e-9) else R * growth
@@ -258,7 +258,7 @@ def _minimised(
             p = beside_ties(spheres, spheres.offset(y), p, gradient)
             _, p, left_p = descended(PromptAlone(spheres, spheres.offset(y)), np.zeros(0), p, gradient, enough)
         residual = max(left_y, left_p)
-        still = float(np.linalg.norm(p - earlier)) * spheres.unit < 1e3 * gradient
+        still = float(np.linalg.norm(p - earlier)) * spheres.joint.longest_row < 1e3 * gradient
         if still or enough or _coupling(spheres, y, p) < -40.0:
             break
     return y, p, residual

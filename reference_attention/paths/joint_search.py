@@ -55,7 +55,7 @@ def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[
         starts: directions to begin with, in any order; the path begins at the first, at a small radius.
     """
     basis = complement(joint.svm.direction)
-    unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    unit = joint.longest_row
     units = starts / np.linalg.norm(starts, axis=1, keepdims=True)
     inward = np.concatenate([selecting(joint, u) for u in units[:INWARD]])
     branches: list[Branch] = []

@@ -77,7 +77,13 @@ def _not_found(claims: Iterable[Claim]) -> bool:
 
 def _not_found_either(statement: Statement, case: Case, under_test: Implementation) -> bool:
     """Whether the reference does not find it, either."""
-    return under_test is REFERENCE or _not_found(claims_of(statement.conclusion(case, REFERENCE)))
+    return under_test is REFERENCE or _not_found(_of_reference(statement, case, under_test))
+
+
+def _of_reference(statement: Statement, case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """What is claimed of the reference on the case, with the precision of what is under test."""
+    reference = REFERENCE.but(REFERENCE.name, textbook_eps=under_test.textbook_eps)
+    return claims_of(statement.conclusion(case, reference))
 
 
 def _lost(statement: Statement, case: Case, under_test: Implementation, made: set[str]) -> str:
@@ -86,8 +92,7 @@ def _lost(statement: Statement, case: Case, under_test: Implementation, made: se
     """
     if under_test is REFERENCE:
         return ""
-    reference = REFERENCE.but(REFERENCE.name, textbook_eps=under_test.textbook_eps)
-    lost = [claim.name for claim in claims_of(statement.conclusion(case, reference)) if claim.name not in made]
+    lost = [claim.name for claim in _of_reference(statement, case, under_test) if claim.name not in made]
     return f"{', '.join(dict.fromkeys(lost))}: claimed with the reference on this case, and not here" if lost else ""
 
 

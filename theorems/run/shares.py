@@ -112,7 +112,7 @@ def _of_direction(property: Callable[[Any, Case], bool]) -> Property:
     return holds
 
 
-def _has_direction_loss(name: str) -> Property:
+def _has_loss(name: str) -> Property:
     return lambda case: case.problem.loss.name == name
 
 
@@ -168,7 +168,7 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
         "one constraint only": lambda case: case.problem.n * (case.problem.T - 1) == 1,
         f"T or d ≥ {LARGE}": lambda case: max(case.problem.T, case.problem.d) >= LARGE,
         "keys beyond 2^±30": lambda case: not 1 / FAR < case.problem.key_scale < FAR,
-        **{f"{name} loss": _has_direction_loss(name) for name in LOSSES},
+        **{f"{name} loss": _has_loss(name) for name in LOSSES},
         "loss concave somewhere": lambda case: case.problem.loss.steepening(*case.problem.score_range) > 0,
         "Assumption B": lambda case: ASSUMPTIONS["equal-non-optimal-scores"].check(case).holds is True,
         "tied optimal scores": lambda case: bool((optimal_sets(case).sum(axis=1) > 1).any()),

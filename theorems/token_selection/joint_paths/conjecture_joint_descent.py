@@ -122,7 +122,7 @@ def _claims(setup: JointSetup, under_test: Implementation, run: JointTrajectory)
     ratio = float((heads[1] - heads[0]) / (prompts[1] - prompts[0])) if prompts[1] > prompts[0] else math.nan
     if not 0 < ratio < math.inf:
         return [undecided("prompt-rate", "the norms do not both grow", Form.LIMIT)]
-    unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.chosen, axis=-1)))
     return [
         _rate("prompt-rate", run.prompts[[early, late]], under_test.scheduled_direction(joint, ratio), unit),

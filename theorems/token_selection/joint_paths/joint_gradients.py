@@ -34,7 +34,7 @@ def gradient_claims(setup: JointSetup, under_test: Implementation, rng: np.rando
     """log L + rΓ and both parts of its gradient are what the formulas say."""
     joint = setup.joint
     d, k = joint.tokens.shape[2], joint.keys.shape[2]
-    unit = float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.tokens, axis=-1)))
     p = rng.normal(size=(POINTS, k)) * (2 / unit)
     # As long as v̄_mm at r = 2/size: what v is made of is of the same size, so that none of it may be left out.

@@ -120,7 +120,7 @@ def limit_claims(
     joint = setup.joint
     log_r = schedule(R)
     # Rounding of the logits moves either side by 2 eps (k + 8) R max|k|.
-    slip = 4 * EPS * (starts.shape[1] + 8) * R * float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    slip = 4 * EPS * (starts.shape[1] + 8) * R * joint.longest_row
     path = under_test.joint_minimiser(joint, schedule, R, starts).path
     above = _above(setup, log_r, R, path, slip)
     if above and under_test.joint_minimiser is not REFERENCE.joint_minimiser:
@@ -176,7 +176,7 @@ def _above(setup: JointSetup, log_r: float, R: float, path: JointPath, slip: flo
     beyond = _pair_excess(setup, log_r, R, w, p)
     if found <= target + slip + RESOLVED and beyond <= slip:
         return ""
-    unit = float(np.max(np.linalg.norm(setup.joint.rows, axis=-1)))
+    unit = setup.joint.longest_row
     lowest = float(np.min(np.where(setup.joint.others, setup.joint.rows @ p, np.inf)))
     kind = "another selection" if lowest < -1e-6 * unit * R else "in distress" if path.residuals[0] > 1e-6 else "local"
     return (
@@ -274,7 +274,7 @@ def sharp_claim(setup: JointSetup, under_test: Implementation, starts: Float64[n
         return
     R = units / theta
     path = under_test.joint_minimiser(joint, schedule, R, starts).path
-    slip = 4 * EPS * (starts.shape[1] + 8) * R * float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    slip = 4 * EPS * (starts.shape[1] + 8) * R * joint.longest_row
     if not float(path.residuals[0]) < SOLVED or _above(setup, schedule(R), R, path, slip):
         # From where the minimiser is predicted to be; its residual says whether it is one.
         path = polished(joint, schedule, R, R * svm.direction + o, w)
@@ -286,7 +286,7 @@ def sharp_claim(setup: JointSetup, under_test: Implementation, starts: Float64[n
     o, pi = _predicted_offset(setup, w, pseudo)
     error = factor * (float(np.linalg.norm(o)) + 1) / R
     measured = _across(p - R * svm.direction, svm.direction)
-    solver = 4 * EPS * (p.size + 8) * R * norm * float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    solver = 4 * EPS * (p.size + 8) * R * norm * joint.longest_row
     flat = float(np.max(path.residuals)) * (norm**2 / float((pi.min() * mu.min()) / mu.sum()) + R / theta)
     yield at_least(
         "sharp-offset",

@@ -45,7 +45,7 @@ def scheduled_claims(setup: JointSetup, under_test: Implementation) -> Iterator[
         found.append(_tau(setup, p, share * critical)[0])
         best.append(_tau(setup, others, share * critical).max())
         lowest.append(_margins(setup, p).min())
-    allowed = 2.0**-26 * float(np.max(np.linalg.norm(joint.rows, axis=-1)))
+    allowed = 2.0**-26 * joint.longest_row
     yield _claim("scheduled-direction-is-best", np.array(found), np.array(best), allowed)
     yield _claim("scheduled-direction-in-quadrant", np.array(lowest), np.zeros(len(SHARES)), allowed)
     if critical > 0:
