@@ -10,13 +10,14 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit deep bench clean
+.PHONY: help setup verify test lint types unit deep bench docs clean
 
 help:
 	@echo "make verify   set everything up and verify the theorems on generated data"
 	@echo "make test     set everything up and run lint, types and the tests"
 	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy"
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat)"
+	@echo "make docs     the documentation site, in build/docs"
 	@echo "make clean    remove the environment and the caches"
 
 $(READY): pyproject.toml setup.py constraints.txt
@@ -49,6 +50,11 @@ deep: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name
+
+docs: $(READY)
+	@$(BIN)/python -m theorems.site build/docs/source
+	@$(BIN)/sphinx-build -q -W --keep-going -n -c docs/site build/docs/source build/docs/html
+	@echo "Open $(CURDIR)/build/docs/html/index.html"
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build *.egg-info

@@ -42,6 +42,7 @@ ROOMS = (
     "theorems.kernel",
     "theorems.library",
     "theorems.report",
+    "theorems.site",
     "theorems.command",
     "max_margin_theorems",
     "theorems",

@@ -52,9 +52,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Listing:
-    """Text to copy, as it is."""
+    """Text to copy, as it is; in a language, if it says which."""
 
     text: str
+    language: str = ""
 
 
 Block = Heading | Paragraph | Table | Listing

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from reference_attention.files import read_named_values
@@ -17,6 +18,7 @@ from theorems.core.statement import Statement
 from theorems.hunting.entries import droppable
 from theorems.hunting.table import Status
 from theorems.power.table import short
+from theorems.registry.suite import statements
 
 COUNTEREXAMPLES = Path("counterexamples")
 ASSUMPTIONS_DOCUMENT = Path("docs/assumptions.md")
@@ -45,12 +47,13 @@ def hunted(chosen: Iterable[Statement], root: Path = RECORDED) -> list[Hunted] |
             continue
         one = Hunted(statement.id)
         for without in droppable(statement):
-            one.by_status.setdefault(_status(root / COUNTEREXAMPLES, statement, without), []).append(without)
+            one.by_status.setdefault(status_of(root / COUNTEREXAMPLES, statement, without), []).append(without)
         found.append(one)
     return found
 
 
-def _status(directory: Path, statement: Statement, without: str) -> Status:
+def status_of(directory: Path, statement: Statement, without: str) -> Status:
+    """What is recorded of a statement without an assumption; nothing is replayed."""
     if without in statement.needs:
         return Status.NEEDED
     path = directory / f"{statement.id}-without-{without}.json"
@@ -76,6 +79,18 @@ class Power:
 
 def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
     """The table fault × statement of docs/power.md, counted; ``None`` where there is none."""
+    known = {statement.id for statement in chosen if not statement.file}
+    table = signs(root)
+    if table is None:
+        return None
+    caught = {fault: {id for id, sign in row.items() if is_caught(sign)} for fault, row in table.items()}
+    columns = dict.fromkeys(id for row in table.values() for id in row if id in known)
+    counts = {id: sum(id in by for by in caught.values()) for id in columns}
+    return Power(len(table), sum(map(bool, caught.values())), counts)
+
+
+def signs(root: Path = RECORDED) -> dict[str, dict[str, str]] | None:
+    """What docs/power.md prints for each planted fault, by statement; ``None`` where there is no such table."""
     path = root / POWER_DOCUMENT
     if not path.is_file():
         return None
@@ -83,16 +98,15 @@ def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
     begin = next((k for k, line in enumerate(lines) if line.startswith("| fault | in |")), None)
     if begin is None:
         return None
-    heads = _cells(lines[begin])
-    rows = []
-    for line in lines[begin + 2 :]:
-        if not line.startswith("|"):
-            break
-        rows.append(_cells(line))
-    caught = [[bool(re.fullmatch(r"\d+", cell)) for cell in row[2:]] for row in rows]
-    counts = {head: sum(row[k] for row in caught) for k, head in enumerate(heads[2:])}
-    ids = {short(statement.id): statement.id for statement in chosen if not statement.file}
-    return Power(len(rows), sum(any(row) for row in caught), {ids[h]: n for h, n in counts.items() if h in ids})
+    ids = {short(id): id for id in statements()}
+    heads = [ids.get(head, head) for head in _cells(lines[begin])[2:]]
+    rows = map(_cells, takewhile(lambda line: line.startswith("|"), lines[begin + 2 :]))
+    return {row[0].strip("`"): dict(zip(heads, row[2:], strict=True)) for row in rows}
+
+
+def is_caught(sign: str) -> bool:
+    """Whether what is printed is the number of the example on which the fault was caught."""
+    return re.fullmatch(r"\d+", sign) is not None
 
 
 def _cells(line: str) -> list[str]:

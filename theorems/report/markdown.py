@@ -20,7 +20,7 @@ def _block(block: Block) -> str:
     if isinstance(block, Listing):
         longest = max((len(run) for run in re.findall("`+", block.text)), default=0)
         fence = "`" * max(3, longest + 1)
-        return f"{fence}\n{block.text.rstrip()}\n{fence}"
+        return f"{fence}{block.language}\n{block.text.rstrip()}\n{fence}"
     rows = [block.columns, ("---",) * len(block.columns), *block.rows]
     return "\n".join("| " + " | ".join(_inline(cell).replace("|", "\\|") for cell in row) + " |" for row in rows)
 

@@ -128,15 +128,31 @@ def print_failure(out: Console, result: Result, failure: Failure, reproduce: str
 
 def case_table(case: Case) -> Table:
     """Keys and scores, one token per row; chosen tokens are marked."""
-    problem = case.problem
-    table = column_table("input", "token", "chosen", "score", "key", right=("input", "token", "score"))
-    rows = [(i, t) for i in range(problem.n) for t in range(problem.T)]
-    for i, t in rows[:SHOWN_ROWS]:
-        chosen = "α" if t == case.chosen[i] else ""
-        table.add_row(str(i), str(t), chosen, repr(float(problem.scores[i, t])), _vector(problem.keys[i, t]))
-    if len(rows) > SHOWN_ROWS:
-        table.add_row("…", "…", "", "", f"{len(rows) - SHOWN_ROWS} more tokens")
+    table = column_table(*CASE_COLUMNS, right=("input", "token", "score"))
+    for row in case_rows(case):
+        table.add_row(*row)
     return table
+
+
+CASE_COLUMNS = ("input", "token", "chosen", "score", "key")
+
+
+def case_rows(case: Case) -> list[tuple[str, ...]]:
+    """The rows of that table."""
+    problem = case.problem
+    tokens = [(i, t) for i in range(problem.n) for t in range(problem.T)]
+    rows: list[tuple[str, ...]] = [
+        (
+            str(i),
+            str(t),
+            "α" if t == case.chosen[i] else "",
+            repr(float(problem.scores[i, t])),
+            _vector(problem.keys[i, t]),
+        )
+        for i, t in tokens[:SHOWN_ROWS]
+    ]
+    left = len(tokens) - len(rows)
+    return [*rows, ("…", "…", "", "", f"{left} more tokens")] if left else rows
 
 
 def case_lines(case: Case) -> list[str]:

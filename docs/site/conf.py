@@ -1,0 +1,65 @@
+"""Sphinx on what ``python -m theorems.site`` writes; nothing that it makes loads anything from the web."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from theorems.core.version import version as installed
+from theorems.site.docstring import formula
+
+project = "Max-Margin Token Selection"
+author = "the authors of max-margin-theorems"
+version = release = installed()
+extensions = ["myst_parser"]
+myst_enable_extensions = ["attrs_inline", "dollarmath", "html_image"]
+myst_heading_anchors = 4
+nitpicky = True
+html_theme = "furo"
+html_title = "Max-Margin Token Selection, executable"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+html_show_copyright = False
+smartquotes = False  # they would turn --flag and p' into something else
+highlight_language = "none"
+pygments_style = "friendly"
+
+
+class Indices(SphinxPostTransform):
+    """The paper's x_it and e^{−R} with index and exponent, in every text that is neither code nor title."""
+
+    default_priority = 900
+    formats = ("html",)
+
+    def run(self, **kwargs: Any) -> None:
+        for text in list(self.document.findall(nodes.Text)):
+            if isinstance(text.parent, nodes.literal | nodes.literal_block | nodes.title | nodes.raw | nodes.math):
+                continue
+            set_ = formula(text.astext())
+            if "<su" in set_ and text.parent is not None:
+                text.parent.replace(text, nodes.raw("", set_, format="html"))
+
+
+def visit_math(self: Any, node: nodes.math) -> None:
+    self.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def visit_displaymath(self: Any, node: nodes.math_block) -> None:
+    self.body.append(f'<div class="display">{convert(node.astext(), display="block")}</div>\n')
+    raise nodes.SkipNode
+
+
+def setup(app: Sphinx) -> None:
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))
+    app.add_post_transform(Indices)
+
+
+html_math_renderer = "mathml"

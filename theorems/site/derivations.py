@@ -1,0 +1,113 @@
+"""The modules that the statements refer to for their derivations, found from the references in docstrings."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
+
+from theorems.registry.suite import PAPERS, statements
+
+REFERENCE = re.compile(r":\w+:`~?([^`]+)`")
+ROOMS = (*PAPERS, "theorems.rounding", "reference_attention", "generators")
+"""Where derivations stand."""
+
+
+@dataclass
+class Derivation:
+    """A module that a statement, or another derivation, refers to.
+
+    Attributes:
+        module: its dotted name.
+        objects: what of it is referred to, by the name in the module.
+    """
+
+    module: str
+    objects: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Of its page."""
+        return self.module.removeprefix(f"{PAPERS[0]}.").replace(".", "-").replace("_", "-")
+
+    @property
+    def loaded(self) -> ModuleType:
+        """The module itself."""
+        return importlib.import_module(self.module)
+
+    def text(self, name: str = "") -> str:
+        """The docstring of the module, or of one of its objects."""
+        return inspect.getdoc(_object(self.module, name)) or "" if name else inspect.getdoc(self.loaded) or ""
+
+
+@cache
+def derivations() -> dict[str, Derivation]:
+    """Every derivation by its module, in the order in which the statements lead there."""
+    found: dict[str, Derivation] = {}
+    own = {one.conclusion.__module__ for one in statements().values()}
+    waiting = [(one.conclusion.__module__, text) for one in statements().values() for text in texts_of(one.id)]
+    while waiting:
+        place, text = waiting.pop(0)
+        for module, name in referred(text, place):
+            if module in own:
+                continue
+            if module not in found:
+                found[module] = Derivation(module)
+                waiting.append((module, found[module].text()))
+            if name and name not in found[module].objects:
+                found[module].objects.append(name)
+                waiting.append((module, found[module].text(name)))
+    return found
+
+
+def texts_of(id: str) -> tuple[str, str]:
+    """What a statement says of itself: its module, and its conclusion."""
+    statement = statements()[id]
+    return inspect.getdoc(importlib.import_module(statement.conclusion.__module__)) or "", statement.text
+
+
+def referred(text: str, place: str) -> Iterator[tuple[str, str]]:
+    """(module, object or nothing) for the references of a docstring that lead to one of the :data:`ROOMS`."""
+    for reference in REFERENCE.findall(text):
+        resolved = resolve(reference, place)
+        if resolved:
+            yield resolved
+
+
+def resolve(reference: str, place: str) -> tuple[str, str] | None:
+    """The module of a reference, and the object in it if it names one; None for what is not in the :data:`ROOMS`.
+
+    Args:
+        reference: dotted; with a dot in front the end of a name, as in Sphinx: of the same package if there is one.
+        place: the module in which it stands.
+    """
+    parts = reference.lstrip(".").split(".")
+    for length in range(len(parts), 0, -1):
+        tail, name = ".".join(parts[:length]), ".".join(parts[length:])
+        ends = [one for one in _modules() if one == tail or (reference.startswith(".") and one.endswith(f".{tail}"))]
+        if ends:
+            near = [one for one in ends if one.rpartition(".")[0] == place.rpartition(".")[0]]
+            return (near or ends)[0], name
+    return (place, reference) if place in _modules() and _object(place, reference) is not None else None
+
+
+def _object(module: str, name: str) -> object:
+    value: object = importlib.import_module(module)
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value
+
+
+@cache
+def _modules() -> tuple[str, ...]:
+    """Every module of the :data:`ROOMS`."""
+    return tuple(
+        found.name
+        for room in ROOMS
+        for found in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}.")
+    )

@@ -1,0 +1,127 @@
+"""A docstring of the theory as HTML: paragraphs, lists, displayed formulas, indices and exponents.
+
+The docstrings are plain text with the paper's letters: x_it has an index, e^{−R} an exponent, what is indented is a
+formula on lines of its own. Nothing else is guessed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from html import escape
+from itertools import groupby
+
+Linked = Callable[[str], str]
+"""Dotted name of a reference → where it leads; empty for nowhere."""
+
+ITEM = re.compile(r"(?:-|\d+\.) ")
+LEAD = re.compile(
+    r"(Derivation|Effective forms?|Exact form|Limit|Sharp|Notation|Main results?|References|The path|Exact)(?=[.:,])"
+)
+"""Words with which a paragraph says what it is."""
+GREEK = "Α-Ωα-χω"  # without ψ, which is a function: Y_iψ(x)
+LETTER = rf"[A-Za-z{GREEK}∇ℓψ\u00c0-\u017f]"
+BASE = rf"(?:max|min|sum|mean|argmin|argmax|gap|slack|opt|{LETTER}[\u0300-\u036f]*['*]?|(?<!\w)\d|(?<=\w)\d|[)|‖⁺⁻ᵀ])"
+"""What may carry an index: an operator or a letter with its accents, not a word."""
+INDEX = rf"(?:\{{[^{{}}]*\}}|[*∞]|\d+|[A-Za-z\u0100-\u017f{GREEK}]+(?:,[A-Za-z{GREEK}]+)?\d*)"
+EXPONENT = r"(?:\{(?:[^{}]|\{[^{}]*\})*\}|[\w+−*-])"
+WORD = re.compile(r"[A-Za-z]{2,}(?:_[A-Za-z0-9]+)+(?!\w)")
+INLINE = re.compile(
+    r"``(?P<code>[^`]+)``"
+    r"|:\w+:`(?P<reference>[^`]+)`"
+    r"|`(?P<quoted>[^`]+)`"
+    r"|\*\*(?P<strong>\S(?:[^*]*[^\s*])?)\*\*"
+    r"|(?<![\w*)\]'])\*(?P<emphasis>\w(?:[^*]*[^\s*])?)\*(?![\w*])"
+)
+
+
+def html(text: str, linked: Linked = lambda name: "") -> str:
+    """The docstring as one block of HTML without an empty line, as Markdown wants it."""
+    return "\n".join(_block(lines, linked) for lines in _paragraphs(inspect.cleandoc(text)))
+
+
+def inline(text: str, linked: Linked = lambda name: "") -> str:
+    """A line of text: code, references, emphasis, indices, exponents."""
+    made, end = [], 0
+    for found in INLINE.finditer(text):
+        made.append(formula(text[end : found.start()]))
+        end = found.end()
+        kind, inner = next((kind, one) for kind, one in found.groupdict().items() if one is not None)
+        if kind in ("strong", "emphasis"):
+            tag = "strong" if kind == "strong" else "em"
+            made.append(f"<{tag}>{inline(inner, linked)}</{tag}>")
+        else:
+            target = linked(inner.lstrip("~")) if kind == "reference" else ""
+            code = f"<code>{escape(inner.lstrip('.~'))}</code>"
+            made.append(f'<a href="{escape(target)}">{code}</a>' if target else code)
+    return "".join([*made, formula(text[end:])])
+
+
+def formula(text: str) -> str:
+    """Plain text with its indices and exponents; names with underscores stay names."""
+    made, at = [], 0
+    pattern = re.compile(rf"(?P<base>{BASE})_(?P<index>{INDEX})|\^(?P<exponent>{EXPONENT})")
+    while found := pattern.search(text, at):
+        name = next((word for word in WORD.finditer(text) if word.start() < found.end() <= word.end()), None)
+        if name and not re.match(rf"{BASE}_", name[0]):
+            made.append(escape(text[at : name.end()]))
+            at = name.end()
+            continue
+        made.append(escape(text[at : found.start()]))
+        if found["base"]:
+            index, at = found["index"], found.end()
+            deeper = re.compile(rf"_{INDEX}").match(text, at) if index[-1].isalpha() else None
+            if deeper:  # s_iα_i: the index has one
+                index, at = index + deeper[0], deeper.end()
+            made.append(f"{escape(found['base'])}<sub>{formula(_bare(index))}</sub>")
+        else:
+            at = found.end()
+            made.append(f"<sup>{formula(_bare(found['exponent']))}</sup>")
+    return "".join([*made, escape(text[at:])])
+
+
+def _bare(text: str) -> str:
+    return text[1:-1] if text.startswith("{") else text
+
+
+def _paragraphs(text: str) -> Iterator[list[str]]:
+    for empty, lines in groupby(text.splitlines(), lambda line: not line.strip()):
+        if not empty:
+            yield list(lines)
+
+
+def _block(lines: list[str], linked: Linked) -> str:
+    """Paragraphs, lists and displayed formulas that follow each other without an empty line."""
+    parts: list[tuple[str, list[str]]] = []
+    for line in lines:
+        kind, last = _kind(line), parts[-1][0] if parts else ""
+        if kind == "display" and last == "item" and not line.startswith(" " * 6):
+            parts[-1][1].append(line.strip())
+        elif kind == last and kind != "item":
+            parts[-1][1].append(line)
+        else:
+            parts.append((kind, [line]))
+    made = []
+    for kind, group in groupby(parts, lambda part: part[0]):
+        texts = [texts for _, texts in group]
+        if kind == "item":
+            ordered = texts[0][0][0].isdigit()
+            first = f' start="{int(texts[0][0].partition(".")[0])}"' if ordered else ""
+            items = "".join(f"<li>{inline(ITEM.sub('', ' '.join(one), count=1), linked)}</li>" for one in texts)
+            made.append(f"<ol{first}>{items}</ol>" if ordered else f"<ul>{items}</ul>")
+        elif kind == "display":
+            shown = inspect.cleandoc("\n" + "\n".join(texts[0])).splitlines()
+            made.append(f'<div class="display">{"<br>".join(inline(line, linked) for line in shown)}</div>')
+        else:
+            said = " ".join(texts[0])
+            lead = LEAD.match(said)
+            said = f"**{lead[0]}**{said[lead.end() :]}" if lead else said
+            made.append(f"<p>{inline(said, linked)}</p>")
+    return "\n".join(made)
+
+
+def _kind(line: str) -> str:
+    if ITEM.match(line):
+        return "item"
+    return "display" if line.startswith("  ") else "text"

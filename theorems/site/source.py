@@ -1,0 +1,144 @@
+"""The source of the site as a folder: the documents, generated pages beside them, and the files that they link to."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from theorems.core.recorded import RECORDED
+from theorems.registry.suite import statements
+from theorems.report.evidence import signs
+from theorems.report.record import RunRecord, read
+from theorems.site.derivations import derivations
+from theorems.site.reference_pages import (
+    assumptions_page,
+    definitions_page,
+    derivation_page,
+    statements_page,
+    tolerances_page,
+)
+from theorems.site.statement_page import Evidence, statement_page
+
+START = "README.md"
+"""The document that is the site's first page."""
+MEASURED = Path("docs/verify.json")
+"""The run of verify that slacks are taken from; nothing else is missing where it is."""
+REFERENCE = ("docs/library.md", "CONTRIBUTING.md", "CHANGELOG.md")
+FINDINGS = ("FINDINGS.md", "docs/assumptions.md", "docs/power.md", "docs/mutation.md", "docs/regime_map.md")
+FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
+"""Of the guides, which are all other documents."""
+LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)|<img src=\"(?P<image>[^\"]+)\"")
+ROW = re.compile(r"^\| `([\w-]+)` \| `([\w-]+)` \|", re.MULTILINE)
+FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+
+
+def write_source(folder: Path, root: Path = RECORDED) -> None:
+    """Write the folder anew.
+
+    Args:
+        folder: replaced if it is there.
+        root: the checkout.
+
+    Raises:
+        InvalidInput: a record that cannot be read.
+    """
+    if folder.exists():
+        shutil.rmtree(folder)
+    pages = generated(root)
+    documents = {name: (root / name).read_text(encoding="utf-8") for name in _documents(root)}
+    for name, text in (documents | pages).items():
+        for path in {_path(target, name) for target in _targets(text)} - set(documents):
+            if (root / path).is_file():
+                _copy(path, folder, root)
+        _write(folder / _renamed(name), _relinked(text, name, root))
+    _write(folder / "index.md", (folder / "index.md").read_text(encoding="utf-8") + "\n" + contents(documents))
+
+
+def generated(root: Path = RECORDED) -> dict[str, str]:
+    """The pages that are made, by path."""
+    measured: RunRecord | None = read(root / MEASURED) if (root / MEASURED).exists() else None
+    evidence = Evidence(measured, signs(root) or {}, root)
+    made = {
+        "statements/index.md": f"{statements_page(measured)}\n{_toctree('', (*statements(), 'derivations'))}",
+        "statements/derivations.md": "# Derivations\n\nWhat the statements refer to.\n\n"
+        + _toctree("", [f"../derivations/{one.name}" for one in derivations().values()]),
+        "statements/definitions.md": definitions_page(),
+        "statements/assumptions.md": assumptions_page(),
+        "statements/tolerances.md": tolerances_page(),
+    }
+    made |= {f"statements/{one.id}.md": statement_page(one, evidence) for one in statements().values()}
+    return made | {f"derivations/{one.name}.md": derivation_page(one) for one in derivations().values()}
+
+
+def contents(documents: Iterable[str]) -> str:
+    """The tables of contents; a document that no other names is a guide."""
+    own = (START, *REFERENCE, *FINDINGS, *FIRST)
+    guides = [*FIRST[1:], *(name for name in documents if name not in own)]
+    reference = ("statements/definitions", "statements/assumptions", "statements/tolerances")
+    return "\n".join(
+        (
+            _toctree("Start", ("self", *FIRST[:1])),
+            _toctree("Guides", guides),
+            _toctree("Statements", ("statements/index", *reference)),
+            _toctree("Findings", FINDINGS),
+            _toctree("Reference", REFERENCE),
+        )
+    )
+
+
+def _toctree(caption: str, names: Iterable[str]) -> str:
+    options = f":caption: {caption}\n:hidden:" if caption else ":maxdepth: 1\n:hidden:"
+    return f"```{{toctree}}\n{options}\n\n" + "\n".join(name.removesuffix(".md") for name in names) + "\n```\n"
+
+
+def _documents(root: Path) -> list[str]:
+    return [
+        path.relative_to(root).as_posix()
+        for path in (*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md")))
+    ]
+
+
+def _renamed(name: str) -> str:
+    return "index.md" if name == START else name
+
+
+def _targets(text: str) -> list[str]:
+    return [found["target"] or found["image"] for found in LINK.finditer(FENCED.sub("", text))]
+
+
+def _path(target: str, name: str) -> str:
+    """Where a link of a document leads, from the root."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), target.partition("#")[0]))
+
+
+def _copy(path: str, folder: Path, root: Path) -> None:
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(root / path, folder / path)
+
+
+def _relinked(text: str, name: str, root: Path) -> str:
+    """The document with the links that the site needs: to its first page, and none to folders; with rows as anchors."""
+
+    def linked(found: re.Match[str]) -> str:
+        target = found["target"]
+        if target is None:
+            return found[0]
+        if (root / _path(target, name)).is_dir() and not target.startswith("#"):
+            return found["text"][1:-1]
+        return f"{found['text']}({re.sub(rf'(^|/){START}(?=#|$)', _index, target)})"
+
+    if name == "docs/assumptions.md":
+        text = ROW.sub(r"| `\1`{#\1-without-\2} | `\2` |", text)
+    return "".join(part if part.startswith("```") else LINK.sub(linked, part) for part in FENCED.split(text))
+
+
+def _index(found: re.Match[str]) -> str:
+    return f"{found[1]}{_renamed(START)}"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,218 @@
+"""The page of a statement: what it says and why, its claims with their measured slack, its assumptions, its faults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from reference_attention.files import read_named_values
+from theorems.core.recorded import RECORDED
+from theorems.core.statement import Statement
+from theorems.core.tolerances import Tolerance
+from theorems.faults import FAULTS
+from theorems.faults.spared import why_spared
+from theorems.hunting.entries import droppable
+from theorems.hunting.record import load
+from theorems.hunting.table import Status
+from theorems.registry.suite import tolerances, tolerances_of
+from theorems.report.document import Block, Code, Heading, Link, Listing, Paragraph, Table, Text, paragraph
+from theorems.report.evidence import COUNTEREXAMPLES, is_caught, status_of
+from theorems.report.markdown import markdown
+from theorems.report.record import RunRecord, StatementRecord
+from theorems.run.tables import CASE_COLUMNS, case_lines, case_rows
+from theorems.site.derivations import texts_of
+from theorems.site.docstring import html
+from theorems.site.links import link_from, source_of
+
+NOT_FACED = "…"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is recorded of the statements.
+
+    Attributes:
+        measured: the run of verify that slacks are taken from; None where none is kept.
+        power: fault → statement → what docs/power.md prints.
+        root: the folder of the records.
+    """
+
+    measured: RunRecord | None
+    power: Mapping[str, Mapping[str, str]]
+    root: Path = RECORDED
+
+
+def statement_page(statement: Statement, evidence: Evidence) -> str:
+    """The page as Markdown."""
+    parts = [
+        markdown([Heading(1, f"{statement.id}: {statement.title}"), *_where(statement)]),
+        _said(statement),
+        markdown([*_assumptions(statement, evidence.root), *_claims(statement, evidence.measured)]),
+        markdown([*_tolerances(statement, evidence.measured), *_faults(statement, evidence.power)]),
+    ]
+    return "\n".join(part for part in parts if part.strip())
+
+
+def _where(statement: Statement) -> Iterator[Block]:
+    source = source_of(statement.conclusion.__module__)
+    also = f" Also called {', '.join(statement.aliases)}." if statement.aliases else ""
+    yield paragraph(f"Paper: {statement.source}.{also} Source: ", Link(source, f"../{source}"), ".")
+    yield Listing(f"$ theorems show {statement.id}\n$ theorems verify {statement.id}", "console")
+
+
+def _said(statement: Statement) -> str:
+    """The module's own words below its first line, then the statement with its effective forms and derivation."""
+    module, text = texts_of(statement.id)
+    place = statement.conclusion.__module__
+    results = "\n\n".join(part for part in module.split("\n\n")[1:] if not part.startswith("References"))
+    shown = html(text, partial(link_from, place))
+    head = [html(results, partial(link_from, place))] if results else []
+    return "\n\n".join(["## Statement and derivation", *head, f'<div class="theory">\n{shown}\n</div>']) + "\n"
+
+
+def _assumptions(statement: Statement, root: Path) -> Iterator[Block]:
+    yield Heading(2, "Assumptions, and why each is there")
+    pairs = [(id, status_of(root / COUNTEREXAMPLES, statement, id)) for id in droppable(statement)]
+    if not pairs:
+        yield paragraph("It has none.")
+        return
+    rows = []
+    for id, status in pairs:
+        one = statement.assumption(id)
+        assumed = "" if id in statement.assumptions else "; a hypothesis within the statement"
+        rows.append((_assumption(id), one.title + assumed, one.source, _row(statement.id, id, str(status))))
+    yield Table(("assumption", "that is", "source", "without it"), tuple(rows))
+    for id, status in pairs:
+        yield Heading(3, f"Without {id}")
+        yield from _without(statement, id, status, root)
+
+
+def _assumption(id: str) -> Text:
+    return Link(id, f"assumptions.md#{id}")
+
+
+def _row(id: str, without: str, text: str) -> Link:
+    """The row of docs/assumptions.md."""
+    return Link(text, f"../docs/assumptions.md#{id}-without-{without}")
+
+
+def _without(statement: Statement, id: str, status: Status, root: Path) -> Iterator[Block]:
+    if status is Status.NEEDED:
+        yield paragraph(f"Needed to state it: {statement.needs[id]}.")
+        return
+    if status is Status.HOLE:
+        yield paragraph("Not hunted.")
+        return
+    name = f"{statement.id}-without-{id}.json"
+    path = root / COUNTEREXAMPLES / name
+    held = read_named_values(path)
+    yield paragraph(f"{_sentence(held['why'])}" if held["why"] else "Nothing is said about the mechanism.")
+    if status is Status.NONE_FOUND:
+        tried = held["none_found"]
+        met = f", on {tried['met']} of which it fails and the others hold" if "met" in tried else ""
+        yield paragraph(f"No counterexample was found in {tried['cases']} cases{met}; that proves nothing.")
+        return
+    yield paragraph(f"Refuted: {_sentence(held['refutes'])} The smallest counterexample found, ", _file(name), ":")
+    case = load(path).case
+    yield Table(CASE_COLUMNS, tuple(case_rows(case)))
+    yield paragraph("; ".join(case_lines(case)) + f". Violated: {held['violation']}.")
+    yield Listing(f"$ theorems replay {COUNTEREXAMPLES}/{name}", "console")
+
+
+def _file(name: str) -> Link:
+    return Link(name, f"../{COUNTEREXAMPLES}/{name}")
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split())
+    return text if text.endswith(".") else f"{text}."
+
+
+def _record(statement: Statement, measured: RunRecord | None) -> StatementRecord | None:
+    return next((one for one in measured.statements if one.id == statement.id), None) if measured else None
+
+
+def _claims(statement: Statement, measured: RunRecord | None) -> Iterator[Block]:
+    yield Heading(2, "Claims")
+    record = _record(statement, measured)
+    if record is None or measured is None:
+        yield paragraph("No measurement of this statement is kept.")
+        yield Table(("claim", "made"), tuple((Code(name), when) for name, when in statement.claims.items()))
+        return
+    tried = ", ".join(f"{count} {verdict}" for verdict, count in record.counts.items() if count)
+    yield paragraph(
+        f"On {record.examples} generated cases (seed {measured.seed}): {tried}. A claim holds when slack ≥ −tolerance;"
+        " the slack is the worst one, on a case where the two sides are not the same number."
+        " It is examples on which a claim was made that are counted."
+    )
+    made = {claim.name: claim for claim in record.claims}
+    rows: list[tuple[Text, ...]] = []
+    for name in dict.fromkeys([*statement.claims, *made]):
+        when, claim = statement.claims.get(name, ""), made.get(name)
+        if claim is None:
+            rows.append((Code(name), "", when, "0", "never made", "", ""))
+            continue
+        numbers = (_number(claim.worst_slack), _number(claim.tolerance), _tolerance(claim.why))
+        rows.append((Code(name), str(claim.form), when, str(claim.cases), *numbers))
+    yield Table(("claim", "form", "made", "examples", "worst slack", "tolerance", "because of"), tuple(rows))
+    for claim in record.claims:
+        if claim.branches:
+            yield paragraph(Code(claim.name), f": {claim.occurred}.")
+
+
+def _number(value: float) -> str:
+    return "undecided" if math.isnan(value) else f"{value + 0.0:.3g}"
+
+
+def _tolerance(key: str) -> Link:
+    return Link(key, f"tolerances.md#{key}")
+
+
+def _tolerances(statement: Statement, measured: RunRecord | None) -> Iterator[Block]:
+    """Those of the claims that were made; without a measurement those that its modules name."""
+    record = _record(statement, measured)
+    every = tolerances()
+    used: Mapping[str, Tolerance] = tolerances_of(statement)
+    if record is not None:
+        used = {key: every[key] for key in sorted({claim.why for claim in record.claims}) if key in every}
+    yield Heading(2, "Tolerances")
+    rows = tuple((_tolerance(key), one.formula, one.reason) for key, one in used.items())
+    yield Table(("tolerance", "formula", "why no larger"), rows)
+
+
+def _faults(statement: Statement, power: Mapping[str, Mapping[str, str]]) -> Iterator[Block]:
+    yield Heading(2, "Planted faults")
+    column = {fault: row[statement.id] for fault, row in power.items() if statement.id in row and fault in FAULTS}
+    caught = {fault: sign for fault, sign in column.items() if is_caught(sign)}
+    faced = [sign for sign in column.values() if sign not in ("", NOT_FACED)]
+    yield Paragraph(
+        (
+            f"It catches {len(caught)} of the {len(faced)} planted faults of ",
+            Link("the power table", "../docs/power.md"),
+            " that it was faced with and that touch what it calls.",
+            f" {_kernel(statement)}",
+        )
+    )
+    if caught:
+        rows = tuple((Code(fault), FAULTS[fault].says, sign) for fault, sign in caught.items())
+        yield Table(("caught", "is", "on example"), rows)
+    spared = tuple(_spared(statement, column))
+    if spared:
+        yield Table(("not caught", "is", "because"), spared)
+
+
+def _spared(statement: Statement, column: Mapping[str, str]) -> Iterator[tuple[Text, ...]]:
+    for fault, sign in column.items():
+        if sign in ("–", "?"):
+            why = why_spared(FAULTS[fault], statement, sign == "?") or ("undecided" if sign == "?" else "not explained")
+            yield (Code(fault), FAULTS[fault].says, why)
+
+
+def _kernel(statement: Statement) -> str:
+    if statement.kernel is None:
+        return ""
+    on = "On somebody's attention kernel" if statement.kernel.called else "Somebody's attention kernel is not called"
+    return f"{on}: {statement.kernel.says}."
