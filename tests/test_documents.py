@@ -39,6 +39,7 @@ from theorems.registry.suite import statements
 from theorems.run.user_data import load
 
 DOCUMENTS = documents()
+EVERY = sorted({*DOCUMENTS, *documents_.ELSEWHERE})
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document, read(document))]
 SHOWN = [shown for block in BLOCKS if block.language in ("console", "indented") for shown in commands(block)]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
@@ -47,6 +48,7 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "theorems verify": ("a minute or two", "theorems verify lemma-3 lemma-10 lemma-11"),
+        "theorems verify --examples 50 --seed 0 --json docs/verify.json": ("a minute or two, as without --json", ""),
         "theorems verify --attention torch.nn.functional:scaled_dot_product_attention": (
             "half a minute",
             "theorems verify lemma-3 --attention torch.nn.functional:scaled_dot_product_attention",
@@ -274,19 +276,19 @@ def test_options_within_a_sentence_exist(document: str) -> None:
     assert named - known == set()
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", EVERY)
 def test_links_lead_somewhere(document: str) -> None:
     assert [one for one in documents_.links(read(document)) if not documents_.resolves(one, document)] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", EVERY)
 def test_paths_exist(document: str) -> None:
-    named = documents_.paths(read(document)) - documents_.ELSEWHERE
+    named = documents_.paths(read(document))
     written = ("hunted/",)
     assert [path for path in sorted(named) if not path.startswith(written) and not documents_.exists(path)] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", EVERY)
 def test_modules_and_what_is_in_them_exist(document: str) -> None:
     pattern = r"(?:reference_attention|generators|theorems)(?:\.\w+)+"
     for name in {match[0] for code in inline(read(document)) if (match := re.match(pattern, code))}:

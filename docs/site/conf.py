@@ -26,6 +26,8 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
+html_show_search_summary = False  # a page opened as a file may not fetch others
+html_math_renderer = "mathml"
 html_show_copyright = False
 smartquotes = False  # they would turn --flag and p' into something else
 highlight_language = "none"
@@ -40,11 +42,13 @@ class Indices(SphinxPostTransform):
 
     def run(self, **kwargs: Any) -> None:
         for text in list(self.document.findall(nodes.Text)):
-            if isinstance(text.parent, nodes.literal | nodes.literal_block | nodes.title | nodes.raw | nodes.math):
+            plain = text.astext()
+            kept = (nodes.literal, nodes.literal_block, nodes.title, nodes.raw, nodes.math, nodes.math_block)
+            if isinstance(text.parent, kept) or not {"_", "^"} & set(plain):
                 continue
-            set_ = formula(text.astext())
-            if "<su" in set_ and text.parent is not None:
-                text.parent.replace(text, nodes.raw("", set_, format="html"))
+            typeset = formula(plain)
+            if "<su" in typeset:
+                text.parent.replace(text, nodes.raw("", typeset, format="html"))
 
 
 def visit_math(self: Any, node: nodes.math) -> None:
@@ -60,6 +64,3 @@ def visit_displaymath(self: Any, node: nodes.math_block) -> None:
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displaymath, None))
     app.add_post_transform(Indices)
-
-
-html_math_renderer = "mathml"

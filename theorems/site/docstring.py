@@ -16,6 +16,8 @@ Linked = Callable[[str], str]
 """Dotted name of a reference → where it leads; empty for nowhere."""
 
 ITEM = re.compile(r"(?:-|\d+\.) ")
+BEGINS = re.compile(r"(?:-|\d+\.|\([a-z]\)) ")
+"""A line that begins something of its own."""
 LEAD = re.compile(
     r"(Derivation|Effective forms?|Exact form|Limit|Sharp|Notation|Main results?|References|The path|Exact)(?=[.:,])"
 )
@@ -98,27 +100,31 @@ def _block(lines: list[str], linked: Linked) -> str:
         kind, last = _kind(line), parts[-1][0] if parts else ""
         if kind == "display" and last == "item" and not line.startswith(" " * 6):
             parts[-1][1].append(line.strip())
-        elif kind == last and kind != "item":
+        elif kind == last and not BEGINS.match(line):
             parts[-1][1].append(line)
         else:
             parts.append((kind, [line]))
     made = []
     for kind, group in groupby(parts, lambda part: part[0]):
         texts = [texts for _, texts in group]
-        if kind == "item":
-            ordered = texts[0][0][0].isdigit()
-            first = f' start="{int(texts[0][0].partition(".")[0])}"' if ordered else ""
-            items = "".join(f"<li>{inline(ITEM.sub('', ' '.join(one), count=1), linked)}</li>" for one in texts)
-            made.append(f"<ol{first}>{items}</ol>" if ordered else f"<ul>{items}</ul>")
-        elif kind == "display":
-            shown = inspect.cleandoc("\n" + "\n".join(texts[0])).splitlines()
-            made.append(f'<div class="display">{"<br>".join(inline(line, linked) for line in shown)}</div>')
-        else:
-            said = " ".join(texts[0])
-            lead = LEAD.match(said)
-            said = f"**{lead[0]}**{said[lead.end() :]}" if lead else said
-            made.append(f"<p>{inline(said, linked)}</p>")
+        made += [_list(texts, linked)] if kind == "item" else [_shown(kind, one, linked) for one in texts]
     return "\n".join(made)
+
+
+def _list(items: list[list[str]], linked: Linked) -> str:
+    number = re.match(r"\d+", items[0][0])
+    made = "".join(f"<li>{inline(ITEM.sub('', ' '.join(one), count=1), linked)}</li>" for one in items)
+    return f'<ol start="{number[0]}">{made}</ol>' if number else f"<ul>{made}</ul>"
+
+
+def _shown(kind: str, lines: list[str], linked: Linked) -> str:
+    """A displayed formula with its lines, or a paragraph."""
+    if kind == "display":
+        shown = inspect.cleandoc("\n" + "\n".join(lines)).splitlines()
+        return f'<div class="display">{"<br>".join(inline(line, linked) for line in shown)}</div>'
+    said = " ".join(lines)
+    lead = LEAD.match(said)
+    return f"<p>{inline(f'**{lead[0]}**{said[lead.end() :]}' if lead else said, linked)}</p>"
 
 
 def _kind(line: str) -> str:

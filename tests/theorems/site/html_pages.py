@@ -1,0 +1,80 @@
+"""Built pages as data: their anchors, where they lead, and what they load."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+LOADED = {"src", "srcset", "data", "poster"}
+"""Attributes whose target a browser fetches by itself; so it does the href of a <link>."""
+ELSEWHERE = re.compile(r"(?:[a-z]+:)?//")
+
+
+@dataclass
+class Page(HTMLParser):
+    """A page.
+
+    Attributes:
+        ids: the anchors.
+        links: targets of <a>.
+        loads: targets of scripts, styles, pictures.
+        text: what is read.
+    """
+
+    ids: set[str] = field(default_factory=set)
+    links: list[str] = field(default_factory=list)
+    loads: list[str] = field(default_factory=list)
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name == "id":
+                self.ids.add(value or "")
+            elif name == "href" and tag == "a":
+                self.links.append(value or "")
+            elif name in LOADED or (name == "href" and tag == "link"):
+                self.loads.append(value or "")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def page(html: str) -> Page:
+    """The page that a text is."""
+    made = Page()
+    made.feed(html)
+    return made
+
+
+def pages(folder: Path) -> dict[Path, Page]:
+    """Every page of a site."""
+    return {path: page(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))}
+
+
+def dead_links(site: dict[Path, Page]) -> Iterator[str]:
+    """Links to pages, files and anchors that are not there; those that leave the site are not followed."""
+    for path, one in site.items():
+        for target in [*one.links, *one.loads]:
+            if ELSEWHERE.match(target) or target.startswith("data:"):
+                continue
+            name, _, anchor = unquote(target).partition("#")
+            file = (path.parent / name.partition("?")[0]).resolve() if name else path
+            if not file.exists() or (anchor and file in site and anchor not in site[file].ids):
+                yield f"{path.name}: {target}"
+
+
+def fetched(folder: Path, site: dict[Path, Page]) -> Iterator[str]:
+    """What the pages and their styles load from elsewhere."""
+    for path, one in site.items():
+        yield from (f"{path.name}: {target}" for target in one.loads if ELSEWHERE.match(target))
+    for style in folder.rglob("*.css"):
+        text = style.read_text(encoding="utf-8")
+        found = re.findall(r"(?:url\(|@import)\s*[\"']?\s*([^\"')\s]+)", text)
+        yield from (f"{style.name}: {target}" for target in found if ELSEWHERE.match(target))

@@ -1,0 +1,80 @@
+"""A docstring of the theory as HTML."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from theorems.registry.suite import statements
+from theorems.site.derivations import REFERENCE, derivations, resolve, texts_of
+from theorems.site.docstring import formula, html
+from theorems.site.links import link_from
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("p_mm", "p<sub>mm</sub>"),
+        ("x_itᵀ", "x<sub>it</sub>ᵀ"),
+        ("s_iα_i)", "s<sub>iα<sub>i</sub></sub>)"),
+        ("k_i,opt − k_it, and", "k<sub>i,opt</sub> − k<sub>it</sub>, and"),
+        ("v̄_mm", "v̄<sub>mm</sub>"),
+        ("Y_iψ(X)", "Y<sub>i</sub>ψ(X)"),
+        ("ν'_0ρ'_0²", "ν&#x27;<sub>0</sub>ρ&#x27;<sub>0</sub>²"),
+        ("e^{−R(θ+Bδ)}", "e<sup>−R(θ+Bδ)</sup>"),
+        ("e^{1_{N⁺}}", "e<sup>1<sub>N⁺</sub></sup>"),
+        ("max_{i∈S} q_i < 1", "max<sub>i∈S</sub> q<sub>i</sub> &lt; 1"),
+        ("log_scale of follow_path", "log_scale of follow_path"),
+    ],
+)
+def test_indices_and_exponents(text: str, made: str) -> None:
+    assert formula(text) == made
+
+
+def test_paragraphs_displays_lists_and_marks() -> None:
+    text = """Let *every* q.
+
+    **Effective.** By (*), R* of ``a_b``:
+
+        x_1 ≥ 0
+          y
+
+    1. *One*, which
+       goes on.
+    2. Two.
+
+    (a) One.
+    (b) Two,
+    and more.
+    """
+    assert html(text).splitlines() == [
+        "<p>Let <em>every</em> q.</p>",
+        "<p><strong>Effective.</strong> By (*), R* of <code>a_b</code>:</p>",
+        '<div class="display">x<sub>1</sub> ≥ 0<br>  y</div>',
+        '<ol start="1"><li><em>One</em>, which goes on.</li><li>Two.</li></ol>',
+        "<p>(a) One.</p>",
+        "<p>(b) Two, and more.</p>",
+    ]
+
+
+def test_nothing_of_the_markup_is_left_in_what_statements_say() -> None:
+    for id in statements():
+        for text in texts_of(id):
+            shown = re.sub(r"<code>.*?</code>", "", html(text))
+            assert not re.search(r"`|\*\*|:\w+:|\^\{|(?<!log)_(?!scale)", shown.replace("(**)", "")), id
+
+
+def test_every_reference_of_a_statement_leads_to_a_page() -> None:
+    for id, statement in statements().items():
+        place = statement.conclusion.__module__
+        references = [name for text in texts_of(id) for name in REFERENCE.findall(text)]
+        assert [name for name in references if not link_from(place, name)] == [], id
+    assert len({one.name for one in derivations().values()}) == len(derivations())
+
+
+def test_a_reference_goes_to_the_module_of_the_same_room_and_one_to_nothing_nowhere() -> None:
+    place = "theorems.token_selection.joint_paths.theorem_5_joint_regularization_path"
+    assert resolve(".joint_sublevel", place) == ("theorems.token_selection.joint_paths.joint_sublevel", "")
+    assert resolve(".joint_limit.nothing", place) == ("theorems.token_selection.joint_paths.joint_limit", "nothing")
+    assert resolve(".no_such_module", place) is None

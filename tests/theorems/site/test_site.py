@@ -1,0 +1,178 @@
+"""The documentation site: it builds without a warning, loads nothing, has no dead link, and has every statement."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.documents import blocks, commands
+from tests.places import ROOT
+from tests.test_documents import check_names, parsed
+from tests.theorems.site.html_pages import Page, dead_links, fetched, page, pages
+from theorems.command.app import main
+from theorems.core.exit_code import Exit
+from theorems.faults import FAULTS
+from theorems.hunting.entries import droppable
+from theorems.registry.suite import statements, tolerances
+from theorems.report.evidence import signs
+from theorems.report.record import read
+from theorems.site.source import MEASURED, contents, write_source
+from theorems.site.statement_page import Evidence, statement_page
+
+built_here = pytest.mark.skipif(find_spec("sphinx") is None, reason="needs the extra docs")
+BUILD = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-n", "-c", str(ROOT / "docs" / "site")]
+FRESH = os.environ | {"PYTHONPATH": str(ROOT)}
+
+
+def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*BUILD, source, site], env=FRESH, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs") / "source"
+    write_source(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(source: Path) -> Path:
+    """The site, as `make docs` builds it."""
+    done = build(source, source.with_name("html"))
+    assert (done.returncode, done.stderr) == (0, "")
+    return source.with_name("html")
+
+
+@pytest.fixture(scope="module")
+def site(built: Path) -> dict[Path, Page]:
+    return pages(built.resolve())
+
+
+@pytest.fixture(scope="module")
+def made(source: Path) -> dict[str, str]:
+    """The generated pages by name."""
+    found = [path for folder in ("statements", "derivations") for path in sorted((source / folder).glob("*.md"))]
+    return {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in found}
+
+
+@built_here
+def test_every_link_leads_somewhere(site: dict[Path, Page]) -> None:
+    assert len(site) > len(statements())
+    assert list(dead_links(site)) == []
+
+
+@built_here
+def test_nothing_is_loaded_from_elsewhere(built: Path, site: dict[Path, Page]) -> None:
+    assert list(fetched(built, site)) == []
+
+
+@built_here
+def test_every_statement_has_its_page_with_its_claims(built: Path, site: dict[Path, Page]) -> None:
+    for id, statement in statements().items():
+        text = site[built.resolve() / "statements" / f"{id}.html"].text
+        assert [name for name in statement.claims if name not in text] == [], id
+        assert [without for without in droppable(statement) if f"Without {without}" not in text] == [], id
+
+
+@built_here
+def test_every_document_is_a_page_and_formulas_are_set(built: Path, site: dict[Path, Page]) -> None:
+    names = [path.relative_to(ROOT) for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))]
+    pages_of = [built.resolve() / ("index" if str(name) == "README.md" else name.with_suffix("")) for name in names]
+    assert [path for path in pages_of if path.with_name(f"{path.name}.html") not in site] == []
+    trust = (built / "docs" / "trust.html").read_text(encoding="utf-8")
+    assert trust.count("<math ") > 1
+    assert not re.search(r"\$|sup>|\\\\", page(trust).text)
+    assert "p<sub>mm</sub>" in (built / "docs" / "assumptions.html").read_text(encoding="utf-8")
+
+
+@built_here
+def test_a_link_to_nowhere_is_an_error(tmp_path: Path) -> None:
+    nowhere = ("nothing.md", "#nothing", "../nothing.py", "nothing.svg")
+    text = "\n\n".join(["# Title", *(f"[to]({one})" for one in nowhere[:3]), f"![]({nowhere[3]})"])
+    (tmp_path / "index.md").write_text(text, encoding="utf-8")
+    done = build(tmp_path, tmp_path / "html")
+    assert done.returncode != 0
+    assert [one for one in nowhere if one.lstrip("#") not in done.stderr] == []
+    assert done.stderr.count("WARNING") == len(nowhere)
+
+
+def test_a_dead_link_and_a_load_from_elsewhere_are_noticed(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#x">b</a><a href="c.html">c</a><a href="https://x.org">x</a><script src="//cdn.org/m.js">'
+    )
+    (tmp_path / "b.html").write_text('<p id="y">y</p>')
+    (tmp_path / "s.css").write_text('@import "https://fonts.org/f.css"; a { background: url(data:x) }')
+    found = pages(tmp_path)
+    assert list(dead_links(found)) == ["a.html: b.html#x", "a.html: c.html"]
+    assert list(fetched(tmp_path, found)) == ["a.html: //cdn.org/m.js", "s.css: https://fonts.org/f.css"]
+
+
+def test_make_docs_builds_what_is_tested_here() -> None:
+    done = subprocess.run(["make", "-n", "docs"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "-m theorems.site build/docs/source" in done.stdout
+    assert " ".join(BUILD[3:-1]) + " docs/site build/docs/source build/docs/html" in done.stdout
+
+
+def test_a_page_has_the_slacks_that_were_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "verify.json"
+    assert main(["verify", "lemma-10", "--examples", "2", "--json", str(path)]) == Exit.UPHELD
+    held = json.loads(path.read_text(encoding="utf-8"))
+    held["statements"][0]["claims"][0] |= {"worst_slack": -1.25e-7, "tolerance": 2.5e-7}
+    path.write_text(json.dumps(held), encoding="utf-8")
+    lemma = statements()["lemma-10"]
+    shown = statement_page(lemma, Evidence(read(path), {}))
+    name = held["statements"][0]["claims"][0]["name"]
+    assert re.search(rf"^\| `{name}` \|.*\| 2 \| -1\.25e-07 \| 2\.5e-07 \|", shown, re.MULTILINE)
+    assert "On 2 generated cases (seed 0): 2 upheld." in shown
+    assert "No measurement of this statement is kept." in statement_page(
+        statements()["lemma-9"], Evidence(read(path), {})
+    )
+
+
+def test_what_was_measured_are_claims_and_tolerances_of_this_version() -> None:
+    run = read(ROOT / MEASURED)
+    for one in run.statements:
+        assert {claim.name for claim in one.claims} <= set(statements()[one.id].claims), one.id
+        assert {claim.why for claim in one.claims} <= set(tolerances()), one.id
+    assert run.data == ""
+    assert run.implementation == "reference"
+
+
+def test_a_page_shows_the_counterexample_and_the_faults(made: dict[str, str]) -> None:
+    shown = made["statements/theorem-2.md"]
+    assert "| 1 | 0 |  | 0.0 | (-1.0, -2.0) |" in shown
+    assert "$ theorems replay counterexamples/theorem-2-without-single-input.json" in shown
+    table = signs() or {}
+    caught = [fault for fault, row in table.items() if row["lemma-3"].isdigit()]
+    assert len(caught) > 20
+    lemma = made["statements/lemma-3.md"]
+    assert [fault for fault in caught if f"| `{fault}` |" not in lemma] == []
+    assert set(table) <= set(FAULTS)
+
+
+def test_commands_of_the_pages_are_commands(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """``show`` is run for every statement; what ``replay`` does, on all files, by test_every_counterexample_replays."""
+    monkeypatch.chdir(ROOT)
+    seen = set()
+    for name, text in made.items():
+        for block in blocks(name, text):
+            for shown in commands(block) if block.language == "console" else ():
+                sub, given = parsed(shown.command)
+                check_names(sub, given)
+                if sub == "replay":
+                    assert Path(given["file"]).is_file()
+                elif sub == "show":
+                    assert main(shown.command.split()[1:]) == Exit.UPHELD
+                seen.add(sub)
+    assert seen == {"show", "verify", "replay"}
+
+
+def test_a_document_that_no_table_of_contents_names_is_a_guide() -> None:
+    assert "docs/new\n" in contents(["README.md", "docs/new.md"]).partition("Statements")[0]
