@@ -53,7 +53,7 @@ bench: $(READY)
 
 docs: $(READY)
 	@$(BIN)/python -m theorems.site build/docs/source
-	@$(BIN)/sphinx-build -q -W --keep-going -n -c docs/site build/docs/source build/docs/html
+	@$(BIN)/sphinx-build -q -W --keep-going -c docs/site build/docs/source build/docs/html
 	@echo "Open $(CURDIR)/build/docs/html/index.html"
 
 clean:

@@ -5,7 +5,22 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from reference_attention.errors import InvalidInput
+from theorems.core.exit_code import Exit
 from theorems.site.source import write_source
 
+
+def main(arguments: list[str]) -> int:
+    """Write it; 2 for a folder that cannot be used, with a sentence."""
+    try:
+        if len(arguments) != 1:
+            raise InvalidInput("theorems.site: give one folder to write to.")
+        write_source(Path(arguments[0]))
+    except InvalidInput as error:
+        print(f"theorems: {error}", file=sys.stderr)
+        return Exit.BAD_INPUT
+    return Exit.UPHELD
+
+
 if __name__ == "__main__":
-    write_source(Path(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

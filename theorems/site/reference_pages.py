@@ -42,8 +42,7 @@ def definitions_page() -> str:
     blocks: list[Block] = [Heading(1, "Definitions")]
     for one in DEFINITIONS.values():
         blocks += [Heading(2, one.id), paragraph(f"{one.title} ({one.source}). {one.text}")]
-        files = dict.fromkeys(source_of(name.partition(":")[0]) for name in one.objects)
-        blocks.append(Table(("in code", "file"), tuple((Code(n), _file(n)) for n in one.objects) if files else ()))
+        blocks.append(Table(("in code", "file"), tuple((Code(name), _file(name)) for name in one.objects)))
     return markdown(blocks)
 
 

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from reference_attention.errors import InvalidInput
 from theorems.core.recorded import RECORDED
 from theorems.registry.suite import statements
 from theorems.report.evidence import signs
@@ -25,7 +26,7 @@ from theorems.site.statement_page import Evidence, statement_page
 START = "README.md"
 """The document that is the site's first page."""
 MEASURED = Path("docs/verify.json")
-"""The run of verify that slacks are taken from; nothing else is missing where it is."""
+"""The run of verify that slacks are taken from; a statement that it lacks has a page without."""
 REFERENCE = ("docs/library.md", "CONTRIBUTING.md", "CHANGELOG.md")
 FINDINGS = ("FINDINGS.md", "docs/assumptions.md", "docs/power.md", "docs/mutation.md", "docs/regime_map.md")
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
@@ -39,13 +40,15 @@ def write_source(folder: Path, root: Path = RECORDED) -> None:
     """Write the folder anew.
 
     Args:
-        folder: replaced if it is there.
+        folder: replaced if it is one that was written here.
         root: the checkout.
 
     Raises:
-        InvalidInput: a record that cannot be read.
+        InvalidInput: a folder with something else in it; a record that cannot be read.
     """
     if folder.exists():
+        if not folder.is_dir() or (any(folder.iterdir()) and not (folder / "statements" / "index.md").exists()):
+            raise InvalidInput(f"{folder}: is no empty folder, and no source of the site; give another name.")
         shutil.rmtree(folder)
     pages = generated(root)
     documents = {name: (root / name).read_text(encoding="utf-8") for name in _documents(root)}
@@ -63,8 +66,8 @@ def generated(root: Path = RECORDED) -> dict[str, str]:
     evidence = Evidence(measured, signs(root) or {}, root)
     made = {
         "statements/index.md": f"{statements_page(measured)}\n{_toctree('', (*statements(), 'derivations'))}",
-        "statements/derivations.md": "# Derivations\n\nWhat the statements refer to.\n\n"
-        + _toctree("", [f"../derivations/{one.name}" for one in derivations().values()]),
+        "statements/derivations.md": "# Derivations\n\nWhat statements, and other derivations, refer to.\n\n"
+        + _toctree("", [f"../derivations/{one.name}" for one in derivations().values()], shown=True),
         "statements/definitions.md": definitions_page(),
         "statements/assumptions.md": assumptions_page(),
         "statements/tolerances.md": tolerances_page(),
@@ -89,9 +92,9 @@ def contents(documents: Iterable[str]) -> str:
     )
 
 
-def _toctree(caption: str, names: Iterable[str]) -> str:
-    options = f":caption: {caption}\n:hidden:" if caption else ":maxdepth: 1\n:hidden:"
-    return f"```{{toctree}}\n{options}\n\n" + "\n".join(name.removesuffix(".md") for name in names) + "\n```\n"
+def _toctree(caption: str, names: Iterable[str], shown: bool = False) -> str:
+    options = [":maxdepth: 1", *([f":caption: {caption}"] if caption else ()), *(() if shown else (":hidden:",))]
+    return "\n".join(["```{toctree}", *options, "", *(name.removesuffix(".md") for name in names), "```\n"])
 
 
 def _documents(root: Path) -> list[str]:

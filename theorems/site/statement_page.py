@@ -109,7 +109,7 @@ def _without(statement: Statement, id: str, status: Status, root: Path) -> Itera
     name = f"{statement.id}-without-{id}.json"
     path = root / COUNTEREXAMPLES / name
     held = read_named_values(path)
-    yield paragraph(f"{_sentence(held['why'])}" if held["why"] else "Nothing is said about the mechanism.")
+    yield paragraph(_sentence(held["why"]) if held["why"] else "Nothing is said about the mechanism.")
     if status is Status.NONE_FOUND:
         tried = held["none_found"]
         met = f", on {tried['met']} of which it fails and the others hold" if "met" in tried else ""

@@ -23,11 +23,12 @@ from theorems.hunting.entries import droppable
 from theorems.registry.suite import statements, tolerances
 from theorems.report.evidence import signs
 from theorems.report.record import read
+from theorems.site.__main__ import main as write_site
 from theorems.site.source import MEASURED, contents, write_source
 from theorems.site.statement_page import Evidence, statement_page
 
 built_here = pytest.mark.skipif(find_spec("sphinx") is None, reason="needs the extra docs")
-BUILD = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-n", "-c", str(ROOT / "docs" / "site")]
+BUILD = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", str(ROOT / "docs" / "site")]
 FRESH = os.environ | {"PYTHONPATH": str(ROOT)}
 
 
@@ -176,3 +177,16 @@ def test_commands_of_the_pages_are_commands(made: dict[str, str], monkeypatch: p
 
 def test_a_document_that_no_table_of_contents_names_is_a_guide() -> None:
     assert "docs/new\n" in contents(["README.md", "docs/new.md"]).partition("Statements")[0]
+
+
+def test_only_a_folder_that_was_written_here_is_replaced(
+    tmp_path: Path, source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
+    for arguments in ([str(tmp_path)], [str(tmp_path / "mine.txt")], []):
+        assert write_site(arguments) == Exit.BAD_INPUT
+        assert capsys.readouterr().err.startswith("theorems: ")
+    assert (tmp_path / "mine.txt").exists()
+    (source / "old.md").write_text("# Old", encoding="utf-8")
+    assert write_site([str(source)]) == Exit.UPHELD
+    assert not (source / "old.md").exists()
