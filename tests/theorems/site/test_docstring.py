@@ -23,6 +23,7 @@ from theorems.site.links import link_from
         ("Y_iψ(X)", "Y<sub>i</sub>ψ(X)"),
         ("ν'_0ρ'_0²", "ν&#x27;<sub>0</sub>ρ&#x27;<sub>0</sub>²"),
         ("e^{−R(θ+Bδ)}", "e<sup>−R(θ+Bδ)</sup>"),
+        ("2^−1074 (Θ)^+/x^p", "2<sup>−1074</sup> (Θ)<sup>+</sup>/x<sup>p</sup>"),
         ("e^{1_{N⁺}}", "e<sup>1<sub>N⁺</sub></sup>"),
         ("max_{i∈S} q_i < 1", "max<sub>i∈S</sub> q<sub>i</sub> &lt; 1"),
         ("log_scale of follow_path", "log_scale of follow_path"),
