@@ -9,13 +9,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
+from generators.assumptions import ASSUMPTIONS
 from theorems.core.claim import Verdict
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
 from theorems.hunting.table import Status
+from theorems.power.table import short
 from theorems.registry.suite import tolerances, tolerances_of
-from theorems.report.document import Block, Code, Heading, Link, Listing, Reference, Table, paragraph
+from theorems.report.document import (
+    Block,
+    Code,
+    Folded,
+    Heading,
+    Heat,
+    HeatMap,
+    Link,
+    Listing,
+    Reference,
+    Share,
+    Table,
+    Text,
+    paragraph,
+)
 from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENT, Hunted, Power
+from theorems.report.limits import LIMITS
+from theorems.report.pictures import headroom, limit_picture, used
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.result import ClaimSummary, Failure
 
@@ -26,6 +44,8 @@ MEANING = {
     Verdict.NOT_APPLICABLE: "an assumption does not hold, or could not be established; never a pass",
     Verdict.INCONCLUSIVE: "a claim could not be decided; never a pass",
 }
+SIGNS = {Status.REFUTED: ("R", 4), Status.NONE_FOUND: ("0", 2), Status.NEEDED: ("S", 1), Status.HOLE: ("?", 0)}
+"""What is recorded of a statement without an assumption, as a letter and a shade."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +89,14 @@ def blocks(contents: Contents) -> list[Block]:
     run = contents.run
     return [
         Heading(1, "The theorems of Max-Margin Token Selection in Attention Mechanism: a verification report"),
+        paragraph(_sentence(run), lead=True),
         *_what_was_run(contents),
+        *([headroom(run.statements)] if any(used(c) is not None for one in run.statements for c in one.claims) else ()),
         Heading(2, "What was verified"),
         _summary(run),
         _counts(run),
         *(_findings(contents) if contents.findings else ()),
+        *_limits(run),
         Heading(2, "Claims"),
         paragraph(
             "The worst slack of each claim over all examples: a claim holds when slack ≥ −tolerance. Forms: exact"
@@ -96,8 +119,31 @@ def _evidence(contents: Contents) -> Iterator[Block]:
     yield from _power(contents.power)
 
 
+def _sentence(run: RunRecord) -> str:
+    """The verdict in plain words."""
+    by_verdict = {v: [one.id for one in run.statements if one.verdict is v] for v in Verdict}
+    where = f"on the data {run.data}" if run.data else f"on {run.examples} generated cases each"
+    claims = sum(len(one.claims) for one in run.statements)
+    total = len(run.statements)
+    if len(by_verdict[Verdict.UPHELD]) == total:
+        who = f"All {total} statements are" if total > 1 else f"The statement {run.statements[0].id} is"
+        return f"{who} upheld {where}: none of the {claims} claims is violated by more than its tolerance."
+    said = []
+    for verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE, Verdict.UPHELD):
+        ids = by_verdict[verdict]
+        if ids:
+            names = f" ({', '.join(ids)})" if verdict is not Verdict.UPHELD else ""
+            said.append(f"{len(ids)} {'is' if len(ids) == 1 else 'are'} {verdict}{names}")
+    of = f"Of {total} statements" if total > 1 else "Of the one statement"
+    return f"{of}, {where}, {', '.join(said)}."
+
+
 def _what_was_run(contents: Contents) -> Iterator[Block]:
     run = contents.run
+    options = f"--data {shlex.quote(run.data)}" if run.data else f"--examples {run.examples}"
+    ids = "" if contents.all_statements else "".join(f" {shlex.quote(one.id)}" for one in run.statements)
+    command = Code(f"theorems verify{ids} {options} --seed {run.seed}")
+    yield paragraph("Same seed, same cases, same verdicts: ", command, " runs it again.")
     data = f"the data {run.data}" if run.data else f"{run.examples} generated cases per statement"
     rows: list[tuple[str, str]] = [
         ("checked on", data),
@@ -106,11 +152,7 @@ def _what_was_run(contents: Contents) -> Iterator[Block]:
         ("max-margin-theorems", run.version),
         *contents.libraries,
     ]
-    yield Table(("", ""), tuple(rows))
-    options = f"--data {shlex.quote(run.data)}" if run.data else f"--examples {run.examples}"
-    ids = "" if contents.all_statements else "".join(f" {shlex.quote(one.id)}" for one in run.statements)
-    command = Code(f"theorems verify{ids} {options} --seed {run.seed}")
-    yield paragraph("Same seed, same cases, same verdicts: ", command, " runs it again.")
+    yield Folded("What it was run with", (Table(("", ""), tuple(rows)),))
 
 
 def _summary(run: RunRecord) -> Table:
@@ -139,6 +181,20 @@ def _findings(contents: Contents) -> Iterator[Block]:
     yield Table(("assumption", "says", "", "because"), rows)
 
 
+def _limits(run: RunRecord) -> Iterator[Block]:
+    """Of statements that were verified on generated cases; a report on somebody's data has no pictures of others."""
+    shown = [] if run.data else [one for one in run.statements if one.id in LIMITS]
+    if shown:
+        yield Heading(2, "Limits, one case each")
+        yield paragraph(
+            "On the paper's own data: left, the curve of prompts near the origin, in the plane of its limit; right, how"
+            " far it is from the line of the limit as its norm grows. Where that distance stays bounded, the direction"
+            " tends to the limit."
+        )
+    for one in shown:
+        yield limit_picture(f"{one.id}, {one.title}", LIMITS[one.id]())
+
+
 def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
     yield Heading(3, f"{one.id}: {one.title}" if one.title else one.id, one.id)
     known = contents.known.get(one.id)
@@ -150,8 +206,16 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
         yield paragraph(one.reason)
     if one.claims:
         yield Table(
-            ("claim", "form", "verdict", "examples", "worst slack", "tolerance", "because of"),
+            ("claim", "form", "verdict", "examples", "worst slack", "tolerance", "of it used", "because of"),
             tuple(map(_claim, one.claims)),
+        )
+    if one.never_made:
+        names = [part for name in one.never_made for part in (", ", Code(name))][1:]
+        yield paragraph(f"Never made on these {one.examples} examples: ", *names, ".")
+    if one.not_found:
+        yield paragraph(
+            f"On {one.not_found} of {one.examples} examples a search of the suite's own found nothing to judge by:"
+            " they are inconclusive, and say nothing for or against the statement."
         )
     for claim in one.claims:
         if claim.branches:
@@ -167,10 +231,12 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
         yield Listing(failure.case)
 
 
-def _claim(claim: ClaimSummary) -> tuple[str, ...]:
+def _claim(claim: ClaimSummary) -> tuple[Text, ...]:
     slack = "undecided" if math.isnan(claim.worst_slack) else f"{claim.worst_slack + 0.0:.3g}"
     tolerance = "undecided" if math.isnan(claim.tolerance) else f"{claim.tolerance:.3g}"
-    return (Code(claim.name), claim.form, str(claim.verdict), str(claim.cases), slack, tolerance, Code(claim.why))
+    share = used(claim)
+    bar = "" if share is None else Share(share)
+    return (Code(claim.name), claim.form, str(claim.verdict), str(claim.cases), slack, tolerance, bar, Code(claim.why))
 
 
 def _tolerances(contents: Contents) -> Table:
@@ -190,21 +256,22 @@ def _assumptions(hunted: Sequence[Hunted] | None) -> Iterator[Block]:
     if hunted is None:
         yield paragraph("The counterexamples are not part of an installed package; see ", where, " of the repository.")
         return
-    shown = (Status.REFUTED, Status.NONE_FOUND, Status.NEEDED, Status.HOLE)
     yield paragraph(
-        "Each statement without one of its assumptions, as recorded in the folder counterexamples: refuted by a"
-        " certified counterexample, or none found. ",
+        "What is recorded in the folder counterexamples of each statement without one of its assumptions. R: refuted by"
+        " a certified counterexample; 0: none found; S: needed to state it; ?: not hunted. ",
         Code("theorems counterexamples"),
         " replays them; ",
         where,
-        " has them all.",
+        " says what fails.",
     )
-    rows = tuple(
-        (Code(one.id), *(", ".join(one.by_status.get(status, ())) for status in shown))
-        for one in hunted
-        if one.by_status
-    )
-    yield Table(("statement", *(f"without: {status}" for status in shown)), rows)
+    dropped = [one for one in hunted if one.by_status]
+    found = {(one.id, without): s for one in dropped for s, names in one.by_status.items() for without in names}
+    rows = []
+    for without in ASSUMPTIONS:
+        signs = [SIGNS[found[one.id, without]] if (one.id, without) in found else None for one in dropped]
+        if any(signs):
+            rows.append((Code(without), tuple(None if sign is None else Heat(*sign) for sign in signs)))
+    yield HeatMap(("without", *(short(one.id) for one in dropped)), tuple(rows))
 
 
 def _power(power: Power | None) -> Iterator[Block]:
@@ -221,5 +288,18 @@ def _power(power: Power | None) -> Iterator[Block]:
         Code("theorems power"),
         " prints it).",
     )
-    rows = tuple((Code(id), str(count)) for id, count in power.by_statement.items())
-    yield Table(("statement", "planted faults it catches"), rows)
+    yield paragraph(
+        "Of the faults of a kind that a statement was tried on and that touch it, how many it catches; empty: none"
+        " touches it."
+    )
+    ids = list(dict.fromkeys(id for counts in power.by_kind.values() for id in counts))
+    rows = tuple(
+        (kind, tuple(_caught(*counts[id]) if id in counts else None for id in ids))
+        for kind, counts in power.by_kind.items()
+        if counts
+    )
+    yield HeatMap(("faults in", *map(short, ids)), rows)
+
+
+def _caught(caught: int, faced: int) -> Heat:
+    return Heat(f"{caught}/{faced}", math.ceil(4 * caught / faced))

@@ -23,7 +23,19 @@ class Link:
     target: str
 
 
-Text = str | Link
+@dataclass(frozen=True)
+class Share:
+    """A share between 0 and 1, shown as a percentage with a bar; more than 1 is too much."""
+
+    value: float
+
+    @property
+    def text(self) -> str:
+        """As a percentage."""
+        return f"{self.value:.0%}" if self.value < 10 else "over 1000%"
+
+
+Text = str | Link | Share
 
 
 @dataclass(frozen=True)
@@ -37,9 +49,10 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Texts one after the other."""
+    """Texts one after the other; ``lead`` is the sentence that a reader needs first."""
 
     parts: tuple[Text, ...]
+    lead: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,10 +71,48 @@ class Listing:
     language: str = ""
 
 
-Block = Heading | Paragraph | Table | Listing
+@dataclass(frozen=True)
+class Picture:
+    """SVG elements side by side, and in words what they show; where no picture can be, the words stand alone."""
+
+    images: tuple[str, ...]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A cell of a :class:`HeatMap`: its text, and the shade from 0 to 4 that says the same."""
+
+    text: str
+    shade: int
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """A table whose cells are shaded; ``None`` is a cell for which there is nothing to say."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Heat | None, ...]], ...]
+
+    @property
+    def as_table(self) -> Table:
+        """The same without shades."""
+        rows = ((head, *("" if cell is None else cell.text for cell in cells)) for head, cells in self.rows)
+        return Table(self.columns, tuple(rows))
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Blocks behind a line that opens them."""
+
+    summary: str
+    blocks: tuple[Block, ...]
+
+
+Block = Heading | Paragraph | Table | Listing | Picture | HeatMap | Folded
 Document = Sequence[Block]
 
 
-def paragraph(*parts: Text) -> Paragraph:
+def paragraph(*parts: Text, lead: bool = False) -> Paragraph:
     """A paragraph of these parts."""
-    return Paragraph(parts)
+    return Paragraph(parts, lead)

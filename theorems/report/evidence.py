@@ -15,6 +15,7 @@ from pathlib import Path
 from reference_attention.files import read_named_values
 from theorems.core.recorded import RECORDED
 from theorems.core.statement import Statement
+from theorems.faults import fault_named
 from theorems.hunting.entries import droppable
 from theorems.hunting.table import Status
 from theorems.power.table import short
@@ -23,6 +24,8 @@ from theorems.registry.suite import statements
 COUNTEREXAMPLES = Path("counterexamples")
 ASSUMPTIONS_DOCUMENT = Path("docs/assumptions.md")
 POWER_DOCUMENT = Path("docs/power.md")
+UNTOUCHED = ("", "…")
+"""What docs/power.md has where a statement does not call what is faulty, or did not face the fault."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,13 @@ class Power:
     Attributes:
         faults: how many were planted.
         caught: how many of them some statement catches.
-        by_statement: how many each statement catches, by id.
+        by_kind: of the faults of a kind that a statement faces and that touch it, how many it catches and how many
+            there are, by kind and by the statement's id.
     """
 
     faults: int
     caught: int
-    by_statement: dict[str, int]
+    by_kind: dict[str, dict[str, tuple[int, int]]]
 
 
 def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
@@ -83,10 +87,14 @@ def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
     table = signs(root)
     if table is None:
         return None
-    caught = {fault: {id for id, sign in row.items() if is_caught(sign)} for fault, row in table.items()}
-    columns = dict.fromkeys(id for row in table.values() for id in row if id in known)
-    counts = {id: sum(id in by for by in caught.values()) for id in columns}
-    return Power(len(table), sum(map(bool, caught.values())), counts)
+    by_kind: dict[str, dict[str, tuple[int, int]]] = {}
+    for fault, row in table.items():
+        counts = by_kind.setdefault(fault_named(fault).kind, {})
+        for id, sign in row.items():
+            if id in known and sign not in UNTOUCHED:
+                caught, faced = counts.get(id, (0, 0))
+                counts[id] = caught + is_caught(sign), faced + 1
+    return Power(len(table), sum(any(map(is_caught, row.values())) for row in table.values()), by_kind)
 
 
 def signs(root: Path = RECORDED) -> dict[str, dict[str, str]] | None:

@@ -1,4 +1,4 @@
-"""A document as one HTML file that loads nothing."""
+"""A document as one HTML file that loads nothing and runs nothing; light or dark as the reader's system is."""
 
 from __future__ import annotations
 
@@ -6,40 +6,81 @@ import re
 from html import escape
 
 from theorems.core.claim import Verdict
-from theorems.report.document import Block, Code, Document, Heading, Link, Listing, Paragraph, Reference, Text
+from theorems.report.document import (
+    Block,
+    Code,
+    Document,
+    Folded,
+    Heading,
+    Heat,
+    HeatMap,
+    Link,
+    Listing,
+    Paragraph,
+    Picture,
+    Reference,
+    Share,
+    Table,
+    Text,
+)
+from theorems.report.style import STYLE
 
-STYLE = """\
-body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 system-ui, sans-serif; color: #222; }
-h1, h2, h3 { line-height: 1.25; margin-top: 2.2rem; }
-table { border-collapse: collapse; width: 100%; font-size: 0.88rem; margin: 1rem 0; }
-th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem; border-bottom: 1px solid #ddd; }
-th { border-bottom: 2px solid #888; }
-code, pre { font-family: ui-monospace, monospace; font-size: 0.92em; overflow-wrap: anywhere; }
-pre { background: #f4f4f4; padding: 0.8rem; overflow-x: auto; }
-.upheld { color: #00694a; } .falsified { color: #b03a00; font-weight: bold; }
-.inconclusive { color: #8a5a00; } .not-applicable { color: #666; }
+HEAD = """\
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 """
+"""A browser that reads it refuses whatever the file would load or run."""
 
 
 def html(document: Document) -> str:
     """The text of the file."""
     title = next((block.text for block in document if isinstance(block, Heading)), "")
     body = "\n".join(map(_block, document))
-    head = f'<meta charset="utf-8">\n<title>{escape(title)}</title>\n<style>\n{STYLE}</style>'
-    return f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
+    head = f"<head>\n{HEAD}<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>"
+    return f'<!DOCTYPE html>\n<html lang="en">\n{head}\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n'
 
 
 def _block(block: Block) -> str:
-    if isinstance(block, Heading):
-        anchor = f' id="{_anchor(block.name)}"' if block.name else ""
-        return f"<h{block.level}{anchor}>{escape(block.text)}</h{block.level}>"
-    if isinstance(block, Paragraph):
-        return f"<p>{''.join(map(_inline, block.parts))}</p>"
-    if isinstance(block, Listing):
-        return f"<pre>{escape(block.text.rstrip())}</pre>"
-    head = "".join(f"<th>{escape(column)}</th>" for column in block.columns)
-    rows = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in block.rows)
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
+    match block:
+        case Heading():
+            anchor = f' id="{_anchor(block.name)}"' if block.name else ""
+            return f"<h{block.level}{anchor}>{escape(block.text)}</h{block.level}>"
+        case Paragraph():
+            opening = '<p class="lead">' if block.lead else "<p>"
+            return f"{opening}{''.join(map(_inline, block.parts))}</p>"
+        case Listing():
+            return f'<pre tabindex="0">{escape(block.text.rstrip())}</pre>'
+        case Picture():
+            images = "\n".join(block.images)
+            return f"<figure>\n<div>\n{images}\n</div>\n<figcaption>{escape(block.caption)}</figcaption>\n</figure>"
+        case Folded():
+            inner = "\n".join(map(_block, block.blocks))
+            return f"<details>\n<summary>{escape(block.summary)}</summary>\n{inner}\n</details>"
+        case HeatMap():
+            return _heat_map(block)
+        case Table():
+            rows = ["<tr>" + "".join(map(_cell, row)) + "</tr>" for row in block.rows]
+            return _table(block.columns, rows)
+
+
+def _table(columns: tuple[str, ...], rows: list[str], kind: str = "") -> str:
+    """In a box of its own, which scrolls where the page is narrower than the table."""
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    top = f"<thead><tr>{head}</tr></thead>\n" if any(columns) else ""
+    body = "\n".join(rows)
+    return f'<div class="scroll" tabindex="0">\n<table{kind}>\n{top}<tbody>\n{body}\n</tbody>\n</table>\n</div>'
+
+
+def _heat_map(block: HeatMap) -> str:
+    rows = [
+        f'<tr><th scope="row">{_inline(head)}</th>{"".join(map(_shaded, cells))}</tr>' for head, cells in block.rows
+    ]
+    return _table(block.columns, rows, ' class="heat"')
+
+
+def _shaded(cell: Heat | None) -> str:
+    return "<td></td>" if cell is None else f'<td class="shade-{cell.shade}">{escape(cell.text)}</td>'
 
 
 def _cell(text: Text) -> str:
@@ -50,6 +91,10 @@ def _cell(text: Text) -> str:
 def _inline(text: Text) -> str:
     if isinstance(text, Link):
         return f'<a href="{escape(text.target)}">{escape(text.text)}</a>'
+    if isinstance(text, Share):
+        kind, width = "bar" if text.value <= 1 else "bar over", f"{min(text.value, 1.0):.0%}"
+        bar = f'<span class="{kind}"><span style="width: {width}"></span></span>'
+        return f'<span class="share">{bar}{text.text}</span>'
     if isinstance(text, Reference):
         return f'<a href="#{_anchor(text)}"><code>{escape(text)}</code></a>'
     return f"<code>{escape(text)}</code>" if isinstance(text, Code) and text else escape(text)

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import re
 
-from theorems.report.document import Block, Code, Document, Heading, Link, Listing, Paragraph, Reference, Text
+from theorems.report.document import (
+    Block,
+    Code,
+    Document,
+    Folded,
+    Heading,
+    HeatMap,
+    Link,
+    Listing,
+    Paragraph,
+    Picture,
+    Reference,
+    Share,
+    Text,
+)
 
 
 def markdown(document: Document) -> str:
@@ -21,6 +35,12 @@ def _block(block: Block) -> str:
         longest = max((len(run) for run in re.findall("`+", block.text)), default=0)
         fence = "`" * max(3, longest + 1)
         return f"{fence}{block.language}\n{block.text.rstrip()}\n{fence}"
+    if isinstance(block, Picture):
+        return _escaped(block.caption)
+    if isinstance(block, Folded):
+        return "\n\n".join([f"{_escaped(block.summary)}:", *map(_block, block.blocks)])
+    if isinstance(block, HeatMap):
+        return _block(block.as_table)
     rows = [block.columns, ("---",) * len(block.columns), *block.rows]
     return "\n".join("| " + " | ".join(_inline(cell).replace("|", "\\|") for cell in row) + " |" for row in rows)
 
@@ -28,6 +48,8 @@ def _block(block: Block) -> str:
 def _inline(text: Text) -> str:
     if isinstance(text, Link):
         return f"[{_escaped(text.text)}]({text.target})"
+    if isinstance(text, Share):
+        return text.text
     if isinstance(text, Code | Reference):
         return _code(text) if text else ""
     return text if text == "---" else _escaped(text)

@@ -18,7 +18,12 @@ NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 @dataclass(frozen=True)
 class StatementRecord:
-    """What came of one statement."""
+    """What came of one statement.
+
+    Attributes:
+        not_found: examples that are inconclusive for nothing but a search that found nothing.
+        never_made: claims that it may make and made on no example.
+    """
 
     id: str
     title: str
@@ -27,6 +32,8 @@ class StatementRecord:
     counts: Mapping[str, int]
     claims: tuple[ClaimSummary, ...]
     reason: str
+    not_found: int = 0
+    never_made: tuple[str, ...] = ()
 
     @property
     def tightest(self) -> ClaimSummary | None:
@@ -91,6 +98,8 @@ def _statement(at: _Reader) -> StatementRecord:
         dict(at.counts("counts")),
         tuple(_claim(one) for one in at.objects("claims")),
         at.text("reason"),
+        at.whole("not_found") if "not_found" in at.held else 0,
+        at.texts("never_made") if "never_made" in at.held else (),
     )
 
 
@@ -129,6 +138,12 @@ class _Reader:
 
     def text(self, key: str) -> str:
         return str(self.field(key, str))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        values = self.field(key, list)
+        if not all(isinstance(value, str) for value in values):
+            raise self.refused(key)
+        return tuple(values)
 
     def whole(self, key: str) -> int:
         return int(self.field(key, int))

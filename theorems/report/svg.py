@@ -1,0 +1,111 @@
+"""A small plot as inline SVG: its colours are the style sheet's, so that it is legible in light and in dark."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+LEFT, RIGHT, TOP, BOTTOM = 44.0, 12.0, 12.0, 36.0
+"""Room for the labels around what is plotted, in units of the viewBox."""
+TICKS = 5
+"""Tick marks on an axis, about."""
+
+Range = tuple[float, float]
+
+
+@dataclass
+class Plot:
+    """A rectangle with axes, and what is drawn into it.
+
+    Attributes:
+        said: what it shows, for those who do not see it.
+        x, y: ranges of the axes, of logarithms to base 10 where ``x_is_log``.
+        x_label, y_label: below, and above on the left.
+        x_is_log: the numbers at the x axis are powers of ten.
+        width, height: of the viewBox.
+    """
+
+    said: str
+    x: Range
+    y: Range
+    x_label: str
+    y_label: str
+    x_is_log: bool = False
+    width: float = 320.0
+    height: float = 220.0
+    parts: list[str] = field(default_factory=list)
+
+    def at(self, x: float, y: float) -> str:
+        """Where a point is, rounded to a tenth so that the text is the same on machines that differ in last digits."""
+        across = LEFT + (x - self.x[0]) / (self.x[1] - self.x[0]) * (self.width - LEFT - RIGHT)
+        down = self.height - BOTTOM - (y - self.y[0]) / (self.y[1] - self.y[0]) * (self.height - TOP - BOTTOM)
+        return f"{across:.1f},{down:.1f}"
+
+    def line(self, points: Sequence[tuple[float, float]], kind: str) -> None:
+        """A polyline; ``kind`` is a class of the style sheet. What lies outside the ranges is clipped by leaving it."""
+        low, high = self.y
+        shown = [(x, y) for x, y in points if self.x[0] <= x <= self.x[1] and low <= y <= high]
+        self.parts.append(f'<polyline class="{kind}" points="{" ".join(self.at(*point) for point in shown)}"/>')
+
+    def dot(self, x: float, y: float, kind: str, said: str = "") -> None:
+        """A disc, with what it is."""
+        across, down = self.at(x, y).split(",")
+        title = f"<title>{escape(said)}</title>" if said else ""
+        self.parts.append(f'<circle class="{kind}" cx="{across}" cy="{down}" r="3.2">{title}</circle>')
+
+    def name(self, x: float, y: float, text: str, kind: str, anchor: str = "end") -> None:
+        """A label in the colour of what it names."""
+        across, down = self.at(x, y).split(",")
+        self.parts.append(
+            f'<text class="{kind}" x="{across}" y="{down}" text-anchor="{anchor}">{_typeset(text)}</text>'
+        )
+
+    def svg(self) -> str:
+        """The element."""
+        bottom, right = self.height - BOTTOM, self.width - RIGHT
+        drawn = [f'<path class="axis" d="M{LEFT},{TOP}V{bottom:g}H{right:g}"/>']
+        for tick in _ticks(self.x, whole=self.x_is_log):
+            x = self.at(tick, self.y[0]).split(",")[0]
+            text = _power(tick) if self.x_is_log else _plain(tick)
+            drawn.append(f'<text x="{x}" y="{bottom + 14:g}" text-anchor="middle">{text}</text>')
+        for tick in _ticks(self.y):
+            y = float(self.at(self.x[0], tick).split(",")[1])
+            drawn.append(f'<text x="{LEFT - 5:g}" y="{y + 4:.1f}" text-anchor="end">{_plain(tick)}</text>')
+        middle, below = (LEFT + right) / 2, self.height - 5
+        labels = (
+            f'<text x="{middle:g}" y="{below:g}" text-anchor="middle">{_typeset(self.x_label)}</text>'
+            f'<text x="{LEFT + 6:g}" y="{TOP + 4:g}">{_typeset(self.y_label)}</text>'
+        )
+        return element(self.said, self.width, self.height, "".join([*drawn, *self.parts, labels]))
+
+
+def element(said: str, width: float, height: float, inner: str) -> str:
+    """An ``svg`` with its description."""
+    view = f'viewBox="0 0 {width:g} {height:g}" style="max-width: {width:g}px"'
+    return f'<svg role="img" aria-label="{escape(said)}" {view}>{inner}</svg>'
+
+
+def _typeset(text: str) -> str:
+    """``p_mm(α)`` with a lowered, small mm."""
+    return re.sub(r"_(\w+)([^_]*)", r'<tspan class="sub" dy="3">\1</tspan><tspan dy="-3">\2</tspan>', escape(text))
+
+
+def _ticks(of: Range, *, whole: bool = False) -> list[float]:
+    """Round numbers within a range."""
+    rough = (of[1] - of[0]) / TICKS
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= rough)
+    step = max(1.0, round(step)) if whole else step
+    first = math.ceil(of[0] / step - 1e-9)
+    return [k * step for k in range(first, math.floor(of[1] / step + 1e-9) + 1)]
+
+
+def _plain(number: float) -> str:
+    return f"{number:.6g}".replace("-", "−")
+
+
+def _power(exponent: float) -> str:
+    return "10" + f"{exponent:.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
