@@ -267,18 +267,24 @@ def figures(
     out: Annotated[Path, options.folder("Where the files are written.")] = Path("figures"),
     kind: Annotated[str, typer.Option("--format", metavar="svg|png|pdf", help="Of the drawings.")] = "svg",
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Random trials per dimension in 9a, 9b, 10.")] = 200,
-    seed: Annotated[int, options.same_seed("trials")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Training of the transformer in 6 and 7.")] = 120,
+    cifar10: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Train it on CIFAR-10, the binary version, instead of the digits."),
+    ] = None,
+    seed: Annotated[int, options.same_seed("trials and training")] = 0,
     jobs: Annotated[int, options.processes("the files do")] = options.JOBS,
 ) -> int:
     """Draw the paper's figures anew, and write the numbers that each one draws beside it as JSON.
 
-    Figures 6 and 7 are left out: they are of a vision transformer on real images.
+    Figures 6 and 7 train a small vision transformer, which takes minutes; what it has reached is kept in the folder of
+    --out after every epoch, and the same command goes on from there.
 
     Exit code 0: drawn; 2: bad input, or matplotlib is not installed; 3: a figure could not be computed.
     """
     from theorems.command.figures import FiguresRequest, figures_and_report
 
-    return figures_and_report(FiguresRequest(tuple(names or ()), out, kind, trials, seed, jobs))
+    return figures_and_report(FiguresRequest(tuple(names or ()), out, kind, trials, seed, jobs, epochs, cifar10))
 
 
 @app.command()

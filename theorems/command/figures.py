@@ -12,7 +12,8 @@ from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.figures.drawing import FORMATS, check_matplotlib, drawn, path_of
 from theorems.figures.figure import Figure, Settings
-from theorems.figures.registry import LEFT_OUT, figures_named
+from theorems.figures.images import cifar_10
+from theorems.figures.registry import FIGURES, WITHOUT, figures_named, missing
 from theorems.figures.work import Computed, sheets
 from theorems.run.processes import Interrupted, run
 from theorems.run.progress import watching
@@ -29,6 +30,8 @@ class FiguresRequest:
     trials: int
     seed: int
     jobs: int
+    epochs: int = 120
+    cifar10: Path | None = None
 
 
 def figures_and_report(request: FiguresRequest) -> int:
@@ -45,11 +48,16 @@ def figures_and_report(request: FiguresRequest) -> int:
     for one in figures:
         for ending in (request.kind, "json"):
             check_writable(path_of(request.out, one, ending))
-    units = sheets(figures, Settings(request.trials, request.seed))
+    if request.cifar10 is not None:
+        cifar_10(request.cifar10)
+    settings = Settings(
+        request.trials, request.seed, epochs=request.epochs, cifar10=request.cifar10, checkpoints=request.out
+    )
+    units = sheets(figures, settings)
     out, err = console(), console(stderr=True)
     interrupted = False
     try:
-        with watching(err, units, what="figures", steps="figures") as watcher:
+        with watching(err, units, what="figures", steps="epochs") as watcher:
             computed = run(units, request.jobs, watcher)
     except Interrupted as stopped:
         computed, interrupted = stopped.results, True
@@ -60,8 +68,9 @@ def figures_and_report(request: FiguresRequest) -> int:
             _write(one, by_name[one.name], request)
             table.add_row(one.name, one.title, f"{one.stem}.{request.kind}, .json")
     out.print(table)
-    if not request.names:
-        out.print(f"Left out: Figures {' and '.join(LEFT_OUT)}, {LEFT_OUT['6']}.", soft_wrap=True)
+    left_out = [] if request.names else [name for name, one in FIGURES.items() if missing(one)]
+    if left_out:
+        out.print(f"Left out: Figures {' and '.join(left_out)}, {WITHOUT}.", soft_wrap=True)
     if interrupted:
         err.print("theorems: interrupted; what is listed was written.", soft_wrap=True)
         return Exit.INTERRUPTED

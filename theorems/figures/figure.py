@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from theorems.core.implementation import REFERENCE, Implementation
 
 Numbers = dict[str, Any]
 """Named numbers, lists and texts, as JSON has them."""
+
+
+def silent(done: int) -> None:
+    """Says nothing."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +25,24 @@ class Settings:
         trials: random trials per dimension, of the figures that have some.
         seed: drives them.
         under_test: the attention whose gradient is followed.
+        epochs: of the transformer of Figures 6 and 7.
+        cifar10: the folder of CIFAR-10's binary files to train it on; the digits without.
+        checkpoints: the folder in which it keeps what it has reached; none without.
+        progress: told how many steps are done, of a figure that takes several.
     """
 
     trials: int
     seed: int
     under_test: Implementation = REFERENCE
+    epochs: int = 120
+    cifar10: Path | None = None
+    checkpoints: Path | None = None
+    progress: Callable[[int], None] = silent
+
+
+def at_once(settings: Settings) -> int:
+    """The steps of a figure that is computed in one go."""
+    return 1
 
 
 @dataclass(frozen=True)
@@ -37,6 +55,8 @@ class Figure:
         size: width and height in inches.
         numbers: computes what is drawn.
         draw: (a matplotlib Figure, the numbers); draws it.
+        steps: how many steps its numbers take.
+        needs: modules that they need and that are not always installed.
     """
 
     name: str
@@ -44,6 +64,8 @@ class Figure:
     size: tuple[float, float]
     numbers: Callable[[Settings], Numbers]
     draw: Callable[[Any, Numbers], None]
+    steps: Callable[[Settings], int] = at_once
+    needs: tuple[str, ...] = ()
 
     @property
     def stem(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from theorems.figures.figure import Figure, Numbers, Settings
 from theorems.figures.registry import FIGURES
@@ -46,15 +46,15 @@ class Sheet:
         return "figure " + ", ".join(self.names)
 
     @property
-    def total(self) -> int | None:
-        """Computed in one go."""
-        return 1
+    def total(self) -> int:
+        """Epochs of a training, otherwise one."""
+        return FIGURES[self.names[0]].steps(self.settings)
 
     def run(self, progress: Progress) -> Computed:
         """The numbers."""
         began = time.perf_counter()
-        numbers = FIGURES[self.names[0]].numbers(self.settings)
-        progress(1)
+        numbers = FIGURES[self.names[0]].numbers(replace(self.settings, progress=progress))
+        progress(self.total)
         return Computed(self.id, numbers, seconds=time.perf_counter() - began)
 
     def unfinished(self, why: str) -> Computed:

@@ -1,0 +1,108 @@
+"""Images with classes, as patches: scikit-learn's digits, or CIFAR-10 from its own files. Nothing is unpickled.
+
+References: Krizhevsky, *Learning multiple layers of features from tiny images* (CIFAR-10, binary version).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float64, Int64, UInt8
+
+from reference_attention.errors import InvalidInput
+
+PATCH = 2
+"""Side of a patch: 4×4 patches of a digit, 16×16 of an image of CIFAR-10, as in the paper."""
+TRAINED = 1500
+"""Digits that are trained on; the other 297 are looked at."""
+SIDE, CHANNELS = 32, 3
+RECORD = 1 + CHANNELS * SIDE * SIDE
+"""Bytes of an image in CIFAR-10's binary files: its class, then red, green and blue, row by row."""
+BATCHES = tuple(f"data_batch_{k}.bin" for k in range(1, 6))
+TEST = "test_batch.bin"
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images to train on and images to look at.
+
+    Attributes:
+        name: what they are called.
+        pixels, classes: trained on, (n, side, side, channels) and (n,).
+        seen, seen_classes: looked at, (m, side, side, channels) and (m,).
+    """
+
+    name: str
+    pixels: UInt8[np.ndarray, "n s s c"]
+    classes: Int64[np.ndarray, "n"]
+    seen: UInt8[np.ndarray, "m s s c"]
+    seen_classes: Int64[np.ndarray, "m"]
+
+    @cached_property
+    def scale(self) -> tuple[float, float]:
+        """Mean and standard deviation of the pixels that are trained on."""
+        return float(self.pixels.mean()), float(self.pixels.std())
+
+    def patches(self, pixels: UInt8[np.ndarray, "b s s c"]) -> Float64[np.ndarray, "b t f"]:
+        """Tokens, standardised: the patches row by row, (b, (side/2)², 4 channels)."""
+        b, side, _, channels = pixels.shape
+        grid = side // PATCH
+        split = pixels.reshape(b, grid, PATCH, grid, PATCH, channels).transpose(0, 1, 3, 2, 4, 5)
+        mean, deviation = self.scale
+        return np.asarray((split.reshape(b, grid * grid, -1) - mean) / deviation)
+
+    def shifted(self, which: Int64[np.ndarray, "b"], rng: np.random.Generator) -> UInt8[np.ndarray, "b s s c"]:
+        """Images that are trained on, each moved by up to an eighth of its side, black beyond its border."""
+        side = self.pixels.shape[1]
+        room = side // 8
+        padded = np.pad(self.pixels[which], ((0, 0), (room, room), (room, room), (0, 0)))
+        down, right = rng.integers(0, 2 * room + 1, (2, len(which)))
+        along = np.arange(side)
+        rows, columns = down[:, None] + along, right[:, None] + along
+        return np.asarray(padded[np.arange(len(which))[:, None, None], rows[:, :, None], columns[:, None, :]])
+
+
+def digits() -> Images:
+    """scikit-learn's handwritten digits, 8×8, grey levels 0 … 16."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    pixels, classes = bunch.images[..., None].astype(np.uint8), bunch.target.astype(np.int64)
+    return Images("digits", pixels[:TRAINED], classes[:TRAINED], pixels[TRAINED:], classes[TRAINED:])
+
+
+def cifar_10(folder: Path) -> Images:
+    """CIFAR-10 from the files of its binary version, 32×32 in colour; as many of the five batches as there are.
+
+    Raises:
+        InvalidInput: no such folder, the Python version, a file that is missing or no batch.
+    """
+    if not folder.is_dir():
+        raise InvalidInput(f"--cifar10: {folder} is no folder; give the one that has {BATCHES[0]}.")
+    batches = [folder / name for name in BATCHES if (folder / name).is_file()]
+    if not batches and (folder / "data_batch_1").is_file():
+        raise InvalidInput(
+            f"--cifar10: {folder} has the Python version, which is pickled, and unpickling a file runs what is in it;"
+            " give the folder of the binary version, cifar-10-batches-bin."
+        )
+    if not batches or not (folder / TEST).is_file():
+        raise InvalidInput(f"--cifar10: {folder} has no {TEST if batches else BATCHES[0]}; give cifar-10-batches-bin.")
+    pixels, classes = zip(*map(_batch, batches), strict=True)
+    return Images("CIFAR-10", np.concatenate(pixels), np.concatenate(classes), *_batch(folder / TEST))
+
+
+def _batch(path: Path) -> tuple[UInt8[np.ndarray, "n s s c"], Int64[np.ndarray, "n"]]:
+    try:
+        held = np.fromfile(path, dtype=np.uint8)
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}).") from None
+    if held.size == 0 or held.size % RECORD or (held[::RECORD] > 9).any():
+        raise InvalidInput(
+            f"{path}: is no batch of CIFAR-10, records of {RECORD} bytes that begin with a class 0 to 9."
+        )
+    records = held.reshape(-1, RECORD)
+    pixels = records[:, 1:].reshape(-1, CHANNELS, SIDE, SIDE).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(pixels), records[:, 0].astype(np.int64)
