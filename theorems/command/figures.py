@@ -66,7 +66,7 @@ def figures_and_report(request: FiguresRequest) -> int:
     for one in figures:
         if not by_name[one.name].failed:
             _write(one, by_name[one.name], request)
-            table.add_row(one.name, one.title, f"{one.stem}.{request.kind}, .json")
+            table.add_row(one.name, one.said, f"{one.stem}.{request.kind}, .json")
     out.print(table)
     left_out = [] if request.names else [name for name, one in FIGURES.items() if missing(one)]
     if left_out:
@@ -90,7 +90,7 @@ def _make(directory: Path) -> None:
 
 
 def _write(one: Figure, found: Computed, request: FiguresRequest) -> None:
-    text = to_json({"figure": one.name, "title": one.title, **found.numbers})
+    text = to_json({"figure": one.name, "title": one.said, **found.numbers})
     write_text(path_of(request.out, one, "json"), text + "\n")
     # What is drawn is what the file holds.
     write_bytes(path_of(request.out, one, request.kind), drawn(one, from_json(text), request.kind))

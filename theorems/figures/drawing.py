@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,17 @@ def drawn(one: Figure, numbers: Numbers, kind: str) -> bytes:
         sheet = Sheet(figsize=one.size, layout="constrained")
         FigureCanvasAgg(sheet)
         one.draw(sheet, numbers)
-        caption = textwrap.fill(f"Figure {one.name}: {one.title}", int(one.size[0] * 13))
-        sheet.suptitle(caption, fontsize=9, x=0.01, ha="left")
+        sheet.suptitle(caption(one), fontsize=9, x=0.01, ha="left")
         buffer = io.BytesIO()
         sheet.savefig(buffer, format=kind, dpi=PIXELS_PER_INCH, metadata=WITHOUT_DATE[kind])
     return buffer.getvalue()
+
+
+def caption(one: Figure) -> str:
+    """Number and title, in lines that fit when they are typeset: formulas have no space, words stand one for one."""
+    words = iter([rf"$\bf{{Figure\ {one.label}.}}$", *(one.title[:1].upper() + one.title[1:]).split()])
+    lines = textwrap.wrap(f"Figure_{one.label}. {one.said}", int(one.size[0] * 13), break_on_hyphens=False)
+    return "\n".join(" ".join(islice(words, len(line.split()))) for line in lines)
 
 
 def path_of(directory: Path, one: Figure, ending: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,7 @@ class Figure:
 
     Attributes:
         name: as in the paper, e.g. ``3b``.
-        title: what it shows, in a line.
+        title: what it shows, in a line; formulas stand between dollar signs and have no space.
         size: width and height in inches.
         numbers: computes what is drawn.
         draw: (a matplotlib Figure, the numbers); draws it.
@@ -66,6 +67,17 @@ class Figure:
     draw: Callable[[Any, Numbers], None]
     steps: Callable[[Settings], int] = at_once
     needs: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """As the paper writes it: ``3(b)``."""
+        return re.sub("([a-c])$", r"(\1)", self.name)
+
+    @property
+    def said(self) -> str:
+        """The title as plain text."""
+        plain = re.sub(r"\\bar\{(.)\}", "\\1\u0304", self.title)
+        return re.sub(r"\\mathrm|[${}]", "", plain).replace(r"\|", "‖")
 
     @property
     def stem(self) -> str:

@@ -89,7 +89,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
     if not same:
         style.ray(axes, directions["p_mm"], 9.0, style.GREY)
     style.ray(axes, directions["p_relax"], 9.0, style.RED)
-    for key, color, start in (("heads", style.BLUE, "v(0)"), ("prompts", style.RED, "p(0)")):
+    for key, color, start in (("heads", style.BLUE, "$v(0)$"), ("prompts", style.RED, "$p(0)$")):
         points = numbers[key]
         axes.plot(*zip(*points, strict=True), color=color, linewidth=1.6, zorder=4)
         axes.plot(*points[0], "o", color=color, markersize=4, zorder=5)
@@ -103,7 +103,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
         role = "" if numbers["supports"][i] else ", no support"
         x, y, side = places[i] if role == "" else (0.16, 0.0, "left")
         where = (key[0] + x, key[1] + y)
-        style.name(axes, *where, f"Y = {label:+.0f}{role}".replace("-", "−"), color, ha=side, va="center")
+        style.name(axes, *where, f"$Y={label:+.0f}${role}", color, ha=side, va="center")
     axes.plot(0, 0, "s", color=style.BLACK, markersize=6, zorder=5)
     style.name(axes, -0.12, -0.1, "other tokens", style.BLACK, ha="right", va="top")
     style.name(axes, 0.12, 3.7, r"$\bar v_{\rm mm}$", style.BLUE)
@@ -151,21 +151,22 @@ def draw_probabilities(figure: Any, numbers: Numbers) -> None:
 FIGURES = [
     Figure(
         "3a",
-        "joint descent, every input a support: v goes to v_mm, p to p_mm",
+        r"joint descent, every input a support: $v$ goes to $\bar{v}_\mathrm{mm}$, $p$ to $\bar{p}_\mathrm{mm}$",
         (5.4, 5.4),
         partial(numbers, "figure-3a"),
         draw,
     ),
     Figure(
         "3b",
-        "joint descent, one input no support: v goes to v_mm, p to p_relax instead of p_mm",
+        r"joint descent, one input no support: $v$ goes to $\bar{v}_\mathrm{mm}$,"
+        r" $p$ to $\bar{p}_\mathrm{relax}$ instead of $\bar{p}_\mathrm{mm}$",
         (5.4, 5.4),
         partial(numbers, "figure-3b"),
         draw,
     ),
     Figure(
         "3c",
-        "softmax and logistic probabilities of 3(a)",
+        "softmax and logistic probabilities of Figure 3(a)",
         (5.6, 3.4),
         probabilities,
         draw_probabilities,

@@ -73,10 +73,10 @@ def draw_norm(figure: Any, numbers: Numbers) -> None:
 FIGURES = [
     Figure(
         "4a",
-        "softmax probability under gradient descent and normalized gradient descent",
+        "largest softmax probability under gradient descent and normalized gradient descent",
         (5.4, 3.5),
         numbers,
         draw_softmax,
     ),
-    Figure("4b", "norm of p under gradient descent and normalized gradient descent", (5.4, 3.5), numbers, draw_norm),
+    Figure("4b", r"$\|p\|$ under gradient descent and normalized gradient descent", (5.4, 3.5), numbers, draw_norm),
 ]

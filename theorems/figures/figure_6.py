@@ -105,7 +105,7 @@ FIGURES = [
     Figure("6", "[CLS] attention maps grow sparse during training", (7.6, 3.9), numbers, draw_maps, steps, ("torch",)),
     Figure(
         "7",
-        r"attention grows sparse while the key-query weights $\|W\|_F$ grow",
+        r"attention grows sparse while the norm $\|W\|_F$ of the key-query weights grows",
         (5.6, 4.6),
         numbers,
         draw_growth,

@@ -169,7 +169,7 @@ def _gap_axis(axes: Any, numbers: Numbers, height: float) -> None:
 
 
 FIGURES = [
-    Figure("9a", "random trials by dimension: not saturated, LMM, GMM", (6.4, 3.7), numbers, draw_fractions),
+    Figure("9a", "random trials by dimension $d$: not saturated, LMM, GMM", (6.4, 3.7), numbers, draw_fractions),
     Figure("9b", "random trials: histogram of the smallest score gap", (6.0, 3.7), numbers, draw_histogram),
     Figure(
         "10", "random trials: distribution function of the smallest score gap", (6.0, 3.7), numbers, draw_cumulative
