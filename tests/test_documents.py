@@ -68,7 +68,11 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "minutes; tests/theorems/token_selection/joint_paths/test_regime_map.py has the quick rows",
             "",
         ),
-        "theorems figures": ("a minute, with random trials", "theorems figures 1a --out docs/images"),
+        "theorems figures": ("minutes, with random trials and a training", "theorems figures 1a --out docs/images"),
+        "theorems figures 6 7 --out docs/images": (
+            "trains for minutes; tests/theorems/figures/test_transformer.py draws what it wrote",
+            "",
+        ),
         "theorems figures 1 4 --format png": ("half a minute", "theorems figures 1a --format png"),
         "theorems report --out report.html": ("verifies everything", "theorems report lemma-10 --out report.html"),
         "theorems hunt theorem-2 --without single-input --out counterexamples --record": (

@@ -13,7 +13,7 @@ from theorems.core.exit_rule import exit_of
 from theorems.figures.drawing import FORMATS, check_matplotlib, drawn, path_of
 from theorems.figures.figure import Figure, Settings
 from theorems.figures.images import cifar_10
-from theorems.figures.registry import FIGURES, WITHOUT, figures_named, missing
+from theorems.figures.registry import FIGURES, figures_named, left_out, missing
 from theorems.figures.work import Computed, sheets
 from theorems.run.processes import Interrupted, run
 from theorems.run.progress import watching
@@ -68,9 +68,9 @@ def figures_and_report(request: FiguresRequest) -> int:
             _write(one, by_name[one.name], request)
             table.add_row(one.name, one.said, f"{one.stem}.{request.kind}, .json")
     out.print(table)
-    left_out = [] if request.names else [name for name, one in FIGURES.items() if missing(one)]
-    if left_out:
-        out.print(f"Left out: Figures {' and '.join(left_out)}, {WITHOUT}.", soft_wrap=True)
+    lacking = [] if request.names else [one for one in FIGURES.values() if missing(one)]
+    if lacking:
+        out.print(f"Left out: {left_out(lacking)}", soft_wrap=True)
     if interrupted:
         err.print("theorems: interrupted; what is listed was written.", soft_wrap=True)
         return Exit.INTERRUPTED

@@ -80,14 +80,15 @@ def draw_maps(figure: Any, numbers: Numbers) -> None:
 def draw_growth(figure: Any, numbers: Numbers) -> None:
     """Sparsity above, the norm of the weights below."""
     above, below = figure.subplots(2, 1, sharex=True)
-    epochs = len(numbers["norm"]) - 1
-    for key, color, text in (
-        ("sparsity", style.RED, "of the map averaged over heads"),
-        ("sparsity_of_heads", style.ORANGE, "of each head's map, averaged"),
+    epochs = float(len(numbers["norm"]) - 1)
+    for key, color, text, apart in (
+        ("sparsity", style.RED, "of the map averaged over heads", 0.12),
+        ("sparsity_of_heads", style.ORANGE, "of each head's map, averaged", -0.2),
     ):
         values = numbers[key]
         above.plot(values, color=color)
-        style.name(above, epochs, values[-1] + 0.8, text, color, ha="right", va="bottom")
+        high = values[len(values) // 2] + apart * numbers["tokens"]
+        style.name(above, epochs / 2, high, text, color)
     above.axhline(numbers["tokens"], color=style.LIGHT, linewidth=0.8, zorder=0)
     style.name(above, epochs, numbers["tokens"] * 1.01, f"{numbers['tokens']} tokens alike", style.GREY, ha="right")
     above.set_ylim(0, numbers["tokens"] * 1.12)

@@ -16,13 +16,18 @@ FIGURES: dict[str, Figure] = {
 }
 """Every figure that can be drawn."""
 
-WITHOUT = "they train a transformer with torch, which is not installed: pip install 'max-margin-theorems[kernels]'"
-"""Why figures are not drawn that need what is not there."""
-
 
 def missing(one: Figure) -> bool:
     """Whether it needs a module that is not installed."""
     return any(find_spec(module) is None for module in one.needs)
+
+
+def left_out(figures: Sequence[Figure]) -> str:
+    """A sentence on figures that :func:`missing` names."""
+    names = [one.name for one in figures]
+    who = f"figure {names[0]} trains" if len(names) == 1 else f"figures {' and '.join(names)} train"
+    why = "a transformer with torch, which is not installed: pip install 'max-margin-theorems[kernels]'"
+    return f"{who} {why}."
 
 
 def figures_named(names: Sequence[str]) -> list[Figure]:
@@ -38,7 +43,8 @@ def figures_named(names: Sequence[str]) -> list[Figure]:
         some = {key: one for key, one in FIGURES.items() if short in (key, key.rstrip("abc"))}
         if not some:
             raise InvalidInput(f"figures: {name!r} is not one of {', '.join(FIGURES)}.")
-        if names and any(map(missing, some.values())):
-            raise InvalidInput(f"figures: Figures {' and '.join(some)} are left out, {WITHOUT}.")
-        found |= {key: one for key, one in some.items() if not missing(one)}
+        lacking = [one for one in some.values() if missing(one)]
+        if names and lacking:
+            raise InvalidInput(left_out(lacking))
+        found |= {key: one for key, one in some.items() if one not in lacking}
     return [one for key, one in FIGURES.items() if key in found]

@@ -57,7 +57,7 @@ def _offset(limit: Limit) -> str:
     highest = max(1.15 * float(offset.max()), 1.15 * (limit.predicted or 0.0), 1e-3)
     plot = Plot(
         f"distance from {limit.limit} over the norm of p: it stays bounded",
-        (math.floor(logs[0]), math.ceil(logs[-1])),
+        (float(np.floor(logs.min())), float(np.ceil(logs.max()))),
         (0.0, highest),
         "‖p‖",
         f"distance from {limit.limit}",

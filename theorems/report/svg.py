@@ -98,7 +98,7 @@ def _ticks(of: Range, *, whole: bool = False) -> list[float]:
     rough = (of[1] - of[0]) / TICKS
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= rough)
-    step = max(1.0, round(step)) if whole else step
+    step = max(1.0, float(round(step))) if whole else step
     first = math.ceil(of[0] / step - 1e-9)
     return [k * step for k in range(first, math.floor(of[1] / step + 1e-9) + 1)]
 

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,23 @@ from theorems.command.app import main
 from theorems.hunting.entries import entries
 from theorems.hunting.table import Status
 from theorems.registry.suite import statements
-from theorems.report.document import Code, Heading, Link, Listing, Reference, Table, paragraph
+from theorems.report.document import (
+    Code,
+    Folded,
+    Heading,
+    Heat,
+    HeatMap,
+    Link,
+    Listing,
+    Picture,
+    Reference,
+    Table,
+    paragraph,
+)
 from theorems.report.evidence import hunted, power
 from theorems.report.html import html
 from theorems.report.markdown import markdown
+from theorems.report.svg import element
 
 QUICK = ["--examples", "20", "--jobs", "1"]
 
@@ -101,9 +115,64 @@ def test_the_real_statements_have_source_reason_and_evidence(capsys: pytest.Capt
     assert "| `margins-at-least-one` | exact | upheld |" in text
     assert "| `rounding` | the error that left − right carries, over the larger side | rounding.bounded: both" in text
     assert "theorems verify lemma-11 --examples 2 --seed 0" in text
-    assert "| `lemma-11` | positive-labels, strict-optimum, head-in-key-range |" in text
-    assert re.search(r"^\| `lemma-11` \| [1-9]\d* \|$", text, re.MULTILINE)
+    assert "| without | L11 |" in text
+    for without in ("positive-labels", "strict-optimum", "head-in-key-range"):
+        assert f"| `{without}` | R |" in text
+    assert re.search(r"^\| faults in \| L11 \|$\n.*\n\| data \| [1-9]\d*/\d+ \|$", text, re.MULTILINE)
     assert "| numpy | " in text
+
+
+@pytest.mark.parametrize(
+    ("data", "verdicts", "sentence"),
+    [
+        (None, ["upheld"], "The statement s1 is upheld on 4 generated cases each: none of the 2 claims is violated"),
+        ("m.npz", ["upheld"] * 2, "All 2 statements are upheld on the data m.npz: none of the 4 claims is violated"),
+        (
+            None,
+            ["falsified", "upheld"],
+            "Of 2 statements, on 4 generated cases each, 1 is falsified (s1), 1 is upheld.",
+        ),
+        ("m.npz", ["not-applicable"], "Of the one statement, on the data m.npz, 1 is not-applicable (s1)."),
+        (
+            None,
+            ["inconclusive", "falsified", "inconclusive"],
+            "Of 3 statements, on 4 generated cases each, 1 is falsified (s2), 2 are inconclusive (s1, s3).",
+        ),
+    ],
+)
+def test_it_leads_with_the_verdict(
+    data: str | None, verdicts: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claims = [
+        {
+            "name": name,
+            "form": "exact",
+            "verdict": "upheld",
+            "worst_slack": slack,
+            "tolerance": 1e-15,
+            "why": "rounding",
+        }
+        for name, slack in (("half", -5e-16), ("none", 0.25))
+    ]
+    made = [
+        {"id": f"s{k}", "title": "", "verdict": verdict, "examples": 4, "counts": {}, "claims": claims, "reason": ""}
+        for k, verdict in enumerate(verdicts, 1)
+    ]
+    made[0] |= {"never_made": ["one", "two"], "not_found": 1}
+    run = {"version": "0", "seed": 0, "examples": 4, "data": data, "implementation": "r", "statements": made}
+    Path("run.json").write_text(json.dumps(run), encoding="utf-8")
+    main(["report", "--from", "run.json"])
+    text = capsys.readouterr().out
+    assert text.split("\n\n")[1].startswith(sentence)
+    assert "Never made on these 4 examples: `one`, `two`." in text
+    assert "On 1 of 4 examples a search of the suite's own found nothing to judge by" in text
+    assert "| `half` | exact | upheld | 1 | -5e-16 | 1e-15 | 50% | `rounding` |" in text
+    assert f"{len(made)} of {2 * len(made)} use none, the others at most 50%" in text
+    main(["report", "--from", "run.json", "--out", "report.html"])
+    page = Path("report.html").read_text(encoding="utf-8")
+    assert '<p class="lead">' + html([paragraph(sentence)]).partition("<p>")[2].partition("</p>")[0] in page
+    assert page.count("<title>s1, half: 50%</title>") == 1
+    assert re.search(r"<details>\s*<summary>What it was run with", page)
 
 
 def test_data_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,9 +199,15 @@ def test_the_recorded_evidence_has_no_hole() -> None:
     document = (ROOT / "docs" / "power.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `[a-z0-9-]+` \| [a-z]+ \| (.+) \|$", document.partition("\n## ")[0], re.MULTILINE)
     assert counts.faults == len(rows) == counts.caught
-    assert set(counts.by_statement) == set(statements())
-    caught = [[cell.isdigit() for cell in row.split(" | ")] for row in rows]
-    assert list(counts.by_statement.values()) == [sum(column) for column in zip(*caught, strict=True)]
+    tried = re.findall(r"^\| `[a-z0-9-]+` \| ([a-z]+) \| (.+) \|$", document.partition("\n## ")[0], re.MULTILINE)
+    assert set(counts.by_kind) == {kind for kind, _ in tried}
+    assert {id for by_statement in counts.by_kind.values() for id in by_statement} == set(statements())
+    for k, id in enumerate(statements()):
+        for kind, by_statement in counts.by_kind.items():
+            cells = [row.split(" | ")[k].strip() for one, row in tried if one == kind]
+            faced = [cell for cell in cells if cell not in ("", "…")]
+            expected = (sum(cell.isdigit() for cell in faced), len(faced))
+            assert by_statement.get(id, (0, 0)) == expected
 
 
 def test_a_hole_is_seen(tmp_path: Path) -> None:
@@ -184,16 +259,18 @@ def test_everything_is_escaped() -> None:
         paragraph(*texts),
         Table((NASTY,), tuple((one,) for one in texts)),
         Listing("```\n" + NASTY),
+        Picture((element(NASTY, 1.0, 1.0, ""),), NASTY),
+        Folded(NASTY, (HeatMap((NASTY, NASTY), ((NASTY, (Heat(NASTY, 1),)),)),)),
     ]
     parser = Balanced()
     parser.feed(html(document))
     assert not parser.open
     assert "script" not in parser.seen
-    assert "".join(parser.text).count(NASTY) == 2 + 4 + 5 + 1
+    assert "".join(parser.text).count(NASTY) == 2 + 4 + 5 + 1 + 1 + 5
+    assert f'aria-label="{escape(NASTY)}"' in html(document)
     text = markdown(document)
     table = [line for line in text.splitlines() if line.startswith("| ")]
-    assert len(table) == 6
-    assert all(len(re.findall(r"(?<!\\)\|", line)) == 2 for line in table)
+    assert [len(re.findall(r"(?<!\\)\|", line)) for line in table] == [2] * 6 + [3] * 3
     assert "\\<script\\>" in text
     assert "\\_g\\_ p_mm" in text
     assert "````\n```\n" in text
@@ -227,6 +304,8 @@ def test_a_title_that_is_markup_stays_text(monkeypatch: pytest.MonkeyPatch) -> N
         (["--from", "verdict.json"], "verdict.json, statements 1: verdict is not what theorems verify --json writes"),
         (["--from", "slack.json"], "slack.json, statements 1, claims 1: worst_slack is not what"),
         (["--from", "claims.json"], "claims.json, statements 1: claims is missing"),
+        (["--from", "never.json"], "never.json, statements 1: never_made is not what theorems verify --json writes"),
+        (["--from", "found.json"], "found.json, statements 1: not_found is not what theorems verify --json writes"),
     ],
 )
 def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -239,6 +318,8 @@ def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixtur
         "empty": {},
         "verdict": good | {"statements": [one | {"verdict": "fine"}]},
         "slack": good | {"statements": [one | {"claims": [claim | {"worst_slack": "small"}]}]},
+        "never": good | {"statements": [one | {"never_made": [1]}]},
+        "found": good | {"statements": [one | {"not_found": "none"}]},
         "claims": good | {"statements": [{key: one[key] for key in one if key != "claims"}]},
     }
     for name, held in files.items():

@@ -1,0 +1,42 @@
+"""A run of every statement as ``theorems verify --json`` writes it, without having been run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from theorems.registry.suite import statements
+
+
+def many_statements() -> dict[str, Any]:
+    """All are upheld but the last, whose second claim is falsified."""
+    held = [_statement(id, one.title) for id, one in statements().items()]
+    last = held[-1]
+    last["verdict"], last["counts"] = "falsified", {"upheld": 3, "falsified": 1}
+    last["claims"][1] |= {"verdict": "falsified", "worst_slack": -3e-15}
+    return {
+        "version": "0.1.0",
+        "seed": 0,
+        "examples": 4,
+        "data": None,
+        "implementation": "reference",
+        "statements": held,
+    }
+
+
+def _statement(id: str, title: str) -> dict[str, Any]:
+    forms = {"decided": (0.0, 0.0, "exact"), "near": (-5e-16, 1e-15, "rounding"), "far": (0.25, 1e-15, "rounding")}
+    claims = [
+        {"name": name, "form": "exact", "verdict": "upheld", "worst_slack": slack, "tolerance": tolerance, "why": why}
+        for name, (slack, tolerance, why) in forms.items()
+    ]
+    return {
+        "id": id,
+        "title": title,
+        "verdict": "upheld",
+        "examples": 4,
+        "counts": {"upheld": 3, "inconclusive": 1},
+        "claims": claims,
+        "reason": "",
+        "not_found": 1,
+        "never_made": ["seldom", "never"],
+    }
