@@ -1,0 +1,98 @@
+"""The pictures of a report: every curve ends at its limit, nothing is drawn outside, a share is what a claim uses."""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from theorems.core.claim import Form, Verdict
+from theorems.report import limits
+from theorems.report.limits import LIMITS, Limit
+from theorems.report.pictures import headroom, limit_picture, used
+from theorems.report.record import StatementRecord
+from theorems.report.svg import Plot
+from theorems.run.result import ClaimSummary
+
+
+@cache
+def quick(id: str) -> Limit:
+    """Fewer points than are drawn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "RADII", limits.RADII[::8])
+        patch.setattr(limits, "STEPS", 1000)
+        return LIMITS[id]()
+
+
+@pytest.mark.parametrize("id", LIMITS)
+def test_every_curve_turns_to_its_limit(id: str) -> None:
+    found = quick(id)
+    assert np.isclose(np.linalg.norm(found.direction), 1, rtol=0, atol=1e-12)
+    assert found.norms[-1] > (50 if id.startswith("conjecture") else 1e5)
+    assert found.one_minus_cosine < 2 * (found.offset.max() / found.norms[-1]) ** 2
+    away = replace(found, direction=found.direction[::-1].copy())
+    assert away.one_minus_cosine > 1e-3  # and nowhere else
+    if found.predicted is not None:
+        assert np.isclose(found.offset[-1], found.predicted, rtol=1e-4)
+    along, beside = found.plane.T
+    assert np.allclose(np.hypot(along, beside), found.norms)  # in two dimensions the plane has all of it
+
+
+def test_only_theorem_1_has_a_closed_form_here() -> None:
+    assert [id for id in LIMITS if quick(id).predicted is not None] == ["theorem-1"]
+
+
+@pytest.mark.parametrize("id", ["theorem-1", "conjecture-joint-descent"])
+def test_what_is_drawn_lies_inside(id: str) -> None:
+    picture = limit_picture(id, quick(id))
+    assert picture.caption.startswith(f"{id}: ")
+    for image in picture.images:
+        root = xml.etree.ElementTree.fromstring(image)
+        _, _, width, height = map(float, root.attrib["viewBox"].split())
+        drawn = [line.attrib["points"] for line in root.iter("polyline")]
+        assert drawn
+        for x, y in (map(float, point.split(",")) for line in drawn for point in line.split()):
+            assert 0 < x < width
+            assert 0 < y < height
+        assert sum(bool(re.fullmatch("[−0-9.⁰-⁹⁻²³¹]+", text.text or "")) for text in root.iter("text")) >= 6
+
+
+def test_a_point_is_where_its_numbers_say() -> None:
+    plot = Plot("a line", (0.0, 10.0), (-1.0, 1.0), "x", "p_mm(α)", width=156.0, height=148.0)
+    plot.line([(0.0, -1.0), (5.0, 0.0), (10.0, 1.0), (11.0, 0.0)], "curve")
+    assert 'points="44.0,112.0 94.0,62.0 144.0,12.0"' in plot.svg()
+    assert '<tspan class="sub" dy="3">mm</tspan><tspan dy="-3">(α)</tspan>' in plot.svg()
+
+
+def claim(slack: float, tolerance: float) -> ClaimSummary:
+    verdict = Verdict.UPHELD if slack >= -tolerance else Verdict.FALSIFIED
+    return ClaimSummary(f"slack {slack:g}", Form.EXACT, slack, tolerance, "rounding", verdict)
+
+
+@pytest.mark.parametrize(
+    ("slack", "tolerance", "share"),
+    [(0.25, 1e-15, 0.0), (0.0, 1e-15, 0.0), (-1e-15, 4e-15, 0.25), (-8e-15, 4e-15, 2.0), (0.0, 0.0, None)],
+)
+def test_a_share_is_what_a_claim_uses(slack: float, tolerance: float, share: float | None) -> None:
+    assert used(claim(slack, tolerance)) == share
+    assert used(claim(math.nan, tolerance)) is None
+
+
+def test_every_claim_with_a_tolerance_is_a_dot() -> None:
+    claims = *(claim(slack, 4e-15) for slack in (1.0, -1e-15, -8e-15)), claim(0.0, 0.0)
+    one = StatementRecord("lemma-3", "", Verdict.FALSIFIED, 1, {}, claims, "")
+    picture = headroom([one, replace(one, id="<long-name-of-a-statement>")])
+    root = xml.etree.ElementTree.fromstring(picture.images[0])
+    dots = [(dot.attrib["class"], float(dot.attrib["cx"])) for dot in root.iter("circle")]
+    assert [kind for kind, _ in dots] == 2 * ["claim", "claim", "wrong"]
+    (none, quarter, beyond), whole = (x for _, x in dots[:3]), float(re.findall(r"M([\d.]+),", picture.images[0])[0])
+    assert none < quarter < whole < beyond
+    assert math.isclose(quarter - none, (whole - none) / 4, abs_tol=0.1)
+    assert picture.caption.endswith(
+        "2 of 6 use none, the others at most 200%. 2 more have no tolerance: they are decided exactly."
+    )
