@@ -160,8 +160,8 @@ def _summary(run: RunRecord) -> Table:
     for one in run.statements:
         claim = one.tightest
         slack = "" if claim is None or math.isnan(claim.worst_slack) else f"{_inequality(claim)} ({claim.name})"
-        rows.append((Reference(one.id), one.title, str(one.verdict), str(one.examples), slack))
-    return Table(("statement", "says", "verdict", "examples", "worst slack"), tuple(rows))
+        rows.append((Reference(one.id), str(one.verdict), one.title, str(one.examples), slack))
+    return Table(("statement", "verdict", "says", "examples", "worst slack"), tuple(rows))
 
 
 def _inequality(claim: ClaimSummary) -> str:

@@ -120,6 +120,10 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_been_stopped(
         assert (Path("whole") / name).read_bytes() == (Path("parts") / name).read_bytes()
     for name in names[1:4:2]:
         xml.etree.ElementTree.fromstring((Path("whole") / name).read_bytes())
+    # With fewer epochs it is what it was after those.
+    for folder in ("whole", "short"):
+        assert main(["figures", "7", "--epochs", "1", "--jobs", "1", "--out", folder]) == 0
+    assert Path("whole/figure-7.json").read_bytes() == Path("short/figure-7.json").read_bytes()
     capsys.readouterr()
     # Another seed is another training; a checkpoint that holds something else is not gone on from.
     here = some_digits(100, 30)
