@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
@@ -116,7 +116,7 @@ def _evidence(contents: Contents) -> Iterator[Block]:
     yield Heading(2, "Why every assumption is there")
     yield from _assumptions(contents.hunted)
     yield Heading(2, "The power of the suite")
-    yield from _power(contents.power)
+    yield from _power(contents.power, contents.known)
 
 
 def _sentence(run: RunRecord) -> str:
@@ -274,7 +274,7 @@ def _assumptions(hunted: Sequence[Hunted] | None) -> Iterator[Block]:
     yield HeatMap(("without", *(short(one.id) for one in dropped)), tuple(rows))
 
 
-def _power(power: Power | None) -> Iterator[Block]:
+def _power(power: Power | None, known: Iterable[str]) -> Iterator[Block]:
     where = Link(str(POWER_DOCUMENT), str(POWER_DOCUMENT))
     if power is None:
         yield paragraph(
@@ -292,7 +292,7 @@ def _power(power: Power | None) -> Iterator[Block]:
         "Of the faults of a kind that a statement was tried on and that touch it, how many it catches; empty: none"
         " touches it."
     )
-    ids = list(dict.fromkeys(id for counts in power.by_kind.values() for id in counts))
+    ids = [id for id in known if any(id in counts for counts in power.by_kind.values())]
     rows = tuple(
         (kind, tuple(_caught(*counts[id]) if id in counts else None for id in ids))
         for kind, counts in power.by_kind.items()

@@ -49,7 +49,7 @@ svg .wrong { fill: var(--wrong); }
 .bar span { display: block; height: 100%; background: var(--curve); }
 .bar.over span { background: var(--wrong); }
 .heat th, .heat td { padding: 0.25rem 0.4rem; border: 1px solid var(--paper); white-space: nowrap; }
-.heat td { text-align: center; }
+.heat td, .heat th + th { text-align: center; }
 .heat tbody th { position: sticky; left: 0; background: var(--paper); font-weight: normal; }
 .shade-0 { background: var(--shade-0); color: var(--ink); }
 .shade-1 { background: var(--shade-1); color: var(--on-light); }
