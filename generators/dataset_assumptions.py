@@ -12,7 +12,7 @@ from flint import fmpq, fmpq_mat
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.finding import Finding, number
+from generators.finding import Finding, fraction, listed, number, vector
 from generators.label_margin import LabelMargin, label_margin
 from generators.margin_assumptions import Vector, checked_margins, difference_rows, dot, exact_vector
 from generators.optimal_tokens import token_optimality
@@ -48,8 +48,8 @@ def head_in_key_range(case: Case) -> Finding:
     reduced, rank = W.rref()
     for z in _kernel(reduced, int(rank)):
         if dot(v, z) != 0:
-            named = "(" + ", ".join(str(x) for x in z) + ")"
-            return Finding(False, f"z = {named} has W z = 0 but v·z = {dot(v, z)}")
+            exact = {"z": [str(x) for x in z], "v·z": str(dot(v, z))}
+            return Finding(False, f"z = {vector(z)} has W z = 0 but v·z = {fraction(dot(v, z))}", exact)
     return Finding(True, f"v is orthogonal to the kernel of W, which has dimension {W.ncols() - int(rank)}")
 
 
@@ -98,7 +98,9 @@ def _established(case: Case, *, supports_only: bool) -> Finding:
     if found.holds is not None or case.dataset is None:
         return found
     other = token_optimality(case, supports_only=supports_only)
-    return found if other.holds is None else Finding(other.holds, other.evidence)
+    if other.holds is None:
+        return found
+    return Finding(other.holds, other.evidence, {} if other.witness is None else {"p": other.witness.tolist()})
 
 
 def _by_selections(case: Case, *, supports_only: bool) -> Finding:
@@ -111,15 +113,16 @@ def _by_selections(case: Case, *, supports_only: bool) -> Finding:
     if label is None:
         return Finding(
             False,
-            f"the features x_iα of α = {alpha.tolist()} are not separated by any head: Γ does not exist",
+            f"the features x_iα of α = {listed(alpha)} are not separated by any head: Γ does not exist",
         )
     slack = [i for i, m in enumerate(label.margins) if m > 1]
     if slack and not supports_only:
         witness = _tied_away(case, slack, label)
         if witness is not None:
             i, t, p = witness
-            why = f"input {i} has label margin {number(label.margins[i])}·Γ and can tie tokens {alpha[i]} and {t}"
-            return Finding(False, f"{why} while all others select α: {_no_nu(case, p, label, i)}")
+            why = f"input {i} has label margin {number(label.margins[i], 1)}·Γ and can tie tokens {alpha[i]} and {t}"
+            said = f"{why} while all others select α: {_no_nu(case, p, label, i)}"
+            return Finding(False, said, {"p": p.tolist()})
         swapped = _swapped(case, list(range(len(alpha))), label)
         if swapped is not None:
             return swapped
@@ -184,8 +187,9 @@ def _swapped(case: Case, inputs: list[int], label: LabelMargin) -> Finding | Non
             ratio = math.sqrt(float(label.norm_squared / found.norm_squared))
             return Finding(
                 False,
-                f"at p = {_named(p)} and beyond input {inputs[k]} selects token {t}, all others α,"
+                f"at p = {vector(p)} and beyond input {inputs[k]} selects token {t}, all others α,"
                 f" and the label margin tends to {ratio:.6g}·Γ",
+                {"p": p.tolist()},
             )
     return None
 
@@ -209,13 +213,9 @@ def _no_nu(case: Case, p: Floats, label: LabelMargin, i: int) -> str:
     lost = np.sum(weights * (outputs[np.arange(n), alpha][:, None] - outputs), axis=1)
     worst = max(0.0, float(np.max(np.delete(lost, i), initial=0.0)))
     return (
-        f"at p = {_named(p)} 1 − s_iα = {1 - weights[i, alpha[i]]:.3g} there, but the label margin is at least"
+        f"at p = {vector(p)} 1 − s_iα = {1 - weights[i, alpha[i]]:.3g} there, but the label margin is at least"
         f" Γ − {worst:.1g}, and Γ in the limit: no ν > 0"
     )
-
-
-def _named(p: Floats) -> str:
-    return "(" + ", ".join(f"{x:.6g}" for x in p) + ")"
 
 
 def _at_vertices(data: Dataset, alpha: list[int], label: LabelMargin) -> Finding:

@@ -49,7 +49,8 @@ def wider_direction(case: Case) -> Finding:
     differs = np.argwhere(first.selected != second.selected)
     if differs.size:
         return Finding(False, f"q1 and q2 select different tokens of input {differs[0, 0]}")
-    said = f"θ(q1) = {first.margin:.17g}, θ(q2) = {second.margin:.17g}"
+    a, b = first.margin, second.margin
+    said = f"θ(q1) = {number(a, b)}, θ(q2) = {number(b, a)}"
     return Finding(margin_sign(first, second) < 0, said)
 
 
@@ -70,8 +71,8 @@ def decided_neighbours(case: Case) -> Finding:
     if several == 1 and offending[0]:
         i, t = offending[0][0]
         own, other = scores[i, int(found[0].best(scores)[i])], scores[i, t]
-        what = f"token {t} of input {i} is the only directional neighbour of q1 and scores {number(other)}"
-        return Finding(bool(other > own), f"{what}, the selected token {number(own)}")
+        what = f"token {t} of input {i} is the only directional neighbour of q1 and scores {number(other, own)}"
+        return Finding(bool(other > own), f"{what}, the selected token {number(own, other)}")
     which, (i, t) = next((k, pairs[0]) for k, pairs in enumerate(offending, start=1) if pairs)
     return Finding(
         False, f"q{which} is not neighbour-optimal (token {t} of input {i}), q1 has {several} directional neighbours"
@@ -93,8 +94,8 @@ def higher_neighbours(case: Case) -> Finding:
         i, t = (int(x) for x in low[0])
         return Finding(
             False,
-            f"input {i}: the directional neighbour {t} scores {number(scores[i, t])},"
-            f" not above the {number(own[i, 0])} of the selected token",
+            f"input {i}: the directional neighbour {t} scores {number(scores[i, t], own[i, 0])},"
+            f" not above the {number(own[i, 0], scores[i, t])} of the selected token",
         )
     return Finding(True, f"all {int(neighbours.sum())} directional neighbours score higher")
 

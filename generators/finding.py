@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from flint import fmpq
 
 from generators.case import Case
+from reference_attention.exact import to_float
 
 
 @dataclass(frozen=True)
@@ -14,11 +19,13 @@ class Finding:
 
     Attributes:
         holds: ``None`` when neither the assumption nor its negation could be proven.
-        evidence: the number (token, margin, multiplier, …) that decides.
+        evidence: the number (token, margin, multiplier, …) that decides, rounded, in the units of the case.
+        exact: the same by name as JSON has it, rationals as text; for files, never for a table.
     """
 
     holds: bool | None
     evidence: str
+    exact: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,35 @@ class Assumption:
     check: Callable[[Case], Finding]
 
 
-def number(x: object) -> str:
-    """A number as a reader wants it: short if exact, otherwise with all its digits."""
-    value = float(x)  # type: ignore[arg-type]
-    return f"{value:g}" if float(f"{value:g}") == value else f"{value:.17g}"
+SHORT = 7
+"""Characters of a fraction that is shown as such."""
+SHOWN = 4
+"""Entries of a vector that evidence shows."""
+
+
+def number(x: object, *others: object) -> str:
+    """A number to six digits, or to as many more as tell it from the others."""
+    value, rest = float(x), [float(y) for y in others]  # type: ignore[arg-type]
+    apart = [y for y in rest if y != value]
+    digits = next((k for k in range(6, 17) if all(f"{y:.{k}g}" != f"{value:.{k}g}" for y in apart)), 17)
+    return f"{value:.{digits}g}"
+
+
+def fraction(x: fmpq) -> str:
+    """A rational as it is where that is short, otherwise to six digits."""
+    return str(x) if len(str(x)) <= SHORT else f"{to_float(x):.6g}"
+
+
+def entries(shown: Sequence[str]) -> str:
+    """The first few, and how many there are."""
+    return ", ".join(shown if len(shown) <= SHOWN + 1 else [*shown[:SHOWN], f"… {len(shown)} in all"])
+
+
+def listed(alpha: Iterable[object]) -> str:
+    """The first few of the tokens α."""
+    return f"[{entries([str(t) for t in alpha])}]"
+
+
+def vector(values: Iterable[object]) -> str:
+    """The first few entries of a vector, rounded."""
+    return f"({entries([fraction(x) if isinstance(x, fmpq) else number(x) for x in values])})"

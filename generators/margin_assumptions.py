@@ -10,14 +10,16 @@ References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Defi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from flint import fmpq
 from jaxtyping import Float64, Int64
 
 from generators.case import Case
-from generators.finding import Finding, number
+from generators.finding import Finding, entries, fraction, listed, number
 from reference_attention.exact import rational
 from reference_attention.svm.max_margin import Infeasible, max_margin
 
@@ -53,7 +55,8 @@ class CheckedMargins:
     Attributes:
         p: p_mm(α); ``None`` when infeasible.
         margins: (k_iα_i − k_it)·p_mm by (i, t), exact; empty when infeasible.
-        evidence: the smallest margin, or the Farkas multipliers.
+        evidence: ‖p_mm‖ and the number of neighbours, or the largest Farkas multipliers; rounded.
+        exact: ‖p_mm‖², or the Farkas multipliers, as JSON has it.
         proven: whether the check succeeded; ``False`` means the solver is wrong.
     """
 
@@ -61,6 +64,7 @@ class CheckedMargins:
     margins: dict[tuple[int, int], fmpq]
     evidence: str
     proven: bool = True
+    exact: Mapping[str, Any] = field(default_factory=dict)
 
 
 def checked_margins(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> CheckedMargins:
@@ -72,11 +76,12 @@ def checked_margins(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray,
         total = _combination(rows, weights, keys.shape[2])
         proven = all(w >= 0 for w in weights.values()) and any(w > 0 for w in weights.values())
         proven = proven and all(x == 0 for x in total)
-        named = ", ".join(f"({i},{t}): {w}" for (i, t), w in weights.items() if w != 0)
-        evidence = f"the differences k_iα − k_it weighted by λ = {{{_short(named)}}} add up to 0, so no p separates"
+        used = {pair: w for pair, w in weights.items() if w != 0}
+        named = entries([f"({i},{t}): {fraction(w)}" for (i, t), w in sorted(used.items(), key=lambda one: -one[1])])
+        evidence = f"the differences k_iα − k_it weighted by λ = {{{named}}} add up to 0, so no p separates"
         if not proven:
             evidence = "the solver says infeasible, but its Farkas multipliers do not prove it"
-        return CheckedMargins(None, {}, evidence, proven)
+        return CheckedMargins(None, {}, evidence, proven, {"λ": {f"{i},{t}": str(w) for (i, t), w in used.items()}})
     p, duals = list(solution.exact.p), solution.exact.duals
     margins = {pair: dot(row, p) for pair, row in rows.items()}
     optimal = (
@@ -89,7 +94,8 @@ def checked_margins(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray,
         return CheckedMargins(None, {}, "the solver's p_mm does not satisfy the KKT conditions exactly", False)
     norm = math.sqrt(float(dot(p, p)))
     tight = sum(m == 1 for m in margins.values())
-    return CheckedMargins(p, margins, f"‖p_mm‖ = {norm:.6g}, {tight} of {len(margins)} tokens are SVM-neighbours")
+    evidence = f"‖p_mm‖ = {norm:.6g}, {tight} of {len(margins)} tokens are SVM-neighbours"
+    return CheckedMargins(p, margins, evidence, exact={"‖p_mm‖²": str(dot(p, p))})
 
 
 def _combination(rows: dict[tuple[int, int], Vector], weights: dict[tuple[int, int], fmpq], d: int) -> Vector:
@@ -99,16 +105,12 @@ def _combination(rows: dict[tuple[int, int], Vector], weights: dict[tuple[int, i
     return total
 
 
-def _short(text: str, limit: int = 160) -> str:
-    return text if len(text) <= limit else text[:limit] + " …"
-
-
 def separable(case: Case) -> Finding:
     """ATT-SVM(α) is feasible for the chosen tokens α (the optimal ones unless others were chosen)."""
     checked = checked_margins(case.problem.keys, case.chosen)
     if not checked.proven:
         return Finding(None, checked.evidence)
-    return Finding(checked.p is not None, checked.evidence)
+    return Finding(checked.p is not None, checked.evidence, checked.exact)
 
 
 def locally_optimal(case: Case) -> Finding:
@@ -118,7 +120,7 @@ def locally_optimal(case: Case) -> Finding:
     if not checked.proven:
         return Finding(None, checked.evidence)
     if checked.p is None:
-        return Finding(False, checked.evidence)
+        return Finding(False, checked.evidence, checked.exact)
     gaps = {}
     for (i, t), margin in checked.margins.items():
         if margin == 1:
@@ -126,8 +128,8 @@ def locally_optimal(case: Case) -> Finding:
             if other >= own:
                 return Finding(
                     False,
-                    f"input {i}: token {t} is an SVM-neighbour (margin exactly 1) and scores {number(other)},"
-                    f" not below the {number(own)} of token {alpha[i]}",
+                    f"input {i}: token {t} is an SVM-neighbour (margin exactly 1) and scores {number(other, own)},"
+                    f" not below the {number(own, other)} of token {alpha[i]}",
                 )
             gaps[i, t] = own - other
     (i, t), gap = min(gaps.items(), key=lambda item: item[1])
@@ -148,17 +150,18 @@ def separable_optimal_sets(case: Case) -> Finding:
     choices = math.prod(int(row.sum()) for row in best)
     if choices > MOST_CHOICES:
         return Finding(None, f"{choices} choices of optimal tokens are more than the {MOST_CHOICES} that are tried")
-    refusal = ""
+    refused = Finding(False, "")
     for code in np.ndindex(*(int(row.sum()) for row in best)):
         alpha = np.array([np.flatnonzero(row)[c] for row, c in zip(best, code, strict=True)], dtype=np.int64)
         kept = only_non_optimal(keys, scores, alpha)
         checked = checked_margins(*kept)
         if checked.proven and checked.p is not None:
-            return Finding(True, f"α = {alpha.tolist()}: {checked.evidence}")
+            return Finding(True, f"α = {listed(alpha)}: {checked.evidence}", checked.exact)
         if not checked.proven:
             return Finding(None, checked.evidence)
-        refusal = checked.evidence
-    return Finding(False, f"all {choices} choices of optimal tokens are infeasible; for the last, {refusal}")
+        said = "" if choices == 1 else f"all {choices} choices of optimal tokens are infeasible; for the last, "
+        refused = Finding(False, f"{said}{checked.evidence}", checked.exact)
+    return refused
 
 
 MOST_CHOICES = 4096
@@ -199,14 +202,15 @@ def in_cone(case: Case) -> Finding:
     if not checked.proven:
         return Finding(None, checked.evidence)
     if checked.p is None:
-        return Finding(False, checked.evidence)
+        return Finding(False, checked.evidence, checked.exact)
     start, q = exact_vector(case.start), checked.p
     size = dot(start, start)
+    length = math.sqrt(float(size))
     if size == 0 or size < radius * radius:
-        return Finding(False, f"‖p(0)‖ = {math.sqrt(float(size)):.17g} is below R = {float(radius):.17g}")
+        return Finding(False, f"‖p(0)‖ = {number(length, radius)} is below R = {number(radius, length)}")
     along, least = dot(start, q), 1 - mu
     square = along * along - least * least * size * dot(q, q)
     inside = (along >= 0 and square >= 0) if least >= 0 else (along >= 0 or square <= 0)
-    cosine = float(along) / math.sqrt(float(size)) / math.sqrt(float(dot(q, q)))
-    said = f"cos(p(0), p_mm) = {cosine:.17g}, 1 − μ = {float(least):.17g}"
-    return Finding(bool(inside), f"{said}; ‖p(0)‖ = {math.sqrt(float(size)):.6g}, R = {float(radius):.6g}")
+    cosine = float(along) / length / math.sqrt(float(dot(q, q)))
+    said = f"cos(p(0), p_mm) = {number(cosine, least)}, 1 − μ = {number(least, cosine)}"
+    return Finding(bool(inside), f"{said}; ‖p(0)‖ = {length:.6g}, R = {float(radius):.6g}")

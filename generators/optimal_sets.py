@@ -134,8 +134,8 @@ def _refuted(case: Case, head: Head, optimal: Bool[np.ndarray, "n T"], nu: Float
     values, error = head.labels[0] * terms.sum(axis=-1), OUTWARD * np.abs(terms).sum(axis=-1).max()
     for t in np.flatnonzero(~optimal[0] & (values > nu[0] + 2 * error)).tolist():
         if isinstance(max_margin(keys, np.array([t])), MaxMargin):
-            found = f"Y ψ = {number(values[t])} at the non-optimal token {t}, which can be selected"
-            return Finding(False, f"{found}, above ν = {number(nu[0])}")
+            found = f"Y ψ = {number(values[t], nu[0])} at the non-optimal token {t}, which can be selected"
+            return Finding(False, f"{found}, above ν = {number(nu[0], values[t])}")
     return None
 
 

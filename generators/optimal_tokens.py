@@ -40,7 +40,7 @@ from jaxtyping import Bool, Float64, Int64
 from scipy.optimize import linprog
 
 from generators.case import Case
-from generators.finding import Finding
+from generators.finding import Finding, listed, vector
 from reference_attention.exact import rational, to_float
 from reference_attention.paths.joint import chosen_of
 from reference_attention.risk import softmax_weights
@@ -83,7 +83,7 @@ def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimal
     alpha = case.chosen
     svm = label_svm(chosen_of(tokens, alpha))
     if isinstance(svm, Infeasible):
-        return TokenOptimality(False, 0.0, f"no head separates the features of α = {alpha.tolist()}: Γ does not exist")
+        return TokenOptimality(False, 0.0, f"no head separates the features of α = {listed(alpha)}: Γ does not exist")
     inputs = svm.support if supports_only else np.ones(len(alpha), dtype=bool)
     if not (inputs & ~svm.support).any():
         proof = _cone_certificate(tokens[inputs], alpha[inputs], svm, svm.duals[inputs])
@@ -92,8 +92,7 @@ def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimal
     witness = _witness(tokens[inputs], case.problem.keys[inputs], alpha[inputs], svm.margin, case.rng())
     if witness is not None:
         p, above = witness
-        named = ", ".join(f"{x:.6g}" for x in p)
-        return TokenOptimality(False, 0.0, f"at p = ({named}) the label margin exceeds Γ by {above:.3g}", p)
+        return TokenOptimality(False, 0.0, f"at p = {vector(p)} the label margin exceeds Γ by {above:.3g}", p)
     if (inputs & ~svm.support).any():
         i = int(np.argmax(inputs & ~svm.support))
         return TokenOptimality(None, 0.0, f"input {i} is not a support of v_mm; no refuting p was found")

@@ -41,4 +41,5 @@ def radius_schedule(case: Case) -> Finding:
         return Finding(False, "p_relax does not exist")
     threshold = critical_ratio(joint, relaxed)
     smallest = float(np.exp(np.min(np.minimum(log_r - np.log(R), 690.0))))
-    return Finding(smallest >= threshold, f"r/R is at least {number(smallest)}, c* = {number(threshold)}")
+    said = f"r/R is at least {number(smallest, threshold)}, c* = {number(threshold, smallest)}"
+    return Finding(smallest >= threshold, said)

@@ -73,10 +73,8 @@ def equal_non_optimal_scores(case: Case) -> Finding:
         differs = others[row[others] != row[others[0]]]
         if differs.size:
             a, b = int(others[0]), int(differs[0])
-            return Finding(
-                False,
-                f"input {i}: non-optimal tokens {a} and {b} score {number(row[a])} and {number(row[b])}",
-            )
+            scored = f"{number(row[a], row[b])} and {number(row[b], row[a])}"
+            return Finding(False, f"input {i}: non-optimal tokens {a} and {b} score {scored}")
     return Finding(True, f"{strict.evidence}; all other scores are equal within each input")
 
 

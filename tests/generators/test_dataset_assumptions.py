@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flint import fmpq
 
 from generators.assumptions import ASSUMPTIONS, Finding
 from generators.case import Case
@@ -52,6 +53,7 @@ def test_head_in_key_range() -> None:
     off = found("head-in-key-range", X, [1], [1, 1 + ULP], [[1, 1], [2, 2]])
     assert off.holds is False
     assert "W z = 0" in off.evidence
+    assert off.exact == {"z": ["-1", "1"], "v·z": str(fmpq(1, 2**52))}
     # 0.1 + 0.2 is not 0.3: the rows (0.1, 0.2) and (0.2, 0.4) are proportional, (0.1, 0.3) and (0.2, 0.6) as well,
     # (0.1, 0.7) and (0.3, 2.1) are not, as floats.
     assert found("head-in-key-range", X, [1], [0.2, 0.4], [[0.1, 0.2]]).holds

@@ -25,6 +25,7 @@ from theorems.hunting.record import load, save
 from theorems.hunting.search import Effort, Hunt
 from theorems.hunting.table import Row, Status, markdown, rows
 from theorems.library.hunt import Hunted
+from theorems.run.findings import Found
 from theorems.run.reproduce import check_directory
 from theorems.run.tables import assumptions_table, case_lines, case_table, column_table, console
 from theorems.without.weakened import Weakened
@@ -165,7 +166,7 @@ def _print_examined(out: Console, weakened: Weakened, seen: Examined) -> None:
             out.print(Text(f"  violated: {sentence(claim)}"), soft_wrap=True)
     out.print(Text(f"  Why: {' '.join(weakened.why.split())}"), soft_wrap=True)
     findings = [*seen.kept, *([(weakened.without, seen.dropped)] if weakened.without else [])]
-    rows = [(id, weakened.statement.assumption(id).title, f.holds, f.evidence) for id, f in findings]
+    rows = [Found(id, weakened.statement.assumption(id).title, f.holds, f.evidence) for id, f in findings]
     out.print(assumptions_table(rows))
 
 

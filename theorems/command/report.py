@@ -83,9 +83,9 @@ def _from_run(request: ReportRequest) -> int:
     if interrupted:
         err.print("theorems: interrupted; no report is written of a part of the run.", soft_wrap=True)
         return Exit.INTERRUPTED
-    text = as_json(asked, results)
-    failures = {result.id: result.failure for result in results if result.failure is not None}
     about_data = findings(given, chosen) if given else []
+    text = as_json(asked, results, about_data)
+    failures = {result.id: result.failure for result in results if result.failure is not None}
     run = parsed(from_json(text), "report")
     whole = not request.ids and given is None
     _write(request, Contents(run, known, *evidence, failures, about_data, installed(), whole))

@@ -19,7 +19,7 @@ from theorems.core.on_kernel import OnKernel
 from theorems.core.statement import Statement
 from theorems.library.results import Results
 from theorems.registry.lookup import chosen_statements
-from theorems.run.findings import findings
+from theorems.run.findings import Found, findings
 from theorems.run.processes import Interrupted, Unit, run
 from theorems.run.progress import watching
 from theorems.run.reproduce import check_directory, save
@@ -70,14 +70,13 @@ def verify_and_report(request: Request) -> int:
         from theorems.kernel.report import headline
 
         out.print(headline(request.under_test.kernel), soft_wrap=True)
-    if given:
-        found = findings(given, chosen)
-        if found:
-            out.print(assumptions_table(found))
+    found = findings(given, chosen) if given else []
+    if found:
+        out.print(assumptions_table(found))
     results, interrupted = results_of(request, chosen, given, err)
     _print_results(out, results, request)
     if request.json is not None:
-        write_text(request.json, as_json(request, results))
+        write_text(request.json, as_json(request, results, found))
     if interrupted:
         err.print("theorems: interrupted; what is not marked so was finished.", soft_wrap=True)
         return Exit.INTERRUPTED
@@ -146,10 +145,10 @@ def _print_failures(out: Console, results: Sequence[Result], directory: Path, op
         print_failure(out, result, result.failure, line)
 
 
-def as_json(request: Request, results: Sequence[Result]) -> str:
+def as_json(request: Request, results: Sequence[Result], found: Sequence[Found]) -> str:
     """The report as strict JSON."""
-    found = Results(tuple(results), request.examples, request.seed, request.data, request.under_test)
-    return found.to_json()
+    held = Results(tuple(results), request.examples, request.seed, request.data, request.under_test, tuple(found))
+    return held.to_json()
 
 
 def exit_code_of(err: Console, results: Sequence[Result]) -> int:

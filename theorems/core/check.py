@@ -45,8 +45,8 @@ def check(statement: Statement, case: Case, under_test: Implementation) -> Outco
         made: set[str] = set()
         seen, calls = watched(under_test)
         try:
-            case = case.normalised()
-            missing = _missing_assumption(statement, case)
+            own, case = case, case.normalised()
+            missing = _missing_assumption(statement, case, own)
             if missing:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=missing)
             for claim in claims_of(statement.conclusion(case, seen)):
@@ -154,11 +154,14 @@ def sentence(claim: Claim) -> str:
     return f"{claim.name}: slack {claim.slack:.6g}, tolerance {claim.tolerance:.3g} ({claim.why}){detail}"
 
 
-def _missing_assumption(statement: Statement, case: Case) -> str:
-    """The first assumption that is not known to hold, with what decided it; empty when all hold."""
+def _missing_assumption(statement: Statement, case: Case, own: Case) -> str:
+    """The first assumption that is not known to hold, with what decided it, in the units of ``own``; empty when all
+    hold.
+    """
     for id in statement.assumptions:
         finding = statement.assumption(id).check(case)
         if finding.holds is not True:
             prefix = "" if finding.holds is False else "not established: "
-            return f"{id}: {prefix}{finding.evidence}"
+            said = finding if own is case else statement.assumption(id).check(own)
+            return f"{id}: {prefix}{said.evidence if said.holds is finding.holds else finding.evidence}"
     return ""

@@ -18,6 +18,8 @@ from theorems.core.check import sentence
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import Examined
 from theorems.hunting.search import Effort
+from theorems.run.findings import Found
+from theorems.run.findings import as_json as findings_json
 from theorems.run.user_data import as_text, case_of
 from theorems.without.weakened import Weakened
 
@@ -51,7 +53,7 @@ def as_record(weakened: Weakened, case: Case, examined: Examined, seed: int) -> 
         "why": " ".join(weakened.why.split()),
         "claim": examined.violated.name,
         "violation": sentence(examined.violated),
-        "assumptions": [{"id": id, "holds": f.holds, "because": f.evidence} for id, f in findings],
+        "assumptions": findings_json([Found(id, "", f.holds, f.evidence, f.exact) for id, f in findings]),
         "seed": seed,
         "case": from_json(as_text(case)),
     }
@@ -144,10 +146,12 @@ def _is_count(value: Any) -> bool:
 def _is_finding(value: Any) -> bool:
     return (
         isinstance(value, dict)
-        and set(value) == {"id", "holds", "because"}
+        and set(value) - {"exact", "exact_of"} == {"id", "holds", "because"}
         and _is_text(value["id"])
         and value["holds"] in (True, False, None)
         and _is_text(value["because"])
+        and _is_object(value.get("exact", {}))
+        and _is_text(value.get("exact_of", ""))
     )
 
 

@@ -54,7 +54,7 @@ def assumptions(
 
     Returns:
         With data a :class:`Finding` by id (``holds`` is True, False, or None where neither could be proven;
-        ``evidence``), otherwise an :class:`Assumption` by id.
+        ``evidence``, ``exact``), otherwise an :class:`Assumption` by id.
 
     Raises:
         InvalidInput: an unknown id, data that cannot be used.
@@ -70,12 +70,12 @@ def assumptions(
     held = None if source is None else given(source, seed)
     chosen = chosen_statements(wanted)
     if held is not None:
-        found = {id: (title, Finding(holds, evidence)) for id, title, holds, evidence in findings(held, chosen)}
+        found = {one.id: Finding(one.holds, one.evidence, one.exact) for one in findings(held, chosen)}
         columns = ("assumption", "", "because")
         return Table(
             "Assumptions on the data",
             columns,
-            {id: finding for id, (_, finding) in found.items()},
+            found,
             lambda id, one: (id, WORDS[one.holds], one.evidence),
         )
     made = ASSUMPTIONS

@@ -15,6 +15,8 @@ from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.version import version
+from theorems.run.findings import Found
+from theorems.run.findings import as_json as findings_json
 from theorems.run.result import ClaimSummary, Result
 from theorems.run.told import told
 from theorems.run.user_data import case_of
@@ -33,6 +35,7 @@ class Results:
         seed: same seed, same results.
         data: what the data are called; None for generated cases.
         under_test: the reference, or an attention kernel in its place.
+        findings: which assumptions hold on the data; none for generated cases.
 
     >>> from theorems import verify
     >>> results = verify("lemma-11", examples=5)
@@ -49,6 +52,7 @@ class Results:
     seed: int = 0
     data: str | None = None
     under_test: Implementation = REFERENCE
+    findings: tuple[Found, ...] = ()
 
     def __iter__(self) -> Iterator[Result]:
         return iter(self.results)
@@ -108,6 +112,8 @@ class Results:
             "implementation": self.under_test.name,
             "statements": [result.as_json() for result in self.results],
         }
+        if self.data is not None:
+            report["assumptions"] = findings_json(self.findings)
         if isinstance(self.under_test, OnKernel):
             from theorems.kernel.report import kernel_json
 

@@ -10,6 +10,7 @@ from theorems.library.arguments import Attention, Data, data_and_ids, given, imp
 from theorems.library.results import Results
 from theorems.registry.lookup import chosen_statements
 from theorems.registry.suite import on_a_kernel
+from theorems.run.findings import findings
 from theorems.run.processes import Unit
 from theorems.run.verify import nothing
 
@@ -59,7 +60,8 @@ def verify(
     chosen = chosen_statements(wanted or ((held.failed,) if held and held.failed else ()))
     units = [Unit(one.id, examples, seed, held, under_test) for one in chosen]
     results = tuple(unit.run(nothing) for unit in units)
-    return Results(results, examples, seed, name_of(source), under_test)
+    found = () if held is None else tuple(findings(held, chosen))
+    return Results(results, examples, seed, name_of(source), under_test, found)
 
 
 def check_attention(

@@ -35,6 +35,7 @@ from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENT, Hunte
 from theorems.report.limits import LIMITS
 from theorems.report.pictures import headroom, limit_picture, used
 from theorems.report.record import RunRecord, StatementRecord
+from theorems.run.findings import Found
 from theorems.run.result import ClaimSummary, Failure
 
 LIBRARIES = ("numpy", "scipy", "torch", "hypothesis", "python-flint")
@@ -58,7 +59,7 @@ class Contents:
         hunted: what is recorded of each without its assumptions; ``None`` if that is not at hand.
         power: which planted faults are caught; ``None`` if that is not at hand.
         failures: cases on which a statement failed, by id; of a run of this command only.
-        findings: which assumptions hold on user data: id, title, holds, evidence; of a run of this command only.
+        findings: which assumptions hold on user data; of a run of this command only.
         libraries: versions; of a run of this command only.
         all_statements: whether the run is of every statement of the suite.
     """
@@ -68,7 +69,7 @@ class Contents:
     hunted: Sequence[Hunted] | None
     power: Power | None
     failures: Mapping[str, Failure] = field(default_factory=dict)
-    findings: Sequence[tuple[str, str, bool | None, str]] = ()
+    findings: Sequence[Found] = ()
     libraries: Sequence[tuple[str, str]] = ()
     all_statements: bool = False
 
@@ -177,7 +178,7 @@ def _counts(run: RunRecord) -> Block:
 def _findings(contents: Contents) -> Iterator[Block]:
     words = {True: "holds", False: "does not hold", None: "not established"}
     yield Heading(2, "Assumptions on these data")
-    rows = tuple((Code(id), title, words[holds], evidence) for id, title, holds, evidence in contents.findings)
+    rows = tuple((Code(id), title, words[holds], evidence) for id, title, holds, evidence, _ in contents.findings)
     yield Table(("assumption", "says", "", "because"), rows)
 
 

@@ -2,32 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from generators.assumptions import ASSUMPTIONS, Assumption
 from reference_attention.errors import InvalidInput
+from reference_attention.files import to_json
 from theorems.core.check import broken
 from theorems.core.statement import Statement
 from theorems.run.user_data import Given
 
 
-def findings(given: Given, chosen: Sequence[Statement]) -> list[tuple[str, str, bool | None, str]]:
-    """Id, title, holds and evidence of every assumption that one of the statements makes."""
+class Found(NamedTuple):
+    """An assumption on given data; as in :class:`generators.finding.Finding`, with id and title."""
+
+    id: str
+    title: str
+    holds: bool | None
+    evidence: str
+    exact: Mapping[str, Any] = MappingProxyType({})
+
+
+def as_json(findings: Iterable[Found]) -> list[dict[str, Any]]:
+    """For a file: ``because`` is rounded, ``exact`` is not; what two have is written once, ``exact_of`` says where."""
+    held: list[dict[str, Any]] = []
+    given: dict[str, str] = {}
+    for one in findings:
+        entry: dict[str, Any] = {"id": one.id, "holds": one.holds, "because": one.evidence}
+        first = given.setdefault(to_json(one.exact), one.id)
+        if one.exact:
+            entry |= {"exact": dict(one.exact)} if first == one.id else {"exact_of": first}
+        held.append(entry)
+    return held
+
+
+def findings(given: Given, chosen: Sequence[Statement]) -> list[Found]:
+    """Every assumption that one of the statements makes."""
     made = {id for statement in chosen for id in statement.assumptions}
     # Own assumptions of two files may have the same id.
     needed: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in made]
     needed += [(a, statement) for statement in chosen for a in statement.own_assumptions.values()]
-    found: list[tuple[str, str, bool | None, str]] = []
+    found: list[Found] = []
     for assumption, statement in needed:
         try:
             finding = assumption.check(given.case)
-            found.append((assumption.id, assumption.title, finding.holds, finding.evidence))
+            found.append(Found(assumption.id, assumption.title, finding.holds, finding.evidence, finding.exact))
         except InvalidInput as error:
-            found.append((assumption.id, assumption.title, None, str(error)))
+            found.append(Found(assumption.id, assumption.title, None, str(error)))
         except Exception as error:
             if statement is None:
                 raise
-            found.append(
-                (assumption.id, assumption.title, None, broken(statement, error, where="its predicate").reason)
-            )
+            said = broken(statement, error, where="its predicate").reason
+            found.append(Found(assumption.id, assumption.title, None, said))
     return found

@@ -15,6 +15,7 @@ from rich.text import Text
 from generators.case import Case
 from reference_attention.files import from_json
 from theorems.core.claim import Verdict
+from theorems.run.findings import Found
 from theorems.run.result import Failure, Result
 from theorems.run.user_data import case_of
 
@@ -74,10 +75,10 @@ def results_table(results: Sequence[Result]) -> Table:
     return table
 
 
-def assumptions_table(findings: Iterable[tuple[str, str, bool | None, str]]) -> Table:
-    """Of user data: id, title, holds, evidence."""
+def assumptions_table(findings: Iterable[Found]) -> Table:
+    """Of user data."""
     table = column_table("assumption", "says", "", "because")
-    for id, title, holds, evidence in findings:
+    for id, title, holds, evidence, _ in findings:
         word, style = HOLDS[holds]
         table.add_row(Text(id, no_wrap=True), title, Text(word, style), evidence)
     return table
