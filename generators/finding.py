@@ -64,14 +64,14 @@ def fraction(x: fmpq) -> str:
     return str(x) if len(str(x)) <= SHORT else f"{to_float(x):.6g}"
 
 
-def entries(shown: Sequence[str]) -> str:
-    """The first few, and how many there are."""
-    return ", ".join(shown if len(shown) <= SHOWN + 1 else [*shown[:SHOWN], f"… {len(shown)} in all"])
+def entries(shown: Sequence[str], most: int = SHOWN + 1) -> str:
+    """All of them up to ``most``, otherwise the first few and how many there are."""
+    return ", ".join(shown if len(shown) <= most else [*shown[: most - 1], f"… {len(shown)} in all"])
 
 
-def listed(alpha: Iterable[object]) -> str:
-    """The first few of the tokens α."""
-    return f"[{entries([str(t) for t in alpha])}]"
+def listed(alpha: Iterable[object], most: int = SHOWN + 1) -> str:
+    """Tokens α, the first few of many."""
+    return f"[{entries([str(t) for t in alpha], most)}]"
 
 
 def vector(values: Iterable[object]) -> str:

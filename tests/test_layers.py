@@ -39,6 +39,7 @@ ROOMS = (
     "theorems.power",
     "theorems.benchmark",
     "theorems.figures",
+    "theorems.explain",
     "theorems.kernel",
     "theorems.library",
     "theorems.report",

@@ -8,6 +8,7 @@
 | to ask | |
 |---|---|
 | `verify`, `check_attention` → `Results` | statements on data or generated cases; on an attention kernel |
+| `explain` → `Explanation` | what attention selects on data, why, and which theorems say so |
 | `hunt` | a counterexample to a statement without one of its assumptions |
 | `assumptions`, `statements`, `datasets` | what holds on data, what there is |
 | `drawn` | what the strategies draw |
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from theorems.library.catalogue import datasets as datasets
     from theorems.library.catalogue import statements as statements
     from theorems.library.drawn import drawn as drawn
+    from theorems.library.explain import explain as explain
     from theorems.library.hunt import hunt as hunt
     from theorems.library.results import Results as Results
     from theorems.library.verify import check_attention as check_attention
@@ -149,6 +151,7 @@ _HOME = {
         "statements",
     ),
     "theorems.library.drawn": ("drawn",),
+    "theorems.library.explain": ("explain",),
     "theorems.library.hunt": ("hunt",),
     "theorems.library.results": ("Results",),
     "theorems.library.verify": (

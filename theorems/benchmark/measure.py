@@ -15,7 +15,7 @@ from jaxtyping import Float64, Int64
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, locally_optimal
 from reference_attention.training.descent import Stop, Trajectory
-from reference_attention.training.flow import gradient_flow
+from reference_attention.training.flow import Flow, gradient_flow
 from theorems.core.implementation import REFERENCE, Implementation
 
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -76,8 +76,17 @@ def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Impl
     The flow must have come within √(1/ρ) of p̄_mm at norm ρ (in units of ‖p_mm‖), the distance that tolerance
     ``limit-followed`` allows; a direction that converges is O(log ρ/ρ) away.
     """
-    norm = FAR * max(1 / problem.key_scale, float(np.linalg.norm(start)))
-    flow = gradient_flow(problem, start, norm=norm, gradient=under_test.scaled_gradient)
+    flow = gradient_flow(problem, start, norm=far(problem, start), gradient=under_test.scaled_gradient)
+    return limit_of_flow(problem, flow, under_test)
+
+
+def far(problem: Problem, start: Float64[np.ndarray, "d"]) -> float:
+    """The norm to which a flow from ``start`` is followed."""
+    return FAR * max(1 / problem.key_scale, float(np.linalg.norm(start)))
+
+
+def limit_of_flow(problem: Problem, flow: Flow, under_test: Implementation = REFERENCE) -> Limit | str:
+    """As :func:`limit_of`, of a flow that was followed."""
     if not flow.reached:
         return f"the flow is {flow.stop} at norm {flow.norms[-1]:.3g}" if flow.stop is Stop.STATIONARY else flow.reason
     alpha = problem.selected_by(flow.final)

@@ -123,6 +123,31 @@ def verify(
 
 
 @app.command()
+def explain(
+    data: Annotated[str, options.data("A .npz or .json file or a named dataset.")],
+    starts: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Also flows from so many seeded starts, besides that from p(0).")
+    ] = 0,
+    seed: Annotated[int, options.same_seed("starts")] = 0,
+    json: Annotated[Path | None, options.json_file("Everything as JSON, with the exact rationals.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.svg|FILE.png|FILE.pdf", help="The path of p in the plane, or margins and weights."),
+    ] = None,
+) -> int:
+    """Explain what attention selects on your data, why, and which theorems speak of it.
+
+    The gradient flow from p(0) (0 unless the data have a start), the tokens with their margins and weights, p_mm,
+    assumptions that hold and fail, and the theorems that therefore apply.
+
+    Exit code 0: explained; 2: bad input; 3: where the flow goes could not be decided.
+    """
+    from theorems.command.explain import explain_and_report
+
+    return explain_and_report(data, starts, seed, json, plot)
+
+
+@app.command()
 def drawn(
     ids: options.Ids = None,
     examples: options.Examples = 50,

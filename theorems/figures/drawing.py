@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from collections.abc import Callable
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -23,15 +24,15 @@ WITHOUT_DATE: dict[str, dict[str, Any]] = {
 PIXELS_PER_INCH = 150
 
 
-def check_matplotlib() -> None:
-    """Refuse to start without the drawing library.
+def check_matplotlib(what: str = "figures") -> None:
+    """Refuse to start ``what`` without the drawing library.
 
     Raises:
         InvalidInput: it is not installed.
     """
     if find_spec("matplotlib") is None:
         raise InvalidInput(
-            "figures: matplotlib is not installed; install it, or this package with its extra: pip install"
+            f"{what}: matplotlib is not installed; install it, or this package with its extra: pip install"
             " 'max-margin-theorems[figures]'."
         )
 
@@ -44,6 +45,11 @@ def drawn(one: Figure, numbers: Numbers, kind: str) -> bytes:
         numbers: what it draws.
         kind: one of :data:`FORMATS`.
     """
+    return as_file(one.size, caption(one), lambda sheet: one.draw(sheet, numbers), kind)
+
+
+def as_file(size: tuple[float, float], title: str, draw: Callable[[Any], None], kind: str) -> bytes:
+    """What ``draw`` draws on a matplotlib Figure of that size, as the bytes of a file; same drawing, same bytes."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Sheet
@@ -52,10 +58,10 @@ def drawn(one: Figure, numbers: Numbers, kind: str) -> bytes:
         matplotlib.rcdefaults()
         parameters: Any = matplotlib.rcParams
         parameters.update(SETTINGS)
-        sheet = Sheet(figsize=one.size, layout="constrained")
+        sheet = Sheet(figsize=size, layout="constrained")
         FigureCanvasAgg(sheet)
-        one.draw(sheet, numbers)
-        sheet.suptitle(caption(one), fontsize=9, x=0.01, ha="left")
+        draw(sheet)
+        sheet.suptitle(title, fontsize=9, x=0.01, ha="left")
         buffer = io.BytesIO()
         sheet.savefig(buffer, format=kind, dpi=PIXELS_PER_INCH, metadata=WITHOUT_DATE[kind])
     return buffer.getvalue()

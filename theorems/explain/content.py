@@ -1,0 +1,203 @@
+"""The explanation as tables and paragraphs, the same for a terminal and a notebook."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+
+from generators.finding import listed
+from reference_attention.notebook import html_table
+from reference_attention.risk import select
+from reference_attention.svm.max_margin import Infeasible
+from theorems.explain.selection import Chosen, Followed
+from theorems.explain.words import TOKENS, headline, paragraphs
+from theorems.run.tables import HOLDS, column_table
+from theorems.run.told import WIDTH
+
+if TYPE_CHECKING:
+    from theorems.explain.explanation import Explanation, Token
+
+MOST_INPUTS = 12
+"""Inputs whose tokens are shown; the JSON has all."""
+MOST_TOKENS = 16
+"""Tokens of an input that are shown: the marked ones, then those of largest weight."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with what it is of; ``left`` are the columns of words, the others are numbers."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: tuple[str, ...] = ()
+
+
+def sections(it: Explanation) -> list[Section]:
+    """Tokens, directions, the flow, other starts, assumptions."""
+    made = [_tokens(it), _directions(it), _flow(it)]
+    if it.others:
+        made.append(_starts(it))
+    return [*made, *_assumptions(it)]
+
+
+def opening(it: Explanation) -> list[str]:
+    """Before the tables: the data, and the answer in a sentence."""
+    problem = it.case.problem
+    data = f"{it.name}: n = {problem.n}, T = {problem.T}, d = {problem.d}; {problem.loss.name} loss"
+    return [data, f"{headline(it)[0].upper()}{headline(it)[1:]}."]
+
+
+def _tokens(it: Explanation) -> Section:
+    heads = [f"at ‖p‖ = {norm:.3g}" for norm in it.norms]
+    columns = ("input", "token", "score", "is", "margin", "λ", *heads)
+    rows = []
+    for i in range(min(it.case.problem.n, MOST_INPUTS)):
+        own = [one for one in it.tokens if one.input == i]
+        shown = _shown(own)
+        rows += [_row(one) for one in shown]
+        if len(shown) < len(own):
+            rows.append((str(i), "…", "", f"{len(own) - len(shown)} more", *[""] * (len(columns) - 4)))
+    if it.case.problem.n > MOST_INPUTS:
+        rows.append(("…", "", "", f"{it.case.problem.n - MOST_INPUTS} more inputs", *[""] * (len(columns) - 4)))
+    of = "" if it.about is None else f"; margin (k_α − k_t)·p_mm and dual weight λ for α = {it.about.name} tokens"
+    return Section(f"Tokens, with their softmax weights along the flow{of}", columns, tuple(rows), ("is",))
+
+
+def _shown(own: list[Token]) -> list[Token]:
+    if len(own) <= MOST_TOKENS:
+        return own
+    ranked = sorted(own, key=lambda one: (not is_(one), -one.weights[-1], one.token))[:MOST_TOKENS]
+    return sorted(ranked, key=lambda one: one.token)
+
+
+def is_(one: Token) -> str:
+    """What a token is, in words; a global optimum is not also called a local one."""
+    said = ["selected"] if one.selected else []
+    said += ["global"] if one.globally_optimal else ["local"] if one.locally_optimal else []
+    return ", ".join([*said, *(["neighbour"] if one.neighbour else [])])
+
+
+def _row(one: Token) -> tuple[str, ...]:
+    margin = "" if one.margin is None else "1" if one.neighbour else f"{one.margin:.4g}"
+    dual = f"{one.dual:.3g}" if one.dual else ""
+    weights = [f"{weight:.3g}" for weight in one.weights]
+    return (str(one.input), str(one.token), f"{one.score:.6g}", is_(one), margin, dual, *weights)
+
+
+def _directions(it: Explanation) -> Section:
+    columns = ("α", "tokens", "‖p_mm‖", "margin", "neighbours", "λ > 0", "locally optimal", "1 − cos at the end")
+    rows = tuple(_direction(it, one) for one in it.choices)
+    return Section("Max-margin directions p_mm(α), exact", columns, rows, ("α", "tokens", "locally optimal"))
+
+
+def _direction(it: Explanation, one: Chosen) -> tuple[str, ...]:
+    name = "optimal, selected" if one is it.optimal and one is it.selected else one.name
+    if isinstance(one.svm, Infeasible):
+        return name, listed(one.alpha, TOKENS), "none", "", "", f"{len(one.svm.exact)} (Farkas)", "no p separates", ""
+    flow = it.path.flow
+    apart = "" if not flow.final.any() else f"{float(flow.one_minus_cosine(one.svm.direction)[-1]):.2g}"
+    word = "yes" if one.locally_optimal else "no"
+    near = f"{int(one.svm.neighbours.sum())} of {one.svm.neighbours.size - len(one.alpha)}"
+    norm, margin = f"{one.svm.norm:.6g}", f"{one.svm.margin:.6g}"
+    return name, listed(one.alpha, TOKENS), norm, margin, near, str(one.svm.supports), word, apart
+
+
+def decades(it: Explanation) -> list[int]:
+    """The records of the flow nearest to whole decades of the norm, and its last."""
+    norms = it.path.flow.norms
+    logs = np.log10(np.maximum(norms, 1e-300))
+    whole = np.flatnonzero((np.abs(logs - np.round(logs)) < 1e-9) & (norms > 0))
+    return sorted({*(int(k) for k in whole if norms[k] >= it.norms[0] / 10), len(norms) - 1})
+
+
+def _flow(it: Explanation) -> Section:
+    known = [one for one in it.choices if one.solution is not None]
+    columns = ("‖p‖", *(f"1 − cos to p_mm({one.name})" for one in known), "largest weight off α")
+    flow = it.path.flow
+    apart = [flow.one_minus_cosine(one.solution.direction) for one in known if one.solution is not None]
+    rows = [
+        (f"{flow.norms[k]:.3g}", *("" if np.isnan(a[k]) else f"{a[k]:.2g}" for a in apart), f"{_off(it, k):.2g}")
+        for k in decades(it)
+    ]
+    return Section(f"The flow: {flow.stop}" + (f" ({flow.reason})" if flow.reason else ""), columns, tuple(rows))
+
+
+def _off(it: Explanation, k: int) -> float:
+    """max_i (1 − s_iα) for the tokens of largest weight at the end."""
+    found = select(it.case.problem.keys, it.path.flow.points[k])
+    weights = np.exp(np.asarray(found.log_weights))
+    held = np.argmax(it.path.largest, axis=1)
+    others = np.arange(weights.shape[1]) != held[:, None]
+    return float(np.sum(np.where(others, weights, 0.0), axis=1).max())
+
+
+def _starts(it: Explanation) -> Section:
+    rows = tuple(_start(k + 1, one) for k, one in enumerate(it.others))
+    return Section(
+        f"Seeded starts (seed {it.seed})", ("start", "‖p(0)‖", "ends at", "kind", "1 − cos"), rows, ("ends at", "kind")
+    )
+
+
+def _start(number: int, one: Followed) -> tuple[str, ...]:
+    size = f"{float(np.linalg.norm(one.start)):.3g}"
+    if isinstance(one.limit, str):
+        return str(number), size, f"norm {one.flow.norms[-1]:.3g}", "stationary" if one.stationary else one.limit, ""
+    apart = float(one.flow.one_minus_cosine(one.limit.svm.direction)[-1])
+    return str(number), size, listed(one.limit.svm.alpha, TOKENS), str(one.limit.kind), f"{apart:.2g}"
+
+
+def _assumptions(it: Explanation) -> list[Section]:
+    words = {"optimal": "the optimal tokens", "selected": "what the flow selects", "given": "the given tokens"}
+    made = []
+    seen: set[tuple[str, str]] = set()
+    for looked in it.looked:
+        new = [one for one in looked.findings if (one.id, one.evidence) not in seen]
+        seen |= {(one.id, one.evidence) for one in new}
+        rows = tuple((one.id, HOLDS[one.holds][0], one.evidence) for one in new)
+        if rows:
+            columns = ("assumption", "", "because")
+            made.append(Section(f"Assumptions, α = {words[looked.of]}", columns, rows, columns))
+    return made
+
+
+def write(it: Explanation, out: Console) -> None:
+    """To a terminal."""
+    for line in opening(it):
+        out.print(line)
+    for section in sections(it):
+        out.print(f"\n{section.caption}", style="bold")
+        right = [column for column in section.columns if column not in section.left]
+        table = column_table(*section.columns, right=right)
+        for row in section.rows:
+            table.add_row(*row)
+        out.print(table)
+    for paragraph in paragraphs(it):
+        out.print(f"{paragraph}\n")
+
+
+def text(it: Explanation) -> str:
+    """The same as text."""
+    held = io.StringIO()
+    write(it, Console(file=held, width=WIDTH, markup=False, emoji=False, highlight=False, no_color=True))
+    return "\n".join(line.rstrip() for line in held.getvalue().strip().splitlines())
+
+
+def html(it: Explanation) -> str:
+    """The same for a notebook."""
+    return "\n".join(
+        [
+            *map(_paragraph, opening(it)),
+            *(html_table(one.caption, one.columns, one.rows) for one in sections(it)),
+            *map(_paragraph, paragraphs(it)),
+        ]
+    )
+
+
+def _paragraph(text: str) -> str:
+    return f"<p>{escape(text)}</p>"

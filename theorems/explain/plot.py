@@ -1,0 +1,127 @@
+"""The explanation as a drawing: in the plane the paths of p as in Figure 1, otherwise margins and weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.errors import InvalidInput
+from reference_attention.risk import select
+from theorems.explain.size import REACH, size_of
+from theorems.explain.words import headline
+from theorems.figures import style
+from theorems.figures.drawing import FORMATS, as_file, check_matplotlib
+
+if TYPE_CHECKING:
+    from theorems.explain.explanation import Explanation
+
+PLANE, PANELS = (5.6, 5.6), (9.0, 4.0)
+"""Width and height in inches."""
+MARKERS = "os^Dv<>p*h"
+LINES = 400
+"""Tokens of which margins are drawn, at most."""
+FAINTEST = 1e-16
+"""Weights are drawn down to that."""
+
+
+def check_kind(kind: str) -> None:
+    """Refuse a drawing that cannot be made.
+
+    Raises:
+        InvalidInput: another kind of file, or matplotlib is not installed.
+    """
+    if kind not in FORMATS:
+        raise InvalidInput(f"{kind!r} is no kind of drawing; give a name that ends in {', '.join(FORMATS)}.")
+    check_matplotlib("plot")
+
+
+def plotted(it: Explanation, kind: str) -> bytes:
+    """The drawing as the bytes of a file; the same explanation, the same bytes.
+
+    Raises:
+        InvalidInput: as :func:`check_kind`.
+    """
+    check_kind(kind)
+    said = f"{it.name}: {headline(it)}"
+    if it.case.problem.d == 2:
+        return as_file(PLANE, said, lambda sheet: _plane(sheet, it), kind)
+    return as_file(PANELS, said, lambda sheet: _panels(sheet, it), kind)
+
+
+def _plane(sheet: Any, it: Explanation) -> None:
+    """The paths grey, max-margin directions dashed, tokens as markers: one shape per input."""
+    axes = sheet.add_subplot()
+    keys = it.case.problem.keys
+    reach = REACH * max(size_of(it.case, it.optimal), float(np.linalg.norm(keys, axis=-1).max()))
+    paths = [_near(path.flow.points, reach) for path in (it.path, *it.others)]
+    shown = np.concatenate([keys.reshape(-1, 2), np.zeros((1, 2)), *paths])
+    low, high = shown.min(axis=0), shown.max(axis=0)
+    room = 0.08 * float((high - low).max())
+    style.plane(axes, low[0] - room, high[0] + room, low[1] - room, high[1] + room)
+    for points in paths:
+        axes.plot(points[:, 0], points[:, 1], color=style.GREY, linewidth=1.0, zorder=2)
+        axes.plot(*points[0], "o", color=style.GREY, markersize=3.5, zorder=4)
+    for one in it.choices if it.locally_optimal is None else it.locally_optimal:
+        if one.solution is not None:
+            best = np.array_equal(one.alpha, it.optimal.alpha)
+            style.ray(axes, one.solution.direction.tolist(), 10 * reach, style.BLUE if best else style.RED)
+    for token in it.tokens:
+        color = style.BLUE if token.globally_optimal else style.RED if token.locally_optimal else style.ORANGE
+        x, y = keys[token.input, token.token]
+        shape, size = MARKERS[token.input % len(MARKERS)], 9 if token.selected else 5
+        axes.plot(x, y, shape, color=color, markersize=size, markeredgecolor="white", zorder=5)
+    axes.set_title("blue: optimal, GMM; red: locally optimal, LMM; selected tokens are large", fontsize=8.0)
+
+
+def _near(points: Float64[np.ndarray, "r 2"], reach: float) -> Float64[np.ndarray, "k 2"]:
+    """The path up to where it first leaves the disk."""
+    outside = np.flatnonzero(np.linalg.norm(points, axis=1) > reach)
+    return np.asarray(points[: outside[0] + 1] if outside.size else points)
+
+
+def _panels(sheet: Any, it: Explanation) -> None:
+    """Margins of p/‖p‖ on the left, weights off the selected tokens on the right; against ‖p‖."""
+    flow, problem = it.path.flow, it.case.problem
+    seen = flow.norms > 0
+    norms, points = flow.norms[seen], flow.points[seen]
+    left, right = sheet.subplots(1, 2)
+    held = np.argmax(it.path.largest, axis=1)
+    chosen = np.take_along_axis(problem.keys, held[:, None, None], axis=1)
+    rows = (chosen - problem.keys)[np.arange(problem.T) != held[:, None]]
+    near = _neighbours(it, held)
+    margins = (points @ rows.T) / norms[:, None]
+    order = np.argsort(~near, kind="stable")[:LINES]
+    for j in order[::-1]:
+        color, width = (style.RED, 1.2) if near[j] else (style.LIGHT, 0.7)
+        left.plot(norms, margins[:, j], color=color, linewidth=width, zorder=3 if near[j] else 2)
+    if it.selected is not None and it.selected.solution is not None:
+        left.axhline(it.selected.solution.margin, color=style.BLUE, linestyle="--", linewidth=1.0, zorder=4)
+        left.set_title("margins along p/‖p‖: neighbours red, 1/‖p_mm‖ dashed")
+    else:
+        left.set_title("margins along p/‖p‖")
+    left.set_xscale("log")
+    left.set_xlim(left=max(float(norms[0]), size_of(it.case, it.optimal) / 100))
+    left.set_xlabel("‖p‖")
+    weights = np.exp(np.asarray(select(problem.keys, points).log_weights))
+    off = np.where(np.arange(problem.T) != held[:, None], weights, 0.0).sum(axis=-1)
+    for i in range(problem.n):
+        shown = off[:, i] >= FAINTEST
+        right.plot(norms[shown], off[shown, i], linewidth=1.0, label=f"input {i}")
+    right.set_xscale("log")
+    right.set_yscale("log")
+    right.set_xlim(left=max(float(norms[0]), size_of(it.case, it.optimal) / 100))
+    right.set_xlabel("‖p‖")
+    right.set_title("weight off the token of largest weight, per input")
+    if problem.n <= 8:
+        right.legend(fontsize=7.5, frameon=False)
+
+
+def _neighbours(it: Explanation, held: Any) -> Any:
+    """Which of the rows k_α − k_t are neighbours; none where p_mm of those tokens is not known."""
+    problem = it.case.problem
+    others = np.arange(problem.T) != held[:, None]
+    if it.selected is None or it.selected.solution is None:
+        return np.zeros(int(others.sum()), dtype=bool)
+    return it.selected.solution.neighbours[others]

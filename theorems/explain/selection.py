@@ -1,0 +1,144 @@
+"""The tokens that matter on given data: the optimal ones, those that gradient flows select, the locally optimal ones.
+
+Ties, neighbours and local optimality are decided over the rationals; what a flow selects is said only where its
+direction is that of p_mm of the tokens, and is undecided otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from generators.case import Case
+from generators.margin_assumptions import in_cone
+from reference_attention.directions import direction
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
+from reference_attention.training.descent import Stop
+from reference_attention.training.flow import Flow, gradient_flow
+from theorems.benchmark.measure import Limit, far, limit_of_flow
+from theorems.token_selection.local_paths.chosen_tokens import separable_choices
+from theorems.token_selection.local_paths.theorem_3_local_convergence import with_cone
+
+MOST_CHOICES = 128
+"""Up to so many choices of one token per input all locally optimal ones are listed."""
+WITHIN = 0.99
+"""Share of a cone's μ at which floats say that a point is inside; the point is then checked exactly."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """One token per input, and what ATT-SVM says of them.
+
+    Attributes:
+        name: "optimal", "selected" or "given".
+        svm: p_mm(α), or the proof that there is none.
+        locally_optimal: Definition 2; False without p_mm.
+    """
+
+    name: str
+    svm: MaxMargin | Infeasible
+    locally_optimal: bool
+
+    @property
+    def alpha(self) -> Int64[np.ndarray, "n"]:
+        """The tokens α, shape (n,)."""
+        return self.svm.alpha
+
+    @property
+    def solution(self) -> MaxMargin | None:
+        """p_mm(α) where it exists."""
+        return None if isinstance(self.svm, Infeasible) else self.svm
+
+
+def chosen(problem: Problem, name: str, alpha: Int64[np.ndarray, "n"]) -> Chosen:
+    """The tokens α with their exact solution of ATT-SVM."""
+    svm = max_margin(problem.keys, alpha)
+    return Chosen(name, svm, not isinstance(svm, Infeasible) and locally_optimal(svm, problem.scores))
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """A gradient flow from p(0), and what it selects.
+
+    Attributes:
+        start: p(0), shape (d,).
+        flow: to norm 1e6 in units of the keys, unless it ends before.
+        largest: the tokens of largest weight at its end, ties included, shape (n, T); exact for that point.
+        limit: p_mm of the tokens that it selects; or why it selects none, or none that could be decided.
+    """
+
+    start: Float64[np.ndarray, "d"]
+    flow: Flow
+    largest: Bool[np.ndarray, "n T"]
+    limit: Limit | str
+
+    @property
+    def selects(self) -> Int64[np.ndarray, "n"] | None:
+        """The tokens of the limit, shape (n,)."""
+        return self.limit.svm.alpha if isinstance(self.limit, Limit) else None
+
+    @property
+    def stationary(self) -> bool:
+        """Whether it ends at a finite point."""
+        return self.flow.stop is Stop.STATIONARY
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is known where it goes."""
+        return self.stationary or isinstance(self.limit, Limit) or bool((self.largest.sum(axis=1) > 1).any())
+
+
+def followed(
+    problem: Problem, start: Float64[np.ndarray, "d"], record: Float64[np.ndarray, "r"] | None = None
+) -> Followed:
+    """The flow from ``start``; ``record`` are norms at which its points are wanted, besides eight per decade."""
+    norm = far(problem, start)
+    steps = np.geomspace(norm / 1e9, norm, 73)
+    records = steps if record is None else np.union1d(steps, record)
+    flow = gradient_flow(problem, start, norm=norm, record=records)
+    p = flow.final
+    largest = direction(problem.keys, p).selected if p.any() else np.ones(problem.scores.shape, dtype=bool)
+    return Followed(start, flow, largest, limit_of_flow(problem, flow))
+
+
+def locally_optimal_choices(problem: Problem) -> list[Chosen] | None:
+    """Every locally optimal α, in lexicographic order; None where there are too many to try."""
+    if problem.n * np.log(problem.T) > np.log(MOST_CHOICES) * (1 + 1e-12):
+        return None
+    every = (chosen(problem, "locally optimal", alpha) for alpha in separable_choices(problem))
+    return [one for one in every if one.locally_optimal]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a flow enters the cone of Theorem 3 around p_mm of what it selects.
+
+    Attributes:
+        norm: ‖p‖ at the first recorded point within.
+        mu, radius: the cone, 1 − cos ≤ μ and ‖p‖ ≥ R, from which the theorem starts.
+    """
+
+    norm: float
+    mu: float
+    radius: float
+
+
+def entry(case: Case, path: Followed) -> Entry | None:
+    """The first recorded point of the flow in the cone of Theorem 3, checked exactly; None if none is known to be."""
+    if not isinstance(path.limit, Limit) or not locally_optimal(path.limit.svm, case.problem.scores):
+        return None
+    known = with_cone(case.but(alpha=path.limit.svm.alpha, start=None))
+    if "cone_mu" not in known.arrays:
+        return None
+    mu, radius = float(known.arrays["cone_mu"]), float(known.arrays["cone_radius"])
+    apart = path.flow.one_minus_cosine(path.limit.svm.direction)
+    inside = np.flatnonzero((path.flow.norms >= radius) & (apart <= WITHIN * mu))
+    if not inside.size:
+        return None
+    point = np.array(path.flow.points[inside[0]])
+    if in_cone(known.but(start=point)).holds is not True:
+        return None
+    return Entry(float(path.flow.norms[inside[0]]), mu, radius)

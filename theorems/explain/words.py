@@ -1,0 +1,189 @@
+"""The explanation in plain words: what the flow selects, where it goes, and which theorems say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Int64
+
+from generators.finding import listed, number, vector
+from reference_attention.training.descent import Stop
+from theorems.explain.applying import Speaks
+from theorems.explain.selection import Followed
+
+if TYPE_CHECKING:
+    from theorems.explain.explanation import Explanation
+
+SENSE = {
+    "theorem-1": "the prompt of least risk within ‖p‖ ≤ R turns to p̄_mm of the optimal tokens as R grows",
+    "theorem-2": "from every start gradient descent with η ≤ 1/L_p diverges; with several inputs it leaves open in which direction",
+    "theorem-3": "gradient descent with η ≤ 1/L_p that starts in a cone around p̄_mm(α) keeps α and turns to p̄_mm(α)",
+    "theorem-4": "local regularization paths end in no directions but p̄_mm of locally optimal tokens",
+    "theorem-5": "trained together within growing radii, head and prompt turn to v̄_mm and p̄_mm of α",
+    "theorem-6": "where head and prompt are trained together, the head's radius growing fast enough, and the prompt"
+    " selects α, it turns to p_relax, on which only the support inputs of v_mm press",
+    "theorem-8": "the prompt of least risk within ‖p‖ ≤ R turns to the solutions of ATT-SVM' over the optimal sets",
+}
+"""What a theorem says of data to which it applies; for another its title."""
+SINGLE = {"theorem-2": "from every start gradient descent with η ≤ 1/L_p turns to p̄_mm of the optimal token"}
+"""The same where there is one input."""
+
+
+AT_ZERO = 1e-9
+"""A stationary point nearer to 0 than this, in units of the keys, is called 0."""
+TOKENS = 16
+"""Up to so many chosen tokens are all named."""
+
+
+def headline(it: Explanation) -> str:
+    """What the flow from p(0) selects, in a sentence without its full stop."""
+    path, origin = it.path, _origin(it)
+    if path.stationary:
+        return f"from {origin} the flow {_rests(it)} and selects nothing"
+    if path.selects is None:
+        tied = _tied(path)
+        if tied:
+            return f"from {origin} the flow ties {tied}, exactly"
+        return f"where the flow from {origin} goes is undecided: {path.limit}"
+    return f"from {origin} the flow selects {_compared(it, path.selects)}"
+
+
+def paragraphs(it: Explanation) -> list[str]:
+    """The headline with its reasons, then the theorems."""
+    first = f"{headline(it)[0].upper()}{headline(it)[1:]}."
+    return [" ".join([first, *_reasons(it)]), *_theorems(it.speaks, it.case.problem.n)]
+
+
+def _origin(it: Explanation) -> str:
+    return f"p(0) = {vector(it.path.start)}" if it.path.start.any() else "p(0) = 0"
+
+
+def _rests(it: Explanation) -> str:
+    end = it.path.flow.final
+    if np.array_equal(end, it.path.start):
+        return "stays where it is, as the gradient is zero there,"
+    at_zero = np.linalg.norm(end) * it.case.problem.key_scale <= AT_ZERO
+    return "goes to p = 0" if at_zero else f"goes to a finite prompt of norm {_size(float(np.linalg.norm(end)))}"
+
+
+def _size(norm: float) -> str:
+    return f"{norm:.3g}"
+
+
+def _tied(path: Followed) -> str:
+    inputs = np.flatnonzero(path.largest.sum(axis=1) > 1)
+    said = [f"tokens {listed(np.flatnonzero(path.largest[i]))} of input {i}" for i in inputs[:2]]
+    return " and ".join(said) + (f" and others of {len(inputs)} inputs" if len(inputs) > 2 else "")
+
+
+def _compared(it: Explanation, alpha: Int64[np.ndarray, "n"]) -> str:
+    """α against the tokens of highest score."""
+    scores = it.case.problem.scores
+    rows = np.arange(len(alpha))
+    lower = np.flatnonzero(scores[rows, alpha] < scores.max(axis=1))
+    every = "the optimal token of every input" if len(alpha) > 1 else f"the optimal token, {alpha[0]}"
+    if not lower.size:
+        return f"{every} (GMM)"
+    i = int(lower[0])
+    t, best = int(alpha[i]), int(it.optimal.alpha[i])
+    instead = (
+        f"token {t} of input {i} scores {number(scores[i, t], scores[i, best])},"
+        f" token {best} {number(scores[i, best], scores[i, t])}"
+    )
+    kind = "locally optimal tokens (LMM)" if len(alpha) > 1 else f"the locally optimal token {t} (LMM)"
+    of = f", the optimal one in {len(alpha) - lower.size} of {len(alpha)} inputs" if len(alpha) > 1 else ""
+    return f"{kind}{of}: {instead}"
+
+
+def _reasons(it: Explanation) -> Iterator[str]:
+    path, flow = it.path, it.path.flow
+    if flow.stop is Stop.FAILED:
+        return
+    if path.stationary:
+        yield "A finite stationary point has no limit direction; the weights there are those of the table."
+    elif it.selected is not None and it.selected.solution is not None:
+        solution = it.selected.solution
+        apart = float(flow.one_minus_cosine(solution.direction)[-1])
+        yield (
+            f"Its direction goes to p̄_mm of these tokens, the widest margin 1/‖p_mm‖ = {number(solution.margin)}: at"
+            f" norm {_size(flow.norms[-1])}, 1 − cos = {apart:.2g}."
+        )
+        yield _limit(it)
+    yield from _rivals(it)
+
+
+def _limit(it: Explanation) -> str:
+    """The theorem that names this limit."""
+    two = next((one for one in it.speaks if one.id == "theorem-2"), None)
+    if it.case.problem.n == 1 and two is not None and two.applies:
+        return "Theorem 2 names this limit, whatever the start."
+    if it.entry is not None:
+        return (
+            f"Theorem 3 names this limit: from norm {_size(it.entry.norm)} on the flow is in its cone"
+            f" (1 − cos ≤ {it.entry.mu:.2g}, ‖p‖ ≥ {_size(it.entry.radius)}), which gradient descent with η ≤ 1/L_p is"
+            " proven not to leave."
+        )
+    return "No theorem that is established here names this limit; it is what the flow does."
+
+
+def _rivals(it: Explanation) -> Iterator[str]:
+    if it.optimal.solution is None:
+        yield "No prompt separates the optimal tokens from the others, so there is no GMM direction."
+    if it.locally_optimal is not None and len(it.locally_optimal) > 1:
+        named = ", ".join(listed(one.alpha, TOKENS) for one in it.locally_optimal[:4])
+        more = ", …" if len(it.locally_optimal) > 4 else ""
+        yield f"{len(it.locally_optimal)} choices α are locally optimal: {named}{more}; the start decides between them."
+    if it.others:
+        yield _counted(it.others)
+
+
+def _counted(others: Iterable[Followed]) -> str:
+    counts: dict[str, int] = {}
+    for one in others:
+        ends = (
+            "a finite prompt" if one.stationary else "undecided" if one.selects is None else listed(one.selects, TOKENS)
+        )
+        counts[ends] = counts.get(ends, 0) + 1
+    return f"Of the seeded starts {', '.join(f'{n} end at {ends}' for ends, n in counts.items())}."
+
+
+def _theorems(speaks: Iterable[Speaks], n: int) -> list[str]:
+    """A paragraph for those that apply, one for those that do not, one for those that are open."""
+    theorems = [one for one in speaks if one.id.startswith("theorem-")]
+    lemmas = [one for one in speaks if one.id.startswith("lemma-")]
+    apply = [f"{_called(one)}: {_sense(one, n)}." for one in theorems if one.applies]
+    made = [f"What applies: {' '.join(apply)}" if apply else "No theorem applies."]
+    if any(one.applies for one in lemmas):
+        made[0] += f" Also {_numbers([one for one in lemmas if one.applies])}."
+    for opening, holds in (("What does not", False), ("What is open", None)):
+        wanting: dict[str, list[Speaks]] = {}
+        for one in theorems:
+            if one.applies is holds:
+                ids = [found.id for found in one.missing if found.holds is holds]
+                wanting.setdefault(" and ".join(ids), []).append(one)
+        word = "does not hold" if holds is False else "not established"
+        if wanting:
+            said = [f"{_numbers(those)} ({ids}: {word})" for ids, those in wanting.items()]
+            made.append(f"{opening}: {'; '.join(said)}.")
+    return made
+
+
+def _numbers(those: Sequence[Speaks]) -> str:
+    """ "Theorem 2", "Lemmas 1, 3 and 6"."""
+    kind, *_ = those[0].id.partition("-")
+    numbers = [one.id.partition("-")[2] for one in those]
+    if len(numbers) == 1:
+        return f"{kind.capitalize()} {numbers[0]}"
+    return f"{kind.capitalize()}s {', '.join(numbers[:-1])} and {numbers[-1]}"
+
+
+def _sense(one: Speaks, n: int) -> str:
+    said = SINGLE.get(one.id, "") if n == 1 else ""
+    return said or SENSE.get(one.id, one.title)
+
+
+def _called(one: Speaks) -> str:
+    of = {"optimal": "", "selected": ", α what the flow selects", "given": ", α as given"}[one.of]
+    return f"{_numbers([one])}{of}"
