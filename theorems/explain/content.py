@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -14,13 +13,11 @@ from generators.finding import listed
 from reference_attention.notebook import html_table
 from reference_attention.risk import select
 from reference_attention.svm.max_margin import Infeasible
+from theorems.explain.facts import Facts, Token
 from theorems.explain.selection import Chosen, Followed
 from theorems.explain.words import TOKENS, headline, paragraphs
 from theorems.run.tables import HOLDS, column_table
 from theorems.run.told import WIDTH
-
-if TYPE_CHECKING:
-    from theorems.explain.explanation import Explanation, Token
 
 MOST_INPUTS = 12
 """Inputs whose tokens are shown; the JSON has all."""
@@ -38,7 +35,7 @@ class Section:
     left: tuple[str, ...] = ()
 
 
-def sections(it: Explanation) -> list[Section]:
+def sections(it: Facts) -> list[Section]:
     """Tokens, directions, the flow, other starts, assumptions."""
     made = [_tokens(it), _directions(it), _flow(it)]
     if it.others:
@@ -46,14 +43,14 @@ def sections(it: Explanation) -> list[Section]:
     return [*made, *_assumptions(it)]
 
 
-def opening(it: Explanation) -> list[str]:
+def opening(it: Facts) -> list[str]:
     """Before the tables: the data, and the answer in a sentence."""
     problem = it.case.problem
     data = f"{it.name}: n = {problem.n}, T = {problem.T}, d = {problem.d}; {problem.loss.name} loss"
     return [data, f"{headline(it)[0].upper()}{headline(it)[1:]}."]
 
 
-def _tokens(it: Explanation) -> Section:
+def _tokens(it: Facts) -> Section:
     heads = [f"at ‖p‖ = {norm:.3g}" for norm in it.norms]
     columns = ("input", "token", "score", "is", "margin", "λ", *heads)
     rows = []
@@ -90,13 +87,13 @@ def _row(one: Token) -> tuple[str, ...]:
     return (str(one.input), str(one.token), f"{one.score:.6g}", is_(one), margin, dual, *weights)
 
 
-def _directions(it: Explanation) -> Section:
+def _directions(it: Facts) -> Section:
     columns = ("α", "tokens", "‖p_mm‖", "margin", "neighbours", "λ > 0", "locally optimal", "1 − cos at the end")
     rows = tuple(_direction(it, one) for one in it.choices)
     return Section("Max-margin directions p_mm(α), exact", columns, rows, ("α", "tokens", "locally optimal"))
 
 
-def _direction(it: Explanation, one: Chosen) -> tuple[str, ...]:
+def _direction(it: Facts, one: Chosen) -> tuple[str, ...]:
     name = "optimal, selected" if one is it.optimal and one is it.selected else one.name
     if isinstance(one.svm, Infeasible):
         return name, listed(one.alpha, TOKENS), "none", "", "", f"{len(one.svm.exact)} (Farkas)", "no p separates", ""
@@ -108,7 +105,7 @@ def _direction(it: Explanation, one: Chosen) -> tuple[str, ...]:
     return name, listed(one.alpha, TOKENS), norm, margin, near, str(one.svm.supports), word, apart
 
 
-def decades(it: Explanation) -> list[int]:
+def decades(it: Facts) -> list[int]:
     """The records of the flow nearest to whole decades of the norm, and its last."""
     norms = it.path.flow.norms
     logs = np.log10(np.maximum(norms, 1e-300))
@@ -116,7 +113,7 @@ def decades(it: Explanation) -> list[int]:
     return sorted({*(int(k) for k in whole if norms[k] >= it.norms[0] / 10), len(norms) - 1})
 
 
-def _flow(it: Explanation) -> Section:
+def _flow(it: Facts) -> Section:
     known = [one for one in it.choices if one.solution is not None]
     columns = ("‖p‖", *(f"1 − cos to p_mm({one.name})" for one in known), "largest weight off α")
     flow = it.path.flow
@@ -128,7 +125,7 @@ def _flow(it: Explanation) -> Section:
     return Section(f"The flow: {flow.stop}" + (f" ({flow.reason})" if flow.reason else ""), columns, tuple(rows))
 
 
-def _off(it: Explanation, k: int) -> float:
+def _off(it: Facts, k: int) -> float:
     """max_i (1 − s_iα) for the tokens of largest weight at the end."""
     found = select(it.case.problem.keys, it.path.flow.points[k])
     weights = np.exp(np.asarray(found.log_weights))
@@ -137,7 +134,7 @@ def _off(it: Explanation, k: int) -> float:
     return float(np.sum(np.where(others, weights, 0.0), axis=1).max())
 
 
-def _starts(it: Explanation) -> Section:
+def _starts(it: Facts) -> Section:
     rows = tuple(_start(k + 1, one) for k, one in enumerate(it.others))
     return Section(
         f"Seeded starts (seed {it.seed})", ("start", "‖p(0)‖", "ends at", "kind", "1 − cos"), rows, ("ends at", "kind")
@@ -152,7 +149,7 @@ def _start(number: int, one: Followed) -> tuple[str, ...]:
     return str(number), size, listed(one.limit.svm.alpha, TOKENS), str(one.limit.kind), f"{apart:.2g}"
 
 
-def _assumptions(it: Explanation) -> list[Section]:
+def _assumptions(it: Facts) -> list[Section]:
     words = {"optimal": "the optimal tokens", "selected": "what the flow selects", "given": "the given tokens"}
     made = []
     seen: set[tuple[str, str]] = set()
@@ -166,7 +163,7 @@ def _assumptions(it: Explanation) -> list[Section]:
     return made
 
 
-def write(it: Explanation, out: Console) -> None:
+def write(it: Facts, out: Console) -> None:
     """To a terminal."""
     for line in opening(it):
         out.print(line)
@@ -181,14 +178,14 @@ def write(it: Explanation, out: Console) -> None:
         out.print(f"{paragraph}\n")
 
 
-def text(it: Explanation) -> str:
+def text(it: Facts) -> str:
     """The same as text."""
     held = io.StringIO()
     write(it, Console(file=held, width=WIDTH, markup=False, emoji=False, highlight=False, no_color=True))
     return "\n".join(line.rstrip() for line in held.getvalue().strip().splitlines())
 
 
-def html(it: Explanation) -> str:
+def html(it: Facts) -> str:
     """The same for a notebook."""
     return "\n".join(
         [

@@ -1,128 +1,29 @@
-"""What attention selects on given data and why: everything that is said of it, computed once.
-
-References: *Max-Margin Token Selection in Attention Mechanism*, Definitions 1 and 2, Theorems 1–8.
-"""
+"""The explanation of given data: its facts, and how they show themselves."""
 
 from __future__ import annotations
 
-import math
-import warnings
-from dataclasses import dataclass
-
-import numpy as np
-from jaxtyping import Float64
-
 from generators.case import Case
-from reference_attention.risk import softmax_weights
-from theorems.explain.applying import Looked, Speaks, looked_at
-from theorems.explain.selection import Chosen, Entry, Followed, chosen, entry, followed, locally_optimal_choices
-from theorems.explain.size import REACH, size_of
-
-START = 3.0
-"""Norm of the seeded starts in units of ‖p_mm‖: the softmax prefers some tokens already, and has excluded none."""
-NORMS = 3
-"""Norms at which softmax weights are shown, a decade apart."""
-DRAWN = 60
-"""Points of a path that are recorded for a drawing in the plane, at equal steps of the norm."""
+from theorems.explain.content import html, text
+from theorems.explain.facts import Facts, facts_of
+from theorems.explain.plot import plotted
+from theorems.explain.record import as_json
+from theorems.explain.words import headline
 
 
-@dataclass(frozen=True)
-class Token:
-    """What is known of one token.
-
-    Attributes:
-        input, token: i and t.
-        score: γ_it.
-        selected: by the flow from p(0); None where that could not be decided.
-        globally_optimal: whether no token of the input scores higher.
-        locally_optimal: whether some locally optimal α has it; None where that was not decided.
-        margin: (k_iα_i − k_it)·p_mm(α) for the α that the table is about; None for α_i and without p_mm.
-        neighbour: margin exactly 1, over the rationals; None without p_mm.
-        dual: its λ of the ATT-SVM; None without p_mm.
-        weights: its softmax weight at each of the norms shown, along the flow.
-    """
-
-    input: int
-    token: int
-    score: float
-    selected: bool | None
-    globally_optimal: bool
-    locally_optimal: bool | None
-    margin: float | None
-    neighbour: bool | None
-    dual: float | None
-    weights: tuple[float, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Explanation:
-    """What attention selects on given data, why, and which theorems speak of it.
-
-    Attributes:
-        name: what the data are called.
-        case: the data.
-        path: the gradient flow from p(0).
-        others: the flows from seeded starts.
-        choices: the optimal tokens, the selected ones where they are others, the given ones where they are others.
-        about: the one of them whose p_mm the margins, duals and neighbours of the tokens refer to; None without p_mm.
-        locally_optimal: every locally optimal α; None where there are too many choices to try.
-        entry: where the flow enters the cone of Theorem 3.
-        norms: ‖p‖ at which ``weights`` of the tokens are given, shape (m,).
-        tokens: a row per token.
-        looked: assumptions on the data.
-        speaks: statements, and whether they apply.
-        seed: of the seeded starts.
-    """
-
-    name: str
-    case: Case
-    path: Followed
-    others: tuple[Followed, ...]
-    choices: tuple[Chosen, ...]
-    about: Chosen | None
-    locally_optimal: tuple[Chosen, ...] | None
-    entry: Entry | None
-    norms: Float64[np.ndarray, "m"]
-    tokens: tuple[Token, ...]
-    looked: tuple[Looked, ...]
-    speaks: tuple[Speaks, ...]
-    seed: int
-
-    @property
-    def optimal(self) -> Chosen:
-        """The tokens of highest score (the first one of each input)."""
-        return self.choices[0]
-
-    @property
-    def selected(self) -> Chosen | None:
-        """What the flow selects; None if nothing, or nothing that could be decided."""
-        alpha = self.path.selects
-        return None if alpha is None else next(one for one in self.choices if np.array_equal(one.alpha, alpha))
-
-    @property
-    def decided(self) -> bool:
-        """Whether it is known where the flow from p(0) goes."""
-        return self.path.decided
+class Explanation(Facts):
+    """What attention selects on given data, why, and which theorems speak of it; see :class:`Facts`."""
 
     def __repr__(self) -> str:
-        from theorems.explain.words import headline
-
         return f"Explanation({headline(self)})"
 
     def __str__(self) -> str:
-        from theorems.explain.content import text
-
         return text(self)
 
     def _repr_html_(self) -> str:
-        from theorems.explain.content import html
-
         return html(self)
 
     def to_json(self) -> str:
         """The text that ``theorems explain --json`` writes: strict JSON, with the exact rationals."""
-        from theorems.explain.record import as_json
-
         return as_json(self)
 
     def plot(self, kind: str = "svg") -> bytes:
@@ -131,132 +32,9 @@ class Explanation:
         Raises:
             InvalidInput: matplotlib is not installed, or another kind.
         """
-        from theorems.explain.plot import plotted
-
         return plotted(self, kind)
 
 
 def explained(case: Case, name: str, starts: int = 0, seed: int = 0) -> Explanation:
-    """Everything about the data, see :class:`Explanation`.
-
-    Args:
-        starts: flows from so many seeded starts besides that from p(0).
-        seed: drives them.
-    """
-    with warnings.catch_warnings():
-        # Searches for refuting prompts go far out; what overflows there is no number that is reported.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return _explained(case, name, starts, seed)
-
-
-def _explained(case: Case, name: str, starts: int, seed: int) -> Explanation:
-    problem = case.problem
-    best = chosen(problem, "optimal", problem.optimal)
-    start = np.zeros(problem.d) if case.start is None else np.array(case.start)
-    record = _recorded(case, best, start)
-    path = followed(problem, start, record)
-    others = tuple(followed(problem, p, record) for p in _seeded(problem.d, START * size_of(case, best), starts, seed))
-    choices = [best]
-    for which, alpha in (("selected", path.selects), ("given", case.alpha)):
-        if alpha is not None and not any(np.array_equal(alpha, one.alpha) for one in choices):
-            choices.append(chosen(problem, which, alpha))
-    ranked = sorted(choices, key=lambda one: path.selects is None or not np.array_equal(one.alpha, path.selects))
-    about = next((one for one in ranked if one.solution is not None), None)
-    local = locally_optimal_choices(problem)
-    norms, weights = _weights(case, path, best if about is None else about, start)
-    of = {"optimal": None, "selected": path.selects, "given": case.alpha}
-    cases = {name: case.but(alpha=a, start=None) for name, a in of.items() if a is not None or name == "optimal"}
-    looked, speaks = looked_at(cases)
-    return Explanation(
-        name,
-        case,
-        path,
-        others,
-        tuple(choices),
-        about,
-        None if local is None else tuple(local),
-        entry(case, path),
-        norms,
-        tuple(_tokens(case, path, choices, about, local, weights)),
-        tuple(looked),
-        tuple(speaks),
-        seed,
-    )
-
-
-def _seeded(d: int, norm: float, starts: int, seed: int) -> list[Float64[np.ndarray, "d"]]:
-    """Starts of that norm in random directions."""
-    drawn = np.random.default_rng(seed).standard_normal((starts, d))
-    return [norm * z / np.linalg.norm(z) for z in drawn]
-
-
-def _decades(size: float, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "m"]:
-    """Powers of ten from about ``size`` on, beyond the start."""
-    first = round(math.log10(size))
-    begin = float(np.linalg.norm(start))
-    if begin > 0:
-        first = max(first, math.floor(math.log10(begin)) + 1)
-    return np.array([10.0 ** (first + k) for k in range(NORMS)])
-
-
-def _recorded(case: Case, best: Chosen, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "m"]:
-    """Norms at which points are wanted: whole decades, and in the plane enough of them to draw."""
-    size = size_of(case, best)
-    wanted = 10.0 ** np.arange(math.floor(math.log10(size)) - 2, math.floor(math.log10(size)) + 10)
-    if case.problem.d != 2:
-        return wanted
-    largest = float(np.linalg.norm(case.problem.keys, axis=-1).max())
-    return np.union1d(wanted, np.linspace(0, REACH * max(size, largest), DRAWN + 1)[1:])
-
-
-def _weights(
-    case: Case, path: Followed, about: Chosen, start: Float64[np.ndarray, "d"]
-) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "m n T"]]:
-    """Norms that the flow passes, the last of them its end where it stops early, and the softmax weights there."""
-    flow = path.flow
-    wanted = [norm for norm in _decades(size_of(case, about), start) if norm <= flow.norms[-1]]
-    rows = [int(np.argmin(np.abs(flow.norms - norm))) for norm in wanted]
-    if len(rows) < NORMS:
-        rows.append(len(flow.norms) - 1)
-    points = flow.points[rows]
-    return flow.norms[rows], np.array([softmax_weights(case.problem.keys, p) for p in points])
-
-
-def _tokens(
-    case: Case,
-    path: Followed,
-    choices: list[Chosen],
-    about: Chosen | None,
-    local: list[Chosen] | None,
-    weights: Float64[np.ndarray, "m n T"],
-) -> list[Token]:
-    problem, svm = case.problem, None if about is None else about.solution
-    known = [one.alpha for one in (choices if local is None else local) if one.locally_optimal]
-    top = problem.scores.max(axis=1)
-    made = []
-    for i, t in np.ndindex(problem.n, problem.T):
-        is_local: bool | None = any(int(alpha[i]) == t for alpha in known)
-        is_chosen = about is not None and int(about.alpha[i]) == t
-        made.append(
-            Token(
-                i,
-                t,
-                float(problem.scores[i, t]),
-                _selected(path, i, t),
-                bool(problem.scores[i, t] == top[i]),
-                None if local is None and not is_local else is_local,
-                None if svm is None or is_chosen else float(svm.margins[i, t]),
-                None if svm is None else bool(svm.neighbours[i, t]),
-                None if svm is None else float(svm.duals[i, t]),
-                tuple(float(w) for w in weights[:, i, t]),
-            )
-        )
-    return made
-
-
-def _selected(path: Followed, i: int, t: int) -> bool | None:
-    if path.stationary:
-        return False
-    if path.selects is not None:
-        return int(path.selects[i]) == t
-    return bool(path.largest[i, t]) if path.decided else None
+    """Everything about the data, see :func:`theorems.explain.facts.facts_of`."""
+    return Explanation(**vars(facts_of(case, name, starts, seed)))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.risk import select
+from theorems.explain.facts import Facts
 from theorems.explain.size import REACH, size_of
 from theorems.explain.words import headline
 from theorems.figures import style
 from theorems.figures.drawing import FORMATS, as_file, check_matplotlib
-
-if TYPE_CHECKING:
-    from theorems.explain.explanation import Explanation
 
 PLANE, PANELS = (5.6, 5.6), (9.0, 4.0)
 """Width and height in inches."""
@@ -37,7 +35,7 @@ def check_kind(kind: str) -> None:
     check_matplotlib("plot")
 
 
-def plotted(it: Explanation, kind: str) -> bytes:
+def plotted(it: Facts, kind: str) -> bytes:
     """The drawing as the bytes of a file; the same explanation, the same bytes.
 
     Raises:
@@ -50,7 +48,7 @@ def plotted(it: Explanation, kind: str) -> bytes:
     return as_file(PANELS, said, lambda sheet: _panels(sheet, it), kind)
 
 
-def _plane(sheet: Any, it: Explanation) -> None:
+def _plane(sheet: Any, it: Facts) -> None:
     """The paths grey, max-margin directions dashed, tokens as markers: one shape per input."""
     axes = sheet.add_subplot()
     keys = it.case.problem.keys
@@ -81,7 +79,7 @@ def _near(points: Float64[np.ndarray, "r 2"], reach: float) -> Float64[np.ndarra
     return np.asarray(points[: outside[0] + 1] if outside.size else points)
 
 
-def _panels(sheet: Any, it: Explanation) -> None:
+def _panels(sheet: Any, it: Facts) -> None:
     """Margins of p/‖p‖ on the left, weights off the selected tokens on the right; against ‖p‖."""
     flow, problem = it.path.flow, it.case.problem
     seen = flow.norms > 0
@@ -118,7 +116,7 @@ def _panels(sheet: Any, it: Explanation) -> None:
         right.legend(fontsize=7.5, frameon=False)
 
 
-def _neighbours(it: Explanation, held: Any) -> Any:
+def _neighbours(it: Facts, held: Any) -> Any:
     """Which of the rows k_α − k_t are neighbours; none where p_mm of those tokens is not known."""
     problem = it.case.problem
     others = np.arange(problem.T) != held[:, None]

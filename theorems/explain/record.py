@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,16 +12,14 @@ from reference_attention.svm.max_margin import Infeasible
 from theorems.benchmark.measure import Limit
 from theorems.core.version import version
 from theorems.explain.content import decades
+from theorems.explain.facts import Facts
 from theorems.explain.selection import Chosen, Followed
 from theorems.explain.words import paragraphs
 from theorems.run.findings import Found
 from theorems.run.findings import as_json as findings_json
 
-if TYPE_CHECKING:
-    from theorems.explain.explanation import Explanation
 
-
-def as_json(it: Explanation) -> str:
+def as_json(it: Facts) -> str:
     """Strict JSON; ends with a newline."""
     problem, flow = it.case.problem, it.path.flow
     held = {
@@ -69,7 +67,7 @@ def _ended(path: Followed) -> dict[str, Any]:
     }
 
 
-def _record(it: Explanation, k: int) -> dict[str, Any]:
+def _record(it: Facts, k: int) -> dict[str, Any]:
     flow = it.path.flow
     apart = {}
     for one in it.choices:

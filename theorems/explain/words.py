@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Int64
@@ -11,14 +10,13 @@ from jaxtyping import Int64
 from generators.finding import listed, number, vector
 from reference_attention.training.descent import Stop
 from theorems.explain.applying import Speaks
+from theorems.explain.facts import Facts
 from theorems.explain.selection import Followed
-
-if TYPE_CHECKING:
-    from theorems.explain.explanation import Explanation
 
 SENSE = {
     "theorem-1": "the prompt of least risk within ‖p‖ ≤ R turns to p̄_mm of the optimal tokens as R grows",
-    "theorem-2": "from every start gradient descent with η ≤ 1/L_p diverges; with several inputs it leaves open in which direction",
+    "theorem-2": "from every start gradient descent with η ≤ 1/L_p diverges; with several inputs it leaves the"
+    " direction open",
     "theorem-3": "gradient descent with η ≤ 1/L_p that starts in a cone around p̄_mm(α) keeps α and turns to p̄_mm(α)",
     "theorem-4": "local regularization paths end in no directions but p̄_mm of locally optimal tokens",
     "theorem-5": "trained together within growing radii, head and prompt turn to v̄_mm and p̄_mm of α",
@@ -37,7 +35,7 @@ TOKENS = 16
 """Up to so many chosen tokens are all named."""
 
 
-def headline(it: Explanation) -> str:
+def headline(it: Facts) -> str:
     """What the flow from p(0) selects, in a sentence without its full stop."""
     path, origin = it.path, _origin(it)
     if path.stationary:
@@ -50,17 +48,17 @@ def headline(it: Explanation) -> str:
     return f"from {origin} the flow selects {_compared(it, path.selects)}"
 
 
-def paragraphs(it: Explanation) -> list[str]:
+def paragraphs(it: Facts) -> list[str]:
     """The headline with its reasons, then the theorems."""
     first = f"{headline(it)[0].upper()}{headline(it)[1:]}."
     return [" ".join([first, *_reasons(it)]), *_theorems(it.speaks, it.case.problem.n)]
 
 
-def _origin(it: Explanation) -> str:
+def _origin(it: Facts) -> str:
     return f"p(0) = {vector(it.path.start)}" if it.path.start.any() else "p(0) = 0"
 
 
-def _rests(it: Explanation) -> str:
+def _rests(it: Facts) -> str:
     end = it.path.flow.final
     if np.array_equal(end, it.path.start):
         return "stays where it is, as the gradient is zero there,"
@@ -78,7 +76,7 @@ def _tied(path: Followed) -> str:
     return " and ".join(said) + (f" and others of {len(inputs)} inputs" if len(inputs) > 2 else "")
 
 
-def _compared(it: Explanation, alpha: Int64[np.ndarray, "n"]) -> str:
+def _compared(it: Facts, alpha: Int64[np.ndarray, "n"]) -> str:
     """α against the tokens of highest score."""
     scores = it.case.problem.scores
     rows = np.arange(len(alpha))
@@ -97,7 +95,7 @@ def _compared(it: Explanation, alpha: Int64[np.ndarray, "n"]) -> str:
     return f"{kind}{of}: {instead}"
 
 
-def _reasons(it: Explanation) -> Iterator[str]:
+def _reasons(it: Facts) -> Iterator[str]:
     path, flow = it.path, it.path.flow
     if flow.stop is Stop.FAILED:
         return
@@ -114,7 +112,7 @@ def _reasons(it: Explanation) -> Iterator[str]:
     yield from _rivals(it)
 
 
-def _limit(it: Explanation) -> str:
+def _limit(it: Facts) -> str:
     """The theorem that names this limit."""
     two = next((one for one in it.speaks if one.id == "theorem-2"), None)
     if it.case.problem.n == 1 and two is not None and two.applies:
@@ -128,7 +126,7 @@ def _limit(it: Explanation) -> str:
     return "No theorem that is established here names this limit; it is what the flow does."
 
 
-def _rivals(it: Explanation) -> Iterator[str]:
+def _rivals(it: Facts) -> Iterator[str]:
     if it.optimal.solution is None:
         yield "No prompt separates the optimal tokens from the others, so there is no GMM direction."
     if it.locally_optimal is not None and len(it.locally_optimal) > 1:
