@@ -119,9 +119,9 @@ def _limit(it: Facts) -> str:
         return "Theorem 2 names this limit, whatever the start."
     if it.entry is not None:
         return (
-            f"Theorem 3 names this limit: from norm {_size(it.entry.norm)} on the flow is in its cone"
-            f" (1 − cos ≤ {it.entry.mu:.2g}, ‖p‖ ≥ {_size(it.entry.radius)}), which gradient descent with η ≤ 1/L_p is"
-            " proven not to leave."
+            f"Theorem 3 names this limit: at norm {_size(it.entry.norm)} the flow is in its cone"
+            f" (1 − cos ≤ {it.entry.mu:.2g}, ‖p‖ ≥ {_size(it.entry.radius)}), from which gradient descent with"
+            " η ≤ 1/L_p is proven to turn there."
         )
     return "No theorem that is established here names this limit; it is what the flow does."
 
