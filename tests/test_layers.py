@@ -39,7 +39,7 @@ ROOMS = (
     "theorems.power",
     "theorems.benchmark",
     "theorems.figures",
-    "theorems.explain",
+    "theorems.explaining",
     "theorems.kernel",
     "theorems.library",
     "theorems.report",

@@ -7,8 +7,8 @@ from pathlib import Path
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, write_bytes, write_text
 from theorems.core.exit_code import Exit
-from theorems.explain.content import write
-from theorems.explain.plot import check_kind
+from theorems.explaining.content import write
+from theorems.explaining.plot import check_kind
 from theorems.library.explain import explain
 from theorems.run.tables import console
 

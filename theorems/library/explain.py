@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference_attention.errors import InvalidInput
-from theorems.explain.explanation import Explanation, explained
+from theorems.explaining.explanation import Explanation, explained
 from theorems.library.arguments import Data, given, name_of
 
 

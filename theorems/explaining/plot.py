@@ -9,9 +9,9 @@ from jaxtyping import Float64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.risk import select
-from theorems.explain.facts import Facts
-from theorems.explain.size import REACH, size_of
-from theorems.explain.words import headline
+from theorems.explaining.facts import Facts
+from theorems.explaining.size import REACH, size_of
+from theorems.explaining.words import headline
 from theorems.figures import style
 from theorems.figures.drawing import FORMATS, as_file, check_matplotlib
 

@@ -13,9 +13,9 @@ from generators.finding import listed
 from reference_attention.notebook import html_table
 from reference_attention.risk import select
 from reference_attention.svm.max_margin import Infeasible
-from theorems.explain.facts import Facts, Token
-from theorems.explain.selection import Chosen, Followed
-from theorems.explain.words import TOKENS, headline, paragraphs
+from theorems.explaining.facts import Facts, Token
+from theorems.explaining.selection import Chosen, Followed
+from theorems.explaining.words import TOKENS, headline, paragraphs
 from theorems.run.tables import HOLDS, column_table
 from theorems.run.told import WIDTH
 

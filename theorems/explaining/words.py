@@ -9,9 +9,9 @@ from jaxtyping import Int64
 
 from generators.finding import listed, number, vector
 from reference_attention.training.descent import Stop
-from theorems.explain.applying import Speaks
-from theorems.explain.facts import Facts
-from theorems.explain.selection import Followed
+from theorems.explaining.applying import Speaks
+from theorems.explaining.facts import Facts
+from theorems.explaining.selection import Followed
 
 SENSE = {
     "theorem-1": "the prompt of least risk within ‖p‖ ≤ R turns to p̄_mm of the optimal tokens as R grows",

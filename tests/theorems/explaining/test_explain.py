@@ -18,10 +18,10 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible
 from theorems.command.app import main
 from theorems.core.claim import Verdict
-from theorems.explain import selection
-from theorems.explain.content import MOST_TOKENS, sections
-from theorems.explain.explanation import Explanation
-from theorems.explain.words import headline, paragraphs
+from theorems.explaining import selection
+from theorems.explaining.content import MOST_TOKENS, sections
+from theorems.explaining.explanation import Explanation
+from theorems.explaining.words import headline, paragraphs
 from theorems.library.explain import explain
 from theorems.library.verify import verify
 

@@ -11,10 +11,10 @@ from reference_attention.files import to_json
 from reference_attention.svm.max_margin import Infeasible
 from theorems.benchmark.measure import Limit
 from theorems.core.version import version
-from theorems.explain.content import decades
-from theorems.explain.facts import Facts
-from theorems.explain.selection import Chosen, Followed
-from theorems.explain.words import paragraphs
+from theorems.explaining.content import decades
+from theorems.explaining.facts import Facts
+from theorems.explaining.selection import Chosen, Followed
+from theorems.explaining.words import paragraphs
 from theorems.run.findings import Found
 from theorems.run.findings import as_json as findings_json
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from generators.case import Case
-from theorems.explain.content import html, text
-from theorems.explain.facts import Facts, facts_of
-from theorems.explain.plot import plotted
-from theorems.explain.record import as_json
-from theorems.explain.words import headline
+from theorems.explaining.content import html, text
+from theorems.explaining.facts import Facts, facts_of
+from theorems.explaining.plot import plotted
+from theorems.explaining.record import as_json
+from theorems.explaining.words import headline
 
 
 class Explanation(Facts):
@@ -36,5 +36,5 @@ class Explanation(Facts):
 
 
 def explained(case: Case, name: str, starts: int = 0, seed: int = 0) -> Explanation:
-    """Everything about the data, see :func:`theorems.explain.facts.facts_of`."""
+    """Everything about the data, see :func:`theorems.explaining.facts.facts_of`."""
     return Explanation(**vars(facts_of(case, name, starts, seed)))

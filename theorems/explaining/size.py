@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from generators.case import Case
-from theorems.explain.selection import Chosen
+from theorems.explaining.selection import Chosen
 
 REACH = 6.0
 """How far such a drawing goes, in units of the largest key or ‖p_mm‖."""

@@ -14,9 +14,9 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from reference_attention.risk import softmax_weights
-from theorems.explain.applying import Looked, Speaks, looked_at
-from theorems.explain.selection import Chosen, Entry, Followed, chosen, entry, followed, locally_optimal_choices
-from theorems.explain.size import REACH, size_of
+from theorems.explaining.applying import Looked, Speaks, looked_at
+from theorems.explaining.selection import Chosen, Entry, Followed, chosen, entry, followed, locally_optimal_choices
+from theorems.explaining.size import REACH, size_of
 
 START = 3.0
 """Norm of the seeded starts in units of ‖p_mm‖: the softmax prefers some tokens already, and has excluded none."""

@@ -1,0 +1,53 @@
+"""Assumptions on somebody's data: short in a table, exact in the file, once, and in the units of the data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+from flint import fmpq
+from hypothesis import strategies as st
+
+from generators.case import Case
+from reference_attention.problem import Problem
+from theorems.core.check import check
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.statement import statement
+from theorems.library.verify import verify
+
+BETWEEN = Problem(np.random.default_rng(0).normal(size=(3, 8, 2)), np.random.default_rng(1).normal(size=(3, 8)))
+"""Tokens among others: nothing separates them, and the proof takes three multipliers of many digits."""
+
+
+def test_the_file_has_what_decides_as_rationals_once() -> None:
+    results = verify(BETWEEN, "lemma-4", "lemma-7")
+    held = {one["id"]: one for one in json.loads(results.to_json())["assumptions"]}
+    multipliers = [fmpq(*map(int, text.split("/"))) for text in held["separable"]["exact"]["λ"].values()]
+    assert sum(multipliers, fmpq(0)) == 1
+    assert max(len(str(x)) for x in multipliers) > 40
+    assert held["locally-optimal"]["exact_of"] == "separable"
+    assert "exact" not in held["locally-optimal"]
+    assert max(len(result.reason) for result in results) < 250
+    assert results.to_json().count(str(multipliers[0])) == 1
+
+
+def test_generated_cases_have_no_assumptions_in_the_file() -> None:
+    assert "assumptions" not in json.loads(verify("lemma-10", examples=1).to_json())
+
+
+@statement("in-the-cone", "starts in the cone", assumptions=("in-cone",), cases=st.nothing)
+def in_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Nothing more."""
+    yield at_least("nothing", Form.EXACT, 0.0, 0.0)
+
+
+def test_a_reason_is_in_the_units_of_the_data() -> None:
+    """Keys of size 64 are scaled to one before a statement is checked; the start stays where it was given."""
+    case = Case(
+        Problem([[[64, 0], [0, 0]]], [[1, 0]]),
+        start=np.array([0.25, 0.0]),
+        arrays={"cone_mu": np.array(0.5), "cone_radius": np.array(0.375)},
+    )
+    assert check(in_the_cone, case, REFERENCE).reason == "in-cone: ‖p(0)‖ = 0.25 is below R = 0.375"
