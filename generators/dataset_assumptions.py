@@ -226,7 +226,7 @@ def _at_vertices(data: Dataset, alpha: list[int], label: LabelMargin) -> Finding
         return Finding(None, f"input {idle} has label margin Γ but a zero dual: C was not proven this way")
     vertices = data.X.shape[1] ** len(tight)
     if vertices > MOST_VERTICES:
-        return Finding(None, f"{vertices} selections are more than the {MOST_VERTICES} that are tried")
+        return Finding(None, f"there are more selections than the {MOST_VERTICES} that are tried")
     weighted = {
         (i, t): [label.duals[i] * rational(data.Y[i]) * x for x in exact_vector(data.X[i, t])]
         for i in tight

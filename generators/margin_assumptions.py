@@ -149,7 +149,7 @@ def separable_optimal_sets(case: Case) -> Finding:
         return Finding(True, "no token is non-optimal, so there is no constraint")
     choices = math.prod(int(row.sum()) for row in best)
     if choices > MOST_CHOICES:
-        return Finding(None, f"{choices} choices of optimal tokens are more than the {MOST_CHOICES} that are tried")
+        return Finding(None, f"there are more choices of optimal tokens than the {MOST_CHOICES} that are tried")
     refused = Finding(False, "")
     for code in np.ndindex(*(int(row.sum()) for row in best)):
         alpha = np.array([np.flatnonzero(row)[c] for row, c in zip(best, code, strict=True)], dtype=np.int64)

@@ -115,7 +115,7 @@ def decades(it: Facts) -> list[int]:
 
 def _flow(it: Facts) -> Section:
     known = [one for one in it.choices if one.solution is not None]
-    columns = ("‖p‖", *(f"1 − cos to p_mm({one.name})" for one in known), "largest weight off α")
+    columns = ("‖p‖", *(f"1 − cos to p_mm({one.name})" for one in known), "max 1 − s_α")
     flow = it.path.flow
     apart = [flow.one_minus_cosine(one.solution.direction) for one in known if one.solution is not None]
     rows = [

@@ -9,6 +9,8 @@ from jaxtyping import Float64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.risk import select
+from reference_attention.svm.max_margin import MaxMargin
+from theorems.benchmark.measure import Limit
 from theorems.explaining.facts import Facts
 from theorems.explaining.size import REACH, size_of
 from theorems.explaining.words import headline
@@ -61,16 +63,23 @@ def _plane(sheet: Any, it: Facts) -> None:
     for points in paths:
         axes.plot(points[:, 0], points[:, 1], color=style.GREY, linewidth=1.0, zorder=2)
         axes.plot(*points[0], "o", color=style.GREY, markersize=3.5, zorder=4)
-    for one in it.choices if it.locally_optimal is None else it.locally_optimal:
-        if one.solution is not None:
-            best = np.array_equal(one.alpha, it.optimal.alpha)
-            style.ray(axes, one.solution.direction.tolist(), 10 * reach, style.BLUE if best else style.RED)
+    for solution in _directions(it):
+        best = np.array_equal(solution.alpha, it.optimal.alpha)
+        style.ray(axes, solution.direction.tolist(), 10 * reach, style.BLUE if best else style.RED)
     for token in it.tokens:
         color = style.BLUE if token.globally_optimal else style.RED if token.locally_optimal else style.ORANGE
         x, y = keys[token.input, token.token]
         shape, size = MARKERS[token.input % len(MARKERS)], 9 if token.selected else 5
         axes.plot(x, y, shape, color=color, markersize=size, markeredgecolor="white", zorder=5)
     axes.set_title("blue: optimal, GMM; red: locally optimal, LMM; selected tokens are large", fontsize=8.0)
+
+
+def _directions(it: Facts) -> list[MaxMargin]:
+    """Of every locally optimal α; where those are not known, of the chosen ones and of what the flows select."""
+    if it.locally_optimal is not None:
+        return [one.svm for one in it.locally_optimal if isinstance(one.svm, MaxMargin)]
+    known = [one.svm for one in it.choices if isinstance(one.svm, MaxMargin)]
+    return known + [one.limit.svm for one in it.others if isinstance(one.limit, Limit)]
 
 
 def _near(points: Float64[np.ndarray, "r 2"], reach: float) -> Float64[np.ndarray, "k 2"]:

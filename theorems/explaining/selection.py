@@ -86,9 +86,15 @@ class Followed:
         return self.flow.stop is Stop.STATIONARY
 
     @property
+    def tied(self) -> Int64[np.ndarray, "k"]:
+        """The inputs in which it ends with several tokens of largest weight; none if it was not followed to the end."""
+        several = (self.largest.sum(axis=1) > 1) & self.flow.reached
+        return np.flatnonzero(several).astype(np.int64)
+
+    @property
     def decided(self) -> bool:
         """Whether it is known where it goes."""
-        return self.stationary or isinstance(self.limit, Limit) or bool((self.largest.sum(axis=1) > 1).any())
+        return self.stationary or isinstance(self.limit, Limit) or self.tied.size > 0
 
 
 def followed(

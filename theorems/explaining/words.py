@@ -27,8 +27,6 @@ SENSE = {
 """What a theorem says of data to which it applies; for another its title."""
 SINGLE = {"theorem-2": "from every start gradient descent with η ≤ 1/L_p turns to p̄_mm of the optimal token"}
 """The same where there is one input."""
-
-
 AT_ZERO = 1e-9
 """A stationary point nearer to 0 than this, in units of the keys, is called 0."""
 TOKENS = 16
@@ -41,9 +39,8 @@ def headline(it: Facts) -> str:
     if path.stationary:
         return f"from {origin} the flow {_rests(it)} and selects nothing"
     if path.selects is None:
-        tied = _tied(path)
-        if tied:
-            return f"from {origin} the flow ties {tied}, exactly"
+        if path.tied.size:
+            return f"from {origin} the flow ties {_tied(path)}, exactly"
         return f"where the flow from {origin} goes is undecided: {path.limit}"
     return f"from {origin} the flow selects {_compared(it, path.selects)}"
 
@@ -71,9 +68,8 @@ def _size(norm: float) -> str:
 
 
 def _tied(path: Followed) -> str:
-    inputs = np.flatnonzero(path.largest.sum(axis=1) > 1)
-    said = [f"tokens {listed(np.flatnonzero(path.largest[i]))} of input {i}" for i in inputs[:2]]
-    return " and ".join(said) + (f" and others of {len(inputs)} inputs" if len(inputs) > 2 else "")
+    said = [f"tokens {listed(np.flatnonzero(path.largest[i]))} of input {i}" for i in path.tied[:2]]
+    return " and ".join(said) + (f" and tokens of {len(path.tied) - 2} more" if len(path.tied) > 2 else "")
 
 
 def _compared(it: Facts, alpha: Int64[np.ndarray, "n"]) -> str:
@@ -86,10 +82,8 @@ def _compared(it: Facts, alpha: Int64[np.ndarray, "n"]) -> str:
         return f"{every} (GMM)"
     i = int(lower[0])
     t, best = int(alpha[i]), int(it.optimal.alpha[i])
-    instead = (
-        f"token {t} of input {i} scores {number(scores[i, t], scores[i, best])},"
-        f" token {best} {number(scores[i, best], scores[i, t])}"
-    )
+    low, high = float(scores[i, t]), float(scores[i, best])
+    instead = f"token {t} of input {i} scores {number(low, high)}, below the {number(high, low)} of token {best}"
     kind = "locally optimal tokens (LMM)" if len(alpha) > 1 else f"the locally optimal token {t} (LMM)"
     of = f", the optimal one in {len(alpha) - lower.size} of {len(alpha)} inputs" if len(alpha) > 1 else ""
     return f"{kind}{of}: {instead}"

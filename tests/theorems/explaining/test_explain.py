@@ -67,7 +67,7 @@ def test_a_local_optimum_that_is_not_global_is_found_from_its_side() -> None:
     assert taken.weights[-1] > 1 - 1e-12
     # (1, 0) separates (1, 0) from (0, 0) by 1 and from (−0.1, 1) by 1.1.
     assert best.margin == pytest.approx(1.1)
-    said = "the flow selects the locally optimal token 1 (LMM): token 1 of input 0 scores 0.9, token 0 1"
+    said = "the flow selects the locally optimal token 1 (LMM): token 1 of input 0 scores 0.9, below the 1 of token 0"
     assert headline(it) == f"from p(0) = (3, 0) {said}"
     assert it.entry is not None
     assert "Theorem 3 names this limit" in paragraphs(it)[0]
