@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, write_bytes, write_text
 from theorems.core.exit_code import Exit
 from theorems.explaining.content import write
@@ -22,10 +21,7 @@ def explain_and_report(data: str, starts: int, seed: int, json: Path | None, plo
     if json is not None:
         check_writable(json)
     if plot is not None:
-        try:
-            check_kind(plot.suffix.removeprefix("."))
-        except InvalidInput as error:
-            raise InvalidInput(f"--plot: {error}") from None
+        check_kind(plot.suffix.removeprefix("."), "--plot")
         check_writable(plot)
     found = explain(data, starts=starts, seed=seed)
     write(found, console())

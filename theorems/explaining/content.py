@@ -21,6 +21,8 @@ from theorems.run.told import WIDTH
 
 MOST_INPUTS = 12
 """Inputs whose tokens are shown; the JSON has all."""
+ROOMY = 110
+"""Columns of a terminal from which on tables have air between theirs."""
 MOST_TOKENS = 16
 """Tokens of an input that are shown: the marked ones, then those of largest weight."""
 
@@ -84,13 +86,18 @@ def _row(one: Token) -> tuple[str, ...]:
     margin = "" if one.margin is None else "1" if one.neighbour else f"{one.margin:.4g}"
     dual = f"{one.dual:.3g}" if one.dual else ""
     weights = [f"{weight:.3g}" for weight in one.weights]
-    return (str(one.input), str(one.token), f"{one.score:.6g}", is_(one), margin, dual, *weights)
+    return (str(one.input), str(one.token), f"{one.score:.5g}", is_(one), margin, dual, *weights)
 
 
 def _directions(it: Facts) -> Section:
-    columns = ("α", "tokens", "‖p_mm‖", "margin", "neighbours", "λ > 0", "locally optimal", "1 − cos at the end")
+    columns = ("α", "tokens", "‖p_mm‖", "margin", "neighbours", "λ > 0", "locally optimal", "1 − cos")
     rows = tuple(_direction(it, one) for one in it.choices)
-    return Section("Max-margin directions p_mm(α), exact", columns, rows, ("α", "tokens", "locally optimal"))
+    return Section(
+        "Max-margin directions p_mm(α), exact; 1 − cos at the end of the flow",
+        columns,
+        rows,
+        ("α", "tokens", "locally optimal"),
+    )
 
 
 def _direction(it: Facts, one: Chosen) -> tuple[str, ...]:
@@ -171,6 +178,7 @@ def write(it: Facts, out: Console) -> None:
         out.print(f"\n{section.caption}", style="bold")
         right = [column for column in section.columns if column not in section.left]
         table = column_table(*section.columns, right=right)
+        table.padding = (0, 1) if out.width >= ROOMY else (0, 0)
         for row in section.rows:
             table.add_row(*row)
         out.print(table)

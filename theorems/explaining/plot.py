@@ -26,15 +26,15 @@ FAINTEST = 1e-16
 """Weights are drawn down to that."""
 
 
-def check_kind(kind: str) -> None:
-    """Refuse a drawing that cannot be made.
+def check_kind(kind: str, what: str = "plot") -> None:
+    """Refuse a drawing that cannot be made; ``what`` asked for it.
 
     Raises:
         InvalidInput: another kind of file, or matplotlib is not installed.
     """
     if kind not in FORMATS:
-        raise InvalidInput(f"{kind!r} is no kind of drawing; give a name that ends in {', '.join(FORMATS)}.")
-    check_matplotlib("plot")
+        raise InvalidInput(f"{what}: {kind!r} is no kind of drawing; give a name that ends in {', '.join(FORMATS)}.")
+    check_matplotlib(what)
 
 
 def plotted(it: Facts, kind: str) -> bytes:
