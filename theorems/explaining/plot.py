@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,9 @@ def plotted(it: Facts, kind: str) -> bytes:
         InvalidInput: as :func:`check_kind`.
     """
     check_kind(kind)
-    said = f"{it.name}: {headline(it)}"
-    if it.case.problem.d == 2:
-        return as_file(PLANE, said, lambda sheet: _plane(sheet, it), kind)
-    return as_file(PANELS, said, lambda sheet: _panels(sheet, it), kind)
+    size, draw = (PLANE, _plane) if it.case.problem.d == 2 else (PANELS, _panels)
+    title = textwrap.fill(f"{it.name}: {headline(it)}", int(size[0] * 13))
+    return as_file(size, title, lambda sheet: draw(sheet, it), kind)
 
 
 def _plane(sheet: Any, it: Facts) -> None:
