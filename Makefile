@@ -16,8 +16,8 @@ help:
 	@echo "make verify   set everything up and verify the theorems on generated data"
 	@echo "make test     set everything up and run lint, types and the tests"
 	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy"
-	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat)"
 	@echo "make docs     the documentation site, in build/docs"
+	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on)"
 	@echo "make clean    remove the environment and the caches"
 
 $(READY): pyproject.toml setup.py constraints.txt
@@ -45,8 +45,10 @@ types: $(READY)
 unit: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadscope
 
+deep: SEED := $(or $(SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '))
 deep: $(READY)
-	@$(BIN)/theorems verify --examples 2000 --seed $(or $(SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '))
+	@echo "If it is cut off, go on with: make deep SEED=$(SEED)"
+	@$(BIN)/theorems verify --examples 2000 --seed $(SEED) --resume deep-$(SEED).jsonl
 
 bench: $(READY)
 	@$(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name

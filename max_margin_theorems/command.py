@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from max_margin_theorems.hidden import hidden
+from max_margin_theorems import stopping
 
 BAD_INPUT = 2
 """theorems.core.exit_code has it too, but cannot be imported yet."""
@@ -12,12 +12,17 @@ BAD_INPUT = 2
 
 def main() -> int:
     """Run the command; returns its exit code. A file that hides one of our packages is one sentence on standard
-    error.
+    error; so is a signal.
     """
+    stopping.listen()
+    # Before anything else is imported: a signal may come at any moment.
+    from max_margin_theorems.hidden import hidden
+
     said = hidden()
     if said:
         print(f"theorems: {said}", file=sys.stderr)
         return BAD_INPUT
     from theorems.command.app import main as command
 
-    return command()
+    code = command()
+    return stopping.exit_code() or code

@@ -275,6 +275,7 @@ def test_options_within_a_sentence_exist(document: str) -> None:
     known = {
         name for command in COMMANDS.values() for one in command.params for name in (*one.opts, *one.secondary_opts)
     }
+    known |= {name for one in typer.main.get_command(app).params for name in one.opts}
     known |= {option for shown in SHOWN if shown.command.startswith("python") for option in shown.command.split()}
     named = {code.split()[0] for code in inline(read(document)) if code.startswith("--")}
     assert named - known == set()

@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ROOMS = (
     "max_margin_theorems.hidden",
+    "max_margin_theorems.stopping",
     "reference_attention",
     "reference_attention.svm",
     "reference_attention.training",

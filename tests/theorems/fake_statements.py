@@ -5,9 +5,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+
+from theorems.run.worker import end_with
+
+if __name__ == "__main__":
+    os.environ["FAKE_PARENT"] = str(os.getpid())
+if __name__ == "__mp_main__":  # in a worker, where the imports below take longer than an orphan may live
+    end_with(int(os.environ["FAKE_PARENT"]))
 
 import numpy as np
 from hypothesis import strategies as st
@@ -122,6 +130,9 @@ def install(put: Callable[[object, str, object], object] = setattr, fakes: dict[
 if __name__ in ("__main__", "__mp_main__"):  # in worker processes as well
     install()
 if __name__ == "__main__":
+    from max_margin_theorems import stopping
     from theorems.command.app import main
 
-    sys.exit(main())
+    stopping.listen()
+    code = main()
+    sys.exit(stopping.exit_code() or code)

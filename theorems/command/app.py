@@ -1,6 +1,7 @@
 """The ``theorems`` command: its subcommands, their options and their help.
 
-Exit codes: 0 upheld, 1 falsified, 2 usage or bad input, 3 inconclusive, 130 Ctrl-C, 141 closed pipe.
+Exit codes: 0 upheld, 1 falsified, 2 usage or bad input, 3 inconclusive, 130 Ctrl-C, 141 closed pipe, 143 SIGTERM or
+SIGHUP.
 What takes long to import (NumPy, Hypothesis, the statements) is imported by the command that needs it.
 """
 
@@ -16,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from theorems.command import options
+from theorems.command import completion, options
 from theorems.core.exit_code import Exit
 
 # Before NumPy is loaded: processes share the work, threads within one only get in each other's way.
@@ -24,7 +25,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="The theorems of 'Max-Margin Token Selection in Attention Mechanism' as executable specifications.",
 )
@@ -67,7 +67,14 @@ def list_(
 
 @app.command()
 def show(
-    id: Annotated[str, typer.Argument(metavar="ID", help="A statement, path.py:name, a definition or an assumption.")],
+    id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="A statement, path.py:name, a definition or an assumption.",
+            autocompletion=completion.shown,
+        ),
+    ],
 ) -> None:
     """Show a statement: text, source, assumptions, tolerances; or an assumption."""
     from theorems.command import describe
@@ -107,6 +114,10 @@ def verify(
     json: options.Json = None,
     out: Annotated[Path, options.folder("Where failing cases are written.")] = Path("falsified"),
     jobs: options.Jobs = options.JOBS,
+    resume: options.Resume = None,
+    timeout: options.Timeout = None,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first falsified statement.")] = False,
+    junit_xml: Annotated[Path | None, options.file("Write the verdicts as JUnit XML.")] = None,
 ) -> int:
     """Verify statements on generated cases, or on your data; of the reference, or of your attention kernel.
 
@@ -118,7 +129,21 @@ def verify(
     """
     from theorems.command.session import Request, verify_and_report
 
-    request = Request(tuple(ids or ()), examples, seed, data, json, out, jobs, attention=attention, dtype=dtype)
+    request = Request(
+        tuple(ids or ()),
+        examples,
+        seed,
+        data,
+        json,
+        out,
+        jobs,
+        attention=attention,
+        dtype=dtype,
+        resume=resume,
+        timeout=timeout,
+        fail_fast=fail_fast,
+        junit_xml=junit_xml,
+    )
     return verify_and_report(request)
 
 
@@ -129,7 +154,7 @@ def explain(
         int, typer.Option(min=0, metavar="N", help="Also flows from so many seeded starts, besides that from p(0).")
     ] = 0,
     seed: Annotated[int, options.same_seed("starts")] = 0,
-    json: Annotated[Path | None, options.json_file("Everything as JSON, with the exact rationals.")] = None,
+    json: Annotated[Path | None, options.file("Everything as JSON, with the exact rationals.")] = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE.svg|FILE.png|FILE.pdf", help="The path of p in the plane, or margins and weights."),
@@ -166,9 +191,17 @@ def drawn(
 
 @app.command()
 def hunt(
-    id: Annotated[str, typer.Argument(metavar="ID", help="A statement, or path.py:name.")],
+    id: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="A statement, or path.py:name.", autocompletion=completion.ids),
+    ],
     without: Annotated[
-        str, typer.Option(metavar="ASSUMPTION", help="The assumption to leave out; none hunts the statement itself.")
+        str,
+        typer.Option(
+            metavar="ASSUMPTION",
+            help="The assumption to leave out; none hunts the statement itself.",
+            autocompletion=completion.assumptions,
+        ),
     ] = "",
     seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Give up after that long.")] = 60.0,
     seed: Annotated[int, options.same_seed("counterexample")] = 0,
@@ -177,6 +210,8 @@ def hunt(
     record: Annotated[
         bool, typer.Option("--record", help="Write ID-without-ASSUMPTION.json, also if nothing is found.")
     ] = False,
+    json: options.Json = None,
+    resume: options.Resume = None,
 ) -> int:
     """Hunt for data on which a statement fails once one of its assumptions is left out.
 
@@ -187,31 +222,44 @@ def hunt(
     """
     from theorems.command.hunting import HuntRequest, hunt_and_report
 
-    return hunt_and_report(HuntRequest(id, without, seconds, seed, out, cases, record))
+    return hunt_and_report(HuntRequest(id, without, seconds, seed, out, cases, record, json, resume))
 
 
 @app.command()
-def replay(file: Annotated[Path, typer.Argument(metavar="FILE", help="A counterexample that hunt wrote.")]) -> int:
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A counterexample that hunt wrote.")],
+    json: options.Json = None,
+) -> int:
     """Check a counterexample again, from its data alone.
 
     Exit code 1: it still falsifies; 0: it does not; 2: bad input; 3: undecided.
     """
     from theorems.command.hunting import replay_and_report
 
-    return replay_and_report(file)
+    return replay_and_report(file, json)
 
 
 @app.command()
 def power(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Statements; all by default.")] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="Statements; all by default.", autocompletion=completion.ids),
+    ] = None,
     faults: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A planted fault; repeat it for several; all by default.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A planted fault; repeat it for several; all by default.",
+            autocompletion=completion.faults,
+        ),
     ] = None,
     examples: Annotated[int, options.generated("cases per statement at most")] = 10,
     seed: Annotated[int, options.same_seed("table")] = 0,
     jobs: Annotated[int, options.processes("the table does")] = options.JOBS,
     sizes: Annotated[bool, typer.Option(help="Also how small a fault is still caught.")] = True,
     markdown: Annotated[bool, options.as_markdown("the document docs/power.md")] = False,
+    json: Annotated[Path | None, options.file("Write the table as JSON.")] = None,
+    resume: options.Resume = None,
 ) -> int:
     """Tabulate which statement catches which planted fault, on how many examples, and how small a one.
 
@@ -221,7 +269,7 @@ def power(
     from theorems.command.power import PowerRequest, power_and_report
 
     chosen = tuple(ids or ()), tuple(faults or ())
-    return power_and_report(PowerRequest(*chosen, examples, seed, jobs, sizes, markdown))
+    return power_and_report(PowerRequest(*chosen, examples, seed, jobs, sizes, markdown, json, resume))
 
 
 @app.command()
@@ -230,6 +278,8 @@ def counterexamples(
         Path | None, typer.Argument(metavar="[DIR]", help="The folder; those of this project by default.")
     ] = None,
     markdown: Annotated[bool, options.as_markdown("a Markdown document")] = False,
+    json: Annotated[Path | None, options.file("Write the table as JSON.")] = None,
+    jobs: Annotated[int, options.processes("the table does")] = options.JOBS,
 ) -> int:
     """Replay every counterexample of a folder; print the table statement × assumption.
 
@@ -238,18 +288,20 @@ def counterexamples(
     from theorems.command.hunting import table_and_report
     from theorems.core.recorded import COUNTEREXAMPLES
 
-    return table_and_report(directory or COUNTEREXAMPLES, markdown)
+    return table_and_report(directory or COUNTEREXAMPLES, markdown, jobs, json)
 
 
 @app.command("regime-map")
 def regime_map(
     data: options.Data = None,
     markdown: Annotated[bool, options.as_markdown("docs/regime_map.md has it")] = False,
+    json: Annotated[Path | None, options.file("Write the map as JSON.")] = None,
+    jobs: Annotated[int, options.processes("the map does")] = options.JOBS,
 ) -> int:
     """Print where the joint regularization path of Theorem 6 ends, by how the two radii grow."""
     from theorems.command.regime_map import regime_map_and_report
 
-    return regime_map_and_report(data, markdown=markdown)
+    return regime_map_and_report(data, markdown=markdown, jobs=jobs, json=json)
 
 
 @app.command()
@@ -260,7 +312,11 @@ def bench(
     ] = None,
     rule: Annotated[
         list[str] | None,
-        typer.Option(metavar="RULE", help="gd-1/L, gd-ETA or normalized-ETA; repeat it for several."),
+        typer.Option(
+            metavar="RULE",
+            help="gd-1/L, gd-ETA or normalized-ETA; repeat it for several.",
+            autocompletion=completion.rules,
+        ),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="The cap: iterations of each run.")] = 20_000,
     examples: Annotated[int, options.generated("problems", least=0)] = 20,
@@ -271,6 +327,7 @@ def bench(
         bool, typer.Option("--time", help="Also the time of an iteration relative to the first rule.")
     ] = False,
     jobs: options.Jobs = options.JOBS,
+    resume: options.Resume = None,
 ) -> int:
     """Compare gradient descent with normalized gradient descent: iterations until the direction is that of the limit.
 
@@ -281,13 +338,18 @@ def bench(
     from theorems.command.benchmark import BenchRequest, bench_and_report
 
     chosen = tuple(data or ()), tuple(rule or ())
-    return bench_and_report(BenchRequest(*chosen, steps, examples, seed, jobs, json, markdown, time))
+    return bench_and_report(BenchRequest(*chosen, steps, examples, seed, jobs, json, markdown, time, resume))
 
 
 @app.command()
 def figures(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="1a, 3b, 9a, …, or 3 for 3a to 3c; all by default.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="1a, 3b, 9a, …, or 3 for 3a to 3c; all by default.",
+            autocompletion=completion.figures,
+        ),
     ] = None,
     out: Annotated[Path, options.folder("Where the files are written.")] = Path("figures"),
     kind: Annotated[str, typer.Option("--format", metavar="svg|png|pdf", help="Of the drawings.")] = "svg",
@@ -299,6 +361,7 @@ def figures(
     ] = None,
     seed: Annotated[int, options.same_seed("trials and training")] = 0,
     jobs: Annotated[int, options.processes("the files do")] = options.JOBS,
+    resume: options.Resume = None,
 ) -> int:
     """Draw the paper's figures anew, and write the numbers that each one draws beside it as JSON.
 
@@ -309,7 +372,8 @@ def figures(
     """
     from theorems.command.figures import FiguresRequest, figures_and_report
 
-    return figures_and_report(FiguresRequest(tuple(names or ()), out, kind, trials, seed, jobs, epochs, cifar10))
+    request = FiguresRequest(tuple(names or ()), out, kind, trials, seed, jobs, epochs, cifar10, resume)
+    return figures_and_report(request)
 
 
 @app.command()
@@ -325,8 +389,10 @@ def report(
         Path | None,
         typer.Option(metavar="FILE.md|FILE.html", help="The document; Markdown to standard output if left out."),
     ] = None,
-    json: Annotated[Path | None, options.json_file("Also the results, as verify --json writes them.")] = None,
+    json: Annotated[Path | None, options.file("Also the results, as verify --json writes them.")] = None,
     jobs: Annotated[int, options.processes("the report does")] = options.JOBS,
+    resume: options.Resume = None,
+    timeout: options.Timeout = None,
 ) -> int:
     """Verify, and write one document: verdicts, claims with their tolerances and reasons, counterexamples, power.
 
@@ -335,25 +401,35 @@ def report(
     """
     from theorems.command.report import ReportRequest, report_and_write
 
-    return report_and_write(ReportRequest(tuple(ids or ()), examples, seed, data, results, out, json, jobs))
+    request = ReportRequest(
+        tuple(ids or ()), examples, seed, data, results, out, json, jobs, resume=resume, timeout=timeout
+    )
+    return report_and_write(request)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit code. Wrong input is one sentence on standard error."""
-    for stream in (sys.stdout, sys.stderr):
+    """Run the command; returns its exit code. Wrong input, and output that nobody takes, are one sentence on standard
+    error.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         with suppress(AttributeError, ValueError):
-            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+            getattr(sys, name).reconfigure(errors="replace")
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = app(args=given or ["--help"], prog_name="theorems", standalone_mode=False)
+        sys.stdout.flush()
         return int(code or 0) if given else Exit.BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
         return Exit.INTERRUPTED
     except SystemExit as stop:
         # typer turns a closed pipe (theorems list | head) into exit code 1, which means "falsified" here.
-        return _closed_pipe() if isinstance(stop.__context__, BrokenPipeError) else Exit.BAD_INPUT
+        if isinstance(stop.__context__, BrokenPipeError):
+            return _closed(Exit.BROKEN_PIPE)
+        return Exit.BAD_INPUT if stop.code else Exit.UPHELD  # 0: shell completion
     except BrokenPipeError:
-        return _closed_pipe()
+        return _closed(Exit.BROKEN_PIPE)
     except Exception as error:
         return _complaint(error)
 
@@ -363,15 +439,25 @@ def _complaint(error: Exception) -> int:
 
     message = getattr(error, "format_message", None)  # the usage errors of typer, whichever click it carries
     if isinstance(error, InvalidInput) or callable(message):
-        sentence = message() if callable(message) else str(error)
-        print(f"theorems: {' '.join(sentence.split())}", file=sys.stderr)
+        _say(message() if callable(message) else str(error))
         return Exit.BAD_INPUT
-    traceback.print_exception(error)
-    print("theorems: internal error, nothing is concluded; please report it.", file=sys.stderr)
+    if isinstance(error, OSError) and error.filename is None:
+        # Every file of ours that cannot be written is an InvalidInput.
+        _say(f"standard output cannot be written ({error.strerror or error}).")
+        return _closed(Exit.BAD_INPUT)
+    with suppress(OSError):
+        traceback.print_exception(error)
+    _say("internal error, nothing is concluded; please report it.")
     return Exit.INCONCLUSIVE
 
 
-def _closed_pipe() -> int:
+def _say(sentence: str) -> None:
+    with suppress(OSError):
+        print(f"theorems: {' '.join(sentence.split())}", file=sys.stderr)
+
+
+def _closed(code: Exit) -> Exit:
+    """What is still to be printed goes nowhere; otherwise Python complains of it at its end."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    return Exit.BROKEN_PIPE
+    return code

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from max_margin_theorems import stopping
 from reference_attention.files import check_writable, to_json, write_text
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.table import as_json, markdown, print_tables
@@ -15,6 +16,8 @@ from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.core.version import version
+from theorems.run.identity import identity, of_data
+from theorems.run.journal import Journal, close
 from theorems.run.processes import Interrupted, run
 from theorems.run.progress import watching
 from theorems.run.tables import console
@@ -37,6 +40,7 @@ class BenchRequest:
     json: Path | None
     markdown: bool
     time: bool
+    resume: Path | None = None
 
 
 def bench_and_report(request: BenchRequest) -> int:
@@ -47,31 +51,45 @@ def bench_and_report(request: BenchRequest) -> int:
     """
     rules = tuple({rule_named(name).name: None for name in request.rules}) or DEFAULT
     sources = tuple(dict.fromkeys(request.data or DATA))
-    for source in sources:
-        load(source, request.seed)
+    held = {source: load(source, request.seed) for source in sources}
     if request.json is not None:
         check_writable(request.json)
+    journal = None
+    if request.resume is not None:
+        data = {source: of_data(given) for source, given in held.items()}
+        options = {"rules": rules, "steps": request.steps, "examples": request.examples, "seed": request.seed}
+        journal = Journal(request.resume, identity("bench", data=data, **options))
     units: list[Named | Generated] = [Named(source, rules, request.steps) for source in sources]
     units += chunks(request.seed, request.examples, rules, request.steps)
     err = console(stderr=True)
+    times: list[Ratio] = []
+    interrupted = False
     try:
         with watching(err, units, what="problems", steps="rules") as watcher:
-            batches = run(units, request.jobs, watcher)
-        times = _times(sources, rules, request) if request.time else []
-    except (Interrupted, KeyboardInterrupt):
-        err.print("theorems: interrupted; nothing is printed of a part of the tables.", soft_wrap=True)
-        return Exit.INTERRUPTED
+            batches = run(units, request.jobs, watcher, journal=journal)
+        if request.time:
+            with stopping.interruptible():
+                times = _times(sources, rules, request)
+    except Interrupted as stopped:
+        batches, interrupted = stopped.results, True
+    except KeyboardInterrupt:
+        interrupted = True
+    close(journal)
     named = [one for batch in batches[: len(sources)] for one in batch.compared]
     generated = [one for batch in batches[len(sources) :] for one in batch.compared]
+    if request.json is not None and (named or generated):
+        unfinished = [batch.id for batch in batches if batch.failed]
+        write_text(request.json, _report(request, rules, named, generated, times, unfinished))
     if request.markdown:
         print(markdown(named, generated, request.steps, times), end="")
     else:
         print_tables(console(), named, generated, request.steps, times)
-    if request.json is not None:
-        write_text(request.json, _report(request, rules, named, generated, times))
     for batch in batches:
         if batch.failed:
             err.print(f"theorems: {batch.id}: {batch.failed}", soft_wrap=True)
+    if interrupted:
+        err.print("theorems: interrupted; what is printed was finished.", soft_wrap=True)
+        return Exit.INTERRUPTED
     return exit_of(_verdicts(batches, named, generated))
 
 
@@ -90,6 +108,7 @@ def _report(
     named: Sequence[Compared],
     generated: Sequence[Compared],
     times: Sequence[Ratio],
+    unfinished: Sequence[str],
 ) -> str:
     report = {
         "version": version(),
@@ -99,6 +118,8 @@ def _report(
         "rules": rules,
         **as_json(named, generated),
     }
+    if unfinished:
+        report["unfinished"] = unfinished
     if request.time:
         report["time"] = [
             {"data": one.data, "rule": one.rule, "beside": one.beside, "ratio": one.ratio} for one in times

@@ -15,6 +15,8 @@ from theorems.figures.figure import Figure, Settings
 from theorems.figures.images import cifar_10
 from theorems.figures.registry import FIGURES, figures_named, left_out, missing
 from theorems.figures.work import Computed, sheets
+from theorems.run.identity import identity
+from theorems.run.journal import Journal, close
 from theorems.run.processes import Interrupted, run
 from theorems.run.progress import watching
 from theorems.run.tables import column_table, console
@@ -32,6 +34,7 @@ class FiguresRequest:
     jobs: int
     epochs: int = 120
     cifar10: Path | None = None
+    resume: Path | None = None
 
 
 def figures_and_report(request: FiguresRequest) -> int:
@@ -50,6 +53,13 @@ def figures_and_report(request: FiguresRequest) -> int:
             check_writable(path_of(request.out, one, ending))
     if request.cifar10 is not None:
         cifar_10(request.cifar10)
+    journal = None
+    if request.resume is not None:
+        options: dict[str, object] = {"trials": request.trials, "seed": request.seed, "epochs": request.epochs}
+        if request.cifar10 is not None:
+            options["cifar10"] = str(request.cifar10.resolve())
+        names = sorted({one.name for one in figures})
+        journal = Journal(request.resume, identity("figures", figures=names, **options))
     settings = Settings(
         request.trials, request.seed, epochs=request.epochs, cifar10=request.cifar10, checkpoints=request.out
     )
@@ -58,9 +68,10 @@ def figures_and_report(request: FiguresRequest) -> int:
     interrupted = False
     try:
         with watching(err, units, what="figures", steps="epochs") as watcher:
-            computed = run(units, request.jobs, watcher)
+            computed = run(units, request.jobs, watcher, journal=journal)
     except Interrupted as stopped:
         computed, interrupted = stopped.results, True
+    close(journal)
     by_name = {name: found for unit, found in zip(units, computed, strict=True) for name in unit.names}
     table = column_table("figure", "shows", f"files in {request.out}")
     for one in figures:

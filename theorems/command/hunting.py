@@ -15,17 +15,25 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from max_margin_theorems import stopping
 from reference_attention.errors import InvalidInput
+from reference_attention.files import check_writable, from_json, to_json, write_text
 from theorems.core.check import sentence
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
+from theorems.core.version import version
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import Examined, examine, in_own_units
+from theorems.hunting.kept import Kept
 from theorems.hunting.record import load, save
 from theorems.hunting.search import Effort, Hunt
-from theorems.hunting.table import Row, Status, markdown, rows
+from theorems.hunting.table import Row, Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
 from theorems.run.findings import Found
+from theorems.run.identity import identity, of_statements
+from theorems.run.journal import Journal, close
+from theorems.run.processes import Interrupted, run
+from theorems.run.progress import watching
 from theorems.run.reproduce import check_directory
 from theorems.run.tables import assumptions_table, case_lines, case_table, column_table, console
 from theorems.without.weakened import Weakened
@@ -50,6 +58,8 @@ class HuntRequest:
     out: Path
     cases: int | None = None
     record: bool = False
+    json: Path | None = None
+    resume: Path | None = None
 
 
 def hunt_and_report(request: HuntRequest) -> int:
@@ -60,15 +70,36 @@ def hunt_and_report(request: HuntRequest) -> int:
     """
     weakened = weakened_named(request.id, request.without)
     check_directory(request.out)
+    if request.json is not None:
+        check_writable(request.json)
+    journal = None
+    if request.resume is not None:
+        options = {"without": request.without, "seed": request.seed}
+        journal = Journal(request.resume, identity("hunt", **of_statements([weakened.statement]), **options))
+    kept = Kept(journal)
     out, err = console(), console(stderr=True)
     interrupted = False
     with _watching(err, weakened.name, request.seconds) as watch:
-        hunt = Hunt(weakened, request.seed, request.seconds, watch, cases=request.cases)
+        hunt = Hunt(
+            weakened,
+            request.seed,
+            request.seconds,
+            watch,
+            cases=request.cases,
+            known=kept.known,
+            note=kept.note,
+        )
         try:
-            hunt.run()
+            with stopping.interruptible():
+                hunt.run()
         except KeyboardInterrupt:
             interrupted = True
+        kept.write()
+        close(journal)
+        hunt.settle()
     hunted = Hunted.by(hunt)
+    if request.json is not None:
+        write_text(request.json, _json(hunted, interrupted))
     if hunted.examined is None:
         _print_nothing(out, hunt, interrupted)
         if request.record and not interrupted:
@@ -86,14 +117,48 @@ def hunt_and_report(request: HuntRequest) -> int:
     return Exit.FALSIFIED
 
 
-def replay_and_report(path: Path) -> int:
-    """Check a counterexample again, from its data alone: 1 if it still falsifies, 0 if it does not, 3 if undecided."""
+def _json(hunted: Hunted, interrupted: bool) -> str:
+    effort = hunted.effort
+    about = {
+        "version": version(),
+        "statement": hunted.weakened.statement.id,
+        "without": hunted.weakened.without,
+        "seed": hunted.seed,
+        "found": hunted.found,
+        "interrupted": interrupted,
+        "cases": effort.tried,
+        "decided": effort.decided,
+        "undecided": effort.undecided,
+        "largest_violation": effort.best,
+    }
+    return to_json(about | {"record": from_json(hunted.record())}, indent=2) + "\n"
+
+
+def replay_and_report(path: Path, json: Path | None = None) -> int:
+    """Check a counterexample again, from its data alone: 1 if it still falsifies, 0 if it does not, 3 if undecided.
+
+    Raises:
+        InvalidInput: a file that is no counterexample, a target that cannot be written.
+    """
+    if json is not None:
+        check_writable(json)
     record = load(path)
     seen = examine(record.weakened, record.case, guided=False, claim=record.claim)
     made = [claim.name for claim in seen.claims]
     if made and record.claim not in made:
         raise InvalidInput(f"{path}: claim {record.claim!r} is none of this case, which has {', '.join(made)}.")
     seen = in_own_units(record.weakened, record.case, seen)
+    if json is not None:
+        about = {
+            "version": version(),
+            "statement": record.weakened.statement.id,
+            "without": record.weakened.without,
+            "claim": record.claim,
+            "refuted": seen.is_counterexample,
+            "undecided": seen.undecided,
+            "reason": seen.refusal,
+        }
+        write_text(json, to_json(about, indent=2) + "\n")
     out = console()
     _print_examined(out, record.weakened, seen)
     out.print(case_table(record.case))
@@ -105,18 +170,31 @@ def replay_and_report(path: Path) -> int:
     return Exit.INCONCLUSIVE if seen.undecided else Exit.UPHELD
 
 
-def table_and_report(directory: Path, as_markdown: bool) -> int:
-    """The table statement × assumption; 0 if every pair is accounted for, 1 if not."""
+def table_and_report(directory: Path, as_markdown: bool, jobs: int = 1, json: Path | None = None) -> int:
+    """The table statement × assumption; 0 if every pair is accounted for, 1 if not.
+
+    Raises:
+        InvalidInput: a folder or a target that cannot be used.
+    """
+    if json is not None:
+        check_writable(json)
     out, err = console(), console(stderr=True)
-    with err.status("replaying") as status:
-        found = list(rows(directory, lambda name: status.update(name)))
+    units = pairs_in(directory)
+    try:
+        with watching(err, units, what="pairs", steps="replays") as watcher:
+            found = run(units, jobs, watcher)
+    except Interrupted:
+        err.print("theorems: interrupted; nothing is printed of a part of the table.", soft_wrap=True)
+        return Exit.INTERRUPTED
+    if json is not None:
+        write_text(json, to_json({"version": version(), "pairs": as_json(found)}, indent=2) + "\n")
     if as_markdown:
         print(markdown(found), end="")
     else:
         out.print(_rows_table(found))
     bad = [row for row in found if row.status in (Status.HOLE, Status.DOES_NOT_REPLAY)]
     for row in bad:
-        err.print(f"theorems: {row.statement} without {row.without}: {row.status}. {row.said}", soft_wrap=True)
+        err.print(f"theorems: {row.id}: {row.status}. {row.said}", soft_wrap=True)
     return Exit.FALSIFIED if bad else Exit.UPHELD
 
 

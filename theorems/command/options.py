@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from theorems.command import completion
+
 JOBS = min(2, os.cpu_count() or 1)
 """Processes unless told otherwise."""
 
@@ -41,19 +43,30 @@ def as_markdown(what: str) -> Any:
 
 def data(help: str) -> Any:
     """``--data``."""
-    return typer.Option(metavar="FILE|NAME", help=help)
+    return typer.Option(metavar="FILE|NAME", help=help, autocompletion=completion.data)
 
 
-def json_file(help: str) -> Any:
-    """``--json``."""
+def file(help: str) -> Any:
+    """A file that is written."""
     return typer.Option(metavar="FILE", help=help)
 
 
 Ids = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID]...", help="Statements, or path.py:name; all by default.")
+    list[str] | None,
+    typer.Argument(
+        metavar="[ID]...", help="Statements, or path.py:name; all by default.", autocompletion=completion.ids
+    ),
 ]
 Examples = Annotated[int, generated("cases per statement")]
 Jobs = Annotated[int, processes("the results do")]
-Json = Annotated[Path | None, json_file("Write the results as JSON.")]
+Json = Annotated[Path | None, file("Write the results as JSON.")]
 Data = Annotated[str | None, data(f"{_NAMED}.")]
 DataNotGenerated = Annotated[str | None, data(f"{_NAMED} instead of generated cases.")]
+Resume = Annotated[
+    Path | None,
+    file("Append what is finished to this journal, and do not do again what it holds; begins it if it is not there."),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(min=0.001, metavar="SECONDS", help="End a statement that takes longer; it is inconclusive."),
+]

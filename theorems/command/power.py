@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 
+from reference_attention.files import check_writable, to_json, write_text
 from theorems.core.exit_code import Exit
+from theorems.core.version import version
 from theorems.faults import FAULTS, Fault, fault_named
-from theorems.power.table import LEGEND, catchers, markdown, power_table, sizes_table
+from theorems.power.table import LEGEND, as_json, catchers, markdown, power_table, sizes_table
 from theorems.power.trial import Found
 from theorems.power.work import Column, Faced, Shrunk, Smallest
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
+from theorems.run.identity import identity, of_statements
+from theorems.run.journal import Journal, close
 from theorems.run.processes import Interrupted, run
 from theorems.run.progress import watching
 from theorems.run.tables import console
@@ -33,29 +38,48 @@ class PowerRequest:
     jobs: int
     sizes: bool
     markdown: bool
+    json: Path | None = None
+    resume: Path | None = None
 
 
 def power_and_report(request: PowerRequest) -> int:
-    """Run and print; returns the exit code.
+    """Run, write, print; returns the exit code.
 
     Raises:
-        InvalidInput: unknown ids or faults, before anything runs.
+        InvalidInput: unknown ids or faults, files that cannot be written; before anything runs.
     """
+    if request.json is not None:
+        check_writable(request.json)
     chosen = list(dict.fromkeys(statement_named(id).id for id in request.ids)) or list(statements())
     faults = list({name: fault_named(name) for name in request.faults}.values()) or list(FAULTS.values())
-    out, err = console(), console(stderr=True)
     names = tuple(fault.name for fault in faults)
+    journal = None
+    if request.resume is not None:
+        options = {"examples": request.examples, "seed": request.seed, "faults": list(names)}
+        given = [statement_named(id) for id in chosen]
+        journal = Journal(request.resume, identity("power", **of_statements(given), **options))
+    out, err = console(), console(stderr=True)
     facing = [Faced(id, names, request.examples, request.seed) for id in chosen]
     smallest: list[Smallest] = []
+    interrupted = False
     try:
         with watching(err, facing, what="statements", steps="faults") as watcher:
-            columns = run(facing, request.jobs, watcher)
-        shrinking = _shrinking(request, faults, columns) if request.sizes else []
-        if shrinking:
+            columns = run(facing, request.jobs, watcher, journal=journal)
+    except Interrupted as stopped:
+        columns, interrupted = stopped.results, True
+    shrinking = _shrinking(request, faults, columns) if request.sizes and not interrupted else []
+    if shrinking:
+        try:
             with watching(err, shrinking, what="sizes", steps="statements") as watcher:
-                smallest = run(shrinking, request.jobs, watcher)
-    except Interrupted:
-        err.print("theorems: interrupted; nothing is printed of a part of the table.", soft_wrap=True)
+                smallest = run(shrinking, request.jobs, watcher, journal=journal)
+        except Interrupted as stopped:
+            smallest, interrupted = stopped.results, True
+    close(journal)
+    if request.json is not None:
+        about = {"version": version(), "seed": request.seed, "examples": request.examples}
+        write_text(request.json, to_json(about | as_json(columns, smallest), indent=2) + "\n")
+    if interrupted and request.markdown:
+        err.print("theorems: interrupted; no document is printed of a part of the table.", soft_wrap=True)
         return Exit.INTERRUPTED
     if request.markdown:
         print(markdown(faults, columns, smallest, _command(request), _reference(columns)), end="")
@@ -63,7 +87,10 @@ def power_and_report(request: PowerRequest) -> int:
         out.print(power_table(faults, columns))
         out.print(LEGEND, soft_wrap=True)
         if smallest:
-            out.print(sizes_table(smallest))
+            out.print(sizes_table([one for one in smallest if not one.failed]))
+    if interrupted:
+        err.print("theorems: interrupted; what is marked · was not tried.", soft_wrap=True)
+        return Exit.INTERRUPTED
     return _exit_code(err, faults, columns)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 from rich.table import Table
@@ -12,6 +14,11 @@ from rich.text import Text
 from generators.case import Case
 from generators.datasets import DATASETS
 from reference_attention.errors import InvalidInput
+from reference_attention.files import check_writable, to_json, write_text
+from theorems.core.exit_code import Exit
+from theorems.core.version import version
+from theorems.run.processes import Interrupted, run
+from theorems.run.progress import watching
 from theorems.run.tables import column_table, console
 from theorems.run.user_data import load
 from theorems.token_selection.joint_paths.regime_map import Regime, generated, regimes
@@ -58,38 +65,90 @@ def documented_cases() -> list[Case]:
     return [DATASETS["figure-3b"](), *(generated(seed) for seed in range(3))]
 
 
-def regime_map_and_report(data: str | None, *, markdown: bool) -> int:
+@dataclass(frozen=True)
+class Followed:
+    """The schedules of one data set."""
+
+    id: str
+    rows: tuple[Regime, ...] = ()
+    failed: str = ""
+    seconds: float = 0.0
+
+    @property
+    def summary(self) -> str:
+        """For a line of progress."""
+        return self.failed or f"{len(self.rows)} schedules, {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """One data set, to be followed along every schedule: somebody's, or a documented one by its number."""
+
+    id: str
+    source: str | int
+
+    @property
+    def total(self) -> int | None:
+        """Not known."""
+        return None
+
+    def run(self, progress: Callable[[int], None]) -> Followed:
+        """The rows."""
+        began = time.perf_counter()
+        case = documented_cases()[self.source] if isinstance(self.source, int) else load(self.source, 0).case
+        rows: list[Regime] = []
+        try:
+            with np.errstate(over="ignore"):  # a line search tries a step that is too long, and takes it back
+                for row in regimes(case):
+                    rows.append(row)
+                    progress(len(rows))
+        except ValueError as error:
+            raise InvalidInput(f"--data: {case.name} has no regime map: {error}.") from None
+        return Followed(self.id, tuple(rows), seconds=time.perf_counter() - began)
+
+    def unfinished(self, why: str) -> Followed:
+        """None."""
+        return Followed(self.id, failed=why or "interrupted")
+
+
+def regime_map_and_report(data: str | None, *, markdown: bool, jobs: int = 1, json: Path | None = None) -> int:
     """Print the map; say on standard error how it goes on.
 
     Args:
         data: a file or a named dataset in place of the documented ones.
         markdown: as Markdown; with the text around it for the documented data.
+        jobs: processes.
+        json: a file for the rows.
 
     Raises:
-        InvalidInput: data that cannot be read, or that have no map.
+        InvalidInput: data that cannot be read, or that have no map; a target that cannot be written.
     """
-    cases = documented_cases() if data is None else [load(data, 0).case]
-    rows = list(_followed(cases))
+    if json is not None:
+        check_writable(json)
+    units = [Mapped(case.name, k) for k, case in enumerate(documented_cases())]
+    if data is not None:
+        units = [Mapped(load(data, 0).case.name, data)]
+    err = console(stderr=True)
+    try:
+        with watching(err, units, what="data", steps="schedules") as watcher:
+            found = run(units, jobs, watcher)
+    except Interrupted:
+        err.print("theorems: interrupted; nothing is printed of a part of the map.", soft_wrap=True)
+        return Exit.INTERRUPTED
+    rows = [row for one in found for row in one.rows]
+    if json is not None:
+        held = [{**asdict(row), "ends_at": row.ends_at} for row in rows]
+        write_text(json, to_json({"version": version(), "schedules": held}, indent=2) + "\n")
     if not markdown:
         console().print(table(rows))
     elif data is None:
         print(document(rows), end="")
     else:
         print(markdown_table(rows))
-    return 0
-
-
-def _followed(cases: Sequence[Case]) -> Iterator[Regime]:
-    said = console(stderr=True).print
-    for k, case in enumerate(cases):
-        began = time.perf_counter()
-        try:
-            with np.errstate(over="ignore"):  # a line search tries a step that is too long, and takes it back
-                rows = list(regimes(case))
-        except ValueError as error:
-            raise InvalidInput(f"--data: {case.name} has no regime map: {error}.") from None
-        said(f"[{k + 1}/{len(cases)}] {case.name}: {len(rows)} schedules, {time.perf_counter() - began:.1f} s")
-        yield from rows
+    failed = [one for one in found if one.failed]
+    for one in failed:
+        err.print(f"theorems: {one.id}: {one.failed}", soft_wrap=True)
+    return Exit.INCONCLUSIVE if failed else Exit.UPHELD
 
 
 def cells(row: Regime) -> tuple[str, ...]:

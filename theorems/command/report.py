@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, from_json, write_text
-from theorems.command.session import Request, as_json, exit_code_of, exit_code_said, results_of
+from theorems.command.session import Request, as_json, exit_code_of, exit_code_said, journal_of, results_of
 from theorems.core.exit_code import Exit
 from theorems.core.statement import Statement
 from theorems.registry.lookup import chosen_statements
@@ -37,6 +37,8 @@ class ReportRequest:
     out: Path | None
     json: Path | None
     jobs: int
+    resume: Path | None = None
+    timeout: float | None = None
 
 
 def report_and_write(request: ReportRequest) -> int:
@@ -55,6 +57,7 @@ def report_and_write(request: ReportRequest) -> int:
 def _from_results(request: ReportRequest) -> int:
     assert request.results is not None
     given = {"ID": bool(request.ids), "--data": request.data is not None, "--json": request.json is not None}
+    given |= {"--resume": request.resume is not None, "--timeout": request.timeout is not None}
     for option, there in given.items():
         if there:
             raise InvalidInput(f"--from: the run is done already; leave out {option}.")
@@ -77,9 +80,18 @@ def _from_run(request: ReportRequest) -> int:
     err = console(stderr=True)
     # Failing cases stand in the document itself, so no folder is needed for them.
     asked = Request(
-        request.ids, request.examples, request.seed, request.data, request.json, Path("falsified"), request.jobs
+        request.ids,
+        request.examples,
+        request.seed,
+        request.data,
+        request.json,
+        Path("falsified"),
+        request.jobs,
+        resume=request.resume,
+        timeout=request.timeout,
     )
-    results, interrupted = results_of(asked, chosen, given, err)
+    journal = journal_of(asked, chosen, given)
+    results, interrupted = results_of(asked, chosen, given, err, journal)
     if interrupted:
         err.print("theorems: interrupted; no report is written of a part of the run.", soft_wrap=True)
         return Exit.INTERRUPTED

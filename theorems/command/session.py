@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from rich.console import Console
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, write_text
+from theorems.command.junit import junit_xml
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
@@ -20,6 +21,8 @@ from theorems.core.statement import Statement
 from theorems.library.results import Results
 from theorems.registry.lookup import chosen_statements
 from theorems.run.findings import Found, findings
+from theorems.run.identity import identity, of_data, of_implementation, of_statements
+from theorems.run.journal import Journal, close
 from theorems.run.processes import Interrupted, Unit, run
 from theorems.run.progress import watching
 from theorems.run.reproduce import check_directory, save
@@ -51,20 +54,26 @@ class Request:
     under_test: Implementation = REFERENCE
     attention: str | None = None
     dtype: str | None = None
+    resume: Path | None = None
+    timeout: float | None = None
+    fail_fast: bool = False
+    junit_xml: Path | None = None
 
 
 def verify_and_report(request: Request) -> int:
-    """Run, print, write; returns the exit code.
+    """Run, write, print; returns the exit code.
 
     Raises:
         InvalidInput: unknown ids, data or targets that cannot be used; before anything runs.
     """
-    if request.json is not None:
-        check_writable(request.json)
+    for path in (request.json, request.junit_xml):
+        if path is not None:
+            check_writable(path)
     check_directory(request.out)
     request = _with_kernel(request)
     given = None if request.data is None else load(request.data, request.seed)
     chosen = chosen_statements(request.ids or ((given.failed,) if given and given.failed else ()))
+    journal = journal_of(request, chosen, given)
     out, err = console(), console(stderr=True)
     if isinstance(request.under_test, OnKernel):
         from theorems.kernel.report import headline
@@ -73,26 +82,71 @@ def verify_and_report(request: Request) -> int:
     found = findings(given, chosen) if given else []
     if found:
         out.print(assumptions_table(found))
-    results, interrupted = results_of(request, chosen, given, err)
-    _print_results(out, results, request)
-    if request.json is not None:
-        write_text(request.json, as_json(request, results, found))
+    results, interrupted = results_of(request, chosen, given, err, journal)
+    # Files first: whoever reads the output may be gone.
+    reproduce = {result.id: _saved(result, request) for result in results if result.failure is not None}
+    texts = [(request.json, as_json(request, results, found)), (request.junit_xml, junit_xml(results, request.seed))]
+    unwritten = _written((path, text) for path, text in texts if path is not None)
+    _print_results(out, results, request, reproduce)
+    for sentence in unwritten:
+        err.print(f"theorems: {sentence}", soft_wrap=True)
     if interrupted:
         err.print("theorems: interrupted; what is not marked so was finished.", soft_wrap=True)
         return Exit.INTERRUPTED
-    return exit_code_of(err, results)
+    return Exit.BAD_INPUT if unwritten else exit_code_of(err, results)
+
+
+def journal_of(request: Request, chosen: Sequence[Statement], given: Given | None) -> Journal | None:
+    """The journal of the run, if it has one.
+
+    Raises:
+        InvalidInput: it cannot be used.
+    """
+    if request.resume is None:
+        return None
+    run = identity(
+        "verify",
+        **of_statements(chosen),
+        examples=request.examples,
+        seed=request.seed,
+        data=of_data(given),
+        kernel=of_implementation(request.under_test),
+    )
+    return Journal(request.resume, run)
 
 
 def results_of(
-    request: Request, chosen: Sequence[Statement], given: Given | None, err: Console
+    request: Request,
+    chosen: Sequence[Statement],
+    given: Given | None,
+    err: Console,
+    journal: Journal | None = None,
 ) -> tuple[list[Result], bool]:
-    """A result per statement, with progress on ``err``; and whether Ctrl-C ended it."""
+    """A result per statement, with progress on ``err``; and whether a signal ended it."""
     units = [Unit(s.id, request.examples, request.seed, given, request.under_test) for s in chosen]
+    enough = _falsified if request.fail_fast else None
     try:
         with watching(err, units) as watcher:
-            return run(units, request.jobs, watcher), False
+            return run(units, request.jobs, watcher, journal=journal, timeout=request.timeout, enough=enough), False
     except Interrupted as stopped:
         return stopped.results, True
+    finally:
+        close(journal)
+
+
+def _falsified(result: Result) -> str:
+    return f"not finished, as {result.id} is falsified" if result.verdict is Verdict.FALSIFIED else ""
+
+
+def _written(texts: Iterable[tuple[Path, str]]) -> list[str]:
+    """Write files; a sentence for each that could not be written after all."""
+    said = []
+    for path, text in texts:
+        try:
+            write_text(path, text)
+        except InvalidInput as error:
+            said.append(str(error))
+    return said
 
 
 def _with_kernel(request: Request) -> Request:
@@ -110,13 +164,13 @@ def _with_kernel(request: Request) -> Request:
     return replace(request, under_test=kernel_named(request.attention, request.dtype).as_implementation())
 
 
-def _print_results(out: Console, results: Sequence[Result], request: Request) -> None:
+def _print_results(out: Console, results: Sequence[Result], request: Request, reproduce: Mapping[str, str]) -> None:
     if not isinstance(request.under_test, OnKernel):
         out.print(results_table(results))
         print_branches(out, results)
         print_counts(out, results)
         print_reasons(out, results)
-        _print_failures(out, results, request.out)
+        _print_failures(out, results, reproduce)
         return
     from theorems.kernel.report import hints, kernel_table, was_tried
 
@@ -127,22 +181,30 @@ def _print_results(out: Console, results: Sequence[Result], request: Request) ->
     print_branches(out, tried)
     print_counts(out, tried)
     print_reasons(out, tried)
-    _print_failures(out, results, request.out, f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}")
+    _print_failures(out, results, reproduce)
     if any(result.verdict is Verdict.FALSIFIED for result in results):
         for hint in hints(kernel):
             out.print(f"\n{hint}", soft_wrap=True)
 
 
-def _print_failures(out: Console, results: Sequence[Result], directory: Path, options: str = "") -> None:
+def _saved(result: Result, request: Request) -> str:
+    """Write the failing case of a result; a line that says how to see it again."""
+    assert result.failure is not None
+    options = ""
+    if isinstance(request.under_test, OnKernel):
+        kernel = request.under_test.kernel
+        options = f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}"
+    try:
+        path = save(result.id, result.failure, request.out)
+    except InvalidInput as error:
+        return f"The case could not be written: {error}"
+    return f"Reproduce with: theorems verify {shlex.quote(result.id)} --data {shlex.quote(str(path))}{options}"
+
+
+def _print_failures(out: Console, results: Sequence[Result], reproduce: Mapping[str, str]) -> None:
     for result in results:
-        if result.failure is None:
-            continue
-        try:
-            path = save(result.id, result.failure, directory)
-            line = f"Reproduce with: theorems verify {shlex.quote(result.id)} --data {shlex.quote(str(path))}{options}"
-        except InvalidInput as error:
-            line = f"The case could not be written: {error}"
-        print_failure(out, result, result.failure, line)
+        if result.failure is not None:
+            print_failure(out, result, result.failure, reproduce[result.id])
 
 
 def as_json(request: Request, results: Sequence[Result], found: Sequence[Found]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -28,6 +28,28 @@ ROUND = 400
 
 class _Enough(BaseException):
     """Found, or out of time; not an Exception, so that Hypothesis passes it on at once."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What was seen of one case: enough for the hunt to go on without another look at it.
+
+    Attributes:
+        score: what the search climbs on.
+        met, decided: as :class:`Effort` counts them.
+        undecided: whether something could not be decided.
+        why: what.
+        counterexample: whether it is one.
+        seconds: since the hunt began, in earlier processes too.
+    """
+
+    score: float
+    met: bool
+    decided: bool
+    undecided: bool
+    why: str
+    counterexample: bool
+    seconds: float
 
 
 @dataclass
@@ -74,6 +96,9 @@ class Hunt:
         found: the counterexample, the smallest so far.
         effort: how much was tried.
         finished: whether the counterexample was made as small as the hunt makes it.
+        cases: at most so many are tried; None for as many as the time allows.
+        known: what a process that was cut off saw of the first cases, one after the other.
+        note: called with what is seen of the others.
     """
 
     weakened: Weakened
@@ -85,11 +110,15 @@ class Hunt:
     effort: Effort = field(default_factory=Effort)
     finished: bool = False
     cases: int | None = None
-    _until: float = math.inf
+    known: Sequence[Looked] = ()
+    note: Callable[[Looked], None] = lambda looked: None
+    _began: float = 0.0
+    _passed: int = 0
+    _claim: str = ""
 
     def run(self) -> None:
         """Search until a counterexample is found and small, the time is over, or ``cases`` cases were tried."""
-        self._until = time.monotonic() + self.seconds
+        self._began = time.monotonic() - (self.known[-1].seconds if self.known else 0.0)
         with suppress(_Enough):
             while self.found is None:
                 self.effort.rounds += 1
@@ -97,6 +126,7 @@ class Hunt:
         if self.found is not None:
             self.effort.phase = "simplifying"
             simplified(self.found, self._still)
+            self.settle()
             self.finished = True
 
     def _round(self) -> None:
@@ -116,32 +146,54 @@ class Hunt:
             raise _Enough
 
     def _searching(self, case: Case) -> bool:
-        if time.monotonic() > self._until or (self.cases is not None and self.effort.tried >= self.cases):
+        over = self._passed >= len(self.known) and time.monotonic() - self._began > self.seconds
+        if over or (self.cases is not None and self.effort.tried >= self.cases):
             raise _Enough
-        seen = examine(self.weakened, case)
+        looked, seen = self._look(case)
         self.effort.tried += 1
-        self.effort.best = max(self.effort.best, seen.score)
-        self.effort.met += seen.met
-        harmless = self.weakened.violation is not None and not seen.score > 0
-        self.effort.decided += harmless or (seen.met and not seen.undecided)
-        if seen.undecided:
+        self.effort.best = max(self.effort.best, looked.score)
+        self.effort.met += looked.met
+        self.effort.decided += looked.decided
+        if looked.undecided:
             self.effort.undecided += 1
-            self.effort.why_undecided = self.effort.why_undecided or seen.refusal
+            self.effort.why_undecided = self.effort.why_undecided or looked.why
         self.watch(self.effort)
-        if seen.is_counterexample:
-            self.found, self.examined = case, seen
+        if looked.counterexample:
+            self.found, self.examined = case, seen or examine(self.weakened, case)
+            assert self.examined.violated is not None
+            self._claim = self.examined.violated.name
             return True
-        if math.isfinite(seen.score):
-            target(seen.score)
+        if math.isfinite(looked.score):
+            target(looked.score)
         return False
 
     def _still(self, case: Case) -> bool:
         """Whether a case is a counterexample to the same claim; it is kept if so."""
-        assert self.examined is not None
-        assert self.examined.violated is not None
         self.effort.shrinking += 1
         self.watch(self.effort)
-        seen = examine(self.weakened, case, claim=self.examined.violated.name)
-        if seen.is_counterexample:
+        looked, seen = self._look(case)
+        if looked.counterexample:
             self.found, self.examined = case, seen
-        return seen.is_counterexample
+        return looked.counterexample
+
+    def _look(self, case: Case) -> tuple[Looked, Examined | None]:
+        """What is seen of a case; of one that is known already without looking."""
+        if self._passed < len(self.known):
+            self._passed += 1
+            return self.known[self._passed - 1], None
+        seen = examine(self.weakened, case, claim=self._claim)
+        harmless = self.weakened.violation is not None and not seen.score > 0
+        decided = harmless or (seen.met and not seen.undecided)
+        why = seen.refusal if seen.undecided else ""
+        seconds = time.monotonic() - self._began
+        looked = Looked(seen.score, seen.met, decided, seen.undecided, why, seen.is_counterexample, seconds)
+        # Found first, noted then: a signal that comes with the note must find it.
+        if looked.counterexample:
+            self.found, self.examined = case, seen
+        self.note(looked)
+        return looked, seen
+
+    def settle(self) -> None:
+        """Look at the counterexample once more where only an earlier process has seen it."""
+        if self.found is not None and self.examined is None:
+            self.examined = examine(self.weakened, self.found, claim=self._claim)

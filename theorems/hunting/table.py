@@ -5,10 +5,11 @@ Every file is replayed from its data before it is listed; a pair without a file 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from generators.assumptions import ASSUMPTIONS
 from reference_attention.errors import InvalidInput
@@ -50,27 +51,75 @@ class Row:
     shape: tuple[int, int, int] | None = None
     file: str = ""
 
+    @property
+    def id(self) -> str:
+        """Of the pair."""
+        return f"{self.statement} without {self.without}"
+
+    @property
+    def summary(self) -> str:
+        """For a line of progress."""
+        return str(self.status)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A statement without one of its assumptions, to be looked up in a folder."""
+
+    directory: Path
+    statement: str
+    without: str
+
+    @property
+    def id(self) -> str:
+        """Both names."""
+        return f"{self.statement} without {self.without}"
+
+    @property
+    def total(self) -> int | None:
+        """A replay is one step."""
+        return 1
+
+    def run(self, progress: Callable[[int], None]) -> Row:
+        """The row.
+
+        Raises:
+            InvalidInput: a file that cannot be read.
+        """
+        return _row(self.directory, statements()[self.statement], self.without)
+
+    def unfinished(self, why: str) -> Row:
+        """A row that replays nothing."""
+        return Row(self.statement, self.without, Status.DOES_NOT_REPLAY, why or "interrupted")
+
 
 def pairs() -> list[tuple[Statement, str]]:
     """Every statement with every assumption that can be left out."""
     return [(s, without) for s in statements().values() for without in droppable(s)]
 
 
-def rows(directory: Path, progress: Callable[[str], None] = lambda name: None) -> Iterator[Row]:
-    """A row per pair, in the statements' order.
+def pairs_in(directory: Path) -> list[Pair]:
+    """Every pair, in the statements' order, to be looked up in a folder.
 
     Raises:
         InvalidInput: no such directory, or a file in it that cannot be read.
     """
     if not directory.is_dir():
         raise InvalidInput(f"{directory}: is no directory; give the folder of counterexamples.")
-    for statement, without in pairs():
-        progress(f"{statement.id} without {without}")
-        yield _row(directory, statement, without)
+    found = [Pair(directory, statement.id, without) for statement, without in pairs()]
+    for pair in found:
+        path = _path(pair.directory, pair.statement, pair.without)
+        if path.exists():
+            read(path)
+    return found
+
+
+def _path(directory: Path, statement: str, without: str) -> Path:
+    return directory / f"{statement}-without-{without}.json"
 
 
 def _row(directory: Path, statement: Statement, without: str) -> Row:
-    path = directory / f"{statement.id}-without-{without}.json"
+    path = _path(directory, statement.id, without)
     needed = statement.needs.get(without)
     if needed is not None:
         return Row(statement.id, without, Status.NEEDED, needed)
@@ -91,6 +140,11 @@ def _row(directory: Path, statement: Statement, without: str) -> Row:
         return Row(statement.id, without, Status.DOES_NOT_REPLAY, seen.refusal, why, file=path.name)
     problem, seen = record.case.problem, in_own_units(record.weakened, record.case, seen)
     return Row(statement.id, without, Status.REFUTED, _violation(record, seen), why, problem.keys.shape, path.name)
+
+
+def as_json(found: list[Row]) -> list[dict[str, Any]]:
+    """Everything in the table."""
+    return [{**asdict(row), "status": row.status.value} for row in found]
 
 
 def _violation(record: Record, seen: Examined) -> str:

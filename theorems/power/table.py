@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -74,6 +75,26 @@ def size_rows(smallest: Sequence[Smallest]) -> list[tuple[str, str, str, str, st
         by, size = ("none", "") if best is None else (best[0], power_of_ten(best[1]))
         rows.append((one.id, fault.unit, power_of_ten(fault.size), size, by))
     return rows
+
+
+def as_json(columns: Sequence[Column], smallest: Sequence[Smallest]) -> dict[str, Any]:
+    """Everything that is the same again with the same options."""
+    return {
+        "statements": [
+            {
+                "id": column.id,
+                "reference": {"upheld": column.reference, "cases": column.cases, "falsified": column.falsified},
+                "unfinished": column.failed,
+                "faults": {name: _cell_json(cell) for name, cell in column.cells.items()},
+            }
+            for column in columns
+        ],
+        "sizes": [{"fault": one.id, "unfinished": one.failed, "caught_down_to": one.sizes} for one in smallest],
+    }
+
+
+def _cell_json(cell: Cell) -> dict[str, Any]:
+    return {"found": cell.found.value, "examples": cell.examples, "claim": cell.claim, "why": cell.why}
 
 
 def power_of_ten(size: float) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from theorems.core.claim import Verdict
 from theorems.faults import fault_named
 from theorems.power.trial import Cell, Found, baseline, smallest_caught, tried
 from theorems.registry.lookup import statement_named
-from theorems.run.verify import drawn
-
-Progress = Callable[[int], None]
+from theorems.run.verify import Progress, drawn
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Column:
         falsified: how the reference itself was falsified; the column is worth nothing then.
         cells: by name of the fault.
         failed: why there is no column, if there is none.
-        interrupted: by Ctrl-C.
+        interrupted: by a signal.
     """
 
     id: str
@@ -49,12 +47,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Faced:
-    """One statement against many faults, all on the same generated cases."""
+    """One statement against many faults, all on the same generated cases.
+
+    Attributes:
+        so_far: cells that need not be filled again; the column does not depend on it.
+    """
 
     id: str
     faults: tuple[str, ...]
     examples: int
     seed: int
+    so_far: Column | None = None
 
     @property
     def total(self) -> int | None:
@@ -66,24 +69,26 @@ class Faced:
         began = time.perf_counter()
         statement = statement_named(self.id)
         bases = [baseline(statement, case) for case in drawn(statement, self.examples, self.seed)]
-        progress(1)
         wrong = next((base for base in bases if base.verdict is Verdict.FALSIFIED), None)
-        cells: dict[str, Cell] = {}
-        for name in self.faults:
-            cells[name] = tried(statement, fault_named(name), bases)
-            progress(len(cells) + 1)
-        return Column(
+        column = Column(
             statement.id,
             sum(base.verdict is Verdict.UPHELD for base in bases),
             len(bases),
             "" if wrong is None else wrong.reason,
-            cells,
-            seconds=time.perf_counter() - began,
+            self.so_far.cells if self.so_far else {},
         )
+        before = self.so_far.seconds if self.so_far else 0.0
+        progress(len(column.cells) + 1)
+        for name in self.faults:
+            if name not in column.cells:
+                cells = {**column.cells, name: tried(statement, fault_named(name), bases)}
+                column = replace(column, cells=cells, seconds=before + time.perf_counter() - began)
+                progress(len(cells) + 1, column)
+        return column
 
     def unfinished(self, why: str) -> Column:
-        """No column."""
-        return Column(self.id, failed=why or "interrupted", interrupted=not why)
+        """The cells that there are."""
+        return replace(self.so_far or Column(self.id), failed=why or "interrupted", interrupted=not why)
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,7 @@ class Shrunk:
     statements: tuple[str, ...]
     examples: int
     seed: int
+    so_far: Smallest | None = None
 
     @property
     def total(self) -> int | None:
@@ -129,15 +135,17 @@ class Shrunk:
 
     def run(self, progress: Progress) -> Smallest:
         """The sizes."""
-        sizes: dict[str, float | None] = {}
+        found = self.so_far or Smallest(self.id)
         fault = fault_named(self.id)
         for id in self.statements:
+            if id in found.sizes:
+                continue
             statement = statement_named(id)
             bases = [baseline(statement, case) for case in drawn(statement, self.examples, self.seed)]
-            sizes[id] = smallest_caught(statement, fault, bases)
-            progress(len(sizes))
-        return Smallest(self.id, sizes)
+            found = replace(found, sizes={**found.sizes, id: smallest_caught(statement, fault, bases)})
+            progress(len(found.sizes), found)
+        return found
 
     def unfinished(self, why: str) -> Smallest:
-        """No sizes."""
-        return Smallest(self.id, failed=why or "interrupted")
+        """The sizes that there are."""
+        return replace(self.so_far or Smallest(self.id), failed=why or "interrupted")

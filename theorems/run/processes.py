@@ -1,26 +1,21 @@
-"""Run many units of work in a few processes; the results do not depend on how many."""
+"""Run many units of work, in this process or in a few others; the results do not depend on how many."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import queue
-import signal
-import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
+from max_margin_theorems import stopping
 from reference_attention.files import from_json
-from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.registry.lookup import statement_named
+from theorems.run.crew import crew
+from theorems.run.journal import Journal
 from theorems.run.result import Result
 from theorems.run.user_data import Given, as_text, case_of
-from theorems.run.verify import Progress, verify_data, verify_generated
+from theorems.run.verify import Progress, SoFar, verify_data, verify_generated
+from theorems.run.worker import single_threaded
 
 
 @runtime_checkable
@@ -69,6 +64,7 @@ class Unit:
         seed: drives them.
         data: user data to check instead; ``None`` for generated cases.
         under_test: its functions must live in modules to be sent to other processes.
+        so_far: what need not be done again; the result does not depend on it.
     """
 
     id: str
@@ -76,6 +72,7 @@ class Unit:
     seed: int
     data: Given | None = None
     under_test: Implementation = REFERENCE
+    so_far: SoFar | None = None
 
     @property
     def total(self) -> int | None:
@@ -83,16 +80,16 @@ class Unit:
         return None if self.data else self.examples
 
     def unfinished(self, why: str) -> Result:
-        """The result of a unit that was interrupted, or whose process failed."""
+        """The result of a unit that was interrupted, or whose process failed: of the cases that were finished."""
         statement = statement_named(self.id)
-        result = Result(statement.id, statement.title, generated=self.data is None, interrupted=not why)
-        return replace(result, counts={Verdict.INCONCLUSIVE: 1}, reasons={Verdict.INCONCLUSIVE: why}) if why else result
+        begun = self.so_far.result if self.so_far else Result(statement.id, statement.title)
+        return replace(begun, generated=self.data is None, interrupted=not why, stopped=why or "interrupted")
 
     def run(self, progress: Progress) -> Result:
         """The result."""
         if self.data is not None:
-            return verify_data(self.id, self.data, self.under_test, progress)
-        return verify_generated(self.id, self.examples, self.seed, self.under_test, progress)
+            return verify_data(self.id, self.data, self.under_test, progress, self.so_far)
+        return verify_generated(self.id, self.examples, self.seed, self.under_test, progress, self.so_far)
 
     def __getstate__(self) -> dict[str, Any]:
         # Cases hold read-only mappings, which do not pickle; their JSON is exact.
@@ -116,9 +113,12 @@ class Watcher(Protocol):
     def finished(self, result: Finished) -> None:
         """A unit is done."""
 
+    def said(self, sentence: str) -> None:
+        """Something that the user should know."""
+
 
 class Interrupted(Exception):
-    """Ctrl-C.
+    """Ctrl-C, SIGTERM or SIGHUP.
 
     Attributes:
         results: what there is so far, one per unit; those not finished are marked as interrupted.
@@ -129,110 +129,145 @@ class Interrupted(Exception):
         self.results = results
 
 
-def run(units: Sequence[Work[R]], jobs: int, watcher: Watcher) -> list[R]:
+def run(
+    units: Sequence[Work[R]],
+    jobs: int,
+    watcher: Watcher,
+    *,
+    journal: Journal | None = None,
+    timeout: float | None = None,
+    enough: Callable[[R], str] | None = None,
+) -> list[R]:
     """The results of the units, in their order.
 
     Args:
         units: the work.
-        jobs: how many processes; 1 stays in this one.
+        jobs: how many processes; 1 stays in this one, unless there is a ``timeout``.
         watcher: told of every case and every result.
+        journal: what it holds is not done again; it is told what is finished.
+        timeout: seconds after which a unit is ended; what it had finished by then is its result.
+        enough: why to stop after a result; empty to go on.
 
     Raises:
-        Interrupted: on Ctrl-C, with the results so far.
+        Interrupted: on a signal, with the results so far.
     """
-    done: dict[int, R] = {}
-    # The later statements of the paper follow limits and take longest: they go first.
-    order = list(reversed(range(len(units))))
+    stopping.keep()
+    runs = _Run(units, watcher, journal, enough)
+    # The later statements of the paper follow limits and take longest: they go first. A run that stops at the first
+    # result of a kind is after the quick ones.
+    order = [k for k in range(len(units)) if k not in runs.done]
+    if enough is None:
+        order.reverse()
     try:
-        if jobs == 1 or len(units) == 1:
-            _single_threaded()
-            for k in order:
-                done[k] = units[k].run(partial(watcher.progressed, units[k].id))
-                watcher.finished(done[k])
+        if (jobs == 1 or len(order) <= 1) and timeout is None:
+            _one_after_another(runs, order)
         else:
-            _run_in_processes(units, order, jobs, watcher, done)
+            with crew(min(jobs, len(order)), timeout) as workers:
+                told = _Told(runs, timeout)
+                workers.work(order, runs.left.__getitem__, told)
     except KeyboardInterrupt:
-        raise Interrupted([done.get(k) or unit.unfinished("") for k, unit in enumerate(units)]) from None
-    return [done[k] for k in range(len(units))]
+        raise Interrupted(runs.results("")) from None
+    except _Enough as found:
+        return runs.results(str(found))
+    return runs.results("")
 
 
-def _run_in_processes(
-    units: Sequence[Work[R]], order: list[int], jobs: int, watcher: Watcher, done: dict[int, R]
-) -> None:
-    context = multiprocessing.get_context("spawn")
-    messages = context.Queue()
-    before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(min(jobs, len(units)), context, _start_worker, (messages,))
-    try:
-        # The processes start at the first submission; Ctrl-C is for this process to handle, not for them.
-        with _deaf_to_interrupts():
-            waiting: dict[Future[R], int] = {pool.submit(_work, units[k]): k for k in order}
-        while waiting:
-            ready, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
-            _pass_on(messages, watcher)
-            for future in ready:
-                k = waiting.pop(future)
-                done[k] = _result_of(future, units[k])
-                watcher.finished(done[k])
-    except BaseException:
-        # Work in progress is of no use any more and may take minutes.
-        for process in set(multiprocessing.active_children()) - before:
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-        messages.close()
+class _Enough(Exception):
+    """The rest of the units need not be run."""
 
 
-def _result_of(future: Future[R], unit: Work[R]) -> R:
-    """The result; a process that died (killed for memory, say) leaves an inconclusive one."""
-    try:
-        return future.result()
-    except Exception as error:
-        return unit.unfinished(f"the process that worked on it failed, {type(error).__name__}: {error}")
+class _Run(Generic[R]):
+    """What is done, and what is left to do."""
+
+    def __init__(
+        self,
+        units: Sequence[Work[R]],
+        watcher: Watcher,
+        journal: Journal | None,
+        enough: Callable[[R], str] | None,
+    ) -> None:
+        self.watcher = watcher
+        self.journal = journal
+        self._enough = enough
+        self.done: dict[int, R] = {}
+        self.left = dict(enumerate(units))
+        for k, unit in enumerate(units):
+            if journal is not None:
+                self.left[k] = journal.continued(unit)
+                found = journal.result_of(unit)
+                if found is not None:
+                    self.done[k] = found
+                    watcher.finished(found)
+
+    def progressed(self, k: int, done: int) -> None:
+        self.watcher.progressed(self.left[k].id, done)
+
+    def so_far(self, k: int, so_far: Any) -> None:
+        self.left[k] = replace(self.left[k], so_far=so_far)  # type: ignore[type-var]
+        if self.journal is not None:
+            self.journal.so_far(self.left[k])
+
+    def finished(self, k: int, result: R) -> None:
+        if self.journal is not None:
+            self.journal.finished(self.left[k], result)
+        self.given_up(k, result)
+
+    def given_up(self, k: int, result: R) -> None:
+        """A result that another run would not have."""
+        self.done[k] = result
+        self.watcher.finished(result)
+        self.enough()
+
+    def enough(self) -> None:
+        for result in self.done.values():
+            if self._enough and (why := self._enough(result)):
+                raise _Enough(why)
+
+    def results(self, why: str) -> list[R]:
+        """One per unit, also of those that are not finished; of these the journal keeps what there is."""
+        if self.journal is not None:
+            for k, unit in self.left.items():
+                if k not in self.done:
+                    self.journal.so_far(unit, at_once=True)
+        return [self.done[k] if k in self.done else unit.unfinished(why) for k, unit in self.left.items()]
 
 
-def _pass_on(messages: Any, watcher: Watcher) -> None:
-    latest: dict[str, int] = {}
-    with suppress(queue.Empty):
-        while True:
-            id, count = messages.get_nowait()
-            latest[id] = count
-    for id, count in latest.items():
-        watcher.progressed(id, count)
+def _one_after_another(runs: _Run[R], order: list[int]) -> None:
+    single_threaded()
+    runs.enough()
+    for k in order:
+
+        def progress(done: int, so_far: Any = None, k: int = k) -> None:
+            with stopping.undisturbed():
+                runs.progressed(k, done)
+                if so_far is not None:
+                    runs.so_far(k, so_far)
+
+        with stopping.interruptible():
+            result = runs.left[k].run(progress)
+        runs.finished(k, result)
 
 
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    try:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:  # not the main thread, which alone hears of Ctrl-C
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+class _Told(Generic[R]):
+    """Hears of the crew what becomes of the units."""
 
+    def __init__(self, runs: _Run[R], timeout: float | None) -> None:
+        self._runs = runs
+        self._timeout = timeout
 
-_messages: Any = None
-
-
-def _start_worker(messages: Any) -> None:
-    global _messages
-    _messages = messages
-    with suppress(ValueError):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _single_threaded()
-
-
-def _work(unit: Work[R]) -> R:
-    return unit.run(lambda count: _messages.put((unit.id, count)))
-
-
-def _single_threaded() -> None:
-    """One thread per process: on small tensors more of them only get in each other's way."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(1)
+    def __call__(self, k: int, word: str, value: Any) -> None:
+        runs, unit = self._runs, self._runs.left[k]
+        if word == "progressed":
+            runs.progressed(k, value)
+        elif word == "so far":
+            runs.so_far(k, value)
+        elif word == "again":
+            runs.watcher.said(f"{unit.id}: the process that worked on it {value}; it goes on in another.")
+        elif word == "finished":
+            runs.finished(k, value)
+        elif word == "out of time":
+            if runs.journal is not None:
+                runs.journal.so_far(unit, at_once=True)
+            runs.given_up(k, unit.unfinished(f"out of time after {self._timeout:g} s"))
+        else:
+            runs.given_up(k, unit.unfinished(f"the process that worked on it failed: {value}"))

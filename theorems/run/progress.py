@@ -38,6 +38,10 @@ class Lines:
         self._said = time.monotonic()
         self._out.print(f"[{self._done}/{self._total}] {result.id}: {result.summary}", soft_wrap=True)
 
+    def said(self, sentence: str) -> None:
+        """A line."""
+        self._out.print(f"theorems: {sentence}", soft_wrap=True)
+
 
 class Bars:
     """A bar for the whole and one for each unit under way."""
@@ -59,6 +63,10 @@ class Bars:
         if result.id in self._tasks:
             self._bars.remove_task(self._tasks.pop(result.id))
         self._bars.advance(self._all)
+
+    def said(self, sentence: str) -> None:
+        """A line above the bars."""
+        self._bars.console.print(f"theorems: {sentence}", soft_wrap=True)
 
 
 @contextmanager

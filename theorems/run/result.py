@@ -135,7 +135,8 @@ class Result:
         seconds: wall-clock time.
         generated: whether the cases came from the statement's own strategy.
         bad_input: the sentence of an InvalidInput that the data caused.
-        interrupted: whether it was stopped before the end.
+        interrupted: whether a signal stopped it before the end.
+        stopped: what stopped it before the end, that or something else; empty if nothing did.
         touched: which functions of the attention kernel under test were called; of a kernel only.
         not_found: how many of the inconclusive cases are so for nothing but a search that found nothing.
         listed: the claims that the statement may make, where they are to be missed.
@@ -151,6 +152,7 @@ class Result:
     generated: bool = True
     bad_input: str = ""
     interrupted: bool = False
+    stopped: str = ""
     touched: tuple[str, ...] = ()
     not_found: int = 0
     listed: tuple[str, ...] = ()
@@ -177,7 +179,7 @@ class Result:
         if self.counts.get(Verdict.FALSIFIED):
             return Verdict.FALSIFIED
         open_ones = self.counts.get(Verdict.INCONCLUSIVE, 0) - (self.not_found if self.generated else 0)
-        if open_ones or self.interrupted or self.too_few:
+        if open_ones or self.stopped or self.too_few:
             return Verdict.INCONCLUSIVE
         if self.counts.get(Verdict.UPHELD):
             return Verdict.UPHELD
@@ -211,12 +213,12 @@ class Result:
             if count and verdict in self.reasons:
                 of = f"{count} of {self.examples} examples {verdict}: " if self.examples > 1 else ""
                 parts.append(of + self.reasons[verdict])
-        if not self.examples:
+        if not self.examples and not self.stopped:
             parts.append("no case to try it on")
         if self.too_few:
             parts.append(self.too_few)
-        if self.interrupted:
-            parts.append("interrupted")
+        if self.stopped:
+            parts.append(f"{self.stopped}, with {self.examples} example{'' if self.examples == 1 else 's'} finished")
         return "; ".join(parts)
 
     def as_json(self) -> dict[str, Any]:
@@ -286,6 +288,7 @@ def _merged(a: Result, b: Result) -> Result:
         generated=a.generated and b.generated,
         bad_input=a.bad_input or b.bad_input,
         interrupted=a.interrupted or b.interrupted,
+        stopped=a.stopped or b.stopped,
         touched=tuple(sorted({*a.touched, *b.touched})),
         not_found=a.not_found + b.not_found,
     )

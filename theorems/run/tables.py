@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,28 @@ SHOWN_ROWS = 40
 """Tokens of a failing case that are printed; its file holds all."""
 
 
+class _Forgiving:
+    """Standard error whose reader may be gone, with its terminal: what nobody can hear is not said."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console that prints brackets and numbers as they are, without control characters when piped."""
-    stream = sys.stderr if stderr else sys.stdout
+    stream: Any = _Forgiving(sys.stderr) if stderr else sys.stdout
     made = Console(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=False)
     if not made.is_terminal:
         # Nobody's window is 80 columns wide in a log file.

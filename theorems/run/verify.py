@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Protocol, runtime_checkable
 
 from hypothesis import HealthCheck, Phase
 from hypothesis.errors import HypothesisException
@@ -27,10 +29,38 @@ from theorems.run.user_data import Given, as_text
 SHRINKING_CALLS = 300
 """Cases tried while a failing one is made smaller: a count, because a time limit would not be repeatable."""
 
-Progress = Callable[[int], None]
+
+@dataclass(frozen=True)
+class SoFar:
+    """The first cases of a statement: all that trying it on the rest needs to know of them.
+
+    Attributes:
+        tried: their result, without the falsified one.
+        falsified: the result of that one, once there is one; it is looked for and made small again.
+        error: the first error that broke the statement down.
+        at_error: at which case, counted from one.
+    """
+
+    tried: Result
+    falsified: Result | None = None
+    error: str = ""
+    at_error: int = 0
+
+    @property
+    def result(self) -> Result:
+        """Of all of them."""
+        return self.tried if self.falsified is None else merged([self.tried, self.falsified])
 
 
-def nothing(done: int) -> None:
+@runtime_checkable
+class Progress(Protocol):
+    """Told how far a unit is."""
+
+    def __call__(self, done: int, so_far: Any = None, /) -> None:
+        """So many steps are done; ``so_far`` is what need not be done again."""
+
+
+def nothing(done: int, so_far: Any = None, /) -> None:
     """No progress is shown."""
 
 
@@ -82,42 +112,65 @@ def drawn(statement: Statement, examples: int, seed: int) -> list[Case]:
 class _Trial:
     """Checks case after case; once one is falsified, keeps the smallest with the same claim falsified."""
 
-    def __init__(self, statement: Statement, under_test: Implementation, progress: Progress) -> None:
+    def __init__(
+        self, statement: Statement, under_test: Implementation, progress: Progress, so_far: SoFar | None
+    ) -> None:
         self.statement = statement
         self.under_test = under_test
         self.progress = progress
-        self.results: list[Result] = []
-        self.error = ""
+        self.so_far = replace(so_far or SoFar(Result(statement.id, statement.title)), falsified=None)
         self.at_error = 0
+        self._known = self.so_far.tried.examples
+        self._before = self.so_far.tried.seconds
+        self._began = time.perf_counter()
         self._claim = ""
         self._calls = 0
+
+    @property
+    def result(self) -> Result:
+        """Of all cases tried."""
+        return self.so_far.result
+
+    @property
+    def seconds(self) -> float:
+        """Spent on it, in earlier processes too."""
+        return self._before + time.perf_counter() - self._began
 
     def generating(self, case: Case) -> bool:
         """One example: whether it is falsified; afterwards, whether a smaller one still is."""
         if self._claim:
             return self._shrinking(case, self._same_claim)
+        if self._known > 0:
+            self._known -= 1
+            return False
         outcome = check(self.statement, case, self.under_test)
         result = of_outcome(self.statement, outcome, generated=True)
         if outcome.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE) and not outcome.not_found:
             result = replace(result, failure=failure_of(self.statement, case, outcome))
-        self.results.append(result)
-        self.progress(len(self.results))
-        if outcome.error and not self.error:
-            self.error, self.at_error = outcome.error, len(self.results)
         if outcome.verdict is Verdict.FALSIFIED:
+            self.so_far = replace(self.so_far, falsified=result)
             self._claim = next(c.name for c in outcome.claims if c.verdict is Verdict.FALSIFIED)
+        else:
+            self.so_far = replace(self.so_far, tried=merged([self.so_far.tried, result]))
+        if outcome.error and not self.so_far.error:
+            self.so_far = replace(self.so_far, error=outcome.error, at_error=self.result.examples)
+        self._tell()
         return outcome.verdict is Verdict.FALSIFIED
 
     def repeating(self, case: Case) -> bool:
         """The same examples again: passes over those before the error, then shrinks it."""
-        self.at_error -= 1
-        return self.at_error <= 0 and self._shrinking(case, self._same_error)
+        self.at_error += 1
+        return self.at_error >= self.so_far.at_error and self._shrinking(case, self._same_error)
+
+    def _tell(self) -> None:
+        self.so_far = replace(self.so_far, tried=replace(self.so_far.tried, seconds=self.seconds))
+        self.progress(self.result.examples, self.so_far)
 
     def _same_claim(self, outcome: Outcome) -> bool:
         return any(c.name == self._claim and c.verdict is Verdict.FALSIFIED for c in outcome.claims)
 
     def _same_error(self, outcome: Outcome) -> bool:
-        return outcome.error == self.error
+        return outcome.error == self.so_far.error
 
     def _shrinking(self, case: Case, same: Callable[[Outcome], bool]) -> bool:
         self._calls += 1
@@ -126,11 +179,18 @@ class _Trial:
         outcome = check(self.statement, case, self.under_test)
         if not same(outcome):
             return False
-        failure = failure_of(self.statement, case, outcome, self._claim, shrunk=True)
-        last = self.results[-1]
-        if last.failure is None or failure.order < last.failure.order:
-            self.results[-1] = replace(last, failure=failure)
+        self._keep(failure_of(self.statement, case, outcome, self._claim, shrunk=True))
+        self._tell()
         return True
+
+    def _keep(self, failure: Failure) -> None:
+        """The failure, if it is smaller than what there is."""
+        held = self.so_far.falsified or self.so_far.tried
+        if held.failure is not None and held.failure.order <= failure.order:
+            return
+        held = replace(held, failure=failure)
+        falsified = self.so_far.falsified is not None
+        self.so_far = replace(self.so_far, falsified=held) if falsified else replace(self.so_far, tried=held)
 
 
 def failure_of(statement: Statement, case: Case, outcome: Outcome, claim: str = "", shrunk: bool = False) -> Failure:
@@ -142,7 +202,12 @@ def failure_of(statement: Statement, case: Case, outcome: Outcome, claim: str = 
 
 
 def verify_generated(
-    id: str, examples: int, seed: int, under_test: Implementation = REFERENCE, progress: Progress = nothing
+    id: str,
+    examples: int,
+    seed: int,
+    under_test: Implementation = REFERENCE,
+    progress: Progress = nothing,
+    so_far: SoFar | None = None,
 ) -> Result:
     """Try a statement on cases from its strategy; the first falsified one is made small and ends it.
 
@@ -154,26 +219,26 @@ def verify_generated(
         seed: drives the cases.
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
+        so_far: what ``progress`` was told last, of a run of the same arguments that was cut off.
     """
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
         return _not_about(statement, why)
-    began = time.perf_counter()
-    trial = _Trial(statement, under_test, progress)
+    trial = _Trial(statement, under_test, progress, so_far)
     stopped = _finished(statement, examples, seed, trial.generating)
-    if trial.error and not stopped and not any(Verdict.FALSIFIED in result.counts for result in trial.results):
+    if trial.so_far.error and not stopped and trial.so_far.falsified is None:
         _finished(statement, examples, seed, trial.repeating)
-    result = merged([Result(statement.id, statement.title), *trial.results])
+    result = trial.result
     if stopped:
         result = merged([result, of_outcome(statement, stopped, generated=True)])
-    elif not trial.results:
+    elif not result.examples:
         nothing_drawn = Outcome(Verdict.INCONCLUSIVE, reason="the strategy produced no case")
         result = of_outcome(statement, nothing_drawn, generated=True)
     # A statement that never called the kernel under test was not inconclusive about it.
     untouched = result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED
     # On a kernel only the claims that may depend on it are kept.
     listed = () if isinstance(under_test, OnKernel) else tuple(statement.claims)
-    return replace(result, bad_input="", generated=not untouched, seconds=time.perf_counter() - began, listed=listed)
+    return replace(result, bad_input="", generated=not untouched, seconds=trial.seconds, listed=listed)
 
 
 def _not_about(statement: Statement, why: str) -> Result:
@@ -198,7 +263,13 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0]
 
 
-def verify_data(id: str, given: Given, under_test: Implementation = REFERENCE, progress: Progress = nothing) -> Result:
+def verify_data(
+    id: str,
+    given: Given,
+    under_test: Implementation = REFERENCE,
+    progress: Progress = nothing,
+    so_far: SoFar | None = None,
+) -> Result:
     """Check a statement on user data: on every case that it makes of them, where its assumptions hold.
 
     Args:
@@ -206,20 +277,23 @@ def verify_data(id: str, given: Given, under_test: Implementation = REFERENCE, p
         given: the data; a failing case that was written down is run exactly as it is.
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
+        so_far: what ``progress`` was told last, of a run of the same arguments that was cut off.
     """
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
         return _not_about(statement, why)
     began = time.perf_counter()
-    results = [Result(statement.id, statement.title, generated=False)]
+    tried = so_far.tried if so_far else Result(statement.id, statement.title, generated=False)
+    known, before = tried.examples, tried.seconds
     try:
-        for case in [given.case] if given.failed else statement.from_data(given.case):
+        cases = [given.case] if given.failed else statement.from_data(given.case)
+        for case in islice(cases, known, None):
             outcome = check(statement, case, under_test)
             result = of_outcome(statement, outcome, generated=False)
             if outcome.verdict is Verdict.FALSIFIED:
                 result = replace(result, failure=failure_of(statement, case, outcome))
-            results.append(result)
-            progress(len(results) - 1)
+            tried = replace(merged([tried, result]), seconds=before + time.perf_counter() - began)
+            progress(tried.examples, SoFar(tried))
     except Exception as error:
-        results.append(of_outcome(statement, broken(statement, error, where="from_data"), generated=False))
-    return replace(merged(results), seconds=time.perf_counter() - began)
+        tried = merged([tried, of_outcome(statement, broken(statement, error, where="from_data"), generated=False)])
+    return replace(tried, seconds=before + time.perf_counter() - began)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -158,3 +159,21 @@ def test_a_hunt_says_on_how_many_cases_the_assumption_fails(capsys: pytest.Captu
     said = capsys.readouterr().out
     met = int(said.partition("  on ")[2].partition(" of them separable fails")[0])
     assert 0 < met < 40
+
+
+def test_replay_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(FILE), "--json", "r.json"]) == 1
+    held = json.loads(Path("r.json").read_text(encoding="utf-8"))
+    assert (held["statement"], held["without"], held["refuted"]) == ("theorem-2", "single-input", True)
+    assert main(["replay", str(FILE), "--json", "no/where.json"]) == 2
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_the_table_as_json(jobs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("some").mkdir()
+    shutil.copy(FILE, "some")
+    assert main(["counterexamples", "some", "--jobs", jobs, "--json", "t.json"]) == 1  # the others were never hunted
+    held = {(one["statement"], one["without"]): one for one in json.loads(Path("t.json").read_text())["pairs"]}
+    assert held["theorem-2", "single-input"]["status"] == "refuted"
+    assert held["theorem-2", "single-input"]["shape"] == [2, 2, 2]
+    assert held["lemma-5", "single-input"]["status"] == "not hunted"

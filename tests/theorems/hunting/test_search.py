@@ -19,8 +19,9 @@ from theorems.core.implementation import Implementation
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import FAR, Examined, examine
 from theorems.hunting.record import as_record
-from theorems.hunting.search import Effort, Hunt
+from theorems.hunting.search import Effort, Hunt, Looked
 from theorems.registry.lookup import statement_named
+from theorems.run.user_data import as_text
 from theorems.without.followed import direction_claims, norm_claim
 from theorems.without.weakened import Weakened
 
@@ -120,6 +121,35 @@ def fake(slack: float, tolerance: float, *, kept: bool | None = True, fails: boo
 
 
 CASE = Case(Problem(np.eye(2)[None], np.array([[1.0, 0.0]]), LOSSES["logistic"]))
+
+
+def test_a_hunt_that_was_cut_off_goes_on_to_the_same_counterexample() -> None:
+    def run(known: list[Looked]) -> tuple[Hunt, list[Looked]]:
+        noted: list[Looked] = []
+        hunt = Hunt(rare, 3, 300.0, known=known, note=noted.append)
+        hunt.run()
+        return hunt, noted
+
+    def told(hunt: Hunt) -> tuple[object, ...]:
+        assert hunt.found is not None
+        assert hunt.examined is not None
+        assert hunt.examined.violated is not None
+        return as_text(hunt.found), hunt.examined.violated.name, hunt.effort
+
+    usual = fake(-1.0, 0.0)
+
+    def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        """Violated by three inputs of three tokens."""
+        yield Claim("a", Form.EXACT, 8.5 - case.problem.scores.size, 0.0, "rounding")
+
+    rare = replace(usual, conclusion=conclusion)
+    whole, noted = run([])
+    assert whole.effort.tried > 1
+    assert whole.effort.shrinking > 5
+    for cut in (1, whole.effort.tried - 1, whole.effort.tried, whole.effort.tried + 5, len(noted)):
+        again, more = run(noted[:cut])
+        assert told(again) == told(whole)
+        assert len(more) == len(noted) - cut  # what is known is not looked at again
 
 
 def seen(*numbers: float, **findings: bool | None) -> Examined:

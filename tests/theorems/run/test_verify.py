@@ -268,6 +268,8 @@ class Silent:
 
     def finished(self, result: Result) -> None: ...
 
+    def said(self, sentence: str) -> None: ...
+
 
 def test_units_give_results_in_their_order() -> None:
     units = [Unit(id, 5, 0) for id in ("true", "false", "true-too")]

@@ -1,0 +1,113 @@
+"""Ctrl-C, SIGTERM and SIGHUP: a command that is asked to stop keeps what is finished, and says no word of Python's.
+
+Before there is anything to keep it ends at once, within an import too. Afterwards the request is noted, for the loop
+that hands out the work to find; only within :func:`interruptible` is it raised, as KeyboardInterrupt. Where nobody
+listens (a test, a notebook) Ctrl-C is Python's own KeyboardInterrupt, and everything else is as before.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+IMPATIENT = 2.0
+"""Seconds after which a second signal ends what is still being written; systemd sends two at a time."""
+
+_keeping = False
+_raising = False
+_asked = 0
+_since = 0.0
+
+
+def listen() -> None:
+    """Hear the signals from now on, but for those that the caller has had ignored (``nohup``, a job in the background).
+
+    Main thread only.
+    """
+    for one in SIGNALS:
+        if signal.getsignal(one) is not signal.SIG_IGN:
+            signal.signal(one, _heard)
+
+
+def keep() -> None:
+    """There is something to keep from now on."""
+    global _keeping
+    _keeping = True
+
+
+def asked() -> bool:
+    """Whether a signal has been noted."""
+    return bool(_asked)
+
+
+def exit_code() -> int:
+    """130 after Ctrl-C, 143 after another signal, 0 after none."""
+    return _code(_asked) if _asked else 0
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within it a signal, also one noted before, raises KeyboardInterrupt: for work in this process."""
+    global _raising
+    keep()
+    _raising = True
+    try:
+        _raise_noted()
+        yield
+    finally:
+        _raising = False
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Within :func:`interruptible`, something that must be done whole; the signal is raised at its end."""
+    global _raising
+    before, _raising = _raising, False
+    try:
+        yield
+    finally:
+        _raising = before
+    if before:
+        _raise_noted()
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Hold the signals back; processes that are started within it never hear them. None is lost."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _code(number: int) -> int:
+    return 130 if number == signal.SIGINT else 143
+
+
+def _raise_noted() -> None:
+    if _asked:
+        raise KeyboardInterrupt
+
+
+def _heard(number: int, frame: Any) -> None:
+    global _asked, _since, _raising
+    if not _keeping:
+        with suppress(OSError):
+            os.write(2, b"theorems: interrupted.\n")
+        os._exit(_code(number))
+    if not _asked:
+        _asked, _since = number, time.monotonic()
+    elif time.monotonic() - _since > IMPATIENT:
+        os._exit(_code(number))
+    if _raising:
+        _raising = False
+        raise KeyboardInterrupt

@@ -1,0 +1,168 @@
+"""Kill a run with signal 9 at random moments, parent and workers, and see what is left.
+
+``python -m tests.killed 100 1``: a hundred moments from seed 1. After each the journal must have lost no line, and no
+process may be alive two seconds after the parent. When the run has been resumed to its end, its result must be that of
+an uninterrupted run byte for byte, seconds aside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.places import ROOT
+
+GONE_WITHIN = 2.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is run.
+
+    Attributes:
+        program: the command ``theorems``, or one like it.
+        ids: its statements.
+        longest: seconds; no moment is later than this after the start, or after its processes are there.
+    """
+
+    program: tuple[str, ...] = ("-m", "theorems")
+    ids: tuple[str, ...] = ("lemma-4", "lemma-5", "lemma-9", "lemma-10", "lemma-11", "lemma-12")
+    examples: int = 5
+    longest: float = 5.0
+
+    def start(self, folder: Path, *, journal: bool = True) -> subprocess.Popen[bytes]:
+        """In a session of its own; without a journal in one process."""
+        resume = ["--jobs", "2", "--resume", "run.jsonl"] if journal else ["--jobs", "1"]
+        options = ["--examples", str(self.examples), "--json", "run.json", *resume]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        quiet = subprocess.DEVNULL
+        command = [sys.executable, *self.program, "verify", *self.ids, *options]
+        return subprocess.Popen(
+            command, stdout=quiet, stderr=quiet, env=environment, cwd=folder, start_new_session=True
+        )
+
+    def ended(self, folder: Path, *, journal: bool = True) -> tuple[int, str]:
+        """Run to its end: the exit code and the JSON, seconds aside."""
+        code = self.start(folder, journal=journal).wait()
+        held = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        for one in held["statements"]:
+            del one["seconds"]
+        return code, json.dumps(held)
+
+
+@dataclass
+class Killed:
+    """What has happened so far.
+
+    Attributes:
+        moments: of the parents that were killed, seconds after their start.
+        workers: how many workers were killed before them.
+        runs: how many runs were resumed to their end and compared.
+    """
+
+    moments: list[float]
+    workers: int = 0
+    runs: int = 0
+
+
+def session(leader: int) -> list[int]:
+    """The processes of a session that are alive, but for its leader; of Linux only."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z" and int(stat.parent.name) != leader:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def workers(leader: int) -> list[int]:
+    """Those of the session that work: not what multiprocessing keeps beside them."""
+    found = []
+    for pid in session(leader):
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"spawn_main" in line:
+            found.append(pid)
+    return found
+
+
+def whole(journal: Path) -> list[bytes]:
+    """The lines of a journal that are whole."""
+    return journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
+
+
+@contextmanager
+def a_folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def kill_at(run: Run, folder: Path, chance: random.Random, so_far: Killed) -> bool:
+    """Start, kill a worker or none on the way, kill the parent; False if it had ended before."""
+    moment = run.longest * chance.random()
+    at_worker = moment * (1 + chance.random()) / 2 if chance.random() < 0.7 else None
+    before = whole(folder / "run.jsonl")
+    while_it_starts = chance.random() < 0.3
+    process = run.start(folder)
+    while not while_it_starts and process.poll() is None and not workers(process.pid):
+        time.sleep(0.01)
+    began = time.monotonic()
+    try:
+        while time.monotonic() - began < moment:
+            if process.poll() is not None:
+                return False
+            if at_worker is not None and time.monotonic() - began > at_worker:
+                at_worker = None
+                alive = workers(process.pid)
+                if alive:
+                    os.kill(chance.choice(alive), signal.SIGKILL)
+                    so_far.workers += 1
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+    so_far.moments.append(round(time.monotonic() - began, 2))
+    deadline = time.monotonic() + GONE_WITHIN
+    while (left := session(process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not left, f"alive {GONE_WITHIN:g} s after their parent was killed: {left}"
+    after = whole(folder / "run.jsonl")
+    assert after[: len(before)] == before, "a line of the journal is lost"
+    return True
+
+
+def killed(moments: int, seed: int, run: Run) -> Killed:
+    """Kill runs at so many moments; each run is resumed until it ends by itself."""
+    chance = random.Random(seed)
+    so_far = Killed([])
+    with a_folder() as folder:
+        right = run.ended(folder, journal=False)
+    while len(so_far.moments) < moments:
+        with a_folder() as folder:
+            while len(so_far.moments) < moments and kill_at(run, folder, chance, so_far):
+                pass
+            assert run.ended(folder) == right, "the resumed result is another"
+            so_far.runs += 1
+    return so_far
+
+
+if __name__ == "__main__":
+    count, seed = (int(text) for text in sys.argv[1:])
+    done = killed(count, seed, Run())
+    print(f"{len(done.moments)} parents and {done.workers} workers killed in {done.runs} runs: no process alive after")
+    print(f"{GONE_WITHIN:g} s, no line of a journal lost, each resumed result that of the uninterrupted run.")

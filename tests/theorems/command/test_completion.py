@@ -1,0 +1,58 @@
+"""Shell completion: ids, assumptions, data, faults, rules and figures, as the registries have them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from generators.assumptions import ASSUMPTIONS
+from generators.datasets import DATASETS
+from tests.places import ROOT
+from theorems.command import completion
+from theorems.faults import FAULTS
+from theorems.figures.registry import FIGURES
+from theorems.registry.suite import statements
+
+
+def completed(line: str) -> list[str]:
+    """What bash is told."""
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_THEOREMS_COMPLETE": "complete_bash"}
+    done = subprocess.run(
+        [sys.executable, "-m", "theorems"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **words},
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+def test_a_shell_is_told() -> None:
+    assert completed("theorems verify lemma-1") == [f"lemma-1{n}" for n in ("", 0, 1, 2, 3, 4)]
+    assert completed("theorems hunt theorem-2 --without single") == ["single-input"]
+    assert completed("theorems count") == ["counterexamples"]
+
+
+def test_all_are_offered_and_no_others() -> None:
+    assert sorted(completion.ids("")) == sorted(statements())
+    assert completion.assumptions("") == list(ASSUMPTIONS)
+    assert completion.faults("") == list(FAULTS)
+    assert completion.figures("") == list(FIGURES)
+    assert {"theorem-2", "definition-3", "separable"} <= set(completion.shown(""))
+    assert completion.rules("gd") == ["gd-1", "gd-1/L"]
+
+
+def test_data_are_names_and_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("figures").mkdir()
+    for name in ("figs.npz", "figs.txt", "figures/one.json", ".hidden.json"):
+        Path(name).touch()
+    assert completion.data("fig") == [*(n for n in DATASETS if n.startswith("fig")), "figs.npz", "figures/"]
+    assert completion.data("figures/") == ["figures/one.json"]
+    assert completion.data("nowhere/x") == []

@@ -1,0 +1,100 @@
+"""Signals, closed pipes, full disks: what is finished is written, one sentence, a sane exit code, no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+
+FAKE = [sys.executable, str(ROOT / "tests" / "theorems" / "fake_statements.py")]
+REAL = [sys.executable, "-m", "theorems"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def started(program: list[str], *arguments: str, **options: object) -> subprocess.Popen[str]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen([*program, *arguments], text=True, env=ENVIRONMENT, start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.mark.parametrize(("number", "jobs"), [(signal.SIGTERM, "2"), (signal.SIGHUP, "1")])
+def test_what_is_finished_is_written(number: signal.Signals, jobs: str) -> None:
+    files = ["--json", "r.json", "--junit-xml", "r.xml", "--resume", "r.jsonl"]
+    process = started(FAKE, "verify", "slow", "true", "--examples", "200", "--jobs", jobs, *files)
+    assert process.stderr is not None
+    assert "true" in process.stderr.readline()  # the other one is done
+    time.sleep(1.5)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == CODES[number]
+    assert "Traceback" not in err
+    assert "interrupted" in out
+    slow, true = json.loads(Path("r.json").read_text(encoding="utf-8"))["statements"]
+    assert (slow["verdict"], true["verdict"], true["examples"]) == ("inconclusive", "upheld", 200)
+    assert slow["examples"] > 0
+    assert "interrupted" in slow["reason"]
+    assert 'name="slow"' in Path("r.xml").read_text(encoding="utf-8")
+    kept = [json.loads(line) for line in Path("r.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [one["unit"] for one in kept if "result" in one] == ["Unit true"]
+    assert kept[-1]["so_far"]["tried"]["counts"] == {"upheld": slow["examples"]}
+
+
+@pytest.mark.parametrize("number", list(CODES))
+def test_while_it_starts(number: signal.Signals) -> None:
+    """From when Python has read our first line: before that it is Python that a signal ends."""
+    code = f"import os, signal; os.kill(os.getpid(), signal.{number.name})"
+    hook = "import builtins, sys; usual = builtins.__import__\n"
+    hook += "def load(name, *rest):\n    if name == 'typer':\n        " + code + "\n    return usual(name, *rest)\n"
+    hook += "builtins.__import__ = load\nfrom max_margin_theorems.command import main; sys.exit(main())"
+    process = started([sys.executable, "-c", hook], "list")
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (CODES[number], "", "theorems: interrupted.\n")
+
+
+def test_ignored_signals_stay_ignored() -> None:
+    hook = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    hook += "from max_margin_theorems import stopping; stopping.listen(); signal.raise_signal(signal.SIGHUP)"
+    process = started([sys.executable, "-c", hook])
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def test_a_reader_that_is_gone_takes_no_file_with_it() -> None:
+    process = started(FAKE, "verify", "true", "false", "--examples", "9", "--jobs", "1", "--json", "r.json")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    assert process.wait(30) == 141
+    process.stderr.close()
+    assert len(json.loads(Path("r.json").read_text(encoding="utf-8"))["statements"]) == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk at hand")
+def test_a_full_disk_is_one_sentence() -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        process = started(FAKE, "verify", "true", "true-too", "--examples", "3", "--jobs", "1", stdout=full)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 2
+        *_, last = err.splitlines()
+        assert last == "theorems: standard output cannot be written (No space left on device)."
+        assert "Traceback" not in err
+        # Nobody hears of the progress, and the verdicts are as ever.
+        process = started(FAKE, "verify", "true", "false", "--examples", "9", "--jobs", "1", stderr=full)
+        out, _ = process.communicate(timeout=30)
+        assert process.returncode == 1
+        assert "falsified" in out

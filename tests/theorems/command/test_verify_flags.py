@@ -1,0 +1,156 @@
+"""verify --timeout, --fail-fast, --junit-xml, --resume; hunt, power, bench and figures --resume."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from tests.theorems.command.test_app import in_a_process
+from tests.theorems.fake_statements import install
+from theorems.command.app import main
+from theorems.command.junit import junit_xml
+from theorems.core.claim import Verdict
+from theorems.run.result import Result
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch.setattr)
+
+
+fakes = pytest.mark.usefixtures("_fakes")
+
+
+def results(path: str = "r.json") -> list[dict[str, object]]:
+    found = json.loads(Path(path).read_text(encoding="utf-8"))["statements"]
+    for one in found:
+        one["seconds"] = 0
+    return found
+
+
+def test_a_statement_that_takes_too_long_is_inconclusive_with_what_it_had() -> None:
+    options = ["--examples", "60", "--timeout", "3", "--resume", "r.jsonl", "--json", "r.json"]
+    done = in_a_process("verify", "slow", "true", *options, fake=True)
+    assert done.returncode == 3, done.stderr
+    slow, true = results()
+    assert (slow["verdict"], true["verdict"]) == ("inconclusive", "upheld")
+    assert 0 < slow["examples"] < 60  # type: ignore[operator]
+    said = f"out of time after 3 s, with {slow['examples']} examples finished"
+    assert slow["reason"] == said
+    assert f"slow: inconclusive: {said}" in done.stdout
+    kept = [json.loads(line) for line in Path("r.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [one["unit"] for one in kept if "result" in one] == ["Unit true"]
+
+
+@fakes
+def test_the_first_falsified_statement_ends_a_run_that_is_to_fail_fast(capsys: pytest.CaptureFixture[str]) -> None:
+    ids, options = ["true", "false", "undecided"], ["--examples", "9", "--jobs", "1", "--json", "r.json"]
+    assert main(["verify", *ids, *options, "--fail-fast"]) == 1
+    assert [one["examples"] for one in results()][::2] == [9, 0]
+    assert results()[2]["reason"] == "not finished, as false is falsified, with 0 examples finished"
+    assert "undecided: inconclusive: not finished" in capsys.readouterr().out
+    assert main(["verify", *ids, *options]) == 1
+    assert results()[2]["examples"] == 9
+
+
+@fakes
+def test_junit_xml(capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez("two.npz", keys=np.ones((2, 2, 1)), scores=np.zeros((2, 2)), p0=np.ones(1))
+    options = ["--data", "two.npz", "--jobs", "1", "--junit-xml", "r.xml"]
+    assert main(["verify", "true", "false", "broken", "single", *options]) == 1
+    [suite] = ElementTree.parse("r.xml").getroot()
+    assert suite.tag == "testsuite"
+    counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
+    assert counts == {"tests": "4", "failures": "1", "errors": "1", "skipped": "1"}
+    cases = {case.get("name"): [one.tag for one in case] for case in suite.iter("testcase")}
+    assert cases == {"true": [], "false": ["failure"], "broken": ["error"], "single": ["skipped"]}
+    failure = suite.find(".//failure")
+    assert failure is not None
+    assert "one-input" in failure.get("message", "")
+    assert all(re.fullmatch(r"\d+\.\d{3}", case.get("time", "")) for case in suite.iter("testcase"))
+
+
+def test_junit_xml_of_what_no_xml_may_hold() -> None:
+    odd = Result(
+        "a.py:<b>", "t", {Verdict.INCONCLUSIVE: 1}, reasons={Verdict.INCONCLUSIVE: "nul \0 esc \x1b & < \ud800"}
+    )
+    [suite] = ElementTree.fromstring(junit_xml([odd], seed=0))
+    [case] = suite.iter("testcase")
+    assert case.get("name") == "a.py:<b>"
+    assert case[0].get("message") == "nul � esc � & < �"
+
+
+@fakes
+@pytest.mark.parametrize("option", ["--json", "--junit-xml", "--resume"])
+def test_what_cannot_be_written_is_said_before_the_work(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("theorems.run.processes.verify_generated", lambda *given: pytest.fail("it has begun"))
+    assert main(["verify", "true", option, "no/where"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert list(Path().iterdir()) == []
+
+
+@fakes
+def test_a_journal_of_another_run_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["verify", "true", "--jobs", "1", "--resume", "r.jsonl"]
+    assert main([*given, "--examples", "5"]) == 0
+    for more, differs in (
+        (["--examples", "6"], "examples: 5 there, 6 here"),
+        (["--examples", "5", "--seed", "1"], "seed: 0 there, 1 here"),
+        (["--examples", "5", "true-too"], 'statements: ["true"] there, ["true", "true-too"] here'),
+        (["--examples", "5", "--data", "figure-1a"], "data: nothing there"),
+    ):
+        capsys.readouterr()
+        assert main([*given, *more]) == 2
+        assert differs in capsys.readouterr().err
+
+
+def twice(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[list[str], list[str]]:
+    """What a command prints, and what it prints when it goes on with its journal cut off after two lines."""
+    said = []
+    for _ in range(2):
+        code = main([*arguments, "--resume", "r.jsonl"])
+        assert code in (0, 1), capsys.readouterr().err
+        said.append(re.sub(r"\d+\.\d s|hunted/\S+", "", capsys.readouterr().out).splitlines())
+        lines = Path("r.jsonl").read_bytes().splitlines(keepends=True)
+        assert len(lines) > 1
+        Path("r.jsonl").write_bytes(b"".join(lines[:2]) + b'{"cut o')
+    return said[0], said[1]
+
+
+def test_a_hunt_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = twice(capsys, "hunt", "lemma-11", "--cases", "15", "--json", "r.json")
+    assert any("15 cases" in line for line in first)
+    assert first == second
+    assert json.loads(Path("r.json").read_text(encoding="utf-8"))["cases"] == 15
+
+
+def test_power_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    faults = ["--faults", "neighbours-per-input", "--faults", "temperature"]
+    options = ["--examples", "2", "--jobs", "1", "--json", "r.json"]
+    first, second = twice(capsys, "power", "lemma-10", "lemma-4", *faults, *options)
+    assert first == second
+    held = json.loads(Path("r.json").read_text(encoding="utf-8"))
+    assert [one["id"] for one in held["statements"]] == ["lemma-10", "lemma-4"]
+    assert held["statements"][0]["faults"]["neighbours-per-input"]["examples"] == 2
+
+
+def test_bench_and_figures_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = twice(
+        capsys, "bench", "--data", "figure-1a", "--rule", "gd-1", "--steps", "9", "--examples", "2", "--jobs", "1"
+    )
+    assert first == second
+    Path("r.jsonl").unlink()
+    first, second = twice(capsys, "figures", "4b", "--jobs", "1")
+    assert first == second

@@ -1,0 +1,123 @@
+"""Processes: one that dies is replaced, one that hangs is ended, what it had finished is kept; results do not depend on
+it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.theorems.run.units import Adding, Sum
+from theorems.run.journal import Journal
+from theorems.run.processes import Interrupted, run
+
+
+class Listening:
+    """A watcher that remembers."""
+
+    def __init__(self) -> None:
+        self.results: list[Any] = []
+        self.sentences: list[str] = []
+
+    def progressed(self, id: str, done: int) -> None: ...
+
+    def finished(self, result: Any) -> None:
+        self.results.append(result)
+
+    def said(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+
+def alive() -> int:
+    return len(multiprocessing.active_children())
+
+
+def test_results_are_in_their_order_and_no_process_is_left() -> None:
+    before = alive()
+    units = [Adding(str(k), steps=k) for k in range(5)]
+    assert [one.value for one in run(units, 2, Listening())] == [0, 1, 3, 6, 10]
+    assert alive() == before
+
+
+@pytest.mark.parametrize(
+    ("manner", "why"),
+    [
+        ("raises", "failed: ZeroDivisionError: by nothing"),
+        ("exits", "failed: it ended with code 7, 3 times at the same place"),
+        ("is killed", "failed: it was killed by SIGKILL, for memory perhaps, 3 times at the same place"),
+    ],
+)
+def test_a_unit_that_cannot_be_finished_says_why_and_takes_no_other_with_it(manner: str, why: str) -> None:
+    listening = Listening()
+    wrong, right = run([Adding("wrong", manner=manner), Adding("right")], 2, listening)
+    assert wrong.failed.endswith(why)
+    assert right == Sum("right", 10, 4)
+    assert len(listening.sentences) == (0 if manner == "raises" else 2)
+
+
+def test_a_unit_whose_process_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    listening = Listening()
+    units = [Adding("killed", 6, "is killed once", 5, str(tmp_path)), Adding("other")]
+    killed, _ = run(units, 2, listening)
+    assert killed == Sum("killed", 21, 6)
+    assert listening.sentences == [
+        "killed: the process that worked on it was killed by SIGKILL, for memory perhaps; it goes on in another."
+    ]
+    steps = (tmp_path / "killed").read_text().split()
+    assert steps.count("1") == 1  # what was finished is not done again
+    assert steps.count("5") == 2
+
+
+def test_a_unit_out_of_time_keeps_what_it_had(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j", {})
+    late, quick = run(
+        [Adding("late", 9, "hangs", 6, str(tmp_path)), Adding("quick")], 1, Listening(), journal=journal, timeout=3.0
+    )
+    assert quick == Sum("quick", 10, 4)
+    assert late.failed == "out of time after 3 s"
+    assert late.steps >= 2
+    # With more time another run goes on there.
+    [again] = run([Adding("late", 9)], 1, Listening(), journal=reopened(journal))
+    assert again == Sum("late", 45, 9)
+
+
+def reopened(journal: Journal) -> Journal:
+    journal.close()
+    return Journal(journal.path, {})
+
+
+def test_enough_is_enough() -> None:
+    units = [Adding("one"), Adding("two", 3), Adding("three")]
+    results = run(units, 1, Listening(), enough=lambda one: "not finished" if one.value == 6 else "")
+    assert [one.failed for one in results] == ["", "", "not finished"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_the_journal_has_is_not_done_again(tmp_path: Path, jobs: int) -> None:
+    units = [Adding("one", folder=str(tmp_path)), Adding("two", folder=str(tmp_path))]
+    journal = Journal(tmp_path / "j", {})
+    first = run(units, jobs, Listening(), journal=journal)
+    listening = Listening()
+    assert run(units, jobs, listening, journal=reopened(journal)) == first
+    assert listening.results == first
+    assert [(tmp_path / one).read_text().split() for one in ("one", "two")] == [list("1234")] * 2
+
+
+def test_what_was_finished_when_a_signal_came_is_kept(tmp_path: Path) -> None:
+    class Stopping(Listening):
+        def progressed(self, id: str, done: int) -> None:
+            if done == 3:
+                signal.raise_signal(signal.SIGINT)
+
+    journal = Journal(tmp_path / "j", {})
+    with pytest.raises(Interrupted) as stopped:
+        run([Adding("one"), Adding("two", 2)], 1, Stopping(), journal=journal)
+    assert [one.failed for one in stopped.value.results] == ["interrupted", ""]
+    assert stopped.value.results[0].steps == 2
+    listening = Listening()
+    assert run([Adding("one"), Adding("two", 2)], 1, listening, journal=reopened(journal))[0] == Sum("one", 10, 4)
+    assert [one.id for one in listening.results] == ["two", "one"]

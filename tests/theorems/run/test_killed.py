@@ -1,0 +1,33 @@
+"""What is left of a run that is killed: no process, every line of the journal, the same result when it is resumed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.killed import Run, killed, session, workers
+from tests.places import ROOT
+
+FAKE = Run((str(ROOT / "tests" / "theorems" / "fake_statements.py"),), ("slow", "true", "false", "undecided"), 8, 3.0)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def test_killed_at_random_moments() -> None:
+    done = killed(2, 3, FAKE)
+    assert len(done.moments) == 2
+    assert done.runs >= 1
+
+
+def test_processes_are_found_while_they_are_there(tmp_path: Path) -> None:
+    process = FAKE.start(tmp_path)
+    until = time.monotonic() + 60
+    while not workers(process.pid):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert set(workers(process.pid)) <= set(session(process.pid))
+    process.kill()
+    process.wait()

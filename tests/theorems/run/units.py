@@ -1,0 +1,73 @@
+"""Units of work that do strange things, for processes that import nothing heavy."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A result: the sum of the steps."""
+
+    id: str
+    value: int = 0
+    steps: int = 0
+    failed: str = ""
+
+    @property
+    def summary(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True)
+class Adding:
+    """Adds up to ``steps``, slowly; ``manner`` is what happens at step ``at``, ``folder`` counts how often."""
+
+    id: str
+    steps: int = 4
+    manner: str = ""
+    at: int = 3
+    folder: str = ""
+    so_far: Sum | None = None
+
+    @property
+    def total(self) -> int | None:
+        return self.steps
+
+    def run(self, progress: Any) -> Sum:
+        found = self.so_far or Sum(self.id)
+        for step in range(found.steps + 1, self.steps + 1):
+            self._begin(step)
+            if step == self.at:
+                self._misbehave()
+            found = Sum(self.id, found.value + step, step)
+            progress(step, found)
+        return found
+
+    def unfinished(self, why: str) -> Sum:
+        held = self.so_far or Sum(self.id)
+        return Sum(self.id, held.value, held.steps, why or "interrupted")
+
+    def _begin(self, step: int) -> None:
+        if self.folder:
+            with (Path(self.folder) / self.id).open("a") as file:
+                file.write(f"{step}\n")
+            time.sleep(0.3)
+
+    def _misbehave(self) -> None:
+        if self.manner == "raises":
+            raise ZeroDivisionError("by nothing")
+        if self.manner == "exits":
+            os._exit(7)
+        if self.manner == "is killed" or (self.manner == "is killed once" and self._count() == 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.manner == "hangs":
+            time.sleep(60)
+
+    def _count(self) -> int:
+        return (Path(self.folder) / self.id).read_text().split().count(str(self.at))

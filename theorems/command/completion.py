@@ -1,0 +1,72 @@
+"""What a shell completes: ids, assumptions, data, faults, rules, figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOM = Path(__file__).parents[1]
+
+
+def ids(incomplete: str) -> list[str]:
+    """Statements. Read from the sources: to import them takes longer than one waits for a shell."""
+    texts = (file.read_text(encoding="utf-8") for file in ROOM.rglob("*.py"))
+    found = {id for text in texts for id in re.findall(r'^@statement\(\s*"([^"]+)"', text, re.MULTILINE)}
+    return _beginning(incomplete, sorted(found, key=lambda id: (len(id), id)))
+
+
+def shown(incomplete: str) -> list[str]:
+    """Statements, definitions and assumptions."""
+    from theorems.registry.definitions import DEFINITIONS
+
+    return [*ids(incomplete), *_beginning(incomplete, DEFINITIONS), *assumptions(incomplete)]
+
+
+def assumptions(incomplete: str) -> list[str]:
+    """Assumptions."""
+    from generators.assumptions import ASSUMPTIONS
+
+    return _beginning(incomplete, ASSUMPTIONS)
+
+
+def data(incomplete: str) -> list[str]:
+    """Named datasets, and files."""
+    from generators.datasets import DATASETS
+
+    folder, _, stem = incomplete.rpartition("/")
+    there = Path(folder or ("/" if incomplete.startswith("/") else "."))
+    prefix = f"{folder}/" if "/" in incomplete else ""
+    files = sorted(there.iterdir()) if there.is_dir() else []
+    named = [
+        f"{prefix}{file.name}{'/' if file.is_dir() else ''}"
+        for file in files
+        if file.name.startswith(stem) and (file.is_dir() or file.suffix in (".npz", ".json"))
+        if stem.startswith(".") or not file.name.startswith(".")
+    ]
+    return [*_beginning(incomplete, DATASETS), *named]
+
+
+def faults(incomplete: str) -> list[str]:
+    """Planted faults."""
+    from theorems.faults import FAULTS
+
+    return _beginning(incomplete, FAULTS)
+
+
+def rules(incomplete: str) -> list[str]:
+    """Rules of bench."""
+    from theorems.benchmark.rules import DEFAULT
+
+    return _beginning(incomplete, DEFAULT)
+
+
+def figures(incomplete: str) -> list[str]:
+    """Figures of the paper."""
+    from theorems.figures.registry import FIGURES
+
+    return _beginning(incomplete, FIGURES)
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]

@@ -1,0 +1,54 @@
+"""A run of verify as JUnit XML, which CI services show: a test case per statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from theorems.core.claim import Verdict
+from theorems.core.version import version
+from theorems.run.result import Result
+
+SHOWN_AS = {
+    Verdict.FALSIFIED: ("failure", "failures"),
+    Verdict.INCONCLUSIVE: ("error", "errors"),
+    Verdict.NOT_APPLICABLE: ("skipped", "skipped"),
+}
+"""The element of a verdict that is no pass, and the attribute that counts them."""
+
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What no XML 1.0 document may hold."""
+
+
+def junit_xml(results: Sequence[Result], seed: int) -> str:
+    """The document.
+
+    Falsified is a failure, inconclusive an error, not applicable is skipped; the text is the claim with its numbers, or
+    the reason.
+    """
+    counts = {name: 0 for _, name in SHOWN_AS.values()}
+    suite = ElementTree.Element("testsuite", name="theorems", tests=str(len(results)))
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, value in (("version", version()), ("seed", str(seed))):
+        ElementTree.SubElement(properties, "property", name=name, value=value)
+    for result in results:
+        seconds = f"{result.seconds:.3f}"
+        case = ElementTree.SubElement(suite, "testcase", classname="theorems", name=_text(result.id), time=seconds)
+        if result.verdict in SHOWN_AS:
+            element, counted = SHOWN_AS[result.verdict]
+            counts[counted] += 1
+            falsified = result.verdict is Verdict.FALSIFIED and result.failure
+            said = _text(result.failure.sentence if falsified and result.failure else result.reason)
+            ElementTree.SubElement(case, element, message=said).text = _text(result.reason) or said
+    for name, count in counts.items():
+        suite.set(name, str(count))
+    suite.set("time", f"{sum(result.seconds for result in results):.3f}")
+    root = ElementTree.Element("testsuites")
+    root.append(suite)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
+
+
+def _text(text: str) -> str:
+    return _FORBIDDEN.sub("�", text)

@@ -1,0 +1,63 @@
+"""The journal of a hunt: what was seen of each case, so that one that was cut off goes on where it was."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import astuple, fields
+from typing import Any
+
+from max_margin_theorems import stopping
+from reference_attention.errors import InvalidInput
+from reference_attention.files import numbers
+from theorems.hunting.search import Looked
+from theorems.run.journal import EVERY, Journal
+
+
+class Kept:
+    """Cases of a hunt in its journal; without a journal nothing is kept.
+
+    Attributes:
+        known: those that the journal held when it was opened.
+    """
+
+    def __init__(self, journal: Journal | None) -> None:
+        """Read the cases.
+
+        Raises:
+            InvalidInput: the journal holds something else.
+        """
+        self._journal = journal
+        self._waiting: list[list[Any]] = []
+        self._said = time.monotonic()
+        records = [] if journal is None else journal.records
+        try:
+            self.known = [_looked(entry) for record in records for entry in record["cases"]]
+        except (KeyError, TypeError, ValueError):
+            path = journal.path if journal else ""
+            raise InvalidInput(f"--resume: {path} is damaged; give another file.") from None
+
+    def note(self, looked: Looked) -> None:
+        """Keep a case; a line is written for those of a second."""
+        if self._journal is None:
+            return
+        with stopping.undisturbed():
+            self._waiting.append(list(astuple(looked)))
+            if time.monotonic() - self._said > EVERY:
+                self.write()
+
+    def write(self) -> None:
+        """Write what waits."""
+        if self._journal is not None and self._waiting:
+            self._journal.append({"cases": self._waiting})
+            self._waiting, self._said = [], time.monotonic()
+
+
+def _looked(entry: list[Any]) -> Looked:
+    values = numbers(entry)
+    kinds = (float, bool, bool, bool, str, bool, float)
+    right = len(values) == len(fields(Looked)) and all(
+        isinstance(one, (int, float) if kind is float else kind) for one, kind in zip(values, kinds, strict=True)
+    )
+    if not right:
+        raise ValueError("no case")
+    return Looked(*values)

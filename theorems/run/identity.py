@@ -1,0 +1,79 @@
+"""What the results of a run depend on, for its journal: options, data, sources, libraries."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Any
+
+import reference_attention
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.on_kernel import OnKernel
+from theorems.core.statement import Statement
+from theorems.core.version import version
+from theorems.run.user_data import Given, as_text
+
+LIBRARIES = ("numpy", "scipy", "hypothesis", "python-flint", "scikit-learn", "torch")
+"""Another version may draw other cases, or compute other last digits."""
+PACKAGES = ("reference_attention", "generators", "theorems")
+
+
+def identity(command: str, **options: Any) -> dict[str, Any]:
+    """The run of a command with those options, by name; two runs of one identity have the same results."""
+    return {"command": command, **options, "version": version(), "source": _source(), "libraries": _libraries()}
+
+
+def of_statements(chosen: Sequence[Statement]) -> dict[str, Any]:
+    """Statements by id, and the files of those that are somebody's own."""
+    files = {one.file: _digest([Path(one.file)]) for one in chosen if one.file}
+    return {"statements": [one.id for one in chosen], **({"files": files} if files else {})}
+
+
+def of_data(given: Given | None) -> str | None:
+    """Data by what they are, whatever they are called."""
+    if given is None:
+        return None
+    return hashlib.sha256(f"{given.failed} {as_text(given.case)}".encode()).hexdigest()[:16]
+
+
+def of_implementation(under_test: Implementation) -> str | None:
+    """A kernel by its name, what it computes in, and the file that it stands in; the reference is our own source."""
+    if under_test is REFERENCE:
+        return None
+    if not isinstance(under_test, OnKernel):
+        return under_test.name
+    kernel = under_test.kernel
+    try:
+        held = _digest([Path(inspect.getsourcefile(kernel.call) or "")])
+    except (TypeError, OSError):
+        held = "built in"
+    return f"{kernel.name} {kernel.dtype} {held}"
+
+
+@cache
+def _source() -> str:
+    home = Path(reference_attention.__file__).parents[1]
+    return _digest(file for package in PACKAGES for file in sorted((home / package).rglob("*.py")))
+
+
+@cache
+def _libraries() -> dict[str, str]:
+    found = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = installed_version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _digest(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
