@@ -22,15 +22,26 @@ INNER_LOOPS = {
     "reference_attention.losses",
     "reference_attention.paths.ball_search",
     "reference_attention.paths.excess",
+    "reference_attention.paths.joint",
+    "reference_attention.paths.joint_curvature",
+    "reference_attention.paths.joint_newton",
+    "reference_attention.paths.local_path",
+    "reference_attention.pieces",
+    "reference_attention.risk",
     "reference_attention.svm.certificate",
     "reference_attention.svm.float_solution",
     "reference_attention.svm.least_norm",
     "reference_attention.training.arc_length",
     "reference_attention.training.derivatives",
     "reference_attention.training.iteration",
+    "reference_attention.training.joint_descent",
+    "theorems.rounding.bounded.arithmetic",
+    "theorems.rounding.bounded.array",
+    "theorems.token_selection.local_paths.local_constants",
+    "theorems.token_selection.local_paths.local_correlation",
 }
-"""Called thousands of times by one call of a module that is checked:
-checking them too costs most of the tests' time."""
+"""Called thousands of times by one call of a module that is checked, or making functions by the thousand, each of
+which would be wrapped: checking them too costs most of the tests' time."""
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("reference_attention", "generators", "theorems")

@@ -12,12 +12,15 @@ import pytest
 import theorems
 from generators.case import Case
 from generators.datasets import dataset_named
+from generators.numbers import BLOCKS, MODERATE, SOLVABLE_BLOCKS, Large
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from tests.places import ROOT
 from theorems.command.app import main
 from theorems.power.table import short
+from theorems.registry.lookup import statement_named
+from theorems.run import verify
 from theorems.run.shares import PROPERTIES, Drawn, drawn_shares
 
 EXAMPLES = 50
@@ -44,9 +47,21 @@ ASKED: tuple[tuple[tuple[str, ...], str, float, float], ...] = (
 """Statements, property, and the smallest and the largest share wanted."""
 
 
+SIZES: dict[str, Large] = {
+    **dict.fromkeys(("lemma-1", "lemma-3", "lemma-6"), BLOCKS),
+    **dict.fromkeys(("lemma-4", "lemma-5", "lemma-11", "lemma-14"), SOLVABLE_BLOCKS),
+    **dict.fromkeys(("lemma-7", "theorem-1", "theorem-2", "theorem-3", "theorem-4"), MODERATE),
+}
+
+
+@cache
+def cases(id: str) -> list[Case]:
+    return verify.drawn(statement_named(id), EXAMPLES, 0)
+
+
 @cache
 def drawn(id: str) -> Drawn:
-    return theorems.drawn(id, examples=EXAMPLES)[id]
+    return drawn_shares(id, cases(id))
 
 
 @pytest.mark.parametrize(("ids", "name", "least", "most"), ASKED)
@@ -56,6 +71,15 @@ def test_the_strategies_draw_what_they_are_asked_for(
     shares = {id: drawn(id).shares[name] for id in ids}
     assert all(share.of for share in shares.values())
     assert {id: str(share) for id, share in shares.items() if not least <= share.value <= most} == {}
+
+
+@pytest.mark.parametrize("id", SIZES)
+def test_a_tenth_to_two_fifths_of_the_cases_drawn_have_many_tokens_and_dimensions(id: str) -> None:
+    large = SIZES[id]
+    shapes = [case.problem.keys.shape for case in cases(id)]
+    wide = [(n, T, d) for n, T, d in shapes if T in large.tokens and d >= min(large.d) - 1]
+    assert 0.1 * EXAMPLES <= len(wide) <= 0.4 * EXAMPLES
+    assert max(T for _, T, _ in wide) > min(large.tokens)
 
 
 def test_what_is_asked_can_be() -> None:

@@ -77,7 +77,9 @@ def drawn_shares(id: str, cases: Sequence[Case]) -> Drawn:
     """Sizes and shares of some cases of a statement."""
     lengths = {"n": [c.problem.n for c in cases], "T": [c.problem.T for c in cases], "d": [c.problem.d for c in cases]}
     sizes = {name: (min(of), sorted(of)[len(of) // 2], max(of)) for name, of in lengths.items() if of}
-    found = {name: [holds(case) for case in cases] for name, holds in PROPERTIES.items()}
+    # Case by case: properties of one case share its certificates.
+    rows = [[holds(case) for holds in PROPERTIES.values()] for case in cases]
+    found = dict(zip(PROPERTIES, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(PROPERTIES, ())
     shares = {name: Share(sum(x is True for x in of), sum(x is not None for x in of)) for name, of in found.items()}
     return Drawn(id, len(cases), MappingProxyType(sizes), MappingProxyType(shares))
 

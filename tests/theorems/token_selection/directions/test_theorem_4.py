@@ -46,6 +46,7 @@ IDS = ("lemma-8", "lemma-9", "lemma-10", "theorem-4")
 def test_the_reference_upholds_it(id: str) -> None:
     statement = statement_named(id)
 
+    @settings(max_examples=15)
     @given(statement.cases())
     def upheld(case: Case) -> None:
         outcome = check(statement, case, REFERENCE)

@@ -61,7 +61,7 @@ MISSED = {
 """Faults that leave the theorem true, and why."""
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(statement("theorem-1").cases())
 def test_reference_upholds_generated_cases(given_case: Case) -> None:
     outcome = check(statement("theorem-1"), given_case, REFERENCE)

@@ -63,7 +63,7 @@ MISSED = {"svm-always-infeasible": "without p_mm there is nothing to compare wit
 """Faults that leave the theorem true, and why."""
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(statement("theorem-2").cases())
 def test_reference_upholds_generated_cases(given_case: Case) -> None:
     outcome = check(statement("theorem-2"), given_case, REFERENCE)
