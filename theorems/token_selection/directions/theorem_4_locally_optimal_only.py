@@ -37,6 +37,8 @@ from theorems.token_selection.directions.excluded_neighbourhood import (
 )
 from theorems.token_selection.directions.local_path_claims import PATH_CLAIMS, path_claims
 
+ALSO_BETTER = "p_mm is only a better direction to tilt to, and on these cases the wrong one is better, too"
+
 ASSUMPTIONS = (
     "well-behaved-loss",
     "distinct-scores",
@@ -63,7 +65,12 @@ def _cases() -> SearchStrategy[Case]:
     survives={
         "risk": VALUES,
         "score-off": ROOM,
-        "svm-with-bias": "p_mm is only a better direction to tilt to, and on these cases the wrong one is better, too",
+        "tokens-after-the-eighth-forgotten": ROOM,
+        "ragged-tail-forgotten": ROOM,
+        "ragged-tail-padded": ROOM,
+        "direction-saturates": "an inequality with room around q, in which a rounded q stays",
+        "svm-with-bias": ALSO_BETTER,
+        "svm-of-float32-keys": ALSO_BETTER,
         "gradient": SEARCH_ONLY,
     },
     needs={"direction-given": "the theorem speaks of a direction q; without one it says nothing"},

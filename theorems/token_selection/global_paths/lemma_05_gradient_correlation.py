@@ -56,6 +56,8 @@ def _cases() -> SearchStrategy[Case]:
         "surrogate-loss": "with one input ℓ' is a positive factor, and only the direction enters",
         "svm-scaled": "a longer p_mm makes R_π larger, where the bound holds as well",
         "svm-of-float32-keys": ROOM,
+        "float32-gradient": ROOM,
+        "score-off": ROOM,
     },
 )
 def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:

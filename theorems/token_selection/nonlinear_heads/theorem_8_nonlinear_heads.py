@@ -19,7 +19,7 @@ from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import always, statement
-from theorems.core.survival import NO_NEIGHBOUR, VALUES
+from theorems.core.survival import CLAIMS_LOST, NO_NEIGHBOUR, VALUES
 from theorems.token_selection.global_paths.path_claims import PATH_CLAIMS
 from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
 from theorems.token_selection.nonlinear_heads.set_constants import mixing_kappa
@@ -45,6 +45,8 @@ LARGEST_KAPPA = 1e5
         "loss-derivative-dropped": "the gradient is asked for with the correlation loss, whose ℓ' is −1 anyway",
         "surrogate-loss": "the gradient is asked for with the correlation loss, unless the head is linear",
         "neighbour-lost": NO_NEIGHBOUR,
+        "never-independent": CLAIMS_LOST,
+        "never-complementary": CLAIMS_LOST,
     },
 )
 def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:

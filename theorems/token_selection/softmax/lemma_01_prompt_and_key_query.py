@@ -32,6 +32,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, directions, log_uniform
 from theorems.core.statement import always, statement
+from theorems.core.survival import NO_SQUARE
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import Bounded, exact, in_floats, spacing, value_of
@@ -76,6 +77,9 @@ def _cases() -> SearchStrategy[Case]:
         "descent-stops-far-out": "its run stays nearer",
         "descent-skips-a-step": "ten steps are asked for at a time; the eleventh is the first of another run",
         "cancelling-gradient": "the other of its two paths is textbook back-propagation, which is known no better",
+        "keys-of-transposed-weights": NO_SQUARE,
+        "keys-are-tokens": NO_SQUARE,
+        "scores-of-keys": NO_SQUARE,
     },
 )
 def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
