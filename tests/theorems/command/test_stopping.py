@@ -37,7 +37,10 @@ def test_what_is_finished_is_written(number: signal.Signals, jobs: str) -> None:
     process = started(FAKE, "verify", "slow", "true", "--examples", "200", "--jobs", jobs, *files)
     assert process.stderr is not None
     assert "true" in process.stderr.readline()  # the other one is done
-    time.sleep(1.5)
+    until = time.monotonic() + 60
+    while "Unit slow" not in Path("r.jsonl").read_text(encoding="utf-8"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == CODES[number]
