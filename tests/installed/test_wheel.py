@@ -78,13 +78,14 @@ def test_counterexamples_without_a_folder_are_those_of_the_wheel(installed: Inst
     assert "lemma-4 without separable: not hunted" in done.stderr
     for name in KEPT:
         assert f"[refuted](../counterexamples/{name})" in done.stdout
-        assert f"{name.removesuffix('.json').replace('-without-', ' without ')}:" not in done.stderr
+        assert f"{name.removesuffix('.json').replace('-without-', ' without ')}: not hunted" not in done.stderr
 
 
 def test_the_report_reads_the_recorded_evidence(installed: Installed, tmp_path: Path) -> None:
     done = installed.run(tmp_path, "theorems", "report", "lemma-3", "lemma-11", "--examples", "2", "--jobs", "1")
     assert done.returncode == 0, done.stderr
-    assert "| `lemma-11` | positive-labels, strict-optimum, head-in-key-range |" in done.stdout
+    for assumption in ("positive-labels", "strict-optimum", "head-in-key-range"):
+        assert f"| `{assumption}` | R |" in done.stdout
     assert "planted faults are caught by some statement" in done.stdout
 
 
