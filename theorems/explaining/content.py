@@ -11,7 +11,6 @@ from rich.console import Console
 
 from generators.finding import listed
 from reference_attention.notebook import html_table
-from reference_attention.risk import select
 from reference_attention.svm.max_margin import Infeasible
 from theorems.explaining.facts import Facts, Token
 from theorems.explaining.selection import Chosen, Followed
@@ -125,20 +124,12 @@ def _flow(it: Facts) -> Section:
     columns = ("‖p‖", *(f"1 − cos to p_mm({one.name})" for one in known), "max 1 − s_α")
     flow = it.path.flow
     apart = [flow.one_minus_cosine(one.solution.direction) for one in known if one.solution is not None]
+    off = it.path.off(it.case.problem.keys).max(axis=1)
     rows = [
-        (f"{flow.norms[k]:.3g}", *("" if np.isnan(a[k]) else f"{a[k]:.2g}" for a in apart), f"{_off(it, k):.2g}")
+        (f"{flow.norms[k]:.3g}", *("" if np.isnan(a[k]) else f"{a[k]:.2g}" for a in apart), f"{off[k]:.2g}")
         for k in decades(it)
     ]
     return Section(f"The flow: {flow.stop}" + (f" ({flow.reason})" if flow.reason else ""), columns, tuple(rows))
-
-
-def _off(it: Facts, k: int) -> float:
-    """max_i (1 − s_iα) for the tokens of largest weight at the end."""
-    found = select(it.case.problem.keys, it.path.flow.points[k])
-    weights = np.exp(np.asarray(found.log_weights))
-    held = np.argmax(it.path.largest, axis=1)
-    others = np.arange(weights.shape[1]) != held[:, None]
-    return float(np.sum(np.where(others, weights, 0.0), axis=1).max())
 
 
 def _starts(it: Facts) -> Section:

@@ -14,6 +14,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from reference_attention.risk import softmax_weights
+from theorems.core.points import directions
 from theorems.explaining.applying import Looked, Speaks, looked_at
 from theorems.explaining.selection import Chosen, Entry, Followed, chosen, entry, followed, locally_optimal_choices
 from theorems.explaining.size import REACH, size_of
@@ -124,7 +125,8 @@ def _facts_of(case: Case, name: str, starts: int, seed: int) -> Facts:
     start = np.zeros(problem.d) if case.start is None else np.array(case.start)
     record = _recorded(case, best, start)
     path = followed(problem, start, record)
-    others = tuple(followed(problem, p, record) for p in _seeded(problem.d, START * size_of(case, best), starts, seed))
+    drawn = START * size_of(case, best) * directions(np.random.default_rng(seed), starts, problem.d)
+    others = tuple(followed(problem, p, record) for p in drawn)
     choices = [best]
     for which, alpha in (("selected", path.selects), ("given", case.alpha)):
         if alpha is not None and not any(np.array_equal(alpha, one.alpha) for one in choices):
@@ -151,12 +153,6 @@ def _facts_of(case: Case, name: str, starts: int, seed: int) -> Facts:
         tuple(speaks),
         seed,
     )
-
-
-def _seeded(d: int, norm: float, starts: int, seed: int) -> list[Float64[np.ndarray, "d"]]:
-    """Starts of that norm in random directions."""
-    drawn = np.random.default_rng(seed).standard_normal((starts, d))
-    return [norm * z / np.linalg.norm(z) for z in drawn]
 
 
 def _decades(size: float, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "m"]:

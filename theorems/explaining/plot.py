@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.errors import InvalidInput
-from reference_attention.risk import select
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.benchmark.measure import Limit
 from theorems.explaining.facts import Facts
@@ -94,41 +93,31 @@ def _panels(sheet: Any, it: Facts) -> None:
     seen = flow.norms > 0
     norms, points = flow.norms[seen], flow.points[seen]
     left, right = sheet.subplots(1, 2)
-    held = np.argmax(it.path.largest, axis=1)
+    held = it.path.held
+    others = np.arange(problem.T) != held[:, None]
     chosen = np.take_along_axis(problem.keys, held[:, None, None], axis=1)
-    rows = (chosen - problem.keys)[np.arange(problem.T) != held[:, None]]
-    near = _neighbours(it, held)
+    rows = (chosen - problem.keys)[others]
+    solution = None if it.selected is None else it.selected.solution
+    near = np.zeros(len(rows), dtype=bool) if solution is None else solution.neighbours[others]
     margins = (points @ rows.T) / norms[:, None]
     order = np.argsort(~near, kind="stable")[:LINES]
     for j in order[::-1]:
         color, width = (style.RED, 1.2) if near[j] else (style.LIGHT, 0.7)
         left.plot(norms, margins[:, j], color=color, linewidth=width, zorder=3 if near[j] else 2)
-    if it.selected is not None and it.selected.solution is not None:
-        left.axhline(it.selected.solution.margin, color=style.BLUE, linestyle="--", linewidth=1.0, zorder=4)
+    if solution is not None:
+        left.axhline(solution.margin, color=style.BLUE, linestyle="--", linewidth=1.0, zorder=4)
         left.set_title("margins along p/‖p‖: neighbours red, 1/‖p_mm‖ dashed")
     else:
         left.set_title("margins along p/‖p‖")
-    left.set_xscale("log")
-    left.set_xlim(left=max(float(norms[0]), size_of(it.case, it.optimal) / 100))
-    left.set_xlabel("‖p‖")
-    weights = np.exp(np.asarray(select(problem.keys, points).log_weights))
-    off = np.where(np.arange(problem.T) != held[:, None], weights, 0.0).sum(axis=-1)
+    off = it.path.off(problem.keys)[seen]
     for i in range(problem.n):
         shown = off[:, i] >= FAINTEST
         right.plot(norms[shown], off[shown, i], linewidth=1.0, label=f"input {i}")
-    right.set_xscale("log")
     right.set_yscale("log")
-    right.set_xlim(left=max(float(norms[0]), size_of(it.case, it.optimal) / 100))
-    right.set_xlabel("‖p‖")
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.set_xlim(left=max(float(norms[0]), size_of(it.case, it.optimal) / 100))
+        axes.set_xlabel("‖p‖")
     right.set_title("weight off the token of largest weight, per input")
     if problem.n <= 8:
         right.legend(fontsize=7.5, frameon=False)
-
-
-def _neighbours(it: Facts, held: Any) -> Any:
-    """Which of the rows k_α − k_t are neighbours; none where p_mm of those tokens is not known."""
-    problem = it.case.problem
-    others = np.arange(problem.T) != held[:, None]
-    if it.selected is None or it.selected.solution is None:
-        return np.zeros(int(others.sum()), dtype=bool)
-    return it.selected.solution.neighbours[others]

@@ -15,6 +15,7 @@ from generators.case import Case
 from generators.margin_assumptions import in_cone
 from reference_attention.directions import direction
 from reference_attention.problem import Problem
+from reference_attention.risk import softmax_weights
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
@@ -84,6 +85,16 @@ class Followed:
     def stationary(self) -> bool:
         """Whether it ends at a finite point."""
         return self.flow.stop is Stop.STATIONARY
+
+    @property
+    def held(self) -> Int64[np.ndarray, "n"]:
+        """The first of the tokens of largest weight at its end, shape (n,)."""
+        return np.argmax(self.largest, axis=1)
+
+    def off(self, keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "r n"]:
+        """The softmax weight off those tokens at every recorded point, as a sum of the others, shape (r, n)."""
+        weights = softmax_weights(keys, self.flow.points)
+        return np.asarray(np.where(np.arange(keys.shape[1]) != self.held[:, None], weights, 0.0).sum(axis=-1))
 
     @property
     def tied(self) -> Int64[np.ndarray, "k"]:

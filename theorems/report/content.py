@@ -7,12 +7,12 @@ import platform
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 
 from generators.assumptions import ASSUMPTIONS
 from theorems.core.claim import Verdict
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
+from theorems.core.version import version_of
 from theorems.hunting.table import Status
 from theorems.power.table import short
 from theorems.registry.suite import tolerances, tolerances_of
@@ -36,7 +36,8 @@ from theorems.report.limits import LIMITS
 from theorems.report.pictures import headroom, limit_picture, used
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.findings import Found
-from theorems.run.result import ClaimSummary, Failure
+from theorems.run.result import ClaimSummary, Failure, shown
+from theorems.run.tables import HOLDS
 
 LIBRARIES = ("numpy", "scipy", "torch", "hypothesis", "python-flint")
 MEANING = {
@@ -76,13 +77,7 @@ class Contents:
 
 def installed() -> list[tuple[str, str]]:
     """Python and the libraries that numbers come from, with their versions."""
-    found = [("python", platform.python_version())]
-    for name in LIBRARIES:
-        try:
-            found.append((name, version(name)))
-        except PackageNotFoundError:
-            found.append((name, "not installed"))
-    return found
+    return [("python", platform.python_version()), *((name, version_of(name)) for name in LIBRARIES)]
 
 
 def blocks(contents: Contents) -> list[Block]:
@@ -176,9 +171,8 @@ def _counts(run: RunRecord) -> Block:
 
 
 def _findings(contents: Contents) -> Iterator[Block]:
-    words = {True: "holds", False: "does not hold", None: "not established"}
     yield Heading(2, "Assumptions on these data")
-    rows = tuple((Code(id), title, words[holds], evidence) for id, title, holds, evidence, _ in contents.findings)
+    rows = tuple((Code(id), title, HOLDS[holds][0], evidence) for id, title, holds, evidence, _ in contents.findings)
     yield Table(("assumption", "says", "", "because"), rows)
 
 
@@ -201,8 +195,7 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
     known = contents.known.get(one.id)
     if known is not None:
         yield paragraph(f"Source: {known.source}. Assumes: {', '.join(known.assumptions) or 'nothing'}.")
-    tried = ", ".join(f"{count} {verdict}" for verdict, count in one.counts.items() if count)
-    yield paragraph(f"Verdict: {one.verdict}" + (f" ({tried})" if tried else "") + ".")
+    yield paragraph(f"Verdict: {one.verdict}" + (f" ({one.tried})" if one.tried else "") + ".")
     if one.reason:
         yield paragraph(one.reason)
     if one.claims:
@@ -233,8 +226,7 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
 
 
 def _claim(claim: ClaimSummary) -> tuple[Text, ...]:
-    slack = "undecided" if math.isnan(claim.worst_slack) else f"{claim.worst_slack + 0.0:.3g}"
-    tolerance = "undecided" if math.isnan(claim.tolerance) else f"{claim.tolerance:.3g}"
+    slack, tolerance = shown(claim.worst_slack), shown(claim.tolerance)
     share = used(claim)
     bar = "" if share is None else Share(share)
     return (Code(claim.name), claim.form, str(claim.verdict), str(claim.cases), slack, tolerance, bar, Code(claim.why))

@@ -36,6 +36,11 @@ class StatementRecord:
     never_made: tuple[str, ...] = ()
 
     @property
+    def tried(self) -> str:
+        """How many examples had which verdict, in words."""
+        return ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items() if count)
+
+    @property
     def tightest(self) -> ClaimSummary | None:
         """The claim nearest to its tolerance, as in the table of verify; a falsified one if there is any."""
         return tightest_of(self.claims)

@@ -6,8 +6,6 @@ import hashlib
 import inspect
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import reference_attention
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.statement import Statement
-from theorems.core.version import version
+from theorems.core.version import version, version_of
 from theorems.run.user_data import Given, as_text
 
 LIBRARIES = ("numpy", "scipy", "hypothesis", "python-flint", "scikit-learn", "torch")
@@ -63,13 +61,7 @@ def _source() -> str:
 
 @cache
 def _libraries() -> dict[str, str]:
-    found = {}
-    for name in LIBRARIES:
-        try:
-            found[name] = installed_version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    return {name: version_of(name) for name in LIBRARIES}
 
 
 def _digest(files: Iterable[Path]) -> str:

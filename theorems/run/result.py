@@ -14,6 +14,11 @@ from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict
 from theorems.core.statement import Statement
 
 
+def shown(value: float) -> str:
+    """A slack or a tolerance for a reader, to three digits; NaN is undecided."""
+    return "undecided" if math.isnan(value) else f"{value + 0.0:.3g}"
+
+
 @dataclass(frozen=True)
 class ClaimSummary:
     """A claim at the case where it was closest to failing (or failed worst).

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,15 +18,14 @@ from theorems.hunting.record import load
 from theorems.hunting.table import Status
 from theorems.registry.suite import tolerances, tolerances_of
 from theorems.report.document import Block, Code, Heading, Link, Listing, Paragraph, Table, Text, paragraph
-from theorems.report.evidence import COUNTEREXAMPLES, is_caught, status_of
+from theorems.report.evidence import COUNTEREXAMPLES, UNTOUCHED, is_caught, status_of
 from theorems.report.markdown import markdown
 from theorems.report.record import RunRecord, StatementRecord
+from theorems.run.result import shown
 from theorems.run.tables import CASE_COLUMNS, case_lines, case_rows
 from theorems.site.derivations import texts_of
 from theorems.site.docstring import html
 from theorems.site.links import link_from, source_of
-
-NOT_FACED = "…"
 
 
 @dataclass(frozen=True)
@@ -142,10 +140,9 @@ def _claims(statement: Statement, measured: RunRecord | None) -> Iterator[Block]
         yield paragraph("No measurement of this statement is kept.")
         yield Table(("claim", "made"), tuple((Code(name), when) for name, when in statement.claims.items()))
         return
-    tried = ", ".join(f"{count} {verdict}" for verdict, count in record.counts.items() if count)
     yield paragraph(
-        f"On {record.examples} generated cases (seed {measured.seed}): {tried}. A claim holds when slack ≥ −tolerance;"
-        " the slack is the worst one, on a case where the two sides are not the same number."
+        f"On {record.examples} generated cases (seed {measured.seed}): {record.tried}. A claim holds when"
+        " slack ≥ −tolerance; the slack is the worst one, on a case where the two sides are not the same number."
         " It is examples on which a claim was made that are counted."
     )
     made = {claim.name: claim for claim in record.claims}
@@ -155,16 +152,12 @@ def _claims(statement: Statement, measured: RunRecord | None) -> Iterator[Block]
         if claim is None:
             rows.append((Code(name), "", when, "0", "never made", "", ""))
             continue
-        numbers = (_number(claim.worst_slack), _number(claim.tolerance), _tolerance(claim.why))
+        numbers = (shown(claim.worst_slack), shown(claim.tolerance), _tolerance(claim.why))
         rows.append((Code(name), str(claim.form), when, str(claim.cases), *numbers))
     yield Table(("claim", "form", "made", "examples", "worst slack", "tolerance", "because of"), tuple(rows))
     for claim in record.claims:
         if claim.branches:
             yield paragraph(Code(claim.name), f": {claim.occurred}.")
-
-
-def _number(value: float) -> str:
-    return "undecided" if math.isnan(value) else f"{value + 0.0:.3g}"
 
 
 def _tolerance(key: str) -> Link:
@@ -187,7 +180,7 @@ def _faults(statement: Statement, power: Mapping[str, Mapping[str, str]]) -> Ite
     yield Heading(2, "Planted faults")
     column = {fault: row[statement.id] for fault, row in power.items() if statement.id in row and fault in FAULTS}
     caught = {fault: sign for fault, sign in column.items() if is_caught(sign)}
-    faced = [sign for sign in column.values() if sign not in ("", NOT_FACED)]
+    faced = [sign for sign in column.values() if sign not in UNTOUCHED]
     yield Paragraph(
         (
             f"It catches {len(caught)} of the {len(faced)} planted faults of ",
