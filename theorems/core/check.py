@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from generators.attention_call import Subject
 from generators.case import Case
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, watched
+from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, Refused, watched
 from theorems.core.statement import Statement
 
 
@@ -36,7 +37,7 @@ class Outcome:
     not_found: bool = False
 
 
-def check(statement: Statement, case: Case, under_test: Implementation) -> Outcome:
+def check(statement: Statement, case: Subject, under_test: Implementation) -> Outcome:
     """Whether the statement holds on the case. A statement that breaks down is inconclusive, never upheld."""
     with warnings.catch_warnings():
         # A NaN or overflow ends in a claim, where it is never a pass; a warning would only tear the report.
@@ -60,6 +61,8 @@ def check(statement: Statement, case: Case, under_test: Implementation) -> Outco
             if judged.verdict is Verdict.UPHELD and (lost := _lost(statement, case, under_test, made)):
                 return replace(judged, verdict=Verdict.INCONCLUSIVE, reason=lost)
             return replace(judged, not_found=_not_found(claims) and _not_found_either(statement, case, under_test))
+        except Refused as refusal:
+            return Outcome(Verdict.NOT_APPLICABLE, reason=f"the kernel refuses it: {refusal}")
         except (Exception, SystemExit) as error:
             return broken(statement, error, tuple(claims))
 
@@ -75,22 +78,22 @@ def _not_found(claims: Iterable[Claim]) -> bool:
     return bool(open_ones) and all(claim.not_found for claim in open_ones)
 
 
-def _not_found_either(statement: Statement, case: Case, under_test: Implementation) -> bool:
+def _not_found_either(statement: Statement, case: Subject, under_test: Implementation) -> bool:
     """Whether the reference does not find it, either."""
     return under_test is REFERENCE or _not_found(_of_reference(statement, case, under_test))
 
 
-def _of_reference(statement: Statement, case: Case, under_test: Implementation) -> Iterator[Claim]:
+def _of_reference(statement: Statement, case: Subject, under_test: Implementation) -> Iterator[Claim]:
     """What is claimed of the reference on the case, with the precision of what is under test."""
     reference = REFERENCE.but(REFERENCE.name, textbook_eps=under_test.textbook_eps)
     return claims_of(statement.conclusion(case, reference))
 
 
-def _lost(statement: Statement, case: Case, under_test: Implementation, made: set[str]) -> str:
+def _lost(statement: Statement, case: Subject, under_test: Implementation, made: set[str]) -> str:
     """Claims that the reference's numbers call for and what is under test made none of: a claim that depends on a flag,
     say, which is reported wrongly. Empty if there are none.
     """
-    if under_test is REFERENCE:
+    if under_test is REFERENCE or (statement.kernel is not None and statement.kernel.capability):
         return ""
     lost = [claim.name for claim in _of_reference(statement, case, under_test) if claim.name not in made]
     return f"{', '.join(dict.fromkeys(lost))}: claimed with the reference on this case, and not here" if lost else ""
@@ -154,10 +157,12 @@ def sentence(claim: Claim) -> str:
     return f"{claim.name}: slack {claim.slack:.6g}, tolerance {claim.tolerance:.3g} ({claim.why}){detail}"
 
 
-def _missing_assumption(statement: Statement, case: Case, own: Case) -> str:
+def _missing_assumption(statement: Statement, case: Subject, own: Subject) -> str:
     """The first assumption that is not known to hold, with what decided it, in the units of ``own``; empty when all
     hold.
     """
+    if not (isinstance(case, Case) and isinstance(own, Case)):
+        return ""  # a call assumes nothing
     for id in statement.assumptions:
         finding = statement.assumption(id).check(case)
         if finding.holds is not True:

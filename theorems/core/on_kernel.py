@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from generators.attention_call import AttentionCall
+from reference_attention.loss import Array
 from theorems.core.implementation import Implementation
 
-KERNEL_FUNCTIONS = ("weights", "risk", "scaled_gradient")
+KERNEL_FUNCTIONS = ("weights", "risk", "scaled_gradient", "attend")
 """What of an :class:`Implementation` a kernel stands in for."""
 
 KERNEL_UNTOUCHED = "on this case the statement does not call the attention kernel"
@@ -24,16 +26,20 @@ class KernelUse:
         called: whether it calls the kernel; its rounding bounds then know of ``textbook_eps``.
         says: where it calls it, or why it does not.
         turn: the order in which a test that ends with the first failure tries statements, cheap ones first.
+        capability: what a kernel has to declare for it to be asked; empty for statements of the papers.
+        differentiates: whether it needs the kernel's backward pass.
     """
 
     called: bool
     says: str
     turn: int = 0
+    capability: str = ""
+    differentiates: bool = True
 
 
-def calls(where: str, *, turn: int) -> KernelUse:
+def calls(where: str, *, turn: int, differentiates: bool = True) -> KernelUse:
     """The statement calls the kernel: ``where``, for a reader of the report."""
-    return KernelUse(True, where, turn)
+    return KernelUse(True, where, turn, differentiates=differentiates)
 
 
 SVM_ONLY = KernelUse(False, "speaks of keys and hard-margin SVM alone; it calls no attention kernel")
@@ -48,19 +54,56 @@ SATURATED = KernelUse(False, "needs softmax weights of e^{−norm}, which underf
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What a kernel returned for a call, in float64.
+
+    Attributes:
+        output: shape (B, H, L, M).
+        query_gradient, key_gradient, value_gradient: of the sum of upstream · output, shapes of query, key and value;
+            None of a kernel without a backward pass.
+        log_sum_exp: shape (B, H, L), where the kernel returns it and was asked to.
+        changed: the names of the tensors that it wrote to.
+    """
+
+    output: Array
+    query_gradient: Array | None = None
+    key_gradient: Array | None = None
+    value_gradient: Array | None = None
+    log_sum_exp: Array | None = None
+    changed: tuple[str, ...] = ()
+
+
+class Refused(Exception):
+    """The kernel raised on a call that it may refuse: sizes or options that it says it does not support."""
+
+
+def no_kernel(call: AttentionCall) -> Answer:
+    """Of an implementation that is no attention kernel."""
+    raise Refused("nothing to call")
+
+
+@dataclass(frozen=True)
 class OnKernel(Implementation):
     """An implementation whose softmax, risk and gradient are a kernel's.
 
     Attributes:
         kernel: the :class:`theorems.kernel.kernel.Kernel`.
+        attend: one call of it, forward and backward.
     """
 
     kernel: Any = None
+    attend: Callable[[AttentionCall], Answer] = no_kernel
 
 
 def out_of_reach(use: KernelUse | None, under_test: Implementation) -> str:
-    """Why a statement says nothing about this kernel; empty if it does, or if it is no kernel."""
-    return use.says if isinstance(under_test, OnKernel) and use is not None and not use.called else ""
+    """Why a statement says nothing about this kernel, or needs one; empty if neither is so."""
+    if use is None:
+        return ""
+    if not isinstance(under_test, OnKernel):
+        return "is about an attention kernel: give one with --attention" if use.capability else ""
+    if not use.called:
+        return use.says
+    return str(under_test.kernel.lacks(use))
 
 
 def watched(under_test: Implementation) -> tuple[Implementation, set[str]]:

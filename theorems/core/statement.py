@@ -17,6 +17,7 @@ from typing import Any
 from hypothesis.strategies import SearchStrategy
 
 from generators.assumptions import ASSUMPTIONS, Assumption, Finding, assumption_named
+from generators.attention_call import Subject
 from generators.case import Case
 from generators.problems import cases as cases_with
 from reference_attention.errors import InvalidInput
@@ -24,7 +25,8 @@ from theorems.core.claim import Claim, until_undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import KernelUse
 
-Conclusion = Callable[[Case, Implementation], Iterator[Claim]]
+Conclusion = Callable[[Any, Implementation], Iterator[Claim]]
+"""Takes a case; of a capability of kernels, a call."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,10 @@ class Statement:
     title: str
     source: str
     assumptions: tuple[str, ...]
-    cases: Callable[[], SearchStrategy[Case]]
+    cases: Callable[[], SearchStrategy[Any]]
     conclusion: Conclusion
     text: str
-    from_data: Callable[[Case], Iterator[Case]]
+    from_data: Callable[[Any], Iterator[Any]]
     aliases: tuple[str, ...] = ()
     kernel: KernelUse | None = None
     survives: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -154,7 +156,7 @@ def statement(
             strategy,
             until_undecided(conclusion),
             text,
-            from_data or _alone,
+            from_data or alone,
             aliases,
             kernel,
             survives,
@@ -166,7 +168,8 @@ def statement(
     return made
 
 
-def _alone(case: Case) -> Iterator[Case]:
+def alone(case: Subject) -> Iterator[Subject]:
+    """The case that was given, and no other."""
     yield case
 
 

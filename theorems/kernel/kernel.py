@@ -1,8 +1,8 @@
 """Somebody's attention kernel as an :class:`theorems.core.implementation.Implementation`:
 weights, risk, gradient by autograd.
 
-A kernel is a callable on torch tensors, (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m), that returns
-softmax(q kᵀ) v: no scale, no mask, no dropout. Everything here is linear bookkeeping around calls of it:
+A kernel is a callable on torch tensors with the signature of an :mod:`.interface`, that returns softmax(q kᵀ) v.
+Everything here is linear bookkeeping around calls of it:
 
 - weights are the kernel on the identity as values, m = T;
 - γ_iᵀ s_i is the kernel on the scores as values, m = 1, divided by a power of two so that no score overflows;
@@ -18,21 +18,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 
+from generators.attention_call import Alignment, AttentionCall, Memory
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from reference_attention.risk import ScaledGradient
-from theorems.core.on_kernel import OnKernel
+from theorems.core.on_kernel import Answer, KernelUse, OnKernel, Refused
 from theorems.kernel.importing import imported
+from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, Request
 from theorems.kernel.with_torch import torch
+from theorems.rounding.bounded.formats import FORMATS, HALF, Format
 
-DTYPES: Mapping[str, torch.dtype] = MappingProxyType({"float64": torch.float64, "float32": torch.float32})
-"""What a kernel may compute in. Half precision has no rounding bound here: logits of 100 have no digits in it."""
+DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name) for name in FORMATS})
+"""What a kernel may be given."""
 
 ENTRIES = 1 << 22
 """About how many numbers one call of the kernel is given: longer batches are cut."""
@@ -90,9 +94,16 @@ class Kernel:
         call: the callable.
         name: MODULE:CALLABLE, or what the object calls itself.
         source: MODULE:CALLABLE to import it by; empty for an object that was handed over.
-        dtype: a key of :data:`DTYPES`.
+        dtype: of the tensors that it is given, a key of :data:`DTYPES`.
         layout: which shapes it is given.
-        keywords: keyword arguments of every call (``scale=1.0`` where it takes a scale).
+        interface: its signature.
+        parameters: the names that it has of it.
+        declares: its capabilities.
+        computes_in: the numbers that its results are within the rounding of; those of ``dtype``, or coarser ones.
+        alignment: of causality where L ≠ T, as it was found to be.
+        many_queries: whether it takes more than one query to an input; else each gets a copy of the keys.
+        differentiable: whether it has a backward pass.
+        device: where its tensors live.
     """
 
     call: Callable[..., Any]
@@ -100,17 +111,42 @@ class Kernel:
     source: str = ""
     dtype: str = "float64"
     layout: Layout = LAYOUTS[0]
-    keywords: Mapping[str, float] = field(default_factory=dict)
+    interface: Interface = INTERFACES["plain"]
+    parameters: tuple[str, ...] = ()
+    declares: frozenset[str] = frozenset(ALWAYS)
+    computes_in: str = "float64"
+    alignment: Alignment = Alignment.TOP_LEFT
+    many_queries: bool = True
+    differentiable: bool = True
+    device: str = "cpu"
     _last: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        held = (self.name, self.source, self.dtype, self.layout, dict(self.keywords))
-        return _received, (None if self.source else self.call, *held)
+        # An interface is a constant, and holds functions; it travels by name.
+        held = {one.name: getattr(self, one.name) for one in fields(self) if one.init} | {
+            "interface": self.interface.name
+        }
+        return _received, (held | {"call": None if self.source else self.call},)
+
+    @property
+    def numbers(self) -> Format:
+        """What it computes in."""
+        return FORMATS[self.computes_in]
 
     @property
     def eps(self) -> float:
         """Spacing of the kernel's numbers at one."""
-        return float(torch.finfo(DTYPES[self.dtype]).eps)
+        return self.numbers.eps
+
+    def lacks(self, use: KernelUse) -> str:
+        """Why a statement that calls kernels does not call this one; empty if it does."""
+        if use.capability and use.capability not in self.declares:
+            return "the kernel has no parameter for it"
+        if use.differentiates and not self.differentiable:
+            return "it needs a backward pass, and the kernel has none"
+        if not use.capability and self.computes_in in HALF:
+            return f"the bounds of {self.computes_in} say nothing of it: logits of a few hundred have no digits there"
+        return ""
 
     def attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         """The kernel on (B, n, 1, d), (B, n, T, d), (B, n, T, m), in its layout → (B, n, 1, m).
@@ -122,46 +158,149 @@ class Kernel:
         if self.layout.square and m != d:
             pieces = values.new_zeros((*values.shape[:-1], -(-m // d) * d))
             pieces[..., :m] = values
-            return torch.cat([self._called(query, keys, v) for v in torch.split(pieces, d, dim=-1)], dim=-1)[..., :m]
+            parts = [self._called(query, keys, v) for v in torch.split(pieces, d, dim=-1)]
+            return torch.cat(parts, dim=-1)[..., :m]
         return self._called(query, keys, values)
 
     def _called(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        given: tuple[torch.Tensor, ...] = (query, keys, values)
-        if self.layout.rank == 3:
-            given = tuple(x.reshape(-1, *x.shape[-2:]) for x in given)
         # A kernel may assume contiguous tensors; one that writes to them is refused (theorems.kernel.loading).
-        given = tuple(x.contiguous() for x in given)
-        shapes = ", ".join(str(tuple(x.shape)) for x in given)
+        query, keys, values = (x.contiguous() for x in (query, keys, values))
+        return self.returned(Request(query, keys, values))[0]
+
+    def returned(self, request: Request) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """What the kernel itself returns: output (B, H, L, M) and log-sum-exp (B, H, L), if it was asked for that.
+
+        Raises:
+            InvalidInput: it raises, or returns something else.
+        """
+        B, H, L, _ = request.query.shape
+        M = request.value.shape[-1]
+        if self.layout.rank == 3:
+            flat = {name: getattr(request, name).flatten(0, 1) for name in ("query", "key", "value")}
+            request = replace(request, **flat)
+        shapes = ", ".join(str(tuple(x.shape)) for x in (request.query, request.key, request.value))
         try:
-            found = self.call(*given, **self.keywords)
+            output, lse = self.interface.call(self.call, request, self.parameters)
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())[:200].rstrip(".")
-            raise InvalidInput(
+            raise Raised(
                 f"--attention: {self.name} raised {type(error).__name__} on {self.dtype} tensors of shapes {shapes}:"
                 f" {said}."
             ) from None
-        wanted = (*given[0].shape[:-1], given[2].shape[-1])
-        if not isinstance(found, torch.Tensor):
-            raise InvalidInput(f"--attention: {self.name} returned {_kind(found)}; return one tensor {wanted}.")
-        if tuple(found.shape) != wanted:
+        wanted = (B, H, L, M) if self.layout.rank == 4 else (B * H, L, M)
+        if not isinstance(output, torch.Tensor):
+            raise InvalidInput(f"--attention: {self.name} returned {_kind(output)}; return one tensor {wanted}.")
+        if tuple(output.shape) != wanted:
             raise InvalidInput(
-                f"--attention: {self.name} returned shape {tuple(found.shape)} for {shapes}; return {wanted}."
+                f"--attention: {self.name} returned shape {tuple(output.shape)} for {shapes}; return {wanted}."
             )
-        if found.dtype != query.dtype:
+        if output.dtype != request.query.dtype:
             raise InvalidInput(
-                f"--attention: {self.name} returned {str(found.dtype).removeprefix('torch.')} for {self.dtype} tensors;"
-                " keep the dtype, or choose another with --dtype."
+                f"--attention: {self.name} returned {str(output.dtype).removeprefix('torch.')} for {self.dtype}"
+                " tensors; keep the dtype, or choose another with --dtype."
             )
-        return found.to(query.device).reshape(*query.shape[:-1], values.shape[-1])
+        if request.log_sum_exp and (not isinstance(lse, torch.Tensor) or tuple(lse.shape) != (B, H, L)):
+            shape = tuple(lse.shape) if isinstance(lse, torch.Tensor) else _kind(lse)
+            raise InvalidInput(f"--attention: {self.name} returned {shape} as log-sum-exp; return {(B, H, L)}.")
+        return output.to(request.query.device).reshape(B, H, L, M), lse
+
+    def answer(self, call: AttentionCall) -> Answer:
+        """One call, forward and backward, in float64.
+
+        Raises:
+            Refused: the kernel raises.
+            InvalidInput: it returns something that is no tensor of the shape or dtype that is due.
+        """
+        given = {name: self._laid_out(getattr(call, name), call.memory) for name in ("query", "key", "value")}
+        before = {name: x.clone() for name, x in given.items()}
+        if self.differentiable:
+            for x in given.values():
+                x.requires_grad_()
+        upstream = self.tensor(call.upstream)
+        try:
+            with torch.set_grad_enabled(self.differentiable):
+                output, lse = self._of(self._request(call, given))
+            gradients = self._gradients(output, tuple(given.values()), upstream)
+        except Raised as error:
+            raise Refused(str(error).removeprefix("--attention: ")) from None
+        changed = tuple(name for name, x in given.items() if not torch.equal(x.detach(), before[name]))
+        dq, dk, dv = gradients
+        return Answer(_float64(output), dq, dk, dv, None if lse is None else _float64(lse), changed)
+
+    def _gradients(
+        self, output: torch.Tensor, given: tuple[torch.Tensor, ...], upstream: torch.Tensor
+    ) -> tuple[Array | None, Array | None, Array | None]:
+        """dQ, dK, dV; NaN for one that autograd does not know of; None for each of a kernel without backward pass."""
+        if not self.differentiable:
+            return (None, None, None)
+        if not output.requires_grad:
+            raise InvalidInput(f"--attention: {self.name} has a backward pass for some calls and none for others.")
+        try:
+            found = torch.autograd.grad(output, given, upstream, allow_unused=True)
+        except (Exception, SystemExit) as error:
+            said = " ".join(str(error).split())[:200].rstrip(".")
+            raise Raised(f"{self.name} raised {type(error).__name__} in its backward pass: {said}.") from None
+        pairs = zip(found, given, strict=True)
+        dq, dk, dv = (torch.full_like(x, torch.nan) if one is None else one for one, x in pairs)
+        return _float64(dq), _float64(dk), _float64(dv)
+
+    def _of(self, request: Request) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The kernel on a request; in shapes that it takes, if it takes no others."""
+        B, H, L, E = request.query.shape
+        M = request.value.shape[-1]
+        if not self.many_queries and L > 1:
+            # One query to an input: each query is an input of its own, with a copy of the keys.
+            query = request.query.reshape(B, H * L, 1, E)
+            key, value = (x.repeat_interleave(L, dim=1) for x in (request.key, request.value))
+            return self.attend(query, key, value).reshape(B, H, L, M), None
+        if self.layout.square and M != E:
+            width = -(-M // E) * E
+            padded = torch.nn.functional.pad(request.value, (0, width - M))
+            parts = [self.returned(replace(request, value=v)) for v in torch.split(padded, E, dim=-1)]
+            return torch.cat([output for output, _ in parts], dim=-1)[..., :M], parts[0][1]
+        return self.returned(request)
+
+    def _request(self, call: AttentionCall, given: Mapping[str, torch.Tensor]) -> Request:
+        return Request(
+            **given,
+            scale=call.scale,
+            visible=None if call.visible is None else torch.tensor(call.visible, device=self.device),
+            bias=None if call.bias is None else self.tensor(call.bias),
+            causal=call.causal,
+            window=call.window,
+            softcap=call.softcap,
+            log_sum_exp=call.log_sum_exp,
+        )
+
+    def _laid_out(self, x: Float64[np.ndarray, "B H L E"], memory: Memory) -> torch.Tensor:
+        """The array as a tensor that lies like that in memory."""
+        tensor = self.tensor(x)
+        if memory is Memory.TRANSPOSED:
+            return tensor.transpose(1, 2).contiguous().transpose(1, 2)
+        if memory is Memory.SLICED:
+            return torch.stack((tensor, torch.full_like(tensor, 7.0)), dim=3).flatten(2, 3)[:, :, ::2]
+        return tensor[:1].expand_as(tensor) if memory is Memory.BROADCAST else tensor
+
+    def in_own_numbers(self, call: AttentionCall) -> AttentionCall:
+        """The call with its tensors rounded to the kernel's numbers, and queries small enough for their range."""
+        group = call.query.shape[1] // call.key.shape[1]
+        keys = np.abs(np.repeat(call.key, group, axis=1))
+        reach = float(np.max(np.abs(call.query) @ np.swapaxes(keys, -1, -2)))
+        room = self.numbers.largest / 8
+        query = call.query / 2.0 ** math.ceil(math.log2(reach / room)) if reach > room else call.query
+        held = {"query": query, "key": call.key, "value": call.value, "upstream": call.upstream}
+        if call.bias is not None:
+            held["bias"] = call.bias
+        return call.but(**{name: _float64(self.tensor(x)) for name, x in held.items()})
 
     def tensor(self, array: Array) -> torch.Tensor:
-        """A float64 array in the kernel's dtype."""
-        return torch.tensor(np.asarray(array, dtype=np.float64)).to(DTYPES[self.dtype])
+        """A float64 array in the kernel's dtype, where it wants its tensors."""
+        return torch.tensor(np.asarray(array, dtype=np.float64)).to(DTYPES[self.dtype]).to(self.device)
 
     def weights(self, keys: Array, p: Array) -> Array:
         """s_i = softmax(K_i p), (*b, n, T): the kernel on the identity."""
         held = self._held(keys, None)
-        identity = torch.eye(held.keys.shape[-2], dtype=DTYPES[self.dtype])
+        identity = torch.eye(held.keys.shape[-2], dtype=DTYPES[self.dtype], device=self.device)
         with torch.no_grad():
             found = [
                 self.attend(query, k, identity.expand(*k.shape[:-1], len(identity)))[..., 0, :]
@@ -188,7 +327,7 @@ class Kernel:
             query.requires_grad_()
             with torch.enable_grad():
                 found = self.attend(query, k, v)
-            log_slopes = loss.log_slope(found.detach()[..., 0, 0].to(torch.float64).numpy() * held.unit)
+            log_slopes = loss.log_slope(_float64(found[..., 0, 0]) * held.unit)
             # A power of two is taken out of every slope: it is put back in float64, where it does not underflow.
             power = np.floor(log_slopes / math.log(2))
             upstream = self.tensor(-np.exp(log_slopes - power * math.log(2)))
@@ -215,7 +354,7 @@ class Kernel:
         """Query (B, n, 1, d), keys (B, n, T, d) and values (B, n, T, 1), at most ENTRIES numbers at a time."""
         batch, (n, tokens, d) = held.batch(p), held.keys.shape[-3:]
         points = torch.tensor(np.broadcast_to(np.asarray(p) * held.key_unit, (*batch, d)).reshape(-1, d))
-        points = points.to(DTYPES[self.dtype])[:, None, None, :]
+        points = points.to(DTYPES[self.dtype]).to(self.device)[:, None, None, :]
         values = held.keys[..., :1] if held.values is None else held.values  # no values: not looked at
         stacked = [
             x.expand(len(points), *x.shape)
@@ -237,6 +376,7 @@ class Kernel:
             scaled_gradient=self.scaled_gradient,
             textbook_eps=self.eps,
             kernel=self,
+            attend=self.answer,
         )
 
     def but(self, **changed: Any) -> Kernel:
@@ -244,10 +384,17 @@ class Kernel:
         return replace(self, **changed)
 
 
-def _received(call: Any, name: str, source: str, dtype: str, layout: Layout, keywords: Mapping[str, float]) -> Kernel:
-    if call is None:
-        call = imported(source)
-    return Kernel(call, name, source, dtype, layout, keywords)
+class Raised(InvalidInput):
+    """The kernel raised."""
+
+
+def _received(held: dict[str, Any]) -> Kernel:
+    call = imported(held["source"]) if held["call"] is None else held["call"]
+    return Kernel(**held | {"call": call, "interface": INTERFACES[held["interface"]]})
+
+
+def _float64(x: torch.Tensor) -> Float64[np.ndarray, "..."]:
+    return np.asarray(x.detach().to("cpu", torch.float64).numpy())
 
 
 def _unit(values: Array) -> float:
@@ -258,7 +405,7 @@ def _unit(values: Array) -> float:
 
 def _joined(parts: list[torch.Tensor], held: Held, p: Array) -> np.ndarray:
     """Blocks put together: a float64 array of shape (*b, …)."""
-    array = (parts[0] if len(parts) == 1 else torch.cat(parts)).to(torch.float64).numpy()
+    array = _float64(parts[0] if len(parts) == 1 else torch.cat(parts))
     return np.asarray(array.reshape(*held.batch(p), *array.shape[1:]))
 
 

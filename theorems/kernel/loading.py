@@ -1,82 +1,120 @@
-"""From ``MODULE:CALLABLE`` (or an object) to a :class:`theorems.kernel.kernel.Kernel`: import it, and try it once.
+"""From ``MODULE:CALLABLE`` (or an object) to a :class:`theorems.kernel.kernel.Kernel`: import it, and try it.
 
 The probe is a few tiny calls with all lengths different: does it return one finite tensor of the right shape and dtype,
-leave its arguments as they are, return the same numbers again, and can autograd differentiate it with respect to the
-query? It does not judge values; that is what the theorems do.
+leave its arguments as they are, and return the same numbers again? What it has no parameter for it need not be able to
+do; which keys it shows where L ≠ T, and in which numbers it computes, is found out. Values are not judged; that is what
+the theorems do.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
+from generators.attention_call import Alignment, AttentionCall
+from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
+from theorems.core.on_kernel import Refused
 from theorems.kernel.importing import SIGNATURE, check_callable, imported
+from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, declared, parameters_of, recognised
 from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
 from theorems.kernel.with_torch import torch
+from theorems.rounding.attention_rows import AttentionRows
+from theorems.rounding.bounded.formats import FORMATS
 
 SHAPE = (2, 3, 5, 4, 6)
 """B, n, T, d, m of the probe, all different."""
 RESUMMED = 1024.0
 """Roundings, in units of the largest value, by which two calls may differ: threads may add in another order."""
+AUTO = "auto"
+HIDE = ("boolean-mask", "additive-mask", "causal", "window")
+"""Capabilities by which keys are hidden."""
 
 
-def kernel_named(source: str, dtype: str | None = None) -> Kernel:
+def kernel_named(
+    source: str, dtype: str | None = None, *, interface: str | None = None, device: str | None = None
+) -> Kernel:
     """The kernel of that import name, probed.
 
     Args:
         source: ``MODULE:CALLABLE``; the module is looked for in the working directory first, like ``python -m``.
-        dtype: "float64" or "float32"; by default float64 if the kernel takes it.
+        dtype: a key of :data:`DTYPES`; by default ("auto") float64 if the kernel takes it and computes in it.
+        interface: a key of :data:`.interface.INTERFACES`; recognised by its parameters if left out.
+        device: where its tensors live; the CPU by default.
 
     Raises:
         InvalidInput: it cannot be imported, or is no kernel.
     """
-    return probed(imported(source), source, source, dtype)
+    return probed(imported(source), source, source, dtype, interface, device)
 
 
-def kernel_of(call: Callable[..., Any], dtype: str | None = None) -> Kernel:
+def kernel_of(
+    call: Callable[..., Any],
+    dtype: str | None = None,
+    *,
+    interface: str | None = None,
+    device: str | None = None,
+) -> Kernel:
     """The same for an object at hand."""
     name = getattr(call, "__qualname__", None) or type(call).__name__
     check_callable(call, name)
-    return probed(call, name, "", dtype)
+    return probed(call, name, "", dtype, interface, device)
 
 
-def scale_of(call: Callable[..., Any]) -> Mapping[str, float]:
-    """``scale=1.0`` for a callable that has such a parameter: PyTorch's own default is 1/√d."""
-    if call is torch.nn.functional.scaled_dot_product_attention:
-        return {"scale": 1.0}  # a builtin without a signature
-    try:
-        parameter = inspect.signature(call).parameters.get("scale")
-    except (ValueError, TypeError):
-        return {}
-    named = parameter is not None and parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    return {"scale": 1.0} if named else {}
-
-
-def probed(call: Callable[..., Any], name: str, source: str, dtype: str | None) -> Kernel:
-    """The kernel in the first dtype and layout that it takes.
+def probed(
+    call: Callable[..., Any],
+    name: str,
+    source: str,
+    dtype: str | None = None,
+    interface: str | None = None,
+    device: str | None = None,
+) -> Kernel:
+    """The kernel in the first dtype and layout that it takes, with what it is able to do.
 
     Raises:
         InvalidInput: it takes none; the sentence is about the first dtype in the layout that it came furthest in.
     """
-    if dtype is not None and dtype not in DTYPES:
-        raise InvalidInput(
-            f"--dtype: {dtype!r} is not one of {', '.join(DTYPES)}; half precision has no rounding bound here, so wrap"
-            " such a kernel to take and return float32 only if it computes in it."
-        )
-    keywords = scale_of(call)
+    if dtype not in (None, AUTO, *DTYPES):
+        raise InvalidInput(f"--dtype: {dtype!r} is not one of {AUTO}, {', '.join(DTYPES)}.")
+    parameters = parameters_of(call)
+    chosen = _interface(interface, parameters)
+    there = _device(device)
     refusals: list[tuple[int, str]] = []
-    for wanted in [dtype] if dtype else DTYPES:
-        for layout in LAYOUTS:
-            kernel = Kernel(call, name, source, wanted, layout, keywords)
+    for wanted in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
+        for layout in LAYOUTS if chosen.name == "plain" else LAYOUTS[:2]:
+            kernel = Kernel(call, name, source, wanted, layout, chosen, parameters, computes_in=wanted, device=there)
             step, refusal = _refusal(kernel)
             if not refusal:
-                return kernel
+                return _in_its_numbers(_with_capabilities(kernel), insist=dtype in DTYPES)
             refusals.append((step, refusal))
         if max(refusals)[0] > 0:
             break  # it takes this dtype: what is wrong in it does not become right in a coarser one
     raise InvalidInput(max(refusals, key=lambda found: found[0])[1])
+
+
+def _interface(name: str | None, parameters: tuple[str, ...]) -> Interface:
+    if name is None:
+        return recognised(parameters)
+    if name not in INTERFACES:
+        raise InvalidInput(f"--interface: {name!r} is not one of {', '.join(INTERFACES)}.")
+    return INTERFACES[name]
+
+
+def _device(name: str | None) -> str:
+    """The device, once a tensor was there.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    wanted = name or "cpu"
+    try:
+        torch.zeros(1, device=wanted)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        said = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
+        raise InvalidInput(f"--device: PyTorch finds no {wanted!r} here ({said}); leave it out for the CPU.") from None
+    return wanted
 
 
 def _refusal(kernel: Kernel) -> tuple[int, str]:
@@ -87,35 +125,110 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
         torch.randn(batch, n, length, width, generator=made, dtype=torch.float64).to(DTYPES[kernel.dtype])
         for length, width in ((1, d), (tokens, d), (tokens, m))
     )
-    given = {"query": query, "keys": keys, "values": values}
+    given = {name: x.to(kernel.device) for name, x in (("query", query), ("keys", keys), ("values", values))}
     before = {name: tensor.clone() for name, tensor in given.items()}
-    query.requires_grad_()
+    query, keys, values = given.values()
     try:
-        with torch.enable_grad():
+        with torch.no_grad():
             found = kernel.attend(query, keys, values)
     except InvalidInput as error:
         return 0, str(error)
     if not bool(torch.isfinite(found).all()):
         return 1, f"--attention: {kernel.name} returned NaN or infinite entries for finite tensors; {SIGNATURE}."
-    changed = next((name for name, tensor in given.items() if not torch.equal(tensor.detach(), before[name])), "")
+    changed = next((name for name, tensor in given.items() if not torch.equal(tensor, before[name])), "")
     if changed:
         return 1, f"--attention: {kernel.name} changes its {changed} in place; let it work on a copy."
     with torch.no_grad():
         apart = float((kernel.attend(query, keys, values) - found).abs().max())
-    if not apart <= RESUMMED * kernel.eps * float(values.detach().abs().max()):
+    if not apart <= RESUMMED * kernel.eps * float(values.abs().max()):
         return 1, (
             f"--attention: {kernel.name} returned different numbers for the same tensors, up to {apart:.2g} apart;"
             " switch off dropout and whatever else is random."
         )
-    unusable = f"--attention: {kernel.name} cannot be differentiated by autograd with respect to the query"
-    if not found.requires_grad:
-        return 2, f"{unusable}: its result is detached; build it of differentiable operations."
+    return 2, ""
+
+
+def _with_capabilities(kernel: Kernel) -> Kernel:
+    """The kernel with what its parameters declare, and what is found out by a call."""
+    has = set(ALWAYS) | declared(kernel.interface, kernel.parameters)
+    kernel = kernel.but(differentiable=_differentiable(kernel), many_queries=_returns(kernel, _call(L=3)))
+    if "grouped-heads" not in has and kernel.interface.name == "flash" and _returns(kernel, _call(H=4)):
+        has.add("grouped-heads")  # it has no keyword for it
+    if kernel.layout.rank == 3:
+        has.discard("grouped-heads")
+    if has & {*HIDE}:
+        has.add("hidden-keys")
+    if "boolean-mask" in has and kernel.interface.name != "hf":
+        has.add("empty-rows")  # masks of transformers are finite: there no row is empty
+    kernel = kernel.but(declares=frozenset(has))
+    alignment = _alignment(kernel) if "causal-rectangle" in has else None
+    if alignment is None:
+        return kernel.but(declares=frozenset(has - {"causal-rectangle"}))
+    return kernel.but(alignment=alignment)
+
+
+def _call(*, H: int = 2, L: int = 1) -> AttentionCall:
+    return tensors(Sizes(B=2, H=H, G=2, L=L, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
+
+
+def _returns(kernel: Kernel, call: AttentionCall) -> bool:
     try:
-        (gradient,) = torch.autograd.grad(found.sum(), query, allow_unused=True)
-    except (Exception, SystemExit) as error:
-        return 3, f"{unusable}, {type(error).__name__}: {' '.join(str(error).split())[:200].rstrip('.')}."
-    if gradient is None:
-        return 4, f"{unusable}: its result does not depend on the query."
-    if not bool(torch.isfinite(gradient).all()):
-        return 5, f"--attention: {kernel.name} has a gradient with NaN or infinite entries; {SIGNATURE}."
-    return 6, ""
+        kernel.but(differentiable=False).answer(call)
+    except (Refused, InvalidInput):
+        return False
+    return True
+
+
+def _differentiable(kernel: Kernel) -> bool:
+    """Whether autograd finds its way from the output to any of the tensors."""
+    try:
+        answer = kernel.answer(_call())
+    except (Refused, InvalidInput):
+        return False
+    gradients = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
+    return any(one is not None and not np.isnan(one).all() for one in gradients)
+
+
+def _alignment(kernel: Kernel) -> Alignment | None:
+    """The one that its causal output with L < T is nearer to; None if it refuses such a call."""
+    call = _call(L=3).but(causal=True)
+    try:
+        found = kernel.but(differentiable=False).answer(call).output
+    except (Refused, InvalidInput):
+        return None
+
+    def apart(alignment: Alignment) -> float:
+        return float(np.max(np.abs(AttentionRows(call, kernel.numbers, alignment).output.value - found)))
+
+    return min(Alignment, key=apart)
+
+
+def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
+    """The kernel; one that has no more than the digits of float32 is given float32, if it takes it.
+
+    Args:
+        insist: it has to compute in what it is given.
+    """
+    if insist or kernel.dtype != "float64" or _is_within(kernel, "float64") or not _is_within(kernel, "float32"):
+        return kernel
+    coarser = kernel.but(dtype="float32", computes_in="float32")
+    return coarser if not _refusal(coarser)[1] else kernel.but(computes_in="float32")
+
+
+def _is_within(kernel: Kernel, numbers: str) -> bool:
+    """Whether its output at moderate logits is within the rounding of those numbers."""
+    return all(_near(kernel, call, numbers) for call in _moderate())
+
+
+def _moderate() -> Iterator[AttentionCall]:
+    for seed in range(4):
+        yield tensors(Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Numbers.NORMAL, seed)
+
+
+def _near(kernel: Kernel, call: AttentionCall, numbers: str) -> bool:
+    due: Any = AttentionRows(call, FORMATS[numbers]).output
+    try:
+        found = kernel.but(differentiable=False).answer(call).output
+    except (Refused, InvalidInput):
+        return False
+    return bool((np.abs(found - due.value) <= 2 * due.error).all())

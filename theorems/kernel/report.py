@@ -22,12 +22,19 @@ HINT_WIDTHS = (1, 4, 16)
 
 def headline(kernel: Kernel) -> str:
     """What is called, how, in which numbers, and what that decides."""
-    extra = "".join(f", {key}={value:g}" for key, value in kernel.keywords.items())
-    fixed = " (its scale fixed to 1)" if kernel.keywords else ""
-    return (
-        f"attention kernel {kernel.name}(query, keys, values{extra}){fixed}: {kernel.dtype}, shapes {kernel.layout}\n"
-        f"claims at finite points, through autograd, within {kernel.dtype}'s rounding; limits are the reference's"
+    shapes = f", shapes {kernel.layout}" if kernel.interface.name == "plain" else ""
+    computes = "" if kernel.computes_in == kernel.dtype else f", computes in {kernel.computes_in}"
+    device = "" if kernel.device == "cpu" else f" on {kernel.device}"
+    lines = [
+        f"attention kernel {kernel.name}: interface {kernel.interface.name}, {kernel.dtype}{device}{computes}{shapes}"
+    ]
+    if "causal-rectangle" in kernel.declares:
+        lines.append(f"causal masks of L < T are aligned at the {kernel.alignment}")
+    through = "through autograd" if kernel.differentiable else "without a backward pass: its gradients are not checked"
+    lines.append(
+        f"claims at finite points, {through}, within {kernel.computes_in}'s rounding; limits are the reference's"
     )
+    return "\n".join(lines)
 
 
 def was_tried(result: Result) -> bool:
@@ -112,5 +119,8 @@ def kernel_json(kernel: Kernel) -> dict[str, object]:
         "dtype": kernel.dtype,
         "rank": kernel.layout.rank,
         "values_padded_to_d": kernel.layout.square,
-        "keywords": dict(kernel.keywords),
+        "interface": kernel.interface.name,
+        "computes_in": kernel.computes_in,
+        "differentiable": kernel.differentiable,
+        "device": kernel.device,
     }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
-from theorems.registry.suite import statements
+from theorems.registry.suite import capabilities, statements
 from theorems.registry.user_file import is_in_a_file, statement_in_file
 
 
@@ -18,19 +18,21 @@ def statement_named(id: str) -> Statement:
     """
     if is_in_a_file(id):
         return statement_in_file(id)
-    for candidate in statements().values():
+    for candidate in (*statements().values(), *capabilities().values()):
         if id == candidate.id or id in candidate.aliases:
             return candidate
-    raise InvalidInput(f"id: {id!r} is not a statement; known are {', '.join(statements())}, PATH.py:NAME.")
+    raise InvalidInput(
+        f"id: {id!r} is not a statement; known are {', '.join((*statements(), *capabilities()))}, PATH.py:NAME."
+    )
 
 
-def chosen_statements(ids: Sequence[str]) -> list[Statement]:
-    """The statements of those ids, each once; all without ids.
+def chosen_statements(ids: Sequence[str], *, of_kernels: bool = False) -> list[Statement]:
+    """The statements of those ids, each once; without ids all of the papers, and of kernels what they are able to do.
 
     Raises:
         InvalidInput: an unknown id.
     """
     if not ids:
-        return list(statements().values())
+        return [*(capabilities().values() if of_kernels else ()), *statements().values()]
     # An alias names the same statement: it is verified once.
     return list({found.id: found for found in map(statement_named, ids)}.values())

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
@@ -18,6 +19,8 @@ Kind = TypeVar("Kind")
 
 PAPERS = ("theorems.token_selection",)
 """A room for each paper; every module in it is read."""
+CAPABILITIES = "theorems.capabilities"
+"""The room of what attention kernels may be able to do."""
 
 
 def modules_of(room: str) -> Iterator[ModuleType]:
@@ -56,6 +59,15 @@ def statements() -> dict[str, Statement]:
     return made
 
 
+@cache
+def capabilities() -> dict[str, Statement]:
+    """What is claimed of attention kernels, by id: in the order in which the room's docstring names them."""
+    package = importlib.import_module(CAPABILITIES)
+    found = {one.id: one for _, one in defined_in(CAPABILITIES, Statement)}
+    named = re.findall(r"`(\w+)`", package.__doc__ or "")
+    return {id: found[id] for name in named if (id := f"kernel-{name.replace('_', '-')}") in found}
+
+
 def in_order(id: str) -> tuple[int, int, str]:
     """Sorts the ids of a paper: lemmas, theorems, the rest."""
     kind, _, number = id.partition("-")
@@ -64,8 +76,8 @@ def in_order(id: str) -> tuple[int, int, str]:
 
 
 def on_a_kernel() -> list[str]:
-    """The ids of the statements that call an attention kernel, in the order of the suite."""
-    return [one.id for one in statements().values() if one.kernel is not None and one.kernel.called]
+    """The ids of what calls an attention kernel: its capabilities, then the statements in the order of the suite."""
+    return [*capabilities(), *(one.id for one in statements().values() if one.kernel is not None and one.kernel.called)]
 
 
 def tolerances() -> dict[str, Tolerance]:

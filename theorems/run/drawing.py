@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis.strategies import SearchStrategy
 
-from generators.case import Case
+from generators.attention_call import Subject
 
 
 def seed_from(text: str) -> int:
@@ -19,8 +20,8 @@ def seed_from(text: str) -> int:
 
 
 def drive(
-    cases: SearchStrategy[Case],
-    visit: Callable[[Case], None],
+    cases: SearchStrategy[Any],
+    visit: Callable[[Any], None],
     *,
     examples: int,
     seed: int,
@@ -53,7 +54,7 @@ def drive(
         suppress_health_check=unchecked,
     )
     @given(cases)
-    def example(case: Case) -> None:
+    def example(case: Subject) -> None:
         visit(case)
 
     with drawing_from_the_seed_alone(), nullcontext() if near_copies else each_case_drawn_anew():

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from generators.attention_call import AttentionCall, Subject
 from generators.case import Case
 from generators.optimal_sets import HEAD_ARRAYS
 from reference_attention.errors import InvalidInput
@@ -26,6 +27,7 @@ from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
 from reference_attention.npz import MOST_AXES
 from reference_attention.problem import Dataset, Problem, checked_array
+from theorems.run.call_text import call_of, text_of
 
 TOKENS = ("X", "Y", "v", "W")
 PAIR = ("keys", "scores")
@@ -43,11 +45,11 @@ class Given:
     """Data to check statements on.
 
     Attributes:
-        case: the data.
+        case: the data; a call of an attention kernel that was written down.
         failed: the id of the statement that failed on it; the case is then run as it is.
     """
 
-    case: Case
+    case: Any
     failed: str = ""
 
 
@@ -80,7 +82,8 @@ def given_of(held: Mapping[str, Any], seed: int, name: str) -> Given:
     Raises:
         InvalidInput: as :func:`case_of`.
     """
-    return Given(case_of(held, seed, name), _text("case_of", held.get("case_of", "")))
+    failed = _text("case_of", held.get("case_of", ""))
+    return Given(call_of(held, name) if "query" in held else case_of(held, seed, name), failed)
 
 
 def case_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
@@ -218,12 +221,14 @@ def _integer(key: str, value: Any) -> int:
     return value
 
 
-def as_text(case: Case, **record: str) -> str:
+def as_text(case: Subject, **record: str) -> str:
     """The case as JSON that :func:`load` reads back to the same floats.
 
     Args:
         record: ``case_of`` (the statement) and ``claim``, for a failing case.
     """
+    if isinstance(case, AttentionCall):
+        return text_of(case, **record)
     problem, dataset = case.problem, case.dataset
     held: dict[str, Any] = {key: value for key, value in record.items() if value}
     held["loss"] = problem.loss.name

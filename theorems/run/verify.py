@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from hypothesis import HealthCheck, Phase
 from hypothesis.errors import HypothesisException
 
-from generators.case import Case
+from generators.attention_call import Subject
 from theorems.core.check import Outcome, broken, check, sentence
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
@@ -77,10 +77,10 @@ def seed_of(id: str, seed: int) -> int:
     return seed_from(f"{id} {seed}")
 
 
-def _drive(statement: Statement, examples: int, seed: int, fails: Callable[[Case], bool]) -> None:
+def _drive(statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool]) -> None:
     """Call ``fails`` on generated cases; once it says so, on smaller and smaller ones."""
 
-    def visit(case: Case) -> None:
+    def visit(case: Subject) -> None:
         # Raised at one place only: to Hypothesis, an exception from another line is another bug.
         if fails(case):
             raise _Found
@@ -97,11 +97,11 @@ def _drive(statement: Statement, examples: int, seed: int, fails: Callable[[Case
     )
 
 
-def drawn(statement: Statement, examples: int, seed: int) -> list[Case]:
+def drawn(statement: Statement, examples: int, seed: int) -> list[Any]:
     """The cases on which :func:`verify_generated` tries the statement."""
-    cases: list[Case] = []
+    cases: list[Any] = []
 
-    def keep(case: Case) -> bool:
+    def keep(case: Subject) -> bool:
         cases.append(case)
         return False
 
@@ -136,7 +136,7 @@ class _Trial:
         """Spent on it, in earlier processes too."""
         return self._before + time.perf_counter() - self._began
 
-    def generating(self, case: Case) -> bool:
+    def generating(self, case: Subject) -> bool:
         """One example: whether it is falsified; afterwards, whether a smaller one still is."""
         if self._claim:
             return self._shrinking(case, self._same_claim)
@@ -157,7 +157,7 @@ class _Trial:
         self._tell()
         return outcome.verdict is Verdict.FALSIFIED
 
-    def repeating(self, case: Case) -> bool:
+    def repeating(self, case: Subject) -> bool:
         """The same examples again: passes over those before the error, then shrinks it."""
         self.at_error += 1
         return self.at_error >= self.so_far.at_error and self._shrinking(case, self._same_error)
@@ -172,7 +172,7 @@ class _Trial:
     def _same_error(self, outcome: Outcome) -> bool:
         return outcome.error == self.so_far.error
 
-    def _shrinking(self, case: Case, same: Callable[[Outcome], bool]) -> bool:
+    def _shrinking(self, case: Subject, same: Callable[[Outcome], bool]) -> bool:
         self._calls += 1
         if self._calls > SHRINKING_CALLS:
             raise _Enough
@@ -193,7 +193,7 @@ class _Trial:
         self.so_far = replace(self.so_far, falsified=held) if falsified else replace(self.so_far, tried=held)
 
 
-def failure_of(statement: Statement, case: Case, outcome: Outcome, claim: str = "", shrunk: bool = False) -> Failure:
+def failure_of(statement: Statement, case: Subject, outcome: Outcome, claim: str = "", shrunk: bool = False) -> Failure:
     """The case, to be written down; ``claim`` names the falsified claim to tell of, by default the first."""
     falsified = [c for c in outcome.claims if c.verdict is Verdict.FALSIFIED]
     told = next((c for c in falsified if c.name == claim), falsified[0] if falsified else None)
@@ -246,7 +246,7 @@ def _not_about(statement: Statement, why: str) -> Result:
     return of_outcome(statement, Outcome(Verdict.NOT_APPLICABLE, reason=why), generated=False)
 
 
-def _finished(statement: Statement, examples: int, seed: int, fails: Callable[[Case], bool]) -> Outcome | None:
+def _finished(statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool]) -> Outcome | None:
     """Drive to the end; an outcome only if the strategy itself broke down."""
     try:
         _drive(statement, examples, seed, fails)

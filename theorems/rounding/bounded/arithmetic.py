@@ -63,15 +63,16 @@ def current() -> Arithmetic:
     return _current.get()
 
 
-def of_kernel(eps: float, library: float) -> Arithmetic:
+def of_kernel(eps: float, library: float, lost: float | None = None) -> Arithmetic:
     """That of a kernel with numbers of spacing ``eps`` at one, which flushes what is not normal to zero.
 
-    Spacings of float32 and coarser have the exponents of float32, as bfloat16 and TF32 do; finer ones those of float64.
+    Spacings of float32 and coarser have the exponents of float32, as bfloat16 and TF32 do, finer ones those of float64,
+    unless it is said what is lost near zero.
     """
     if not EPS <= eps < 0.5:
         raise ValueError(f"spacing {eps}: from that of float64, {EPS}, up to 1/2; values are float64 themselves.")
     short = eps >= 2.0**-23
-    normal = 2.0**-126 if short else NORMAL
+    normal = lost if lost is not None else 2.0**-126 if short else NORMAL
     return Arithmetic(
         rounding=UNIT + eps / 2,
         theirs=eps / 2,
@@ -85,16 +86,18 @@ def of_kernel(eps: float, library: float) -> Arithmetic:
 
 
 @contextmanager
-def spacing(eps: float, library: float = LIBRARY) -> Iterator[None]:
+def spacing(eps: float, library: float = LIBRARY, *, lost: float | None = None) -> Iterator[None]:
     """Inside the block errors also cover an evaluation in numbers of spacing ``eps`` at one.
 
     Args:
         eps: 2⁻⁵² for float64, 2⁻²³ for float32, 2⁻⁷ for bfloat16. With 2⁻⁵² somebody else's float64 evaluation is
-        covered. library: units in the last place by which its exponential and logarithm may be off.
+            covered.
+        library: units in the last place by which its exponential and logarithm may be off.
+        lost: see :class:`.formats.Format`; by default that of float32 or float64.
 
     What is cached (a ``cached_property``, say) keeps the arithmetic in which it was first computed.
     """
-    with _within(of_kernel(eps, library)):
+    with _within(of_kernel(eps, library, lost)):
         yield
 
 

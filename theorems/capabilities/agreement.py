@@ -1,0 +1,73 @@
+"""The claims that most capabilities make: output, log-sum-exp and gradients are those of the formula."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from generators.attention_call import AttentionCall
+from theorems.core.claim import Claim, Form, NotANumber, at_least
+from theorems.core.equality import equal
+from theorems.core.on_kernel import Answer, OnKernel
+from theorems.core.statement import always
+from theorems.core.tolerances import EXACT
+from theorems.rounding.attention_rows import AttentionRows
+from theorems.rounding.bounded import Bounded, exact
+from theorems.rounding.bounded.arithmetic import LARGEST
+
+OUTPUT = "output-is-attention"
+GRADIENTS = ("query-gradient", "key-gradient", "value-gradient")
+AGREEMENT = always(OUTPUT) | dict.fromkeys(GRADIENTS, "where the kernel has a backward pass")
+"""The claims of :func:`agreement`, and when they are made."""
+
+
+def rows_of(call: AttentionCall, under_test: OnKernel) -> AttentionRows:
+    """The formula on a call, in the kernel's numbers."""
+    kernel = under_test.kernel
+    return AttentionRows(kernel.in_own_numbers(call), kernel.numbers, kernel.alignment)
+
+
+def agreement(rows: AttentionRows, answer: Answer) -> Iterator[Claim]:
+    """Output, dQ, dK and dV are those of the formula."""
+    yield same(OUTPUT, answer.output, rows.output)
+    yield from same_gradients(rows, answer)
+
+
+def same_gradients(rows: AttentionRows, answer: Answer) -> Iterator[Claim]:
+    """dQ, dK and dV are; nothing is claimed of a kernel without a backward pass."""
+    theirs = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
+    for name, found, due in zip(GRADIENTS, theirs, ("query_gradient", "key_gradient", "value_gradient"), strict=True):
+        if found is not None:
+            yield same(name, found, getattr(rows, due))
+
+
+def same(
+    name: str,
+    theirs: Float64[np.ndarray, "..."],
+    due: Bounded,
+    where: Bool[np.ndarray, "..."] | None = None,
+) -> Claim:
+    """What the kernel returned is what is due, up to twice what the textbook formula loses: it may use another one.
+
+    Args:
+        where: the entries to look at; all by default.
+    """
+    if where is not None:
+        theirs, due = theirs[where], due[where]
+    if not np.isfinite(theirs).all():
+        raise NotANumber(name, f"{np.count_nonzero(~np.isfinite(theirs))} of {theirs.size} numbers are not finite")
+    widened: Any = due.widened(np.where(np.isfinite(due.error), due.error, np.inf))
+    return equal(name, exact(theirs), widened, points="entry")
+
+
+def same_bits(
+    name: str, theirs: Float64[np.ndarray, "..."], before: Float64[np.ndarray, "..."], what: str = "entry"
+) -> Claim:
+    """Two results of the kernel are the same numbers, bit for bit but for the sign of zero."""
+    with np.errstate(invalid="ignore"):
+        apart = np.where((theirs == before) | (np.isnan(theirs) & np.isnan(before)), 0.0, np.abs(theirs - before))
+    apart = np.where(np.isfinite(apart), apart, LARGEST)
+    return at_least(name, Form.EXACT, -apart, 0.0, rounding=0.0, why=EXACT, points=what)

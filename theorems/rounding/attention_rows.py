@@ -1,0 +1,166 @@
+"""Attention of many queries, row by row the paper's softmax, with what a kernel may lose of it; and its gradients.
+
+A row of causal, masked or windowed attention is softmax attention on the keys that it sees. With logits
+z_t = cap(scale · q·k_t) + b_t, s = softmax(z), o = Σ_t s_t v_t, u the upstream gradient of o and
+
+    dz_t = s_t (u·v_t − u·o),
+
+which is Lemma 3's covariance of an indicator and the scores u·v_t under s, the chain rule gives
+
+    dV_t = Σ s_t u,   dQ = scale Σ_t dz_t cap'(z_t) k_t,   dK_t = scale Σ dz_t cap'(z_t) q,
+
+sums over the rows (and the heads of a group) that see key t.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from generators.attention_call import Alignment, AttentionCall
+from theorems.rounding.attention_at import BLOCK, EXPONENTIAL
+from theorems.rounding.bounded import Bounded, exact, rounded, spacing
+from theorems.rounding.bounded.formats import Format
+from theorems.rounding.softmax import softmax
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRows:
+    """What a call of a right kernel returns; every array covers the exact number and the textbook formula's.
+
+    Attributes:
+        call: its tensors are taken as exact.
+        numbers: what the kernel computes in.
+        alignment: of causality and windows.
+    """
+
+    call: AttentionCall
+    numbers: Format
+    alignment: Alignment = Alignment.TOP_LEFT
+
+    @contextmanager
+    def _as_the_kernel(self) -> Iterator[None]:
+        # Sums have the range of float32 even where tensors are float16; those stay below its largest number.
+        with spacing(self.numbers.eps, EXPONENTIAL, lost=self.numbers.lost):
+            yield
+
+    @cached_property
+    def seen(self) -> Bool[np.ndarray, "B H L T"]:
+        """Which keys each query sees."""
+        return self.call.seen(self.alignment)
+
+    @cached_property
+    def empty(self) -> Bool[np.ndarray, "B H L"]:
+        """The rows that see none: they have no softmax, and add nothing to a gradient here."""
+        return np.asarray(~self.seen.any(axis=-1))
+
+    def _by_head(self, x: Float64[np.ndarray, "B G T W"]) -> Any:
+        """Keys or values, (B, H, T, W): each head that of its group."""
+        sizes = self.call.sizes
+        return exact(np.repeat(x, sizes["H"] // sizes["G"], axis=1))
+
+    @cached_property
+    def scale(self) -> Any:
+        """Of the logits; 1/√E where it is left to the kernel."""
+        if self.call.scale is None:
+            return rounded(np.array(1 / math.sqrt(self.call.sizes["E"])))
+        return rounded(np.array(self.call.scale))
+
+    @cached_property
+    def _capped(self) -> tuple[Any, Any]:
+        """scale · q·k under the cap, and the cap's derivative; (B, H, L, T)."""
+        with self._as_the_kernel():
+            raw: Any = np.matmul(exact(self.call.query), np.swapaxes(self._by_head(self.call.key), -1, -2)) * self.scale
+            if not self.call.softcap:
+                return raw, None
+            tanh = np.tanh(raw / self.call.softcap)
+            return tanh * self.call.softcap, (1 - tanh) * (1 + tanh)
+
+    @cached_property
+    def logits(self) -> Any:
+        """z, −∞ where a key is not seen; 0 in rows that see none; (B, H, L, T)."""
+        with self._as_the_kernel():
+            logits = self._capped[0]
+            if self.call.bias is not None:
+                bias = np.where(np.isneginf(self.call.bias), 0.0, self.call.bias)
+                logits = logits + np.broadcast_to(bias, self.seen.shape)
+        return np.where(self.seen, logits, np.where(self.empty[..., None], 0.0, -np.inf))
+
+    @cached_property
+    def weights(self) -> Any:
+        """s, (B, H, L, T); zero in rows that see nothing."""
+        with self._as_the_kernel():
+            s = softmax(self.logits, updates=(self.call.sizes["T"] - 1) // BLOCK)
+        return np.where(self.seen, s, 0.0)
+
+    @cached_property
+    def log_sum_exp(self) -> Any:
+        """log Σ_t e^{z_t}, (B, H, L); that of rows that see nothing is for nobody to look at."""
+        with self._as_the_kernel():
+            return np.logaddexp.reduce(self.logits, axis=-1)
+
+    @cached_property
+    def output(self) -> Any:
+        """o, (B, H, L, M)."""
+        with self._as_the_kernel():
+            output: Any = np.matmul(self.weights, self._by_head(self.call.value))
+            return output
+
+    @cached_property
+    def value_gradient(self) -> Any:
+        """dV, (B, G, T, M)."""
+        with self._as_the_kernel():
+            return self._over_group(np.matmul(np.swapaxes(self.weights, -1, -2), exact(self.call.upstream)))
+
+    @cached_property
+    def _logit_gradient(self) -> Any:
+        """dz cap', (B, H, L, T), by u·o and by Σ s (u·v): kernels do either, so the larger error is taken."""
+        with self._as_the_kernel():
+            upstream: Any = exact(self.call.upstream)
+            scores: Any = np.matmul(upstream, np.swapaxes(self._by_head(self.call.value), -1, -2))
+            s: Any = self.weights
+            mean: Any = np.sum(s * scores, axis=-1, keepdims=True)
+            flash: Any = np.sum(upstream * self.output, axis=-1, keepdims=True)
+            apart = np.abs(mean.value - flash.value) + flash.error - mean.error
+            dz: Any = s * (scores - mean.widened(np.maximum(apart, 0.0)))
+            dz = dz.widened(self._stray(dz))
+            return dz if self._capped[1] is None else dz * self._capped[1]
+
+    def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:
+        """A maximum subtracted within the differentiated graph has the gradient −Σ dz, zero but for rounding: it falls
+        on whichever logit was the largest."""
+        z = self.logits
+        reach = np.where(self.seen, z.value + z.error, -np.inf)
+        least = np.max(np.where(self.seen, z.value - z.error, -np.inf), axis=-1, keepdims=True)
+        total: Any = np.sum(dz, axis=-1, keepdims=True)
+        return np.where((reach >= least) & self.seen, np.abs(total.value) + total.error, 0.0)
+
+    @cached_property
+    def query_gradient(self) -> Any:
+        """dQ, (B, H, L, E)."""
+        with self._as_the_kernel():
+            gradient: Any = np.matmul(self._logit_gradient, self._by_head(self.call.key)) * self.scale
+            return gradient
+
+    @cached_property
+    def key_gradient(self) -> Any:
+        """dK, (B, G, T, E)."""
+        with self._as_the_kernel():
+            each: Any = np.matmul(np.swapaxes(self._logit_gradient, -1, -2), exact(self.call.query))
+            return self._over_group(each * self.scale)
+
+    def _over_group(self, x: Any) -> Any:
+        """Sums over the heads of a group: (B, H, T, W) to (B, G, T, W)."""
+        sizes = self.call.sizes
+        B, G, T = (sizes[axis] for axis in "BGT")
+        total: Any = np.sum(np.reshape(x, (B, G, sizes["H"] // G, T, x.shape[-1])), axis=2)
+        return total

@@ -1,0 +1,64 @@
+"""Calls of attention kernels in and out: a failing one is written down, and read again with ``--data``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from generators.attention_call import AttentionCall, Memory
+from reference_attention.errors import InvalidInput
+from reference_attention.files import numbers, to_json
+from reference_attention.problem import checked_array
+
+TENSORS = ("query", "key", "value", "upstream")
+OPTIONS = ("scale", "visible", "bias", "causal", "window", "softcap", "log_sum_exp", "memory", "seed", "name")
+
+
+def text_of(call: AttentionCall, **record: str) -> str:
+    """JSON that :func:`call_of` reads back to the same floats."""
+    held: dict[str, Any] = {key: value for key, value in record.items() if value}
+    held |= {name: getattr(call, name) for name in TENSORS}
+    for name in OPTIONS:
+        value = getattr(call, name)
+        if name == "scale" or value not in (None, False, 0.0, Memory.CONTIGUOUS) if np.ndim(value) == 0 else True:
+            held[name] = str(value) if isinstance(value, Memory) else value
+    return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in held.items()) + "\n}\n"
+
+
+def call_of(held: Mapping[str, Any], name: str = "data") -> AttentionCall:
+    """The call that named values make.
+
+    Raises:
+        InvalidInput: unknown names, missing tensors, shapes that do not fit together.
+    """
+    unknown = sorted({*held} - {*TENSORS, *OPTIONS, "case_of", "claim"})
+    if unknown:
+        raise InvalidInput(f"{name}: {unknown[0]!r} is not one of the names {', '.join((*TENSORS, *OPTIONS))}.")
+    missing = [key for key in TENSORS if key not in held]
+    if missing:
+        raise InvalidInput(f"{name}: {missing[0]} is missing; a call has {', '.join(TENSORS)}.")
+    query = checked_array("query", numbers(held["query"]), ("B", "H", "L", "E"))
+    B, H, L, E = query.shape
+    key = checked_array("key", numbers(held["key"]), (B, "G", "T", E))
+    value = checked_array("value", numbers(held["value"]), (*key.shape[:3], "M"))
+    upstream = checked_array("upstream", numbers(held["upstream"]), (B, H, L, value.shape[-1]))
+    if H % key.shape[1]:
+        raise InvalidInput(f"key: {key.shape[1]} groups do not divide {H} heads; give a divisor.")
+    options: dict[str, Any] = {one: held[one] for one in OPTIONS if one in held}
+    for mask, dtype in (("visible", bool), ("bias", np.float64)):
+        if mask in options:
+            options[mask] = _mask(mask, options[mask], dtype, (B, H, L, key.shape[2]))
+    if "window" in options:
+        options["window"] = tuple(int(x) for x in options["window"])
+    if "memory" in options:
+        options["memory"] = Memory(options["memory"])
+    return AttentionCall(query, key, value, upstream, **options)
+
+
+def _mask(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    try:
+        return np.broadcast_to(np.asarray(numbers(value), dtype=np.float64).astype(dtype), shape)
+    except (ValueError, TypeError):
+        raise InvalidInput(f"{name}: does not broadcast to (B, H, L, T) = {shape}.") from None
