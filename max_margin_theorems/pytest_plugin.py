@@ -42,9 +42,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test per statement for whoever asks for ``max_margin_theorem``."""
     # Where a package is hidden the fixture says so, for the tests that use it; collecting must not fail for the others.
     if "max_margin_theorem" in metafunc.fixturenames and not hidden():
-        from theorems.registry.suite import on_a_kernel
+        from theorems.registry.suite import asked_of_a_kernel
 
-        metafunc.parametrize("max_margin_theorem", on_a_kernel(), indirect=True)
+        metafunc.parametrize("max_margin_theorem", asked_of_a_kernel(), indirect=True)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline, hints, was_tried
 from theorems.registry.lookup import statement_named
-from theorems.registry.suite import on_a_kernel
+from theorems.registry.suite import asked_of_a_kernel
 from theorems.run.result import Result
 from theorems.run.told import told
 from theorems.run.verify import verify_generated
@@ -27,7 +27,7 @@ EXAMPLES = 50
 
 
 def verify_kernel(
-    kernel: str | Callable[..., Any],
+    kernel: str | Callable[..., Any] | Kernel,
     *,
     statements: Sequence[str] = (),
     examples: int = EXAMPLES,
@@ -37,18 +37,18 @@ def verify_kernel(
     """One result per statement.
 
     Args:
-        kernel: a callable (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m) on torch tensors, or
+        kernel: a callable on torch tensors with the signature of one of :data:`.interface.INTERFACES`, or
             MODULE:CALLABLE.
-        statements: ids; by default all that call a kernel.
+        statements: ids; by default what a kernel is able to do, and all statements that call one.
         examples: generated cases per statement.
         seed: same seed, same cases.
-        dtype: "float64" or "float32"; by default float64 if the kernel takes it.
+        dtype: a key of :data:`.kernel.DTYPES`; by default float64 if the kernel takes it and computes in it.
 
     Raises:
         InvalidInput: no kernel, an unknown id.
     """
-    found = _found(kernel, dtype)
-    ids = [statement_named(id).id for id in statements or on_a_kernel()]
+    found = kernel if isinstance(kernel, Kernel) else _found(kernel, dtype)
+    ids = [statement_named(id).id for id in statements or asked_of_a_kernel()]
     return [verify_generated(id, examples, seed, found.as_implementation()) for id in ids]
 
 
@@ -73,11 +73,11 @@ def assert_kernel(
     except InvalidInput as error:
         raise AssertionError(str(error)) from None
     results: list[Result] = []
-    for id in statements or sorted(on_a_kernel(), key=_turn):
-        results += verify_kernel(kernel, statements=[id], examples=examples, seed=seed, dtype=dtype)
+    for id in statements or sorted(asked_of_a_kernel(), key=_turn):
+        results += verify_kernel(found, statements=[id], examples=examples, seed=seed)
         if results[-1].verdict is Verdict.FALSIFIED:
             break
-    if {result.verdict for result in results} != {Verdict.UPHELD}:
+    if {result.verdict for result in results if was_tried(result) or statements} != {Verdict.UPHELD}:
         raise AssertionError(_told(found, results, examples, seed))
     return results
 

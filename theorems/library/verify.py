@@ -9,7 +9,7 @@ from reference_attention.errors import InvalidInput
 from theorems.library.arguments import Attention, Data, data_and_ids, given, implementation_of, name_of
 from theorems.library.results import Results
 from theorems.registry.lookup import chosen_statements
-from theorems.registry.suite import on_a_kernel
+from theorems.registry.suite import asked_of_a_kernel
 from theorems.run.findings import findings
 from theorems.run.processes import Unit
 from theorems.run.verify import nothing
@@ -75,11 +75,13 @@ def check_attention(
     """The theorems on an attention kernel, through autograd; ``check_attention(mine).raise_unless_upheld()`` is a test.
 
     Args:
-        kernel: (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m) on torch tensors, or MODULE:CALLABLE.
-        ids: statements; by default all that call a kernel.
+        kernel: a callable on torch tensors, or MODULE:CALLABLE: (query (…, L, d), keys (…, T, d), values (…, T, m)) →
+            (…, L, m), or with the signature of PyTorch's, flash-attn's, transformers' or JAX's attention.
+        ids: statements and capabilities; by default all that call a kernel.
         examples: generated cases per statement.
         seed: same seed, same cases.
-        dtype: "float64" or "float32"; by default float64 if the kernel takes it.
+        dtype: "float64", "float32", "bfloat16" or "float16"; by default float64 if the kernel takes it and computes in
+            it.
 
     Raises:
         InvalidInput: no kernel, an unknown id.
@@ -94,4 +96,4 @@ def check_attention(
     >>> check_attention(too_warm, "lemma-3", "lemma-14", examples=5)
     Results(falsified: lemma-3, lemma-14)
     """
-    return verify(*(ids or on_a_kernel()), attention=kernel, examples=examples, seed=seed, dtype=dtype)
+    return verify(*(ids or asked_of_a_kernel()), attention=kernel, examples=examples, seed=seed, dtype=dtype)

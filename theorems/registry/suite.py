@@ -76,8 +76,13 @@ def in_order(id: str) -> tuple[int, int, str]:
 
 
 def on_a_kernel() -> list[str]:
-    """The ids of what calls an attention kernel: its capabilities, then the statements in the order of the suite."""
-    return [*capabilities(), *(one.id for one in statements().values() if one.kernel is not None and one.kernel.called)]
+    """The ids of the statements of the papers that call an attention kernel, in the order of the suite."""
+    return [one.id for one in statements().values() if one.kernel is not None and one.kernel.called]
+
+
+def asked_of_a_kernel() -> list[str]:
+    """The ids of all that is claimed of an attention kernel: what it is able to do, and the statements that call it."""
+    return [*capabilities(), *on_a_kernel()]
 
 
 def tolerances() -> dict[str, Tolerance]:
