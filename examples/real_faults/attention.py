@@ -1,7 +1,7 @@
-"""A right attention kernel in the manner of flash attention: blocks of keys, an online softmax, a backward pass by hand.
+"""A right attention kernel in the manner of flash attention: blocks of keys, an online softmax, its own backward pass.
 
-``tiled`` has flash-attn's interface, ``tiled_sdpa`` PyTorch's. Most files beside this one are this kernel with one step of
-:class:`Tiled` replaced, as somebody's kernel had it.
+``tiled`` has flash-attn's interface, ``tiled_sdpa`` PyTorch's. The faults beside this file are this kernel with a step
+of :class:`Tiled` replaced, as somebody's kernel had it.
 
     theorems verify --attention examples.real_faults.attention:tiled
 """
@@ -24,8 +24,8 @@ BLOCK = 32
 class Tiled:
     """The steps of the kernel; a fault is a subclass in which one of them is another.
 
-    Row i stands at key i + ``first_key`` and sees the keys from ``window[0]`` before it to ``window[1]`` after it, −1 for
-    all; a causal row sees none after it. A row that sees no key has the output 0, the log-sum-exp −∞ and no gradient.
+    Row i stands at key i + ``first_key`` and sees the keys from ``window[0]`` before it to ``window[1]`` after it, −1
+    for all; a causal row sees none after it. A row that sees no key has output 0, log-sum-exp −∞ and no gradient.
 
     Attributes:
         scale: what the inner products are multiplied by.
