@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from examples.real_faults.attention import Tiled, with_flash
+from examples.real_faults.attention import Tiled, with_sdpa
 
 
 class Steps(Tiled):
@@ -20,4 +20,4 @@ class Steps(Tiled):
         return torch.zeros_like(like).index_add(-3, heads, gradient)
 
 
-attention = with_flash(Steps)
+attention = with_sdpa(Steps)
