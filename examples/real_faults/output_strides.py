@@ -23,7 +23,7 @@ class Steps(Tiled):
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         out, lse = super().forward(q, k, v)
         b, h, l, m = out.shape
-        if l > 8 or not q.transpose(1, 2).is_contiguous():
+        if l > 8 or q.stride(-2) == q.shape[-1] or not q.transpose(1, 2).is_contiguous():
             return out, lse
         rows = b * h * l
         written = {row - row % TILE + row % TILE * h: row for row in range(rows)}

@@ -47,9 +47,14 @@ def tensors(fault: Fault, shape: Shape, dtype: torch.dtype) -> list[Tensor]:
     if fault.rising:
         q, k = q.abs(), k.sort(dim=-2).values
     if fault.transposed:
-        v = v.transpose(1, 2).contiguous().transpose(1, 2)
-    given = (q, k, v, upstream)
-    return [(x.transpose(1, 2).contiguous() if fault.interface == "flash" else x).to(dtype) for x in given]
+        v = in_memory_as(v.transpose(1, 2)).transpose(1, 2)
+    given = [x.to(dtype) for x in (q, k, v, upstream)]
+    return [in_memory_as(x.transpose(1, 2)) for x in given] if fault.interface == "flash" else given
+
+
+def in_memory_as(x: Tensor) -> Tensor:
+    """A copy with the strides of its shape, also of an axis of length 1, which ``contiguous`` leaves alone."""
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 def numbers(
@@ -181,19 +186,23 @@ def test_it_is_wrong_where_its_file_says_and_nowhere_else(call: On) -> None:
     assert wrong(errors(replace(BY_NAME[call.name], **call.other), call.shape)) == set(call.wrong)
 
 
-def test_strides_are_wrong_for_one_layout_only() -> None:
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("queries", [1, 8])
+def test_strides_are_wrong_for_one_layout_only(queries: int, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
-    q, k, v, upstream = (torch.randn(2, 4, 8, 6, generator=generator, dtype=torch.float64) for _ in range(4))
-    contiguous, transposed = [q, k, v, upstream], [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
+    q, k, v = (torch.randn(2, n, 4, 6, generator=generator).to(dtype) for n in (queries, 8, 8))
+    transposed = [in_memory_as(x.transpose(1, 2)).transpose(1, 2) for x in (q, k, v)]
     flash, sdpa = BY_NAME["output_strides"].kernel, BY_NAME["value_strides"].kernel
-    assert not torch.allclose(flash(*contiguous[:3]), RIGHT["flash"](*contiguous[:3]))
-    assert torch.allclose(flash(*transposed), RIGHT["flash"](*transposed))
+    assert not torch.allclose(flash(q, k, v), RIGHT["flash"](q, k, v))
+    assert torch.equal(flash(*transposed), RIGHT["flash"](q, k, v))
+    q, k, v = (x.transpose(1, 2) for x in transposed)
+    right = RIGHT["sdpa"](q, k, v)
+    assert not torch.allclose(sdpa(q, k, in_memory_as(v.transpose(1, 2)).transpose(1, 2)), right)
     sliced = torch.stack([v, v], dim=-1)[..., 0]
+    assert not sliced.is_contiguous()
+    assert torch.equal(sdpa(q, k, sliced), right)
     one_for_all = v[:, :1].expand_as(v)
-    assert not torch.allclose(sdpa(*transposed), RIGHT["sdpa"](*transposed))
-    for values in (sliced, one_for_all):
-        assert not values.is_contiguous()
-        assert torch.allclose(sdpa(q, k, values), RIGHT["sdpa"](q, k, values))
+    assert torch.equal(sdpa(q, k, one_for_all), RIGHT["sdpa"](q, k, in_memory_as(one_for_all)))
 
 
 def test_rows_that_see_nothing_are_as_the_files_say() -> None:
