@@ -3,7 +3,7 @@
 ``tiled`` has flash-attn's interface, ``tiled_sdpa`` PyTorch's. The faults beside this file are this kernel with a step
 of :class:`Tiled` replaced, as somebody's kernel had it.
 
-    theorems verify --attention examples.real_faults.attention:tiled_sdpa
+    theorems verify --attention examples.real_faults.attention:tiled
 """
 
 from __future__ import annotations
