@@ -48,6 +48,7 @@ class AttentionCall:
         log_sum_exp: whether the kernel is asked for log Σ e^logit, too.
         softcap: c > 0 makes logits c·tanh(logit/c); 0 leaves them.
         memory: how the tensors lie.
+        exact: whether nothing that is computed of it is rounded in any format, but for what is returned.
         seed: drives what a conclusion draws further.
         name: where it comes from.
     """
@@ -64,6 +65,7 @@ class AttentionCall:
     softcap: float = 0.0
     log_sum_exp: bool = False
     memory: Memory = Memory.CONTIGUOUS
+    exact: bool = False
     seed: int = 0
     name: str = "generated"
 
@@ -83,7 +85,7 @@ class AttentionCall:
     def options(self) -> dict[str, object]:
         """What is not a tensor and not its default, for a reader."""
         usual = {one.name: one.default for one in fields(self)}
-        plain = ("scale", "causal", "window", "softcap", "log_sum_exp", "memory")
+        plain = ("scale", "causal", "window", "softcap", "log_sum_exp", "memory", "exact")
         return {name: getattr(self, name) for name in plain if getattr(self, name) != usual[name]}
 
     @property

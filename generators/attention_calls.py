@@ -113,17 +113,58 @@ def tensors(of: Sizes, numbers: Numbers, seed: int) -> AttentionCall:
     return AttentionCall(query, key, value, upstream, seed=seed)
 
 
+EXACT_WIDTHS = ((3, 3), (4, 1), (16, 16), (64, 64), (256, 256))
+"""Of keys and values in exact calls: one coordinate for ranks, one for what all logits share, the rest for content."""
+SHARED = (0.0, 0.0, 1 / 32, -40.0, -256.0)
+"""512 of these is added to all logits: 0, 16, −20480, −131072."""
+
+
 @st.composite
-def plain_calls(
+def exact_calls(draw: DrawFn, *, grouped: bool = False, square: bool | None = False) -> AttentionCall:
+    """Calls on which nothing is rounded, in any format: weights are exactly 1, 1/2 or 0, whatever keys are hidden.
+
+    Logits are 4096 apart, but for pairs of keys that share theirs: the exponentials of all others are 0 even in
+    float64. Values, upstream gradients and what keys have where queries are 0 are small integers: every product and
+    every sum, in any order, is a number of few bits. The scale is 1, whose root is 1.
+    """
+    T = draw(st.sampled_from((1, 2, 3, 4, 5, 8, 9, 16, 17) if square else (1, 2, 3, 4, 8, 9, 16, 17, 33, 64, 65, 129)))
+    L = T if square else draw(st.sampled_from((1, 2, 3, 8)))
+    if square is None and L >= T:
+        T = L + 1
+    B, G = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    H = G * (2 if grouped else 1)
+    E, M = draw(st.sampled_from(EXACT_WIDTHS))
+    shared = draw(st.sampled_from(SHARED))
+    rng = np.random.default_rng(seed := draw(st.integers(0, 2**32 - 1)))
+    rank = np.stack([rng.permutation(T) // 2 for _ in range(B * G)]).reshape(B, G, T)
+    query = np.zeros((B, H, L, E))
+    query[..., 0], query[..., 1] = 64.0, 512.0
+    key = rng.integers(-2, 3, (B, G, T, E)).astype(np.float64)
+    key[..., 0], key[..., 1] = -64.0 * rank, shared
+    value = rng.integers(-2, 3, (B, G, T, M)).astype(np.float64)
+    upstream = np.zeros((B, H, L, M))
+    upstream[..., 0] = rng.integers(-1, 2, (B, H, L))
+    return AttentionCall(query, key, value, upstream, exact=True, seed=seed)
+
+
+@st.composite
+def rounded_calls(
     draw: DrawFn,
     *,
     grouped: bool = False,
     square: bool | None = False,
     numbers: tuple[Numbers, ...] = tuple(Numbers),
 ) -> AttentionCall:
-    """Calls without an option."""
+    """Calls without an option, whose numbers are of any kind."""
     of = draw(sizes(grouped=grouped, square=square))
     return tensors(of, draw(st.sampled_from(numbers)), draw(st.integers(0, 2**32 - 1)))
+
+
+def plain_calls(*, grouped: bool = False, square: bool | None = False) -> SearchStrategy[AttentionCall]:
+    """Calls without an option; one in four is exact."""
+    rounded = rounded_calls(grouped=grouped, square=square)
+    exact = exact_calls(grouped=grouped, square=square)
+    return st.sampled_from((rounded, rounded, rounded, exact)).flatmap(lambda calls: calls)
 
 
 def with_option(
@@ -139,6 +180,8 @@ def scaled_calls() -> SearchStrategy[AttentionCall]:
     """With scales of both kinds: powers of two, and others; 1 is not among them."""
 
     def option(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
+        if call.exact:  # a kernel may multiply query and key by the root
+            return call.but(scale=float(rng.choice((0.25, 4.0))))
         return call.but(scale=float(rng.choice((0.5, 0.125, 2.0, 0.3, 1.7, 1 / math.sqrt(3)))))
 
     return with_option(option)
@@ -146,7 +189,9 @@ def scaled_calls() -> SearchStrategy[AttentionCall]:
 
 def default_scale_calls() -> SearchStrategy[AttentionCall]:
     """With the kernel's own scale; wider than one coordinate, where 1/√E is not 1."""
-    return plain_calls().filter(lambda call: call.query.shape[-1] > 1).map(lambda call: call.but(scale=None))
+    return (
+        plain_calls().filter(lambda call: call.query.shape[-1] > 1).map(lambda call: call.but(scale=None, exact=False))
+    )
 
 
 def causal_calls(*, square: bool | None = True) -> SearchStrategy[AttentionCall]:
@@ -190,7 +235,8 @@ def additive_mask_calls() -> SearchStrategy[AttentionCall]:
 
     def option(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
         seen = a_mask(logits_shape(call), rng)
-        bias = rng.integers(-16, 17, seen.shape) / 4 if rng.random() < 0.7 else np.zeros(seen.shape)
+        biased = rng.random() < 0.7 and not call.exact
+        bias = rng.integers(-16, 17, seen.shape) / 4 if biased else np.zeros(seen.shape)
         return call.but(bias=np.where(seen, bias, -np.inf))
 
     return with_option(option)
@@ -215,14 +261,7 @@ def grouped_calls() -> SearchStrategy[AttentionCall]:
 
 def softcapped_calls() -> SearchStrategy[AttentionCall]:
     """With logits capped at a size that many of them reach."""
-    return with_option(lambda call, rng: call.but(softcap=float(rng.choice((0.5, 2.0, 30.0)))))
-
-
-def hiding_calls(
-    ways: tuple[Callable[[AttentionCall], AttentionCall], ...],
-) -> SearchStrategy[AttentionCall]:
-    """With hidden keys, by one of the ways that a kernel has."""
-    return st.sampled_from(ways).flatmap(lambda way: plain_calls(square=True).map(way))
+    return with_option(lambda call, rng: call.but(softcap=float(rng.choice((0.5, 2.0, 30.0))), exact=False))
 
 
 def laid_out_calls() -> SearchStrategy[AttentionCall]:
@@ -236,31 +275,3 @@ def _laid_out(call: AttentionCall, memory: Memory) -> AttentionCall:
         return call.but(memory=memory)
     same = {name: np.repeat(getattr(call, name)[:1], len(call.query), axis=0) for name in ("query", "key", "value")}
     return call.but(memory=memory, **same)
-
-
-@st.composite
-def exact_calls(draw: DrawFn) -> AttentionCall:
-    """Calls on which nothing is rounded, in any format: weights are exactly 2⁻ʲ or 0.
-
-    In each row one, two or four keys have the logit 0 and the others −4096, whose exponential is 0 even in float64.
-    Values, upstream gradients and what keys have in the coordinates in which queries are 0 are small integers: every
-    product, and every sum in any order, is a number of at most eight bits. The scale is 1, whose root is 1.
-    """
-    T = draw(st.sampled_from((1, 2, 3, 4, 5, 8, 9, 16, 17, 33, 64, 65, 128, 129)))
-    L = draw(st.sampled_from((1, 2, 3, 8)))
-    B, H = draw(st.integers(1, 2)), draw(st.integers(1, 2))
-    E, M = draw(st.sampled_from(((2, 2), (2, 1), (4, 4), (16, 16), (64, 64), (256, 256))))
-    rng = np.random.default_rng(seed := draw(st.integers(0, 2**32 - 1)))
-    tied = min(4, 2 ** int(rng.integers(0, int(math.log2(T)) + 1)))
-    chosen = np.stack([rng.permutation(T) < tied for _ in range(B * H)]).reshape(B, H, 1, T)
-    # Coordinate 0 tells apart: 0 of the chosen keys, −64 of the others; the others are the content.
-    key = np.zeros((B, H, T, E))
-    key[..., 0] = np.where(chosen[:, :, 0], 0.0, -64.0)
-    query = np.zeros((B, H, L, E))
-    query[..., 0] = 64.0
-    # Content along which the query is 0: it moves no logit, and shows in dQ.
-    key[..., 1:] = rng.integers(-2, 3, (B, H, T, E - 1))
-    value = rng.integers(-2, 3, (B, H, T, M)).astype(np.float64)
-    upstream = np.zeros((B, H, L, M))
-    upstream[..., 0] = rng.integers(-1, 2, (B, H, L))
-    return AttentionCall(query, key, value, upstream, scale=1.0, seed=seed)

@@ -17,6 +17,7 @@ from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_rows import AttentionRows
 from theorems.rounding.bounded import Bounded, exact
 from theorems.rounding.bounded.arithmetic import LARGEST
+from theorems.rounding.bounded.formats import FORMATS, HALF
 
 OUTPUT = "output-is-attention"
 GRADIENTS = ("query-gradient", "key-gradient", "value-gradient")
@@ -25,9 +26,16 @@ AGREEMENT = always(OUTPUT) | dict.fromkeys(GRADIENTS, "where the kernel has a ba
 
 
 def rows_of(call: AttentionCall, under_test: OnKernel) -> AttentionRows:
-    """The formula on a call, in the kernel's numbers."""
+    """The formula on a call, in the kernel's numbers.
+
+    An exact call is held to float32's rounding of the formula and one rounding of what is returned, also in coarser
+    formats: there nothing else is rounded but a stored log-sum-exp, from which weights are taken again.
+    """
     kernel = under_test.kernel
-    return AttentionRows(kernel.in_own_numbers(call), kernel.numbers, kernel.alignment)
+    own = kernel.in_own_numbers(call)
+    if call.exact and kernel.numbers.name in HALF:
+        return AttentionRows(own, FORMATS["float32"], kernel.alignment, kernel.numbers)
+    return AttentionRows(own, kernel.numbers, kernel.alignment)
 
 
 def agreement(rows: AttentionRows, answer: Answer) -> Iterator[Claim]:

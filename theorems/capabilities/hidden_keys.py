@@ -20,9 +20,7 @@ from theorems.core.on_kernel import Answer, OnKernel, Refused
 from theorems.core.statement import always
 
 POISON = 1e30
-"""In the place of hidden numbers: its products with queries stay in the range of float32."""
-SMALL_POISON = 64.0
-"""The same for float16."""
+"""In the place of hidden numbers, unless its products with queries leave the range of the kernel's numbers."""
 
 Way = Callable[[AttentionCall, np.random.Generator], AttentionCall]
 
@@ -80,7 +78,8 @@ def kernel_hidden_keys(call: AttentionCall, under_test: OnKernel) -> Iterator[Cl
         poisoned = _poisoned(hiding.seen, rng)
         clear = ~(hiding.seen & poisoned).any(axis=-1)
         clean = hiding.call
-        size = POISON if hiding.numbers.largest > POISON**1.1 else SMALL_POISON
+        reach = float(np.max(np.sum(np.abs(clean.query), axis=-1)))
+        size = min(POISON, under_test.kernel.numbers.largest / 8 / max(1.0, reach))
         before, after = under_test.attend(clean), under_test.attend(_with(clean, poisoned, size, rng))
         told = _told_of_nan(under_test, _with(clean, poisoned, np.nan, rng), before, clear)
         changed = same_bits("hidden-keys-change-no-output", after.output[clear], before.output[clear])

@@ -20,7 +20,7 @@ from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
 from theorems.core.points import Violation
 from theorems.rounding.bounded import Bounded, exact, in_floats, rounded, spacing, value_of
-from theorems.rounding.softmax import softmax
+from theorems.rounding.softmax import softmax, taken_again
 
 EXPONENTIAL = 20.0
 """Units in the last place by which a kernel's exponential may be off: ``exp_u20`` of PyTorch's vectorised CPU
@@ -171,7 +171,8 @@ class AttentionAt:
         """
         if not self.textbook_eps or not isinstance(self.log_weights, Bounded):
             return None
-        return 2 * textbook_gradient(self.problem, self._textbook_weights, self.textbook_eps).error
+        weights = textbook_weights(self.problem, self.points, self.textbook_eps, again=True)
+        return 2 * textbook_gradient(self.problem, weights, self.textbook_eps).error
 
     def weights_room(self) -> Float64[np.ndarray, "b n T"]:
         """What the weights of a right implementation may be off by: twice what this evaluation loses, for a textbook
@@ -231,15 +232,21 @@ def violation_of(sides: Callable[[Float64[np.ndarray, "m d"]], tuple[Any, Any]])
     return violation
 
 
-def textbook_weights(problem: Problem, points: Float64[np.ndarray, "b d"], eps: float) -> Bounded:
+def textbook_weights(
+    problem: Problem, points: Float64[np.ndarray, "b d"], eps: float, *, again: bool = False
+) -> Bounded:
     """Softmax weights, (b, n, T), as a kernel computes them from raw logits, in numbers of spacing ``eps``.
 
     It may go block by block, :data:`BLOCK` tokens or more at a time.
+
+    Args:
+        again: as its backward pass has them.
     """
     unit = problem.key_scale
     with spacing(eps, EXPONENTIAL):
         logits = np.vecdot(rounded(problem.keys / unit), rounded(points * unit)[:, None, None])
-        return softmax(logits, updates=(problem.T - 1) // BLOCK)
+        weights = softmax(logits, updates=(problem.T - 1) // BLOCK)
+        return taken_again(weights, logits) if again else weights
 
 
 def textbook_gradient(problem: Problem, s: Bounded, eps: float) -> Bounded:

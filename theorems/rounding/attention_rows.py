@@ -30,7 +30,7 @@ from generators.attention_call import Alignment, AttentionCall
 from theorems.rounding.attention_at import BLOCK, EXPONENTIAL
 from theorems.rounding.bounded import Bounded, exact, rounded, spacing
 from theorems.rounding.bounded.formats import Format
-from theorems.rounding.softmax import softmax
+from theorems.rounding.softmax import softmax, taken_again
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +41,13 @@ class AttentionRows:
         call: its tensors are taken as exact.
         numbers: what the kernel computes in.
         alignment: of causality and windows.
+        stored: the format of what is returned, where that is coarser than what it computes in.
     """
 
     call: AttentionCall
     numbers: Format
     alignment: Alignment = Alignment.TOP_LEFT
+    stored: Format | None = None
 
     @contextmanager
     def _as_the_kernel(self) -> Iterator[None]:
@@ -62,6 +64,12 @@ class AttentionRows:
     def empty(self) -> Bool[np.ndarray, "B H L"]:
         """The rows that see none: they have no softmax, and add nothing to a gradient here."""
         return np.asarray(~self.seen.any(axis=-1))
+
+    def _returned(self, x: Any) -> Any:
+        """Rounded once more, to what is returned."""
+        if self.stored is None:
+            return x
+        return x.widened(self.stored.eps / 2 * (np.abs(x.value) + x.error) + self.stored.lost)
 
     def _by_head(self, x: Float64[np.ndarray, "B G T W"]) -> Any:
         """Keys or values, (B, H, T, W): each head that of its group."""
@@ -103,23 +111,28 @@ class AttentionRows:
         return np.where(self.seen, s, 0.0)
 
     @cached_property
+    def _weights_again(self) -> Any:
+        """The same as the backward pass of a kernel has them."""
+        with self._as_the_kernel():
+            return np.where(self.seen, taken_again(self.weights, self.logits), 0.0)
+
+    @cached_property
     def log_sum_exp(self) -> Any:
         """log Σ_t e^{z_t}, (B, H, L); that of rows that see nothing is for nobody to look at."""
         with self._as_the_kernel():
-            return np.logaddexp.reduce(self.logits, axis=-1)
+            return self._returned(np.logaddexp.reduce(self.logits, axis=-1))
 
     @cached_property
     def output(self) -> Any:
         """o, (B, H, L, M)."""
         with self._as_the_kernel():
-            output: Any = np.matmul(self.weights, self._by_head(self.call.value))
-            return output
+            return self._returned(np.matmul(self.weights, self._by_head(self.call.value)))
 
     @cached_property
     def value_gradient(self) -> Any:
         """dV, (B, G, T, M)."""
         with self._as_the_kernel():
-            return self._over_group(np.matmul(np.swapaxes(self.weights, -1, -2), exact(self.call.upstream)))
+            return self._over_group(np.matmul(np.swapaxes(self._weights_again, -1, -2), exact(self.call.upstream)))
 
     @cached_property
     def _logit_gradient(self) -> Any:
@@ -127,7 +140,7 @@ class AttentionRows:
         with self._as_the_kernel():
             upstream: Any = exact(self.call.upstream)
             scores: Any = np.matmul(upstream, np.swapaxes(self._by_head(self.call.value), -1, -2))
-            s: Any = self.weights
+            s: Any = self._weights_again
             mean: Any = np.sum(s * scores, axis=-1, keepdims=True)
             flash: Any = np.sum(upstream * self.output, axis=-1, keepdims=True)
             apart = np.abs(mean.value - flash.value) + flash.error - mean.error
@@ -148,8 +161,8 @@ class AttentionRows:
     def query_gradient(self) -> Any:
         """dQ, (B, H, L, E)."""
         with self._as_the_kernel():
-            gradient: Any = np.matmul(self._logit_gradient, self._by_head(self.call.key)) * self.scale
-            return gradient
+            gradient: Any = np.matmul(self._logit_gradient, self._by_head(self.call.key))
+            return self._returned(gradient * self.scale)
 
     @cached_property
     def key_gradient(self) -> Any:
@@ -162,5 +175,4 @@ class AttentionRows:
         """Sums over the heads of a group: (B, H, T, W) to (B, G, T, W)."""
         sizes = self.call.sizes
         B, G, T = (sizes[axis] for axis in "BGT")
-        total: Any = np.sum(np.reshape(x, (B, G, sizes["H"] // G, T, x.shape[-1])), axis=2)
-        return total
+        return self._returned(np.sum(np.reshape(x, (B, G, sizes["H"] // G, T, x.shape[-1])), axis=2))

@@ -33,6 +33,18 @@ from theorems.rounding.bounded.array import made, upward
 from theorems.rounding.bounded.exponentials import rise
 
 
+def taken_again(weights: Bounded, logits: Bounded) -> Bounded:
+    """The weights as a backward pass has them, e^{l'_t − log Σ e^l} with logits l' that it forms anew, and in another
+    order, beside the stored log Σ e^l of the forward pass.
+
+    Each is off by what l' − l is, at most twice the error of a logit, and no sum holds them to 1 any more. Where logits
+    are off by more than a half a kernel's weights have no digits, and nobody takes them again from such.
+    """
+    with np.errstate(invalid="ignore"):
+        apart = np.where(np.isfinite(logits.error), np.expm1(np.minimum(2 * logits.error, 1.0)), np.inf)
+    return weights.widened(upward(np.where(weights.value > 0, (weights.value + weights.error) * apart, 0.0)))
+
+
 def softmax(logits: Bounded, updates: int = 0) -> Bounded:
     """s_t = e^{l_t} / Σ e^{l_u} over the last axis.
 

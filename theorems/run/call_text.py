@@ -13,7 +13,7 @@ from reference_attention.files import numbers, to_json
 from reference_attention.problem import checked_array
 
 TENSORS = ("query", "key", "value", "upstream")
-OPTIONS = ("scale", "visible", "bias", "causal", "window", "softcap", "log_sum_exp", "memory", "seed", "name")
+OPTIONS = ("scale", "visible", "bias", "causal", "window", "softcap", "log_sum_exp", "memory", "exact", "seed", "name")
 
 
 def text_of(call: AttentionCall, **record: str) -> str:
