@@ -61,6 +61,7 @@ def list_(
         console().print(describe.datasets() if data else describe.assumptions())
         return
     console().print(describe.statements_table())
+    console().print(describe.capabilities_table())
     console().print(describe.definitions())
     console().print(describe.assumptions())
 

@@ -14,7 +14,7 @@ from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
 from theorems.registry.definitions import DEFINITIONS
 from theorems.registry.lookup import statement_named
-from theorems.registry.suite import statements, tolerances, tolerances_of
+from theorems.registry.suite import capabilities, statements, tolerances, tolerances_of
 from theorems.registry.user_file import is_in_a_file
 from theorems.run.tables import column_table as table
 
@@ -25,6 +25,14 @@ def statements_table() -> Table:
     for one in statements().values():
         ids = " = ".join((one.id, *one.aliases))
         made.add_row(Text(ids), one.title, one.source, ", ".join(one.assumptions))
+    return made
+
+
+def capabilities_table() -> Table:
+    """What attention kernels may be able to do: id, title, what is checked."""
+    made = table("capability", "says", "of a kernel (--attention)")
+    for one in capabilities().values():
+        made.add_row(Text(one.id, no_wrap=True), one.title, one.kernel.says if one.kernel else "")
     return made
 
 

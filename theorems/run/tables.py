@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from generators.attention_call import AttentionCall
 from generators.case import Case
 from reference_attention.files import from_json
 from theorems.core.claim import Verdict
 from theorems.run.findings import Found
 from theorems.run.result import Failure, Result
-from theorems.run.user_data import case_of
+from theorems.run.user_data import subject_of
 
 STYLES = {
     Verdict.UPHELD: "green",
@@ -136,13 +137,14 @@ def print_counts(out: Console, results: Iterable[Result]) -> None:
 
 def print_failure(out: Console, result: Result, failure: Failure, reproduce: str) -> None:
     """The failing case as a table, the claim with its numbers, and how to see it again."""
-    case = case_of(from_json(failure.case))
+    case = subject_of(from_json(failure.case))
     kind = "the smallest failing case found" if failure.shrunk else "a case on which this happened"
     out.print()
     out.print(Text(f"{result.id} ({result.title}): {failure.verdict}, {kind}", "bold"), soft_wrap=True)
     out.print(Text(f"  {failure.sentence}"), soft_wrap=True)
-    out.print(case_table(case))
-    for line in case_lines(case):
+    if isinstance(case, Case):
+        out.print(case_table(case))
+    for line in case_lines(case) if isinstance(case, Case) else call_lines(case):
         out.print(Text(f"  {line}"), soft_wrap=True)
     out.print(Text(f"  {reproduce}"), soft_wrap=True)
 
@@ -190,6 +192,14 @@ def case_lines(case: Case) -> list[str]:
         for name, value in case.arrays.items()
     ]
     return lines
+
+
+def call_lines(call: AttentionCall) -> list[str]:
+    """Sizes, options and tensors of a call, a line each."""
+    sizes = ", ".join(f"{name} = {size}" for name, size in call.sizes.items())
+    lines = [sizes, *(f"{name} {value}" for name, value in call.options.items())]
+    held = {name: getattr(call, name) for name in ("query", "key", "value", "upstream", "visible", "bias")}
+    return lines + [f"{name} {_vector(x)}" for name, x in held.items() if x is not None]
 
 
 def _vector(values: Any) -> str:

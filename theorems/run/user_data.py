@@ -82,8 +82,16 @@ def given_of(held: Mapping[str, Any], seed: int, name: str) -> Given:
     Raises:
         InvalidInput: as :func:`case_of`.
     """
-    failed = _text("case_of", held.get("case_of", ""))
-    return Given(call_of(held, name) if "query" in held else case_of(held, seed, name), failed)
+    return Given(subject_of(held, seed, name), _text("case_of", held.get("case_of", "")))
+
+
+def subject_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Subject:
+    """The case, or the call of an attention kernel, that named values make.
+
+    Raises:
+        InvalidInput: as :func:`case_of`.
+    """
+    return call_of(held, name) if "query" in held else case_of(held, seed, name)
 
 
 def case_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
@@ -119,6 +127,8 @@ def check_names(name: str, names: Collection[str]) -> None:
     Raises:
         InvalidInput: with the nearest name that is known, or the one that is missing.
     """
+    if "query" in names:
+        return  # a call of an attention kernel, which looks at its own
     known = (*TOKENS, *PAIR, *OPTIONAL, *FURTHER, *RECORD)
     unknown = sorted(set(names) - set(known))
     if unknown:
