@@ -117,8 +117,15 @@ def verify(
     jobs: options.Jobs = options.JOBS,
     resume: options.Resume = None,
     timeout: options.Timeout = None,
+    case_timeout: options.CaseTimeout = options.PATIENCE,
+    isolate: options.Isolate = True,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first falsified statement.")] = False,
     junit_xml: Annotated[Path | None, options.file("Write the verdicts as JUnit XML.")] = None,
+    known_failures: options.KnownFailures = None,
+    write_known_failures: Annotated[
+        Path | None,
+        options.file("Write such a file, and how many claims were checked: fewer are a failure."),
+    ] = None,
 ) -> int:
     """Verify statements on generated cases, or on your data; of the reference, or of your attention kernel.
 
@@ -142,8 +149,12 @@ def verify(
         dtype=dtype,
         resume=resume,
         timeout=timeout,
+        patience=case_timeout,
+        isolate=isolate,
         fail_fast=fail_fast,
         junit_xml=junit_xml,
+        known_failures=known_failures,
+        write_known_failures=write_known_failures,
     )
     return verify_and_report(request)
 
@@ -213,6 +224,8 @@ def hunt(
     ] = False,
     json: options.Json = None,
     resume: options.Resume = None,
+    case_timeout: options.CaseTimeout = options.PATIENCE,
+    isolate: options.Isolate = True,
 ) -> int:
     """Hunt for data on which a statement fails once one of its assumptions is left out.
 
@@ -223,7 +236,10 @@ def hunt(
     """
     from theorems.command.hunting import HuntRequest, hunt_and_report
 
-    return hunt_and_report(HuntRequest(id, without, seconds, seed, out, cases, record, json, resume))
+    request = HuntRequest(
+        id, without, seconds, seed, out, cases, record, json, resume, patience=case_timeout, isolate=isolate
+    )
+    return hunt_and_report(request)
 
 
 @app.command()
@@ -261,6 +277,10 @@ def power(
     markdown: Annotated[bool, options.as_markdown("the document docs/power.md")] = False,
     json: Annotated[Path | None, options.file("Write the table as JSON.")] = None,
     resume: options.Resume = None,
+    case_timeout: Annotated[
+        float,
+        typer.Option(min=0.001, metavar="SECONDS", help="End a statement of your file that takes longer for a fault."),
+    ] = options.PATIENCE,
 ) -> int:
     """Tabulate which statement catches which planted fault, on how many examples, and how small a one.
 
@@ -270,7 +290,7 @@ def power(
     from theorems.command.power import PowerRequest, power_and_report
 
     chosen = tuple(ids or ()), tuple(faults or ())
-    return power_and_report(PowerRequest(*chosen, examples, seed, jobs, sizes, markdown, json, resume))
+    return power_and_report(PowerRequest(*chosen, examples, seed, jobs, sizes, markdown, json, resume, case_timeout))
 
 
 @app.command()
@@ -394,6 +414,8 @@ def report(
     jobs: Annotated[int, options.processes("the report does")] = options.JOBS,
     resume: options.Resume = None,
     timeout: options.Timeout = None,
+    case_timeout: options.CaseTimeout = options.PATIENCE,
+    isolate: options.Isolate = True,
 ) -> int:
     """Verify, and write one document: verdicts, claims with their tolerances and reasons, counterexamples, power.
 
@@ -403,7 +425,18 @@ def report(
     from theorems.command.report import ReportRequest, report_and_write
 
     request = ReportRequest(
-        tuple(ids or ()), examples, seed, data, results, out, json, jobs, resume=resume, timeout=timeout
+        tuple(ids or ()),
+        examples,
+        seed,
+        data,
+        results,
+        out,
+        json,
+        jobs,
+        resume=resume,
+        timeout=timeout,
+        patience=case_timeout,
+        isolate=isolate,
     )
     return report_and_write(request)
 
@@ -441,7 +474,7 @@ def _complaint(error: Exception) -> int:
     message = getattr(error, "format_message", None)  # the usage errors of typer, whichever click it carries
     if isinstance(error, InvalidInput) or callable(message):
         _say(message() if callable(message) else str(error))
-        return Exit.BAD_INPUT
+        return Exit.INCONCLUSIVE if _died(error) else Exit.BAD_INPUT
     if isinstance(error, OSError) and error.filename is None:
         # Every file of ours that cannot be written is an InvalidInput.
         _say(f"standard output cannot be written ({error.strerror or error}).")
@@ -450,6 +483,12 @@ def _complaint(error: Exception) -> int:
         traceback.print_exception(error)
     _say("internal error, nothing is concluded; please report it.")
     return Exit.INCONCLUSIVE
+
+
+def _died(error: Exception) -> bool:
+    from theorems.run.apart import Died
+
+    return isinstance(error, Died)
 
 
 def _say(sentence: str) -> None:

@@ -18,6 +18,7 @@ from rich.text import Text
 from max_margin_theorems import stopping
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, from_json, to_json, write_text
+from theorems.command.away import away
 from theorems.core.check import sentence
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
@@ -29,6 +30,8 @@ from theorems.hunting.record import load, save
 from theorems.hunting.search import Effort, Hunt
 from theorems.hunting.table import Row, Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
+from theorems.registry.user_file import is_in_a_file
+from theorems.run.crew import PATIENCE as PATIENT
 from theorems.run.findings import Found
 from theorems.run.identity import identity, of_statements
 from theorems.run.journal import Journal, close
@@ -36,6 +39,8 @@ from theorems.run.processes import Interrupted, run
 from theorems.run.progress import watching
 from theorems.run.reproduce import check_directory
 from theorems.run.tables import assumptions_table, case_lines, case_table, column_table, console
+from theorems.run.verify import Progress as Told
+from theorems.run.verify import nothing
 from theorems.without.weakened import Weakened
 
 PATIENCE = 10.0
@@ -60,6 +65,8 @@ class HuntRequest:
     record: bool = False
     json: Path | None = None
     resume: Path | None = None
+    patience: float = PATIENT
+    isolate: bool = True
 
 
 def hunt_and_report(request: HuntRequest) -> int:
@@ -67,7 +74,19 @@ def hunt_and_report(request: HuntRequest) -> int:
 
     Raises:
         InvalidInput: unknown ids, a directory that cannot be used; before anything runs.
+        Died: the statement stands in somebody's file, which ended the process that it ran in.
     """
+    if is_in_a_file(request.id) and request.isolate:
+
+        def where(done: int) -> str:
+            return f"hunting {request.id}, case {done + 1}"
+
+        return away("theorems.command.hunting:hunt_here", request, where, request.patience)
+    return hunt_here(request)
+
+
+def hunt_here(request: HuntRequest, progress: Told = nothing) -> int:
+    """The same in this process; ``progress`` is called with the number of cases looked at."""
     weakened = weakened_named(request.id, request.without)
     check_directory(request.out)
     if request.json is not None:
@@ -79,7 +98,12 @@ def hunt_and_report(request: HuntRequest) -> int:
     kept = Kept(journal)
     out, err = console(), console(stderr=True)
     interrupted = False
-    with _watching(err, weakened.name, request.seconds) as watch:
+    with _watching(err, weakened.name, request.seconds) as show:
+
+        def watch(effort: Effort) -> None:
+            progress(effort.tried)
+            show(effort)
+
         hunt = Hunt(
             weakened,
             request.seed,

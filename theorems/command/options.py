@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from theorems.command import completion
+from theorems.run.crew import PATIENCE as PATIENCE
 
 JOBS = min(2, os.cpu_count() or 1)
 """Processes unless told otherwise."""
@@ -69,4 +70,22 @@ Resume = Annotated[
 Timeout = Annotated[
     float | None,
     typer.Option(min=0.001, metavar="SECONDS", help="End a statement that takes longer; it is inconclusive."),
+]
+CaseTimeout = Annotated[
+    float,
+    typer.Option(
+        min=0.001,
+        metavar="SECONDS",
+        help="End a statement of your file, or on your kernel, at a case that takes longer; it is inconclusive.",
+    ),
+]
+KnownFailures = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Ids with reasons: falsified as is known is no failure, upheld is one."),
+]
+Isolate = Annotated[
+    bool,
+    typer.Option(
+        "--isolate/--no-isolate", help="Your files and your kernel in processes of their own; not so for a debugger."
+    ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -17,6 +18,8 @@ from theorems.power.trial import Found
 from theorems.power.work import Column, Faced, Shrunk, Smallest
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
+from theorems.run.apart import Apart, apart
+from theorems.run.crew import PATIENCE
 from theorems.run.identity import identity, of_statements
 from theorems.run.journal import Journal, close
 from theorems.run.processes import Interrupted, run
@@ -40,6 +43,7 @@ class PowerRequest:
     markdown: bool
     json: Path | None = None
     resume: Path | None = None
+    patience: float = PATIENCE
 
 
 def power_and_report(request: PowerRequest) -> int:
@@ -50,6 +54,11 @@ def power_and_report(request: PowerRequest) -> int:
     """
     if request.json is not None:
         check_writable(request.json)
+    with apart(request.jobs, request.patience) as here:
+        return _tabulated(request, here)
+
+
+def _tabulated(request: PowerRequest, here: Apart) -> int:
     chosen = list(dict.fromkeys(statement_named(id).id for id in request.ids)) or list(statements())
     faults = list({name: fault_named(name) for name in request.faults}.values()) or list(FAULTS.values())
     names = tuple(fault.name for fault in faults)
@@ -59,19 +68,20 @@ def power_and_report(request: PowerRequest) -> int:
         given = [statement_named(id) for id in chosen]
         journal = Journal(request.resume, identity("power", **of_statements(given), **options))
     out, err = console(), console(stderr=True)
+    how: dict[str, Any] = {"journal": journal, "patience": request.patience, "workers": here.workers}
     facing = [Faced(id, names, request.examples, request.seed) for id in chosen]
     smallest: list[Smallest] = []
     interrupted = False
     try:
         with watching(err, facing, what="statements", steps="faults") as watcher:
-            columns = run(facing, request.jobs, watcher, journal=journal)
+            columns = run(facing, request.jobs, watcher, **how)
     except Interrupted as stopped:
         columns, interrupted = stopped.results, True
     shrinking = _shrinking(request, faults, columns) if request.sizes and not interrupted else []
     if shrinking:
         try:
             with watching(err, shrinking, what="sizes", steps="statements") as watcher:
-                smallest = run(shrinking, request.jobs, watcher, journal=journal)
+                smallest = run(shrinking, request.jobs, watcher, **how)
         except Interrupted as stopped:
             smallest, interrupted = stopped.results, True
     close(journal)

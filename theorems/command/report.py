@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from theorems.report.evidence import hunted, power
 from theorems.report.html import html
 from theorems.report.markdown import markdown
 from theorems.report.record import parsed, read
-from theorems.run.findings import findings
+from theorems.run.apart import Apart, apart, findings_of
+from theorems.run.crew import PATIENCE
 from theorems.run.tables import console
 from theorems.run.user_data import load
 
@@ -39,6 +41,8 @@ class ReportRequest:
     jobs: int
     resume: Path | None = None
     timeout: float | None = None
+    patience: float = PATIENCE
+    isolate: bool = True
 
 
 def report_and_write(request: ReportRequest) -> int:
@@ -51,7 +55,10 @@ def report_and_write(request: ReportRequest) -> int:
         if request.out.suffix not in RENDERERS:
             raise InvalidInput(f"--out: {request.out} ends in neither .md nor .html, which say what to write.")
         check_writable(request.out)
-    return _from_results(request) if request.results is not None else _from_run(request)
+    if request.results is not None:
+        return _from_results(request)
+    with apart(request.jobs, request.patience) if request.isolate else nullcontext() as here:
+        return _from_run(request, here)
 
 
 def _from_results(request: ReportRequest) -> int:
@@ -70,7 +77,7 @@ def _from_results(request: ReportRequest) -> int:
     return exit_code_said(console(stderr=True), verdicts, "no statement of the file is upheld")
 
 
-def _from_run(request: ReportRequest) -> int:
+def _from_run(request: ReportRequest, here: Apart | None) -> int:
     if request.json is not None:
         check_writable(request.json)
     given = None if request.data is None else load(request.data, request.seed)
@@ -89,13 +96,14 @@ def _from_run(request: ReportRequest) -> int:
         request.jobs,
         resume=request.resume,
         timeout=request.timeout,
+        patience=request.patience,
     )
     journal = journal_of(asked, chosen, given)
-    results, interrupted = results_of(asked, chosen, given, err, journal)
+    results, interrupted = results_of(asked, chosen, given, err, journal, here)
     if interrupted:
         err.print("theorems: interrupted; no report is written of a part of the run.", soft_wrap=True)
         return Exit.INTERRUPTED
-    about_data = findings(given, chosen) if given else []
+    about_data = findings_of(given, chosen, here) if given else []
     text = as_json(asked, results, about_data)
     failures = {result.id: result.failure for result in results if result.failure is not None}
     run = parsed(from_json(text), "report")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.console import Console
 
@@ -18,12 +20,17 @@ from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.statement import Statement
+from theorems.kernel.apart import headline_of, hints_of, kernel_under_test
+from theorems.kernel.table import kernel_table, was_tried
 from theorems.library.results import Results
 from theorems.registry.lookup import chosen_statements
-from theorems.run.findings import Found, findings
+from theorems.run.apart import Apart, apart, findings_of, units_of
+from theorems.run.crew import PATIENCE
+from theorems.run.findings import Found
 from theorems.run.identity import identity, of_data, of_implementation, of_statements
 from theorems.run.journal import Journal, close
-from theorems.run.processes import Interrupted, Unit, run
+from theorems.run.known_failures import KnownFailures, checked_of, known_ids, read, written
+from theorems.run.processes import Interrupted, run
 from theorems.run.progress import watching
 from theorems.run.reproduce import check_directory, save
 from theorems.run.result import Result
@@ -56,8 +63,12 @@ class Request:
     dtype: str | None = None
     resume: Path | None = None
     timeout: float | None = None
+    patience: float = PATIENCE
+    isolate: bool = True
     fail_fast: bool = False
     junit_xml: Path | None = None
+    known_failures: Path | None = None
+    write_known_failures: Path | None = None
 
 
 def verify_and_report(request: Request) -> int:
@@ -66,34 +77,63 @@ def verify_and_report(request: Request) -> int:
     Raises:
         InvalidInput: unknown ids, data or targets that cannot be used; before anything runs.
     """
-    for path in (request.json, request.junit_xml):
+    for path in (request.json, request.junit_xml, request.write_known_failures):
         if path is not None:
             check_writable(path)
     check_directory(request.out)
-    request = _with_kernel(request)
+    with apart(request.jobs, request.patience) if request.isolate else nullcontext() as here:
+        return _verified_and_reported(request, here)
+
+
+def _verified_and_reported(request: Request, here: Apart | None) -> int:
+    request = _with_kernel(request, here)
     given = None if request.data is None else load(request.data, request.seed)
     chosen = chosen_statements(request.ids or ((given.failed,) if given and given.failed else ()))
+    known = _known_failures(request, chosen)
     journal = journal_of(request, chosen, given)
     out, err = console(), console(stderr=True)
     if isinstance(request.under_test, OnKernel):
-        from theorems.kernel.report import headline
-
-        out.print(headline(request.under_test.kernel), soft_wrap=True)
-    found = findings(given, chosen) if given else []
+        out.print(headline_of(request.under_test), soft_wrap=True)
+    found = findings_of(given, chosen, here) if given else []
     if found:
         out.print(assumptions_table(found))
-    results, interrupted = results_of(request, chosen, given, err, journal)
+    results, interrupted = results_of(request, chosen, given, err, journal, here, known.reasons)
+    seen = checked_of(results)
+    expected = known.expected(seen)
+    hints = hints_of(request.under_test, results, here)
     # Files first: whoever reads the output may be gone.
-    reproduce = {result.id: _saved(result, request) for result in results if result.failure is not None}
-    texts = [(request.json, as_json(request, results, found)), (request.junit_xml, junit_xml(results, request.seed))]
+    unknown = [result for result in results if result.id not in expected]
+    reproduce = {result.id: _saved(result, request) for result in unknown if result.failure is not None}
+    texts = [
+        (request.json, as_json(request, results, found, expected)),
+        (request.junit_xml, junit_xml(results, request.seed, expected)),
+        (None if interrupted else request.write_known_failures, written(seen, _about(request), known.reasons)),
+    ]
     unwritten = _written((path, text) for path, text in texts if path is not None)
-    _print_results(out, results, request, reproduce)
+    _print_results(out, results, request, reproduce, hints, expected)
     for sentence in unwritten:
         err.print(f"theorems: {sentence}", soft_wrap=True)
     if interrupted:
         err.print("theorems: interrupted; what is not marked so was finished.", soft_wrap=True)
         return Exit.INTERRUPTED
-    return Exit.BAD_INPUT if unwritten else exit_code_of(err, results)
+    if unwritten:
+        return Exit.BAD_INPUT
+    code = exit_code_of(err, unknown) if unknown or not expected else Exit.UPHELD
+    complaints = known.complaints(seen)
+    for sentence in complaints:
+        err.print(f"theorems: {sentence}", soft_wrap=True)
+    return Exit.FALSIFIED if complaints and code is not Exit.BAD_INPUT else code
+
+
+def _known_failures(request: Request, chosen: Sequence[Statement]) -> KnownFailures:
+    if request.known_failures is None:
+        return KnownFailures(Path())
+    return read(request.known_failures, [*known_ids(), *(one.id for one in chosen)])
+
+
+def _about(request: Request) -> str:
+    what = request.attention or "theorems verify"
+    return f"{what} on {request.data or f'{request.examples} examples, seed {request.seed}'}"
 
 
 def journal_of(request: Request, chosen: Sequence[Statement], given: Given | None) -> Journal | None:
@@ -121,13 +161,30 @@ def results_of(
     given: Given | None,
     err: Console,
     journal: Journal | None = None,
+    here: Apart | None = None,
+    known: Container[str] = (),
 ) -> tuple[list[Result], bool]:
     """A result per statement, with progress on ``err``; and whether a signal ended it."""
-    units = [Unit(s.id, request.examples, request.seed, given, request.under_test) for s in chosen]
-    enough = _falsified if request.fail_fast else None
+    units = units_of(chosen, request.examples, request.seed, given, request.under_test, here)
+
+    def falsified(result: Result) -> str:
+        return "" if result.id in known else _falsified(result)
+
+    enough = falsified if request.fail_fast else None
+    workers = here.workers if here else None
     try:
         with watching(err, units) as watcher:
-            return run(units, request.jobs, watcher, journal=journal, timeout=request.timeout, enough=enough), False
+            timeout, patience = request.timeout, request.patience
+            return run(
+                units,
+                request.jobs,
+                watcher,
+                journal=journal,
+                timeout=timeout,
+                enough=enough,
+                patience=patience,
+                workers=workers,
+            ), False
     except Interrupted as stopped:
         return stopped.results, True
     finally:
@@ -149,7 +206,7 @@ def _written(texts: Iterable[tuple[Path, str]]) -> list[str]:
     return said
 
 
-def _with_kernel(request: Request) -> Request:
+def _with_kernel(request: Request, here: Apart | None) -> Request:
     """The request with the attention kernel that it names as what is under test.
 
     Raises:
@@ -159,32 +216,30 @@ def _with_kernel(request: Request) -> Request:
         if request.dtype is not None:
             raise InvalidInput("--dtype: says what a kernel computes in; give the kernel with --attention.")
         return request
-    from theorems.kernel.loading import kernel_named
-
-    return replace(request, under_test=kernel_named(request.attention, request.dtype).as_implementation())
+    return replace(request, under_test=kernel_under_test(request.attention, request.dtype, here))
 
 
-def _print_results(out: Console, results: Sequence[Result], request: Request, reproduce: Mapping[str, str]) -> None:
-    if not isinstance(request.under_test, OnKernel):
-        out.print(results_table(results))
-        print_branches(out, results)
-        print_counts(out, results)
-        print_reasons(out, results)
-        _print_failures(out, results, reproduce)
-        return
-    from theorems.kernel.report import hints, kernel_table, was_tried
-
-    kernel = request.under_test.kernel
-    tried = [result for result in results if was_tried(result)]
+def _print_results(
+    out: Console,
+    results: Sequence[Result],
+    request: Request,
+    reproduce: Mapping[str, str],
+    hints: Sequence[str],
+    expected: Mapping[str, str],
+) -> None:
+    on_kernel = isinstance(request.under_test, OnKernel)
+    tried = [result for result in results if was_tried(result)] if on_kernel else results
     out.print(results_table(tried))
-    out.print(kernel_table(results))
+    if on_kernel:
+        out.print(kernel_table(results))
     print_branches(out, tried)
     print_counts(out, tried)
-    print_reasons(out, tried)
+    print_reasons(out, [result for result in tried if result.id not in expected])
+    for id, reason in expected.items():
+        out.print(f"{id}: falsified, as known: {reason}", soft_wrap=True)
     _print_failures(out, results, reproduce)
-    if any(result.verdict is Verdict.FALSIFIED for result in results):
-        for hint in hints(kernel):
-            out.print(f"\n{hint}", soft_wrap=True)
+    for hint in hints:
+        out.print(f"\n{hint}", soft_wrap=True)
 
 
 def _saved(result: Result, request: Request) -> str:
@@ -203,13 +258,26 @@ def _saved(result: Result, request: Request) -> str:
 
 def _print_failures(out: Console, results: Sequence[Result], reproduce: Mapping[str, str]) -> None:
     for result in results:
-        if result.failure is not None:
+        if result.id in reproduce and result.failure is not None:
             print_failure(out, result, result.failure, reproduce[result.id])
 
 
-def as_json(request: Request, results: Sequence[Result], found: Sequence[Found]) -> str:
-    """The report as strict JSON."""
-    held = Results(tuple(results), request.examples, request.seed, request.data, request.under_test, tuple(found))
+def as_json(
+    request: Request,
+    results: Sequence[Result],
+    found: Sequence[Found],
+    expected: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """The report as strict JSON; ``expected`` has why a statement is known to be falsified."""
+    held = Results(
+        tuple(results),
+        request.examples,
+        request.seed,
+        request.data,
+        request.under_test,
+        tuple(found),
+        known_failures=expected,
+    )
     return held.to_json()
 
 

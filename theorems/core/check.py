@@ -64,7 +64,7 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
         except Refused as refusal:
             return Outcome(Verdict.NOT_APPLICABLE, reason=f"the kernel refuses it: {refusal}")
         except (Exception, SystemExit) as error:
-            return broken(statement, error, tuple(claims))
+            return replace(broken(statement, error, tuple(claims)), touched=tuple(sorted(calls)))
 
 
 def _known(statement: Statement, claim: Claim) -> None:

@@ -4,9 +4,10 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 from generators.attention_call import AttentionCall
 from reference_attention.loss import Array
@@ -93,6 +94,53 @@ class OnKernel(Implementation):
 
     kernel: Any = None
     attend: Callable[[AttentionCall], Answer] = no_kernel
+
+
+@dataclass(frozen=True)
+class Described:
+    """What this process knows of a kernel that was loaded and probed in another one.
+
+    Attributes:
+        name, source, dtype: as of the :class:`theorems.kernel.kernel.Kernel`.
+        headline: what is called, how, in which numbers.
+        json: the same for ``--json``.
+        identity: what its results depend on, for a journal.
+        sent: the implementation made of it, pickled; to be unpickled in another process.
+    """
+
+    name: str
+    source: str
+    dtype: str
+    headline: str
+    json: Mapping[str, object]
+    identity: str | None
+    sent: bytes
+
+
+def _not_here(*given: Any, **named: Any) -> NoReturn:
+    raise RuntimeError("somebody else's kernel is called in another process, not in this one")
+
+
+@dataclass(frozen=True)
+class Elsewhere(OnKernel):
+    """A kernel that is called in other processes only: there it arrives as what it is.
+
+    Attributes:
+        kernel: a :class:`Described`.
+    """
+
+    weights: Callable[..., Any] = field(default=_not_here)
+    risk: Callable[..., Any] = field(default=_not_here)
+    scaled_gradient: Callable[..., Any] = field(default=_not_here)
+    attend: Callable[[AttentionCall], Answer] = field(default=_not_here)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickle.loads, (self.kernel.sent,)
+
+
+def elsewhere(described: Described) -> Elsewhere:
+    """The implementation that stands for it here."""
+    return Elsewhere(name=described.name, kernel=described)
 
 
 def out_of_reach(use: KernelUse | None, under_test: Implementation) -> str:

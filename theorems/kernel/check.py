@@ -9,21 +9,25 @@ assert_kernel("my_package.attention:kernel", dtype="float32", examples=200)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
+from theorems.core.on_kernel import OnKernel
+from theorems.kernel.apart import headline_of, hints_of, kernel_under_test
 from theorems.kernel.kernel import Kernel
-from theorems.kernel.loading import kernel_named, kernel_of
-from theorems.kernel.report import headline, hints, was_tried
+from theorems.kernel.loading import kernel_of
+from theorems.kernel.table import was_tried
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import asked_of_a_kernel
+from theorems.run.apart import Apart, apart, results_here, units_of
 from theorems.run.result import Result
 from theorems.run.told import told
-from theorems.run.verify import verify_generated
 
 EXAMPLES = 50
 """Generated cases per statement unless told otherwise."""
+NOT_TRIED = "not tried"
 
 
 def verify_kernel(
@@ -47,9 +51,10 @@ def verify_kernel(
     Raises:
         InvalidInput: no kernel, an unknown id.
     """
-    found = kernel if isinstance(kernel, Kernel) else _found(kernel, dtype)
-    ids = [statement_named(id).id for id in statements or asked_of_a_kernel()]
-    return [verify_generated(id, examples, seed, found.as_implementation()) for id in ids]
+    with _somewhere(kernel) as here:
+        under_test = _found(kernel, dtype, here)
+        ids = [statement_named(id).id for id in statements or asked_of_a_kernel()]
+        return _results(ids, examples, seed, under_test, here)
 
 
 def assert_kernel(
@@ -68,18 +73,37 @@ def assert_kernel(
         AssertionError: anything but upheld, with a table and the failing case; an object that is no kernel.
     """
     __tracebackhide__ = True
-    try:
-        found = _found(kernel, dtype)
-    except InvalidInput as error:
-        raise AssertionError(str(error)) from None
-    results: list[Result] = []
-    for id in statements or sorted(asked_of_a_kernel(), key=_turn):
-        results += verify_kernel(found, statements=[id], examples=examples, seed=seed)
-        if results[-1].verdict is Verdict.FALSIFIED:
-            break
-    if {result.verdict for result in results if was_tried(result) or statements} != {Verdict.UPHELD}:
-        raise AssertionError(_told(found, results, examples, seed))
+    with _somewhere(kernel) as here:
+        try:
+            under_test = _found(kernel, dtype, here)
+        except InvalidInput as error:
+            raise AssertionError(str(error)) from None
+        ids = [statement_named(id).id for id in statements or sorted(asked_of_a_kernel(), key=_turn)]
+        results = _results(ids, examples, seed, under_test, here, enough=_falsified)
+        if {result.verdict for result in results if was_tried(result) or statements} != {Verdict.UPHELD}:
+            raise AssertionError(_told(under_test, results, examples, seed, here))
     return results
+
+
+def _somewhere(kernel: str | Callable[..., Any] | Kernel) -> AbstractContextManager[Apart | None]:
+    """Other processes for a kernel that is given by its name."""
+    return apart(1) if isinstance(kernel, str) else nullcontext()
+
+
+def _results(
+    ids: Sequence[str],
+    examples: int,
+    seed: int,
+    under_test: OnKernel,
+    here: Apart | None,
+    enough: Callable[[Result], str] | None = None,
+) -> list[Result]:
+    units = units_of([statement_named(id) for id in ids], examples, seed, None, under_test, here)
+    return [result for result in results_here(units, here, enough) if result.stopped != NOT_TRIED]
+
+
+def _falsified(result: Result) -> str:
+    return NOT_TRIED if result.verdict is Verdict.FALSIFIED else ""
 
 
 def _turn(id: str) -> int:
@@ -88,16 +112,21 @@ def _turn(id: str) -> int:
     return use.turn if use else 0
 
 
-def _found(kernel: str | Callable[..., Any], dtype: str | None) -> Kernel:
-    return kernel_named(kernel, dtype) if isinstance(kernel, str) else kernel_of(kernel, dtype)
+def _found(kernel: str | Callable[..., Any] | Kernel, dtype: str | None, here: Apart | None) -> OnKernel:
+    if isinstance(kernel, Kernel):
+        return kernel.as_implementation()
+    if isinstance(kernel, str):
+        return kernel_under_test(kernel, dtype, here)
+    return kernel_of(kernel, dtype).as_implementation()
 
 
-def _told(kernel: Kernel, results: Sequence[Result], examples: int, seed: int) -> str:
+def _told(under_test: OnKernel, results: Sequence[Result], examples: int, seed: int, here: Apart | None) -> str:
     """The report of the command, as text."""
 
     def again(result: Result) -> str:
-        options = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={kernel.dtype!r}"
+        options = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={under_test.kernel.dtype!r}"
         return f"Reproduce with: assert_kernel(…, {options})"
 
     tried = [result for result in results if was_tried(result)]
-    return told(results, again=again, tried=tried, before=headline(kernel), after=hints(kernel))
+    after = hints_of(under_test, results, here)
+    return told(results, again=again, tried=tried, before=headline_of(under_test), after=after)

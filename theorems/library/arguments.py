@@ -12,9 +12,11 @@ from generators.datasets import DATASETS, NAMES
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from theorems.core.implementation import REFERENCE, Implementation
+from theorems.kernel.apart import kernel_under_test
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
 from theorems.registry.user_file import is_in_a_file
+from theorems.run.apart import Apart
 from theorems.run.user_data import Given, given_of, load
 
 Data = Problem | Dataset | Case | Mapping[str, Any] | str | PathLike[str]
@@ -85,8 +87,8 @@ def name_of(data: Any) -> str | None:
     return data.name if isinstance(data, Case) else None if data is None else "data"
 
 
-def implementation_of(attention: Attention | None, dtype: str | None) -> Implementation:
-    """What is under test: the reference, or somebody's attention kernel in its place.
+def implementation_of(attention: Attention | None, dtype: str | None, here: Apart | None = None) -> Implementation:
+    """What is under test: the reference, or somebody's attention kernel in its place; by its name, elsewhere.
 
     Raises:
         InvalidInput: no kernel, or ``dtype`` without one.
@@ -95,7 +97,8 @@ def implementation_of(attention: Attention | None, dtype: str | None) -> Impleme
         if dtype is not None:
             raise InvalidInput("dtype: says what a kernel computes in; give the kernel with attention=….")
         return attention or REFERENCE
-    from theorems.kernel.loading import kernel_named, kernel_of  # imports torch
+    if isinstance(attention, str):
+        return kernel_under_test(attention, dtype, here)
+    from theorems.kernel.loading import kernel_of  # imports torch
 
-    kernel = kernel_named(attention, dtype) if isinstance(attention, str) else kernel_of(attention, dtype)
-    return kernel.as_implementation()
+    return kernel_of(attention, dtype).as_implementation()

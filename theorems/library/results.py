@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from generators.case import Case
 from reference_attention.files import from_json, to_json
@@ -15,6 +16,8 @@ from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.version import version
+from theorems.kernel.apart import headline_of, json_of
+from theorems.kernel.table import was_tried
 from theorems.run.findings import Found
 from theorems.run.findings import as_json as findings_json
 from theorems.run.result import ClaimSummary, Result
@@ -36,6 +39,8 @@ class Results:
         data: what the data are called; None for generated cases.
         under_test: the reference, or an attention kernel in its place.
         findings: which assumptions hold on the data; none for generated cases.
+        hints: what may be wrong with a kernel that was falsified.
+        known_failures: why a statement is known to be falsified, by id.
 
     >>> from theorems import verify
     >>> results = verify("lemma-11", examples=5)
@@ -53,6 +58,8 @@ class Results:
     data: str | None = None
     under_test: Implementation = REFERENCE
     findings: tuple[Found, ...] = ()
+    hints: tuple[str, ...] = ()
+    known_failures: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Result]:
         return iter(self.results)
@@ -104,7 +111,7 @@ class Results:
 
         Strict JSON: a number that was never decided is null, an infinite one a string.
         """
-        report = {
+        report: dict[str, Any] = {
             "version": version(),
             "seed": self.seed,
             "examples": self.examples,
@@ -115,10 +122,11 @@ class Results:
         if self.data is not None:
             report["assumptions"] = findings_json(self.findings)
         if isinstance(self.under_test, OnKernel):
-            from theorems.kernel.report import kernel_json
-
-            report["kernel"] = kernel_json(self.under_test.kernel)
+            report["kernel"] = json_of(self.under_test)
             report["statements"] = [result.as_json() | {"touched": list(result.touched)} for result in self.results]
+        for statement in report["statements"]:
+            if statement["id"] in self.known_failures:
+                statement["known_failure"] = self.known_failures[statement["id"]]
         return to_json(report, indent=2) + "\n"
 
     def raise_if_falsified(self) -> Results:
@@ -155,12 +163,9 @@ class Results:
         """Table, reasons, failing cases: the report of the command."""
         if not isinstance(self.under_test, OnKernel):
             return told(self.results, again=self._again)
-        from theorems.kernel.report import headline, hints, was_tried
-
-        kernel = self.under_test.kernel
         tried = [result for result in self.results if was_tried(result)]
-        after = hints(kernel) if self.falsified else []
-        return told(self.results, tried=tried, before=headline(kernel), after=after, again=self._again)
+        before = headline_of(self.under_test)
+        return told(self.results, tried=tried, before=before, after=self.hints, again=self._again)
 
     def _again(self, result: Result) -> str:
         options = "" if self.data is not None else f", examples={self.examples}, seed={self.seed}"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from reference_attention.errors import InvalidInput
+from theorems.kernel.apart import hints_of
 from theorems.library.arguments import Attention, Data, data_and_ids, given, implementation_of, name_of
 from theorems.library.results import Results
 from theorems.registry.lookup import chosen_statements
 from theorems.registry.suite import asked_of_a_kernel
-from theorems.run.findings import findings
-from theorems.run.processes import Unit
-from theorems.run.verify import nothing
+from theorems.run.apart import apart, findings_of, results_here, units_of
 
 
 def verify(
@@ -35,7 +35,8 @@ def verify(
             (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W``; ``alpha``, ``p0``, ``loss``); a file or dataset
             by name. Without data, cases that satisfy the assumptions are generated.
         attention: a kernel (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m) on torch tensors, or
-            MODULE:CALLABLE, in place of the reference's softmax; or a whole :class:`Implementation`.
+            MODULE:CALLABLE, in place of the reference's softmax; or a whole :class:`Implementation`. What is given by
+            name, a kernel or a file, runs in another process; an object runs in this one.
         examples: generated cases per statement.
         seed: of the generated cases; on data, of the points at which a "for every p" conclusion is tried. A Case has
         its own. dtype: "float64" or "float32", what the kernel computes in; by default float64 if it takes it.
@@ -54,14 +55,16 @@ def verify(
     """
     if examples < 1 or seed < 0:
         raise InvalidInput(f"examples: at least 1 and seed at least 0, not {examples} and {seed}.")
-    source, wanted = data_and_ids(what, ids, data)
-    under_test = implementation_of(attention, dtype)
-    held = None if source is None else given(source, seed)
-    chosen = chosen_statements(wanted or ((held.failed,) if held and held.failed else ()))
-    units = [Unit(one.id, examples, seed, held, under_test) for one in chosen]
-    results = tuple(unit.run(nothing) for unit in units)
-    found = () if held is None else tuple(findings(held, chosen))
-    return Results(results, examples, seed, name_of(source), under_test, found)
+    with apart(1) if attention is None or isinstance(attention, str) else nullcontext() as here:
+        source, wanted = data_and_ids(what, ids, data)
+        under_test = implementation_of(attention, dtype, here)
+        held = None if source is None else given(source, seed)
+        chosen = chosen_statements(wanted or ((held.failed,) if held and held.failed else ()))
+        units = units_of(chosen, examples, seed, held, under_test, here)
+        results = tuple(results_here(units, here))
+        found = () if held is None else tuple(findings_of(held, chosen, here))
+        hints = hints_of(under_test, results, here)
+        return Results(results, examples, seed, name_of(source), under_test, found, hints)
 
 
 def check_attention(

@@ -10,6 +10,7 @@ from theorems.core.claim import Verdict
 from theorems.faults import fault_named
 from theorems.power.trial import Cell, Found, baseline, smallest_caught, tried
 from theorems.registry.lookup import statement_named
+from theorems.registry.user_file import is_in_a_file
 from theorems.run.verify import Progress, drawn
 
 
@@ -58,6 +59,16 @@ class Faced:
     examples: int
     seed: int
     so_far: Column | None = None
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the statement is somebody else's code."""
+        return is_in_a_file(self.id)
+
+    def where(self, done: int | None) -> str:
+        """Where it is when so many faults are done."""
+        left = [name for name in self.faults if self.so_far is None or name not in self.so_far.cells]
+        return "before the first fault" if done is None or not left else f"at the fault {left[0]}"
 
     @property
     def total(self) -> int | None:
@@ -127,6 +138,15 @@ class Shrunk:
     examples: int
     seed: int
     so_far: Smallest | None = None
+
+    @property
+    def foreign(self) -> bool:
+        """Whether one of the statements is somebody else's code."""
+        return any(map(is_in_a_file, self.statements))
+
+    def where(self, done: int | None) -> str:
+        """Where it is when so many statements are done."""
+        return f"with {self.statements[min(done or 0, len(self.statements) - 1)]}"
 
     @property
     def total(self) -> int | None:

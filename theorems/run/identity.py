@@ -11,7 +11,7 @@ from typing import Any
 
 import reference_attention
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import OnKernel
+from theorems.core.on_kernel import Described, OnKernel
 from theorems.core.statement import Statement
 from theorems.core.version import version, version_of
 from theorems.run.user_data import Given, as_text
@@ -46,6 +46,8 @@ def of_implementation(under_test: Implementation) -> str | None:
     if not isinstance(under_test, OnKernel):
         return under_test.name
     kernel = under_test.kernel
+    if isinstance(kernel, Described):
+        return kernel.identity
     try:
         held = _digest([Path(inspect.getsourcefile(kernel.call) or "")])
     except (TypeError, OSError):

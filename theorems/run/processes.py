@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from max_margin_theorems import stopping
 from reference_attention.files import from_json
 from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.on_kernel import Elsewhere
 from theorems.registry.lookup import statement_named
-from theorems.run.crew import crew
+from theorems.registry.suite import statements
+from theorems.registry.user_file import is_in_a_file
+from theorems.run.crew import PATIENCE, Crew, crew
 from theorems.run.journal import Journal
 from theorems.run.result import Result
-from theorems.run.user_data import Given, as_text, case_of
+from theorems.run.user_data import Given, as_text, subject_of
 from theorems.run.verify import Progress, SoFar, verify_data, verify_generated
 from theorems.run.worker import single_threaded
 
@@ -65,6 +69,8 @@ class Unit:
         data: user data to check instead; ``None`` for generated cases.
         under_test: its functions must live in modules to be sent to other processes.
         so_far: what need not be done again; the result does not depend on it.
+        lost: why its statement could not be read; it is not tried then.
+        isolated: whether somebody else's code, if it is some, must run in another process.
     """
 
     id: str
@@ -73,6 +79,21 @@ class Unit:
     data: Given | None = None
     under_test: Implementation = REFERENCE
     so_far: SoFar | None = None
+    lost: str = ""
+    isolated: bool = True
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it runs somebody else's code, in a process that may die of it."""
+        return self.isolated and (is_in_a_file(self.id) or isinstance(self.under_test, Elsewhere))
+
+    def where(self, done: int | None) -> str:
+        """Where it is when so many cases are done."""
+        if done is None:
+            return "while it was loaded"
+        shrinking = self.so_far is not None and self.so_far.falsified is not None
+        over = self.data is None and done >= self.examples
+        return "while a case was made smaller" if shrinking or over else f"in case {done + 1}"
 
     @property
     def total(self) -> int | None:
@@ -87,6 +108,8 @@ class Unit:
 
     def run(self, progress: Progress) -> Result:
         """The result."""
+        statement_named(self.id)
+        progress(self.so_far.result.examples if self.so_far else 0)
         if self.data is not None:
             return verify_data(self.id, self.data, self.under_test, progress, self.so_far)
         return verify_generated(self.id, self.examples, self.seed, self.under_test, progress, self.so_far)
@@ -94,12 +117,16 @@ class Unit:
     def __getstate__(self) -> dict[str, Any]:
         # Cases hold read-only mappings, which do not pickle; their JSON is exact.
         data = self.data and (as_text(self.data.case, case_of="sent"), self.data.failed)
-        return {**self.__dict__, "data": data}
+        # The reference is known there, and is told from an equal one by its identity.
+        under_test = None if self.under_test is REFERENCE else self.under_test
+        return {**self.__dict__, "data": data, "under_test": under_test}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if state["data"] is not None:
             text, failed = state["data"]
-            state["data"] = Given(case_of(from_json(text)), failed)
+            state["data"] = Given(subject_of(from_json(text)), failed)
+        state["under_test"] = state["under_test"] or REFERENCE
+        statements()  # imported before its time runs
         self.__dict__.update(state)
 
 
@@ -137,34 +164,39 @@ def run(
     journal: Journal | None = None,
     timeout: float | None = None,
     enough: Callable[[R], str] | None = None,
+    patience: float = PATIENCE,
+    workers: Crew | None = None,
 ) -> list[R]:
     """The results of the units, in their order.
 
     Args:
         units: the work.
-        jobs: how many processes; 1 stays in this one, unless there is a ``timeout``.
+        jobs: how many processes; 1 stays in this one, unless there is a ``timeout`` or somebody else's code.
         watcher: told of every case and every result.
         journal: what it holds is not done again; it is told what is finished.
         timeout: seconds after which a unit is ended; what it had finished by then is its result.
         enough: why to stop after a result; empty to go on.
+        patience: the same for a step of a unit of somebody else's code.
+        workers: processes that are there already, in place of others that end with the run.
 
     Raises:
         Interrupted: on a signal, with the results so far.
     """
     stopping.keep()
     runs = _Run(units, watcher, journal, enough)
+    foreign = any(getattr(unit, "foreign", False) for unit in units)
     # The later statements of the paper follow limits and take longest: they go first. A run that stops at the first
     # result of a kind is after the quick ones.
     order = [k for k in range(len(units)) if k not in runs.done]
     if enough is None:
         order.reverse()
     try:
-        if (jobs == 1 or len(order) <= 1) and timeout is None:
+        if (jobs == 1 or len(order) <= 1) and timeout is None and not foreign:
             _one_after_another(runs, order)
         else:
-            with crew(min(jobs, len(order)), timeout) as workers:
-                told = _Told(runs, timeout)
-                workers.work(order, runs.left.__getitem__, told)
+            with nullcontext(workers) if workers else crew(min(jobs, len(order))) as those:
+                told = _Told(runs, timeout, patience)
+                those.work(order, runs.left.__getitem__, told, timeout=timeout, patience=patience)
     except KeyboardInterrupt:
         raise Interrupted(runs.results("")) from None
     except _Enough as found:
@@ -198,6 +230,9 @@ class _Run(Generic[R]):
                 if found is not None:
                     self.done[k] = found
                     watcher.finished(found)
+            if k not in self.done and (lost := getattr(unit, "lost", "")):
+                self.done[k] = unit.unfinished(lost)
+                watcher.finished(self.done[k])
 
     def progressed(self, k: int, done: int) -> None:
         self.watcher.progressed(self.left[k].id, done)
@@ -251,13 +286,16 @@ def _one_after_another(runs: _Run[R], order: list[int]) -> None:
 class _Told(Generic[R]):
     """Hears of the crew what becomes of the units."""
 
-    def __init__(self, runs: _Run[R], timeout: float | None) -> None:
+    def __init__(self, runs: _Run[R], timeout: float | None, patience: float) -> None:
         self._runs = runs
         self._timeout = timeout
+        self._patience = patience
+        self._done: dict[int, int] = {}
 
     def __call__(self, k: int, word: str, value: Any) -> None:
         runs, unit = self._runs, self._runs.left[k]
         if word == "progressed":
+            self._done[k] = value
             runs.progressed(k, value)
         elif word == "so far":
             runs.so_far(k, value)
@@ -265,9 +303,19 @@ class _Told(Generic[R]):
             runs.watcher.said(f"{unit.id}: the process that worked on it {value}; it goes on in another.")
         elif word == "finished":
             runs.finished(k, value)
-        elif word == "out of time":
-            if runs.journal is not None:
-                runs.journal.so_far(unit, at_once=True)
-            runs.given_up(k, unit.unfinished(f"out of time after {self._timeout:g} s"))
         else:
-            runs.given_up(k, unit.unfinished(f"the process that worked on it failed: {value}"))
+            if word in ("out of time", "out of patience") and runs.journal is not None:
+                runs.journal.so_far(unit, at_once=True)
+            runs.given_up(k, unit.unfinished(self._why(k, word, value)))
+
+    def _why(self, k: int, word: str, value: Any) -> str:
+        """Why there is no more of a unit; of somebody else's code, where it was."""
+        unit = self._runs.left[k]
+        where = f" {unit.where(self._done.get(k))}" if getattr(unit, "foreign", False) else ""  # type: ignore[attr-defined]
+        if word == "out of time":
+            return f"out of time after {self._timeout:g} s{where}"
+        if word == "out of patience":
+            return f"out of time after {self._patience:g} s{where}"
+        if word == "died":
+            return f"the process that worked on it {value}{where}"
+        return f"the process that worked on it failed{where}: {value}"

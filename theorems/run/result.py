@@ -267,7 +267,8 @@ def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Re
         tuple(claims.values()),
         reasons,
         generated=generated,
-        bad_input=outcome.reason if outcome.error == "InvalidInput" else "",
+        # Generated cases and what a kernel makes of its arguments are nobody's bad input.
+        bad_input=outcome.reason if outcome.error == "InvalidInput" and not (generated or outcome.touched) else "",
         touched=outcome.touched,
         not_found=int(outcome.not_found),
     )

@@ -142,6 +142,7 @@ class _Trial:
             return self._shrinking(case, self._same_claim)
         if self._known > 0:
             self._known -= 1
+            self.progress(self.result.examples)
             return False
         outcome = check(self.statement, case, self.under_test)
         result = of_outcome(self.statement, outcome, generated=True)
@@ -160,6 +161,7 @@ class _Trial:
     def repeating(self, case: Subject) -> bool:
         """The same examples again: passes over those before the error, then shrinks it."""
         self.at_error += 1
+        self.progress(self.result.examples)
         return self.at_error >= self.so_far.at_error and self._shrinking(case, self._same_error)
 
     def _tell(self) -> None:
@@ -176,6 +178,7 @@ class _Trial:
         self._calls += 1
         if self._calls > SHRINKING_CALLS:
             raise _Enough
+        self.progress(self.result.examples)
         outcome = check(self.statement, case, self.under_test)
         if not same(outcome):
             return False
@@ -238,7 +241,7 @@ def verify_generated(
     untouched = result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED
     # On a kernel only the claims that may depend on it are kept.
     listed = () if isinstance(under_test, OnKernel) else tuple(statement.claims)
-    return replace(result, bad_input="", generated=not untouched, seconds=trial.seconds, listed=listed)
+    return replace(result, generated=not untouched, seconds=trial.seconds, listed=listed)
 
 
 def _not_about(statement: Statement, why: str) -> Result:

@@ -13,13 +13,19 @@ import pytest
 
 from reference_attention.errors import InvalidInput
 from tests.places import ROOT
-from theorems.command.app import main
+from theorems.command.app import main as whole_command
 from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.tolerances import TOLERANCES, Reason, reason
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
 from theorems.run.reproduce import file_stem
 from theorems.run.verify import verify_generated
+
+
+def main(arguments: list[str]) -> int:
+    """The command in this process, which is quicker; tests/theorems/run/test_apart.py has the others."""
+    return whole_command([*arguments, "--no-isolate"] if arguments[0] in ("verify", "report") else arguments)
+
 
 TRUE = '''
 from theorems.api import EPS, Form, at_least, reason, statement
@@ -135,7 +141,7 @@ def test_same_cases_from_any_path() -> None:
 @pytest.mark.slow
 def test_in_processes_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     paths = [f"{wrote(TRUE)}:sums", f"{wrote(FALSE, 'dir with blanks/false.py')}:long"]
-    assert main(["verify", *paths, "theorem-1", "--examples", "3", "--jobs", "2", "--json", "two.json"]) == 1
+    assert whole_command(["verify", *paths, "theorem-1", "--examples", "3", "--jobs", "2", "--json", "two.json"]) == 1
     assert main(["verify", *paths, "theorem-1", "--examples", "3", "--jobs", "1", "--json", "one.json"]) == 1
     two, one = (json.loads(Path(name).read_text(encoding="utf-8"))["statements"] for name in ("two.json", "one.json"))
     assert [s["verdict"] for s in two] == ["upheld", "falsified", "upheld"]

@@ -47,8 +47,8 @@ def test_results_are_in_their_order_and_no_process_is_left() -> None:
     ("manner", "why"),
     [
         ("raises", "failed: ZeroDivisionError: by nothing"),
-        ("exits", "failed: it ended with code 7, 3 times at the same place"),
-        ("is killed", "failed: it was killed by SIGKILL, for memory perhaps, 3 times at the same place"),
+        ("exits", "worked on it ended with code 7, 3 times at the same place"),
+        ("is killed", "worked on it was killed by SIGKILL, for memory perhaps, 3 times at the same place"),
     ],
 )
 def test_a_unit_that_cannot_be_finished_says_why_and_takes_no_other_with_it(manner: str, why: str) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from reference_attention.errors import InvalidInput
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,10 @@ class Adding:
     at: int = 3
     folder: str = ""
     so_far: Sum | None = None
+    foreign: bool = False
+
+    def where(self, done: int | None) -> str:
+        return f"at step {(done or 0) + 1}"
 
     @property
     def total(self) -> int | None:
@@ -68,6 +76,30 @@ class Adding:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.manner == "hangs":
             time.sleep(60)
+        if self.manner == "follows a null pointer":
+            ctypes.string_at(0)
+        if self.manner == "leaves a child":
+            # Which keeps all that is open open.
+            if os.fork():
+                os._exit(0)
+            time.sleep(60)
+        if self.manner == "closes everything":
+            os.closerange(3, 256)
+            time.sleep(60)
+        if self.manner == "sends rubbish":
+            for descriptor in range(3, 32):
+                with suppress(OSError):
+                    os.write(descriptor, b"\0\0\0\4rubb")
+            time.sleep(60)
 
     def _count(self) -> int:
         return (Path(self.folder) / self.id).read_text().split().count(str(self.at))
+
+
+def double(progress: Any, value: Any) -> Any:
+    """An errand."""
+    if value == "die":
+        os._exit(0)
+    if value is None:
+        raise InvalidInput("give something.")
+    return 2 * value

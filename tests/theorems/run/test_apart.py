@@ -1,0 +1,145 @@
+"""Somebody else's code cannot hurt the run: whatever it does, a line names the statement and the case; exit code 3."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+from tests.theorems.run.units import Adding
+from theorems.run.apart import Died, apart
+from theorems.run.processes import run
+
+HOSTILE = ROOT / "tests" / "theorems" / "run" / "hostile.py"
+SAID = {
+    "segfault": "the process that worked on it was killed by SIGSEGV in case 2, with 1 example finished",
+    "leaves": "the process that worked on it ended with code 0 in case 2, with 1 example finished",
+    "loops": "out of time after 3 s in case 2, with 1 example finished",
+    "interrupts": "the process that worked on it failed in case 2: KeyboardInterrupt, with 1 example finished",
+    "exits": "1 of 4 examples inconclusive: the conclusion raised SystemExit in",
+    "out-of-memory": "1 of 4 examples inconclusive: the conclusion raised MemoryError in",
+    "too-deep": "1 of 4 examples inconclusive: the conclusion raised RecursionError in",
+}
+
+
+def theorems(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "theorems", *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def in_one_line(done: subprocess.CompletedProcess[str], said: str) -> None:
+    assert done.returncode == 3, done
+    assert not done.stdout
+    assert done.stderr.splitlines()[-1] == f"theorems: {said}"
+    assert "Traceback" not in done.stderr
+
+
+def test_whatever_a_statement_does_is_told_with_the_case_and_the_others_go_on(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(HOSTILE.read_text())
+    (tmp_path / "dead.py").write_text("import os\n\nos._exit(0)\n")
+    ids = [f"mine.py:{id}" for id in (*SAID, "rearranges")]
+    options = ["--examples", "4", "--case-timeout", "3", "--jobs", "1", "--json", "out.json"]
+    done = theorems("verify", *ids, "dead.py:any", "lemma-11", *options, cwd=tmp_path)
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+    assert "garbage" not in done.stdout
+    assert "garbage" in done.stderr
+    found = {one["id"]: one for one in json.loads((tmp_path / "out.json").read_text())["statements"]}
+    for id, said in SAID.items():
+        one = found[f"mine.py:{id}"]
+        assert (one["verdict"], one["reason"][: len(said)]) == ("inconclusive", said), id
+        assert f"mine.py:{id}: inconclusive: {said}" in done.stdout
+    assert found["mine.py:rearranges"]["verdict"] == found["lemma-11"]["verdict"] == "upheld"
+    dead = found["dead.py:any"]
+    assert dead["verdict"] == "inconclusive"
+    assert dead["reason"].startswith("loading dead.py: the process that worked on it ended with code 0")
+
+
+def test_a_kernel_that_crashes_and_one_that_does_not_survive_its_probe(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(HOSTILE.read_text())
+    given = ["verify", "lemma-3", "--examples", "8", "--jobs", "1", "--attention"]
+    crashed = theorems(*given, "mine:crashes", cwd=tmp_path)
+    assert crashed.returncode == 3, crashed.stderr
+    said = "lemma-3: inconclusive: the process that worked on it was killed by SIGSEGV in case "
+    assert said in crashed.stdout
+    said = "the probe of mine:quits: the process that worked on it ended with code 0; nothing is concluded."
+    in_one_line(theorems(*given, "mine:quits", cwd=tmp_path), f"--attention: {said}")
+
+
+def test_a_hunt(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(HOSTILE.read_text())
+    done = theorems("hunt", "mine.py:leaves", "--cases", "9", cwd=tmp_path)
+    said = "hunting mine.py:leaves, case 2: the process that worked on it ended with code 0; nothing is concluded."
+    in_one_line(done, said)
+
+
+SCRIPT = """
+from theorems import check_attention, verify
+from theorems.run.apart import Died
+
+try:
+    check_attention("endless:kernel")
+except Died as error:
+    print(error)
+print(verify("mine.py:leaves", "mine.py:rearranges", examples=3))
+"""
+
+
+def test_from_a_script_without_a_guard(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(HOSTILE.read_text())
+    (tmp_path / "endless.py").write_text("import os\n\nos.abort()\n")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("--attention: loading endless:kernel: the process that worked on it was killed by SIGABRT")
+    assert "Traceback" not in done.stderr
+    assert "mine.py:leaves: inconclusive: the process that worked on it ended with code 0 in case 2" in done.stdout
+
+
+class Quiet:
+    def progressed(self, id: str, done: int) -> None: ...
+
+    def finished(self, result: object) -> None: ...
+
+    def said(self, sentence: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("manner", "why"),
+    [
+        ("raises", "the process that worked on it failed at step 3: ZeroDivisionError: by nothing"),
+        ("exits", "the process that worked on it ended with code 7 at step 3"),
+        (
+            "is killed",
+            "the process that worked on it was killed by SIGKILL, for memory perhaps, 3 times at the same place",
+        ),
+        ("follows a null pointer", "the process that worked on it was killed by SIGSEGV at step 3"),
+        ("leaves a child", "the process that worked on it ended with code 0 at step 3"),
+        ("hangs", "out of time after 0.5 s at step 3"),
+        ("closes everything", "the process that worked on it closed its connection at step 3"),
+        ("sends rubbish", "the process that worked on it sent what cannot be read"),
+    ],
+)
+def test_a_unit_of_somebody_else_ends_at_a_step(manner: str, why: str) -> None:
+    wrong, right = run([Adding("wrong", manner=manner, foreign=True), Adding("right")], 1, Quiet(), patience=0.5)
+    assert wrong.failed.startswith(why)
+    assert wrong.steps == 2
+    assert right.value == 10
+
+
+def test_what_is_asked_is_answered_or_refused() -> None:
+    with apart(1, 5.0) as here:
+        assert here.ask("tests.theorems.run.units:double", 4, where=str) == 8
+        with pytest.raises(ValueError, match="give something"):
+            here.ask("tests.theorems.run.units:double", None, where=str)
+        with pytest.raises(Died, match="ended with code 0; nothing is concluded"):
+            here.ask("tests.theorems.run.units:double", "die", where=str)
