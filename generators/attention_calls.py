@@ -115,6 +115,9 @@ def tensors(of: Sizes, numbers: Numbers, seed: int) -> AttentionCall:
 
 EXACT_WIDTHS = ((3, 3), (4, 1), (16, 16), (64, 64), (256, 256), (256, 256))
 """Of keys and values in exact calls: one coordinate for ranks, one for what all logits share, the rest for content."""
+EXACT_LENGTHS = (1, 2, 3, 4, 4, 8, 9, 16, 17, 33, 64, 65, 129)
+EXACT_SQUARES = (1, 2, 3, 4, 5, 8, 9, 16, 17)
+"""Of keys; sums over as many queries stay short numbers."""
 SHARED = (0.0, 1 / 32, 1 / 32, -40.0, -256.0)
 """512 of these is added to all logits: 0, 16, −20480, −131072."""
 
@@ -127,7 +130,7 @@ def exact_calls(draw: DrawFn, *, grouped: bool = False, square: bool | None = Fa
     float64. Values, upstream gradients and what keys have where queries are 0 are small integers: every product and
     every sum, in any order, is a number of few bits. The scale is 1, whose root is 1.
     """
-    T = draw(st.sampled_from((1, 2, 3, 4, 5, 8, 9, 16, 17) if square else (1, 2, 3, 4, 4, 8, 9, 16, 17, 33, 64, 65, 129)))
+    T = draw(st.sampled_from(EXACT_SQUARES if square else EXACT_LENGTHS))
     L = T if square else draw(st.sampled_from((1, 2, 3, 8)))
     if square is None and L >= T:
         T = L + 1

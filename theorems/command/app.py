@@ -110,7 +110,20 @@ def verify(
     ] = None,
     dtype: Annotated[
         str | None,
-        typer.Option(metavar="float64|float32", help="What the kernel computes in; float64 if it takes it."),
+        typer.Option(
+            metavar="auto|float64|float32|bfloat16|float16",
+            help="What the kernel computes in; auto: float64 if it takes it and computes in it.",
+        ),
+    ] = None,
+    interface: Annotated[
+        str | None,
+        typer.Option(metavar="plain|sdpa|flash|hf|jax", help="Its signature; recognised by its parameters."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="DEVICE", help="Where its tensors live, e.g. cuda; the CPU by default.")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(metavar="minute", help="What fits into a minute of two cores; says what it left out.")
     ] = None,
     json: options.Json = None,
     out: Annotated[Path, options.folder("Where failing cases are written.")] = Path("falsified"),
@@ -147,6 +160,9 @@ def verify(
         jobs,
         attention=attention,
         dtype=dtype,
+        interface=interface,
+        device=device,
+        profile=profile,
         resume=resume,
         timeout=timeout,
         patience=case_timeout,

@@ -20,8 +20,9 @@ from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.statement import Statement
-from theorems.kernel.apart import headline_of, hints_of, kernel_under_test
-from theorems.kernel.table import kernel_table, was_tried
+from theorems.kernel.apart import headline_of, hints_of, json_of, kernel_under_test
+from theorems.kernel.profiles import profile_named
+from theorems.kernel.table import kernel_table, summary, was_tried
 from theorems.library.results import Results
 from theorems.registry.lookup import chosen_statements
 from theorems.run.apart import Apart, apart, findings_of, units_of
@@ -61,6 +62,9 @@ class Request:
     under_test: Implementation = REFERENCE
     attention: str | None = None
     dtype: str | None = None
+    interface: str | None = None
+    device: str | None = None
+    profile: str | None = None
     resume: Path | None = None
     timeout: float | None = None
     patience: float = PATIENCE
@@ -86,14 +90,16 @@ def verify_and_report(request: Request) -> int:
 
 
 def _verified_and_reported(request: Request, here: Apart | None) -> int:
-    request = _with_kernel(request, here)
+    request = _with_kernel(_with_profile(request), here)
     given = None if request.data is None else load(request.data, request.seed)
-    chosen = chosen_statements(request.ids or ((given.failed,) if given and given.failed else ()))
+    chosen = _chosen(request, given)
     known = _known_failures(request, chosen)
     journal = journal_of(request, chosen, given)
     out, err = console(), console(stderr=True)
     if isinstance(request.under_test, OnKernel):
         out.print(headline_of(request.under_test), soft_wrap=True)
+    if request.profile is not None:
+        out.print(profile_named(request.profile).says(), soft_wrap=True)
     found = findings_of(given, chosen, here) if given else []
     if found:
         out.print(assumptions_table(found))
@@ -123,6 +129,28 @@ def _verified_and_reported(request: Request, here: Apart | None) -> int:
     for sentence in complaints:
         err.print(f"theorems: {sentence}", soft_wrap=True)
     return Exit.FALSIFIED if complaints and code is not Exit.BAD_INPUT else code
+
+
+def _chosen(request: Request, given: Given | None) -> list[Statement]:
+    """What is tried: on a kernel also what it is able to do, as far as its profile goes."""
+    ids = request.ids or ((given.failed,) if given and given.failed else ())
+    of_kernels = request.attention is not None and given is None
+    chosen = chosen_statements(ids, of_kernels=of_kernels)
+    return chosen if request.profile is None else profile_named(request.profile).chosen(chosen)
+
+
+def _with_profile(request: Request) -> Request:
+    """The request with the number of examples of its profile.
+
+    Raises:
+        InvalidInput: an unknown profile, or one where there is nothing to leave out.
+    """
+    if request.profile is None:
+        return request
+    profile = profile_named(request.profile)
+    if request.attention is None or request.ids or request.data:
+        raise InvalidInput("--profile: says what is tried on a kernel; give --attention, and neither ids nor --data.")
+    return replace(request, examples=profile.examples)
 
 
 def _known_failures(request: Request, chosen: Sequence[Statement]) -> KnownFailures:
@@ -213,10 +241,13 @@ def _with_kernel(request: Request, here: Apart | None) -> Request:
         InvalidInput: it cannot be loaded, or ``dtype`` is given without it.
     """
     if request.attention is None:
-        if request.dtype is not None:
-            raise InvalidInput("--dtype: says what a kernel computes in; give the kernel with --attention.")
+        said = {"dtype": "computes in", "interface": "is called by", "device": "runs on"}
+        for option, what in said.items():
+            if getattr(request, option) is not None:
+                raise InvalidInput(f"--{option}: says what a kernel {what}; give the kernel with --attention.")
         return request
-    return replace(request, under_test=kernel_under_test(request.attention, request.dtype, here))
+    asked = request.dtype, here, request.interface, request.device
+    return replace(request, under_test=kernel_under_test(request.attention, *asked))
 
 
 def _print_results(
@@ -240,6 +271,8 @@ def _print_results(
     _print_failures(out, results, reproduce)
     for hint in hints:
         out.print(f"\n{hint}", soft_wrap=True)
+    if isinstance(request.under_test, OnKernel):
+        out.print(f"\n{summary(results, json_of(request.under_test))}", soft_wrap=True)
 
 
 def _saved(result: Result, request: Request) -> str:
@@ -249,6 +282,8 @@ def _saved(result: Result, request: Request) -> str:
     if isinstance(request.under_test, OnKernel):
         kernel = request.under_test.kernel
         options = f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}"
+        options += f" --interface {request.interface}" if request.interface else ""
+        options += f" --device {request.device}" if request.device else ""
     try:
         path = save(result.id, result.failure, request.out)
     except InvalidInput as error:

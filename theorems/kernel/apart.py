@@ -12,7 +12,9 @@ from theorems.run.apart import Apart, Died
 from theorems.run.result import Result
 
 
-def kernel_under_test(source: str, dtype: str | None, here: Apart | None) -> OnKernel:
+def kernel_under_test(
+    source: str, dtype: str | None, here: Apart | None, interface: str | None = None, device: str | None = None
+) -> OnKernel:
     """The kernel of that name; with ``here`` loaded, probed and called elsewhere: this process does not import torch.
 
     Raises:
@@ -22,12 +24,12 @@ def kernel_under_test(source: str, dtype: str | None, here: Apart | None) -> OnK
     if here is None:
         from theorems.kernel.loading import kernel_named
 
-        return kernel_named(source, dtype).as_implementation()
+        return kernel_named(source, dtype, interface=interface, device=device).as_implementation()
 
     def where(done: int) -> str:
         return f"--attention: {'the probe of' if done else 'loading'} {source}"
 
-    return elsewhere(here.ask("theorems.kernel.probing:described", source, dtype, where=where))
+    return elsewhere(here.ask("theorems.kernel.probing:described", source, dtype, interface, device, where=where))
 
 
 def headline_of(under_test: OnKernel) -> str:

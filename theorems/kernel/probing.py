@@ -12,7 +12,9 @@ from theorems.run.identity import of_implementation
 from theorems.run.verify import Progress
 
 
-def described(progress: Progress, source: str, dtype: str | None) -> Described:
+def described(
+    progress: Progress, source: str, dtype: str | None, interface: str | None, device: str | None
+) -> Described:
     """The kernel of that name, imported and then probed.
 
     Raises:
@@ -20,7 +22,7 @@ def described(progress: Progress, source: str, dtype: str | None) -> Described:
     """
     imported(source)
     progress(1)
-    kernel = kernel_named(source, dtype)
+    kernel = kernel_named(source, dtype, interface=interface, device=device)
     under_test = kernel.as_implementation()
     told = headline(kernel), kernel_json(kernel), of_implementation(under_test)
     return Described(kernel.name, kernel.source, kernel.dtype, *told, pickle.dumps(under_test))

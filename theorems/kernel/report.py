@@ -83,7 +83,7 @@ def hints(kernel: Kernel) -> list[str]:
 def kernel_json(kernel: Kernel) -> dict[str, object]:
     """For ``--json``."""
     return {
-        "callable": kernel.name,
+        "name": kernel.name,
         "dtype": kernel.dtype,
         "rank": kernel.layout.rank,
         "values_padded_to_d": kernel.layout.square,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from theorems.core.claim import Verdict
+from theorems.core.claim import WORST_FIRST, Verdict
 from theorems.registry.lookup import statement_named
+from theorems.registry.suite import capabilities
 from theorems.run.result import Result
 from theorems.run.tables import column_table
 
@@ -19,19 +21,34 @@ def was_tried(result: Result) -> bool:
 
 
 def kernel_table(results: Sequence[Result]) -> Table:
-    """Statement, functions called, what is checked on the kernel; then what is not, one row per reason."""
-    table = column_table("statement", "called", "on this kernel")
+    """Statement, what is checked on the kernel; then what is not, one row per reason."""
+    table = column_table("statement", "on this kernel")
     for result in filter(was_tried, results):
         use = statement_named(result.id).kernel
-        table.add_row(
-            Text(result.id, no_wrap=True),
-            ", ".join(result.touched) or "nothing",
-            use.says if use and use.called else "",
-        )
+        table.add_row(Text(result.id, no_wrap=True), use.says if use and use.called else "")
     reasons: dict[str, list[str]] = {}
     for result in results:
         if not was_tried(result):
             reasons.setdefault(result.reason, []).append(result.id)
     for reason, ids in reasons.items():
-        table.add_row(", ".join(ids), Text("nothing", "dim"), f"not applicable: {reason}")
+        table.add_row(Text(", ".join(ids), "dim"), f"not applicable: {reason}")
     return table
+
+
+def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
+    """The verdict on the kernel in a line, with what it computes in."""
+    tried = [result for result in results if was_tried(result)]
+    verdict = next((v for v in WORST_FIRST if any(r.verdict is v for r in tried)), Verdict.NOT_APPLICABLE)
+    able = sum(result.id in capabilities() for result in tried)
+    counts = f"{able} capabilities and {len(tried) - able} statements"
+    through = "" if kernel["differentiable"] else "; it has no backward pass, gradients are unchecked"
+    return f"{verdict}; computes in {kernel['computes_in']}{through}: {counts} tried"
+
+
+def capabilities_json(results: Sequence[Result]) -> list[dict[str, str]]:
+    """What the kernel is able to do, for ``--json``."""
+    return [
+        {"name": result.id.removeprefix("kernel-"), "verdict": str(result.verdict), "reason": result.reason}
+        for result in results
+        if result.id in capabilities()
+    ]

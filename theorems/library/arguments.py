@@ -87,7 +87,13 @@ def name_of(data: Any) -> str | None:
     return data.name if isinstance(data, Case) else None if data is None else "data"
 
 
-def implementation_of(attention: Attention | None, dtype: str | None, here: Apart | None = None) -> Implementation:
+def implementation_of(
+    attention: Attention | None,
+    dtype: str | None,
+    here: Apart | None = None,
+    interface: str | None = None,
+    device: str | None = None,
+) -> Implementation:
     """What is under test: the reference, or somebody's attention kernel in its place; by its name, elsewhere.
 
     Raises:
@@ -98,7 +104,7 @@ def implementation_of(attention: Attention | None, dtype: str | None, here: Apar
             raise InvalidInput("dtype: says what a kernel computes in; give the kernel with attention=….")
         return attention or REFERENCE
     if isinstance(attention, str):
-        return kernel_under_test(attention, dtype, here)
+        return kernel_under_test(attention, dtype, here, interface, device)
     from theorems.kernel.loading import kernel_of  # imports torch
 
-    return kernel_of(attention, dtype).as_implementation()
+    return kernel_of(attention, dtype, interface=interface, device=device).as_implementation()

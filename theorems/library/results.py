@@ -17,7 +17,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.version import version
 from theorems.kernel.apart import headline_of, json_of
-from theorems.kernel.table import was_tried
+from theorems.kernel.table import capabilities_json, was_tried
 from theorems.run.findings import Found
 from theorems.run.findings import as_json as findings_json
 from theorems.run.result import ClaimSummary, Result
@@ -122,7 +122,7 @@ class Results:
         if self.data is not None:
             report["assumptions"] = findings_json(self.findings)
         if isinstance(self.under_test, OnKernel):
-            report["kernel"] = json_of(self.under_test)
+            report["kernel"] = json_of(self.under_test) | {"capabilities": capabilities_json(self.results)}
             report["statements"] = [result.as_json() | {"touched": list(result.touched)} for result in self.results]
         for statement in report["statements"]:
             if statement["id"] in self.known_failures:

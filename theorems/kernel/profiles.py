@@ -1,0 +1,51 @@
+"""How much of a kernel is looked at: everything, or what fits into a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from reference_attention.errors import InvalidInput
+from theorems.core.statement import Statement
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A selection of what can be asked of a kernel.
+
+    Attributes:
+        name: as ``--profile`` has it.
+        examples: calls or cases of each.
+        left_out: statements that are not tried.
+    """
+
+    name: str
+    examples: int
+    left_out: tuple[str, ...]
+
+    def chosen(self, statements: Sequence[Statement]) -> list[Statement]:
+        """Those that are tried."""
+        return [one for one in statements if one.id not in self.left_out]
+
+    def says(self) -> str:
+        """What it leaves out, for a reader."""
+        left = ", ".join(self.left_out)
+        return f"profile {self.name}: {self.examples} examples of each; left out: {left}, and more examples"
+
+
+PROFILES: Mapping[str, Profile] = MappingProxyType(
+    {one.name: one for one in (Profile("minute", 25, ("lemma-1", "lemma-6", "theorem-2")),)}
+)
+"""By name. A case of the statements that are left out follows a run of gradient descent."""
+
+
+def profile_named(name: str) -> Profile:
+    """The profile of that name.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    if name not in PROFILES:
+        raise InvalidInput(f"--profile: {name!r} is not one of {', '.join(PROFILES)}; leave it out for everything.")
+    return PROFILES[name]
