@@ -100,8 +100,9 @@ def implementation_of(
         InvalidInput: no kernel, or ``dtype`` without one.
     """
     if attention is None or isinstance(attention, Implementation):
-        if dtype is not None:
-            raise InvalidInput("dtype: says what a kernel computes in; give the kernel with attention=….")
+        for name, value in (("dtype", dtype), ("interface", interface), ("device", device)):
+            if value is not None:
+                raise InvalidInput(f"{name}: is that of an attention kernel; give the kernel with attention=….")
         return attention or REFERENCE
     if isinstance(attention, str):
         return kernel_under_test(attention, dtype, here, interface, device)

@@ -24,6 +24,8 @@ def verify(
     examples: int = 50,
     seed: int = 0,
     dtype: str | None = None,
+    interface: str | None = None,
+    device: str | None = None,
 ) -> Results:
     """Verify statements on generated cases, or on data; the numbers of ``theorems verify``, same seed, same results.
 
@@ -31,15 +33,14 @@ def verify(
         what: data, or the first id. Text is data if it names a dataset or ends in .npz or .json, otherwise an id.
         ids: statements, or path.py:name; all by default.
         data: the data, instead of as first argument: a :class:`Problem`, :class:`Dataset` or :class:`Case`; named
-        arrays
-            (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W``; ``alpha``, ``p0``, ``loss``); a file or dataset
+            arrays (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W``; ``alpha``, ``p0``, ``loss``); a file or dataset
             by name. Without data, cases that satisfy the assumptions are generated.
-        attention: a kernel (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m) on torch tensors, or
-            MODULE:CALLABLE, in place of the reference's softmax; or a whole :class:`Implementation`. What is given by
+        attention: a kernel on torch tensors, as for :func:`check_attention`, or MODULE:CALLABLE, in place of the reference's softmax; or a whole :class:`Implementation`. What is given by
             name, a kernel or a file, runs in another process; an object runs in this one.
         examples: generated cases per statement.
         seed: of the generated cases; on data, of the points at which a "for every p" conclusion is tried. A Case has
-        its own. dtype: "float64" or "float32", what the kernel computes in; by default float64 if it takes it.
+            its own.
+        dtype, interface, device: of the kernel, as for :func:`check_attention`.
 
     Raises:
         InvalidInput: an unknown id, data or a kernel that cannot be used; before anything runs.
@@ -57,7 +58,7 @@ def verify(
         raise InvalidInput(f"examples: at least 1 and seed at least 0, not {examples} and {seed}.")
     with apart(1) if attention is None or isinstance(attention, str) else nullcontext() as here:
         source, wanted = data_and_ids(what, ids, data)
-        under_test = implementation_of(attention, dtype, here)
+        under_test = implementation_of(attention, dtype, here, interface, device)
         held = None if source is None else given(source, seed)
         chosen = chosen_statements(wanted or ((held.failed,) if held and held.failed else ()))
         units = units_of(chosen, examples, seed, held, under_test, here)
@@ -74,6 +75,8 @@ def check_attention(
     examples: int = 50,
     seed: int = 0,
     dtype: str | None = None,
+    interface: str | None = None,
+    device: str | None = None,
 ) -> Results:
     """The theorems on an attention kernel, through autograd; ``check_attention(mine).raise_unless_upheld()`` is a test.
 
@@ -85,9 +88,11 @@ def check_attention(
         seed: same seed, same cases.
         dtype: "float64", "float32", "bfloat16" or "float16"; by default float64 if the kernel takes it and computes in
             it.
+        interface: "plain", "sdpa", "flash", "hf" or "jax"; recognised by its parameters if left out.
+        device: where its tensors live; the CPU by default.
 
     Raises:
-        InvalidInput: no kernel, an unknown id.
+        InvalidInput: no kernel, an unknown id, no such device.
 
     >>> from theorems import check_attention
     >>> def kernel(query, keys, values):
@@ -99,4 +104,12 @@ def check_attention(
     >>> check_attention(too_warm, "lemma-3", "lemma-14", examples=5)
     Results(falsified: lemma-3, lemma-14)
     """
-    return verify(*(ids or asked_of_a_kernel()), attention=kernel, examples=examples, seed=seed, dtype=dtype)
+    return verify(
+        *(ids or asked_of_a_kernel()),
+        attention=kernel,
+        examples=examples,
+        seed=seed,
+        dtype=dtype,
+        interface=interface,
+        device=device,
+    )
