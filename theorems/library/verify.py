@@ -33,10 +33,11 @@ def verify(
         what: data, or the first id. Text is data if it names a dataset or ends in .npz or .json, otherwise an id.
         ids: statements, or path.py:name; all by default.
         data: the data, instead of as first argument: a :class:`Problem`, :class:`Dataset` or :class:`Case`; named
-            arrays (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W``; ``alpha``, ``p0``, ``loss``); a file or dataset
-            by name. Without data, cases that satisfy the assumptions are generated.
-        attention: a kernel on torch tensors, as for :func:`check_attention`, or MODULE:CALLABLE, in place of the reference's softmax; or a whole :class:`Implementation`. What is given by
-            name, a kernel or a file, runs in another process; an object runs in this one.
+            arrays (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W``; ``alpha``, ``p0``, ``loss``); a file or
+            dataset by name. Without data, cases that satisfy the assumptions are generated.
+        attention: a kernel on torch tensors, as for :func:`check_attention`, or MODULE:CALLABLE, in place of the
+            reference's softmax; or a whole :class:`Implementation`. What is given by name, a kernel or a file, runs in
+            another process; an object runs in this one.
         examples: generated cases per statement.
         seed: of the generated cases; on data, of the points at which a "for every p" conclusion is tried. A Case has
             its own.

@@ -105,7 +105,7 @@ def test_a_kernel_an_implementation_or_the_reference() -> None:
     assert implementation_of(planted, None) is planted
     named = implementation_of("torch.nn.functional:scaled_dot_product_attention", "float32")
     assert named.textbook_eps == 2.0**-23
-    with pytest.raises(InvalidInput, match=r"^dtype: says what a kernel computes in"):
+    with pytest.raises(InvalidInput, match=r"^dtype: is that of an attention kernel"):
         implementation_of(None, "float32")
 
 
