@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
@@ -21,9 +22,10 @@ def statement_named(id: str) -> Statement:
     for candidate in (*statements().values(), *capabilities().values()):
         if id == candidate.id or id in candidate.aliases:
             return candidate
-    raise InvalidInput(
-        f"id: {id!r} is not a statement; known are {', '.join((*statements(), *capabilities()))}, PATH.py:NAME."
-    )
+    known = (*statements(), *capabilities())
+    near = get_close_matches(id, known, n=1)
+    meant = f" Is {near[0]!r} meant?" if near else ""
+    raise InvalidInput(f"id: {id!r} is not a statement; known are {', '.join(known)}, PATH.py:NAME.{meant}")
 
 
 def chosen_statements(ids: Sequence[str], *, of_kernels: bool = False) -> list[Statement]:
