@@ -20,7 +20,7 @@ def options() -> argparse.Namespace:
     add = parser.add_argument
     add("--resume", type=Path, required=True, metavar="FILE", help="the journal; begun if it is not there")
     add("--part", default="reference_attention", help="what is mutated: a folder or a file")
-    add("--only", default="", metavar="TEXT", help="only files with this in their path")
+    add("--only", nargs="+", default=[""], metavar="TEXT", help="only files with one of these in their path")
     add("--tests", nargs="+", help="what mutants face; tests/PART by default")
     add("--sample", type=float, default=1.0, help="a share of the mutants")
     add("--seed", type=int, default=0, help="of the share")
@@ -54,7 +54,7 @@ def main(given: argparse.Namespace) -> int:
     for outcome in outcomes.values():
         bench.remember(outcome)
     first, every = given.shard
-    mine = [one for one in mutants[first - 1 :: every] if given.only in one.file]
+    mine = [one for one in mutants[first - 1 :: every] if any(text in one.file for text in given.only)]
     survived = {key for key, outcome in outcomes.items() if outcome.outcome == "survived"}
     left = [one for one in mine if one.id not in outcomes or (given.again and one.id in survived)]
     print(f"{len(mine)} mutants, {len(left)} to face", flush=True)

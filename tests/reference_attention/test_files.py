@@ -27,7 +27,9 @@ def test_json_keeps_every_float(array: np.ndarray) -> None:
     text = to_json({"a": array})
     assert "NaN" not in text.replace('"NaN"', "")
     assert "Infinity" not in text.replace('"Infinity"', "").replace('"-Infinity"', "")
-    back = np.array(numbers(from_json(text)["a"]), dtype=np.float64)
+    held = np.array(numbers(from_json(text)["a"]))
+    assert held.dtype == np.float64 or not held.size  # NumPy also reads floats in strings
+    back = held.astype(np.float64)
     np.testing.assert_array_equal(back, array)
     same = np.isnan(array) | (np.signbit(back) == np.signbit(array))
     assert same.all()
