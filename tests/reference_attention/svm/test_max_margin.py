@@ -394,6 +394,13 @@ def test_chosen_token_twice_is_infeasible() -> None:
     assert solution.multipliers.tolist() == [[0.0, 0.0, 1.0]]
 
 
+def test_equal_keys_are_infeasible() -> None:
+    keys, alpha = np.ones((2, 3, 2)), np.array([0, 1])
+    found = max_margin(keys, alpha)
+    assert isinstance(found, Infeasible)
+    assert check_farkas(keys, alpha, {pair: fraction(x) for pair, x in found.exact.items()}) == set()
+
+
 @pytest.mark.parametrize("exponent", [-400, -52, 1, 400])
 def test_powers_of_two_scale_the_solution_exactly(exponent: int) -> None:
     keys, alpha = feasible(3, 5, 4, 0)
