@@ -42,7 +42,9 @@ def faced(bench: Bench, mutants: Sequence[Mutant]) -> Iterator[Reach | tuple[Mut
     inside = [one for one in mutants if one.function != OUTSIDE]
     outside = [one for one in mutants if one.function == OUTSIDE]
     for told in told_by(lambda tell: _all_faced(bench, inside, tell)):
-        if "outside" in told:
+        if "collected" in told:
+            bench.known = {name: bench.known[name] for name in told["collected"]}
+        elif "outside" in told:
             outside.append(by_id[told["outside"]])
         elif "test" in told:
             found = from_record(told)
@@ -72,6 +74,7 @@ def _all_faced(bench: Bench, mutants: Sequence[Mutant], tell: Tell) -> None:
                 bench.known[found.test] = found
                 tell(as_record(found))
         by_name = {item.nodeid: item for item in items}
+        tell({"collected": list(by_name)})
         live = swapping.live_functions(bench.root)
         for mutant in mutants:
             path = bench.root / mutant.file
@@ -79,13 +82,14 @@ def _all_faced(bench: Bench, mutants: Sequence[Mutant], tell: Tell) -> None:
                 tell({"outside": mutant.id})
                 continue
             mutated = mutant.applied(path.read_text(encoding="utf-8"))
-            tests = bench.order(mutant, list(by_name))
+            able = bench.reaching(mutant, by_name)
+            tests = bench.affordable(able)
 
             def face(tell: Tell, mutant: Mutant = mutant, path: Path = path, mutated: str = mutated) -> None:
                 swapping.exchange(live, path, mutated, mutant.function)
                 _run(session, [(by_name[one.test], _longest(one)) for one in tests], tell)  # noqa: B023
 
-            outcome = _outcome(mutant, tests, face)
+            outcome = _outcome(mutant, tests, len(able), face)
             bench.remember(outcome)
             tell({"mutant": mutant.id, "outcome": asdict(outcome)})
 
@@ -94,7 +98,8 @@ def _all_faced(bench: Bench, mutants: Sequence[Mutant], tell: Tell) -> None:
 
 def _imported_anew(bench: Bench, mutant: Mutant) -> Outcome:
     """A mutant outside functions: its module, and all that imports it, is imported in the forked process."""
-    tests = bench.order(mutant, list(bench.known))
+    able = bench.reaching(mutant, bench.known)
+    tests = bench.affordable(able)
     allowed = {one.test: _longest(one) for one in tests}
     mutated = mutant.applied((bench.root / mutant.file).read_text(encoding="utf-8"))
 
@@ -109,7 +114,7 @@ def _imported_anew(bench: Bench, mutant: Mutant) -> Outcome:
 
         Session(loop).run(bench.root, sorted({name.split("::")[0] for name in allowed}))
 
-    return _outcome(mutant, tests, face)
+    return _outcome(mutant, tests, len(able), face)
 
 
 def _run(session: Session, tests: Sequence[Timed], tell: Tell) -> None:
@@ -120,9 +125,10 @@ def _run(session: Session, tests: Sequence[Timed], tell: Tell) -> None:
             raise AssertionError
 
 
-def _outcome(mutant: Mutant, tests: Sequence[Reach], face: Callable[[Tell], None]) -> Outcome:
-    """What comes of a mutant that these tests face."""
-    began, at, outcome, by = _seconds(), -1, "survived", f"{len(tests)} tests"
+def _outcome(mutant: Mutant, tests: Sequence[Reach], able: int, face: Callable[[Tell], None]) -> Outcome:
+    """What comes of a mutant that faces these tests, of so many that reach it."""
+    count = f"{able}" if len(tests) == able else f"{len(tests)} of {able}"
+    began, at, outcome, by = _seconds(), -1, "survived", f"{count} tests"
     try:
         for number in told_by(face, seconds=3 * (START + sum(map(_longest, tests)))) if tests else ():
             at = number

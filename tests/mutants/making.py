@@ -99,7 +99,7 @@ class Outcome:
 
     Attributes:
         outcome: ``killed``, ``timeout`` (by the time of a test) or ``survived``.
-        by: the test that killed it, or how many it survived.
+        by: the test that killed it, or how many it survived, of those that reach it.
         seconds: that it took.
     """
 

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -60,18 +60,23 @@ class Bench:
     known: dict[str, Reach] = field(default_factory=dict)
     kills: dict[str, Counter[str]] = field(default_factory=dict)
 
-    def order(self, mutant: Mutant, among: Sequence[str]) -> list[Reach]:
-        """The tests for a mutant, as many as there is time for: those that killed others of its function, then the
-        quick ones.
-        """
-        here = f"{mutant.file} {mutant.function}"
-        if mutant.function == OUTSIDE:
-            here = f"{mutant.file} "
-        measured = (self.known[name] for name in among)
-        able = [one for one in measured if one.seconds >= 0 and any(name.startswith(here) for name in one.functions)]
-        kills = self.kills.get(f"{mutant.file} {mutant.function}", Counter())
+    def reaching(self, mutant: Mutant, among: Iterable[str]) -> list[Reach]:
+        """The tests that reach a mutant: those that killed others of its function, then the quick ones."""
+        function = f"{mutant.file} {mutant.function}"
+        kills = self.kills.get(function, Counter())
+
+        def reaches(one: Reach) -> bool:
+            if mutant.function == OUTSIDE:
+                return any(name.startswith(f"{mutant.file} ") for name in one.functions)
+            return function in one.functions
+
+        able = [one for one in map(self.known.__getitem__, among) if one.seconds >= 0 and reaches(one)]
+        return sorted(able, key=lambda one: (-kills[one.test], one.seconds, one.test))
+
+    def affordable(self, tests: Iterable[Reach]) -> list[Reach]:
+        """As many of them as there is time for."""
         found, left = [], self.seconds
-        for one in sorted(able, key=lambda one: (-kills[one.test], one.seconds, one.test)):
+        for one in tests:
             if one.seconds <= left:
                 found.append(one)
                 left -= one.seconds

@@ -88,10 +88,9 @@ def page(part: str, mutants: Sequence[Mutant], outcomes: Mapping[str, Outcome]) 
         numbers += [kinds.count(kind) for kind in (*KINDS, "open")]
         totals = [a + b for a, b in zip(totals, numbers, strict=True)]
         rows.append((f"`{file}`", *map(str, numbers)))
-        left += [
-            (file, one.function, one.change, *(("open", "") if reason is None else (reason.kind, reason.why)))
-            for one, reason in survivors
-        ]
+        for one, reason in survivors:
+            said = ("open", f"survived {outcomes[one.id].by}") if reason is None else (reason.kind, reason.why)
+            left.append((file, one.function, one.change, *said))
     rows.append(("together", *map(str, totals)))
     said = f"{totals[1]} of {totals[0]} mutants were faced; {totals[2] + totals[3]} were killed, {len(left)} survived"
     head = f"\n## `{part}`\n\n{said}, of which {totals[-1]} are open.\n"
@@ -112,6 +111,6 @@ def _survivors(left: Sequence[tuple[str, ...]]) -> list[str]:
         for _, function, change, kind, why in (one for one in left if one[0] == file):
             groups.setdefault((function, kind, why), []).append(change)
         for (function, kind, why), changes in groups.items():
-            lines.append(f"- `{function}`, {kind}{': ' if why else ''}{why}")
+            lines.append(f"- `{function}`, {kind}: {why}")
             lines += [f"  - `` {change} ``" for change in changes]
     return [*lines, ""]
