@@ -156,5 +156,5 @@ def test_every_reason_is_of_a_mutant() -> None:
     """A reason of a line that was changed since is none."""
     reasons = argued()
     files = {file for file, _, _ in reasons}
-    known = {(one.file, one.function, one.change) for file in files for one in all_mutants(ROOT, file)}
+    known = {one.place for file in files for one in all_mutants(ROOT, file)}
     assert sorted(set(reasons) - known) == []

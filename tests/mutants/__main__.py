@@ -11,7 +11,7 @@ from reference_attention.errors import InvalidInput
 from tests.mutants.facing import faced
 from tests.mutants.making import all_mutants, chosen
 from tests.mutants.measuring import Bench, Reach, as_record, from_record
-from tests.mutants.page import page
+from tests.mutants.page import argued, page
 from theorems.run.journal import Journal
 
 
@@ -26,7 +26,7 @@ def options() -> argparse.Namespace:
     add("--seed", type=int, default=0, help="of the share")
     add("--shard", type=shard, default=(1, 1), metavar="K/N", help="every N-th of them, from the K-th")
     add("--seconds", type=float, default=20.0, help="of processor time, for the tests that one mutant faces")
-    add("--again", action="store_true", help="face those that survived anew, after tests were added")
+    add("--again", action="store_true", help="face what survived without a reason anew, after tests were added")
     add("--markdown", action="store_true", help="print what the journal holds, and face nothing")
     return parser.parse_args()
 
@@ -55,8 +55,10 @@ def main(given: argparse.Namespace) -> int:
         bench.remember(outcome)
     first, every = given.shard
     mine = [one for one in mutants[first - 1 :: every] if any(text in one.file for text in given.only)]
-    survived = {key for key, outcome in outcomes.items() if outcome.outcome == "survived"}
-    left = [one for one in mine if one.id not in outcomes or (given.again and one.id in survived)]
+    reasons = argued()
+    open_ = {one.id for one in mine if one.id in outcomes and outcomes[one.id].outcome == "survived"}
+    open_ -= {one.id for one in mine if one.place in reasons}
+    left = [one for one in mine if one.id not in outcomes or (given.again and one.id in open_)]
     print(f"{len(mine)} mutants, {len(left)} to face", flush=True)
     for told in faced(bench, left) if left else ():
         if isinstance(told, Reach):

@@ -84,6 +84,11 @@ class Mutant:
     def id(self) -> str:
         return f"{self.file} {self.function} {self.digest} {self.change}"
 
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """File, function and change: it has the same in every version of the function that has the line."""
+        return self.file, self.function, self.change
+
     def run(self) -> Outcome:
         """What the journal keeps of it."""
         raise NotImplementedError("tests.mutants.facing does it")

@@ -61,7 +61,7 @@ class Bench:
     kills: dict[str, Counter[str]] = field(default_factory=dict)
 
     def reaching(self, mutant: Mutant, among: Iterable[str]) -> list[Reach]:
-        """The tests that reach a mutant: those that killed others of its function, then the quick ones."""
+        """The tests that reach a mutant, in order: who killed others of its function, its module's own, the quick."""
         function = f"{mutant.file} {mutant.function}"
         kills = self.kills.get(function, Counter())
 
@@ -71,7 +71,8 @@ class Bench:
             return function in one.functions
 
         able = [one for one in map(self.known.__getitem__, among) if one.seconds >= 0 and reaches(one)]
-        return sorted(able, key=lambda one: (-kills[one.test], one.seconds, one.test))
+        own = f"/test_{Path(mutant.file).stem}.py::"
+        return sorted(able, key=lambda one: (-kills[one.test], own not in one.test, one.seconds, one.test))
 
     def affordable(self, tests: Iterable[Reach]) -> list[Reach]:
         """As many of them as there is time for."""

@@ -80,9 +80,7 @@ def page(part: str, mutants: Sequence[Mutant], outcomes: Mapping[str, Outcome]) 
         own = [one for one in mutants if one.file == file]
         faced = [(one, outcomes[one.id]) for one in own if one.id in outcomes]
         ended = [outcome.outcome for _, outcome in faced]
-        survivors = [
-            (one, reasons.get((one.file, one.function, one.change))) for one, x in faced if x.outcome == "survived"
-        ]
+        survivors = [(one, reasons.get(one.place)) for one, x in faced if x.outcome == "survived"]
         kinds = ["open" if reason is None else reason.kind for _, reason in survivors]
         numbers = [len(own), len(faced), ended.count("killed"), ended.count("timeout")]
         numbers += [kinds.count(kind) for kind in (*KINDS, "open")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import math
 import os
 import warnings
 import zipfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -23,6 +24,7 @@ from reference_attention.files import check_writable, from_json, numbers, read_n
 
 
 @given(hnp.arrays(np.float64, hnp.array_shapes(max_dims=3, max_side=4), elements=st.floats()))
+@example(np.array([math.inf, -math.inf, math.nan, -0.0, 5e-324]))
 def test_json_keeps_every_float(array: np.ndarray) -> None:
     text = to_json({"a": array})
     assert "NaN" not in text.replace('"NaN"', "")
@@ -312,3 +314,17 @@ def test_a_file_may_be_as_large_as_is_said(
     monkeypatch.setattr(files, limit, size - 1)
     with pytest.raises(InvalidInput, match=f"is larger than {size - 1} bytes"):
         read_named_values(path)
+
+
+def test_a_directory_that_takes_no_files_is_seen_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its permissions do not tell, as root's on a read-only file system."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    check_writable(tmp_path / "out.json")
+    monkeypatch.setattr(files.tempfile, "TemporaryFile", refuse)
+    with pytest.raises(InvalidInput, match="cannot be written"):
+        check_writable(tmp_path / "out.json")

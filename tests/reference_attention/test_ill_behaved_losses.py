@@ -124,6 +124,7 @@ def test_constants_where_an_interval_ends_at_the_defect() -> None:
     assert [cubic.log_floor(*x) for x in ((0.0, 1.0), (-1.0, 0.0))] == [-math.inf, -math.inf]
     assert [squared.log_bound(1.0, 1.0), cubic.log_bound(0.0, 0.0), cubic.log_lipschitz(0.0, 0.0)] == [-math.inf] * 3
     quarter = -math.log(4)
+    assert [squared.log_floor(1.25, 3.0), cubic.log_floor(0.5, 2.0)] == pytest.approx([quarter, math.log(0.75)])
     assert [kinked.log_bound(*x) for x in ((-1.0, 0.0), (0.0, 1.0), (0.5, 2.0))] == [0.0, 0.0, quarter]
     assert [kinked.log_floor(*x) for x in ((-2.0, -0.5), (-1.0, 0.0), (-1.0, 0.5))] == [0.0, 0.0, quarter]
     assert kinked.defect(-1.0, 0.0) == ""
