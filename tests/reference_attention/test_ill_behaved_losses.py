@@ -12,7 +12,7 @@ import pytest
 
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
-from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
+from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES, IllBehavedLoss
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.problem import Problem
 from theorems.rounding.bounded import Bounded
@@ -156,3 +156,9 @@ def test_a_step_over_the_minimum_to_the_same_height_has_no_sign() -> None:
     """(1 − u)² is 1/4 at u = 3/2 and at 1/2."""
     sign, log = ILL_BEHAVED_LOSSES["squared"].log_excess(np.array([1.5]), np.array([1.0]), np.array([0.0]))
     assert (sign[0], log[0]) == (0.0, -math.inf)
+
+
+@pytest.mark.parametrize("loss", ILL_BEHAVED_LOSSES.values(), ids=str)
+def test_a_loss_says_whether_it_decreases(loss: IllBehavedLoss) -> None:
+    falls = bool((np.diff(loss.value(np.linspace(-3, 3, 100))) < 0).all())
+    assert loss.decreasing == falls

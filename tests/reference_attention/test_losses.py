@@ -186,3 +186,13 @@ def test_the_curvature_of_a_point_is_that_there() -> None:
     assert [loss.log_lipschitz(0.0, 0.0) for loss in LOSSES.values()] == pytest.approx(
         [-np.log(4), 0.0, -np.inf, -np.inf]
     )
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
+def test_no_branch_of_the_excess_is_infinite(loss: Loss) -> None:
+    """Not even one that is not taken: there would be a warning, and no gradient through it."""
+    u, sign, log_size = (
+        x.ravel() for x in np.meshgrid([-800.0, -1.0, 0.0, 1.0, 800.0], [-1.0, 1.0], [-50.0, 0.0, 5.0])
+    )
+    with np.errstate(divide="raise", invalid="raise", over="raise"):
+        assert np.isfinite(loss.log_excess(u, sign, log_size)[1]).all()
