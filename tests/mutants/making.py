@@ -161,7 +161,8 @@ class _Changes(cst.CSTVisitor):
             value = node.evaluated_value
             # A constant of a module or a float is often one near which anything serves: one change is enough.
             once = isinstance(node, cst.Float) or not any(isinstance(one, cst.FunctionDef) for one in self.within)
-            self.add(node, *(repr(value + step) for step in ((1,) if once else (1, -1))))
+            steps = (1,) if once else (1, -1)
+            self.add(node, *(repr(value + step) for step in steps if value + step != value))
         elif isinstance(node, cst.Name) and node.value in ("True", "False"):
             self.add(node, "False" if node.value == "True" else "True")
         elif isinstance(node, cst.UnaryOperation) and not isinstance(node.operator, cst.Plus):

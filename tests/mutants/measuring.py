@@ -65,14 +65,16 @@ class Bench:
         function = f"{mutant.file} {mutant.function}"
         kills = self.kills.get(function, Counter())
 
+        def own(one: Reach) -> bool:
+            return f"/test_{Path(mutant.file).stem}.py::" in one.test
+
         def reaches(one: Reach) -> bool:
             if mutant.function == OUTSIDE:
-                return any(name.startswith(f"{mutant.file} ") for name in one.functions)
+                return own(one) or any(name.startswith(f"{mutant.file} ") for name in one.functions)
             return function in one.functions
 
         able = [one for one in map(self.known.__getitem__, among) if one.seconds >= 0 and reaches(one)]
-        own = f"/test_{Path(mutant.file).stem}.py::"
-        return sorted(able, key=lambda one: (-kills[one.test], own not in one.test, one.seconds, one.test))
+        return sorted(able, key=lambda one: (-kills[one.test], not own(one), one.seconds, one.test))
 
     def affordable(self, tests: Iterable[Reach]) -> list[Reach]:
         """As many of them as there is time for."""
