@@ -25,6 +25,7 @@ import numpy as np
 from reference_attention.errors import InvalidInput
 from tests.places import ROOT
 from theorems.hunting import record as hunted
+from theorems.library.explain import explain
 from theorems.report import record as reported
 from theorems.run.user_data import load
 
@@ -228,6 +229,12 @@ def _npz_data(path: Path) -> object:
     return case
 
 
+def _explained(path: Path) -> object:
+    """All that ``theorems explain`` shows and writes, but for a picture."""
+    found = explain(str(path))
+    return str(found), found.to_json()
+
+
 def _replayed(path: Path) -> object:
     held = hunted.read(path)
     return held if "none_found" in held else hunted.load(path)
@@ -259,6 +266,8 @@ def kinds(report: bytes) -> dict[str, Kind]:
     return {
         "npz": Kind(".npz", (data, pair), npz_changed, _npz_data),
         "json": Kind(".json", (json.dumps(JSON_DATA).encode(),), json_changed, _data),
+        "explain-npz": Kind(".npz", (data, pair), npz_changed, _explained),
+        "explain-json": Kind(".json", (json.dumps(JSON_DATA).encode(),), json_changed, _explained),
         "replay": Kind(".json", _counterexamples(), json_changed, _replayed),
         "report": Kind(".json", (report,), json_changed, reported.read),
         "module": Kind(".py", (example,), python_changed, _module),

@@ -208,8 +208,10 @@ def check_make(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def check_python(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
-    """The script is there, and knows the options."""
+    """The script or the module is there, and knows the options."""
     _, script, *rest = shlex.split(shown.command)
+    if script == "-m":
+        script = f"{rest[0].replace('.', '/')}/__main__.py"
     source = (ROOT / script).read_text(encoding="utf-8")
     assert [one for one in rest if one.startswith("--") and f'"{one}"' not in source] == []
 

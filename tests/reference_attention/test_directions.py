@@ -138,3 +138,49 @@ def test_a_difference_of_margins_has_its_sign_and_its_size_at_any_length_of_q() 
     assert margin_difference(narrow, wide) == pytest.approx(1 - 7 / 5, rel=8 * EPS)
     assert margin_difference(wide, narrow) == pytest.approx(7 / 5 - 1, rel=8 * EPS)
     assert unit_difference(fmpq(0), narrow, fmpq(0), wide) == 0.0
+
+
+def test_an_exact_direction_has_exact_margins_whatever_its_denominators() -> None:
+    found = exact_direction(KEYS, [fmpq(1, 3), fmpq(-2, 7)])
+    for keys, margins in zip(KEYS.tolist(), found.exact, strict=True):
+        logits = [fmpq(int(x)) * fmpq(1, 3) - fmpq(int(y)) * fmpq(2, 7) for x, y in keys]
+        assert list(margins) == [max(logits) - logit for logit in logits]
+    assert found.least == min(x for row in found.exact for x in row if x > 0)
+
+
+@pytest.mark.parametrize("entry", [-1, 1])
+def test_only_the_zero_vector_is_no_direction(entry: int) -> None:
+    assert exact_direction(KEYS, [fmpq(entry), fmpq(entry)]).q.tolist() == [entry, entry]
+    with pytest.raises(InvalidInput, match="the zero vector is no direction"):
+        exact_direction(KEYS, [fmpq(0), fmpq(0)])
+
+
+def test_a_small_difference_of_margins_has_a_sign() -> None:
+    keys = np.array([[[0.0, 0.0], [-0.25, -0.125]]])
+    wide, narrow = direction(keys, np.array([1.0, 0.0])), direction(keys, np.array([0.0, 1.0]))
+    assert (margin_sign(wide, narrow), margin_sign(narrow, wide), margin_sign(wide, wide)) == (1, -1, 0)
+
+
+def test_parallel_is_neither_perpendicular_nor_opposite_nor_zero() -> None:
+    half, zero = fmpq(1, 2), fmpq(0)
+    assert parallel([half, zero], [fmpq(3), zero])
+    for other in ([-half, zero], [zero, half], [zero, zero], [half, half]):
+        assert not parallel([half, zero], other)
+
+
+@pytest.mark.parametrize("size", [fmpq(1, 8), fmpq(8)])
+def test_a_cone_has_its_boundary_and_no_more(size: fmpq) -> None:
+    """cos = 1/2 between (1, 1, 1, 1) and an axis, 3/5 between (3, 4) and one."""
+    ones, axis, up = [size] * 4, [size, *[fmpq(0)] * 3], [fmpq(0), size, fmpq(0), fmpq(0)]
+    assert [within_cone(ones, axis, mu) for mu in (0.0, 0.49, 0.5, 0.51, 1.0)] == [False, False, True, True, True]
+    sharp = [3 * size, 4 * size]
+    assert [within_cone(sharp, axis[:2], mu) for mu in (0.375, 0.4375)] == [False, True]
+    assert within_cone(axis, axis, 0.0)
+    assert [within_cone(up, axis, mu) for mu in (0.999, 1.0)] == [False, True]
+    assert not within_cone([-x for x in axis], axis, 1.0)
+
+
+@pytest.mark.parametrize("mu", [-0.5, -1e-300, 1.0000001, float("nan")])
+def test_no_cone_beyond_a_half_space(mu: float) -> None:
+    with pytest.raises(InvalidInput, match="0 ≤ mu ≤ 1"):
+        within_cone([fmpq(1)], [fmpq(1)], mu)

@@ -155,3 +155,20 @@ def test_the_smallest_normal_product_is_kept_and_half_of_it_refused() -> None:
     assert rounded_product(a, b).tolist() == [[2.0**-1022]]
     with pytest.raises(InvalidInput, match="normal range"):
         rounded_product(a, b / 2)
+
+
+@pytest.mark.parametrize("exponent", [-3, -1, 0, 1, 3])
+def test_a_power_of_two_multiplies_exactly(exponent: int) -> None:
+    assert fraction(times_power_of_two(fmpq(3, 5), exponent)) == Fraction(3, 5) * Fraction(2) ** exponent
+
+
+@given(arrays(np.float64, array_shapes(max_dims=2, max_side=3), elements=finite))
+def test_mantissas_are_odd_and_the_exponent_is_the_largest(array: np.ndarray) -> None:
+    found = Dyadic.of(array)
+    zero = array == 0
+    assert (found.mantissas[zero] == 0).all()
+    assert (found.mantissas[~zero] % 2 == 1).all()
+    assert found.shifts[~zero].min(initial=0) == 0
+    if zero.all():
+        assert found.exponent == 0
+    assert (found.shifts >= 0).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import math
 import os
 import warnings
 import zipfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -23,11 +24,14 @@ from reference_attention.files import check_writable, from_json, numbers, read_n
 
 
 @given(hnp.arrays(np.float64, hnp.array_shapes(max_dims=3, max_side=4), elements=st.floats()))
+@example(np.array([math.inf, -math.inf, math.nan, -0.0, 5e-324]))
 def test_json_keeps_every_float(array: np.ndarray) -> None:
     text = to_json({"a": array})
     assert "NaN" not in text.replace('"NaN"', "")
     assert "Infinity" not in text.replace('"Infinity"', "").replace('"-Infinity"', "")
-    back = np.array(numbers(from_json(text)["a"]), dtype=np.float64)
+    held = np.array(numbers(from_json(text)["a"]))
+    assert held.dtype == np.float64 or not held.size  # NumPy also reads floats in strings
+    back = held.astype(np.float64)
     np.testing.assert_array_equal(back, array)
     same = np.isnan(array) | (np.signbit(back) == np.signbit(array))
     assert same.all()
@@ -204,9 +208,10 @@ def test_a_new_file_has_the_usual_permissions_and_a_replaced_one_keeps_its_own(t
     try:
         write_text(target, "one")
         assert target.stat().st_mode & 0o777 == 0o644
-        target.chmod(0o600)
-        write_text(target, "two")
-        assert target.stat().st_mode & 0o777 == 0o600
+        for mode in (0o600, 0o751):
+            target.chmod(mode)
+            write_text(target, "two")
+            assert target.stat().st_mode & 0o777 == mode
     finally:
         assert os.umask(mask) == 0o022
 
@@ -243,3 +248,83 @@ def test_targets_that_cannot_be_written(tmp_path: Path, target: str) -> None:
     for refused in (check_writable, lambda path: write_text(path, "x")):
         with pytest.raises(InvalidInput):
             refused(tmp_path / target)
+
+
+def _with_gaps(between: int, behind: int, name: str, extra: int) -> bytes:
+    """Two members with so many bytes between them and behind the second, a name and an extra field for the first."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        assert archive.fp is not None
+        first = zipfile.ZipInfo(f"{name}.npy")
+        first.extra = b"\x99\x99" + (extra - 4).to_bytes(2, "little") + bytes(extra - 4) if extra else b""
+        archive.writestr(first, _npy())
+        for gap, second in ((between, "Y.npy"), (behind, None)):
+            archive.fp.write(bytes(gap))
+            archive.start_dir = archive.fp.tell()
+            if second:
+                archive.writestr(second, _npy())
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(("name", "extra"), [("X", 0), ("X" * 300, 0), ("X", 40), ("X" * 300, 300)])
+def test_members_may_be_a_descriptor_apart_and_no_further(tmp_path: Path, name: str, extra: int) -> None:
+    for between, behind in ((0, 0), (24, 24)):
+        (tmp_path / "a.npz").write_bytes(_with_gaps(between, behind, name, extra))
+        assert set(read_named_values(tmp_path / "a.npz")) == {name, "Y"}
+    for between, behind in ((25, 0), (0, 25)):
+        (tmp_path / "a.npz").write_bytes(_with_gaps(between, behind, name, extra))
+        with pytest.raises(InvalidInput, match="damaged"):
+            read_named_values(tmp_path / "a.npz")
+
+
+def test_arrays_may_be_empty_or_have_the_second_kind_of_header(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", none=np.zeros((0, 2)), one=np.zeros((1, 1)))
+    assert {name: array.shape for name, array in read_named_values(tmp_path / "a.npz").items()} == {
+        "none": (0, 2),
+        "one": (1, 1),
+    }
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.arange(3.0), version=(2, 0))
+    (tmp_path / "b.npz").write_bytes(_zip("X.npy", buffer.getvalue()))
+    assert read_named_values(tmp_path / "b.npz")["X"].tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(("shape", "read"), [((1,) * 32, True), ((1,) * 33, False), ("(True, 3)", False)])
+def test_axes_are_so_many_and_whole_numbers(tmp_path: Path, shape: tuple[int, ...] | str, read: bool) -> None:
+    if isinstance(shape, str):
+        (tmp_path / "a.npz").write_bytes(_zip("X.npy", _header(shape) + bytes(24)))
+    else:
+        np.savez(tmp_path / "a.npz", X=np.ones(shape))
+    if read:
+        assert read_named_values(tmp_path / "a.npz")["X"].shape == shape
+    else:
+        with pytest.raises(InvalidInput, match="damaged"):
+            read_named_values(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(("limit", "name"), [("LARGEST_FILE", "a.npz"), ("LARGEST_TEXT", "a.json")])
+def test_a_file_may_be_as_large_as_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, name: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(_savez(X=np.zeros(3)) if path.suffix == ".npz" else b'{"X": [0, 0, 0]}')
+    size = path.stat().st_size
+    monkeypatch.setattr(files, limit, size)
+    assert len(read_named_values(path)["X"]) == 3
+    monkeypatch.setattr(files, limit, size - 1)
+    with pytest.raises(InvalidInput, match=f"is larger than {size - 1} bytes"):
+        read_named_values(path)
+
+
+def test_a_directory_that_takes_no_files_is_seen_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where its permissions do not tell, as root's on a read-only file system."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    check_writable(tmp_path / "out.json")
+    monkeypatch.setattr(files.tempfile, "TemporaryFile", refuse)
+    with pytest.raises(InvalidInput, match="cannot be written"):
+        check_writable(tmp_path / "out.json")

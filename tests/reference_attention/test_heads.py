@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import mpmath
 import numpy as np
 import pytest
@@ -120,3 +122,47 @@ def test_outputs_are_those_of_the_network() -> None:
         [x[:, 0], np.tanh(x[:, 1]), np.arctan(x[:, 2]), np.log1p(np.exp(x[:, 3])), np.maximum(x[:, 4], 0)], 1
     )
     assert head.outputs(s) == pytest.approx(np.array([1.0, -1.0]) * (hidden @ weights), rel=1e-13)
+
+
+@pytest.mark.parametrize("phi", ACTIVATIONS[1:4], ids=lambda phi: phi.name)
+def test_the_second_order_reaches_the_stiffness_somewhere(phi: Activation) -> None:
+    """A larger one would bound it too, and cost every statement that uses it."""
+    z, sign, log_size = np.linspace(-3, 3, 601), np.ones(601), np.full(601, math.log(1e-3))
+    slope, delta = phi.slope(z, sign), 1e-3
+    off = np.abs(np.exp(phi.log_change(z, sign, log_size)) - slope * delta)
+    assert (off / (slope * np.exp(phi.log_stiffness(z, sign)) * delta**2)).max() > 0.99
+
+
+def test_a_line_is_not_stiff() -> None:
+    assert (ACTIVATIONS[0].log_stiffness(np.array([-1.0, 0.0]), np.array([1.0, -1.0])) == -math.inf).all()
+
+
+@pytest.mark.parametrize("phi", ACTIVATIONS, ids=lambda phi: phi.name)
+def test_the_secant_of_no_step_is_the_slope(phi: Activation) -> None:
+    z, sign = np.array(POSITIONS), np.ones(len(POSITIONS))
+    assert phi.lowest_secant(z, sign, np.zeros(len(POSITIONS))).tolist() == phi.slope(z, sign).tolist()
+
+
+def test_a_linear_head_weighs_the_scores() -> None:
+    scores, s = np.array([[1.0, -2.0, 0.5], [3.0, 0.0, 1.0]]), np.array([[0.5, 0.25, 0.25], [0.0, 0.5, 0.5]])
+    assert Head.linear(scores).outputs(s).tolist() == (scores * s).sum(axis=1).tolist()
+
+
+def test_features_that_move_along_the_signs_lower_every_output() -> None:
+    rng = np.random.default_rng(1)
+    head = Head(rng.standard_normal((4, 3, 5)), rng.standard_normal(5), np.arange(5), np.array([1.0, -1.0, 1.0, -1.0]))
+    inputs = rng.uniform(0.5, 1.0, (4, 5))
+    for unit in range(5):
+        moved = inputs.copy()
+        moved[:, unit] += 0.1 * head.signs[:, unit]
+        assert (head.outputs_of(moved) < head.outputs_of(inputs)).all()
+
+
+def test_a_batch_of_weights_has_the_output_of_each() -> None:
+    rng = np.random.default_rng(2)
+    head = Head(rng.standard_normal((4, 3, 5)), rng.standard_normal(5), np.arange(5), np.ones(4))
+    s = rng.dirichlet(np.ones(3), size=(2, 6, 4))
+    found = head.outputs(s)
+    assert found.shape == (2, 6, 4)
+    for k in np.ndindex(2, 6):
+        assert found[k] == pytest.approx(head.outputs(s[k]), rel=1e-14)

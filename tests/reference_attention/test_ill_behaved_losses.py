@@ -12,7 +12,7 @@ import pytest
 
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
-from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
+from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES, IllBehavedLoss
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.problem import Problem
 from theorems.rounding.bounded import Bounded
@@ -55,7 +55,7 @@ def test_log_excess_survives_where_floats_end(name: str) -> None:
 @pytest.mark.parametrize("name", ILL_BEHAVED_LOSSES)
 def test_the_derivative_on_a_ball_encloses_slopes_and_difference_quotients(name: str) -> None:
     loss = ILL_BEHAVED_LOSSES[name]
-    low, high = np.array([-2.0, -0.5, 0.25, -1.0]), np.array([-1.0, 1.5, 2.0, 0.5])
+    low, high = np.array([-2.0, -0.5, 0.25, -1.0, 1.5]), np.array([-1.0, 1.5, 2.0, 0.5, 3.0])
     ball = loss.derivative(Bounded((low + high) / 2, (high - low) / 2))
     least, largest = ball.value - ball.error, ball.value + ball.error
     for a, b, x, y in zip(low, high, least, largest, strict=True):
@@ -77,6 +77,7 @@ def test_the_derivative_on_a_ball_encloses_slopes_and_difference_quotients(name:
         )
         lipschitz = math.exp(loss.log_lipschitz(a, b))
         assert (np.abs(np.diff(slope)) <= lipschitz * np.diff(grid) * (1 + 1e-9) + 1e-12).all()
+        assert lipschitz == math.inf or (np.abs(np.diff(slope)) / np.diff(grid)).max() >= 0.99 * lipschitz
 
 
 def test_the_kink_counts_where_both_slopes_occur() -> None:
@@ -92,7 +93,11 @@ def test_the_kink_counts_where_both_slopes_occur() -> None:
         ("squared", [0.0, 1.0], "ℓ'(1) = 0 is not negative"),
         ("cubic", [-1.0, 0.0], "ℓ'(0) = 0 is not negative"),
         ("cubic", [-1.0, 1.0], "ℓ'(0) = 0 is not negative"),
+        ("cubic", [0.0, 1.0], "ℓ'(0) = 0 is not negative"),
+        ("cubic", [-0.5, 0.5], "ℓ'(0) = 0 is not negative"),
         ("kinked", [-1.0, 1.0], "ℓ' jumps"),
+        ("kinked", [0.0, 1.0], "ℓ' jumps"),
+        ("kinked", [-0.5, 0.5], "ℓ' jumps"),
     ],
 )
 def test_assumption_a_fails_by_an_exact_witness(name: str, scores: list[float], said: str) -> None:
@@ -111,3 +116,49 @@ def test_assumption_a_holds_away_from_the_defect(name: str, scores: list[float])
 def test_nothing_draws_them_unasked() -> None:
     assert not set(LOSSES) & set(ILL_BEHAVED_LOSSES)
     assert all(loss_named(name) is loss for name, loss in ILL_BEHAVED_LOSSES.items())
+
+
+def test_constants_where_an_interval_ends_at_the_defect() -> None:
+    squared, cubic, kinked = (ILL_BEHAVED_LOSSES[name] for name in ("squared", "cubic", "kinked"))
+    assert [squared.log_floor(*x) for x in ((1.0, 2.0), (0.0, 1.0))] == [-math.inf, -math.inf]
+    assert [cubic.log_floor(*x) for x in ((0.0, 1.0), (-1.0, 0.0))] == [-math.inf, -math.inf]
+    assert [squared.log_bound(1.0, 1.0), cubic.log_bound(0.0, 0.0), cubic.log_lipschitz(0.0, 0.0)] == [-math.inf] * 3
+    quarter = -math.log(4)
+    assert [squared.log_floor(1.25, 3.0), cubic.log_floor(0.5, 2.0)] == pytest.approx([quarter, math.log(0.75)])
+    assert [kinked.log_bound(*x) for x in ((-1.0, 0.0), (0.0, 1.0), (0.5, 2.0))] == [0.0, 0.0, quarter]
+    assert [kinked.log_floor(*x) for x in ((-2.0, -0.5), (-1.0, 0.0), (-1.0, 0.5))] == [0.0, 0.0, quarter]
+    assert kinked.defect(-1.0, 0.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "least"),
+    [
+        ("squared", -1.0, 0.5, 0.0),
+        ("squared", 0.5, 1.0, 0.0),
+        ("squared", 0.5, 1.5, math.inf),
+        ("cubic", 0.5, 2.0, 4.0),
+        ("cubic", 4.0, 5.0, 0.5),
+        ("cubic", -2.0, -0.5, 0.0),
+        ("cubic", -2.0, 0.0, 0.0),
+        ("cubic", 0.0, 0.5, math.inf),
+        ("cubic", -0.5, 0.5, math.inf),
+        ("kinked", -1.0, 1.0, 0.0),
+    ],
+)
+def test_steepening_is_the_least_that_bounds_the_growth_of_the_slope(
+    name: str, low: float, high: float, least: float
+) -> None:
+    """max(0, sup d log |ℓ'|/du), by hand."""
+    assert ILL_BEHAVED_LOSSES[name].steepening(low, high) == least
+
+
+def test_a_step_over_the_minimum_to_the_same_height_has_no_sign() -> None:
+    """(1 − u)² is 1/4 at u = 3/2 and at 1/2."""
+    sign, log = ILL_BEHAVED_LOSSES["squared"].log_excess(np.array([1.5]), np.array([1.0]), np.array([0.0]))
+    assert (sign[0], log[0]) == (0.0, -math.inf)
+
+
+@pytest.mark.parametrize("loss", ILL_BEHAVED_LOSSES.values(), ids=str)
+def test_a_loss_says_whether_it_decreases(loss: IllBehavedLoss) -> None:
+    falls = bool((np.diff(loss.value(np.linspace(-3, 3, 100))) < 0).all())
+    assert loss.decreasing == falls

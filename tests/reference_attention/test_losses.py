@@ -139,7 +139,7 @@ def test_constants_bound_the_derivative_on_the_interval(loss: Loss, low: float, 
     rounding = 4 * EPS * (1 + np.abs(slopes).max())
     assert slopes.max() == pytest.approx(loss.log_bound(low, high), abs=rounding)
     assert slopes.min() == pytest.approx(loss.log_floor(low, high), abs=rounding)
-    if high < 1e3 and loss.log_lipschitz(low, high) > -np.inf:
+    if high < 1e3:
         curvature = np.abs(loss.relative_curvature(u)) * np.exp(slopes)
         assert curvature.max() <= np.exp(loss.log_lipschitz(low, high)) * (1 + 8 * EPS)
         # The maximum is attained within a grid step of some grid point, to second order.
@@ -180,3 +180,19 @@ def test_no_change_of_the_score_is_no_change_of_the_loss(loss: Loss) -> None:
     sign, log_size = loss.log_excess(u, np.zeros(3), np.array([-1e6, 0.0, 2.0]))
     assert (sign == 0).all()
     assert (log_size == -np.inf).all()
+
+
+def test_the_curvature_of_a_point_is_that_there() -> None:
+    assert [loss.log_lipschitz(0.0, 0.0) for loss in LOSSES.values()] == pytest.approx(
+        [-np.log(4), 0.0, -np.inf, -np.inf]
+    )
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
+def test_no_branch_of_the_excess_is_infinite(loss: Loss) -> None:
+    """Not even one that is not taken: there would be a warning, and no gradient through it."""
+    u, sign, log_size = (
+        x.ravel() for x in np.meshgrid([-800.0, -1.0, 0.0, 1.0, 800.0], [-1.0, 1.0], [-50.0, 0.0, 5.0])
+    )
+    with np.errstate(divide="raise", invalid="raise", over="raise"):
+        assert np.isfinite(loss.log_excess(u, sign, log_size)[1]).all()

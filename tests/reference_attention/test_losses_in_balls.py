@@ -196,3 +196,18 @@ def test_widths(name: str) -> None:
         assert np.median(most) > 0.3
         for function in (loss.value, loss.log_slope):
             assert np.isfinite(function(x).error).mean() > 0.9
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+@pytest.mark.parametrize(("shortest", "longest"), [(-800, -20), (-18, 3.5), (3.7, 6)])
+def test_an_exact_argument_costs_a_few_roundings_in_every_piece(
+    name: str, sign: float, shortest: float, longest: float
+) -> None:
+    """Steps that are small, middling and large, at scores of all sizes: no piece is wide, however few points it has."""
+    rng, loss = np.random.default_rng(4), loss_named(name)
+    for low, high in ((-600, -40), (-36, -1), (-1, 1), (1, 36), (40, 600)):
+        u, logs = rng.uniform(low, high, 40), rng.uniform(shortest, longest, 40)
+        _, found = loss.log_excess(exact(u), np.full(40, sign), exact(logs))
+        size = 1 + np.abs(u) + np.abs(logs) + np.exp(logs) * (1 + np.abs(logs))
+        assert (found.error / size).max() < 16 * 2.0**-52

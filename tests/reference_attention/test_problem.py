@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -131,3 +132,24 @@ def test_a_problem_keeps_what_it_was_given() -> None:
         problem.keys = keys  # type: ignore[misc]
     with pytest.raises(ValueError, match="read-only"):
         problem.keys[0] = 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "fix"),
+    [([0, 1], "give 2*Y - 1"), ([0, 0], "give 2*Y - 1"), ([2, 1], "labels must"), ([0, -1], "labels")],
+)
+def test_labels_of_zeros_and_ones_are_told_their_formula(labels: list[int], fix: str) -> None:
+    with pytest.raises(InvalidInput, match=rf"^Y: label 0 is {labels[0]}; {re.escape(fix)}"):
+        Dataset([[[1, 2], [3, 4]], [[1, 2], [3, 4]]], labels, [1, 0])
+
+
+def test_the_selected_token_is_the_first_of_the_largest_logit() -> None:
+    keys = np.array([[[1.0, 0.0], [0.0, 3.0], [0.0, 3.0]], [[2.0, 2.0], [1.0, 1.0], [0.0, 5.0]]])
+    problem = Problem(keys, np.zeros((2, 3)))
+    assert problem.selected_by(np.array([1.0, 1.0])).tolist() == [1, 2]
+    assert problem.selected_by(np.array([2.0, 0.0])).tolist() == [0, 0]
+
+
+def test_scaled_keys_are_multiplied() -> None:
+    problem = Problem(np.array([[[1.0, 2.0], [3.0, -4.0]]]), np.array([[1.0, 0.0]]))
+    assert problem.with_keys_scaled(4.0).keys.tolist() == [[[4.0, 8.0], [12.0, -16.0]]]

@@ -442,3 +442,24 @@ def test_the_reference_claims_to_keep_its_digits_and_a_replacement_changes_nothi
     assert (REFERENCE.name, REFERENCE.textbook_eps) == ("reference", 0.0)
     assert (other.name, other.textbook_eps) == ("textbook", EPS)
     assert replace(other, name=REFERENCE.name, textbook_eps=0.0) == REFERENCE
+
+
+def test_weights_are_right_where_rounded_logits_select_another_token() -> None:
+    """Logits 2⁵⁴ and 2⁵⁴ + 2 are one float; alone and in a batch whose other prompt needs no second look."""
+    keys = np.array([[[2.0**54, 0.0], [2.0**54, 2.0]]])
+    log_weights = np.array([[-2.0, 0.0]]) - np.log1p(np.exp(-2.0))
+    found = risk.select(keys, np.ones(2))
+    assert found.token.tolist() == [1]
+    assert found.log_weights == pytest.approx(log_weights, rel=1e-15)
+    both = risk.select(keys, np.array([[1.0, 1.0], [0.0, -1.0]]))
+    assert both.token.tolist() == [[1], [0]]
+    assert both.log_weights[0] == pytest.approx(log_weights, rel=1e-15)
+    assert both.log_weights[1] == pytest.approx(log_weights[:, ::-1], rel=1e-15)
+
+
+@pytest.mark.parametrize("size", [2.0**-300, 0.5, 3.0, 2.0**300])
+def test_the_only_term_of_a_gradient_has_unit_length(size: float) -> None:
+    """Of two tokens one differs from the selected one: its term is the largest, taken out whole."""
+    keys = np.array([[[0.0, 0.0], [0.6 * size, -0.8 * size]]])
+    found = risk.scaled_gradient(keys, np.array([[1.0, 0.0]]), LOGISTIC, np.array([-1.0, 0.5]) / size)
+    assert float(np.linalg.norm(found.direction)) == pytest.approx(1.0, rel=8 * EPS)

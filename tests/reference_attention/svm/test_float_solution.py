@@ -51,3 +51,9 @@ def test_the_guess_does_not_depend_on_the_scale_of_the_rows(exponent: int, zero_
     assert here.kkt_residual <= 1e-14
     assert there.kkt_residual <= 1e-14
     assert np.array_equal(there.u, here.u)
+
+
+def test_rows_of_zeros_leave_nothing_to_guess() -> None:
+    found = float_solution(np.zeros((2, 3)), np.array([1, 1]))
+    assert found.kkt_residual == math.inf
+    assert np.isfinite(found.design).all()

@@ -18,7 +18,7 @@ from jaxtyping import TypeCheckError
 from reference_attention.errors import InvalidInput
 from reference_attention.floats import EPS
 from reference_attention.svm.certificate import KeyRows
-from reference_attention.svm.least_norm import _independent, least_norm
+from reference_attention.svm.least_norm import IntegerRows, _independent, least_norm
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin, offending_neighbours
 
 Pair = tuple[int, int]
@@ -394,6 +394,13 @@ def test_chosen_token_twice_is_infeasible() -> None:
     assert solution.multipliers.tolist() == [[0.0, 0.0, 1.0]]
 
 
+def test_equal_keys_are_infeasible() -> None:
+    keys, alpha = np.ones((2, 3, 2)), np.array([0, 1])
+    found = max_margin(keys, alpha)
+    assert isinstance(found, Infeasible)
+    assert check_farkas(keys, alpha, {pair: fraction(x) for pair, x in found.exact.items()}) == set()
+
+
 @pytest.mark.parametrize("exponent", [-400, -52, 1, 400])
 def test_powers_of_two_scale_the_solution_exactly(exponent: int) -> None:
     keys, alpha = feasible(3, 5, 4, 0)
@@ -568,3 +575,55 @@ def test_a_solution_shows_itself_in_a_line_and_in_a_notebook() -> None:
     assert isinstance(wide, MaxMargin)
     assert "0.05, … 20 entries</td>" in wide._repr_html_()
     assert repr(max_margin([[[0], [1], [-1]]], [0])).startswith("Infeasible(no p separates α")
+
+
+def test_a_violation_by_one_unit_in_2_to_the_60_is_one() -> None:
+    """Rows (N, 1) and (N, 0): at the least-norm point of the first, the second has margin 1 − 1/(N² + 1)."""
+    large = 2**30
+    rows = IntegerRows(fmpz_mat([[large, 1], [large, 0]]), 30)
+    for guess in ([1.0, 0.0], [0.0, 1.0], [0.0, 0.0]):
+        found = least_norm(rows, np.array([1, 1]), np.array(guess))
+        assert [fmpq(x, found.rho) for x in found.point] == [fmpq(1, large), fmpq(0)]
+        assert found.tight.tolist() == [True, True]
+
+
+@pytest.mark.parametrize("off", [-1, 0, 1])
+@pytest.mark.parametrize("seed", range(20))
+def test_margins_that_cancel_are_decided_exactly(off: int, seed: int) -> None:
+    """Two rows fix p = (1, 1/K); the margin of the third, N + 1 − (N K − off)/K = 1 + off/K, is lost in floats."""
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(2**44, 2**46)), int(rng.integers(2**19, 2**20))
+    matrix = [[1, 0], [0, k], [n + 1, off - n * k]]
+    found = least_norm(IntegerRows(fmpz_mat(matrix), 0), np.array([1, 1, 1]), np.array([1.0, 1.0, 0.0]))
+    assert found.feasible
+    p = [fraction(fmpq(x, found.rho)) for x in found.point]
+    margins = [Fraction(a) * p[0] + Fraction(b) * p[1] for a, b in matrix]
+    assert min(margins) >= 1
+    assert found.tight.tolist() == [x == 1 for x in margins]
+    assert (p == [1, Fraction(1, k)]) == (off >= 0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_multipliers_in_use_are_positive_from_any_start(seed: int) -> None:
+    keys, alpha = small_integers(seed)
+    rows = KeyRows(keys, alpha)
+    bounds = np.ones(len(rows.inputs), dtype=np.int64)
+    for start in (np.zeros(len(bounds)), np.ones(len(bounds)), np.random.default_rng(seed).random(len(bounds))):
+        found = least_norm(rows, bounds, start)
+        assert found.over > 0
+        assert all(x > 0 for x in found.u)
+
+
+def test_integer_rows_in_floats_are_divided_by_their_power_of_two() -> None:
+    assert IntegerRows(fmpz_mat([[3, -4]]), 2).floats.tolist() == [[0.75, -1.0]]
+
+
+def test_required_margins_may_be_booleans_and_tokens_not() -> None:
+    keys, alpha = feasible(2, 3, 2, 0)
+    whole = max_margin(keys, alpha, required=np.array([1, 0]))
+    assert isinstance(whole, MaxMargin)
+    same = max_margin(keys, alpha, required=np.array([True, False]))
+    assert isinstance(same, MaxMargin)
+    assert same.p.tolist() == whole.p.tolist()
+    with pytest.raises((InvalidInput, TypeCheckError)):
+        max_margin(keys, np.array([False, False]))

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from reference_attention.errors import InvalidInput
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from reference_attention.svm.max_margin_sets import MOST_CHOICES, InfeasibleSets, MaxMarginSets, max_margin_sets
+from reference_attention.svm.max_margin_sets import (
+    MOST_CHOICES,
+    InfeasibleSets,
+    MaxMarginSets,
+    exact_logits,
+    max_margin_sets,
+)
 
 PAPER = np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]])
 PAPER_SETS = np.array([[True, True, False]])
@@ -176,3 +182,18 @@ def test_too_many_choices_are_refused() -> None:
     keys = np.tile(PAPER, (n, 1, 1))
     with pytest.raises(InvalidInput, match=f"more than the {MOST_CHOICES}"):
         max_margin_sets(keys, np.tile(PAPER_SETS, (n, 1)))
+
+
+def test_as_many_choices_as_are_allowed_are_enumerated(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = int(PAPER_SETS.sum(axis=1).prod())
+    monkeypatch.setattr("reference_attention.svm.max_margin_sets.MOST_CHOICES", count)
+    assert not solved(PAPER, PAPER_SETS).optimal.flags.writeable
+    monkeypatch.setattr("reference_attention.svm.max_margin_sets.MOST_CHOICES", count - 1)
+    with pytest.raises(InvalidInput, match=f"{count} choices"):
+        max_margin_sets(PAPER, PAPER_SETS)
+
+
+def test_exact_logits_are_products_with_the_exact_point() -> None:
+    svm = max_margin(np.array([[[3.0, 0.0], [0.0, 0.0]]]), np.array([0]))
+    assert isinstance(svm, MaxMargin)
+    assert exact_logits(np.array([[3.0, 5.0], [-1.5, 0.0], [0.0, 0.0]]), svm) == [fmpq(1), fmpq(-1, 2), fmpq(0)]

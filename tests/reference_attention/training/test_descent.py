@@ -237,3 +237,12 @@ def test_batches_that_do_not_fit_are_refused() -> None:
     )
     with pytest.raises(InvalidInput, match=f"^{re.escape(sentence)}$"):
         descend(keys, scores, LOSSES["logistic"], np.zeros((4, 7, 5)), steps=1, log_step=0.0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 16.0])
+def test_the_gradient_norms_of_a_batch_are_those_at_its_points(scale: float) -> None:
+    problem = Problem(scale * np.random.default_rng(5).standard_normal((3, 4, 2)), np.eye(3, 4))
+    starts = np.random.default_rng(6).standard_normal((5, 2)) / scale
+    run = gradient_descent(problem, starts, steps=4)
+    found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, run.points)
+    assert run.log_gradient_norm == pytest.approx(found.log_norm, abs=256 * EPS)

@@ -377,3 +377,13 @@ def test_in_a_frame_along_p_mm_the_flow_keeps_to_a_valley_of_width_one_at_norm_1
     assert np.ptp(offsets) < 64 * EPS * 1e11
     plain = gradient_flow(problem, start, norm=1e11, relative=1e-8)
     assert not plain.reached or np.abs(plain.points @ across).max() > 1e9
+
+
+@pytest.mark.parametrize("scale", [1.0, 16.0])
+def test_the_gradient_norms_of_a_flow_are_those_at_its_points(scale: float) -> None:
+    problem = Problem(scale * np.random.default_rng(5).standard_normal((3, 4, 2)), np.eye(3, 4))
+    run = gradient_flow(problem, np.array([0.1, 0.2]) / scale, norm=5.0 / scale)
+    found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, run.points)
+    moving = np.isfinite(run.log_gradient_norm)
+    assert moving.sum() >= 3
+    assert run.log_gradient_norm[moving] == pytest.approx(found.log_norm[moving], abs=1e-12)
