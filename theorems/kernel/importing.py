@@ -1,4 +1,4 @@
-"""The object behind ``MODULE:CALLABLE``."""
+"""The object behind ``MODULE:CALLABLE``, of PyTorch; ``jax:`` or ``numpy:`` before it is for those of another library."""
 
 from __future__ import annotations
 
@@ -13,15 +13,22 @@ from max_margin_theorems.hidden import hidden
 from reference_attention.errors import InvalidInput
 
 SIGNATURE = "(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m)"
+LIBRARIES = ("jax", "numpy")
+"""What may stand before ``MODULE:CALLABLE``."""
 
 
 def imported(source: str) -> Callable[..., Any]:
-    """The object of that name.
+    """The object of that name; one of another library as a callable on torch tensors.
 
     Raises:
         InvalidInput: no colon, a module that does not import, no such attribute, not a callable, a class; a file of the
-            working directory that hides one of our packages.
+            working directory that hides one of our packages; a library that is not installed.
     """
+    library, _, named = source.partition(":")
+    if ":" in named and library in LIBRARIES:
+        adapter = importlib.import_module(f"theorems.kernel.{library}_adapter")
+        adapted: Callable[..., Any] = adapter.on_tensors(imported(named))
+        return adapted
     module, colon, path = source.partition(":")
     if not (colon and module and path):
         raise InvalidInput(f"--attention: {source!r} is not MODULE:CALLABLE; give e.g. my_package.attention:kernel.")

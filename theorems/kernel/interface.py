@@ -149,9 +149,12 @@ def _jax(kernel: Callable[..., Any], request: Request, has: Collection[str]) -> 
         options["is_causal"] = True
     if request.window is not None:
         options["local_window_size"] = request.window
+    if request.log_sum_exp:
+        options["return_residual"] = True
     given = (x.transpose(1, 2) for x in (request.query, request.key, request.value))
     found = kernel(*given, **options)
-    return _swapped(found), None
+    output, lse = found if isinstance(found, tuple) else (found, None)
+    return _swapped(output), lse.transpose(1, 2) if isinstance(lse, torch.Tensor) and lse.dim() == 3 else lse
 
 
 def _swapped(found: Any) -> Any:
@@ -172,6 +175,7 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
                     {
                         "attention_mask": MASKS,
                         "scaling": ("scale",),
+                        "is_causal": ("causal", "causal-rectangle"),
                         "module": ("grouped-heads",),
                         "softcap": ("softcap",),
                     }
@@ -189,6 +193,7 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
                         "scale": ("scale", "default-scale"),
                         "is_causal": ("causal", "causal-rectangle"),
                         "local_window_size": ("window",),
+                        "return_residual": ("log-sum-exp",),
                         "key": ("grouped-heads",),
                     }
                 ),

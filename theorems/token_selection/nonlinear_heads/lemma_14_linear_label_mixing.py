@@ -64,7 +64,7 @@ def _cases() -> SearchStrategy[Case]:
     | {"mixing-hurts": "ATT-SVM' is feasible"},
     assumptions=("well-behaved-loss", "mixing-hurts"),
     cases=_cases,
-    kernel=calls("the sandwich of its prediction", turn=1),
+    kernel=calls("the sandwich of its prediction", turn=1, differentiates=False),
     survives={
         "risk": VALUES,
         "score-off": ROOM,
