@@ -175,7 +175,8 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
                     {
                         "attention_mask": MASKS,
                         "scaling": ("scale",),
-                        "is_causal": ("causal", "causal-rectangle"),
+                        # Of one query, the last of many, transformers means that it sees all keys: L = T alone is claimed.
+                        "is_causal": ("causal",),
                         "module": ("grouped-heads",),
                         "softcap": ("softcap",),
                     }

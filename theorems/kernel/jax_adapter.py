@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reference_attention.errors import InvalidInput
@@ -23,61 +24,103 @@ except ModuleNotFoundError as _error:
 def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, with JAX arrays in place of the tensors that it is given, and its vjp for autograd.
 
-    Its parameters are those of the function, by which its interface is recognised. float64 is switched on for the
-    calls that have a tensor of it (``jax.enable_x64``), and for no others: there a stray float64 constant would show.
+    Its parameters are those of the function, by which its interface is recognised. It is compiled by ``jax.jit`` if
+    that can be, for every shape anew; what is not a tensor is constant. float64 is switched on (``jax.enable_x64``) for calls that have
+    a tensor of it, and for no others: there a stray constant of float64 would change what the function computes in.
     """
 
     @functools.wraps(function)
     def called(*given: Any, **options: Any) -> Any:
-        held = [*given, *options.values()]
-        at = [place for place, one in enumerate(held) if isinstance(one, torch.Tensor)]
-
-        def of_tensors(*arrays: Any) -> Any:
-            filled = held.copy()
-            for place, array in zip(at, arrays, strict=True):
-                filled[place] = array
-            return function(*filled[: len(given)], **dict(zip(options, filled[len(given) :], strict=True)))
-
-        found = _Called.apply(of_tensors, *(held[place] for place in at))
+        held = (*given, *options.values())
+        tensors = [one for one in held if isinstance(one, torch.Tensor)]
+        rest = tuple(_HERE if isinstance(one, torch.Tensor) else one for one in held)
+        found = _Called.apply(_Program(function, rest, tuple(options)), *tensors)
         return found[0] if len(found) == 1 else found
 
     return called
 
 
+_HERE = object()
+"""Where arguments have a tensor."""
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A function and all of its arguments but the arrays.
+
+    Attributes:
+        function: of JAX arrays.
+        rest: its arguments, _HERE for the arrays.
+        names: of the last ones, which are given by name.
+        moved: which of the arrays are differentiated by.
+    """
+
+    function: Callable[..., Any]
+    rest: tuple[Any, ...]
+    names: tuple[str, ...]
+    moved: tuple[int, ...] = ()
+
+    def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
+        left = iter(arrays)
+        filled = [next(left) if one is _HERE else one for one in self.rest]
+        by_place = len(filled) - len(self.names)
+        found = self.function(*filled[:by_place], **dict(zip(self.names, filled[by_place:], strict=True)))
+        return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+
+def _forward(program: _Program, arrays: list[Any]) -> Any:
+    return program(arrays)
+
+
+def _forward_and_vjp(program: _Program, arrays: list[Any]) -> Any:
+    def of_moved(*moved: Any) -> Any:
+        filled = list(arrays)
+        for place, array in zip(program.moved, moved, strict=True):
+            filled[place] = array
+        return program(filled)
+
+    return jax.vjp(of_moved, *(arrays[place] for place in program.moved))
+
+
+@jax.jit
+def _backward(vjp: Any, upstream: tuple[Any, ...]) -> Any:
+    return vjp(upstream)
+
+
+_jitted = functools.cache(functools.partial(jax.jit, static_argnums=0))
+
+
+def _compiled(step: Callable[..., Any], program: _Program, arrays: list[Any]) -> Any:
+    """The step under ``jax.jit``, or as it is: some functions do not compile, jax.nn's own in float16 on a CPU."""
+    try:
+        return _jitted(step)(program, arrays)
+    except (TypeError, ValueError):
+        return step(program, arrays)
+
+
 class _Called(torch.autograd.Function):
-    """One call on tensors; always returns a tuple."""
+    """One call on tensors; returns a tuple, whatever the function returns."""
 
     @staticmethod
-    def forward(ctx: Any, function: Callable[..., Any], *tensors: torch.Tensor) -> tuple[Any, ...]:
+    def forward(ctx: Any, program: _Program, *tensors: torch.Tensor) -> tuple[Any, ...]:
+        ctx.moved = tuple(place for place, needed in enumerate(ctx.needs_input_grad[1:]) if needed)
         with _numbers_of(tensors):
             arrays = [_array(x) for x in tensors]
-            if not any(ctx.needs_input_grad):
-                return tuple(map(_tensor, _several(function(*arrays))))
-            # What gets no gradient, a boolean mask say, is no argument of the derivative.
-            ctx.moved = [place for place, needed in enumerate(ctx.needs_input_grad[1:]) if needed]
-
-            def of_moved(*moved: Any) -> Any:
-                for place, array in zip(ctx.moved, moved, strict=True):
-                    arrays[place] = array
-                return _several(function(*arrays))
-
-            found, ctx.vjp = jax.vjp(of_moved, *(arrays[place] for place in ctx.moved))
-        return tuple(map(_tensor, found))
+            if not ctx.moved:
+                return tuple(map(_tensor, _compiled(_forward, program, arrays)))
+            found, ctx.vjp = _compiled(_forward_and_vjp, replace(program, moved=ctx.moved), arrays)
+            return tuple(map(_tensor, found))
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         with _numbers_of(upstream):
-            found = map(_tensor, ctx.vjp(tuple(map(_array, upstream))))
-            by_place = dict(zip(ctx.moved, found, strict=True))
-        return tuple(by_place.get(place) for place in range(-1, len(ctx.needs_input_grad) - 1))
+            found = map(_tensor, _backward(ctx.vjp, tuple(map(_array, upstream))))
+        by_place = dict(zip(ctx.moved, found, strict=True))
+        return None, *(by_place.get(place) for place in range(len(ctx.needs_input_grad) - 1))
 
 
 def _numbers_of(tensors: tuple[torch.Tensor, ...]) -> Any:
     return jax.enable_x64(True) if any(x.dtype == torch.float64 for x in tensors) else nullcontext()
-
-
-def _several(found: Any) -> tuple[Any, ...]:
-    return tuple(found) if isinstance(found, tuple | list) else (found,)
 
 
 def _array(x: torch.Tensor) -> Any:
@@ -85,5 +128,5 @@ def _array(x: torch.Tensor) -> Any:
 
 
 def _tensor(x: Any) -> Any:
-    # A copy: PyTorch would write to memory that JAX holds to be constant.
+    # A copy: PyTorch may write to it, and JAX holds its arrays to be constant.
     return torch.from_dlpack(x).clone() if isinstance(x, jax.Array) else x
