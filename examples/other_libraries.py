@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
 
 def in_numpy(query: Any, keys: Any, values: Any) -> Any:
@@ -47,6 +46,8 @@ def flex(
 
     Without torch.compile, on a CPU, it has no backward pass.
     """
+    from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+
     left, right = window_size
 
     def sees(batch: Tensor, head: Tensor, i: Tensor, t: Tensor) -> Tensor:

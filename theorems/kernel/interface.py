@@ -148,7 +148,8 @@ def _jax(kernel: Callable[..., Any], request: Request, has: Collection[str]) -> 
     if request.causal:
         options["is_causal"] = True
     if request.window is not None:
-        options["local_window_size"] = request.window
+        # Of −1 it means one key less than none, where others mean no limit.
+        options["local_window_size"] = tuple(request.key.shape[2] if side < 0 else side for side in request.window)
     if request.log_sum_exp:
         options["return_residual"] = True
     given = (x.transpose(1, 2) for x in (request.query, request.key, request.value))

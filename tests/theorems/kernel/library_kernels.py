@@ -1,0 +1,110 @@
+"""Kernels in the manner of other libraries, by name: NumPy's, JAX's, and torch ones with a signature of theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from examples.other_libraries import in_jax, in_numpy
+
+
+def numpy_sdpa(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False, scale: float = 1.0
+) -> Any:
+    """On NumPy arrays, with the parameters of PyTorch's."""
+    logits = query @ np.swapaxes(key, -1, -2) * scale
+    if is_causal:
+        logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -np.inf)
+    if attn_mask is not None:
+        logits = np.where(attn_mask, logits, -np.inf) if attn_mask.dtype == bool else logits + attn_mask
+    top = logits.max(axis=-1, keepdims=True)
+    unnormalised = np.exp(logits - np.where(np.isfinite(top), top, 0.0))
+    total = unnormalised.sum(axis=-1, keepdims=True)
+    return unnormalised / np.where(total > 0, total, 1.0) @ value
+
+
+def numpy_forgetful(query: Any, keys: Any, values: Any) -> Any:
+    """Forgets every token after the eighth."""
+    return in_numpy(query, keys[..., :8, :], values[..., :8, :])
+
+
+def numpy_scribbling(query: Any, keys: Any, values: Any) -> Any:
+    """Writes to its keys, which are the caller's."""
+    found = in_numpy(query, keys, values)
+    keys[...] = 0.0
+    return found
+
+
+def detached(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Cut off from autograd."""
+    return (torch.softmax(query @ keys.mT, dim=-1) @ values).detach()
+
+
+def jax_wrong_vjp(query: Any, keys: Any, values: Any) -> Any:
+    """Right forward; its own vjp forgets the normaliser's part of dQ."""
+    import jax
+
+    @jax.custom_vjp
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        return in_jax(q, k, v)
+
+    def forward(q: Any, k: Any, v: Any) -> Any:
+        return in_jax(q, k, v), (q, k, v)
+
+    def backward(held: Any, upstream: Any) -> Any:
+        q, k, v = held
+        s = jax.nn.softmax(q @ k.swapaxes(-1, -2), axis=-1)
+        dz = s * (upstream @ v.swapaxes(-1, -2))
+        return dz @ k, *jax.vjp(in_jax, q, k, v)[1](upstream)[1:]
+
+    attend.defvjp(forward, backward)
+    return attend(query, keys, values)
+
+
+def jax_unjittable(query: Any, keys: Any, values: Any) -> Any:
+    """Looks at its numbers, which ``jax.jit`` does not let it do."""
+    return in_jax(query, keys, values) if float(query.max()) > -1e300 else query
+
+
+def jax_signature(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
+    local_window_size: tuple[int, int] | None = None,
+    return_residual: bool = False,
+) -> Any:
+    """A torch kernel under jax.nn's signature; a window's sides are taken literally, as there."""
+    q, k, v = (x.transpose(1, 2) for x in (query, key, value))
+    logits = q @ k.mT * (scale if scale is not None else q.shape[-1] ** -0.5)
+    ahead = torch.arange(k.shape[2]) - torch.arange(q.shape[2])[:, None]
+    seen = ahead <= 0 if is_causal else torch.ones_like(ahead, dtype=torch.bool)
+    if local_window_size is not None:
+        left, right = local_window_size
+        seen = seen & (-left <= ahead) & (ahead <= right)
+    logits = logits.masked_fill(~seen, -torch.inf)
+    output = (torch.softmax(logits, dim=-1) @ v).transpose(1, 2)
+    return (output, torch.logsumexp(logits, dim=-1).transpose(1, 2)) if return_residual else output
+
+
+def hf_signature(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    dropout: float = 0.0,
+) -> Any:
+    """As transformers' attention on SDPA: causality by the module, of more than one query."""
+    key, value = (x.repeat_interleave(module.num_key_value_groups, dim=1) for x in (key, value))
+    causal = (module.is_causal if is_causal is None else is_causal) and query.shape[2] > 1 and attention_mask is None
+    output = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=attention_mask, is_causal=causal, scale=scaling
+    )
+    return output.transpose(1, 2), None
