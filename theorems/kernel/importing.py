@@ -1,4 +1,4 @@
-"""The object behind ``MODULE:CALLABLE``, of PyTorch; ``jax:`` or ``numpy:`` before it is for those of another library."""
+"""The object behind ``MODULE:CALLABLE``; with ``jax:`` or ``numpy:`` before it, as a callable on torch tensors."""
 
 from __future__ import annotations
 

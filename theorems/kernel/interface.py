@@ -176,7 +176,7 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
                     {
                         "attention_mask": MASKS,
                         "scaling": ("scale",),
-                        # Of one query, the last of many, transformers means that it sees all keys: L = T alone is claimed.
+                        # A single query sees all keys there, as the last of many: L = T alone is claimed.
                         "is_causal": ("causal",),
                         "module": ("grouped-heads",),
                         "softcap": ("softcap",),

@@ -17,7 +17,8 @@ except ModuleNotFoundError as _error:
     if _error.name != "jax":
         raise
     raise InvalidInput(
-        '--attention: jax:MODULE:CALLABLE needs JAX, which is not installed; pip install "max-margin-theorems[adapters]".'
+        "--attention: jax:MODULE:CALLABLE needs JAX, which is not installed;"
+        ' pip install "max-margin-theorems[adapters]".'
     ) from None
 
 
@@ -25,8 +26,9 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, with JAX arrays in place of the tensors that it is given, and its vjp for autograd.
 
     Its parameters are those of the function, by which its interface is recognised. It is compiled by ``jax.jit`` if
-    that can be, for every shape anew; what is not a tensor is constant. float64 is switched on (``jax.enable_x64``) for calls that have
-    a tensor of it, and for no others: there a stray constant of float64 would change what the function computes in.
+    that can be, for every shape anew; what is not a tensor is constant. float64 is switched on (``jax.enable_x64``)
+    for calls that have a tensor of it, and for no others: there a stray constant of float64 would change what the
+    function computes in.
     """
 
     @functools.wraps(function)
@@ -34,7 +36,8 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         held = (*given, *options.values())
         tensors = [one for one in held if isinstance(one, torch.Tensor)]
         rest = tuple(_HERE if isinstance(one, torch.Tensor) else one for one in held)
-        found = _Called.apply(_Program(function, rest, tuple(options)), *tensors)
+        program = _Program(function, rest, tuple(options))
+        found: tuple[Any, ...] = _Called.apply(program, *tensors)  # type: ignore[no-untyped-call]
         return found[0] if len(found) == 1 else found
 
     return called
@@ -82,11 +85,7 @@ def _forward_and_vjp(program: _Program, arrays: list[Any]) -> Any:
     return jax.vjp(of_moved, *(arrays[place] for place in program.moved))
 
 
-@jax.jit
-def _backward(vjp: Any, upstream: tuple[Any, ...]) -> Any:
-    return vjp(upstream)
-
-
+_backward = jax.jit(lambda vjp, upstream: vjp(upstream))
 _jitted = functools.cache(functools.partial(jax.jit, static_argnums=0))
 
 
@@ -129,4 +128,4 @@ def _array(x: torch.Tensor) -> Any:
 
 def _tensor(x: Any) -> Any:
     # A copy: PyTorch may write to it, and JAX holds its arrays to be constant.
-    return torch.from_dlpack(x).clone() if isinstance(x, jax.Array) else x
+    return torch.utils.dlpack.from_dlpack(x).clone() if isinstance(x, jax.Array) else x
