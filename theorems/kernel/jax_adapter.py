@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from reference_attention.errors import InvalidInput
@@ -85,16 +86,25 @@ def _forward_and_vjp(program: _Program, arrays: list[Any]) -> Any:
     return jax.vjp(of_moved, *(arrays[place] for place in program.moved))
 
 
-_backward = jax.jit(lambda vjp, upstream: vjp(upstream))
-_jitted = functools.cache(functools.partial(jax.jit, static_argnums=0))
+def _backward(vjp: Any, upstream: tuple[Any, ...]) -> Any:
+    return vjp(upstream)
 
 
-def _compiled(step: Callable[..., Any], program: _Program, arrays: list[Any]) -> Any:
+_jitted: Mapping[Callable[..., Any], Any] = MappingProxyType(
+    {
+        _forward: jax.jit(_forward, static_argnums=0),
+        _forward_and_vjp: jax.jit(_forward_and_vjp, static_argnums=0),
+        _backward: jax.jit(_backward),
+    }
+)
+
+
+def _compiled(step: Callable[..., Any], *given: Any) -> Any:
     """The step under ``jax.jit``, or as it is: some functions do not compile, jax.nn's own in float16 on a CPU."""
     try:
-        return _jitted(step)(program, arrays)
-    except (TypeError, ValueError):
-        return step(program, arrays)
+        return _jitted[step](*given)
+    except (TypeError, ValueError, RuntimeError):
+        return step(*given)
 
 
 class _Called(torch.autograd.Function):
@@ -113,7 +123,7 @@ class _Called(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         with _numbers_of(upstream):
-            found = map(_tensor, _backward(ctx.vjp, tuple(map(_array, upstream))))
+            found = map(_tensor, _compiled(_backward, ctx.vjp, tuple(map(_array, upstream))))
         by_place = dict(zip(ctx.moved, found, strict=True))
         return None, *(by_place.get(place) for place in range(len(ctx.needs_input_grad) - 1))
 

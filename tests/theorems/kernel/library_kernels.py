@@ -63,11 +63,6 @@ def jax_wrong_vjp(query: Any, keys: Any, values: Any) -> Any:
     return attend(query, keys, values)
 
 
-def jax_unjittable(query: Any, keys: Any, values: Any) -> Any:
-    """Looks at its numbers, which ``jax.jit`` does not let it do."""
-    return in_jax(query, keys, values) if float(query.max()) > -1e300 else query
-
-
 def jax_signature(
     query: torch.Tensor,
     key: torch.Tensor,
