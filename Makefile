@@ -10,13 +10,14 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit deep bench docs clean
+.PHONY: help setup verify test lint types unit deep bench docs adapters clean
 
 help:
 	@echo "make verify   set everything up and verify the theorems on generated data"
 	@echo "make test     set everything up and run lint, types and the tests"
 	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy"
 	@echo "make docs     the documentation site, in build/docs"
+	@echo "make adapters the tests on other libraries' attention, which it installs"
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on)"
 	@echo "make clean    remove the environment and the caches"
 
@@ -57,6 +58,10 @@ docs: $(READY)
 	@$(BIN)/python -m theorems.site build/docs/source
 	@$(BIN)/sphinx-build -q -W --keep-going -c docs/site build/docs/source build/docs/html
 	@echo "Open $(CURDIR)/build/docs/html/index.html"
+
+adapters: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,adapters]"
+	@$(BIN)/python -m pytest -m adapters
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build *.egg-info

@@ -53,6 +53,15 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "half a minute",
             "theorems verify lemma-3 --attention torch.nn.functional:scaled_dot_product_attention",
         ),
+        "theorems verify kernel-gradients kernel-grouped-heads"
+        " --attention transformers.models.llama.modeling_llama:eager_attention_forward": (
+            "needs transformers; tests/theorems/kernel/test_adapters.py calls it where it is installed",
+            "",
+        ),
+        "theorems verify kernel-empty-rows --examples 5 --attention jax:jax.nn:dot_product_attention": (
+            "needs JAX; tests/theorems/kernel/test_adapters.py calls it where it is installed",
+            "",
+        ),
         "theorems drawn --markdown": ("a minute", "theorems drawn lemma-9 --examples 5 --markdown"),
         "theorems verify --data mine.npz": ("all statements", "theorems verify theorem-2 --data mine.npz"),
         "theorems bench": ("a minute", "theorems bench --data figure-1b --rule normalized-1 --examples 0"),
