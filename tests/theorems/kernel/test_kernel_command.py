@@ -40,7 +40,10 @@ def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         (["--attention", "math:pi"], "is of type float and cannot be called"),
         (["--attention", "torch.nn:MultiheadAttention"], "is a class; give a function"),
         (["--attention", SDPA, "--dtype", "float8"], "is not one of auto, float64, float32, bfloat16, float16"),
-        (["--attention", f"{wrong_kernels.__name__}:other_dtype", "--dtype", "float64"], "returned float16 for float64"),
+        (
+            ["--attention", f"{wrong_kernels.__name__}:other_dtype", "--dtype", "float64"],
+            "returned float16 for float64",
+        ),
         (["--dtype", "float32"], "give the kernel with --attention"),
         *(
             (["--attention", f"{wrong_kernels.__name__}:{k.__name__}"], word)
