@@ -1,10 +1,9 @@
-"""What a maintainer is told of a falsified capability: where, by how much, perhaps why; and a test that fails for it."""
+"""What a maintainer is told of a falsified capability: where, by how much, perhaps why; and a test that fails."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -28,7 +27,7 @@ def explained(statement: Statement, call: AttentionCall, under_test: OnKernel) -
     found = traced(statement, call, under_test)
     if found is None:
         return "", ""
-    line = f"{statement.id}: {_where(found)}; {_cause(found)}."
+    line = f"{statement.id}: {'; '.join(filter(None, (_where(found), _cause(found))))}."
     return line, emitted(found, line)
 
 
@@ -40,8 +39,8 @@ def traced(statement: Statement, call: AttentionCall, under_test: OnKernel) -> T
     def attend(given: AttentionCall) -> Answer:
         calls.append(given)
         answers.append(None)
-        answers[-1] = under_test.attend(given)
-        return answers[-1]
+        answers[-1] = answer = under_test.attend(given)
+        return answer
 
     falsified: list[str] = []
     at = 0
@@ -64,12 +63,7 @@ def _entries(found: Traced, under_test: OnKernel) -> Iterator[Entry]:
     """Of each falsified claim about numbers that are due, the entries and where the worst is."""
     if found.capability == "hidden-keys":
         return
-    call, answer = found.call, found.answer
-    rows = rows_of(call, under_test)
-    if found.capability == "default-scale":
-        # A kernel may mean 1/√E or 1: told of the one that it is nearer to.
-        others = [rows_of(call.but(scale=scale), under_test) for scale in (None, 1.0)]
-        rows = min(others, key=lambda one: float(np.nanmax(np.abs(one.output.value - answer.output), initial=0.0)))
+    rows, answer = rows_of(found.call, under_test), found.answer
     for name in found.falsified:
         if name not in QUANTITIES:
             continue
@@ -151,8 +145,8 @@ BLOCKS = (8, 16, 32, 64, 128, 256)
 
 def _cause(found: Traced) -> str:
     """A guess, and said to be one."""
-    guesses = [*_by_claims(found), *_by_numbers(found), *_by_size(found.call)]
-    return f"perhaps {guesses[0]}" if guesses else "nothing here says why"
+    guesses = [*_by_claims(found), *_by_numbers(found)]
+    return f"perhaps {guesses[0]}" if guesses else ""
 
 
 def _by_claims(found: Traced) -> Iterator[str]:
@@ -169,6 +163,8 @@ def _by_claims(found: Traced) -> Iterator[str]:
     if claims in BY_GRADIENTS:
         hides = found.call.causal or found.call.visible is not None or found.call.bias is not None or found.call.window
         yield BY_GRADIENTS[claims] if claims != frozenset(GRADIENTS) or not hides else "the backward pass does not mask"
+    elif claims <= frozenset(GRADIENTS):
+        yield "the weights of the backward pass: a mask that nobody asked for, or one that is forgotten"
 
 
 def _of_log_sum_exp(found: Traced) -> Iterator[str]:

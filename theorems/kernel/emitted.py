@@ -34,7 +34,7 @@ module.config = type("Config", (), {{"_attn_implementation": "eager"}})"""
 RESULTS: Mapping[str, str] = MappingProxyType(
     {"output": "output", "log_sum_exp": "lse", "query_gradient": "dq", "key_gradient": "dk", "value_gradient": "dv"}
 )
-"""The variables of a test, in the order in which ``textbook`` returns them."""
+"""What a test and ``textbook`` call them."""
 
 
 def emitted(found: Traced, line: str) -> str:
@@ -186,10 +186,12 @@ def _run(found: Traced, arguments: str) -> str:
 # ---- the forms of a test ----------------------------------------------------------------------------------
 
 
-def _due(found: Traced, call: AttentionCall) -> list[str]:
+def _due(found: Traced, call: AttentionCall) -> Iterator[str]:
     """``due``: what the formula returns."""
     kernel, sizes = found.kernel, call.sizes
     scale = f"1 / math.sqrt({sizes['E']})" if call.scale is None else repr(call.scale)
+    if call.scale is None:
+        yield "# The scale that libraries take by themselves; 1 in its place is right, too."
     options = [f"scale={scale}"]
     options += [f"{name}={name}" for name in ("bias", "visible") if getattr(call, name) is not None]
     options += [f"softcap={call.softcap!r}"] if call.softcap else []
@@ -197,7 +199,7 @@ def _due(found: Traced, call: AttentionCall) -> list[str]:
     options += [f"window={call.window}"] if call.window is not None else []
     offset = sizes["T"] - sizes["L"] if kernel.alignment is Alignment.BOTTOM_RIGHT else 0
     options += [f"diagonal={offset}"] if offset and (call.causal or call.window is not None) else []
-    return [f"due = dict(zip({tuple(RESULTS)}, textbook(", f"    query, key, value, upstream, {', '.join(options)}", ")))"]
+    yield _filled(f"due = textbook(query, key, value, upstream, {', '.join(options)})")
 
 
 def _checked(found: Traced, entry: Entry) -> Iterator[str]:
@@ -211,11 +213,11 @@ def _checked(found: Traced, entry: Entry) -> Iterator[str]:
         if not (np.isnan(off) | (off > short)).any():
             short = allowed
     if (short == short.ravel()[0]).all():
-        yield f"allowed = {short.ravel()[0]!r}"
+        yield f"allowed = {float(short.ravel()[0])!r}"
     else:
         yield _tensor("allowed", short)
-    name = entry.what.name
-    yield f'check("{entry.what.symbol}", {RESULTS[name]}, due["{name}"], allowed)'
+    name = RESULTS[entry.what.name]
+    yield f'check("{entry.what.symbol}", {name}, due["{name}"], allowed)'
 
 
 def _numbers_are_due(found: Traced) -> Iterator[str]:
@@ -270,7 +272,8 @@ def _hidden_keys(found: Traced) -> Iterator[str]:
     """The same call with other numbers in keys that are hidden: the rows that do not see them are what they were."""
     clean, poisoned = found.calls[-3], found.calls[-2]
     seen = clean.seen(found.kernel.alignment)
-    at = np.flatnonzero((poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any((0, 1, 3)))
+    changed = (poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any(axis=(0, 1, 3))
+    at = np.flatnonzero(changed)
     clear = ~seen[..., at].any(axis=-1)
     yield f"hidden = {at.tolist()}  # keys that hold other numbers in the second call"
     yield "other_key, other_value = key.clone(), value.clone()"

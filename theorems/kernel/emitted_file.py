@@ -37,7 +37,7 @@ def first(found):
 
 def textbook(query, key, value, upstream, *, scale, softcap=0.0, bias=None, visible=None, causal=False, window=None,
              diagonal=0):
-    """Output, log-sum-exp, dQ, dK and dV by softmax(cap(scale · q kᵀ) + bias) v in float64; 0 where no key is seen."""
+    """softmax(cap(scale · q kᵀ) + bias) v in float64, its log-sum-exp and gradients; a row that sees no key is 0."""
     query, key, value = (x.detach().cpu().double().requires_grad_() for x in (query, key, value))
     keys, values = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
     logits = query @ keys.mT * scale
@@ -56,7 +56,7 @@ def textbook(query, key, value, upstream, *, scale, softcap=0.0, bias=None, visi
     logits = torch.where(seen | ~seen.any(dim=-1, keepdim=True), logits, -inf)
     output = torch.where(seen, torch.softmax(logits, dim=-1), 0.0) @ values
     dq, dk, dv = torch.autograd.grad(output, (query, key, value), upstream)
-    return output.detach(), torch.logsumexp(logits, dim=-1).detach(), dq, dk, dv
+    return {{"output": output.detach(), "lse": torch.logsumexp(logits, dim=-1).detach(), "dq": dq, "dk": dk, "dv": dv}}
 
 
 def check(name, found, due, allowed):
@@ -65,9 +65,8 @@ def check(name, found, due, allowed):
     wrong = (~((found - due).abs() <= allowed)).nonzero().tolist()
     if wrong:
         at = tuple(wrong[0])
-        raise AssertionError(
-            f"{{name}} at {{at}} is {{found[at]:.6g}}, {{due[at]:.6g}} is due; {{len(wrong)}} of {{due.numel()}} are wrong"
-        )
+        here = f"{{name}} at {{at}} is {{found[at]:.6g}} where {{due[at]:.6g}} is due"
+        raise AssertionError(f"{{here}}; {{len(wrong)}} of {{due.numel()}} entries are wrong")
 
 
 def check_same(name, found, due):
@@ -76,7 +75,7 @@ def check_same(name, found, due):
         raise AssertionError(f"{{name}}: up to {{(found - due).abs().max():.3g}} apart")
 '''
 
-TAIL = '''
+TAIL = """
 
 if __name__ == "__main__":
     failed = 0
@@ -88,7 +87,8 @@ if __name__ == "__main__":
                 failed = 1
                 print(f"{name}: {type(error).__name__}: {error}")
     sys.exit(failed)
-'''
+"""
+
 
 def emitted_file(source: str | None, results: Sequence[Result], file: Path | None) -> str:
     """The text of the file; empty where there is nothing to write."""

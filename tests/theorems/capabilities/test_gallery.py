@@ -16,8 +16,8 @@ CLAIMS: Mapping[str, str] = dict(zip(("out", "dq", "dk", "dv"), (OUTPUT, *GRADIE
     "lse": "log-sum-exp"
 }
 """By what of a call is wrong."""
-EXAMPLES = 40
-"""Within which each shows; ``tail_of_last_block`` in the 32nd, the others within ten."""
+EXAMPLES = 100
+"""Within which each shows; all but ``tail_of_last_block`` within a dozen."""
 
 
 @pytest.fixture(autouse=True)

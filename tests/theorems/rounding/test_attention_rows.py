@@ -98,7 +98,7 @@ def test_the_truth_is_inside(numbers: Numbers) -> None:
     share = dict.fromkeys(RESULTS, 0.0)
     sizes = (Sizes(1, 1, 1, 2, 3, 2, 1), Sizes(2, 2, 1, 3, 2, 1, 2))
     with oracle.precision(BITS):
-        for of, (call, alignment) in [(of, one) for of in sizes for one in with_every_option(of, numbers, 3)]:
+        for call, alignment in [one for of in sizes for one in with_every_option(of, numbers, 3)]:
             rows, truth = AttentionRows(call, FORMATS["float64"], alignment), truths(call, alignment)
             for name in RESULTS:
                 due, right = getattr(rows, name), truth[name]
