@@ -62,12 +62,11 @@ class Entry:
 
     @property
     def worst(self) -> tuple[int, ...]:
-        """The entry furthest beyond what is allowed; the first that is no number."""
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        """Of the wrong entries the one that is furthest off; the first that is no number."""
+        with np.errstate(invalid="ignore"):
             off = np.abs(self.theirs - self.due)
-            times = np.where(off > 0, off / self.allowed, 0.0)
-        times = np.where(np.isfinite(self.theirs), np.nan_to_num(times), np.inf)
-        return tuple(int(k) for k in np.unravel_index(int(np.argmax(times)), times.shape))
+            off = np.where(np.isfinite(self.theirs), np.where(off > self.allowed, off, -1.0), np.inf)
+        return tuple(int(k) for k in np.unravel_index(int(np.argmax(off)), off.shape))
 
 
 @dataclass(frozen=True, eq=False)

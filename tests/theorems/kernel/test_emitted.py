@@ -16,6 +16,7 @@ from examples.real_faults.gallery import GALLERY
 from tests.places import ROOT
 from tests.theorems.capabilities import planted_kernels
 from tests.theorems.capabilities.test_planted import PLANTED as PLANTED_KERNELS
+from theorems.command.app import main
 from theorems.core.claim import Verdict
 from theorems.kernel.check import verify_kernel
 from theorems.kernel.emitted_file import file_of
@@ -27,10 +28,8 @@ RIGHT = {"plain": "with_plain", "sdpa": "with_sdpa", "flash": "with_flash"}
 FAULTS = (
     "sum_not_corrected",
     "lse_scaled_twice",
-    "dq_of_a_batch",
     "backward_without_mask",
     "heads_by_remainder",
-    "window_sees_future",
     "output_strides",
     "backward_other_corner",
 )
@@ -57,7 +56,7 @@ DECOYS = ("theorems", "generators", "reference_attention", "max_margin_theorems"
 
 @pytest.fixture(autouse=True)
 def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(theorems.run.verify, "SHRINKING_CALLS", 10)
+    monkeypatch.setattr(theorems.run.verify, "SHRINKING_CALLS", 4)
 
 
 def falsified(source: str, capability: str, dtype: str = "float64", examples: int = 100) -> Result:
@@ -124,3 +123,67 @@ def test_it_fails_on_each_fault_and_passes_once_it_is_right(tmp_path: Path) -> N
         for fault in chosen
     }
     assert elsewhere(tmp_path / "right", tests, right | {planted.as_posix(): REPAIRED}) == dict.fromkeys(tests, True)
+
+
+def test_the_command_writes_it_and_says_what_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["--attention", f"{PLANTED}:one_unit_off", "--examples", "3", "--no-isolate", "--dtype", "float64"]
+    assert main(["verify", "kernel-output", "kernel-scale", *given, "--emit-test", "test_mine.py"]) == 1
+    said = capsys.readouterr().out
+    assert "test_mine.py: fails for kernel-output, kernel-scale; run it with pytest test_mine.py." in said
+    text = Path("test_mine.py").read_text(encoding="utf-8")
+    assert text.count("def test_") == 2
+    assert f"from {PLANTED} import one_unit_off as kernel" in text
+    compile(text, "test_mine.py", "exec")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "test_mine.py"], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    assert [line.partition(" at ")[0] for line in done.stdout.splitlines()] == [
+        "test_output: AssertionError: output",
+        "test_scale: AssertionError: output",
+    ]
+
+
+def test_where_there_is_nothing_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    right = ["--attention", "examples.real_faults.attention:tiled", "--examples", "1", "--no-isolate"]
+    assert main(["verify", "kernel-scale", *right, "--emit-test", "test_mine.py"]) == 0
+    assert "test_mine.py: not written, as nothing is falsified." in capsys.readouterr().out
+    assert not Path("test_mine.py").exists()
+    assert main(["verify", "kernel-scale", "--emit-test", "test_mine.py"]) == 2
+    assert "--emit-test: writes tests of a kernel; give the kernel with --attention." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "dtype", "said"),
+    [
+        ("unsteady", "repeated-calls", "float64", "the same call twice gives other bits; perhaps the order of a sum"),
+        ("writes_to_its_keys", "memory", "float64", "it writes to its arguments; perhaps it works in place"),
+        ("nan_forward_alone", "empty-rows", "float64", "rows that see no key are neither all 0 nor all NaN; perhaps"),
+        ("scale_of_keys_forgotten", "scale", "float64", "dK at (b, g, t, e) = ("),
+        ("scale_of_keys_forgotten", "scale", "float64", "perhaps how dK is added up over the queries, or a scale that"),
+        ("one_unit_off", "exact-weights", "bfloat16", "output at (b, h, l, m) = (0, 0, 0, "),
+    ],
+)
+def test_a_line_says_where_by_how_much_and_perhaps_why(name: str, capability: str, dtype: str, said: str) -> None:
+    result = falsified(f"{PLANTED}:{name}", capability, dtype)
+    assert result.failure is not None
+    assert said in result.failure.line
+    assert result.as_json()["diagnosis"] == result.failure.line
+    assert "\n" not in result.failure.line
+
+
+def test_the_base_of_a_logarithm_and_an_overflow_are_recognised() -> None:
+    lines = []
+    for name, capability in (("lse_in_base_two", "log-sum-exp"), ("finite_first_maximum", "output")):
+        result = falsified(f"examples.real_faults.{name}:attention", capability)
+        assert result.failure is not None
+        lines.append(result.failure.line)
+    assert "perhaps the logarithm is to the base 2" in lines[0]
+    assert "all far below 0: a running maximum that does not start at −∞" in lines[1]
