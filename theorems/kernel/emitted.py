@@ -71,7 +71,7 @@ def _tensor(name: str, x: Any) -> str:
 
 
 def _literal(values: Any) -> str:
-    return "[" + ", ".join(repr(x).removesuffix(".0") for x in values.tolist()) + "]"
+    return "[" + ", ".join(repr(x).removesuffix(".0") for x in (values + 0.0).tolist()) + "]"  # −0 is 0
 
 
 def _filled(text: str) -> str:
@@ -126,7 +126,7 @@ def _forward(found: Traced) -> list[str]:
     if call.log_sum_exp:
         lines.append(f"output, lse = {written.removeprefix('first(').removesuffix(')')}[:2]")
         return [*lines, "output = output.transpose(1, 2)"] if transposed else lines
-    return [*lines, f"output = {written}{'.transpose(1, 2)' if transposed else ''}{shape}"]
+    return [*lines, _filled(f"output = {written}{'.transpose(1, 2)' if transposed else ''}{shape}")]
 
 
 def _expression(found: Traced, names: Sequence[str]) -> tuple[str, bool]:
@@ -203,9 +203,10 @@ def _due(found: Traced, call: AttentionCall) -> Iterator[str]:
 
 
 def _checked(found: Traced, entry: Entry) -> Iterator[str]:
-    stored = f" and its result in {found.kernel.dtype}" if entry.call.exact and found.kernel.dtype in HALF else ""
-    numbers = "float32" if stored else found.kernel.computes_in
-    yield f"# Twice what rounding the textbook formula in {numbers}{stored} may lose, entry by entry."
+    if entry is found.entries[0]:
+        stored = f" and its result in {found.kernel.dtype}" if entry.call.exact and found.kernel.dtype in HALF else ""
+        numbers = "float32" if stored else found.kernel.computes_in
+        yield f"# Twice what rounding the textbook formula in {numbers}{stored} may lose, entry by entry."
     allowed = np.where(np.isfinite(entry.allowed), entry.allowed, np.inf)
     short = np.array([float(f"{x * 1.006:.3g}") for x in allowed.ravel()]).reshape(allowed.shape)
     with np.errstate(invalid="ignore"):
