@@ -28,4 +28,5 @@ def parametrize_with_statements(kernel: str | Callable[..., Any], **wanted: Any)
     """
     import pytest
 
-    return pytest.mark.max_margin_statements(kernel, **wanted)
+    # Called with a function alone a mark would decorate it.
+    return pytest.mark.max_margin_statements.with_args(kernel, **wanted)
