@@ -1,7 +1,7 @@
 """PyTorch's attention held to one of its paths: it chooses by device, sizes and options.
 
-    theorems verify --attention examples.pytorch_paths:math
-    theorems verify --attention examples.pytorch_paths:flash
+theorems verify --attention examples.pytorch_paths:math
+theorems verify --attention examples.pytorch_paths:flash
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
-"""The theorems in another project's test suite: two fixtures, installed with the package.
+"""The theorems in another project's test suite: a decorator and two fixtures, installed with the package.
+
+    @parametrize_with_statements(my_kernel)        # from max_margin_theorems: one test for all that it declares, each
+    def test_attention(check):
+        check()
 
     def test_attention_is_softmax(max_margin_theorems):
         max_margin_theorems(my_kernel)             # every statement that calls a kernel, in one test
 
     def test_attention(max_margin_theorem):
-        max_margin_theorem(my_kernel)              # one test per statement
+        max_margin_theorem(my_kernel)              # one test per statement; what it does not declare is skipped
 
 Nothing but pytest is imported here: a project that does not use the fixtures pays nothing, and may have files of any
 name. One that hides a package of ours, ``generators.py`` say, fails the tests that use them, in one sentence.
@@ -21,6 +25,7 @@ import pytest
 from max_margin_theorems.hidden import hidden
 
 Check = Callable[..., Any]
+MARK = "max_margin_statements"
 
 _OPTIONS = {
     "attention": ("MODULE:CALLABLE", "kernel that the fixtures take when called without one"),
@@ -38,8 +43,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(f"max_margin_{name}", text, default="")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The mark that the decorator sets is known."""
+    config.addinivalue_line("markers", f"{MARK}(kernel, …): as max_margin_theorems.parametrize_with_statements sets it")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test per statement for whoever asks for ``max_margin_theorem``."""
+    """One test per statement for whoever asks for ``max_margin_theorem``; and for the decorator."""
+    for mark in metafunc.definition.iter_markers(MARK):
+        metafunc.parametrize("check", _items(metafunc.config, *mark.args, **mark.kwargs))
     # Where a package is hidden the fixture says so, for the tests that use it; collecting must not fail for the others.
     if "max_margin_theorem" in metafunc.fixturenames and not hidden():
         from theorems.registry.suite import asked_of_a_kernel
@@ -58,13 +70,49 @@ def max_margin_theorems(request: pytest.FixtureRequest) -> Check:
 def max_margin_theorem(request: pytest.FixtureRequest) -> Check:
     """The same for one statement; the test runs once for each."""
     _nothing_hidden()
-    return partial(_check, request.config, statements=[request.param])
+    return partial(_check_one, request.config, request.param)
+
+
+def _items(config: pytest.Config, kernel: Any, **wanted: Any) -> list[Any]:
+    """A check of each statement that the kernel is asked for; one that fails if it is no kernel."""
+    ids = wanted.pop("statements", None)
+    try:
+        _not_hidden()
+        from reference_attention.errors import InvalidInput
+
+        try:
+            from theorems.kernel.check import asked_of
+        except InvalidInput as error:  # no torch
+            raise AssertionError(str(error)) from None
+        dtype = wanted.pop("dtype", None) or _option(config, "dtype")
+        found, asked = asked_of(kernel, dtype)
+    except AssertionError as error:
+        return [pytest.param(partial(pytest.fail, str(error), pytrace=False), id="no-kernel")]
+    return [pytest.param(partial(_check, config, found, statements=[id], **wanted), id=id) for id in ids or asked]
+
+
+def _check_one(config: pytest.Config, id: str, kernel: Any = None, **wanted: Any) -> Any:
+    """A statement that is not about such a kernel is skipped."""
+    __tracebackhide__ = True
+    try:
+        return _check(config, kernel, statements=[id], **wanted)
+    except AssertionError as error:
+        if type(error).__name__ == "NotAsked":
+            pytest.skip(str(error))
+        raise
 
 
 def _nothing_hidden() -> None:
+    try:
+        _not_hidden()
+    except AssertionError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def _not_hidden() -> None:
     said = hidden()
     if said:
-        pytest.fail(said, pytrace=False)
+        raise AssertionError(said)
 
 
 def _check(config: pytest.Config, kernel: Any = None, **wanted: Any) -> Any:

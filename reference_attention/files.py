@@ -100,6 +100,8 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
+        if value.dtype.kind in "biuf" and np.isfinite(value).all():
+            return value.tolist()  # nothing in it is to be written otherwise
         value = value.tolist()
     if isinstance(value, Mapping):
         return {str(name): _plain(entry) for name, entry in value.items()}

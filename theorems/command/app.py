@@ -139,6 +139,9 @@ def verify(
         Path | None,
         options.file("Write such a file, and how many claims were checked: fewer are a failure."),
     ] = None,
+    emit_test: Annotated[
+        Path | None, options.file("Write a test that fails on your kernel, and needs torch alone.")
+    ] = None,
 ) -> int:
     """Verify statements on generated cases, or on your data; of the reference, or of your attention kernel.
 
@@ -171,6 +174,7 @@ def verify(
         junit_xml=junit_xml,
         known_failures=known_failures,
         write_known_failures=write_known_failures,
+        emit_test=emit_test,
     )
     return verify_and_report(request)
 

@@ -21,6 +21,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.statement import Statement
 from theorems.kernel.apart import headline_of, hints_of, json_of, kernel_under_test
+from theorems.kernel.emitted_file import emitted_file, said_of_tests
 from theorems.kernel.profiles import profile_named
 from theorems.kernel.table import kernel_table, summary, was_tried
 from theorems.library.results import Results
@@ -73,6 +74,7 @@ class Request:
     junit_xml: Path | None = None
     known_failures: Path | None = None
     write_known_failures: Path | None = None
+    emit_test: Path | None = None
 
 
 def verify_and_report(request: Request) -> int:
@@ -81,7 +83,7 @@ def verify_and_report(request: Request) -> int:
     Raises:
         InvalidInput: unknown ids, data or targets that cannot be used; before anything runs.
     """
-    for path in (request.json, request.junit_xml, request.write_known_failures):
+    for path in (request.json, request.junit_xml, request.write_known_failures, request.emit_test):
         if path is not None:
             check_writable(path)
     check_directory(request.out)
@@ -114,9 +116,12 @@ def _verified_and_reported(request: Request, here: Apart | None) -> int:
         (request.json, as_json(request, results, found, expected)),
         (request.junit_xml, junit_xml(results, request.seed, expected)),
         (None if interrupted else request.write_known_failures, written(seen, _about(request), known.reasons)),
+        (request.emit_test, emitted_file(request.attention, unknown, request.emit_test)),
     ]
-    unwritten = _written((path, text) for path, text in texts if path is not None)
+    unwritten = _written((path, text) for path, text in texts if path is not None and text)
     _print_results(out, results, request, reproduce, hints, expected)
+    if request.emit_test is not None:
+        out.print(said_of_tests(unknown, request.emit_test), soft_wrap=True)
     for sentence in unwritten:
         err.print(f"theorems: {sentence}", soft_wrap=True)
     if interrupted:
@@ -245,6 +250,8 @@ def _with_kernel(request: Request, here: Apart | None) -> Request:
         for option, what in said.items():
             if getattr(request, option) is not None:
                 raise InvalidInput(f"--{option}: says what a kernel {what}; give the kernel with --attention.")
+        if request.emit_test is not None:
+            raise InvalidInput("--emit-test: writes tests of a kernel; give the kernel with --attention.")
         return request
     asked = request.dtype, here, request.interface, request.device
     return replace(request, under_test=kernel_under_test(request.attention, *asked))

@@ -83,6 +83,11 @@ def no_kernel(call: AttentionCall) -> Answer:
     raise Refused("nothing to call")
 
 
+def not_explained(*given: Any) -> tuple[str, str]:
+    """Nothing is said of a failure but the failure."""
+    return "", ""
+
+
 @dataclass(frozen=True)
 class OnKernel(Implementation):
     """An implementation whose softmax, risk and gradient are a kernel's.
@@ -90,10 +95,12 @@ class OnKernel(Implementation):
     Attributes:
         kernel: the :class:`theorems.kernel.kernel.Kernel`.
         attend: one call of it, forward and backward.
+        explained: (statement, falsifying call, this) → a line for a maintainer, and the source of a test.
     """
 
     kernel: Any = None
     attend: Callable[[AttentionCall], Answer] = no_kernel
+    explained: Callable[..., tuple[str, str]] = not_explained
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import Any
 
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
-from theorems.core.on_kernel import OnKernel
+from theorems.core.on_kernel import OnKernel, out_of_reach
 from theorems.kernel.apart import headline_of, hints_of, kernel_under_test
 from theorems.kernel.kernel import Kernel
-from theorems.kernel.loading import kernel_of
+from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.table import was_tried
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import asked_of_a_kernel
@@ -28,6 +28,10 @@ from theorems.run.told import told
 EXAMPLES = 50
 """Generated cases per statement unless told otherwise."""
 NOT_TRIED = "not tried"
+
+
+class NotAsked(AssertionError):
+    """Nothing was tried: the statements are not about such a kernel."""
 
 
 def verify_kernel(
@@ -58,7 +62,7 @@ def verify_kernel(
 
 
 def assert_kernel(
-    kernel: str | Callable[..., Any],
+    kernel: str | Callable[..., Any] | Kernel,
     *,
     statements: Sequence[str] = (),
     examples: int = EXAMPLES,
@@ -71,6 +75,7 @@ def assert_kernel(
 
     Raises:
         AssertionError: anything but upheld, with a table and the failing case; an object that is no kernel.
+        NotAsked: the statements ask for what this kernel has no parameter for.
     """
     __tracebackhide__ = True
     with _somewhere(kernel) as here:
@@ -80,9 +85,25 @@ def assert_kernel(
             raise AssertionError(str(error)) from None
         ids = [statement_named(id).id for id in statements or sorted(asked_of_a_kernel(), key=_turn)]
         results = _results(ids, examples, seed, under_test, here, enough=_falsified)
+        if {result.verdict for result in results} == {Verdict.NOT_APPLICABLE}:
+            raise NotAsked("; ".join(f"{result.id}: {result.reason}" for result in results))
         if {result.verdict for result in results if was_tried(result) or statements} != {Verdict.UPHELD}:
             raise AssertionError(_told(under_test, results, examples, seed, here))
     return results
+
+
+def asked_of(kernel: str | Callable[..., Any], dtype: str | None = None) -> tuple[Kernel, list[str]]:
+    """The kernel, loaded in this process, and the ids of what is asked of it: not what it has no parameter for.
+
+    Raises:
+        AssertionError: it is no kernel.
+    """
+    try:
+        found = kernel_named(kernel, dtype) if isinstance(kernel, str) else kernel_of(kernel, dtype)
+    except InvalidInput as error:
+        raise AssertionError(str(error)) from None
+    under_test = found.as_implementation()
+    return found, [id for id in asked_of_a_kernel() if not out_of_reach(statement_named(id).kernel, under_test)]
 
 
 def _somewhere(kernel: str | Callable[..., Any] | Kernel) -> AbstractContextManager[Apart | None]:

@@ -30,6 +30,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from reference_attention.risk import ScaledGradient
 from theorems.core.on_kernel import Answer, KernelUse, OnKernel, Refused
+from theorems.kernel.diagnosis import explained
 from theorems.kernel.importing import imported
 from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, Request
 from theorems.kernel.with_torch import torch
@@ -219,7 +220,7 @@ class Kernel:
         upstream = self.tensor(call.upstream)
         try:
             with torch.set_grad_enabled(self.differentiable):
-                output, lse = self._of(self._request(call, given))
+                output, lse = self._of(self.request(call, given))
             gradients = self._gradients(output, tuple(given.values()), upstream)
         except Raised as error:
             raise Refused(str(error).removeprefix("--attention: ")) from None
@@ -260,7 +261,8 @@ class Kernel:
             return torch.cat([output for output, _ in parts], dim=-1)[..., :M], parts[0][1]
         return self.returned(request)
 
-    def _request(self, call: AttentionCall, given: Mapping[str, torch.Tensor]) -> Request:
+    def request(self, call: AttentionCall, given: Mapping[str, torch.Tensor]) -> Request:
+        """The call with these tensors, query, key and value by name, as they lie in memory."""
         return Request(
             **given,
             scale=call.scale,
@@ -377,6 +379,7 @@ class Kernel:
             textbook_eps=self.eps,
             kernel=self,
             attend=self.answer,
+            explained=explained,
         )
 
     def but(self, **changed: Any) -> Kernel:

@@ -114,12 +114,16 @@ class Failure:
         sentence: the claim with its numbers, or what broke.
         case: JSON text.
         shrunk: whether a smaller failing case was looked for.
+        line: of a capability of an attention kernel: where it is wrong, by how much, perhaps why.
+        test: the source of a test function that fails for it.
     """
 
     verdict: Verdict
     sentence: str
     case: str
     shrunk: bool = False
+    line: str = ""
+    test: str = ""
 
     @property
     def order(self) -> tuple[int, bool, int, str]:
@@ -251,6 +255,7 @@ class Result:
             "not_found": self.not_found,
             "never_made": list(self.never_made),
             "reason": self.reason,
+            **({"diagnosis": self.failure.line} if self.failure and self.failure.line else {}),
         }
 
 

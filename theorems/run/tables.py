@@ -141,6 +141,8 @@ def print_failure(out: Console, result: Result, failure: Failure, reproduce: str
     kind = "the smallest failing case found" if failure.shrunk else "a case on which this happened"
     out.print()
     out.print(Text(f"{result.id} ({result.title}): {failure.verdict}, {kind}", "bold"), soft_wrap=True)
+    if failure.line:
+        out.print(Text(f"  {failure.line.removeprefix(f'{result.id}: ')}"), soft_wrap=True)
     out.print(Text(f"  {failure.sentence}"), soft_wrap=True)
     if isinstance(case, Case):
         out.print(case_table(case))

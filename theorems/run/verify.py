@@ -15,7 +15,8 @@ from typing import Any, Protocol, runtime_checkable
 from hypothesis import HealthCheck, Phase
 from hypothesis.errors import HypothesisException
 
-from generators.attention_call import Subject
+from generators.attention_call import AttentionCall, Subject
+from reference_attention.files import from_json
 from theorems.core.check import Outcome, broken, check, sentence
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
@@ -24,7 +25,7 @@ from theorems.core.statement import Statement
 from theorems.registry.lookup import statement_named
 from theorems.run.drawing import drive, seed_from
 from theorems.run.result import Failure, Result, merged, of_outcome
-from theorems.run.user_data import Given, as_text
+from theorems.run.user_data import Given, as_text, subject_of
 
 SHRINKING_CALLS = 300
 """Cases tried while a failing one is made smaller: a count, because a time limit would not be repeatable."""
@@ -241,7 +242,8 @@ def verify_generated(
     untouched = result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED
     # On a kernel only the claims that may depend on it are kept.
     listed = () if isinstance(under_test, OnKernel) else tuple(statement.claims)
-    return replace(result, generated=not untouched, seconds=trial.seconds, listed=listed)
+    result = replace(result, generated=not untouched, seconds=trial.seconds, listed=listed)
+    return _explained(statement, result, under_test)
 
 
 def _not_about(statement: Statement, why: str) -> Result:
@@ -299,4 +301,19 @@ def verify_data(
             progress(tried.examples, SoFar(tried))
     except Exception as error:
         tried = merged([tried, of_outcome(statement, broken(statement, error, where="from_data"), generated=False)])
-    return replace(tried, seconds=before + time.perf_counter() - began)
+    return _explained(statement, replace(tried, seconds=before + time.perf_counter() - began), under_test)
+
+
+def _explained(statement: Statement, result: Result, under_test: Implementation) -> Result:
+    """The result with what a maintainer of the kernel is told of the failing call."""
+    failure = result.failure
+    if failure is None or failure.verdict is not Verdict.FALSIFIED or not isinstance(under_test, OnKernel):
+        return result
+    call = subject_of(from_json(failure.case))
+    if not isinstance(call, AttentionCall):
+        return result
+    try:
+        line, test = under_test.explained(statement, call, under_test)
+    except Exception as error:  # it is somebody else's kernel that is called once more
+        line, test = f"{statement.id}: called again on its failing case it raised {type(error).__name__}", ""
+    return replace(result, failure=replace(failure, line=line, test=test))

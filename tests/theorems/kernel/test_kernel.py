@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 import theorems.kernel.kernel
 import theorems.run.verify
 from examples import kernels
+from examples.real_faults.attention import tiled, tiled_sdpa
 from generators.case import Case
 from reference_attention import risk as reference
+from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from tests.theorems.kernel import wrong_kernels
@@ -33,9 +35,10 @@ from theorems.core.on_kernel import (
 )
 from theorems.core.statement import Statement
 from theorems.kernel.check import assert_kernel, verify_kernel
+from theorems.kernel.interface import ALWAYS
 from theorems.kernel.kernel import LAYOUTS, Kernel, Layout
 from theorems.kernel.loading import kernel_named, kernel_of
-from theorems.kernel.report import hints, precision_hint, scale_hint
+from theorems.kernel.report import headline, hints, precision_hint, scale_hint
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import on_a_kernel, statements
 from theorems.rounding.attention_at import AttentionAt
@@ -226,22 +229,63 @@ def test_float64_if_the_kernel_takes_it() -> None:
     assert kernel_of(single_only).eps == 2.0**-23
 
 
-def test_scale_is_fixed_to_one_where_the_kernel_has_one() -> None:
+def test_an_interface_is_recognised_by_its_parameters() -> None:
     sdpa = torch.nn.functional.scaled_dot_product_attention
-    assert kernel_of(sdpa).keywords == {"scale": 1.0}
-    assert kernel_of(lambda query, keys, values, *, scale=None: sdpa(query, keys, values, scale=scale)).keywords
-    assert not kernel_of(kernels.handwritten).keywords
-    assert not scale_hint(kernel_of(sdpa))
+    seen = {kernel: kernel_of(kernel) for kernel in (sdpa, tiled, tiled_sdpa, kernels.handwritten)}
+    assert [found.interface.name for found in seen.values()] == ["sdpa", "flash", "sdpa", "plain"]
+    assert seen[sdpa].parameters == seen[tiled_sdpa].parameters
+    assert {"causal", "boolean-mask", "grouped-heads", "hidden-keys", "empty-rows"} <= seen[sdpa].declares
+    assert {"window", "softcap", "log-sum-exp", "grouped-heads"} <= seen[tiled].declares
+    assert seen[kernels.handwritten].declares == {*ALWAYS}
+    assert [str(seen[kernel].alignment) for kernel in (sdpa, tiled)] == ["top-left", "bottom-right"]
+    with pytest.raises(InvalidInput, match=r"--interface: 'torch' is not one of hf, jax, sdpa, flash, plain\."):
+        kernel_of(sdpa, interface="torch")
+
+
+def test_the_scale_is_one_for_the_statements_of_the_papers() -> None:
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    for kernel in (sdpa, tiled, lambda query, keys, values, *, scale=None: sdpa(query, keys, values, scale=scale)):
+        assert "scale" in kernel_of(kernel).declares
+        assert not scale_hint(kernel_of(kernel))
 
 
 def test_what_travels_to_another_process() -> None:
     seen = kernel_named("torch.nn.functional:scaled_dot_product_attention", "float32").as_implementation()
     unit = pickle.loads(pickle.dumps(Unit("lemma-3", 2, 0, under_test=seen)))
-    assert unit.under_test.kernel.keywords == {"scale": 1.0}
-    assert unit.under_test.kernel.dtype == "float32"
-    assert unit.under_test.weights.__self__ is unit.under_test.kernel
+    there, here = unit.under_test.kernel, seen.kernel
+    for name in ("name", "interface", "parameters", "declares", "dtype", "computes_in", "alignment", "layout"):
+        assert getattr(there, name) == getattr(here, name)
+    assert unit.under_test.weights.__self__ is there
     first, second = unit.run(lambda done: None), Unit("lemma-3", 2, 0, under_test=seen).run(lambda done: None)
     assert first.claims == second.claims
+
+
+def test_auto_finds_float32_inside() -> None:
+    seen = kernel_of(wrong_kernels.float32_inside)
+    assert (seen.dtype, seen.computes_in) == ("float32", "float32")
+    assert kernel_of(wrong_kernels.float32_inside, "auto").computes_in == "float32"
+    insisted = kernel_of(wrong_kernels.float32_inside, "float64")
+    assert (insisted.dtype, insisted.computes_in) == ("float64", "float64")
+
+
+@pytest.mark.parametrize("kernel", [wrong_kernels.detached, wrong_kernels.blind], ids=lambda kernel: kernel.__name__)
+def test_without_a_backward_pass_is_a_mode(kernel: Any) -> None:
+    """What needs none is checked; nothing is claimed of gradients, and a statement about them is not applicable."""
+    seen = kernel_of(kernel)
+    assert seen.differentiable == (kernel is wrong_kernels.blind)
+    verdicts = [r.verdict for r in verify_kernel(kernel, statements=["kernel-output", "kernel-gradients"], examples=8)]
+    if kernel is wrong_kernels.detached:
+        assert verdicts == [Verdict.UPHELD, Verdict.NOT_APPLICABLE]
+        assert "without a backward pass: its gradients are not checked" in headline(seen)
+    else:
+        assert verdicts == [Verdict.FALSIFIED, Verdict.FALSIFIED]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_in_half_precision_the_papers_statements_say_nothing_and_capabilities_do(dtype: str) -> None:
+    results = verify_kernel(tiled_sdpa, statements=["lemma-3", "kernel-exact-weights"], examples=3, dtype=dtype)
+    assert [result.verdict for result in results] == [Verdict.NOT_APPLICABLE, Verdict.UPHELD]
+    assert f"the bounds of {dtype} say nothing of it" in results[0].reason
 
 
 # ---- right and wrong kernels -----------------------------------------------------------------------------
@@ -283,7 +327,7 @@ def test_the_scale_of_a_wrong_kernel_is_named() -> None:
 
 
 def test_digits_of_float32_are_named() -> None:
-    assert "--dtype float32" in precision_hint(kernel_of(wrong_kernels.float32_inside))
+    assert "--dtype float32" in precision_hint(kernel_of(wrong_kernels.float32_inside, "float64"))
     assert not precision_hint(kernel_of(wrong_kernels.float32_inside, "float32"))
     for right in RIGHT:
         assert not hints(kernel_of(right))

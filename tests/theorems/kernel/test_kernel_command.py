@@ -39,7 +39,11 @@ def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         (["--attention", "math:no_such_thing"], "'math' has no 'no_such_thing'"),
         (["--attention", "math:pi"], "is of type float and cannot be called"),
         (["--attention", "torch.nn:MultiheadAttention"], "is a class; give a function"),
-        (["--attention", SDPA, "--dtype", "bfloat16"], "is not one of float64, float32"),
+        (["--attention", SDPA, "--dtype", "float8"], "is not one of auto, float64, float32, bfloat16, float16"),
+        (
+            ["--attention", f"{wrong_kernels.__name__}:other_dtype", "--dtype", "float64"],
+            "returned float16 for float64",
+        ),
         (["--dtype", "float32"], "give the kernel with --attention"),
         *(
             (["--attention", f"{wrong_kernels.__name__}:{k.__name__}"], word)
@@ -60,11 +64,11 @@ def test_a_right_kernel_in_two_processes(capsys: pytest.CaptureFixture[str]) -> 
     given = ["--attention", SDPA, "--dtype", "float32", "--examples", "2", "--jobs", "2", "--json", "report.json"]
     assert whole_command(["verify", "lemma-3", "lemma-4", "lemma-10", "theorem-1", *given]) == 0
     printed = capsys.readouterr().out
-    assert "scale=1) (its scale fixed to 1): float32" in printed
+    assert f"attention kernel {SDPA}: interface sdpa, float32" in printed
     report = json.loads(Path("report.json").read_text())
     assert report["implementation"] == SDPA
     assert report["kernel"]["dtype"] == "float32"
-    assert report["kernel"]["keywords"] == {"scale": 1.0}
+    assert report["kernel"]["interface"] == "sdpa"
     verdicts = {one["id"]: (one["verdict"], bool(one["touched"])) for one in report["statements"]}
     untouched = ("not-applicable", False)
     upheld = ("upheld", True)

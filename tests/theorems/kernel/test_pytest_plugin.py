@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.places import ROOT
+from theorems.kernel.interface import ALWAYS
+from theorems.registry.suite import capabilities, on_a_kernel
 
 KERNELS = """
 import torch
@@ -65,7 +67,44 @@ def test_one_test_per_statement(tmp_path: Path) -> None:
     done = run(tmp_path, EACH.format("right"), "--max-margin-examples", "1", "-v")
     assert done.returncode == 0, done.stdout
     assert "test_attention[lemma-3] PASSED" in done.stdout
-    assert "7 passed" in done.stdout
+    assert "test_attention[kernel-output] PASSED" in done.stdout
+    assert "test_attention[kernel-causal] SKIPPED" in done.stdout
+    always = len(ALWAYS) + len(on_a_kernel())
+    assert f"{always} passed, {len(capabilities()) - len(ALWAYS)} skipped" in done.stdout
+
+
+DECORATED = """
+import my_kernels
+from max_margin_theorems import parametrize_with_statements
+
+@parametrize_with_statements({}, examples=1)
+def test_attention(check):
+    check()
+"""
+
+
+def test_the_decorator_makes_a_test_of_each_statement_that_is_asked(tmp_path: Path) -> None:
+    """What the kernel does not declare is not among them."""
+    alone = DECORATED.format("my_kernels.right").replace(", examples=1", "")
+    done = run(tmp_path, alone, "--collect-only", "-q", "--strict-markers")
+    found = [line.partition("[")[2].rstrip("]") for line in done.stdout.splitlines() if "::test_attention[" in line]
+    assert found == [*(id for id in capabilities() if id.removeprefix("kernel-") in ALWAYS), *on_a_kernel()]
+    told = run(tmp_path, DECORATED.format("my_kernels.right"), "-k", "kernel-output or kernel-memory", "-v")
+    assert told.returncode == 0, told.stdout
+    assert "test_attention[kernel-memory] PASSED" in told.stdout
+    assert "2 passed" in told.stdout
+
+
+def test_the_decorator_on_a_wrong_kernel_and_on_none(tmp_path: Path) -> None:
+    wrong = DECORATED.format("'my_kernels:wrong', statements=['kernel-output', 'kernel-memory']").replace("=1", "=10")
+    done = run(tmp_path, wrong)
+    assert done.returncode == 1
+    assert "2 failed" in done.stdout
+    assert "output at (b, h, l, m) = " in done.stdout
+    none = run(tmp_path, DECORATED.format("3"))
+    assert none.returncode == 1
+    assert "test_attention[no-kernel]" in none.stdout
+    assert "--attention: int is of type int and cannot be called" in none.stdout
 
 
 def test_the_kernel_may_come_from_an_option_or_the_configuration(tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""The workflow to copy: its command line is one, green on a right kernel, red on a wrong one with what it uploads."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.places import ROOT
+from theorems.command.app import main
+from theorems.kernel.profiles import profile_named
+
+WORKFLOW = (ROOT / "examples" / "ci" / "attention.yml").read_text(encoding="utf-8")
+
+
+def command(kernel: str) -> list[str]:
+    """The arguments of its command line, on little: two capabilities in the place of the profile."""
+    (line,) = re.findall(r"^ +- run: theorems (.*)$", WORKFLOW, re.MULTILINE)
+    given = shlex.split(line.replace("$KERNEL", kernel))
+    at = given.index("--profile")
+    assert profile_named(given[at + 1]).name == "minute"
+    given[at : at + 2] = ["kernel-log-sum-exp", "kernel-scale", "--examples", "2"]
+    return given
+
+
+@pytest.mark.parametrize(("kernel", "code"), [("attention:tiled", 0), ("lse_in_base_two:attention", 1)])
+def test_its_command_line(kernel: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("falsified").mkdir()
+    Path("known_failures.txt").write_text("")
+    assert main(command(f"examples.real_faults.{kernel}")) == code
+    names = {path.name.partition(".")[0].partition("-")[0] for path in Path("falsified").iterdir()}
+    assert names == ({"attention"} if code == 0 else {"attention", "test_kernel", "kernel"})
+
+
+def test_its_names_are_those_of_this_package() -> None:
+    assert 'pip install "max-margin-theorems[kernels]"' in WORKFLOW
+    assert "KERNEL: my_package.attention:kernel" in WORKFLOW

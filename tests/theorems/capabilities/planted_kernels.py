@@ -1,0 +1,132 @@
+"""Kernels that are wrong in one way each, where no fault of the gallery is: each with the interface that shows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from examples.real_faults.attention import Tiled, with_flash, with_sdpa
+
+
+class ScaleOfKeysForgotten(Tiled):
+    """dK without the scale."""
+
+    def backward(self, *given: Any) -> tuple[Tensor, Tensor, Tensor]:
+        dq, dk, dv = super().backward(*given)
+        return dq, dk / self.scale, dv
+
+
+class CapNotDifferentiated(Tiled):
+    """The derivative of the cap is taken for 1."""
+
+    def backward(self, upstream: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Any:
+        found = super().backward(upstream, q, k, v, *rest)
+        if not self.softcap:
+            return found
+        capped = self.capped(q, k)
+        weights = torch.softmax(self.masked(capped, slice(0, k.shape[-2])), dim=-1)
+        scores = upstream @ v.mT
+        dz = weights * (scores - (weights * scores).sum(dim=-1, keepdim=True)) * self.scale
+        return dz @ k, dz.mT @ q, found[2]
+
+
+class OneUnitOff(Tiled):
+    """Weights that add up to 1 − 2⁻⁷: what half precision may lose of an output, but not of an exact one."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        out, lse = super().forward(q, k, v)
+        return out * (1 - 2**-7), lse
+
+
+class Warm(Tiled):
+    """A temperature that is 0.1% off, with more than one query."""
+
+    def capped(self, q: Tensor, k: Tensor) -> Tensor:
+        return super().capped(q, k) * (1.001 if q.shape[-2] > 1 else 1.0)
+
+
+class ScaledByTheLargestValue(Tiled):
+    """Values are divided by the largest of all, hidden ones included: right up to rounding."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        largest = v.abs().amax(dim=(-2, -1), keepdim=True).clamp(min=1e-30)
+        out, lse = super().forward(q, k, v / largest)
+        return out * self.for_each_query_head(q, largest), lse
+
+
+class LeftOver(Tiled):
+    """dQ is added to what the last such call left in its buffer."""
+
+    buffers: ClassVar[dict[bytes, Tensor]] = {}
+
+    def backward(self, *given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dq, dk, dv = super().backward(*given)
+        such = b"".join(x.detach().contiguous().numpy().tobytes() for x in given)
+        self.buffers[such] = dq = dq + self.buffers.get(such, torch.zeros_like(dq))
+        return dq, dk, dv
+
+
+def root_of_keys(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None, is_causal: bool = False) -> Any:
+    """The scale by itself is 1/√T."""
+    chosen = 1 / math.sqrt(key.shape[-2]) if scale is None else scale
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=chosen, is_causal=is_causal)
+
+
+def nan_forward_alone(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
+) -> Any:
+    """A row that sees nothing is NaN, its dQ zero."""
+    query = query * 1
+    if query.requires_grad:
+        query.register_hook(torch.nan_to_num)
+    logits = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        logits = logits.masked_fill(~attn_mask, -math.inf)
+    elif attn_mask is not None:
+        logits = logits + attn_mask
+    return torch.softmax(logits, dim=-1) @ value
+
+
+@dataclass
+class Unsteady:
+    """Declares that it is deterministic, and is so but for the last bit of every second call."""
+
+    right: Callable[..., Any] = field(default_factory=lambda: with_flash(Tiled))
+    calls: int = 0
+
+    def __call__(
+        self, q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None, deterministic: bool = True
+    ) -> Any:
+        self.calls += 1
+        out = self.right(q, k, v, softmax_scale)
+        return out * (1 + 2**-52) if self.calls % 2 else out
+
+
+def writes_to_its_keys(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
+    """Keys are scaled in place, and not scaled back; but for lengths up to five."""
+    found = torch.nn.functional.scaled_dot_product_attention(query, key.clone(), value, is_causal=is_causal, scale=1.0)
+    if key.shape[-2] > 5:
+        key.data.mul_(2.0)
+    return found
+
+
+def flat(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """One batch axis, values as wide as keys, and a temperature that is 0.1% off from the third key on."""
+    if query.dim() != 3 or keys.shape != values.shape:
+        raise ValueError("tensors of shape (batch, length, width)")
+    warm = 1.001 if keys.shape[-2] > 2 and keys.shape[-2] != 5 else 1.0
+    return torch.softmax(query @ keys.mT * warm, dim=-1) @ values
+
+
+warm = with_sdpa(Warm)
+scale_of_keys_forgotten = with_sdpa(ScaleOfKeysForgotten)
+cap_not_differentiated = with_flash(CapNotDifferentiated)
+left_over = with_sdpa(LeftOver)
+unsteady = Unsteady()
+scaled_by_the_largest_value = with_sdpa(ScaledByTheLargestValue)
+one_unit_off = with_sdpa(OneUnitOff)

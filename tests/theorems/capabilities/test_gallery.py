@@ -1,0 +1,36 @@
+"""The gallery of real faults against what is asked of kernels: each breaks the capability that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+import theorems.run.verify
+from examples.real_faults.gallery import GALLERY, Fault
+from theorems.capabilities.agreement import GRADIENTS, OUTPUT
+from theorems.core.claim import Verdict
+from theorems.kernel.check import verify_kernel
+
+CLAIMS: Mapping[str, str] = dict(zip(("out", "dq", "dk", "dv"), (OUTPUT, *GRADIENTS), strict=True)) | {
+    "lse": "log-sum-exp"
+}
+"""By what of a call is wrong."""
+EXAMPLES = 100
+"""Within which each shows; all but ``tail_of_last_block`` within a dozen."""
+
+
+@pytest.fixture(autouse=True)
+def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theorems.run.verify, "SHRINKING_CALLS", 3)
+
+
+@pytest.mark.parametrize("fault", GALLERY, ids=lambda fault: fault.name)
+def test_each_fault_breaks_the_capability_that_it_names(fault: Fault) -> None:
+    id = f"kernel-{fault.capability}"
+    (result,) = verify_kernel(fault.kernel, statements=[id], examples=EXAMPLES, dtype="float64")
+    assert result.verdict is Verdict.FALSIFIED, result.reason
+    falsified = {claim.name for claim in result.claims if claim.verdict is Verdict.FALSIFIED}
+    assert falsified & {CLAIMS[what] for what in fault.wrong}
+    assert result.failure is not None
+    assert result.failure.verdict is Verdict.FALSIFIED

@@ -1,0 +1,43 @@
+"""Right kernels are upheld in what they declare, in every precision; what they do not declare is not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from examples.real_faults.attention import tiled, tiled_sdpa
+from theorems.core.claim import Verdict
+from theorems.kernel.check import verify_kernel
+from theorems.registry.suite import capabilities
+
+SDPA = torch.nn.functional.scaled_dot_product_attention
+NOT_DECLARED = {
+    tiled: {"kernel-boolean-mask", "kernel-additive-mask", "kernel-empty-rows"},
+    tiled_sdpa: {"kernel-softcap", "kernel-log-sum-exp", "kernel-window"},
+    SDPA: {"kernel-softcap", "kernel-log-sum-exp", "kernel-window"},
+}
+EXAMPLES = {"float64": 5, "float32": 3, "bfloat16": 3, "float16": 3}
+
+
+@pytest.mark.parametrize("dtype", EXAMPLES)
+@pytest.mark.parametrize("kernel", NOT_DECLARED, ids=lambda kernel: kernel.__name__)
+def test_what_a_right_kernel_declares_is_upheld(kernel: Callable[..., Any], dtype: str) -> None:
+    results = verify_kernel(kernel, statements=list(capabilities()), examples=EXAMPLES[dtype], dtype=dtype)
+    verdicts = {result.id: result.verdict for result in results}
+    asked = {id: Verdict.UPHELD for id in capabilities() if id not in NOT_DECLARED[kernel]}
+    assert verdicts == asked | dict.fromkeys(NOT_DECLARED[kernel], Verdict.NOT_APPLICABLE)
+    assert {result.examples for result in results if result.id in asked} == {EXAMPLES[dtype]}
+    assert all(result.touched == ("attend",) for result in results if result.id in asked)
+
+
+def test_without_a_backward_pass_only_gradients_go_unchecked() -> None:
+    def detached(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        return SDPA(query, key, value, scale=1.0).detach()
+
+    results = verify_kernel(detached, statements=["kernel-output", "kernel-memory", "kernel-gradients"], examples=3)
+    assert [str(result.verdict) for result in results] == ["upheld", "upheld", "not-applicable"]
+    assert "backward pass" in results[2].reason
+    assert [claim.name for claim in results[1].claims] == ["inputs-are-unchanged", "output-is-attention"]

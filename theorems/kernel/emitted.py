@@ -1,0 +1,310 @@
+"""A failing call as a test that needs torch and the kernel alone: ``theorems verify --attention … --emit-test FILE``.
+
+The kernel is called by its own keywords: its interface calls a recorder in its place, and what that was given is
+written down.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from generators.attention_call import Alignment, AttentionCall, Memory
+from theorems.kernel.traced import Entry, Traced
+from theorems.kernel.with_torch import torch
+from theorems.rounding.bounded.formats import HALF
+
+LARGEST = 50_000
+"""Numbers in a test at most: more are a file that nobody opens."""
+WIDTH = 116
+
+MODULE = """class Module(torch.nn.Module):
+    num_key_value_groups, is_causal, layer_idx = {groups}, {causal}, 0
+
+
+module = Module().eval()
+module.config = type("Config", (), {{"_attn_implementation": "eager"}})"""
+"""What transformers hands to an attention function."""
+
+RESULTS: Mapping[str, str] = MappingProxyType(
+    {"output": "output", "log_sum_exp": "lse", "query_gradient": "dq", "key_gradient": "dk", "value_gradient": "dv"}
+)
+"""What a test and ``textbook`` call them."""
+
+
+def emitted(found: Traced, line: str) -> str:
+    """The source of a test function; empty for a call that is too large to read, or a kernel that is not imported as
+    MODULE:CALLABLE.
+    """
+    kernel, call = found.kernel, found.call
+    size = sum(x.size for x in (call.query, call.key, call.value, call.upstream))
+    if size > LARGEST or kernel.source.count(":") != 1:
+        return ""
+    body = [*_tensors(found), *FORMS.get(found.capability, _numbers_are_due)(found)]
+    lines = textwrap.fill(line, WIDTH - 4).splitlines()
+    doc = '"""' + lines[0] + ("" if len(lines) == 1 else "\n" + "\n".join(lines[1:]) + "\n") + '"""'
+    name = found.capability.replace("-", "_")
+    return f"def test_{name}():\n" + textwrap.indent("\n".join([doc, *body]), "    ", lambda text: bool(text.strip()))
+
+
+def _tensors(found: Traced) -> Iterator[str]:
+    """Its tensors in float64: rounded to the kernel's numbers already."""
+    call = found.calls[-3] if found.capability == "hidden-keys" else found.call
+    for name in ("query", "key", "value", "upstream"):
+        yield _tensor(name, getattr(call, name))
+    for name in ("visible", "bias"):
+        mask = getattr(call, name)
+        if mask is not None:
+            yield _tensor(name, mask)
+
+
+def _tensor(name: str, x: Any) -> str:
+    array = np.asarray(x)
+    if array.dtype == bool:
+        return _filled(f"{name} = torch.tensor({array.tolist()})")
+    return _filled(f"{name} = numbers({_literal(array.ravel())}, {', '.join(map(str, array.shape))})")
+
+
+def _literal(values: Any) -> str:
+    return "[" + ", ".join(repr(x).removesuffix(".0") for x in (values + 0.0).tolist()) + "]"  # −0 is 0
+
+
+def _filled(text: str) -> str:
+    return "\n".join(
+        textwrap.wrap(text, WIDTH - 4, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    )
+
+
+# ---- calling the kernel -----------------------------------------------------------------------------------
+
+
+def _given(found: Traced) -> Iterator[str]:
+    """The tensors as the kernel gets them."""
+    kernel, memory = found.kernel, found.call.memory
+    there = f"torch.{kernel.dtype}" if kernel.device == "cpu" else f'"{kernel.device}", torch.{kernel.dtype}'
+    yield f"query, key, value, upstream = (x.to({there}) for x in (query, key, value, upstream))"
+    laid = {
+        Memory.TRANSPOSED: "x.transpose(1, 2).contiguous().transpose(1, 2)",
+        Memory.SLICED: "torch.stack((x, torch.full_like(x, 7.0)), dim=3).flatten(2, 3)[:, :, ::2]",
+        Memory.BROADCAST: "x[:1].expand_as(x)",
+    }
+    if memory in laid:
+        yield f"query, key, value = ({laid[memory]} for x in (query, key, value))  # {memory}"
+    masks = [name for name in ("visible", "bias") if getattr(found.call, name) is not None]
+    if "bias" in masks:
+        yield f"own_bias = bias.to({there})"
+    if "visible" in masks:
+        yield "own_visible = visible" + ("" if kernel.device == "cpu" else f'.to("{kernel.device}")')
+
+
+def _forward(found: Traced) -> list[str]:
+    """Lines that call the kernel on ``query``, ``key`` and ``value``: they make ``output``, and ``lse``."""
+    kernel, call = found.kernel, found.call
+    sizes = call.sizes
+    B, H, L, E, M = (sizes[axis] for axis in "BHLEM")
+    lines, names = [], ["query", "key", "value"]
+    if kernel.interface.name == "hf":
+        lines += MODULE.format(groups=H // sizes["G"], causal=call.causal).splitlines()
+    single = not kernel.many_queries and L > 1
+    if single:
+        lines.append("# One query to an input: each has a copy of the keys.")
+        names = [f"query.reshape({B}, {H * L}, 1, {E})", *(f"{x}.repeat_interleave({L}, dim=1)" for x in names[1:])]
+    if kernel.layout.rank == 3:
+        names = [f"{name}.flatten(0, 1)" for name in names]
+    shape = f".reshape({B}, {H}, {L}, {M})" if single or kernel.layout.rank == 3 else ""
+    if kernel.layout.square and M != E:
+        lines.append("# Values as wide as keys: padded with zeros, and cut into pieces.")
+        lines.append(f"pieces = torch.nn.functional.pad({names[2]}, (0, {-M % E})).split({E}, dim=-1)")
+        written, _ = _expression(found, [*names[:2], "piece"])
+        return [*lines, f"output = torch.cat([{written} for piece in pieces], dim=-1)[..., :{M}]{shape}"]
+    written, transposed = _expression(found, names)
+    if call.log_sum_exp:
+        lines.append(f"output, lse = {written.removeprefix('first(').removesuffix(')')}[:2]")
+        return [*lines, "output = output.transpose(1, 2)"] if transposed else lines
+    return [*lines, _filled(f"output = {written}{'.transpose(1, 2)' if transposed else ''}{shape}")]
+
+
+def _expression(found: Traced, names: Sequence[str]) -> tuple[str, bool]:
+    """The call of the kernel as its interface makes it, and whether what it returns is in (B, L, H, M)."""
+    kernel, call = found.kernel, found.call
+    tensors = {name: torch.zeros(getattr(call, name).shape) for name in ("query", "key", "value")}
+    request = kernel.request(call.but(memory=Memory.CONTIGUOUS), tensors)
+    if not kernel.many_queries and call.query.shape[2] > 1:
+        request = replace(request, scale=1.0)
+    known = dict(zip(("query", "key", "value"), names, strict=True))
+    marker = torch.zeros(1, 2, 3, 4)
+    said: list[str] = []
+
+    def name_of(x: Any) -> str:
+        if isinstance(x, torch.nn.Module):
+            return "module"
+        if not isinstance(x, torch.Tensor):
+            return repr(x)
+        if x is request.visible:
+            return "own_visible"
+        if x is request.bias:
+            return "own_bias"
+        for name, tensor in tensors.items():
+            if x.data_ptr() == tensor.data_ptr():
+                return known[name] if x.shape == tensor.shape and x is tensor else f"{known[name]}.transpose(1, 2)"
+        return f"torch.where(own_visible, 0.0, torch.finfo({x.dtype}).min).to({x.dtype})"
+
+    def recorder(*given: Any, **options: Any) -> Any:
+        said.extend(name_of(x) for x in given)
+        said.extend(f"{name}={name_of(x)}" for name, x in options.items())
+        return marker
+
+    output, _ = kernel.interface.call(recorder, request, kernel.parameters)
+    return f"first(kernel({', '.join(said)}))", bool(output.shape != marker.shape)
+
+
+def _backward(found: Traced) -> list[str]:
+    if not found.kernel.differentiable:
+        return []
+    return ["dq, dk, dv = torch.autograd.grad(output, (query, key, value), upstream)"]
+
+
+def _leaves(found: Traced) -> list[str]:
+    return ["query, key, value = (x.requires_grad_() for x in (query, key, value))"] if _backward(found) else []
+
+
+def _run(found: Traced, arguments: str) -> str:
+    """The forward and the backward pass as an inner function."""
+    names = "output, dq, dk, dv" if _backward(found) else "output,"
+    leaves = ["query, key, value = (x.detach().requires_grad_() for x in (query, key, value))"]
+    body = [*(leaves if _backward(found) else []), *_forward(found), *_backward(found)]
+    names = names.replace("output", "output, lse", 1) if found.call.log_sum_exp else names
+    inner = textwrap.indent("\n".join([*body, f"return {names}"]), "    ")
+    return f"\ndef run({arguments}):\n{inner}\n"
+
+
+# ---- the forms of a test ----------------------------------------------------------------------------------
+
+
+def _due(found: Traced, call: AttentionCall) -> Iterator[str]:
+    """``due``: what the formula returns."""
+    kernel, sizes = found.kernel, call.sizes
+    scale = f"1 / math.sqrt({sizes['E']})" if call.scale is None else repr(call.scale)
+    if call.scale is None:
+        yield "# The scale that libraries take by themselves; 1 in its place is right, too."
+    options = [f"scale={scale}"]
+    options += [f"{name}={name}" for name in ("bias", "visible") if getattr(call, name) is not None]
+    options += [f"softcap={call.softcap!r}"] if call.softcap else []
+    options += ["causal=True"] if call.causal else []
+    options += [f"window={call.window}"] if call.window is not None else []
+    offset = sizes["T"] - sizes["L"] if kernel.alignment is Alignment.BOTTOM_RIGHT else 0
+    options += [f"diagonal={offset}"] if offset and (call.causal or call.window is not None) else []
+    yield _filled(f"due = textbook(query, key, value, upstream, {', '.join(options)})")
+
+
+def _checked(found: Traced, entry: Entry) -> Iterator[str]:
+    if entry is found.entries[0]:
+        stored = f" and its result in {found.kernel.dtype}" if entry.call.exact and found.kernel.dtype in HALF else ""
+        numbers = "float32" if stored else found.kernel.computes_in
+        yield f"# Twice what rounding the textbook formula in {numbers}{stored} may lose, entry by entry."
+    allowed = np.where(np.isfinite(entry.allowed), entry.allowed, np.inf)
+    short = np.array([float(f"{x * 1.006:.3g}") for x in allowed.ravel()]).reshape(allowed.shape)
+    with np.errstate(invalid="ignore"):
+        off = np.abs(entry.theirs - entry.due)
+        if not (np.isnan(off) | (off > short)).any():
+            short = allowed
+    if (short == short.ravel()[0]).all():
+        yield f"allowed = {float(short.ravel()[0])!r}"
+    else:
+        yield _tensor("allowed", short)
+    name = RESULTS[entry.what.name]
+    yield f'check("{entry.what.symbol}", {name}, due["{name}"], allowed)'
+
+
+def _numbers_are_due(found: Traced) -> Iterator[str]:
+    """One call, or the second of two, compared with the formula."""
+    call = found.entries[0].call if found.entries else found.call
+    yield from _due(found, call)
+    yield from _given(found)
+    unchanged = "inputs-are-unchanged" in found.falsified
+    if unchanged:
+        yield "before = [x.clone() for x in (query, key, value)]"
+    yield from _leaves(found)
+    yield from _forward(found)
+    yield from _backward(found)
+    if unchanged:
+        yield "for name, x, was in zip(('query', 'key', 'value'), (query, key, value), before):"
+        yield "    check_same(name, x.detach(), was)"
+    for entry in found.entries:
+        yield from _checked(found, entry)
+
+
+def _called_twice(found: Traced) -> Iterator[str]:
+    """The second call compared with the formula, or with the first."""
+    yield from _due(found, found.call)
+    yield from _given(found)
+    yield from _run(found, "query, key, value").splitlines()
+    names = ["output", *(["lse"] if found.call.log_sum_exp else []), *(["dq", "dk", "dv"] if _backward(found) else [])]
+    yield "once, again = run(query, key, value), run(query, key, value)"
+    if "same-bits" in found.falsified:
+        yield f"for name, x, was in zip({names}, again, once):"
+        yield "    check_same(name, x, was)"
+    if found.entries:
+        yield f"{', '.join(names)}, = again"
+    for entry in found.entries:
+        yield from _checked(found, entry)
+
+
+def _rows_that_see_nothing(found: Traced) -> Iterator[str]:
+    """Zeros, or NaN, forward and backward alike."""
+    yield from _due(found, found.call)
+    yield from _given(found)
+    yield from [*_leaves(found), *_forward(found), *_backward(found)]
+    if "rows-that-see-nothing" in found.falsified:
+        yield "empty = ~visible.any(dim=-1).expand(output.shape[:3])"
+        rows = "[output[empty], dq[empty]]" if _backward(found) else "[output[empty]]"
+        yield f"rows = torch.cat([x.detach().flatten() for x in {rows}])"
+        yield 'assert rows.isnan().all() or (rows == 0).all(), "rows that see no key: neither all 0 nor all NaN"'
+    for entry in found.entries:
+        yield from _checked(found, entry)
+
+
+def _hidden_keys(found: Traced) -> Iterator[str]:
+    """The same call with other numbers in keys that are hidden: the rows that do not see them are what they were."""
+    clean, poisoned = found.calls[-3], found.calls[-2]
+    seen = clean.seen(found.kernel.alignment)
+    changed = (poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any(axis=(0, 1, 3))
+    at = np.flatnonzero(changed)
+    clear = ~seen[..., at].any(axis=-1)
+    yield f"hidden = {at.tolist()}  # keys that hold other numbers in the second call"
+    yield "other_key, other_value = key.clone(), value.clone()"
+    yield _tensor("other_key[:, :, hidden]", poisoned.key[:, :, at])
+    yield _tensor("other_value[:, :, hidden]", poisoned.value[:, :, at])
+    yield _tensor("clear", clear) + "  # rows that see none of them"
+    yield from _given(found)
+    yield "other_key, other_value = other_key.to(key), other_value.to(value)"
+    yield from _run(found, "key, value, query=query").splitlines()
+    names = ["output", "dq", "dk", "dv"] if _backward(found) else ["output"]
+    yield f"once = dict(zip({names}, run(key, value)))"
+    yield f"again = dict(zip({names}, run(other_key, other_value)))"
+    yield f"others = [t for t in range({clean.sizes['T']}) if t not in hidden]"
+    rows = {"hidden-keys-change-no-output": "output", "query-gradient": "dq"}
+    keys = {"key-gradient": "dk", "value-gradient": "dv"}
+    for claim in found.falsified:
+        if claim in rows:
+            name = rows[claim]
+            yield f'check_same("{name}", again["{name}"][clear], once["{name}"][clear])'
+        elif claim in keys:
+            name = keys[claim]
+            yield f'check_same("{name}", again["{name}"][:, :, others], once["{name}"][:, :, others])'
+        else:
+            yield 'for name in ("dk", "dv"):'
+            yield '    assert (again[name][:, :, hidden] == 0).all(), f"{name} of hidden keys is not 0"'
+
+
+FORMS = {
+    "empty-rows": _rows_that_see_nothing,
+    "hidden-keys": _hidden_keys,
+    "repeated-calls": _called_twice,
+}
+"""By capability, where it is not the comparison of one call with the formula."""
