@@ -49,9 +49,10 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "theorems verify": ("a minute or two", "theorems verify lemma-3 lemma-10 lemma-11"),
         "theorems verify --examples 50 --seed 0 --json docs/verify.json": ("a minute or two, as without --json", ""),
-        "theorems verify --attention torch.nn.functional:scaled_dot_product_attention": (
+        "theorems verify --profile minute --attention torch.nn.functional:scaled_dot_product_attention": (
             "half a minute",
-            "theorems verify lemma-3 --attention torch.nn.functional:scaled_dot_product_attention",
+            "theorems verify kernel-output lemma-14 --examples 25"
+            " --attention torch.nn.functional:scaled_dot_product_attention",
         ),
         "theorems verify kernel-gradients kernel-grouped-heads"
         " --attention transformers.models.llama.modeling_llama:eager_attention_forward": (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 
 from generators.attention_call import AttentionCall
 from generators.attention_calls import default_scale_calls
@@ -31,4 +30,6 @@ def kernel_default_scale(call: AttentionCall, under_test: OnKernel) -> Iterator[
     one = replace(rows, call=rows.call.but(scale=1.0))
     papers = [] if all(claim.verdict is Verdict.UPHELD for claim in usual) else list(agreement(one, answer))
     found = papers if papers and all(claim.verdict is Verdict.UPHELD for claim in papers) else usual
-    yield from (replace(claim, branch="1" if found is papers else "1/√E") for claim in chain(found))
+    (output, *gradients) = found
+    yield replace(output, branch="1" if found is papers else "1/√E")
+    yield from gradients
