@@ -367,7 +367,8 @@ class Watch:
             return call
 
         names = ("weights", "risk", "scaled_gradient")
-        self.implementation = OnKernel("watched", **{name: seen(name) for name in names})
+        kernel = kernel_of(kernels.handwritten)
+        self.implementation = OnKernel("watched", kernel=kernel, **{name: seen(name) for name in names})
 
 
 @pytest.mark.parametrize("id", TOUCHING)
