@@ -80,7 +80,7 @@ def sizes(draw: DrawFn, *, grouped: bool = False, square: bool | None = False) -
     if square is True:
         L = T
     elif square is None and L == T:
-        L = T + draw(st.sampled_from((1, 3, 8)))
+        L, T = draw(st.sampled_from(((L, T + 1), (L, T + 8), (L + 1, T), (L + 3, T))))
     G = draw(st.integers(1, 3))
     group = draw(st.sampled_from((2, 3, 4))) if grouped else 1
     B = draw(st.integers(1, 3))
@@ -132,7 +132,7 @@ def exact_calls(draw: DrawFn, *, grouped: bool = False, square: bool | None = Fa
     """
     T = draw(st.sampled_from(EXACT_SQUARES if square else EXACT_LENGTHS))
     L = T if square else draw(st.sampled_from((1, 2, 3, 8)))
-    if square is None and L >= T:
+    if square is None and L == T:
         T = L + 1
     B, G = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     H = G * (2 if grouped else 1)
@@ -198,16 +198,8 @@ def default_scale_calls() -> SearchStrategy[AttentionCall]:
 
 
 def causal_calls(*, square: bool | None = True) -> SearchStrategy[AttentionCall]:
-    """Causal ones; with L ≠ T only where each query sees a key under either alignment: L ≤ T."""
-    return (
-        plain_calls(square=square).filter(lambda call: call.query.shape[2] <= call.key.shape[2]).map(_causal)
-        if square is None
-        else plain_calls(square=square).map(_causal)
-    )
-
-
-def _causal(call: AttentionCall) -> AttentionCall:
-    return call.but(causal=True)
+    """Causal ones; with L > T, aligned at the bottom right, the first queries see nothing."""
+    return plain_calls(square=square).map(lambda call: call.but(causal=True))
 
 
 def a_mask(shape: tuple[int, ...], rng: np.random.Generator) -> Bool[np.ndarray, "..."]:

@@ -13,7 +13,10 @@ from generators.attention_calls import a_mask, logits_shape, plain_calls, with_o
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT, rows_of, same, same_bits, same_gradients
 from theorems.core.capability import capability
 from theorems.core.claim import Claim
-from theorems.core.on_kernel import OnKernel
+from theorems.core.on_kernel import Answer, OnKernel
+from theorems.rounding.attention_rows import AttentionRows
+
+EMPTY = "rows-that-see-nothing"
 
 
 def _calls() -> SearchStrategy[AttentionCall]:
@@ -32,10 +35,7 @@ def _calls() -> SearchStrategy[AttentionCall]:
     "empty-rows",
     "Rows that see no key",
     calls=_calls,
-    claims={
-        "rows-that-see-nothing": "on every case",
-        OUTPUT: "where there are other rows",
-    }
+    claims={EMPTY: "on every case", OUTPUT: "where there are other rows"}
     | dict.fromkeys(GRADIENTS, "where the convention is zeros, and the kernel has a backward pass"),
     says="they are all zeros, or all NaN; other rows are right",
 )
@@ -45,13 +45,17 @@ def kernel_empty_rows(call: AttentionCall, under_test: OnKernel) -> Iterator[Cla
     way.
     """
     rows = rows_of(call, under_test)
-    answer = under_test.attend(rows.call)
+    yield from convention(rows, under_test.attend(rows.call))
+
+
+def convention(rows: AttentionRows, answer: Answer) -> Iterator[Claim]:
+    """The claims about a call some of whose rows see nothing."""
     empty, dq = rows.empty, answer.query_gradient
     found = [answer.output[empty]] + ([] if dq is None else [dq[empty]])
     nan = bool(np.isnan(found[0]).all())
     due = np.nan if nan else 0.0
     theirs = np.concatenate([x.ravel() for x in found])
-    claim = same_bits("rows-that-see-nothing", theirs, np.full(theirs.shape, due))
+    claim = same_bits(EMPTY, theirs, np.full(theirs.shape, due))
     yield replace(claim, branch="NaN" if nan else "zeros")
     if not empty.all():
         yield same(OUTPUT, answer.output, rows.output, ~empty)

@@ -303,6 +303,7 @@ def _hidden_keys(found: Traced) -> Iterator[str]:
 
 
 FORMS = {
+    "causal-rectangle": _rows_that_see_nothing,
     "empty-rows": _rows_that_see_nothing,
     "hidden-keys": _hidden_keys,
     "repeated-calls": _called_twice,

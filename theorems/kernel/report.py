@@ -21,7 +21,7 @@ def headline(kernel: Kernel) -> str:
         f"attention kernel {kernel.name}: interface {kernel.interface.name}, {kernel.dtype}{device}{computes}{shapes}"
     ]
     if "causal-rectangle" in kernel.declares:
-        lines.append(f"causal masks of L < T are aligned at the {kernel.alignment}")
+        lines.append(f"causal masks of L ≠ T are aligned at the {kernel.alignment}")
     through = "through autograd" if kernel.differentiable else "without a backward pass: its gradients are not checked"
     lines.append(
         f"claims at finite points, {through}, within {kernel.computes_in}'s rounding; limits are the reference's"

@@ -29,6 +29,7 @@ from jaxtyping import Bool, Float64
 from generators.attention_call import Alignment, AttentionCall
 from theorems.rounding.attention_at import BLOCK, EXPONENTIAL
 from theorems.rounding.bounded import Bounded, exact, rounded, spacing
+from theorems.rounding.bounded.arithmetic import current
 from theorems.rounding.bounded.formats import Format
 from theorems.rounding.softmax import softmax, taken_again
 
@@ -120,7 +121,21 @@ class AttentionRows:
     def log_sum_exp(self) -> Any:
         """log Σ_t e^{z_t}, (B, H, L); that of rows that see nothing is for nobody to look at."""
         with self._as_the_kernel():
-            return self._returned(np.logaddexp.reduce(self.logits, axis=-1))
+            lse: Any = np.logaddexp.reduce(self.logits, axis=-1)
+            return self._returned(np.where(np.isfinite(lse.error), lse, self._coarse_log_sum_exp()))
+
+    def _coarse_log_sum_exp(self) -> Any:
+        """The same where the logits of a coarse format have no digits: it moves by no more than they do.
+
+        Of given logits, l = max z + log Σ e^{z − max z}: exponents, exponentials and their sum are each off by a
+        relative error, by which the logarithm moves (Σ s a ≤ log T as in :mod:`.softmax`); then l is rounded.
+        """
+        z: Any = self.logits
+        value = np.logaddexp.reduce(z.value, axis=-1)
+        T, now = self.call.sizes["T"], current()
+        moved = np.max(np.where(np.isfinite(z.value), z.error, 0.0), axis=-1)
+        own = (T + 2 + 2 * math.log(T)) * (now.rounding + now.function) + 2 * now.rounding * np.abs(value)
+        return exact(value).widened(moved + own)
 
     @cached_property
     def output(self) -> Any:
