@@ -83,7 +83,11 @@ OPTIONS = {
     "causal": (causal_calls, (lambda call: call.causal and call.exact, lambda call: call.causal and not call.exact)),
     "rectangle": (
         lambda: causal_calls(square=None),
-        (lambda call: call.query.shape[2] < call.key.shape[2], lambda call: call.exact),
+        (
+            lambda call: call.query.shape[2] < call.key.shape[2],
+            lambda call: call.query.shape[2] > call.key.shape[2],
+            lambda call: call.exact,
+        ),
     ),
     "boolean mask": (
         boolean_mask_calls,
@@ -120,8 +124,12 @@ def test_options_are_reached_and_each_row_sees_a_key(name: str) -> None:
     for k, is_reached in enumerate(reached):
         assert any(map(is_reached, found)), f"{name}, {k}"
     for call in found:
-        for alignment in Alignment if name == "rectangle" else [Alignment.TOP_LEFT]:
-            assert call.seen(alignment).any(axis=-1).all()
+        assert call.seen(Alignment.TOP_LEFT).any(axis=-1).all()
+        if name == "rectangle":
+            L, T = call.query.shape[2], call.key.shape[2]
+            assert L != T
+            # Aligned at the bottom right the first L − T queries see nothing, the others a key.
+            assert (call.seen(Alignment.BOTTOM_RIGHT).any(axis=-1) == (np.arange(L) >= L - T)).all()
 
 
 def test_a_broadcast_call_repeats_its_first_batch_entry() -> None:

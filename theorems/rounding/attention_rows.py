@@ -125,17 +125,18 @@ class AttentionRows:
             return self._returned(np.where(np.isfinite(lse.error), lse, self._coarse_log_sum_exp()))
 
     def _coarse_log_sum_exp(self) -> Any:
-        """The same where the logits of a coarse format have no digits: it moves by no more than they do.
+        """The same where sums of so many exponentials have no digits in a coarse format.
 
-        Of given logits, l = max z + log Σ e^{z − max z}: exponents, exponentials and their sum are each off by a
-        relative error, by which the logarithm moves (Σ s a ≤ log T as in :mod:`.softmax`); then l is rounded.
+        It moves by no more than the logits do. Of given logits, l = max z + log Σ e^{z − max z}: a sum of positive
+        terms in any order is at least its largest, which is 1, and at most T, each addition and exponential rounded
+        up; so the logarithm is off by log T at most, and what these add.
         """
         z: Any = self.logits
         value = np.logaddexp.reduce(z.value, axis=-1)
         T, now = self.call.sizes["T"], current()
         moved = np.max(np.where(np.isfinite(z.value), z.error, 0.0), axis=-1)
-        own = (T + 2 + 2 * math.log(T)) * (now.rounding + now.function) + 2 * now.rounding * np.abs(value)
-        return exact(value).widened(moved + own)
+        own = math.log(T) + (T + 2) * now.rounding + 2 * now.function
+        return exact(value).widened(moved + own + 2 * now.rounding * (np.abs(value) + math.log(T)))
 
     @cached_property
     def output(self) -> Any:

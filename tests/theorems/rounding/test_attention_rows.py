@@ -177,3 +177,21 @@ def test_an_exact_call_in_half_precision_is_rounded_once() -> None:
     extra = once.output.error - fine.output.error
     half = FORMATS["bfloat16"].eps / 2
     np.testing.assert_allclose(extra, half * np.abs(fine.output.value), rtol=1e-3, atol=1e-6)
+
+
+def test_the_log_sum_exp_of_many_keys_has_a_bound_in_coarse_numbers() -> None:
+    """A sum of 257 exponentials has no digits in bfloat16: one that is added up key by key stops growing at 256."""
+    call = tensors(Sizes(B=1, H=1, G=1, L=3, T=257, E=3, M=1), Numbers.NORMAL, seed=0)
+    for scale in (0.0, 1.0, 100.0):
+        rows = AttentionRows(call.but(scale=scale), FORMATS["bfloat16"])
+        lse, due = rows.log_sum_exp, AttentionRows(rows.call, FORMATS["float64"]).log_sum_exp
+        assert np.isfinite(lse.error).all()
+        assert (np.abs(lse.value - due.value) <= lse.error).all()
+        logits = torch.tensor(rows.logits.value).to(torch.bfloat16)
+        top = logits.amax(dim=-1)
+        total = torch.zeros_like(top)
+        for t in range(257):
+            total = total + torch.exp(logits[..., t] - top)
+        theirs = (top + torch.log(total)).to(torch.float64).numpy()
+        assert (np.abs(theirs - lse.value) <= lse.error).all()
+        assert np.max(lse.error) < 2 * np.max(rows.logits.error) + 10  # it says something
