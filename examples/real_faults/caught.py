@@ -37,7 +37,8 @@ def caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: int) -> 
             continue
         for case in drawn(one, examples, seed):
             claims = check(one, case, under_test).claims
-            found.update({(id, claim.name) for claim in claims if claim.verdict is Verdict.FALSIFIED})
+            # In the order in which they are made: of several that as many cases break the first is told.
+            found.update(list(dict.fromkeys((id, c.name) for c in claims if c.verdict is Verdict.FALSIFIED)))
     return found
 
 
