@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 from theorems.run.worker import end_with
 
@@ -130,9 +131,11 @@ def install(put: Callable[[object, str, object], object] = setattr, fakes: dict[
 if __name__ in ("__main__", "__mp_main__"):  # in worker processes as well
     install()
 if __name__ == "__main__":
+    import theorems.run.crew
     from max_margin_theorems import stopping
     from theorems.command.app import main
 
+    theorems.run.crew._no_main = nullcontext  # workers have to run this script
     stopping.listen()
     code = main()
     sys.exit(stopping.exit_code() or code)

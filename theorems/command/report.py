@@ -19,7 +19,7 @@ from theorems.report.evidence import hunted, power
 from theorems.report.html import html
 from theorems.report.markdown import markdown
 from theorems.report.record import parsed, read
-from theorems.run.apart import Apart, apart, findings_of
+from theorems.run.apart import Apart, apart, findings_of, tolerances_here
 from theorems.run.crew import PATIENCE
 from theorems.run.tables import console
 from theorems.run.user_data import load
@@ -108,7 +108,8 @@ def _from_run(request: ReportRequest, here: Apart | None) -> int:
     failures = {result.id: result.failure for result in results if result.failure is not None}
     run = parsed(from_json(text), "report")
     whole = not request.ids and given is None
-    _write(request, Contents(run, known, *evidence, failures, about_data, installed(), whole))
+    own = tolerances_here(chosen, here)
+    _write(request, Contents(run, known, *evidence, failures, about_data, installed(), whole, own))
     if request.json is not None:
         write_text(request.json, text)
     return exit_code_of(err, results)

@@ -146,10 +146,15 @@ def _run(shown: str, resolved: str, text: bytes) -> ModuleType:
     return module
 
 
+LONGEST = 500
+"""Of somebody else's message, in a sentence."""
+
+
 def _complaint(shown: str, error: BaseException) -> str:
     line = line_in(shown, error)
     where = f"{shown}, line {line}" if line else shown
     said = " ".join(str(error).split())
     if isinstance(error, InvalidInput):
         return f"{where}: {said}"
+    said = said if len(said) <= LONGEST else f"{said[:LONGEST]} …"
     return f"{where}: {type(error).__name__}: {said or 'no message'}; correct the file."

@@ -15,7 +15,7 @@ from theorems.core.tolerances import Tolerance
 from theorems.core.version import version_of
 from theorems.hunting.table import Status
 from theorems.power.table import short
-from theorems.registry.suite import tolerances, tolerances_of
+from theorems.registry.suite import tolerances
 from theorems.report.document import (
     Block,
     Code,
@@ -63,6 +63,7 @@ class Contents:
         findings: which assumptions hold on user data; of a run of this command only.
         libraries: versions; of a run of this command only.
         all_statements: whether the run is of every statement of the suite.
+        own_tolerances: those that files of statements declare; of a run of this command only.
     """
 
     run: RunRecord
@@ -73,6 +74,7 @@ class Contents:
     findings: Sequence[Found] = ()
     libraries: Sequence[tuple[str, str]] = ()
     all_statements: bool = False
+    own_tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
 
 
 def installed() -> list[tuple[str, str]]:
@@ -236,9 +238,7 @@ def _tolerances(contents: Contents) -> Table:
     """Those that the claims name, in the order of the suite's table; then those of statements of the user's."""
     used = {claim.why for one in contents.run.statements for claim in one.claims}
     found: dict[str, Tolerance] = {key: one for key, one in tolerances().items() if key in used}
-    for statement in contents.known.values():
-        if statement.file:
-            found |= {key: one for key, one in tolerances_of(statement).items() if key in used}
+    found |= {key: one for key, one in contents.own_tolerances.items() if key in used}
     rows = [(Code(key), one.formula, one.reason) for key, one in found.items()]
     rows += [(Code(key), "", "not a tolerance of this version of the suite") for key in sorted(used - set(found))]
     return Table(("tolerance", "formula", "reason"), tuple(rows))

@@ -8,9 +8,8 @@ autograd's threads, one that is spawned would import something else under its na
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -19,8 +18,9 @@ from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json
 from theorems.core.implementation import Implementation
 from theorems.core.statement import Statement
+from theorems.core.tolerances import Tolerance
 from theorems.registry.lookup import statement_named
-from theorems.registry.suite import statements
+from theorems.registry.suite import statements, tolerances_of
 from theorems.registry.user_file import read_by
 from theorems.run.crew import PATIENCE, Crew, crew
 from theorems.run.findings import Found, findings
@@ -66,7 +66,7 @@ class Errand:
         """What came of it."""
         try:
             module, _, name = self.function.partition(":")
-            return Answer(getattr(sys.modules[module], name)(progress, *self.given))
+            return Answer(getattr(importlib.import_module(module), name)(progress, *self.given))
         except InvalidInput as error:
             return Answer(refused=str(error))
 
@@ -74,7 +74,8 @@ class Errand:
         self.__dict__.update(state)
         # What is ours is imported before the time of what is not runs.
         statements()
-        importlib.import_module(self.function.partition(":")[0])
+        with suppress(InvalidInput):  # a library that is missing: said when it runs
+            importlib.import_module(self.function.partition(":")[0])
 
 
 class Apart:
@@ -226,6 +227,23 @@ def findings_of(given: Given, chosen: Sequence[Statement], here: Apart | None) -
             said = str(error).removesuffix(NOTHING)
             found += [Found(each.id, each.title, None, said) for each in one.own_assumptions.values()]
     return found
+
+
+def tolerances_here(chosen: Sequence[Statement], here: Apart | None) -> dict[str, Tolerance]:
+    """The tolerances that files of statements declare, by key; none of a file that cannot be read."""
+    found: dict[str, Tolerance] = {}
+    for one in chosen:
+        if one.file and here is None:
+            found |= tolerances_of(one)
+        elif one.file and here is not None and not here.why_lost(one):
+            with suppress(Died):
+                found |= here.ask(f"{__name__}:own_tolerances", one.id, where=lambda _: "its tolerances")
+    return found
+
+
+def own_tolerances(progress: Progress, id: str) -> dict[str, Tolerance]:
+    """Of the module of a statement."""
+    return tolerances_of(statement_named(id))
 
 
 @contextmanager
