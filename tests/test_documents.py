@@ -63,6 +63,11 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "needs JAX; tests/theorems/kernel/test_adapters.py calls it where it is installed",
             "",
         ),
+        "theorems verify kernel-causal-rectangle --attention examples.real_faults.backward_other_corner:attention"
+        " --emit-test test_mine.py": (
+            "which call is the smallest found depends on the checks of shapes; tests/theorems/kernel/test_emitted.py",
+            "",
+        ),
         "theorems drawn --markdown": ("a minute", "theorems drawn lemma-9 --examples 5 --markdown"),
         "theorems verify --data mine.npz": ("all statements", "theorems verify theorem-2 --data mine.npz"),
         "theorems bench": ("a minute", "theorems bench --data figure-1b --rule normalized-1 --examples 0"),
