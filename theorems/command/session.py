@@ -93,7 +93,7 @@ def verify_and_report(request: Request) -> int:
 
 def _verified_and_reported(request: Request, here: Apart | None) -> int:
     request = _with_kernel(_with_profile(request), here)
-    given = None if request.data is None else load(request.data, request.seed)
+    given = None if request.data is None else load(request.data, request.seed, calls=True)
     chosen = _chosen(request, given)
     known = _known_failures(request, chosen)
     journal = journal_of(request, chosen, given)

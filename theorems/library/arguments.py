@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from generators.attention_call import AttentionCall
 from generators.case import Case
 from generators.datasets import DATASETS, NAMES
 from reference_attention.errors import InvalidInput
@@ -19,7 +20,7 @@ from theorems.registry.user_file import is_in_a_file
 from theorems.run.apart import Apart
 from theorems.run.user_data import Given, given_of, load
 
-Data = Problem | Dataset | Case | Mapping[str, Any] | str | PathLike[str]
+Data = Problem | Dataset | Case | AttentionCall | Mapping[str, Any] | str | PathLike[str]
 """Data to check: objects, named arrays as in a .npz file, or the name of such a file or of a dataset."""
 Attention = Callable[..., Any] | str | Implementation
 """A kernel, MODULE:CALLABLE, or an implementation of everything that statements call."""
@@ -58,22 +59,25 @@ def _check_id(text: str) -> None:
         ) from None
 
 
-def given(data: Any, seed: int) -> Given:
+def given(data: Any, seed: int, *, calls: bool = False) -> Given:
     """The data as what statements are checked on. A Case keeps its own seed; the others take this one.
+
+    Args:
+        calls: whether they may be a call of an attention kernel, as a failing one was written down.
 
     Raises:
         InvalidInput: data that cannot be used, in one sentence.
     """
-    if isinstance(data, Case):
+    if isinstance(data, Case) or (calls and isinstance(data, AttentionCall)):
         return Given(data)
     if isinstance(data, Problem):
         return Given(Case(data, seed=seed, name="data"))
     if isinstance(data, Dataset):
         return Given(Case(data.problem, data, seed=seed, name="data"))
     if isinstance(data, Mapping):
-        return given_of(data, seed, "data")
+        return given_of(data, seed, "data", calls=calls)
     if isinstance(data, str | PathLike):
-        return load(fspath(data), seed)
+        return load(fspath(data), seed, calls=calls)
     raise InvalidInput(
         f"data: {type(data).__name__} is none of Problem, Dataset, Case, named arrays, or the name of a file or"
         " dataset."

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from generators.case import Case
 from reference_attention.files import from_json, to_json
 from reference_attention.notebook import html_table
 from theorems.core.claim import WORST_FIRST, Verdict
@@ -22,7 +21,7 @@ from theorems.run.findings import Found
 from theorems.run.findings import as_json as findings_json
 from theorems.run.result import ClaimSummary, Result
 from theorems.run.told import told
-from theorems.run.user_data import case_of
+from theorems.run.user_data import subject_of
 
 LISTED = 4
 """Statements of one verdict that are listed by id in a line; more are counted."""
@@ -101,10 +100,13 @@ class Results:
         """By (id, name): form, verdict, worst slack, tolerance and its reason of every claim."""
         return {(result.id, claim.name): claim for result in self.results for claim in result.claims}
 
-    def case(self, id: str) -> Case | None:
-        """The smallest case found on which that statement failed (or could not be decided); None without one."""
+    def case(self, id: str) -> Any:
+        """The smallest case found on which that statement failed (or could not be decided); None without one.
+
+        A :class:`Case`; of a capability of a kernel, an :class:`generators.attention_call.AttentionCall`.
+        """
         failure = self[id].failure
-        return None if failure is None else case_of(from_json(failure.case), name=f"failing {id}")
+        return None if failure is None else subject_of(from_json(failure.case), name=f"failing {id}")
 
     def to_json(self) -> str:
         """The text that ``theorems verify --json`` writes.

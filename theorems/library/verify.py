@@ -60,7 +60,7 @@ def verify(
     with apart(1) if attention is None or isinstance(attention, str) else nullcontext() as here:
         source, wanted = data_and_ids(what, ids, data)
         under_test = implementation_of(attention, dtype, here, interface, device)
-        held = None if source is None else given(source, seed)
+        held = None if source is None else given(source, seed, calls=True)
         chosen = chosen_statements(wanted or ((held.failed,) if held and held.failed else ()))
         units = units_of(chosen, examples, seed, held, under_test, here)
         results = tuple(results_here(units, here))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,9 @@ from reference_attention.problem import checked_array
 
 TENSORS = ("query", "key", "value", "upstream")
 OPTIONS = ("scale", "visible", "bias", "causal", "window", "softcap", "log_sum_exp", "memory", "exact", "seed", "name")
+
+MASKS: Mapping[str, Any] = MappingProxyType({"visible": bool, "bias": np.float64})
+"""With the type of their entries."""
 
 
 def text_of(call: AttentionCall, **record: str) -> str:
@@ -46,15 +51,41 @@ def call_of(held: Mapping[str, Any], name: str = "data") -> AttentionCall:
     upstream = checked_array("upstream", numbers(held["upstream"]), (B, H, L, value.shape[-1]))
     if H % key.shape[1]:
         raise InvalidInput(f"key: {key.shape[1]} groups do not divide {H} heads; give a divisor.")
-    options: dict[str, Any] = {one: held[one] for one in OPTIONS if one in held}
-    for mask, dtype in (("visible", bool), ("bias", np.float64)):
-        if mask in options:
-            options[mask] = _mask(mask, options[mask], dtype, (B, H, L, key.shape[2]))
-    if "window" in options:
-        options["window"] = tuple(int(x) for x in options["window"])
-    if "memory" in options:
-        options["memory"] = Memory(options["memory"])
+    options: dict[str, Any] = {one: _option(one, held[one]) for one in OPTIONS if one in held and one not in MASKS}
+    for mask, dtype in MASKS.items():
+        if mask in held:
+            options[mask] = _mask(mask, held[mask], dtype, (B, H, L, key.shape[2]))
     return AttentionCall(query, key, value, upstream, **options)
+
+
+def _option(name: str, value: Any) -> Any:
+    """What is no array.
+
+    Raises:
+        InvalidInput: it is not what that option is.
+    """
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    whole = number and isinstance(value, int)
+    if name in ("causal", "log_sum_exp", "exact"):
+        fits, due = isinstance(value, bool), "true or false"
+    elif name == "scale":
+        fits, due = value is None or number, "a finite number, or null for the kernel's own"
+    elif name == "softcap":
+        fits, due = number and value >= 0, "a finite number that is not negative"
+    elif name == "seed":
+        fits, due = whole and value >= 0, "a whole number that is not negative"
+    elif name == "window":
+        fits = isinstance(value, list | tuple) and len(value) == 2 and all(type(one) is int for one in value)
+        due, value = "two whole numbers", tuple(value) if fits else value
+    elif name == "memory":
+        fits, due = value in list(Memory), f"one of {', '.join(Memory)}"
+        value = Memory(value) if fits else value
+    else:
+        fits, due = isinstance(value, str), "text"
+    if not fits:
+        raise InvalidInput(f"{name}: must be {due}.")
+    return value
 
 
 def _mask(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:

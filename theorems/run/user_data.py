@@ -53,19 +53,20 @@ class Given:
     failed: str = ""
 
 
-def load(source: str, seed: int) -> Given:
+def load(source: str, seed: int, *, calls: bool = False) -> Given:
     """A .npz or .json file, or a named dataset.
 
     Args:
         source: path or name.
         seed: for the points at which a "for every p" conclusion is tried, unless the file holds one.
+        calls: whether it may be a call of an attention kernel that was written down.
 
     Raises:
         InvalidInput: with one sentence that says what to change.
     """
     path = Path(source)
     if path.suffix in (".npz", ".json"):
-        return given_of(read_named_values(path, partial(check_names, path.name)), seed, path.name)
+        return given_of(read_named_values(path, partial(check_names, path.name)), seed, path.name, calls=calls)
     from generators.datasets import DATASETS, NAMES, dataset_named
 
     if source not in NAMES:
@@ -76,12 +77,14 @@ def load(source: str, seed: int) -> Given:
     return Given(dataset_named(source).but(seed=seed))
 
 
-def given_of(held: Mapping[str, Any], seed: int, name: str) -> Given:
+def given_of(held: Mapping[str, Any], seed: int, name: str, *, calls: bool = False) -> Given:
     """Named arrays, or what was written down of a failing case.
 
     Raises:
-        InvalidInput: as :func:`case_of`.
+        InvalidInput: as :func:`case_of`; a call of an attention kernel where there is nothing to call.
     """
+    if "query" in held and not calls:
+        raise InvalidInput(f"{name}: holds a call of an attention kernel; give it to theorems verify --attention.")
     return Given(subject_of(held, seed, name), _text("case_of", held.get("case_of", "")))
 
 

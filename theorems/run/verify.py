@@ -287,6 +287,10 @@ def verify_data(
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
         return _not_about(statement, why)
+    if isinstance(given.case, AttentionCall) != bool(statement.kernel and statement.kernel.capability):
+        kinds = ("a problem", "a call of an attention kernel")
+        about, held = kinds if isinstance(given.case, AttentionCall) else kinds[::-1]
+        return _not_about(statement, f"is about {about}, and the data are {held}")
     began = time.perf_counter()
     tried = so_far.tried if so_far else Result(statement.id, statement.title, generated=False)
     known, before = tried.examples, tried.seconds
