@@ -3,7 +3,8 @@
 The strategies that build data satisfying them are in :mod:`generators.problems`; predicates are written
 independently of those, and decide equalities exactly.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Assumptions A–D, Definition 2, Theorems 1–8.
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumptions A–D, Definition 2, Theorems 1–8;
+*Transformers as Support Vector Machines* (T-SVM), Theorems 1, 3 and 4.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ from generators.joint_run import descent_selects
 from generators.margin_assumptions import in_cone, locally_optimal, separable, separable_optimal_sets
 from generators.optimal_sets import mixing_hurts
 from generators.path_selection import prompt_selects
+from generators.query_assumptions import (
+    independent_rows,
+    independent_tokens_and_queries,
+    label_separating_queries,
+    orthogonal_queries,
+    queries_given,
+)
 from generators.radius_schedule import radius_schedule
 from generators.score_assumptions import (
     distinct_scores,
@@ -132,6 +140,26 @@ ASSUMPTIONS: dict[str, Assumption] = {
             "Theorems 4 and 7",
             not_locally_optimal_direction,
         ),
+        Assumption("queries-given", "each input has a query, and W is trained", "T-SVM, (W-ERM)", queries_given),
+        Assumption(
+            "independent-rows",
+            "the rows (x_iα − x_it) z_iᵀ are linearly independent",
+            "T-SVM, Theorem 4 (made sharper here)",
+            independent_rows,
+        ),
+        Assumption(
+            "independent-tokens-and-queries",
+            "queries are linearly independent, and so are the differences of an input's tokens",
+            "T-SVM, Theorem 1",
+            independent_tokens_and_queries,
+        ),
+        Assumption(
+            "label-separating-queries",
+            "the queries separate the labels",
+            "T-SVM (added here)",
+            label_separating_queries,
+        ),
+        Assumption("orthogonal-queries", "queries are orthogonal", "T-SVM (added here)", orthogonal_queries),
     )
 }
 """Every assumption by id."""

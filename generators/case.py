@@ -11,6 +11,7 @@ from jaxtyping import Float64, Int64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
+from reference_attention.query_dataset import QueryDataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +22,8 @@ class Case:
         problem: keys, scores, loss.
         dataset: tokens, labels, head and key-query weights that the problem was made from, where the
             statement speaks of them.
+        queried: tokens, queries, labels and head that the problem was made from, where W is trained; prompts are then
+            vec(W).
         alpha: chosen tokens, shape (n,); ``None`` means the optimal ones.
         start: p(0), shape (d,); ``None`` lets the statement take its own starts.
         arrays: further named arrays of a statement (``u`` and ``W0`` of Lemma 1, ``q`` of Lemma 3, …). The
@@ -31,6 +34,7 @@ class Case:
 
     problem: Problem
     dataset: Dataset | None = None
+    queried: QueryDataset | None = None
     alpha: Int64[np.ndarray, "n"] | None = None
     start: Float64[np.ndarray, "d"] | None = None
     arrays: Mapping[str, Float64[np.ndarray, "..."]] = field(default_factory=lambda: MappingProxyType({}))
@@ -53,7 +57,7 @@ class Case:
         underscores) ``p``, ``p0``, ``prompt(s)``, ``norm(s)``, ``radius`` or ``radii`` in their name scale
         like a prompt, unless another word is ``head``; those with ``eta(s)`` or ``step_size(s)`` are step
         sizes of gradient descent and scale with s². Others (directions, heads, W-space) keep their values.
-        The dataset's W is divided by s, so that it still makes this problem.
+        The dataset's W is divided by s, or its queries, so that it still makes this problem.
 
         Raises:
             InvalidInput: a magnitude would leave the range in which scaling is exact.
@@ -63,9 +67,11 @@ class Case:
             return self
         arrays = {name: _scaled(name, value, scale ** _degree(name)) for name, value in self.arrays.items()}
         dataset = self.dataset and replace(self.dataset, W=self.dataset.key_query / scale)
+        queried = self.queried and self.queried.with_queries_scaled(1 / scale)
         start = None if self.start is None else _scaled("start", self.start, scale)
         problem = self.problem.with_keys_scaled(1 / scale)
-        return replace(self, problem=problem, dataset=dataset, start=start, arrays=MappingProxyType(arrays))
+        held = MappingProxyType(arrays)
+        return replace(self, problem=problem, dataset=dataset, queried=queried, start=start, arrays=held)
 
     def but(self, **changed: object) -> Case:
         """This case with some fields replaced."""

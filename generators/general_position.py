@@ -20,11 +20,10 @@ from math import comb
 
 import numpy as np
 from flint import fmpz, fmpz_mat
-from jaxtyping import Float64
 
 from generators.case import Case
 from generators.finding import Finding
-from reference_attention.exact import rational
+from reference_attention.outer_keys import Keys, rational_keys
 
 MOST_MATRICES = 20_000
 """Matrices that are tried before giving up with "not established"; about a fifth of a second."""
@@ -82,14 +81,15 @@ def sizes(n: int, tokens: int, d: int) -> tuple[int, ...]:
     return (d, d + 1) if rows > d else (rows,)
 
 
-def _integer_keys(keys: Float64[np.ndarray, "n T d"]) -> list[list[list[fmpz]]]:
+def _integer_keys(keys: Keys) -> list[list[list[fmpz]]]:
     """Keys times a common power of two that makes them integers; general position does not notice."""
-    exact = [[[rational(x) for x in token] for token in block] for block in keys.tolist()]
-    unit = max(int(x.q) for block in exact for token in block for x in token)
-    return [[[fmpz(int(x.p) * (unit // int(x.q))) for x in token] for token in block] for block in exact]
+    T, exact = keys.shape[1], rational_keys(keys).tolist()
+    unit = max(int(x.q) for token in exact for x in token)
+    integers = [[fmpz(int(x.p) * (unit // int(x.q))) for x in token] for token in exact]
+    return [integers[first : first + T] for first in range(0, len(integers), T)]
 
 
-def offending_choice(keys: Float64[np.ndarray, "n T d"]) -> Choice | None:
+def offending_choice(keys: Keys) -> Choice | None:
     """A choice of rows that is not in general position, or ``None``."""
     n, tokens, d = keys.shape
     exact = _integer_keys(keys)
@@ -111,7 +111,7 @@ def general_position(case: Case) -> Finding:
     count = matrices(n, tokens, d)
     if count > MOST_MATRICES:
         return Finding(None, f"more than {MOST_MATRICES} matrices to try at n = {n}, T = {tokens}, d = {d}")
-    offending = offending_choice(case.problem.keys)
+    offending = offending_choice(case.problem.exact_keys)
     if offending is None:
         return Finding(True, f"all {count} matrices of {' and '.join(map(str, sizes(n, tokens, d)))} rows pass")
     rows = ", ".join(f"k_{i},{alpha} − k_{i},{t}" for i, alpha, t in offending)

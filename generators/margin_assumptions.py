@@ -21,6 +21,7 @@ from jaxtyping import Float64, Int64
 from generators.case import Case
 from generators.finding import Finding, entries, fraction, listed, number
 from reference_attention.exact import rational
+from reference_attention.outer_keys import Keys, rational_keys
 from reference_attention.svm.max_margin import Infeasible, max_margin
 
 Vector = list[fmpq]
@@ -36,16 +37,15 @@ def exact_vector(values: Float64[np.ndarray, "d"]) -> Vector:
     return [rational(x) for x in values.tolist()]
 
 
-def difference_rows(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> dict[tuple[int, int], Vector]:
+def difference_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> dict[tuple[int, int], Vector]:
     """k_iα_i − k_it by (i, t), t ≠ α_i, exactly."""
-    rows = {}
-    for i, block in enumerate(keys):
-        tokens = [exact_vector(k) for k in block]
-        chosen = int(alpha[i])
-        for t, token in enumerate(tokens):
-            if t != chosen:
-                rows[i, t] = [a - b for a, b in zip(tokens[chosen], token, strict=True)]
-    return rows
+    (n, T, _), tokens = keys.shape, rational_keys(keys).tolist()
+    return {
+        (i, t): [a - b for a, b in zip(tokens[i * T + int(alpha[i])], tokens[i * T + t], strict=True)]
+        for i in range(n)
+        for t in range(T)
+        if t != alpha[i]
+    }
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class CheckedMargins:
     exact: Mapping[str, Any] = field(default_factory=dict)
 
 
-def checked_margins(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> CheckedMargins:
+def checked_margins(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> CheckedMargins:
     """Solve ATT-SVM(α) and check the answer over the rationals."""
     rows = difference_rows(keys, alpha)
     solution = max_margin(keys, alpha)
@@ -107,7 +107,7 @@ def _combination(rows: dict[tuple[int, int], Vector], weights: dict[tuple[int, i
 
 def separable(case: Case) -> Finding:
     """ATT-SVM(α) is feasible for the chosen tokens α (the optimal ones unless others were chosen)."""
-    checked = checked_margins(case.problem.keys, case.chosen)
+    checked = checked_margins(case.problem.exact_keys, case.chosen)
     if not checked.proven:
         return Finding(None, checked.evidence)
     return Finding(checked.p is not None, checked.evidence, checked.exact)
@@ -116,7 +116,7 @@ def separable(case: Case) -> Finding:
 def locally_optimal(case: Case) -> Finding:
     """Definition 2: ATT-SVM(α) is feasible and every SVM-neighbour scores strictly below its chosen token."""
     alpha, scores = case.chosen, case.problem.scores
-    checked = checked_margins(case.problem.keys, alpha)
+    checked = checked_margins(case.problem.exact_keys, alpha)
     if not checked.proven:
         return Finding(None, checked.evidence)
     if checked.p is None:

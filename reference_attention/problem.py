@@ -10,7 +10,7 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1 and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.exact import rounded_product
 from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
+from reference_attention.outer_keys import Keys, OuterKeys
 
 LARGEST_MAGNITUDE = 1e140
 """Entries beyond this (or, when not zero, below its inverse) would overflow when squared: they are refused."""
@@ -97,7 +98,8 @@ class Problem:
     """Keys, scores and loss: L(p) = (1/n) Σ_i ℓ(γ_iᵀ softmax(K_i p)).
 
     Args:
-        keys: K, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
+        keys: K, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy; or the factors
+            of keys vec(x zᵀ).
         scores: γ, shape (n, T); likewise.
         loss: a :class:`Loss` or its name.
 
@@ -118,13 +120,16 @@ class Problem:
     keys: Float64[np.ndarray, "n T d"]
     scores: Float64[np.ndarray, "n T"]
     loss: Loss
+    factors: OuterKeys | None = field(init=False, repr=False)
 
-    def __init__(self, keys: ArrayLike, scores: ArrayLike, loss: Loss | str = "logistic") -> None:
-        held = checked_array("keys", keys, ("n", "T", "d"))
+    def __init__(self, keys: ArrayLike | OuterKeys, scores: ArrayLike, loss: Loss | str = "logistic") -> None:
+        factors = keys if isinstance(keys, OuterKeys) and not keys.short else None
+        held = checked_array("keys", keys.floats if isinstance(keys, OuterKeys) else keys, ("n", "T", "d"))
         n, tokens, _ = held.shape
         if tokens < 2:
             raise InvalidInput("keys: T = 1 leaves nothing to select; give at least two tokens per input.")
         object.__setattr__(self, "keys", held)
+        object.__setattr__(self, "factors", factors)
         object.__setattr__(self, "scores", checked_array("scores", scores, (n, tokens)))
         object.__setattr__(self, "loss", checked_loss(loss))
 
@@ -142,6 +147,11 @@ class Problem:
     def d(self) -> int:
         """Dimension of keys and prompt."""
         return int(self.keys.shape[2])
+
+    @property
+    def exact_keys(self) -> Keys:
+        """The keys, by their factors where those were given and a product was rounded: for what is decided exactly."""
+        return self.keys if self.factors is None else self.factors
 
     @cached_property
     def optimal(self) -> Int64[np.ndarray, "n"]:
@@ -185,7 +195,8 @@ class Problem:
 
     def with_keys_scaled(self, factor: float) -> Problem:
         """The same problem in the units p ↦ p / factor; exact when the factor is a power of two."""
-        return replace(self, keys=self.keys * factor)
+        keys = self.keys * factor if self.factors is None else self.factors.scaled(factor)
+        return Problem(keys, self.scores, self.loss)
 
 
 @dataclass(frozen=True, eq=False, init=False)

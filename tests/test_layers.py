@@ -33,6 +33,7 @@ ROOMS = (
     "theorems.token_selection.directions",
     "theorems.token_selection.joint_paths",
     "theorems.token_selection.nonlinear_heads",
+    "theorems.transformers_as_svms",
     "theorems.registry",
     "theorems.run",
     "theorems.without",

@@ -8,11 +8,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from flint import fmpq, fmpz_mat
+from flint import fmpq, fmpz, fmpz_mat
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
-from reference_attention.exact import Dyadic, times_power_of_two
+from reference_attention.exact import Dyadic, ratio, times_power_of_two
+from reference_attention.outer_keys import Keys, OuterKeys
 from reference_attention.svm.least_norm import Outcome
 
 
@@ -22,7 +23,7 @@ class KeyRows:
     They are the :class:`reference_attention.svm.least_norm.Rows` of ATT-SVM(α); integers are made only when asked for.
 
     Args:
-        keys: shape (n, T, d).
+        keys: shape (n, T, d), or their factors.
         alpha: shape (n,).
 
     Attributes:
@@ -32,7 +33,7 @@ class KeyRows:
         unit: ``integers(…) = 2^−unit (k_iα_i − k_it)``, of the keys as given.
     """
 
-    def __init__(self, keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> None:
+    def __init__(self, keys: Keys, alpha: Int64[np.ndarray, "n"]) -> None:
         n, tokens, _ = keys.shape
         others = np.arange(tokens) != alpha[:, None]
         inputs, positions = np.nonzero(others)
@@ -40,14 +41,24 @@ class KeyRows:
         self.tokens: Int64[np.ndarray, "m"] = positions.astype(np.int64)
         self._alpha: list[int] = alpha.tolist()
         self._shape = (n, tokens)
-        self._keys = Dyadic.of(keys)
-        self.unit = self._keys.exponent
-        largest = float(np.abs(keys).max())
-        scale = math.frexp(largest)[1] - 1 if largest > 0 else 0
-        normal = np.ldexp(keys, -scale)
-        self.floats: Float64[np.ndarray, "m d"] = (normal[np.arange(n), alpha][:, None] - normal)[others]
-        self.shift = scale - self.unit
         self._chosen: dict[int, list[int]] = {}
+        self._keys = keys if isinstance(keys, OuterKeys) else Dyadic.of(keys)
+        self.unit = self._keys.exponent
+        floats = keys.floats if isinstance(keys, OuterKeys) else keys
+        largest = float(np.abs(floats).max())
+        scale = math.frexp(largest)[1] - 1 if largest > 0 else 0
+        self.shift = scale - self.unit
+        self.floats: Float64[np.ndarray, "m d"]
+        if isinstance(keys, OuterKeys):
+            # A difference of two rounded products would be off by more than one rounding of it.
+            one, rows = (
+                fmpz(1),
+                [self.difference(*pair) for pair in zip(inputs.tolist(), positions.tolist(), strict=True)],
+            )
+            self.floats = np.array([[ratio(fmpz(x), one, -self.shift) for x in row] for row in rows])
+        else:
+            normal = np.ldexp(floats, -scale)
+            self.floats = (normal[np.arange(n), alpha][:, None] - normal)[others]
 
     def difference(self, i: int, t: int) -> list[int]:
         """(k_iα_i − k_it) / 2^unit, d integers."""

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import ratio, times_power_of_two
 from reference_attention.notebook import html_table
+from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import as_array, checked_array
 from reference_attention.svm.certificate import Certificate, KeyRows
 from reference_attention.svm.complementarity import positive_duals
@@ -178,7 +179,7 @@ class Infeasible:
 
 
 def max_margin(
-    keys: ArrayLike,
+    keys: ArrayLike | OuterKeys,
     alpha: ArrayLike,
     *,
     required: ArrayLike | None = None,
@@ -190,7 +191,7 @@ def max_margin(
     rows are no special cases.
 
     Args:
-        keys: shape (n, T, d), T ≥ 2.
+        keys: shape (n, T, d), T ≥ 2; or the factors of keys vec(x zᵀ), for which it is then exact.
         alpha: the chosen token of each input, shape (n,).
         required: the margin asked of each input, 1 or 0, shape (n,); 1 throughout when omitted. With 0 at the
             inputs that are no support of v_mm the solution is p_relax of Theorem 6.
@@ -204,7 +205,7 @@ def max_margin(
     >>> max_margin(problem.keys, problem.optimal).p
     array([1., 0.])
     """
-    checked = checked_array("keys", keys, ("n", "T", "d"))
+    checked = keys if isinstance(keys, OuterKeys) else checked_array("keys", keys, ("n", "T", "d"))
     n, tokens, _ = checked.shape
     if tokens < 2:
         raise InvalidInput("keys: T = 1 leaves nothing to select; give at least two tokens per input.")

@@ -90,7 +90,7 @@ def limit_of_flow(problem: Problem, flow: Flow, under_test: Implementation = REF
     if not flow.reached:
         return f"the flow is {flow.stop} at norm {flow.norms[-1]:.3g}" if flow.stop is Stop.STATIONARY else flow.reason
     alpha = problem.selected_by(flow.final)
-    svm = under_test.max_margin(problem.keys, alpha)
+    svm = under_test.max_margin(problem.exact_keys, alpha)
     if not isinstance(svm, MaxMargin):
         return f"the flow selects {alpha.tolist()}, which cannot be separated"
     apart = float(np.sqrt(2 * flow.one_minus_cosine(svm.direction)[-1]))

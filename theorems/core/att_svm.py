@@ -25,7 +25,7 @@ def solved(
     Raises:
         Undecided: ATT-SVM(α) was called infeasible.
     """
-    found = under_test.max_margin(problem.keys, alpha)
+    found = under_test.max_margin(problem.exact_keys, alpha)
     if isinstance(found, Infeasible):
         tokens = "opt" if np.array_equal(alpha, problem.optimal) else "α"
         raise Undecided(claim, f"ATT-SVM({tokens}) was called infeasible", form)

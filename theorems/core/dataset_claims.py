@@ -1,6 +1,7 @@
-"""Keys are X_i Wᵀ and scores are Y_i X_i v: what everything else is about, decided over the rationals.
+"""Keys are X_i Wᵀ, or vec(x_it z_iᵀ) where W is trained, and scores are Y_i X_i v: decided over the rationals.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1.
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1; *Transformers as Support Vector Machines*,
+(W-ERM).
 """
 
 from __future__ import annotations
@@ -38,6 +39,25 @@ def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield _rounded("scores-are-products", signed, scores, case.problem.scores)
     keyed = tokens if data.W is None else tokens * rational_matrix(np.ascontiguousarray(data.W.T))
     yield _rounded("keys-are-products", keyed.entries(), keys, case.problem.keys)
+
+
+QUERY_CLAIMS = dict.fromkeys(("keys-are-outer-products", "scores-are-products"), "on every case")
+"""The claims of :func:`query_claims`, and when they are made."""
+
+
+def query_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """k_it = vec(x_it z_iᵀ) and γ_it = Y_i v·x_it, each within half an ulp of the exact product; where W is trained."""
+    data = case.queried
+    assert data is not None, "the statement assumes queries-given"
+    keys, scores = under_test.outer_keys_and_scores(data)
+    tokens = rational_matrix(data.X.reshape(-1, data.X.shape[2]))
+    products = (tokens * rational_matrix(data.v[:, None])).entries()
+    labels = np.repeat(data.Y, data.X.shape[1]).tolist()
+    signed = [rational(y) * x for y, x in zip(labels, products, strict=True)]
+    yield _rounded("scores-are-products", signed, scores, case.problem.scores)
+    queries = [[rational(b) for b in query] for query in data.queries.tolist() for _ in range(data.X.shape[1])]
+    outer = [a * b for row, query in zip(tokens.tolist(), queries, strict=True) for a in row for b in query]
+    yield _rounded("keys-are-outer-products", outer, keys, case.problem.keys)
 
 
 def _rounded(name: str, products: list[fmpq], reported: Any, used: Float64[np.ndarray, "..."]) -> Claim:

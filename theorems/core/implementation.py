@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float64, Int64
 from reference_attention import risk as reference
 from reference_attention.directions import Direction, direction
 from reference_attention.loss import Array, Loss
+from reference_attention.outer_keys import Keys
 from reference_attention.paths.joint import Joint, joint_gradient
 from reference_attention.paths.joint_path import Schedule
 from reference_attention.paths.joint_search import Found, joint_minimiser
@@ -23,6 +24,7 @@ from reference_attention.paths.local_path import LocalPath, local_path
 from reference_attention.paths.regularization_path import Path, regularization_path
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.problem import Dataset, Problem
+from reference_attention.query_dataset import QueryDataset
 from reference_attention.risk import ScaledGradient
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
@@ -45,6 +47,11 @@ def reference_keys_and_scores(data: Dataset) -> KeysAndScores:
     return data.problem.keys, data.problem.scores
 
 
+def reference_outer_keys_and_scores(data: QueryDataset) -> KeysAndScores:
+    """vec(x_it z_iᵀ) and Y_i X_i v, each entry the exact product rounded once."""
+    return data.problem.keys, data.problem.scores
+
+
 @dataclass(frozen=True)
 class Implementation:
     """Softmax attention and its hard-margin SVM, as the statements see them.
@@ -55,7 +62,7 @@ class Implementation:
         risk: (keys, scores, loss, p) → L(p), (*b,).
         scaled_gradient: (keys, scores, loss, p) → ∇L as a log scale and a direction.
         log_excess_risk: (keys, scores, loss, p, alpha) → sign and logarithm of L(p) − L_α.
-        max_margin: (keys, alpha) → the solution of ATT-SVM(α), or a certificate that there is none.
+        max_margin: (keys or their factors, alpha) → the solution of ATT-SVM(α), or a certificate that there is none.
         textbook_eps: 0 for gradients that keep their digits when the softmax saturates. A kernel that computes the
             textbook formula has absolute errors instead: give the spacing of its numbers at one (2⁻⁵² in float64),
             and finite-point statements allow that much.
@@ -72,6 +79,7 @@ class Implementation:
         local_path: (problem, q, alpha, norms, *, mu, radius, …) → argmin of L over a cone, between two radii.
         locally_optimal: (solution of ATT-SVM(α), scores) → whether α is locally optimal (Definition 2).
         keys_and_scores: tokens, labels, head and W → keys X Wᵀ, (n, T, d), and scores Y Xv, (n, T).
+        outer_keys_and_scores: tokens, queries, labels and head → keys vec(x zᵀ), (n, T, d·e), and scores Y Xv, (n, T).
         joint_minimiser: (joint, schedule, R, starts) → argmin of L(v, p) over both balls, and how it was found.
         joint_gradient: (joint, log r, w, p) → log L + rΓ at the head r v̄_mm + w, its derivatives in w and p.
         joint_descent: (signed tokens, keys, head, prompt, *, steps, …, weights, gradient, by_head) → the iterates.
@@ -84,7 +92,7 @@ class Implementation:
     risk: Callable[[Array, Array, Loss, Array], Array] = reference.risk
     scaled_gradient: Callable[[Array, Array, Loss, Array], ScaledGradient] = reference.scaled_gradient
     log_excess_risk: Callable[[Array, Array, Loss, Array, Array], tuple[Array, Array]] = reference.log_excess_risk
-    max_margin: Callable[[Float64[np.ndarray, "n T d"], Int64[np.ndarray, "n"]], MaxMargin | Infeasible] = max_margin
+    max_margin: Callable[[Keys, Int64[np.ndarray, "n"]], MaxMargin | Infeasible] = max_margin
     textbook_eps: float = 0.0
     label_svm: Callable[[Float64[np.ndarray, "n d"]], LabelSvm | Infeasible] = label_svm
     relaxed_max_margin: Callable[
@@ -102,6 +110,7 @@ class Implementation:
     local_path: Callable[..., LocalPath] = local_path
     locally_optimal: Callable[[MaxMargin, Float64[np.ndarray, "n T"]], bool] = locally_optimal
     keys_and_scores: Callable[[Dataset], KeysAndScores] = reference_keys_and_scores
+    outer_keys_and_scores: Callable[[QueryDataset], KeysAndScores] = reference_outer_keys_and_scores
 
     joint_minimiser: Callable[[Joint, Schedule, float, Array], Found] = joint_minimiser
     joint_gradient: Callable[[Joint, float, Array, Array], tuple[float, Array, Array]] = joint_gradient

@@ -14,15 +14,17 @@ import numpy as np
 from flint import fmpq, fmpq_mat
 from jaxtyping import Int64
 
-from reference_attention.exact import rational_matrix, to_float, to_floats
+from reference_attention.exact import to_float, to_floats
 from reference_attention.floats import EPS
+from reference_attention.outer_keys import rational_keys
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
+from theorems.core.key_rows import key_rows
 from theorems.core.svm_flags import wrong_flag
 from theorems.core.tolerances import EXACT
-from theorems.rounding.bounded import exact, rounded
+from theorems.rounding.bounded import rounded
 
 Margins = list[list[fmpq]]
 """(k_iα_i − k_it)·p of every token, 0 at α_i."""
@@ -85,7 +87,7 @@ def _first_error(
 
 
 def _exact_margins(problem: Problem, alpha: Int64[np.ndarray, "n"], p: list[fmpq]) -> Margins:
-    flat = rational_matrix(problem.keys.reshape(-1, problem.d)) * fmpq_mat(problem.d, 1, p)
+    flat = rational_keys(problem.exact_keys) * fmpq_mat(problem.d, 1, p)
     logits = [row[0] for row in flat.tolist()]
     by_input = [logits[i * problem.T : (i + 1) * problem.T] for i in range(problem.n)]
     return [[own[int(a)] - other for other in own] for own, a in zip(by_input, alpha, strict=True)]
@@ -98,9 +100,8 @@ def _wrong_margin(
     margins: Margins,
     required: Int64[np.ndarray, "n"],
 ) -> str:
-    differences: Any = exact(np.take_along_axis(problem.keys, alpha[:, None, None], axis=1)) - problem.keys
     # Reported margins may be off by what this evaluation of them is off by, and as much again.
-    error = 2 * np.vecdot(differences, rounded(svm.p)).error
+    error: Any = 2 * np.vecdot(key_rows(problem, alpha), rounded(svm.p)).error
     for i, t in np.ndindex(problem.n, problem.T):
         margin, least = margins[i][t], int(required[i])
         if t == alpha[i]:
@@ -120,11 +121,11 @@ def _wrong_dual(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin)
     duals = {pair: weight for pair, weight in svm.exact.duals.items() if weight != 0}
     if any(weight < 0 or not svm.neighbours[pair] for pair, weight in duals.items()):
         return "a dual is negative, or positive off the neighbours"
-    total = fmpq_mat(1, problem.d)
+    keys, total = rational_keys(problem.exact_keys).tolist(), [fmpq(0)] * problem.d
     for (i, t), weight in duals.items():
-        chosen, other = (rational_matrix(problem.keys[i, k][None]) for k in (int(alpha[i]), t))
-        total += weight * (chosen - other)
-    return "" if total.entries() == list(svm.exact.p) else "p_mm is not the combination of the rows with the duals"
+        chosen, other = keys[i * problem.T + int(alpha[i])], keys[i * problem.T + t]
+        total = [x + weight * (a - b) for x, a, b in zip(total, chosen, other, strict=True)]
+    return "" if total == list(svm.exact.p) else "p_mm is not the combination of the rows with the duals"
 
 
 def _wrong_float(svm: MaxMargin) -> str:

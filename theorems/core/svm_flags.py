@@ -15,7 +15,8 @@ from flint import fmpq, fmpq_mat
 from jaxtyping import Float64, Int64
 from scipy.optimize import linprog
 
-from reference_attention.exact import rational, rational_matrix, to_floats
+from reference_attention.exact import rational, to_floats
+from reference_attention.outer_keys import rational_keys
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 
@@ -28,7 +29,7 @@ GAIN = 1e-7
 def wrong_flag(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
     """What is said wrongly, given that p and the neighbours are right; empty if nothing is."""
     pairs: list[Pair] = [(int(i), int(t)) for i, t in np.argwhere(svm.neighbours)]
-    keys = rational_matrix(problem.keys.reshape(-1, problem.d)).tolist()
+    keys = rational_keys(problem.exact_keys).tolist()
     rows = [
         [a - b for a, b in zip(keys[i * problem.T + int(alpha[i])], keys[i * problem.T + t], strict=True)]
         for i, t in pairs

@@ -56,7 +56,7 @@ class Chosen:
 
 def chosen(problem: Problem, name: str, alpha: Int64[np.ndarray, "n"]) -> Chosen:
     """The tokens α with their exact solution of ATT-SVM."""
-    svm = max_margin(problem.keys, alpha)
+    svm = max_margin(problem.exact_keys, alpha)
     return Chosen(name, svm, not isinstance(svm, Infeasible) and locally_optimal(svm, problem.scores))
 
 

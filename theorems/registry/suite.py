@@ -17,7 +17,7 @@ from theorems.core.tolerances import ROUNDING, TOLERANCES, Reason, Tolerance
 
 Kind = TypeVar("Kind")
 
-PAPERS = ("theorems.token_selection",)
+PAPERS = ("theorems.token_selection", "theorems.transformers_as_svms")
 """A room for each paper; every module in it is read."""
 CAPABILITIES = "theorems.capabilities"
 """The room of what attention kernels may be able to do."""
@@ -55,17 +55,24 @@ def statements() -> dict[str, Statement]:
                     raise ValueError(f"statement {id} is there twice; {module} has the second")
                 taken.add(id)
             own[one.id] = one
-        made |= {id: own[id] for id in sorted(own, key=in_order)}
+        place = _named_in(paper)
+        ordered = sorted(own, key=lambda id: (place.get(own[id].conclusion.__module__, 0), *in_order(id)))
+        made |= {id: own[id] for id in ordered}
     return made
+
+
+def _named_in(room: str) -> dict[str, int]:
+    """The modules that the docstring of a room names, by their place in it."""
+    package = importlib.import_module(room)
+    return {f"{room}.{name}": k for k, name in enumerate(re.findall(r"`(\w+)`", package.__doc__ or ""))}
 
 
 @cache
 def capabilities() -> dict[str, Statement]:
     """What is claimed of attention kernels, by id: in the order in which the room's docstring names them."""
-    package = importlib.import_module(CAPABILITIES)
-    found = {one.id: one for _, one in defined_in(CAPABILITIES, Statement)}
-    named = re.findall(r"`(\w+)`", package.__doc__ or "")
-    return {id: found[id] for name in named if (id := f"kernel-{name.replace('_', '-')}") in found}
+    found = {one.id: (module, one) for module, one in defined_in(CAPABILITIES, Statement)}
+    named = _named_in(CAPABILITIES)
+    return {id: one for id, (module, one) in sorted(found.items(), key=lambda item: named[item[1][0]])}
 
 
 def in_order(id: str) -> tuple[int, int, str]:

@@ -85,7 +85,7 @@ class Limit:
 
 
 def _separated(problem: Problem, alpha: Direction | list[int] | None = None) -> MaxMargin:
-    svm = max_margin(problem.keys, problem.optimal if alpha is None else np.array(alpha))
+    svm = max_margin(problem.exact_keys, problem.optimal if alpha is None else np.array(alpha))
     assert isinstance(svm, MaxMargin)
     return svm
 

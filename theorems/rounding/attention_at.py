@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float64, Int64
 from reference_attention.problem import Problem
 from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
+from theorems.core.key_rows import key_rows
 from theorems.core.points import Violation
 from theorems.rounding.bounded import Bounded, exact, in_floats, rounded, spacing, value_of
 from theorems.rounding.softmax import softmax, taken_again
@@ -61,8 +62,7 @@ class AttentionAt:
     @cached_property
     def key_differences(self) -> Numbers:
         """k_t − k_token, (b, n, T, d)."""
-        keys = self.problem.keys
-        return exact(keys) - keys[np.arange(self.problem.n), self.token][:, :, None]
+        return -key_rows(self.problem, self.token)
 
     @cached_property
     def log_weights(self) -> Numbers:

@@ -89,7 +89,7 @@ def _svm(case: Case) -> MaxMargin | None:
     """ATT-SVM of the chosen tokens; None if it is infeasible or the optimal tokens of an input share their score."""
     if case.alpha is None and (optimal_sets(case).sum(axis=1) > 1).any():
         return None
-    found = max_margin(case.problem.keys, case.chosen)
+    found = max_margin(case.problem.exact_keys, case.chosen)
     return found if isinstance(found, MaxMargin) else None
 
 

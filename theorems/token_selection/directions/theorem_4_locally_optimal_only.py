@@ -140,7 +140,7 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if not beaten:
         better = leaving_only_higher(problem.keys, found, problem.scores, alpha, narrow.mu)
     elif found.unique:
-        solution = under_test.max_margin(problem.keys, alpha)
+        solution = under_test.max_margin(problem.exact_keys, alpha)
         better = tilted(problem.keys, found, solution.exact.p, narrow.mu) if isinstance(solution, MaxMargin) else None
     else:
         better = selecting_best(problem.keys, found, alpha, narrow.mu)

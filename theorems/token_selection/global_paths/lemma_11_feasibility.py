@@ -139,7 +139,7 @@ def _solution(problem: Problem, p: list[fmpq], under_test: Implementation) -> It
     if smallest <= 0:
         yield _undecided("gmm-exists", "rounding the keys has undone the separation; give keys that are exact products")
         return
-    solution = under_test.max_margin(problem.keys, opt)
+    solution = under_test.max_margin(problem.exact_keys, opt)
     found = 0.0 if not isinstance(solution, Infeasible) else -1.0
     yield at_least("gmm-exists", Form.EXACT, found, 0.0, rounding=0.0, why=EXACT)
     if isinstance(solution, Infeasible):

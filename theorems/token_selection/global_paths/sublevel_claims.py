@@ -19,6 +19,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
+from theorems.core.key_rows import key_rows
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.bounded import exact, rounded, value_of
 from theorems.rounding.excess import log_excess_of
@@ -83,8 +84,7 @@ def sublevel_claims(
     p_mm, rho = rounded(svm.p), rhos[of_radius]
     log_edge = log_excess_of(under_test, problem, rhos[:, None] * p_mm, "sublevel-margin")[of_radius]
     over = np.maximum(log_excess_of(under_test, problem, p, "sublevel-margin") - log_edge, 0.0)
-    best = np.take_along_axis(problem.keys, opt[:, None, None], axis=1)
-    rows = (exact(best) - problem.keys)[constraints.others]
+    rows = key_rows(problem, opt)[constraints.others]
     length, along = norm(p, axis=1) / norm(p_mm), p @ p_mm / (p_mm @ p_mm)
     least, what = rho - over - kappa, {"points": "point of a sublevel set"}
     yield at_least("sublevel-margin", Form.EFFECTIVE, np.min(p @ rows.T, axis=1), least, **what)

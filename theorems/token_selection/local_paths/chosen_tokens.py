@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from generators.case import Case
+from reference_attention.outer_keys import first_inputs
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible, locally_optimal, max_margin
 from reference_attention.training.flow import gradient_flow
@@ -41,7 +42,7 @@ def locally_optimal_choices(case: Case) -> Iterator[Case]:
     few = problem.n * np.log(problem.T) <= np.log(MOST_CHOICES) * (1 + 1e-12)
     found = False
     for alpha in separable_choices(problem) if few else selected_by_flows(case):
-        solution = max_margin(problem.keys, alpha)
+        solution = max_margin(problem.exact_keys, alpha)
         if not isinstance(solution, Infeasible) and locally_optimal(solution, problem.scores):
             found = True
             yield case.but(alpha=alpha)
@@ -57,7 +58,7 @@ def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:
 
     def extended(chosen: tuple[int, ...]) -> Iterator[Int64[np.ndarray, "n"]]:
         alpha = np.array(chosen, dtype=np.int64)
-        if chosen and isinstance(max_margin(problem.keys[: len(chosen)], alpha), Infeasible):
+        if chosen and isinstance(max_margin(first_inputs(problem.exact_keys, len(chosen)), alpha), Infeasible):
             return
         if len(chosen) == problem.n:
             yield alpha

@@ -19,7 +19,7 @@ CLOSE = 2.0**-10
 def resolved(case: Case) -> bool:
     """Whether float64 resolves the cone in which Lemma 7 speaks."""
     normal = case.normalised()
-    solution = max_margin(normal.problem.keys, normal.chosen)
+    solution = max_margin(normal.problem.exact_keys, normal.chosen)
     if isinstance(solution, Infeasible):
         return False
     constants = local_constants(normal.problem, solution)
@@ -29,7 +29,7 @@ def resolved(case: Case) -> bool:
 def followable(case: Case) -> bool:
     """Whether float64 can follow gradient flow in the invariant cone of η = 1/L_p."""
     normal = case.normalised()
-    solution = max_margin(normal.problem.keys, normal.chosen)
+    solution = max_margin(normal.problem.exact_keys, normal.chosen)
     if isinstance(solution, Infeasible):
         return False
     constants = local_constants(normal.problem, solution)
@@ -45,7 +45,7 @@ def without_near_neighbours(case: Case) -> Case:
     A token that is almost a neighbour leaves a cone that begins where float64 cannot resolve a logit any more. Its
     constraint is not active, and doubling k_α − k_t keeps it so.
     """
-    solution = max_margin(case.problem.keys, case.chosen)
+    solution = max_margin(case.problem.exact_keys, case.chosen)
     if isinstance(solution, Infeasible):
         return case
     near = (margins_beyond_one(solution) < CLOSE) & ~solution.neighbours

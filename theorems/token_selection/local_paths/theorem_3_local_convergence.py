@@ -90,7 +90,7 @@ def _cases(draw: DrawFn) -> Case:
     if not draw(st.booleans()):
         return case
     known = with_cone(case)
-    solution = max_margin(case.normalised().problem.keys, case.chosen)
+    solution = max_margin(case.normalised().problem.exact_keys, case.chosen)
     if "cone_mu" not in known.arrays or isinstance(solution, Infeasible):
         return case
     # Drawn in units in which keys are of order one, and scaled back by a power of two.
@@ -119,7 +119,7 @@ def log_step_of(case: Case) -> float:
 def with_cone(case: Case) -> Case:
     """The case with μ and R of Theorem 3 as arrays ``cone_mu`` and ``cone_radius``, where they exist."""
     normal = case.normalised()
-    solution = REFERENCE.max_margin(normal.problem.keys, normal.chosen)
+    solution = REFERENCE.max_margin(normal.problem.exact_keys, normal.chosen)
     constants = None if isinstance(solution, Infeasible) else local_constants(normal.problem, solution)
     cone = None if constants is None else invariant_cone(constants, log_step_of(normal))
     if cone is None:

@@ -1,0 +1,200 @@
+"""Strategies for data in which W is trained: tokens x, a query z per input, scores; separable by construction.
+
+The head is the first axis and a token's first entry its signed score, which loses nothing, as all norms are invariant
+under rotations: any scores are possible. Factors are short, so that keys vec(x zᵀ) are exact. Three constructions make
+ATT-SVM feasible:
+
+- label-separating: Y_i qᵀz_i ≥ 1 for some q. Then W = v qᵀ, scaled, separates opt, for any number of tokens.
+- independent: the rows (x_iα − x_it) z_iᵀ are linearly independent, so that some W gives all of them margin 1, for
+  every α. It takes T − 1 ≤ d and n(T − 1) ≤ d e, and then almost all data are so.
+- orthogonal: tokens of an input are orthogonal and of equal length, queries are orthogonal. Then the first step of
+  gradient descent from W = 0 separates opt.
+
+References: *Transformers as Support Vector Machines*, Theorems 1 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Literal
+
+import numpy as np
+from flint import fmpq_mat
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Float64, Int64
+
+from generators.case import Case
+from generators.margin_assumptions import difference_rows
+from generators.numbers import STYLES, Frame, Style, one_in
+from generators.scores import optimal_scores
+from reference_attention.losses import LOSSES, loss_named
+from reference_attention.outer_keys import Keys
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.max_margin import MaxMargin, max_margin, offending_neighbours
+
+Tokens = Float64[np.ndarray, "n T d"]
+Queries = Float64[np.ndarray, "n d"]
+
+MOST = (4, 5, 4)
+"""The largest n, T and d."""
+GRID = 2.0**-22
+"""Scores are multiples of it: short, and the smallest gaps remain."""
+
+
+class Family(StrEnum):
+    """How ATT-SVM is made feasible, in the order in which examples shrink."""
+
+    LABEL_SEPARATING = "label-separating"
+    INDEPENDENT = "independent"
+    ORTHOGONAL = "orthogonal"
+
+
+EVERY = tuple(Family)
+
+
+@st.composite
+def query_cases(
+    draw: DrawFn,
+    *,
+    families: Collection[Family] = EVERY,
+    equal: bool = False,
+    distinct: bool = False,
+    alpha: Literal["optimal", "any", "locally-optimal"] = "optimal",
+    start: bool = False,
+    single: bool = False,
+    plain: bool = False,
+) -> Case:
+    """Cases with tokens and queries whose ATT-SVM(α) is feasible; one optimal token per input.
+
+    Args:
+        families: constructions to draw from.
+        equal: all non-optimal scores of an input are the same (Assumption B of the predecessor); two tokens then, if
+            orthogonal.
+        distinct: no two tokens of an input score the same.
+        alpha: ``"any"`` draws chosen tokens, and ``"locally-optimal"`` those whose SVM-neighbours all score less; of
+            independent rows only, the others have the optimal ones.
+        start: also give a W(0), as the case's ``start``.
+        single: n = 1.
+        plain: no queries in other units.
+    """
+    family = draw(st.sampled_from([one for one in Family if one in families]))
+    frame = draw(_frames(family, single=single, equal=equal))
+    Y = np.asarray(draw(frame.choices("n", (1.0, -1.0))))
+    if family is Family.ORTHOGONAL:
+        X, queries, v = draw(_orthogonal(frame, Y))
+    else:
+        scores = np.round(draw(optimal_scores(frame, equal=equal, distinct=distinct)) / GRID) * GRID
+        X = draw(frame.entries("nTd", draw(_SHORT)))
+        X[:, :, 0] = Y[:, None] * scores
+        v = np.eye(frame.d)[0]
+        make = _label_separating if family is Family.LABEL_SEPARATING else _independent
+        X, queries = draw(make(frame, X, Y))
+    chosen: Int64[np.ndarray, "n"] | None = None
+    if alpha != "optimal":
+        chosen = np.argmax(Y[:, None] * (X @ v), axis=1).astype(np.int64)
+        if family is Family.INDEPENDENT:
+            chosen = draw(frame.integers("n", 0, frame.tokens - 1))
+    if alpha == "locally-optimal" and chosen is not None:
+        X, queries, chosen = _made_locally_optimal(X, queries, Y, v, chosen)
+    if not plain and draw(one_in(6)):
+        queries = queries * 2.0 ** draw(st.integers(-20, 20))
+    data = QueryDataset(X, queries, Y, v, loss_named(draw(st.sampled_from(tuple(LOSSES)))))
+    first = draw(frame.entries("dd", Style.INTEGERS)).ravel() if start else None
+    seed = draw(st.integers(0, 2**32 - 1))
+    return Case(data.problem, queried=data, alpha=chosen, start=first, seed=seed)
+
+
+_SHORT = STYLES.map(lambda style: Style.HALVES if style is Style.DECIMALS else style)
+"""Styles whose numbers have few bits."""
+
+
+@st.composite
+def _frames(draw: DrawFn, family: Family, *, single: bool, equal: bool) -> Frame:
+    inputs, tokens, dims = MOST
+    n = 1 if single else draw(st.integers(1, inputs))
+    T = draw(st.integers(2, 2 if family is Family.ORTHOGONAL and equal else tokens))
+    least = {
+        Family.LABEL_SEPARATING: 1,
+        Family.INDEPENDENT: max(T - 1, int(np.ceil(np.sqrt(n * (T - 1))))),
+        Family.ORTHOGONAL: max(T, n),
+    }[family]
+    d = draw(st.integers(least, max(least, dims)))
+    return Frame(n, T, d, (inputs, tokens, max(tokens, dims)))
+
+
+@st.composite
+def _label_separating(draw: DrawFn, frame: Frame, X: Tokens, Y: Float64[np.ndarray, "n"]) -> tuple[Tokens, Queries]:
+    """Queries with q·z_i = Y_i c_i, c_i ≥ 1; of a self-attention the first tokens."""
+    own = frame.d > 1 and draw(st.booleans())
+    z = X[:, 0] if own else draw(frame.entries("nd", draw(_SHORT)))
+    q = draw(frame.integers("d", -2, 2)).astype(np.float64)
+    # The first entry of a token is its score, which is left alone.
+    pivot = draw(st.integers(1, frame.d - 1)) if own else draw(st.integers(0, frame.d - 1))
+    q[pivot] = draw(st.sampled_from((1.0, -1.0)))
+    wanted = Y * draw(frame.choices("n", (1.0, 2.0, 1.5, 4.0)))
+    z[:, pivot] += q[pivot] * (wanted - z @ q)
+    return X, z.copy()
+
+
+@st.composite
+def _independent(draw: DrawFn, frame: Frame, X: Tokens, Y: Float64[np.ndarray, "n"]) -> tuple[Tokens, Queries]:
+    """Tokens and queries with linearly independent rows; of a self-attention queries are the first tokens."""
+    own = frame.d > 1 and draw(st.booleans())
+    z = X[:, 0] if own else draw(frame.entries("nd", draw(_SHORT)))
+    opt = np.argmax(Y[:, None] * X[:, :, 0], axis=1).astype(np.int64)
+    nudged, query, tries = X, z, 0
+    while not independent(QueryDataset(nudged, query, Y, np.eye(frame.d)[0]).keys, opt):
+        tries += 1
+        rng = np.random.default_rng(tries)
+        steps = rng.integers(-(4**tries), 4**tries + 1, size=X.shape) / 4.0**tries / 4
+        steps[:, :, 0] = 0.0
+        nudged = X + steps
+        query = nudged[:, 0] if own else z + rng.integers(-(4**tries), 4**tries + 1, size=z.shape) / 4.0**tries / 4
+    return nudged, query.copy()
+
+
+@st.composite
+def _orthogonal(
+    draw: DrawFn, frame: Frame, Y: Float64[np.ndarray, "n"]
+) -> tuple[Tokens, Queries, Float64[np.ndarray, "d"]]:
+    """Tokens ±c_i e_j, queries ±b_i e_j, and a head whose entries differ in size; in even dimensions rotated."""
+    n, T, d = frame.shape
+    axes = np.argsort(draw(frame.integers("nd", 0, 9)), axis=1, kind="stable")[:, :T]
+    signs = draw(frame.choices("nT", (1.0, -1.0)))
+    lengths = draw(frame.choices("n", (1.0, 2.0, 0.5)))
+    X = (lengths[:, None] * signs)[:, :, None] * np.eye(d)[axes]
+    order = np.argsort(draw(frame.integers("d", 0, 9)), kind="stable")[:n]
+    queries = draw(frame.choices("n", (1.0, -1.0, 2.0, 0.5)))[:, None] * np.eye(d)[order]
+    ranks = 1.0 + np.argsort(draw(frame.integers("d", 0, 9)), kind="stable")
+    v = draw(frame.choices("d", (1.0, -1.0))) * ranks
+    if d % 2 == 0 and draw(st.booleans()):
+        turn = np.kron(np.eye(d // 2), np.array([[1.0, 1.0], [1.0, -1.0]]))
+        X, queries, v = X @ turn, queries @ turn, v @ turn
+    return X, queries, v
+
+
+def independent(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> bool:
+    """Whether the rows k_iα_i − k_it, t ≠ α_i, are linearly independent; it does not depend on α. Exact."""
+    rows = list(difference_rows(keys, alpha).values())
+    return len(rows) <= keys.shape[2] and fmpq_mat(rows).rank() == len(rows)
+
+
+def _made_locally_optimal(
+    X: Tokens, queries: Queries, Y: Float64[np.ndarray, "n"], v: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]
+) -> tuple[Tokens, Queries, Int64[np.ndarray, "n"]]:
+    """α made locally optimal by moving higher-scoring tokens away from it, four times as far; otherwise opt.
+
+    Their rows are four times as long, so that independent rows stay so, unless a moved token is the query; then α is
+    left for opt, as it is where a higher one is a neighbour still.
+    """
+    scores = Y[:, None] * (X @ v)
+    chosen = np.take_along_axis(X, alpha[:, None, None], axis=1)
+    higher = scores > np.take_along_axis(scores, alpha[:, None], axis=1)
+    moved = np.where(higher[:, :, None], chosen + 4 * (X - chosen), X)
+    problem = QueryDataset(moved, queries, Y, v).problem
+    solution = max_margin(problem.exact_keys, alpha)
+    if isinstance(solution, MaxMargin) and not offending_neighbours(solution, problem.scores):
+        return moved, queries, alpha
+    return X, queries, np.argmax(scores, axis=1).astype(np.int64)

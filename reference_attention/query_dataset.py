@@ -1,0 +1,78 @@
+"""Tokens with a query per input: softmax(X_i W z_i), in which the key-query weights W are trained.
+
+References: *Transformers as Support Vector Machines*, (W-ERM).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.typing import ArrayLike
+
+from reference_attention.exact import rounded_product
+from reference_attention.loss import Loss
+from reference_attention.outer_keys import OuterKeys
+from reference_attention.problem import Dataset, Problem, checked_array
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class QueryDataset:
+    """Tokens, a query per input, labels and head: L(W) = (1/n) Σ_i ℓ(Y_i vᵀ X_iᵀ softmax(X_i W z_i)).
+
+    Args:
+        X: tokens, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
+        queries: z, shape (n, e), likewise as the others: of a cross-attention any, of a self-attention one of the
+            tokens, e.g. ``X[:, 0]``.
+        Y: labels ±1, shape (n,).
+        v: head, shape (d,).
+        loss: a :class:`Loss` or its name.
+
+    Raises:
+        InvalidInput: NaN, infinite or unsuitable shapes, T = 1, labels other than ±1; an unknown loss.
+
+    >>> from theorems import QueryDataset
+    >>> data = QueryDataset(X=[[[1, 2], [3, 4]]], queries=[[1, 0.5]], Y=[1], v=[1, 0])
+    >>> data.problem.keys  # vec(x zᵀ), so that a prompt of it is vec(W)
+    array([[[1. , 0.5, 2. , 1. ],
+            [3. , 1.5, 4. , 2. ]]])
+    >>> data.problem.scores
+    array([[1., 3.]])
+    """
+
+    X: Float64[np.ndarray, "n T d"]
+    queries: Float64[np.ndarray, "n e"]
+    Y: Float64[np.ndarray, "n"]
+    v: Float64[np.ndarray, "d"]
+    loss: Loss
+
+    def __init__(
+        self, X: ArrayLike, queries: ArrayLike, Y: ArrayLike, v: ArrayLike, loss: Loss | str = "logistic"
+    ) -> None:
+        held = Dataset(X, Y, v, None, loss)
+        for name in ("X", "Y", "v", "loss"):
+            object.__setattr__(self, name, getattr(held, name))
+        object.__setattr__(self, "queries", checked_array("queries", queries, (len(held.Y), "e")))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(d, e), the shape of W."""
+        return self.X.shape[2], self.queries.shape[1]
+
+    @property
+    def keys(self) -> OuterKeys:
+        """The keys vec(x_it z_iᵀ), by their factors."""
+        return OuterKeys(self.X, self.queries)
+
+    @cached_property
+    def problem(self) -> Problem:
+        """Keys vec(x_it z_iᵀ) and scores Y_i X_i v, each entry the exact product rounded once; a prompt is vec(W)."""
+        n, T, d = self.X.shape
+        scores = self.Y[:, None] * rounded_product(self.X.reshape(n * T, d), self.v[:, None]).reshape(n, T)
+        return Problem(self.keys, scores, self.loss)
+
+    def with_queries_scaled(self, factor: float) -> QueryDataset:
+        """The same data in the units W ↦ W / factor; exact when the factor is a power of two."""
+        return replace(self, queries=self.queries * factor)

@@ -1,0 +1,20 @@
+"""*Transformers as Support Vector Machines* (arXiv 2308.16898): statements about training the key-query weights W.
+
+softmax(X_i W z_i) is the attention of *Max-Margin Token Selection* on the keys vec(x_it z_iᵀ), its prompt vec(W). What
+follows word for word makes the same claims here; the rest is what rank-one keys change.
+
+| statement | what |
+|---|---|
+| `risk_floor` | optimal tokens minimise the risk |
+| `rank` | solutions have rank at most n |
+| `feasibility` | every choice of tokens is separable where dimensions are large |
+| `frobenius_path` | the regularization path turns to W^mm |
+| `first_step` | gradient descent after a first step that separates |
+| `no_stationary_point` | where ∇L does not vanish, whatever W |
+| `local_descent` | gradient descent in a cone around locally optimal tokens |
+| `local_path` | the regularization path in that cone |
+| `sequence` | several queries per input, causal or not |
+| `conjecture_independent_rows` | independent rows: every flow ends at locally optimal tokens |
+
+The paper's own text could not be read: statements go by what they say, its numbers are from memory.
+"""
