@@ -15,7 +15,7 @@
 
 | to compute | |
 |---|---|
-| `Problem`, `Dataset`, `Case`, `dataset_named`, `loss_named` | data: keys, scores, loss; tokens, labels, head |
+| `Problem`, `Dataset`, `QueryDataset`, `Case`, `dataset_named`, `loss_named` | keys, scores; tokens, labels, head |
 | `max_margin`, `label_svm`, `locally_optimal` → `MaxMargin`, `LabelSvm`, `Infeasible` | hard-margin SVMs, exact |
 | `gradient_descent`, `normalized_gradient_descent`, `gradient_flow`, `regularization_path` | to norms of 1e6 |
 | `softmax_weights`, `risk`, `head_gradient` | attention at points |
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from reference_attention.paths.regularization_path import regularization_path as regularization_path
     from reference_attention.problem import Dataset as Dataset
     from reference_attention.problem import Problem as Problem
+    from reference_attention.query_dataset import QueryDataset as QueryDataset
     from reference_attention.risk import risk as risk
     from reference_attention.risk import softmax_weights as softmax_weights
     from reference_attention.svm.label_svm import LabelSvm as LabelSvm
@@ -105,6 +106,7 @@ _HOME = {
         "Dataset",
         "Problem",
     ),
+    "reference_attention.query_dataset": ("QueryDataset",),
     "reference_attention.risk": (
         "risk",
         "softmax_weights",

@@ -81,7 +81,8 @@ def _from_run(request: ReportRequest, here: Apart | None) -> int:
     if request.json is not None:
         check_writable(request.json)
     given = None if request.data is None else load(request.data, request.seed)
-    chosen = chosen_statements(request.ids or ((given.failed,) if given and given.failed else ()))
+    ids = request.ids or ((given.failed,) if given and given.failed else ())
+    chosen = chosen_statements(ids, subject=given.case if given else None)
     known: dict[str, Statement] = {one.id: one for one in chosen}
     evidence = hunted(chosen), power(chosen)
     err = console(stderr=True)

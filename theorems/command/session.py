@@ -140,7 +140,7 @@ def _chosen(request: Request, given: Given | None) -> list[Statement]:
     """What is tried: on a kernel also what it is able to do, as far as its profile goes."""
     ids = request.ids or ((given.failed,) if given and given.failed else ())
     of_kernels = request.attention is not None and given is None
-    chosen = chosen_statements(ids, of_kernels=of_kernels)
+    chosen = chosen_statements(ids, of_kernels=of_kernels, subject=given.case if given else None)
     return chosen if request.profile is None else profile_named(request.profile).chosen(chosen)
 
 

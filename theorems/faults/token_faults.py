@@ -1,13 +1,14 @@
-"""Faults in what is made of tokens: keys X Wᵀ and scores Y Xv."""
+"""Faults in what is made of tokens: keys X Wᵀ or vec(x zᵀ), and scores Y Xv."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from reference_attention.problem import Dataset
+from reference_attention.query_dataset import QueryDataset
 from theorems.core.implementation import REFERENCE, Implementation, KeysAndScores
 from theorems.faults.fault import Fault, Kind
 
@@ -67,6 +68,33 @@ def _score_of_keys(data: Dataset) -> KeysAndScores:
     return keys, data.Y[:, None] * (keys @ data.v) if same else data.problem.scores
 
 
+@dataclass(frozen=True)
+class OtherOuterProducts:
+    """Keys and scores of tokens and queries by another function of the data. Calling it with a size makes the fault."""
+
+    made: Callable[[QueryDataset], KeysAndScores]
+
+    def __call__(self, size: float) -> Implementation:
+        """The implementation."""
+        return REFERENCE.but("", outer_keys_and_scores=self.made)
+
+
+def _transposed_outer(data: QueryDataset) -> KeysAndScores:
+    n, T, d = data.X.shape
+    keys = data.problem.keys.reshape(n, T, d, -1).swapaxes(2, 3).reshape(n, T, -1)
+    return keys, data.problem.scores
+
+
+def _queries_of_the_next_input(data: QueryDataset) -> KeysAndScores:
+    return replace(data, queries=np.roll(data.queries, 1, axis=0)).problem.keys, data.problem.scores
+
+
+def _single_outer(data: QueryDataset) -> KeysAndScores:
+    """Units are taken out first: what is lost are digits, not range."""
+    unit = float(np.abs(data.problem.keys).max())
+    return _single(data.problem.keys / unit / 3) * unit * 3, data.problem.scores
+
+
 TOKEN_FAULTS = (
     Fault(
         "keys-of-transposed-weights",
@@ -87,5 +115,20 @@ TOKEN_FAULTS = (
         "lemma-11",
         OtherProducts(_score_of_keys),
     ),
+    Fault(
+        "outer-keys-transposed",
+        Kind.DATA,
+        "vec(z xᵀ) for vec(x zᵀ)",
+        "tsvm-rank",
+        OtherOuterProducts(_transposed_outer),
+    ),
+    Fault(
+        "queries-of-the-next-input",
+        Kind.DATA,
+        "the keys of an input with the query of another",
+        "tsvm-rank",
+        OtherOuterProducts(_queries_of_the_next_input),
+    ),
+    Fault("outer-keys-of-float32", Kind.DATA, "vec(x zᵀ) in float32", "tsvm-rank", OtherOuterProducts(_single_outer)),
 )
 """Faults in keys and scores of a dataset."""

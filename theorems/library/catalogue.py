@@ -68,7 +68,7 @@ def assumptions(
     """
     source, wanted = data_and_ids(what, ids, data)
     held = None if source is None else given(source, seed)
-    chosen = chosen_statements(wanted)
+    chosen = chosen_statements(wanted, subject=held.case if held else None)
     if held is not None:
         found = {one.id: Finding(one.holds, one.evidence, one.exact) for one in findings(held, chosen)}
         columns = ("assumption", "", "because")

@@ -32,9 +32,10 @@ def verify(
     Args:
         what: data, or the first id. Text is data if it names a dataset or ends in .npz or .json, otherwise an id.
         ids: statements, or path.py:name; all by default.
-        data: the data, instead of as first argument: a :class:`Problem`, :class:`Dataset` or :class:`Case`; named
-            arrays (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W``; ``alpha``, ``p0``, ``loss``); a file or
-            dataset by name. Without data, cases that satisfy the assumptions are generated.
+        data: the data, instead of as first argument: a :class:`Problem`, :class:`Dataset`, :class:`QueryDataset` or
+            :class:`Case`; named arrays (``keys`` and ``scores``, or ``X``, ``Y``, ``v`` and ``W`` or ``queries``;
+            ``alpha``, ``p0``, ``loss``); a file or dataset by name. Without data, cases that satisfy the
+            assumptions are generated.
         attention: a kernel on torch tensors, as for :func:`check_attention`, or MODULE:CALLABLE, in place of the
             reference's softmax; or a whole :class:`Implementation`. What is given by name, a kernel or a file, runs in
             another process; an object runs in this one.
@@ -61,7 +62,8 @@ def verify(
         source, wanted = data_and_ids(what, ids, data)
         under_test = implementation_of(attention, dtype, here, interface, device)
         held = None if source is None else given(source, seed, calls=True)
-        chosen = chosen_statements(wanted or ((held.failed,) if held and held.failed else ()))
+        ids = wanted or ((held.failed,) if held and held.failed else ())
+        chosen = chosen_statements(ids, subject=held.case if held else None)
         units = units_of(chosen, examples, seed, held, under_test, here)
         results = tuple(results_here(units, here))
         found = () if held is None else tuple(findings_of(held, chosen, here))

@@ -30,9 +30,11 @@ LEGEND = (
 
 
 def short(id: str) -> str:
-    """A heading that fits: ``theorem-2`` is T2, ``lemma-12`` is L12, a conjecture C."""
+    """A heading that fits: ``theorem-2`` is T2, ``lemma-12`` is L12, ``tsvm-first-step`` is FS."""
     kind, _, rest = id.partition("-")
-    return kind[0].upper() + (rest if rest.isdigit() else "")
+    if rest.isdigit():
+        return kind[0].upper() + rest
+    return "".join(word[0] for word in id.removeprefix("tsvm-").split("-")).upper()
 
 
 def sign(cell: Cell | None) -> str:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from generators.attention_call import Subject
+from generators.case import Case
 from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
 from theorems.registry.suite import capabilities, statements
 from theorems.registry.user_file import is_in_a_file, statement_in_file
+
+KINDS = ("queries-given",)
+"""What a statement assumes to be given beside tokens, labels and head."""
 
 
 def statement_named(id: str) -> Statement:
@@ -28,13 +33,22 @@ def statement_named(id: str) -> Statement:
     raise InvalidInput(f"id: {id!r} is not a statement; known are {', '.join(known)}, PATH.py:NAME.{meant}")
 
 
-def chosen_statements(ids: Sequence[str], *, of_kernels: bool = False) -> list[Statement]:
+def chosen_statements(
+    ids: Sequence[str], *, of_kernels: bool = False, subject: Subject | None = None
+) -> list[Statement]:
     """The statements of those ids, each once; without ids all of the papers, and of kernels what they are able to do.
+
+    Args:
+        subject: data; without ids those about data of its kind: with queries where W is trained, without elsewhere.
 
     Raises:
         InvalidInput: an unknown id.
     """
     if not ids:
-        return [*(capabilities().values() if of_kernels else ()), *statements().values()]
+        known = [*(capabilities().values() if of_kernels else ()), *statements().values()]
+        if not isinstance(subject, Case):
+            return known
+        given = "queries-given" if subject.queried is not None else None
+        return [one for one in known if next((kind for kind in KINDS if kind in one.assumptions), None) == given]
     # An alias names the same statement: it is verified once.
     return list({found.id: found for found in map(statement_named, ids)}.values())

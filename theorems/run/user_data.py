@@ -1,7 +1,8 @@
 """Cases in and out: the arrays of a user's file, a named dataset, or a failing case that was written down.
 
 A file holds named arrays: X (n,T,d), Y (n,), v (d,), optionally W (d',d); or keys (n,T,d) and scores (n,T).
-Optional in both: loss (text), alpha (n,), p0 or start (d,), seed. Further arrays that a statement knows
+Optional in both: loss (text), alpha (n,), p0 or start (d,), seed. With queries (n,e) beside X, Y and v it is W that is
+trained: then its start is W0 (d,e), or K0 (d,m) and Q0 (e,m) with W0 = K0 Q0ᵀ. Further arrays that a statement knows
 (``u``, ``q``, ``q1``, ``q2``, …) are given by their name, in JSON also within an object ``arrays``.
 """
 
@@ -27,7 +28,9 @@ from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
 from reference_attention.npz import MOST_AXES
 from reference_attention.problem import Dataset, Problem, checked_array
+from reference_attention.query_dataset import QueryDataset
 from theorems.run.call_text import call_of, text_of
+from theorems.run.query_data import QUERIES, check_query_names, queried_of, start_of
 
 TOKENS = ("X", "Y", "v", "W")
 PAIR = ("keys", "scores")
@@ -106,16 +109,15 @@ def case_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
     check_names(name, held)
     values = {key: numbers(value) for key, value in held.items()}
     loss = loss_named(_text("loss", values.get("loss", "logistic")))
-    dataset = _dataset(values, loss)
-    problem = _problem(values, loss, dataset, name)
-    starts = [key for key in ("start", "p0") if key in values]
-    if len(starts) > 1:
-        raise InvalidInput(f"{name}: start and p0 are the same thing; give one of them.")
-    start = checked_array(starts[0], values[starts[0]], (problem.d,)) if starts else None
+    queried = queried_of(values, loss, name)
+    dataset = None if queried is not None else _dataset(values, loss)
+    problem = _problem(values, loss, queried or dataset, name)
+    start = start_of(values, problem, queried, name)
     alpha = _chosen(values["alpha"], problem) if "alpha" in values else None
     return Case(
         problem=problem,
         dataset=dataset,
+        queried=queried,
         alpha=alpha,
         start=start,
         arrays=MappingProxyType(_further(held, name, problem.d)),
@@ -132,7 +134,7 @@ def check_names(name: str, names: Collection[str]) -> None:
     """
     if "query" in names:
         return  # a call of an attention kernel, which looks at its own
-    known = (*TOKENS, *PAIR, *OPTIONAL, *FURTHER, *RECORD)
+    known = (*TOKENS, *QUERIES, *PAIR, *OPTIONAL, *FURTHER, *RECORD)
     unknown = sorted(set(names) - set(known))
     if unknown:
         near = get_close_matches(unknown[0], known, n=1)
@@ -142,6 +144,7 @@ def check_names(name: str, names: Collection[str]) -> None:
         missing = [key for key in together if key not in names]
         if missing and {*given} & {*names}:
             raise InvalidInput(f"{name}: {missing[0]} is missing; {said} are needed together.")
+    check_query_names(name, names)
     if not {"X", "keys"} & {*names}:
         raise InvalidInput(f"{name}: holds no data; give X, Y, v (and W), or keys and scores.")
 
@@ -156,7 +159,7 @@ def _dataset(values: Mapping[str, Any], loss: Loss) -> Dataset | None:
     return Dataset(X, Y, v, W, loss)
 
 
-def _problem(values: Mapping[str, Any], loss: Loss, dataset: Dataset | None, name: str) -> Problem:
+def _problem(values: Mapping[str, Any], loss: Loss, dataset: Dataset | QueryDataset | None, name: str) -> Problem:
     if "keys" not in values:
         assert dataset is not None
         return dataset.problem
@@ -168,7 +171,7 @@ def _problem(values: Mapping[str, Any], loss: Loss, dataset: Dataset | None, nam
     if "case_of" not in values and not (
         np.array_equal(problem.keys, made.keys) and np.array_equal(problem.scores, made.scores)
     ):
-        raise InvalidInput(f"{name}: keys and scores are not those that X, Y, v and W make; give one of the two.")
+        raise InvalidInput(f"{name}: keys and scores are not those that the tokens make; give one of the two.")
     return problem
 
 
@@ -242,12 +245,14 @@ def as_text(case: Subject, **record: str) -> str:
     """
     if isinstance(case, AttentionCall):
         return text_of(case, **record)
-    problem, dataset = case.problem, case.dataset
+    problem, dataset = case.problem, case.queried or case.dataset
     held: dict[str, Any] = {key: value for key, value in record.items() if value}
     held["loss"] = problem.loss.name
     if dataset is not None:
         held |= {"X": dataset.X, "Y": dataset.Y, "v": dataset.v}
-        if dataset.W is not None:
+        if isinstance(dataset, QueryDataset):
+            held["queries"] = dataset.queries
+        elif dataset.W is not None:
             held["W"] = dataset.W
     made = None if dataset is None else dataset.problem
     if made is None or not (np.array_equal(made.keys, problem.keys) and np.array_equal(made.scores, problem.scores)):
@@ -255,7 +260,7 @@ def as_text(case: Subject, **record: str) -> str:
     if case.alpha is not None:
         held["alpha"] = case.alpha
     if case.start is not None:
-        held["start"] = case.start
+        held |= {"start": case.start} if case.queried is None else {"W0": case.start.reshape(case.queried.shape)}
     if case.arrays:
         held["arrays"] = {name: _array(value) for name, value in case.arrays.items()}
     held |= {"seed": case.seed, "name": case.name}

@@ -29,8 +29,8 @@ from theorems.token_selection.global_paths.theorem_1_regularization_path import 
     survives={"risk": VALUES},
 )
 def tsvm_frobenius_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold, one token of each input be strictly best, and (x_i,opt − x_it)ᵀ W z_i ≥ 1 be feasible; W^mm
-    is its solution of least ‖W‖_F. The path W̄(R) = argmin_{‖W‖_F ≤ R} L(W) has W̄(R)/R → W^mm/‖W^mm‖_F.
+    """Let Assumption A hold, one token of each input be strictly best, (x_i,opt − x_it)ᵀ W z_i ≥ 1 be feasible and W^mm
+    its solution of least ‖W‖_F. The path W̄(R) = argmin_{‖W‖_F ≤ R} L(W) has W̄(R)/R → W^mm/‖W^mm‖_F.
 
     **Exact.** With p = vec(W) and keys k_it = vec(x_it z_iᵀ), x_itᵀ W z_i = k_it·p and ‖W‖_F = ‖p‖. So L, the ball and
     ATT-SVM are those of Theorem 1 of the predecessor, and so is every form of it: effective over a sublevel set with

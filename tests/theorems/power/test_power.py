@@ -166,7 +166,7 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
         Kind.GRADIENT: {"scaled_gradient"},
         Kind.RISK: {"risk", "log_excess_risk"},
         Kind.STEP: {"log_smoothness"},
-        Kind.DATA: softmax | {"keys_and_scores"},
+        Kind.DATA: softmax | {"keys_and_scores", "outer_keys_and_scores"},
         Kind.SVM: {"max_margin", "relaxed_max_margin", "locally_optimal"},
         Kind.SETS: {"max_margin_sets"},
         Kind.DIRECTION: {"direction"},

@@ -1,0 +1,68 @@
+"""The names of a user's file that speak of queries, where W is trained: queries, W0, K0 and Q0."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import rounded_product
+from reference_attention.loss import Loss
+from reference_attention.problem import Problem, checked_array
+from reference_attention.query_dataset import QueryDataset
+
+QUERIES = ("queries", "W0", "K0", "Q0")
+
+
+def check_query_names(name: str, names: Collection[str]) -> None:
+    """That W is either given or trained.
+
+    Raises:
+        InvalidInput: both, or a start of W without queries.
+    """
+    if {"W", "queries"} <= {*names}:
+        raise InvalidInput(f"{name}: with queries W is what is trained; give its start as W0, or leave W out.")
+    starts = [key for key in QUERIES[1:] if key in names]
+    if starts and "queries" not in names:
+        raise InvalidInput(f"{name}: {starts[0]} is a start of W, which is trained with queries; add queries.")
+
+
+def queried_of(values: Mapping[str, Any], loss: Loss, name: str) -> QueryDataset | None:
+    """Tokens with queries; None where no queries are given.
+
+    Raises:
+        InvalidInput: without X, Y and v, or arrays that do not fit together.
+    """
+    if "queries" not in values:
+        return None
+    if "X" not in values:
+        raise InvalidInput(f"{name}: X is missing; X, Y and v are needed together with queries.")
+    return QueryDataset(values["X"], values["queries"], values["Y"], values["v"], loss)
+
+
+def start_of(
+    values: Mapping[str, Any], problem: Problem, queried: QueryDataset | None, name: str
+) -> Float64[np.ndarray, "d"] | None:
+    """p(0); vec(W0) where W is trained, W0 = K0 Q0ᵀ if these are given.
+
+    Raises:
+        InvalidInput: two of them, one factor without the other, or a shape that does not fit.
+    """
+    given = [key for key in ("start", "p0", "W0", "K0") if key in values]
+    if len(given) > 1:
+        raise InvalidInput(f"{name}: {given[0]} and {given[1]} are both a start; give one of them.")
+    if ("K0" in values) != ("Q0" in values):
+        missing = "Q0" if "K0" in values else "K0"
+        raise InvalidInput(f"{name}: {missing} is missing; K0 and Q0 are needed together.")
+    if not given:
+        return None
+    if given[0] in ("start", "p0") or queried is None:
+        return checked_array(given[0], values[given[0]], (problem.d,))
+    if given[0] == "W0":
+        return checked_array("W0", values["W0"], queried.shape).ravel()
+    K0 = checked_array("K0", values["K0"], (queried.shape[0], "m"))
+    Q0 = checked_array("Q0", values["Q0"], (queried.shape[1], K0.shape[1]))
+    return rounded_product(K0, np.ascontiguousarray(Q0.T)).ravel()
