@@ -1,4 +1,4 @@
-"""Named datasets: the paper's figures, and handwritten digits.
+"""Named datasets: the paper's figures, handwritten digits, and the second paper's notebooks.
 
 Each is a function without arguments that returns a :class:`Case`; the figures' starting points are the array
 ``start_prompts`` (k, d) of the case. All entries are exact in float64, and few bits long.
@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.case import Case
+from generators.query_datasets import QUERY_DATASETS
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import loss_named
 from reference_attention.problem import Dataset, Problem
@@ -180,6 +181,7 @@ DATASETS: dict[str, Callable[[], Case]] = {
     },
     "figure-8": figure_8,
     "digits": digits,
+    **QUERY_DATASETS,
 }
 """The named datasets."""
 

@@ -21,6 +21,9 @@ HOLDING = {
     "figure-5": {"strict-optimum", "separable", "equal-non-optimal-scores"},
     "figure-8": {"equal-non-optimal-scores", "separable", "locally-optimal"},
     "digits": {"strict-optimum", "separable", "locally-optimal", "distinct-scores"},
+    "tsvm-paths-3": {"queries-given", "strict-optimum", "separable", "independent-rows"},
+    "tsvm-paths-5": {"queries-given", "strict-optimum", "separable", "distinct-scores"},
+    "tsvm-sphere": {"queries-given", "strict-optimum", "separable", "independent-rows"},
 }
 FAILING = {
     "figure-1a": {"distinct-scores"},
@@ -31,6 +34,9 @@ FAILING = {
     "figure-5": {"single-input"},
     "figure-8": {"single-input"},
     "digits": {"equal-non-optimal-scores", "positive-labels"},
+    "tsvm-paths-3": {"single-input"},
+    "tsvm-paths-5": {"independent-rows"},
+    "tsvm-sphere": {"equal-non-optimal-scores"},
 }
 
 
@@ -47,14 +53,35 @@ def test_assumptions_of_the_figures(name: str) -> None:
 def test_every_name_gives_a_consistent_case(name: str) -> None:
     case, again = dataset_named(name), dataset_named(name)
     assert case.name == ALIASES.get(name, name)
-    assert case.dataset is not None
+    data = case.queried or case.dataset
+    assert data is not None
     assert np.array_equal(case.problem.keys, again.problem.keys)
-    assert np.array_equal(case.dataset.problem.scores, case.problem.scores)
+    assert np.array_equal(data.problem.scores, case.problem.scores)
     assert case.problem.loss.name in ALL_LOSSES
     if "start_prompts" in case.arrays:
         assert case.arrays["start_prompts"].shape[1] == case.problem.d
     if name in DATASETS:
         assert (DATASETS[name].__doc__ or "").strip()
+
+
+@pytest.mark.parametrize(("name", "seed", "noise", "T"), [("tsvm-paths-3", 1, 0.3, 3), ("tsvm-paths-5", 3, 0.5, 5)])
+def test_the_notebooks_data_are_what_their_generator_draws(name: str, seed: int, noise: float, T: int) -> None:
+    torch = pytest.importorskip("torch")
+    drawn = torch.Generator().manual_seed(seed)
+    v = torch.randn(2, generator=drawn)
+    X = noise * torch.randn((2, T, 2), generator=drawn)
+    if T == 3:
+        X += torch.tensor([[[-1.0, 0.0]], [[1.0, 0.0]]])
+    else:
+        X[:, 1:] += torch.tensor([-1.0, 0.0])
+        X[:, 0] = torch.tensor([[1.0, 0.5], [1.0, -0.5]])
+    Z = torch.randn((2, 2), generator=drawn)
+    data = dataset_named(name).queried
+    assert data is not None
+    assert np.array_equal(data.X, X.double().numpy())
+    assert np.array_equal(data.queries, (Z / torch.norm(Z, dim=-1, keepdim=True)).double().numpy())
+    assert np.array_equal(data.v, (v / torch.norm(v)).double().numpy())
+    assert dataset_named(name).problem.factors is None, "products are exact"
 
 
 def test_figure_1b_has_a_locally_but_not_globally_optimal_token() -> None:

@@ -1,4 +1,4 @@
-"""A user's file with queries: W is trained, from W0 or from K0 Q0ᵀ, and everything is decided for tokens and queries."""
+"""A user's file with queries: W is trained, from W0 or K0 Q0ᵀ, and all is decided for tokens and queries."""
 
 from __future__ import annotations
 
