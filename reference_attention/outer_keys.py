@@ -71,7 +71,7 @@ class OuterKeys:
         return [a * b for a in x.integers(index) for b in query]
 
 
-Keys = Float64[np.ndarray, "n T d"] | OuterKeys
+Keys = Float64[np.ndarray, "_ _ _"] | OuterKeys
 """Keys, given by themselves or by their factors."""
 
 

@@ -12,7 +12,7 @@ from generators.case import Case
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, Refused, watched
+from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, Refused, asked_on, watched
 from theorems.core.statement import Statement
 
 
@@ -44,9 +44,10 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
         warnings.simplefilter("ignore", RuntimeWarning)
         claims: list[Claim] = []
         made: set[str] = set()
-        seen, calls = watched(under_test)
+        calls: set[str] = set()
         try:
             own, case = case, case.normalised()
+            seen, calls = watched(asked_on(under_test, case))
             missing = _missing_assumption(statement, case, own)
             if missing:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=missing)

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from generators.attention_call import AttentionCall
+from generators.attention_call import AttentionCall, Subject
+from generators.case import Case
 from reference_attention.loss import Array
+from reference_attention.outer_keys import OuterKeys
 from theorems.core.implementation import Implementation
 
 KERNEL_FUNCTIONS = ("weights", "risk", "scaled_gradient", "attend")
@@ -96,11 +98,23 @@ class OnKernel(Implementation):
         kernel: the :class:`theorems.kernel.kernel.Kernel`.
         attend: one call of it, forward and backward.
         explained: (statement, falsifying call, this) → a line for a maintainer, and the source of a test.
+        on_queries: (factors, keys vec(x zᵀ)) → its weights, risk and scaled gradient where it is given W z as queries.
     """
 
     kernel: Any = None
     attend: Callable[[AttentionCall], Answer] = no_kernel
     explained: Callable[..., tuple[str, str]] = not_explained
+    on_queries: Callable[[OuterKeys, Array], Any] | None = None
+
+
+def asked_on(under_test: Implementation, case: Subject) -> Implementation:
+    """What is under test on this case: a kernel is given the queries W z_i where W is trained."""
+    if not isinstance(under_test, OnKernel) or not isinstance(case, Case) or case.queried is None:
+        return under_test
+    if under_test.on_queries is None:
+        return under_test
+    asked = under_test.on_queries(case.queried.keys, case.problem.keys)
+    return replace(under_test, weights=asked.weights, risk=asked.risk, scaled_gradient=asked.scaled_gradient)
 
 
 @dataclass(frozen=True)

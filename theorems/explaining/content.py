@@ -47,9 +47,8 @@ def sections(it: Facts) -> list[Section]:
 def opening(it: Facts) -> list[str]:
     """Before the tables: the data, and the answer in a sentence."""
     problem = it.case.problem
-    trained = (
-        "" if it.case.queried is None else f"; W is trained, of shape {it.case.queried.shape}: p = vec(W), ‖p‖ = ‖W‖_F"
-    )
+    queried = it.case.queried
+    trained = "" if queried is None else f"; W is trained, of shape {queried.shape}: p = vec(W), ‖p‖ = ‖W‖_F"
     data = f"{it.name}: n = {problem.n}, T = {problem.T}, d = {problem.d}; {problem.loss.name} loss{trained}"
     return [data, f"{headline(it)[0].upper()}{headline(it)[1:]}."]
 

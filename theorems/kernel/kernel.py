@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -28,8 +29,8 @@ from jaxtyping import Float64
 from generators.attention_call import Alignment, AttentionCall, Memory
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
-from reference_attention.risk import ScaledGradient
 from theorems.core.on_kernel import Answer, KernelUse, OnKernel, Refused
+from theorems.kernel.asked import Prompted, Queried
 from theorems.kernel.diagnosis import explained
 from theorems.kernel.importing import imported
 from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, Request
@@ -81,10 +82,10 @@ class Held:
         same = keys is self.made_of_keys and (scores is self.made_of_scores)
         return same and not any(x.flags.writeable for x in (keys, scores) if x is not None)
 
-    def batch(self, p: Array) -> tuple[int, ...]:
+    def batch(self, queries: Array) -> tuple[int, ...]:
         """The batch axes of a result."""
         stacked = () if self.values is None else self.values.shape[:-3]
-        return np.broadcast_shapes(self.keys.shape[:-3], stacked, np.shape(p)[:-1])
+        return np.broadcast_shapes(self.keys.shape[:-3], stacked, np.shape(queries)[:-2])
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,33 +300,32 @@ class Kernel:
         """A float64 array in the kernel's dtype, where it wants its tensors."""
         return torch.tensor(np.asarray(array, dtype=np.float64)).to(DTYPES[self.dtype]).to(self.device)
 
-    def weights(self, keys: Array, p: Array) -> Array:
-        """s_i = softmax(K_i p), (*b, n, T): the kernel on the identity."""
+    def weights(self, keys: Array, queries: Array) -> Array:
+        """s_i = softmax(K_i q_i), (*b, n, T), of queries (*b, n or 1, d): the kernel on the identity."""
         held = self._held(keys, None)
         identity = torch.eye(held.keys.shape[-2], dtype=DTYPES[self.dtype], device=self.device)
         with torch.no_grad():
             found = [
                 self.attend(query, k, identity.expand(*k.shape[:-1], len(identity)))[..., 0, :]
-                for query, k, _ in self._blocks(held, p, len(identity))
+                for query, k, _ in self._blocks(held, queries, len(identity))
             ]
-        return _joined(found, held, p)
+        return _joined(found, held, queries)
 
-    def outputs(self, keys: Array, scores: Array, p: Array) -> Array:
-        """γ_iᵀ s_i, (*b, n)."""
+    def outputs(self, keys: Array, scores: Array, queries: Array) -> Array:
+        """γ_iᵀ s_i, (*b, n), of queries (*b, n or 1, d)."""
         held = self._held(keys, scores)
         with torch.no_grad():
-            found = [self.attend(query, k, v)[..., 0, 0] for query, k, v in self._blocks(held, p, 1)]
-        return _joined(found, held, p) * held.unit
+            found = [self.attend(query, k, v)[..., 0, 0] for query, k, v in self._blocks(held, queries, 1)]
+        return _joined(found, held, queries) * held.unit
 
-    def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
-        """L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i), (*b,)."""
-        return np.mean(loss.value(self.outputs(keys, scores, p)), axis=-1)
+    def gradients(self, keys: Array, scores: Array, loss: Loss, queries: Array) -> tuple[Array, Array]:
+        """Of each ℓ(γ_iᵀ s_i) in its query, by the kernel's backward pass: (*b, n, d), and log of its unit, (*b,).
 
-    def scaled_gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """∇L(p) by the kernel's backward pass; the scale is that of the loss's slope and of the units alone."""
+        The unit is that of the loss's slope, of keys and of scores alone.
+        """
         held = self._held(keys, scores)
         gradients, powers = [], []
-        for query, k, v in self._blocks(held, p, 1):
+        for query, k, v in self._blocks(held, queries, 1):
             query.requires_grad_()
             with torch.enable_grad():
                 found = self.attend(query, k, v)
@@ -336,10 +336,10 @@ class Kernel:
             (each,) = torch.autograd.grad(found, query, upstream[..., None, None])
             gradients.append(each[..., 0, :])
             powers.append(torch.from_numpy(power))
-        exponents = _joined(powers, held, p)
+        exponents = _joined(powers, held, queries)
         top = np.max(exponents, axis=-1)
-        direction = np.mean(_joined(gradients, held, p) * np.exp2(exponents - top[..., None])[..., None], axis=-2)
-        return ScaledGradient(top * math.log(2) + math.log(held.unit * held.key_unit), direction)
+        each = _joined(gradients, held, queries) * np.exp2(exponents - top[..., None])[..., None]
+        return each, top * math.log(2) + math.log(held.unit * held.key_unit)
 
     def _held(self, keys: Array, scores: Array | None) -> Held:
         """Keys and scores as tensors; the last ones are kept, because a descent asks for the same ones every step."""
@@ -352,11 +352,14 @@ class Kernel:
         self._last["held"] = made
         return made
 
-    def _blocks(self, held: Held, p: Array, width: int) -> Iterator[tuple[torch.Tensor, ...]]:
+    def _blocks(self, held: Held, queries: Array, width: int) -> Iterator[tuple[torch.Tensor, ...]]:
         """Query (B, n, 1, d), keys (B, n, T, d) and values (B, n, T, 1), at most ENTRIES numbers at a time."""
-        batch, (n, tokens, d) = held.batch(p), held.keys.shape[-3:]
-        points = torch.tensor(np.broadcast_to(np.asarray(p) * held.key_unit, (*batch, d)).reshape(-1, d))
-        points = points.to(DTYPES[self.dtype]).to(self.device)[:, None, None, :]
+        batch, (n, tokens, d) = held.batch(queries), held.keys.shape[-3:]
+        each = np.shape(queries)[-2]
+        points = torch.tensor(
+            np.broadcast_to(np.asarray(queries) * held.key_unit, (*batch, each, d)).reshape(-1, each, d)
+        )
+        points = points.to(DTYPES[self.dtype]).to(self.device)[:, :, None, :]
         values = held.keys[..., :1] if held.values is None else held.values  # no values: not looked at
         stacked = [
             x.expand(len(points), *x.shape)
@@ -367,19 +370,21 @@ class Kernel:
         at_once = max(1, ENTRIES // (n * tokens * (d + width)))
         for start in range(0, len(points), at_once):
             rows = slice(start, start + at_once)
-            yield points[rows].repeat(1, n, 1, 1), stacked[0][rows], stacked[1][rows]
+            yield points[rows].repeat(1, n // each, 1, 1), stacked[0][rows], stacked[1][rows]
 
     def as_implementation(self) -> OnKernel:
         """The kernel in place of the reference's softmax, risk and gradient."""
+        asked = Prompted(self)
         return OnKernel(
             name=self.name,
-            weights=self.weights,
-            risk=self.risk,
-            scaled_gradient=self.scaled_gradient,
+            weights=asked.weights,
+            risk=asked.risk,
+            scaled_gradient=asked.scaled_gradient,
             textbook_eps=self.eps,
             kernel=self,
             attend=self.answer,
             explained=explained,
+            on_queries=partial(Queried, self),
         )
 
     def but(self, **changed: Any) -> Kernel:
@@ -406,10 +411,10 @@ def _unit(values: Array) -> float:
     return 2.0 ** math.floor(math.log2(largest)) if 0 < largest < math.inf else 1.0
 
 
-def _joined(parts: list[torch.Tensor], held: Held, p: Array) -> np.ndarray:
+def _joined(parts: list[torch.Tensor], held: Held, queries: Array) -> np.ndarray:
     """Blocks put together: a float64 array of shape (*b, …)."""
     array = _float64(parts[0] if len(parts) == 1 else torch.cat(parts))
-    return np.asarray(array.reshape(*held.batch(p), *array.shape[1:]))
+    return np.asarray(array.reshape(*held.batch(queries), *array.shape[1:]))
 
 
 def _kind(found: object) -> str:

@@ -39,7 +39,7 @@ def scale_hint(kernel: Kernel) -> str:
         keys = np.zeros((1, 2, d))
         keys[0, 0, 0] = 1.0
         try:
-            weights = np.asarray(kernel.weights(keys, np.outer((1.0, 2.0), keys[0, 0])))[:, 0]
+            weights = np.asarray(kernel.weights(keys, np.outer((1.0, 2.0), keys[0, 0])[:, None]))[:, 0]
         except InvalidInput:
             return ""
         if not (np.isfinite(weights).all() and (weights > 0).all()):
@@ -64,7 +64,7 @@ def precision_hint(kernel: Kernel) -> str:
     rng = np.random.default_rng(0)
     keys, p = rng.standard_normal((4, 5, 3)), rng.standard_normal((16, 3))
     try:
-        off = float(np.max(np.abs(kernel.weights(keys, p) - softmax_weights(keys, p))))
+        off = float(np.max(np.abs(kernel.weights(keys, p[..., None, :]) - softmax_weights(keys, p))))
     except InvalidInput:
         return ""
     if kernel.dtype != "float64" or not 1e-9 < off < 1e-5:

@@ -86,7 +86,7 @@ def test_weights_risk_and_gradient_are_the_references(kernel: Any, batch: tuple[
 def test_stacked_problems_and_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     keys, scores, p = rng.normal(size=(5, 2, 4, 3)), rng.normal(size=(5, 2, 4)), rng.normal(size=(5, 3))
-    seen, loss = kernel_of(kernels.handwritten), LOSSES["logistic"]
+    seen, loss = kernel_of(kernels.handwritten).as_implementation(), LOSSES["logistic"]
     whole = seen.scaled_gradient(keys, scores, loss, p)
     single = [seen.scaled_gradient(keys[b], scores[b], loss, p[b]) for b in range(5)]
     monkeypatch.setattr(theorems.kernel.kernel, "ENTRIES", 1)
@@ -103,7 +103,7 @@ def test_units_of_keys_and_scores_do_not_matter(dtype: str) -> None:
     """Powers of two are taken out before the kernel is called, so that float32 neither over- nor underflows."""
     rng = np.random.default_rng(3)
     keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=3)
-    seen, loss = kernel_of(kernels.handwritten, dtype), LOSSES["correlation"]
+    seen, loss = kernel_of(kernels.handwritten, dtype).as_implementation(), LOSSES["correlation"]
     right = seen.scaled_gradient(keys, scores, loss, p)
     other = seen.scaled_gradient(keys * 2.0**200, scores * 2.0**-300, loss, p * 2.0**-200)
     np.testing.assert_array_equal(other.direction, right.direction)
@@ -114,7 +114,7 @@ def test_a_slope_that_float32_cannot_hold() -> None:
     keys, p, loss = np.array([[[1.0], [0.0]]]), np.array([0.5]), LOSSES["exponential"]
     for shift in (400.0, -400.0):
         scores = np.array([[1.0, 0.0]]) + shift
-        found = kernel_of(kernels.handwritten, "float32").scaled_gradient(keys, scores, loss, p)
+        found = kernel_of(kernels.handwritten, "float32").as_implementation().scaled_gradient(keys, scores, loss, p)
         expected = reference.scaled_gradient(keys, scores, loss, p)
         assert np.isfinite(found.direction).all()
         assert found.log_norm == pytest.approx(expected.log_norm, abs=1e-3)
