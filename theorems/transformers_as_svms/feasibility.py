@@ -14,9 +14,10 @@ from hypothesis.strategies import DrawFn
 from jaxtyping import Int64
 
 from generators.case import Case
-from generators.numbers import one_in
 from generators.query_assumptions import independent_rows, independent_tokens_and_queries, label_separating_queries
-from generators.query_cases import query_cases
+from generators.query_cases import independent, query_cases
+from reference_attention.losses import LOSSES
+from reference_attention.query_dataset import QueryDataset
 from theorems.core.claim import Claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
@@ -36,18 +37,43 @@ ANY = "where one of these holds"
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Separable by construction; a third of them with tokens whose rows are twice those of others, so that only queries
-    that separate the labels say that opt is.
+    """Half of them separable by construction, all hypotheses mixed; of the others, each makes one hypothesis alone
+    hold.
     """
+    kind = draw(st.sampled_from(("any", "crowded", "any", "many inputs")))
+    if kind == "many inputs":
+        return draw(_many_inputs())
     case = draw(query_cases(alpha="any"))
-    if not draw(one_in(3)):
-        return case
+    return _crowded(case) if kind == "crowded" else case
+
+
+def _crowded(case: Case) -> Case:
+    """The case with tokens whose rows are twice those of others: only queries that separate the labels say that opt is
+    separable.
+    """
     data, problem = case.queried, case.problem
     assert data is not None
     best = np.take_along_axis(data.X, problem.optimal[:, None, None], axis=1)
     others = data.X[np.arange(problem.T) != problem.optimal[:, None]].reshape(problem.n, problem.T - 1, -1)
     crowded = replace(data, X=np.concatenate([data.X, best + 2 * (others - best)], axis=1))
     return case.but(problem=crowded.problem, queried=crowded)
+
+
+@st.composite
+def _many_inputs(draw: DrawFn) -> Case:
+    """More inputs than dimensions, n > d, and independent rows all the same; scores of an input are distinct."""
+    d, T, n = draw(st.sampled_from(((2, 2, 3), (2, 2, 4), (3, 2, 4), (3, 3, 4))))
+    own, seed, loss = draw(st.booleans()), draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(tuple(LOSSES)))
+    rng = np.random.default_rng(seed)
+    while True:
+        X = rng.integers(-6, 7, size=(n, T, d)) / 2
+        X[:, :, 0] = rng.permuted(np.tile(np.arange(-2.0, 3.0), (n, 1)), axis=1)[:, :T]
+        queries = X[:, 0].copy() if own else rng.integers(-6, 7, size=(n, d)) / 2
+        data = QueryDataset(X, queries, rng.choice([-1.0, 1.0], size=n), np.eye(d)[0], loss)
+        alpha = rng.integers(T, size=n)
+        # Almost all such data are independent; a draw that is not is drawn again.
+        if independent(data.keys, alpha):
+            return Case(data.problem, queried=data, alpha=alpha, seed=seed)
 
 
 @statement(

@@ -34,18 +34,19 @@ DECOUPLED = {True: "single-input-is-rank-one", False: "orthogonal-queries-decoup
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Half of them with one more coordinate of tokens and queries, a combination of the others: few tokens span less
-    than the space then.
+    """Most of them with one more coordinate of tokens and queries, a combination of the others, so that tokens and
+    queries do not span their spaces; 0 where queries are orthogonal, which they stay.
     """
     case = draw(query_cases(alpha="any"))
     data = case.queried
     assert data is not None
-    if not draw(st.booleans()):
+    if draw(st.integers(0, 3)) == 0:
         return case
     d, e = data.shape
     mixed = np.array(draw(st.lists(st.integers(-2, 2), min_size=max(d, e), max_size=max(d, e))), dtype=np.float64)
     X = np.concatenate([data.X, (data.X @ mixed[:d])[:, :, None]], axis=2)
-    queries = np.concatenate([data.queries, (data.queries @ mixed[:e])[:, None]], axis=1)
+    tilt = mixed[:e] * (not orthogonal_queries(case).holds)
+    queries = np.concatenate([data.queries, (data.queries @ tilt)[:, None]], axis=1)
     wider = QueryDataset(X, queries, data.Y, np.append(data.v, 0.0), data.loss)
     return case.but(problem=wider.problem, queried=wider)
 

@@ -76,7 +76,7 @@ def _cases(draw: DrawFn) -> Case:
     | QUERY_CLAIMS,
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum"),
     cases=_cases,
-    kernel=calls("its risk, between both bounds at every point", turn=2, differentiates=False),
+    kernel=calls("its risk, between both bounds at every point", turn=8, differentiates=False),
     survives={
         "excess-linearised": "|ℓ'(γ_i,opt)| δ_i lies between both bounds at every δ_i; its value is claimed by Lemma 3"
     },
