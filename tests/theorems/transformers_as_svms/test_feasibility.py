@@ -13,10 +13,15 @@ import numpy as np
 import pytest
 from flint import fmpq, fmpz_mat
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from jaxtyping import Int64
 
 from generators.case import Case
+from generators.numbers import Frame
 from generators.query_assumptions import independent_rows, independent_tokens_and_queries, label_separating_queries
+from generators.query_cases import _independent, independent
+from reference_attention.exact import rational_matrix
+from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import max_margin
 from tests.theorems.transformers_as_svms.section_2_cases import CASES, claims_of, falsified
@@ -134,10 +139,10 @@ def test_bounds_of_singular_values_are_near_and_below() -> None:
         rows = rng.integers(-8, 9, size=(m, int(rng.integers(m, 6)))).astype(np.float64)
         least = float(np.linalg.svd(rows, compute_uv=False)[-1]) ** 2
         if least > 1e-6:
-            bound = float(feasible_weights.eigenvalue_bound(feasible_weights.rational_matrix(rows)))
+            bound = float(feasible_weights.eigenvalue_bound(rational_matrix(rows)))
             assert (1 - 2e-6) * least <= bound <= least
     # Nearly dependent: floats know no positive eigenvalue, and the bound is one still.
-    near = feasible_weights.rational_matrix(np.array([[1.0, 1.0], [1.0, 1 + 2.0**-30]]))
+    near = rational_matrix(np.array([[1.0, 1.0], [1.0, 1 + 2.0**-30]]))
     assert 0 < float(feasible_weights.eigenvalue_bound(near)) < 2.0**-60
 
 
@@ -182,6 +187,16 @@ def test_the_witness_of_the_proof_has_independent_rows() -> None:
         Z = np.arange(1, n + 1)[:, None] ** np.arange(e)
         assert np.bincount(served.ravel()).max() <= e
         assert _rank(np.eye(d, dtype=np.int64)[served], Z.astype(np.int64)) == n * k, (d, e, k, n)
+
+
+@settings(max_examples=10)
+@given(st.data())
+def test_where_no_first_token_can_be_the_query_another_is_drawn(data: st.DataObject) -> None:
+    """Scores of first tokens are 0, so that first tokens in the plane are parallel: 4 rows of rank 2."""
+    X = np.array([[[0.0, 1.0], [a, 2.0]] for a in (1.0, 2.0, -1.0, 0.5)])
+    nudged, queries = data.draw(_independent(Frame(4, 2, 2, (4, 2, 2)), X, np.ones(4)))
+    assert (nudged[:, :, 0] == X[:, :, 0]).all()
+    assert independent(OuterKeys(nudged, queries), np.zeros(4, dtype=np.int64))
 
 
 def test_beyond_the_counts_rows_depend() -> None:
