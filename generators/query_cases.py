@@ -41,6 +41,8 @@ MOST = (4, 5, 4)
 """The largest n, T and d."""
 GRID = 2.0**-22
 """Scores are multiples of it: short, and the smallest gaps remain."""
+TRIES = 4
+"""Nudges of the tokens after which independent rows are made with queries that are no tokens."""
 
 
 class Family(StrEnum):
@@ -140,7 +142,7 @@ def _label_separating(draw: DrawFn, frame: Frame, X: Tokens, Y: Float64[np.ndarr
 
 @st.composite
 def _independent(draw: DrawFn, frame: Frame, X: Tokens, Y: Float64[np.ndarray, "n"]) -> tuple[Tokens, Queries]:
-    """Tokens and queries with linearly independent rows; of a self-attention queries are the first tokens."""
+    """Tokens and queries with independent rows; of a self-attention queries are the first tokens, where that can be."""
     own = frame.d > 1 and draw(st.booleans())
     z = X[:, 0] if own else draw(frame.entries("nd", draw(_SHORT)))
     opt = np.argmax(Y[:, None] * X[:, :, 0], axis=1).astype(np.int64)
@@ -151,6 +153,8 @@ def _independent(draw: DrawFn, frame: Frame, X: Tokens, Y: Float64[np.ndarray, "
         steps = rng.integers(-(4**tries), 4**tries + 1, size=X.shape) / 4.0**tries / 4
         steps[:, :, 0] = 0.0
         nudged = X + steps
+        # Scores stay as they are; where those of first tokens are 0, say, no such queries will do.
+        own = own and tries < TRIES
         query = nudged[:, 0] if own else z + rng.integers(-(4**tries), 4**tries + 1, size=z.shape) / 4.0**tries / 4
     return nudged, query.copy()
 

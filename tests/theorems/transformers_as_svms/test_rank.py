@@ -1,0 +1,82 @@
+"""Low rank of W^mm: upheld by the reference, each claim falsified by a planted fault; the bounds are reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import fmpq_mat
+from hypothesis import given, settings
+
+from generators.case import Case
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from tests.theorems.transformers_as_svms.section_2_cases import CASES, claims_of, falsified
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.faults import fault_named
+from theorems.transformers_as_svms.rank import tsvm_rank
+
+ID = "tsvm-rank"
+SPANS = {"rows-in-span-of-queries", "columns-in-span-of-differences"}
+FEASIBLE = [name for name in CASES if not name.startswith("contradicted")]
+
+
+@settings(max_examples=20)
+@given(tsvm_rank.cases())
+def test_reference_upholds_generated_cases(given_case: Case) -> None:
+    outcome = check(tsvm_rank, given_case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+@pytest.mark.parametrize("name", FEASIBLE)
+def test_reference_upholds_the_cases(name: str) -> None:
+    outcome = check(tsvm_rank, CASES[name], REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_each_claim_is_made() -> None:
+    made = {claim for name in ("single-input", "orthogonal-queries") for claim in claims_of(ID, name, REFERENCE)}
+    assert made | {"keys-are-outer-products"} == set(tsvm_rank.claims)
+
+
+def test_an_infeasible_choice_is_no_case() -> None:
+    assert check(tsvm_rank, CASES["contradicted"], REFERENCE).verdict is Verdict.NOT_APPLICABLE
+
+
+def test_a_coordinate_off_leaves_every_span_and_adds_to_the_rank() -> None:
+    wrong = fault_named("svm-coordinate-off").implementation
+    seen = falsified(ID, "single-input", wrong)
+    assert seen >= SPANS | {"svm-is-optimal", "token-svm-is-optimal", "single-input-is-rank-one"}
+    assert "rank-at-most-supporting-inputs" in seen
+    assert "orthogonal-queries-decouple" in falsified(ID, "orthogonal-queries", wrong)
+
+
+@pytest.mark.parametrize("fault", ["svm-scaled", "svm-misses-a-constraint", "svm-with-bias", "neighbour-lost"])
+def test_a_wrong_certificate_is_caught_first(fault: str) -> None:
+    assert "svm-is-optimal" in falsified(ID, "orthogonal-queries", fault_named(fault).implementation)
+
+
+def test_solving_the_tokens_for_keys_that_are_not_theirs_shows_in_the_sum() -> None:
+    """An SVM that is right on the keys of W and wrong on tokens: the whole is not the sum of the parts."""
+
+    def narrow(keys: Any, alpha: Any) -> Any:
+        wide = keys if keys.shape[2] > 3 else np.concatenate([keys[..., :1], 2 * keys[..., 1:]], axis=2)
+        return max_margin(wide, alpha)
+
+    wrong = REFERENCE.but("stretched tokens", max_margin=narrow)
+    assert {"token-svm-is-optimal", "orthogonal-queries-decouple"} == falsified(ID, "orthogonal-queries", wrong)
+
+
+def test_fewer_inputs_support_than_there_are() -> None:
+    """The third input repeats the first twice as long: its dual is zero, and rank W^mm = 2 < 3."""
+    base = CASES["orthogonal-queries"].queried
+    assert base is not None
+    X = np.concatenate([base.X, 2 * base.X[:1]])
+    queries = np.concatenate([base.queries, base.queries[:1]])
+    keys = np.einsum("ntd,ne->ntde", X, queries).reshape(3, 3, 9)
+    solution = max_margin(keys, np.array([0, 2, 0]))
+    assert isinstance(solution, MaxMargin)
+    assert {i for i, _ in solution.exact.duals} == {0, 1}
+    assert int(fmpq_mat(3, 3, list(solution.exact.p)).rank()) == 2

@@ -1,0 +1,131 @@
+"""The risk's floor: upheld by the reference, from both sides; falsified by planted faults, each claim by one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from generators.case import Case
+from reference_attention.floats import EPS
+from tests.theorems.transformers_as_svms.section_2_cases import CASES, claims_of, falsified
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.faults import fault_named
+from theorems.transformers_as_svms.risk_floor import tsvm_risk_floor
+
+ID = "tsvm-risk-floor"
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Risk and excess times a factor."""
+
+    factor: float
+
+    def risk(self, *given: Any) -> Any:
+        return self.factor * REFERENCE.risk(*given)
+
+    def excess(self, *given: Any) -> Any:
+        sign, size = REFERENCE.log_excess_risk(*given)
+        return sign, size + math.log(self.factor)
+
+    @property
+    def in_excess(self) -> Implementation:
+        return REFERENCE.but("scaled excess", log_excess_risk=self.excess)
+
+    @property
+    def in_risk(self) -> Implementation:
+        return REFERENCE.but("scaled risk", risk=self.risk)
+
+
+@settings(max_examples=15)
+@given(tsvm_risk_floor.cases())
+def test_reference_upholds_generated_cases(given_case: Case) -> None:
+    outcome = check(tsvm_risk_floor, given_case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_reference_upholds_the_cases(name: str) -> None:
+    outcome = check(tsvm_risk_floor, CASES[name], REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_each_claim_is_made() -> None:
+    made = {claim for name in ("self-attention", "contradicted") for claim in claims_of(ID, name, REFERENCE)}
+    assert made == set(tsvm_risk_floor.claims)
+    # An infeasible SVM is an answer, not something that stops the statement.
+    assert "excess-on-the-ray-at-most" not in claims_of(ID, "contradicted", REFERENCE)
+    assert "excess-stays-away" not in claims_of(ID, "self-attention", REFERENCE)
+
+
+@pytest.mark.parametrize("name", ["self-attention", "many-tokens", "contradicted-logistic"])
+def test_lower_and_upper_bounds_are_seen_to_fail(name: str) -> None:
+    low, high = falsified(ID, name, Scaled(1e-3).in_excess), falsified(ID, name, Scaled(1e3).in_excess)
+    lower = {"excess-at-least", "excess-at-least-by-slopes", "excess-at-least-by-margins"}
+    upper = {"excess-at-most", "excess-at-most-by-slopes", "excess-at-most-by-margins"}
+    away = name.startswith("contradicted")
+    assert low == lower | {"excess-stays-away" if away else "excess-on-the-ray-at-least"}
+    assert high == upper | (set() if away else {"excess-on-the-ray-at-most"})
+
+
+@pytest.mark.parametrize("name", ["single-input", "self-attention", "many-tokens"])
+def test_slopes_tell_an_excess_that_is_off_by_a_billionth(name: str) -> None:
+    """Losses of each kind: logistic, concave in part, and linear."""
+    for factor, side in ((1 - 1e-9, "at-least"), (1 + 1e-9, "at-most")):
+        seen = falsified(ID, name, Scaled(factor).in_excess)
+        assert f"excess-{side}-by-slopes" in seen
+        assert all(side in claim for claim in seen)
+
+
+def test_the_risk_as_it_is_asked_of_a_kernel_is_seen_to_fail() -> None:
+    assert falsified(ID, "self-attention", Scaled(0.9).in_risk) == {"risk-at-least"}
+    assert falsified(ID, "self-attention", fault_named("risk-too-large").implementation) == {"risk-at-most"}
+    assert falsified(ID, "many-tokens", fault_named("negated-logits").implementation) & {
+        "risk-at-least",
+        "risk-at-most",
+    }
+
+
+def test_a_wrong_svm_ends_it() -> None:
+    for name in ("svm-scaled", "svm-coordinate-off", "svm-misses-a-constraint"):
+        assert falsified(ID, "self-attention", fault_named(name).implementation) == {"svm-is-optimal"}
+    given_up = fault_named("svm-always-infeasible").implementation
+    assert falsified(ID, "self-attention", given_up) == {"infeasibility-is-proven"}
+
+
+def test_keys_and_scores_are_those_of_the_data() -> None:
+    def off(data: Any) -> Any:
+        keys, scores = REFERENCE.outer_keys_and_scores(data)
+        return keys * (1 + 1e-6), scores * (1 + 1e-6)
+
+    wrong = REFERENCE.but("off", outer_keys_and_scores=off)
+    assert {"keys-are-outer-products", "scores-are-products"} <= falsified(ID, "self-attention", wrong)
+
+
+@pytest.mark.parametrize(("fault", "eps"), [("cancelling-gradient", EPS), ("float32-softmax", 2.0**-23)])
+def test_an_honest_kernel_is_upheld_and_asked_for_its_risk_alone(fault: str, eps: float) -> None:
+    kernel = replace(fault_named(fault).implementation, textbook_eps=eps)
+    for name in ("self-attention", "many-tokens", "contradicted"):
+        made = claims_of(ID, name, kernel)
+        assert {"risk-at-least", "risk-at-most"} <= set(made)
+        assert all(claim.verdict is Verdict.UPHELD for claim in made.values())
+        assert not any(claim.startswith("excess") for claim in made)
+    hot = replace(fault_named("temperature").implementation, textbook_eps=eps)
+    assert falsified(ID, "many-tokens", hot) & {"risk-at-least", "risk-at-most"}
+
+
+def test_a_risk_below_its_floor_is_no_number() -> None:
+    """L(W) ≤ L_⋆ falsifies the first bound, whatever it is."""
+
+    def none(*given: Any) -> Any:
+        sign, size = REFERENCE.log_excess_risk(*given)
+        return 0 * sign, np.full_like(size, -np.inf)
+
+    assert "excess-at-least" in falsified(ID, "self-attention", REFERENCE.but("at the floor", log_excess_risk=none))

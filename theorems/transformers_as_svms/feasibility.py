@@ -1,0 +1,150 @@
+"""Every choice of tokens is separable where dimensions are large: W in closed form, and what it says of W^mm.
+
+References: *Transformers as Support Vector Machines*, Theorem 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Int64
+
+from generators.case import Case
+from generators.query_assumptions import independent_rows, independent_tokens_and_queries, label_separating_queries
+from generators.query_cases import independent, query_cases
+from reference_attention.losses import LOSSES
+from reference_attention.query_dataset import QueryDataset
+from theorems.core.claim import Claim
+from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.statement import statement
+from theorems.transformers_as_svms.feasible_solution import Checked, Solved
+from theorems.transformers_as_svms.feasible_weights import smallest_gap
+
+MORE = 2
+"""Random choices of tokens that are tried besides the case's own and the optimal ones."""
+
+BOTH = "where tokens within each input are affinely independent, and queries independent"
+ROWS = "where the rows (x_iα − x_it) z_iᵀ are independent"
+LABELS = "where queries separate the labels and one token of each input is best"
+ANY = "where one of these holds"
+
+
+@st.composite
+def _cases(draw: DrawFn) -> Case:
+    """Half of them separable by construction, all hypotheses mixed; of the others, each makes one hypothesis alone
+    hold.
+    """
+    kind = draw(st.sampled_from(("any", "crowded", "any", "many inputs")))
+    if kind == "many inputs":
+        return draw(_many_inputs())
+    case = draw(query_cases(alpha="any"))
+    return _crowded(case) if kind == "crowded" else case
+
+
+def _crowded(case: Case) -> Case:
+    """The case with tokens whose rows are twice those of others: only queries that separate the labels say that opt is
+    separable.
+    """
+    data, problem = case.queried, case.problem
+    assert data is not None
+    best = np.take_along_axis(data.X, problem.optimal[:, None, None], axis=1)
+    others = data.X[np.arange(problem.T) != problem.optimal[:, None]].reshape(problem.n, problem.T - 1, -1)
+    crowded = replace(data, X=np.concatenate([data.X, best + 2 * (others - best)], axis=1))
+    return case.but(problem=crowded.problem, queried=crowded)
+
+
+@st.composite
+def _many_inputs(draw: DrawFn) -> Case:
+    """More inputs than dimensions, n > d, and independent rows all the same; scores of an input are distinct."""
+    d, T, n = draw(st.sampled_from(((2, 2, 3), (2, 2, 4), (3, 2, 4), (3, 3, 4))))
+    own, seed, loss = draw(st.booleans()), draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(tuple(LOSSES)))
+    rng = np.random.default_rng(seed)
+    while True:
+        X = rng.integers(-6, 7, size=(n, T, d)) / 2
+        X[:, :, 0] = rng.permuted(np.tile(np.arange(-2.0, 3.0), (n, 1)), axis=1)[:, :T]
+        queries = X[:, 0].copy() if own else rng.integers(-6, 7, size=(n, d)) / 2
+        data = QueryDataset(X, queries, rng.choice([-1.0, 1.0], size=n), np.eye(d)[0], loss)
+        alpha = rng.integers(T, size=n)
+        # Almost all such data are independent; a draw that is not is drawn again.
+        if independent(data.keys, alpha):
+            return Case(data.problem, queried=data, alpha=alpha, seed=seed)
+
+
+@statement(
+    "tsvm-feasibility",
+    "Every choice of tokens is separable where dimensions are large",
+    source="T-SVM, Theorem 1",
+    claims=dict.fromkeys(("pseudoinverses-give-margin-one", "independence-of-rows-follows"), BOTH)
+    | dict.fromkeys(("norm-at-most-by-queries", "norm-at-most-by-singular-values", "rows-give-no-longer-one"), BOTH)
+    | dict.fromkeys(("rows-give-margin-one", "solution-is-that-of-the-rows"), ROWS)
+    | dict.fromkeys(("labels-give-margin-one", "norm-at-most-by-labels"), LABELS)
+    | dict.fromkeys(("solution-exists", "solution-is-feasible", "solution-is-the-projection"), ANY)
+    | QUERY_CLAIMS,
+    assumptions=("queries-given",),
+    cases=_cases,
+    kernel=SVM_ONLY,
+)
+def tsvm_feasibility(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """If d ≥ max(T − 1, n), then for almost all data, of cross- and of self-attention, ATT-SVM(α) is feasible for every
+    choice α of tokens. Each hypothesis is decided on the data at hand, and each W below over the rationals.
+
+    **Independent tokens and queries.** Let D_i, the rows x_iα − x_it, have rank T − 1, and Z, the columns z_i, rank n
+    (which needs d ≥ max(T − 1, n), and almost all data have it). With w_i = D_i⁺1, W = [w_1 … w_n] Z⁺ has W z_i = w_i,
+    so that all margins are exactly 1, and
+
+        ‖W^mm‖_F² ≤ ‖W‖_F² ≤ Σ‖w_i‖²/σ_min(Z)² ≤ n(T−1)/(min_i σ_min(D_i)² σ_min(Z)²),
+
+    claimed of W^mm with rational lower bounds of σ_min², for which D Dᵀ − s I ⪰ 0 is proven. As rank W ≤ n, the least
+    nuclear norm is at most √n as much; no claim is made of it.
+
+    **Sharper: independent rows** (x_iα − x_it) z_iᵀ, for one α and so for every. W = G⁺1 has all margins 1. It is
+    implied by the above (Σ c_it (x_iα − x_it) z_iᵀ = 0 applied to the dual basis of the z_i gives D_iᵀc_i = 0), and G⁺1
+    is then no longer than [w_1 … w_n] Z⁺, as it is the shortest W with all margins 1. **Sharp**: W^mm = G⁺1 if and only
+    if its multipliers (GGᵀ)⁻¹1 are ≥ 0, the KKT conditions.
+
+    T − 1 ≤ d and n(T − 1) ≤ d e suffice for almost all data (e the dimension of queries; d e = d² of self-attention).
+    Proof: dependence is a polynomial condition, so one independent point is enough. With k = T − 1 let U_i be k of the
+    d coordinate vectors, taken cyclically, so that each e_j is in at most ⌈nk/d⌉ ≤ e of the U_i, and let any e of the
+    z_i be independent. Rows e_j z_iᵀ of different j are orthogonal, those of one j independent. Self-attention reaches
+    any such point: z_i = x_i1, x_it = x_i1 − u_t; independence is that of α = 1. Tests try small (d, e, T, n).
+
+    **For any number of tokens**, if queries separate the labels, Y_i q·z_i ≥ 1, and one token of each input is best:
+    W = v qᵀ/min gap has the margins (γ_i,opt − γ_it) Y_i q·z_i/min gap ≥ 1 for opt, and ‖W^mm‖_F ≤ ‖v‖‖q‖/min gap. Rank
+    one, it bounds the least nuclear norm as well. Independent queries separate any labels: n independent ones alone
+    make opt feasible.
+
+    **What the solver must say**, at the given tokens, the optimal and some random ones: it finds a solution, all
+    margins of it are at least 1, and it is the projection of the origin, ⟨W^mm, W⟩ ≥ m ‖W^mm‖_F² for each W of margins
+    ≥ m, which implies ‖W^mm‖_F ≤ ‖W‖_F/m.
+    """
+    yield from query_claims(case, under_test)
+    data = case.queried
+    assert data is not None
+    checked = Checked()
+    both, rows = independent_tokens_and_queries(case).holds, independent_rows(case).holds
+    labels = label_separating_queries(case).holds and smallest_gap(data) > 0
+    if both:
+        checked.check("independence-of-rows-follows", bool(rows), independent_rows(case).evidence)
+    for alpha in _choices(case) if rows or both else []:
+        chosen = Solved(case, data, alpha, under_test, checked)
+        if both:
+            chosen.by_pseudoinverses()
+        if rows:
+            chosen.by_rows()
+    if labels:
+        Solved(case, data, case.problem.optimal, under_test, checked).by_labels()
+    yield from checked.claims()
+
+
+def _choices(case: Case) -> list[Int64[np.ndarray, "n"]]:
+    """α of the case, opt and random ones, each once."""
+    rng, problem = case.rng(), case.problem
+    drawn = rng.integers(problem.T, size=(MORE, problem.n))
+    unique = {tuple(alpha.tolist()): alpha for alpha in (case.chosen, problem.optimal, *drawn)}
+    return list(unique.values())

@@ -1,0 +1,136 @@
+"""The solution of ATT-SVM(α) under test beside weights W that are known to be feasible; over the rationals.
+
+References: *Transformers as Support Vector Machines*, Theorem 1; derivations in :mod:`.feasibility`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from jaxtyping import Int64
+
+from generators.case import Case
+from generators.margin_assumptions import difference_rows
+from reference_attention.exact import rational_matrix
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.max_margin import Infeasible
+from theorems.core.claim import Claim, Ended, Form
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT
+from theorems.transformers_as_svms import feasible_weights as closed
+from theorems.transformers_as_svms.feasible_weights import squared
+
+
+@dataclass
+class Checked:
+    """Claims decided over the rationals, each at several choices of tokens.
+
+    Attributes:
+        wrong: by claim, what is wrong first; empty where nothing is.
+    """
+
+    wrong: dict[str, str] = field(default_factory=dict)
+
+    def check(self, name: str, holds: bool, said: str) -> None:
+        """Note one check of the claim."""
+        if not self.wrong.get(name):
+            self.wrong[name] = "" if holds else said
+
+    def claims(self) -> Iterator[Claim]:
+        """A claim for each name."""
+        for name, wrong in self.wrong.items():
+            yield Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
+
+
+class Solved:
+    """ATT-SVM(α) solved by the implementation under test, and weights to compare its solution with.
+
+    Raises:
+        Ended: it is called infeasible although a W is known.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        data: QueryDataset,
+        alpha: Int64[np.ndarray, "n"],
+        under_test: Implementation,
+        checked: Checked,
+    ) -> None:
+        self.data, self.alpha, self.under_test, self.checked = data, alpha, under_test, checked
+        self.named = f"α = {alpha.tolist()}"
+        self.G = fmpq_mat(list(difference_rows(case.problem.exact_keys, alpha).values()))
+        found = under_test.max_margin(case.problem.exact_keys, alpha)
+        checked.check("solution-exists", not isinstance(found, Infeasible), f"{self.named} is called infeasible")
+        if isinstance(found, Infeasible):
+            stop = Ended(self.named)
+            stop.claims = tuple(checked.claims())
+            raise stop
+        self.p = fmpq_mat(self.G.ncols(), 1, list(found.exact.p))
+        self.size = squared(self.p)
+        least = min((self.G * self.p).entries())
+        checked.check("solution-is-feasible", least >= 1, f"{self.named}: a margin is {float(least):.17g}")
+
+    def by_pseudoinverses(self) -> None:
+        """[w_1 … w_n] Z⁺, its margins and norms."""
+        W, sizes = closed.by_pseudoinverses(self.data, self.alpha)
+        self._all_ones("pseudoinverses-give-margin-one", W)
+        queries = closed.eigenvalue_bound(rational_matrix(self.data.queries))
+        tokens = min(
+            closed.eigenvalue_bound(closed.token_rows(self.data, self.alpha, i)) for i in range(len(self.data.Y))
+        )
+        self._no_longer("norm-at-most-by-queries", sum(sizes, fmpq(0)) / queries)
+        self._no_longer("norm-at-most-by-singular-values", fmpq(self.G.nrows()) / (queries * tokens))
+        shortest = squared(closed.all_ones(self.G)) if self.G.rank() == self.G.nrows() else squared(W)
+        self.checked.check(
+            "rows-give-no-longer-one", shortest <= squared(W), f"{self.named}: {float(shortest):.17g} is larger"
+        )
+
+    def by_rows(self) -> None:
+        """G⁺1, its margins, and whether it is the solution."""
+        W = closed.all_ones(self.G)
+        self._all_ones("rows-give-margin-one", W)
+        ones = fmpq_mat(self.G.nrows(), 1, [1] * self.G.nrows())
+        multipliers = (self.G * self.G.transpose()).solve(ones).entries()
+        same, allowed = self.p == W, all(x >= 0 for x in multipliers)
+        which = "is" if same else "is not"
+        said = f"{self.named}: the least multiplier is {float(min(multipliers)):.6g}, and W^mm {which} G⁺1"
+        self.checked.check("solution-is-that-of-the-rows", same == allowed, said)
+
+    def by_labels(self) -> None:
+        """v qᵀ/min gap, q the shortest that separates the labels."""
+        signed = self.data.Y[:, None] * self.data.queries
+        keys = np.stack([signed, np.zeros_like(signed)], axis=1)
+        found = self.under_test.max_margin(keys, np.zeros(len(keys), dtype=np.int64))
+        self.checked.check("solution-exists", not isinstance(found, Infeasible), "labels are called inseparable")
+        if isinstance(found, Infeasible):
+            return
+        gap, q = closed.smallest_gap(self.data), list(found.exact.p)
+        W = closed.by_labels(self.data, q, gap)
+        least = min(self._margins(W))
+        self.checked.check("labels-give-margin-one", least >= 1, f"the least margin is {float(least):.17g}")
+        head = squared(rational_matrix(self.data.v[:, None]))
+        self._no_longer("norm-at-most-by-labels", head * squared(fmpq_mat([q])) / gap**2)
+        self._projection(W, least)
+
+    def _margins(self, W: fmpq_mat) -> list[fmpq]:
+        return list((self.G * fmpq_mat(self.G.ncols(), 1, W.entries())).entries())
+
+    def _all_ones(self, name: str, W: fmpq_mat) -> None:
+        margins = self._margins(W)
+        other = [x for x in margins if x != 1]
+        self.checked.check(name, not other, f"{self.named}: {len(other)} of {len(margins)} margins are not 1")
+        self._projection(W, fmpq(1))
+
+    def _projection(self, W: fmpq_mat, margin: fmpq) -> None:
+        """⟨W^mm, W⟩ ≥ m ‖W^mm‖²."""
+        along = sum((a * b for a, b in zip(self.p.entries(), W.entries(), strict=True)), fmpq(0))
+        short = f"{self.named}: ⟨W^mm, W⟩/‖W^mm‖² = {float(along / self.size):.17g} < {float(margin):.6g}"
+        self.checked.check("solution-is-the-projection", along >= margin * self.size, short)
+
+    def _no_longer(self, name: str, most: fmpq) -> None:
+        said = f"{self.named}: ‖W^mm‖² = {float(self.size):.17g} > {float(most):.17g}"
+        self.checked.check(name, self.size <= most, said)

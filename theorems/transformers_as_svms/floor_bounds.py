@@ -1,0 +1,114 @@
+"""Bounds on n (L(W) − L_⋆) in logarithms, from weights, slopes and margins; derived in :mod:`.risk_floor`.
+
+References: *Transformers as Support Vector Machines*, Lemma 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from theorems.core.key_rows import key_rows
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.rounding.bounded import exact
+from theorems.token_selection.global_paths.growth_bounds import approximate
+
+
+@dataclass(frozen=True, eq=False)
+class FloorAt:
+    """What n (L − L_⋆) lies between at points, where one token of each input is strictly best.
+
+    Attributes:
+        at: softmax attention at b points.
+    """
+
+    at: AttentionAt
+
+    @cached_property
+    def _others(self) -> Bool[np.ndarray, "n T"]:
+        return np.arange(self.at.problem.T) != self.at.problem.optimal[:, None]
+
+    @cached_property
+    def _log_gaps(self) -> Numbers:
+        """log(γ_i,opt − γ_it), 0 at opt; (n, T)."""
+        return log_gaps(self.at.problem)
+
+    @cached_property
+    def log_losses(self) -> Numbers:
+        """log δ_i, δ_i = Σ_t s_it (γ_i,opt − γ_it); (b, n)."""
+        terms: Any = np.where(self._others, self.at.log_weights + self._log_gaps, -np.inf)
+        return np.logaddexp.reduce(terms, axis=-1)
+
+    @cached_property
+    def log_costs(self) -> Numbers:
+        """log(C_i (γ_i,opt − γ_it)), −∞ at opt; (n, T)."""
+        bounds = of_each(self.at.problem, "log_bound")
+        return np.where(self._others, bounds[:, None] + self._log_gaps, -np.inf)
+
+    @cached_property
+    def margins(self) -> Numbers:
+        """h_it = (k_i,opt − k_it)·p, 0 at opt; (b, n, T)."""
+        problem = self.at.problem
+        return np.vecdot(key_rows(problem, problem.optimal), self.at.points[:, None, None])
+
+    @cached_property
+    def lower(self) -> dict[str, Numbers]:
+        """Logarithms of lower bounds by the name of their claim; (b, 1) or (b, n), each of the n is one."""
+        problem, losses = self.at.problem, self.log_losses
+        bent = losses - np.exp(losses) * of_each(problem, "steepening") / 2
+        least: Any = np.min(np.where(self._others, self.margins, np.inf), axis=-1)
+        return {
+            "excess-at-least": total(of_each(problem, "log_floor") + losses),
+            "excess-at-least-by-slopes": total(self._log_slopes + bent),
+            "excess-at-least-by-margins": smallest_gaps(problem) - np.logaddexp(0.0, least),
+        }
+
+    @cached_property
+    def upper(self) -> dict[str, Numbers]:
+        """Logarithms of upper bounds by the name of their claim; (b, 1)."""
+        problem, losses = self.at.problem, self.log_losses
+        curved = of_each(problem, "log_lipschitz") - np.log(exact(2.0)) + 2 * losses
+        by_token = np.where(self._others, self.log_costs - self.margins, -np.inf)
+        return {
+            "excess-at-most": total(of_each(problem, "log_bound") + losses),
+            "excess-at-most-by-slopes": total(np.logaddexp(self._log_slopes + losses, curved)),
+            "excess-at-most-by-margins": total(np.logaddexp.reduce(by_token, axis=-1)),
+        }
+
+    @cached_property
+    def _log_slopes(self) -> Numbers:
+        """log |ℓ'(γ_i,opt)|, (n,)."""
+        return self.at.problem.loss.log_slope(exact(self.at.problem.scores.max(axis=1)))
+
+
+def total(log_terms: Any) -> Numbers:
+    """log Σ_i, (b, 1)."""
+    return np.logaddexp.reduce(log_terms, axis=-1, keepdims=True)
+
+
+def log_gaps(problem: Problem) -> Numbers:
+    """log(γ_i,opt − γ_it), 0 at opt; (n, T)."""
+    gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
+    return np.log(np.where(np.arange(problem.T) != problem.optimal[:, None], gaps, 1.0))
+
+
+def smallest_gaps(problem: Problem) -> Numbers:
+    """log(c_i Γ_i), (n,)."""
+    others = np.arange(problem.T) != problem.optimal[:, None]
+    return of_each(problem, "log_floor") + np.min(np.where(others, log_gaps(problem), np.inf), axis=-1)
+
+
+def of_each(problem: Problem, what: str) -> Numbers:
+    """A number of the loss on the scores of each input, to a few roundings; (n,)."""
+    low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
+    bound = getattr(problem.loss, what)
+    values: Float64[np.ndarray, "n"] = np.array(
+        [bound(a, b) for a, b in zip(low.tolist(), high.tolist(), strict=True)], dtype=np.float64
+    )
+    return approximate(values, np.where(np.isfinite(values), 8 * EPS * (1 + np.abs(values)), 0.0))

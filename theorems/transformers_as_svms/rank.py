@@ -1,0 +1,137 @@
+"""Solutions have low rank: W^mm acts on the queries of supporting inputs, and answers with differences of their tokens.
+
+References: *Transformers as Support Vector Machines*, Lemma 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from generators.case import Case
+from generators.query_assumptions import orthogonal_queries
+from generators.query_cases import query_cases
+from reference_attention.exact import rational_matrix
+from reference_attention.problem import Problem
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.max_margin import Infeasible
+from theorems.core.att_svm import solved
+from theorems.core.claim import Claim, Form
+from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.statement import always, statement
+from theorems.core.svm_certificate import svm_claim
+from theorems.core.tolerances import EXACT
+
+DECOUPLED = {True: "single-input-is-rank-one", False: "orthogonal-queries-decouple"}
+"""The claim by whether there is one input only."""
+
+
+@st.composite
+def _cases(draw: DrawFn) -> Case:
+    """Most of them with one more coordinate of tokens and queries, a combination of the others, so that tokens and
+    queries do not span their spaces; 0 where queries are orthogonal, which they stay.
+    """
+    case = draw(query_cases(alpha="any"))
+    data = case.queried
+    assert data is not None
+    if draw(st.integers(0, 3)) == 0:
+        return case
+    d, e = data.shape
+    mixed = np.array(draw(st.lists(st.integers(-2, 2), min_size=max(d, e), max_size=max(d, e))), dtype=np.float64)
+    X = np.concatenate([data.X, (data.X @ mixed[:d])[:, :, None]], axis=2)
+    tilt = mixed[:e] * (not orthogonal_queries(case).holds)
+    queries = np.concatenate([data.queries, (data.queries @ tilt)[:, None]], axis=1)
+    wider = QueryDataset(X, queries, data.Y, np.append(data.v, 0.0), data.loss)
+    return case.but(problem=wider.problem, queried=wider)
+
+
+@statement(
+    "tsvm-rank",
+    "Solutions have rank at most the number of supporting inputs",
+    source="T-SVM, Lemma 2",
+    claims=always(
+        "svm-is-optimal", "rows-in-span-of-queries", "columns-in-span-of-differences", "rank-at-most-supporting-inputs"
+    )
+    | {
+        "single-input-is-rank-one": "where n = 1",
+        "orthogonal-queries-decouple": "where n > 1 and queries are mutually orthogonal",
+        "token-svm-is-optimal": "where n = 1 or queries are mutually orthogonal",
+    }
+    | QUERY_CLAIMS,
+    assumptions=("queries-given", "separable"),
+    cases=_cases,
+    kernel=SVM_ONLY,
+    needs={"separable": "W^mm exists only if ATT-SVM is feasible"},
+)
+def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let ATT-SVM(α) be feasible. Its solution W^mm has rows in span{z_i}, so rank W^mm ≤ n.
+
+    **Sharper, exact.** W^mm = Σ_it λ_it (x_iα − x_it) z_iᵀ = Σ_i u_i z_iᵀ with u_i = Σ_t λ_it (x_iα − x_it), for every
+    dual solution λ ≥ 0. With S the inputs that have a positive dual in it, rows of W^mm are in span{z_i : i ∈ S},
+    columns in span{x_iα − x_it : λ_it > 0}, and rank W^mm ≤ #S ≤ n. Duals need not be unique: the bound holds with the
+    dual solution of fewest inputs; it is claimed with the one that is returned, whose rows are linearly independent.
+
+    **n = 1.** W^mm = p_mm zᵀ/‖z‖², p_mm the solution of ATT-SVM(α) on the tokens.
+
+    **Orthogonal queries decouple.** If z_i·z_j = 0 for i ≠ j, then W^mm = Σ_i p_i z_iᵀ/‖z_i‖², p_i the solution of
+    ATT-SVM(α_i) on the tokens of input i alone. Derivation: u_i = W^mm z_i is feasible for input i, so ‖W^mm z_i‖ ≥
+    ‖p_i‖; Σ_i ‖W z_i‖²/‖z_i‖² ≤ ‖W‖_F², with equality at that sum, which is feasible; and the solution is unique.
+
+    The solver's certificate is claimed first; the claims after it are made of what it returned even if that is wrong.
+    All are decided over the rationals.
+    """
+    yield from query_claims(case, under_test)
+    data, alpha, problem = case.queried, case.chosen, case.problem
+    assert data is not None
+    svm = solved(problem, alpha, under_test, "svm-is-optimal")
+    yield svm_claim(problem, alpha, svm)
+    W = fmpq_mat(*data.shape, list(svm.exact.p))
+    used = [pair for pair, weight in sorted(svm.exact.duals.items()) if weight != 0]
+    inputs = sorted({i for i, _ in used})
+    queries = rational_matrix(data.queries[inputs])
+    yield _in_span("rows-in-span-of-queries", W, queries.tolist())
+    differences = [_difference(data, case, *pair) for pair in used]
+    yield _in_span("columns-in-span-of-differences", W.transpose(), differences)
+    rank = int(W.rank())
+    yield _claim("rank-at-most-supporting-inputs", rank <= len(inputs), f"rank {rank}, {len(inputs)} inputs")
+    if problem.n == 1 or orthogonal_queries(case).holds:
+        yield from _decoupled(case, data, W, under_test)
+
+
+def _difference(data: QueryDataset, case: Case, i: int, t: int) -> list[fmpq]:
+    """x_iα − x_it."""
+    chosen, other = rational_matrix(data.X[i][[int(case.chosen[i]), t]]).tolist()
+    return [a - b for a, b in zip(chosen, other, strict=True)]
+
+
+def _in_span(name: str, rows: fmpq_mat, span: list[list[fmpq]]) -> Claim:
+    """Each row is a combination of those of ``span``."""
+    alone = int(fmpq_mat(span).rank()) if span else 0
+    together = int(fmpq_mat([*span, *rows.tolist()]).rank())
+    return _claim(name, alone == together, f"rank {alone}, with the rows of the solution {together}")
+
+
+def _decoupled(case: Case, data: QueryDataset, W: fmpq_mat, under_test: Implementation) -> Iterator[Claim]:
+    """W^mm is put together from one solution per input."""
+    name = DECOUPLED[case.problem.n == 1]
+    total = fmpq_mat(*data.shape)
+    for i, query in enumerate(rational_matrix(data.queries).tolist()):
+        own, alpha = Problem(data.X[i : i + 1], case.problem.scores[i : i + 1]), case.chosen[i : i + 1]
+        found = under_test.max_margin(own.exact_keys, alpha)
+        if isinstance(found, Infeasible):
+            yield _claim("token-svm-is-optimal", False, f"ATT-SVM on the tokens of input {i} is called infeasible")
+            return
+        yield svm_claim(own, alpha, found, name="token-svm-is-optimal")
+        size = sum((b * b for b in query), fmpq(0))
+        total += fmpq_mat([[a * b / size for b in query] for a in found.exact.p])
+    yield _claim(name, total == W, f"{case.problem.n} solutions on tokens")
+
+
+def _claim(name: str, holds: bool, detail: str) -> Claim:
+    return Claim(name, Form.EXACT, 0.0 if holds else -1.0, 0.0, EXACT, detail)

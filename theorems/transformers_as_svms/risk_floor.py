@@ -1,0 +1,198 @@
+"""Optimal tokens minimise the risk: what it lies above the floor L_⋆ by, from both sides, whatever W.
+
+References: *Transformers as Support Vector Machines*, Lemma 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.margin_assumptions import difference_rows
+from generators.numbers import one_in
+from generators.query_cases import query_cases
+from reference_attention.problem import Problem
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.max_margin import Infeasible, MaxMargin
+from theorems.core.claim import Claim, Ended, Form, Verdict, at_least
+from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import calls
+from theorems.core.points import affordable, climb, probe_points
+from theorems.core.statement import always, statement
+from theorems.core.svm_certificate import svm_claim
+from theorems.core.tolerances import EXACT
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import exact, in_floats, rounded
+from theorems.rounding.excess import log_excess_of
+from theorems.rounding.risk_under_test import risk_of
+from theorems.transformers_as_svms.floor_bounds import FloorAt, smallest_gaps
+
+POINTS = 120
+RADII = (0.1, 1.0, 10.0, 1e2, 1e3, 1e6)
+"""R of the points R W^mm."""
+FEASIBLE, INFEASIBLE = "where ATT-SVM(opt) is feasible", "where ATT-SVM(opt) is infeasible"
+IN_LOGARITHMS = "unless it is a kernel, whose risks have no digits left of the difference"
+
+
+@st.composite
+def _cases(draw: DrawFn) -> Case:
+    """Separable by construction, or, a third of them, not: one input is there again with the query reversed."""
+    case = draw(query_cases())
+    if not draw(one_in(3)):
+        return case
+    data = case.queried
+    assert data is not None
+    queries = np.concatenate([data.queries, -data.queries[:1] * draw(st.sampled_from((1.0, 2.0, 0.5)))])
+    X, Y = np.concatenate([data.X, data.X[:1]]), np.concatenate([data.Y, data.Y[:1]])
+    contradicted = QueryDataset(X, queries, Y, data.v, data.loss)
+    return case.but(problem=contradicted.problem, queried=contradicted)
+
+
+@statement(
+    "tsvm-risk-floor",
+    "Optimal tokens minimise the risk",
+    source="T-SVM, Lemma 1",
+    claims=always("risk-at-least", "risk-at-most")
+    | dict.fromkeys(
+        (
+            "excess-at-least",
+            "excess-at-least-by-slopes",
+            "excess-at-least-by-margins",
+            "excess-at-most",
+            "excess-at-most-by-slopes",
+            "excess-at-most-by-margins",
+        ),
+        IN_LOGARITHMS,
+    )
+    | dict.fromkeys(("svm-is-optimal", "excess-on-the-ray-at-most", "excess-on-the-ray-at-least"), FEASIBLE)
+    | dict.fromkeys(("infeasibility-is-proven", "excess-stays-away"), INFEASIBLE)
+    | QUERY_CLAIMS,
+    assumptions=("queries-given", "well-behaved-loss", "strict-optimum"),
+    cases=_cases,
+    kernel=calls("its risk, between both bounds at every point", turn=8, differentiates=False),
+    survives={
+        "excess-linearised": "|ℓ'(γ_i,opt)| δ_i lies between both bounds at every δ_i; its value is claimed by Lemma 3"
+    },
+    needs={"well-behaved-loss": "c_min and c_max bound |ℓ'|", "strict-optimum": "opt is one token of each input"},
+)
+def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let Assumption A hold and one token of each input be strictly best; L_⋆ = (1/n) Σ_i ℓ(γ_i,opt). Then L(W) > L_⋆
+    for every W, and L(RW) → L_⋆ as R → ∞ for every W with (x_i,opt − x_it)ᵀ W z_i ≥ 1 throughout.
+
+    **Effective**, at every W, with δ_i = Σ_t s_it (γ_i,opt − γ_it) > 0 and c_i, C_i the least and the largest |ℓ'|
+    between the scores of input i (the mean value theorem on [γ_i,opt − δ_i, γ_i,opt]):
+
+        Σ c_i δ_i ≤ n (L(W) − L_⋆) ≤ Σ C_i δ_i.
+
+    **Sharp** as δ → 0: with κ_i the steepening of ℓ on that interval and M0_i the Lipschitz constant of ℓ' (see
+    :meth:`reference_attention.loss.Loss.steepening`; ℓ'(u − x) is within M0 x of ℓ'(u)),
+
+        Σ |ℓ'(γ_i,opt)| δ_i e^{−κ_i δ_i/2} ≤ n (L(W) − L_⋆) ≤ Σ (|ℓ'(γ_i,opt)| δ_i + M0_i δ_i²/2).
+
+    **By margins** h_it = (x_i,opt − x_it)ᵀ W z_i, m_i = min_t h_it, and with Γ_i the least gap γ_i,opt − γ_it: s_it is
+    at most e^{−h_it}, and 1 − s_i,opt = o/(1 + o) with o = Σ_{t≠opt} e^{−h_it} ≥ e^{−m_i}, so
+
+        c_i Γ_i / (1 + e^{m_i}) ≤ n (L(W) − L_⋆) ≤ Σ_i C_i Σ_{t≠opt} (γ_i,opt − γ_it) e^{−h_it},  for each i.
+
+    The first is at least c_min Γ_min e^{−max(m,0)}/2 for the input of the least margin m; the second at most N c_max
+    Γ_max e^{−m}, N = n(T−1).
+
+    **Limit.** m(R W^mm) = R, so n (L(R W^mm) − L_⋆) is within [c_min Γ_min / (1 + e^R), N c_max Γ_max e^{−R}]: its
+    logarithm is −R to a constant, at radii up to 10⁶.
+
+    **And only then.** If ATT-SVM(opt) is infeasible, Σ λ_it (x_i,opt − x_it) z_iᵀ = 0 for some λ ≥ 0 that is not zero.
+    So every W has an h_it ≤ 0, and n (L(W) − L_⋆) ≥ min_i c_i Γ_i/2: inf L = L_⋆ if and only if opt is separable.
+
+    Risks are compared as they are, which a kernel is asked for, and in logarithms, where n (L − L_⋆) has all its digits
+    however small it is.
+    """
+    yield from query_claims(case, under_test)
+    problem = case.problem
+    found = under_test.max_margin(problem.exact_keys, problem.optimal)
+    svm = None if isinstance(found, Infeasible) else found
+    judged = _proven(case, found) if isinstance(found, Infeasible) else svm_claim(problem, problem.optimal, found)
+    yield judged
+    if judged.verdict is Verdict.FALSIFIED:
+        raise Ended(judged.name)
+
+    rng = case.rng()
+    probes = probe_points(rng, problem, None if svm is None else svm.p, m=affordable(problem, POINTS))
+    points = climb(rng, probes, lambda p: _violation(problem, under_test, p))
+    yield from _plain(problem, under_test, points)
+    if under_test.textbook_eps:
+        return
+    yield from _in_logarithms(problem, under_test, points, separable=svm is not None)
+    if svm is not None:
+        yield from _on_the_ray(problem, under_test, svm)
+
+
+def _proven(case: Case, found: Infeasible) -> Claim:
+    """The multipliers prove that no W separates opt: exact."""
+    rows = difference_rows(case.problem.exact_keys, case.problem.optimal)
+    used = {pair: weight for pair, weight in found.exact.items() if weight != 0}
+    right = bool(used) and all(pair in rows and weight > 0 for pair, weight in used.items())
+    right = right and all(
+        sum(weight * rows[pair][k] for pair, weight in used.items()) == 0 for k in range(case.problem.d)
+    )
+    detail = f"{len(used)} multipliers" if right else "the multipliers do not add up to zero"
+    return Claim("infeasibility-is-proven", Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, detail)
+
+
+def _violation(
+    problem: Problem, under_test: Implementation, points: Float64[np.ndarray, "k d"]
+) -> Float64[np.ndarray, "k"]:
+    """How far log(L − L_⋆) under test is outside its bounds, in floats."""
+    with in_floats():
+        bounds = FloorAt(AttentionAt(problem, points))
+        theirs = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, points, problem.optimal)
+        excess = theirs[1] + np.log(problem.n)
+        below = [np.max(b, axis=-1) - excess for b in bounds.lower.values()]
+        above = [excess - np.min(b, axis=-1) for b in bounds.upper.values()]
+        return np.asarray(np.max(np.stack([*below, *above]), axis=0))
+
+
+def _plain(problem: Problem, under_test: Implementation, points: Float64[np.ndarray, "k d"]) -> Iterator[Claim]:
+    at = AttentionAt(problem, points, under_test.textbook_eps)
+    risk = risk_of(at, under_test, "risk-at-least")
+    floor = np.mean(problem.loss.value(exact(problem.scores.max(axis=1))), axis=-1)
+    bounds = FloorAt(at)
+    least, most = (
+        np.exp(b[:, 0]) / problem.n for b in (bounds.lower["excess-at-least"], bounds.upper["excess-at-most"])
+    )
+    yield at_least("risk-at-least", Form.EFFECTIVE, risk, floor + least)
+    yield at_least("risk-at-most", Form.EFFECTIVE, floor + most, risk)
+
+
+def _in_logarithms(
+    problem: Problem, under_test: Implementation, points: Float64[np.ndarray, "k d"], *, separable: bool
+) -> Iterator[Claim]:
+    bounds, n = FloorAt(AttentionAt(problem, points)), np.log(exact(problem.n))
+    excess = (log_excess_of(under_test, problem, points, "excess-at-least") + n)[:, None]
+    for name, bound in bounds.lower.items():
+        yield at_least(name, _form(name), excess, bound)
+    for name, bound in bounds.upper.items():
+        yield at_least(name, _form(name), bound, excess)
+    if not separable:
+        yield at_least("excess-stays-away", Form.EFFECTIVE, excess, np.min(smallest_gaps(problem)) - np.log(exact(2.0)))
+
+
+def _form(name: str) -> Form:
+    return Form.SHARP if name.endswith("-by-slopes") else Form.EFFECTIVE
+
+
+def _on_the_ray(problem: Problem, under_test: Implementation, svm: MaxMargin) -> Iterator[Claim]:
+    radii = np.array(RADII)
+    points: Any = radii[:, None] * rounded(svm.p)
+    excess = log_excess_of(under_test, problem, points, "excess-on-the-ray-at-most") + np.log(exact(problem.n))
+    costs = FloorAt(AttentionAt(problem, points)).log_costs
+    most = np.log(exact(problem.n * (problem.T - 1))) + np.max(costs) - radii
+    least = np.min(smallest_gaps(problem)) - np.logaddexp(0.0, exact(radii))
+    yield at_least("excess-on-the-ray-at-most", Form.LIMIT, most, excess, points="radius")
+    yield at_least("excess-on-the-ray-at-least", Form.LIMIT, excess, least, points="radius")
