@@ -91,6 +91,9 @@ def always(*names: str) -> dict[str, str]:
     return dict.fromkeys(names, ALWAYS)
 
 
+NO_WEIGHTS = {"queries-given": "it speaks of W, and without queries there is no W to train"}
+"""Assumptions that something is given, without which no statement says anything."""
+
 NEED_OWN_CASES = {
     "direction-given": "generators.direction_cases.direction_cases()",
     "higher-neighbours": "generators.direction_cases.direction_cases(kinds=('higher',))",
@@ -160,7 +163,7 @@ def statement(
             aliases,
             kernel,
             survives,
-            needs,
+            {id: NO_WEIGHTS[id] for id in ids if id in NO_WEIGHTS} | dict(needs),
             own,
             claims,
         )
