@@ -14,7 +14,7 @@ from jaxtyping import Float64
 
 from reference_attention.floats import EPS
 from reference_attention.training.flow import Flow
-from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.claim import Claim, Form, Undecided, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.bounded import exact, value_of
@@ -61,6 +61,9 @@ def flow_claims(
     margins = constants.margins(exact(flow.points))
     least = margins[0] - constants.kappa
     lost = value_of(constants.reach) * solver
+    if not ((lost <= 1) | (margins.value >= 8 * lost)).all():
+        why = "the solver's tolerance, times the longest row, is more than the margins along the flow"
+        raise Undecided("flow-margin-is-kept", why, Form.LIMIT)
     kept = margins[1:].widened(lost[1:])
     yield at_least("flow-margin-is-kept", Form.LIMIT, kept, least, why=MARGIN_FLOW, points="recorded norm")
     # The true flow from a recorded point keeps that point's margin less κ, and the start's but for the solver's errors.

@@ -65,9 +65,7 @@ def beside_the_ray(
     return np.asarray(raw * (sizes * constants.svm.norm)[:, None])
 
 
-def point_claims(
-    constants: MarginConstants, under_test: Implementation, rng: np.random.Generator
-) -> Iterator[Claim]:
+def point_claims(constants: MarginConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
     """The bounds on −∇L wherever m(p) > log((T − 1)A), m(p) > 0; anywhere, not only along runs."""
     m = affordable(constants.problem, POINTS)
     sizes = log_uniform(rng, *ASKEW, m) * (rng.random(m) < 0.9)

@@ -173,11 +173,11 @@ def _factor_of(constants: MarginConstants, run: Run, kept: Numbers) -> Float64[n
     problem = constants.problem
     lowest = np.maximum(run.margins.value.min(axis=0), kept.value - kept.error)
     q = np.minimum(value_of(constants.missed(exact(lowest))), 1.0)
-    top, gaps = problem.scores.max(axis=1), problem.gaps().max(axis=1)
-    apart = [
-        max(problem.loss.log_bound(a - x * g, a) - problem.loss.log_floor(a - x * g, a) for a, g in zip(top, gaps))
-        for x in q.tolist()
-    ]
+    ranges = list(zip(problem.scores.max(axis=1).tolist(), problem.gaps().max(axis=1).tolist(), strict=True))
+    loss, apart = problem.loss, []
+    for x in q.tolist():
+        ends = [(top - x * gap, top) for top, gap in ranges]
+        apart.append(max(loss.log_bound(*end) - loss.log_floor(*end) for end in ends))
     return np.asarray(2 * (1 + q) * float(value_of(constants.reach)) * np.exp(np.minimum(apart, 700.0)))
 
 
