@@ -50,6 +50,8 @@ MARGIN_CLAIMS = always("svm-is-optimal", *POINT_CLAIMS, *DESCENT_CLAIMS, *NORMAL
 """What is claimed from a start of enough margin."""
 RESOLVED = 1e6
 """Where ‖p(0)‖ max‖g‖ is larger, the solver's tolerance at 100 times that norm is more than the margin of the start."""
+FARTHEST = 1e9
+"""‖p(0)‖ max‖g‖ of starts beside the ray, at most: 200 steps then move a margin by 1e-4 in their rounding."""
 ASKEW = (0.0, 1.0, 30.0)
 """How far starts lie beside the ray of p_mm, in units of ‖p_mm‖."""
 
@@ -143,6 +145,9 @@ def _starts(case: Case, constants: MarginConstants, rng: np.random.Generator) ->
     needed = constants.needed
     least = np.full(len(ASKEW), float(value_of(needed) + needed.error))
     starts = with_least_margin(constants, beside_the_ray(rng, constants, np.array(ASKEW)), least)
+    # Far out beside the ray a long row's margin is lost to the rounding of p; the first start is on the ray.
+    near = norm(starts, axis=1) * float(value_of(constants.reach)) <= FARTHEST
+    starts = starts[near | (np.arange(len(starts)) == 0)]
     if case.start is not None and bool(constants.margins(exact(case.start)) >= needed):
         starts = np.concatenate([case.start[None], starts])
     return starts
