@@ -29,6 +29,7 @@ from generators.margin_assumptions import in_cone, locally_optimal, separable, s
 from generators.optimal_sets import mixing_hurts
 from generators.path_selection import prompt_selects
 from generators.query_assumptions import (
+    first_step_separates,
     independent_rows,
     independent_tokens_and_queries,
     label_separating_queries,
@@ -158,6 +159,12 @@ ASSUMPTIONS: dict[str, Assumption] = {
             "the queries separate the labels",
             "T-SVM (added here)",
             label_separating_queries,
+        ),
+        Assumption(
+            "first-step-separates",
+            "the first step of gradient descent from W = 0 separates the optimal tokens",
+            "T-SVM, Assumption B (Theorem 3)",
+            first_step_separates,
         ),
         Assumption("orthogonal-queries", "queries are orthogonal", "T-SVM (added here)", orthogonal_queries),
     )

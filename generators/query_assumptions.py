@@ -5,13 +5,18 @@ References: *Transformers as Support Vector Machines*, Assumption B, Theorems 1,
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from flint import fmpq_mat
+from flint import fmpq, fmpq_mat
 
 from generators.case import Case
 from generators.finding import Finding, number
-from generators.margin_assumptions import checked_margins, difference_rows
-from reference_attention.exact import rational_matrix
+from generators.margin_assumptions import checked_margins, difference_rows, dot
+from reference_attention.exact import rational_matrix, to_float
+from reference_attention.floats import EPS
+from reference_attention.loss import Loss
+from reference_attention.outer_keys import rational_keys
 
 NO_QUERIES = "the case has no queries; give tokens X, queries, labels Y and head v"
 
@@ -76,3 +81,55 @@ def orthogonal_queries(case: Case) -> Finding:
             if row[j] != 0:
                 return Finding(False, f"z_{i}·z_{j} = {number(float(row[j]))}")
     return Finding(True, f"{len(gram)} queries, each orthogonal to the others")
+
+
+def first_step_separates(case: Case) -> Finding:
+    """Assumption B: the margins (x_i,opt − x_it)ᵀ(−∇L(0)) z_i are positive, all of them.
+
+    They are Σ_j |ℓ'(γ̄_j)| M_itj with rational M: the sign is exact where the M of a margin have one sign or ℓ' is
+    constant, otherwise decided beyond the rounding of ℓ'.
+    """
+    if case.queried is None:
+        return Finding(None, NO_QUERIES)
+    problem = case.problem
+    (n, T), loss = problem.scores.shape, problem.loss
+    keys, scores = rational_keys(problem.exact_keys).tolist(), rational_matrix(problem.scores).tolist()
+    means = [sum(row, fmpq(0)) / T for row in scores]
+    pulls = []
+    for j in range(n):
+        shares = [(score - means[j]) / (n * T) for score in scores[j]]
+        columns = zip(*keys[j * T : (j + 1) * T], strict=True)
+        pulls.append([dot(shares, list(column)) for column in columns])
+    constant = loss.log_lipschitz(*problem.score_range) == -math.inf
+    slopes = np.ones((n, 2)) if constant else np.array([_slope_between(loss, to_float(mean)) for mean in means])
+    unit = slopes.max()
+    low, high = np.exp(np.minimum(slopes - unit, 0.0)).T if not constant else slopes.T
+    least, doubtful = math.inf, ""
+    for (i, t), row in difference_rows(problem.exact_keys, problem.optimal).items():
+        terms = [dot(row, pull) for pull in pulls]
+        parts = np.array([to_float(term) for term in terms])
+        middle = float(parts @ (low + high) / 2)
+        margin = f"token {t} of input {i} has margin {number(middle * math.exp(0.0 if constant else unit))}"
+        least = min(least, middle)
+        same = [sum(terms, fmpq(0))] if constant else terms
+        if all(term <= 0 for term in same):
+            return Finding(False, margin)
+        if all(term >= 0 for term in same):
+            continue
+        rounding = 4 * (n + 2) * EPS * float(np.abs(parts) @ high)
+        lowest = float(np.sum(np.where(parts > 0, parts * low, parts * high)))
+        highest = float(np.sum(np.where(parts > 0, parts * high, parts * low)))
+        if highest <= -rounding:
+            return Finding(False, margin)
+        if lowest <= rounding:
+            doubtful = f"{margin}, to a rounding of {highest - lowest + rounding:.3g}"
+    if doubtful:
+        return Finding(None, doubtful)
+    return Finding(True, f"the least margin of −∇L(0) is {number(least * math.exp(0.0 if constant else unit))}")
+
+
+def _slope_between(loss: Loss, mean: float) -> tuple[float, float]:
+    """Bounds of log|ℓ'| at a number that was rounded to ``mean``."""
+    ends = math.nextafter(mean, -math.inf), math.nextafter(mean, math.inf)
+    low, high = loss.log_floor(*ends), loss.log_bound(*ends)
+    return low - 8 * EPS * (1 + abs(low)), high + 8 * EPS * (1 + abs(high))

@@ -16,6 +16,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, locally_optimal
 from reference_attention.training.descent import Stop, Trajectory
 from reference_attention.training.flow import Flow, gradient_flow
+from theorems.benchmark.proven import proven
 from theorems.core.implementation import REFERENCE, Implementation
 
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -56,6 +57,7 @@ class Measured:
             cap; ``None`` where there is none.
         norm: ‖p‖ at the cap.
         one_minus_cosine: 1 − cos to the limit at the cap.
+        at_most: what is proven of it, see :func:`theorems.benchmark.proven.proven`; ``None`` where nothing is.
         selected: the token of largest weight of each input at the cap.
         selects_limit: whether those are the tokens of the limit.
         representable: whether every step was; a step too long for float64 ends a run where it is.
@@ -65,6 +67,7 @@ class Measured:
     iterations: tuple[int | None, ...]
     norm: float
     one_minus_cosine: float
+    at_most: float | None
     selected: tuple[int, ...]
     selects_limit: bool
     representable: bool
@@ -104,7 +107,7 @@ def limit_of_flow(problem: Problem, flow: Flow, under_test: Implementation = REF
 
 
 def measured(rule: str, run: Trajectory, problems: list[Problem], limits: list[Limit]) -> list[Measured]:
-    """What came of a batch of runs, one per problem; the batch axis is the second of ``run.points``."""
+    """What came of a batch of runs, one per problem; the batch axis is the second of ``run.points``, all iterates."""
     apart = run.one_minus_cosine(np.stack([limit.svm.direction for limit in limits]))
     found = []
     for b, (problem, limit) in enumerate(zip(problems, limits, strict=True)):
@@ -115,6 +118,7 @@ def measured(rule: str, run: Trajectory, problems: list[Problem], limits: list[L
                 tuple(first_within(apart[:, b], run.iterations, level) for level in LEVELS),
                 float(run.norms[-1, b]),
                 float(apart[-1, b]),
+                proven(problem, limit.svm, run.points[:, b]),
                 tuple(selected.tolist()),
                 bool(np.array_equal(selected, limit.svm.alpha)),
                 bool(run.representable[b]),

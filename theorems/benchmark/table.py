@@ -31,9 +31,10 @@ def parts(
     if ran:
         yield (
             "Iterations until 1 − cos to the limit direction stays at or below each level",
-            ("data", "rule", *LEVEL_NAMES, "‖p‖ at the cap", "1 − cos there", "selects"),
+            ("data", "rule", *LEVEL_NAMES, "‖p‖ at the cap", "1 − cos there", "at most", "selects"),
             list(_named_rows(ran)),
-            f"{NOT_WITHIN}: not within {steps} iterations.",
+            f"{NOT_WITHIN}: not within {steps} iterations; at most: what descent-from-a-margin proves of 1 − cos there,"
+            " if the run came to where it speaks.",
         )
     if named:
         yield (
@@ -74,8 +75,9 @@ def _named_rows(named: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
             selects = "the limit's tokens" if run.selects_limit else f"other tokens, {_tokens(run.selected)}"
             if not run.representable:
                 selects = "a step overflowed"
+            at_most = NOT_WITHIN if run.at_most is None else f"{run.at_most:.1e}"
             counts = (_count(count) for count in run.iterations)
-            yield one.name, run.rule, *counts, f"{run.norm:.4g}", f"{run.one_minus_cosine:.1e}", selects
+            yield one.name, run.rule, *counts, f"{run.norm:.4g}", f"{run.one_minus_cosine:.1e}", at_most, selects
 
 
 def _limit_row(one: Compared) -> tuple[str, ...]:
@@ -127,7 +129,7 @@ def print_tables(
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = column_table(*columns, right=(*LEVEL_NAMES, "‖p‖ at the cap", "1 − cos there", "ratio"))
+    table = column_table(*columns, right=(*LEVEL_NAMES, "‖p‖ at the cap", "1 − cos there", "at most", "ratio"))
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
@@ -184,6 +186,7 @@ def _json_of(one: Compared) -> dict[str, Any]:
                 "iterations": dict(zip(LEVEL_NAMES, run.iterations, strict=True)),
                 "norm": run.norm,
                 "one_minus_cosine": run.one_minus_cosine,
+                "one_minus_cosine_at_most": run.at_most,
                 "selects": run.selected,
                 "selects_limit": run.selects_limit,
                 "representable": run.representable,

@@ -15,8 +15,10 @@ import pytest
 from generators.datasets import dataset_named
 from generators.random_trials import random_trial
 from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.places import ROOT
 from theorems.benchmark.measure import Kind, Limit, first_within, limit_of
+from theorems.benchmark.proven import proven
 from theorems.benchmark.rules import rule_named
 from theorems.benchmark.summary import spread, summaries
 from theorems.benchmark.work import Compared, Generated, Named, chunks
@@ -119,6 +121,38 @@ def test_a_rule_that_ends_elsewhere_is_said_to() -> None:
     assert not found.rules[0].selects_limit  # it has not turned yet
     assert summaries([found])[0].other_tokens == 1
     assert summaries([Compared("none", (0.0,), no_limit="stationary")]) == []
+
+
+def test_what_is_proven_is_above_what_is_measured_and_tells() -> None:
+    rules = ("normalized-1", "gd-1/L")
+    normalized, plain = Named("figure-1a", rules, 300).run(nothing).compared[0].rules
+    assert plain.at_most is None  # it has not turned yet
+    assert normalized.at_most is not None
+    assert normalized.one_minus_cosine <= normalized.at_most < 0.1
+    longer = Named("figure-1a", rules[:1], 600).run(nothing).compared[0].rules[0]
+    assert longer.at_most is not None
+    assert longer.at_most < 0.6 * normalized.at_most  # log t/t
+
+
+def test_nothing_is_proven_of_a_local_limit_or_of_tied_scores() -> None:
+    (local,) = Named("figure-1b", ("normalized-1",), 300).run(nothing).compared[0].rules
+    assert local.at_most is None
+    tied = Problem(np.array([[[1.0], [0.0], [1.0]]]), np.array([[1.0, 0.0, 1.0]]))
+    svm = max_margin(dataset_named("figure-1a").problem.keys, np.array([0]))
+    assert isinstance(svm, MaxMargin)
+    assert proven(tied, svm, np.ones((3, 1))) is None
+
+
+def test_the_proven_bound_fails_for_a_run_that_is_none() -> None:
+    """Half of the way beside the ray: what it has turned is less than its norm has grown."""
+    problem = dataset_named("figure-1a").problem
+    limit = limit_of(problem, np.array([0.0, -1.0]))
+    assert isinstance(limit, Limit)
+    beside = np.array([limit.svm.direction[1], -limit.svm.direction[0]])
+    points = np.arange(20.0, 400.0)[:, None] * (limit.svm.direction + 0.5 * beside)
+    bound = proven(problem, limit.svm, points)
+    assert bound is not None
+    assert bound < 1 - 1 / math.sqrt(1.25)
 
 
 def test_same_options_same_output(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2; :mod
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 from jaxtyping import Float64
@@ -65,34 +65,12 @@ def flow_claims(
     rng: np.random.Generator,
 ) -> Iterator[Claim]:
     """Follow the flow from ``start`` and check its norm, and for n = 1 its direction and its offset."""
-    begin = float(np.linalg.norm(start))
     # The direction is seen in units of p_mm; that the norm diverges, in those of the keys.
     single = problem.n == 1
     unit = svm.norm if single else 1 / problem.key_scale
     relative = FLOW_RELATIVE if single else RELATIVE
-    for size in FLOW_NORMS:
-        end = max(size * unit, BEYOND * begin)
-        flow = under_test.gradient_flow(problem, start, norm=end, relative=relative)
-        if flow.stop is not Stop.FAILED:
-            break
-    if flow.stop is Stop.FAILED:
-        why = f"the flow was not followed: {flow.reason}"
-        raise Undecided("norm-diverges", why, Form.LIMIT)
-    asked = asked_for(flow, start, end)
-    yield asked
-    if asked.verdict is Verdict.FALSIFIED:
-        return
-    tangent = _is_a_flow(problem, under_test, flow)
-    yield tangent
-    if tangent.undecided:
-        return
-    yield chords(problem, flow, rng)
-    if flow.stop is Stop.STATIONARY and not _vanishes(problem, flow.final):
-        why = f"the flow solver stopped at ‖p‖ = {flow.norms[-1]:.6g}, where the gradient does not vanish"
-        raise Undecided("norm-diverges", why, Form.LIMIT)
-    reached = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
-    yield Claim("norm-diverges", Form.LIMIT, 0.0 if flow.reached else -1.0, 0.0, EXACT, reached)
-    if not flow.reached:
+    flow = yield from followed(problem, under_test, start, unit, relative, rng)
+    if flow is None:
         return
     solver = flow.evaluations * math.sqrt(problem.d) * (relative * flow.norms + flow.absolute)
     w = flow.points @ svm.p
@@ -108,6 +86,47 @@ def flow_claims(
     )
     if single:
         yield from _flow_direction(problem, svm, flow, solver / svm.norm)
+
+
+def followed(
+    problem: Problem,
+    under_test: Implementation,
+    start: Float64[np.ndarray, "d"],
+    unit: float,
+    relative: float,
+    rng: np.random.Generator,
+) -> Generator[Claim, None, Flow | None]:
+    """The flow to the largest of :data:`FLOW_NORMS` (in this unit) that float64 resolves, once it is claimed to be one.
+
+    None where a claim fails, or none of it could be decided.
+
+    Raises:
+        Undecided: it was not followed.
+    """
+    begin = float(np.linalg.norm(start))
+    for size in FLOW_NORMS:
+        end = max(size * unit, BEYOND * begin)
+        flow = under_test.gradient_flow(problem, start, norm=end, relative=relative)
+        if flow.stop is not Stop.FAILED:
+            break
+    if flow.stop is Stop.FAILED:
+        why = f"the flow was not followed: {flow.reason}"
+        raise Undecided("norm-diverges", why, Form.LIMIT)
+    asked = asked_for(flow, start, end)
+    yield asked
+    if asked.verdict is Verdict.FALSIFIED:
+        return None
+    tangent = _is_a_flow(problem, under_test, flow)
+    yield tangent
+    if tangent.undecided:
+        return None
+    yield chords(problem, flow, rng)
+    if flow.stop is Stop.STATIONARY and not _vanishes(problem, flow.final):
+        why = f"the flow solver stopped at ‖p‖ = {flow.norms[-1]:.6g}, where the gradient does not vanish"
+        raise Undecided("norm-diverges", why, Form.LIMIT)
+    reached = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
+    yield Claim("norm-diverges", Form.LIMIT, 0.0 if flow.reached else -1.0, 0.0, EXACT, reached)
+    return flow if flow.reached else None
 
 
 def _is_a_flow(problem: Problem, under_test: Implementation, flow: Flow) -> Claim:

@@ -58,19 +58,19 @@ class FlowOffset:
         support, weights, solved = constraints.weights > 0, None, True
         if svm.strictly_complementary and not svm.independent:
             support = constraints.neighbours
-            # All costs are equal for n = 1 under Assumption B.
-            count = int(support.sum())
             span = tangent_span(constraints, tangent_basis(svm.direction))
-            equal = Reduced(constraints.rows[support] @ span, np.ones(count), np.zeros(count), FAR)
-            y, solved = equal.newton(np.zeros(span.shape[1]))
-            weights = equal.slopes(y)[0]
+            costs = constraints.log_costs[support]
+            reduced = Reduced(constraints.rows[support] @ span, np.ones(len(costs)), costs, FAR)
+            y, solved = reduced.newton(np.zeros(span.shape[1]))
+            weights = reduced.slopes(y)[0]
         rows = constraints.rows[support]
         weights = constraints.weights[support] if weights is None else weights
         _, _, vectors = np.linalg.svd(rows, full_matrices=False)
         # The support of the SVM's own duals is linearly independent.
         span = vectors[: constraints.rank if support is constraints.neighbours else len(rows)]
-        # Within the span ĝ_S·q = −log w has exactly one solution: consistent, because w is a dual solution.
-        q = span.T @ np.linalg.lstsq(rows @ span.T, -np.log(weights), rcond=None)[0]
+        # Within the span ĝ_S·q = log(c/w) has exactly one solution: consistent, because w is a dual solution.
+        log_ratios = constraints.log_costs[support] - np.log(weights)
+        q = span.T @ np.linalg.lstsq(rows @ span.T, log_ratios, rcond=None)[0]
         return cls(constraints, svm.direction, support, weights, span, q, solved)
 
     def across(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
@@ -91,7 +91,8 @@ class FlowOffset:
         """2 ∫ Σ_{j∉S} e^{−1−ĝ_j·q} t^{−m_j} dt between the times of logarithm ``begin`` and ``end``."""
         off = ~self.support
         excess = self.constraints.margins[off] - 1
-        size = np.exp(np.minimum(-self.constraints.rows[off] @ q - excess * begin, 700.0))
+        logs = self.constraints.log_costs[off] - self.constraints.rows[off] @ q - excess * begin
+        size = np.exp(np.minimum(logs, 700.0))
         span = max(end - begin, 0.0)
         lasting = np.where(excess * span > 1e-12, -np.expm1(-excess * span) / np.where(excess > 0, excess, 1.0), span)
         return float(2 / math.e * (size @ lasting))

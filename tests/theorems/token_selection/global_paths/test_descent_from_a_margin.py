@@ -1,0 +1,164 @@
+"""Descent from a margin: upheld by the reference, falsified by planted faults, and its bounds tell something."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from generators.case import Case
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.training import flow as flows
+from reference_attention.training.flow import Flow
+from tests.theorems.token_selection.faults import planted
+from tests.theorems.token_selection.path_cases import case, claims_of, statement
+from theorems.core.check import check
+from theorems.core.claim import Claim, Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.rounding.bounded import exact
+from theorems.token_selection.global_paths.descent_from_a_margin import MARGIN_CLAIMS
+from theorems.token_selection.global_paths.margin_constants import MarginConstants
+from theorems.token_selection.global_paths.margin_flow import FLOW_CLAIMS
+from theorems.token_selection.global_paths.margin_points import POINT_CLAIMS, point_claims, with_least_margin
+
+ID = "descent-from-a-margin"
+
+TWO = case([[[1.0, 0.0], [0.0, 0.0]]], [[1, 0]], "correlation")
+"""One row: κ = log 2, and 200 steps of gradient descent move the margin by more than that."""
+UNEVEN = case([[[1, 0.2], [0, 0.1], [-0.3, 1]], [[0.7, 0.9], [0, 0], [0.1, 0.3]]], [[1, 0.5, 0.25], [2, 0, 1]])
+"""Two inputs, unequal scores: Theorem 2 says nothing of its direction."""
+
+CAUGHT_BY = {
+    "negated-gradient": {"climbs-along-p_mm", "correlation", "climbs", "turns", "normalized-turns"},
+    "gradient-too-long": {"gradient-is-short", "softmin-of-margins"},
+    "detached-normaliser": {"gradient-is-short", "softmin-of-margins"},
+    "last-input-left-out": {"climbs-along-p_mm", "correlation"},
+    "descent-with-momentum": {"iterate-is-a-step", "normalized-iterate-is-a-step"},
+    "normalized-with-floor": {"normalized-iterate-is-a-step", "normalized-norm-grows"},
+    "descent-from-zero": {"run-is-the-one-asked-for"},
+    "rolled-coordinates": {"normalized-run-climbs", "normalized-turns"},
+    "flow-of-other-keys": {"flow-chords"},
+    "flow-ends-half-way": {"flow-is-the-one-asked-for"},
+    "svm-scaled": {"svm-is-optimal"},
+}
+"""Claims that each fault falsifies; not by far all of them."""
+
+
+def seen(given_case: Case, under_test: Implementation, expected: set[str], id: str = ID) -> bool:
+    """Whether all of these claims are falsified; the conclusion is not followed further than to the last of them."""
+    missing = set(expected)
+    for claim in statement(id).conclusion(given_case, under_test):
+        if claim.verdict is Verdict.FALSIFIED:
+            missing.discard(claim.name)
+        if not missing:
+            return True
+    return False
+
+
+@cache
+def upheld() -> dict[str, Claim]:
+    return claims_of(ID, UNEVEN, REFERENCE)
+
+
+@settings(max_examples=3)
+@given(statement(ID).cases())
+def test_reference_upholds_generated_cases(given_case: Case) -> None:
+    outcome = check(statement(ID), given_case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_every_claim_is_made_and_upheld_with_unequal_scores_and_two_inputs() -> None:
+    claims = upheld()
+    assert set(claims) == set(MARGIN_CLAIMS)
+    assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
+
+
+@pytest.mark.parametrize("fault", CAUGHT_BY)
+def test_each_fault_is_caught_by_its_claims(fault: str) -> None:
+    assert seen(UNEVEN, planted(fault)[fault], CAUGHT_BY[fault])
+
+
+def test_a_normalized_run_from_elsewhere_is_caught_by_its_own_claim() -> None:
+    under_test = planted("descent-from-zero")["descent-from-zero"]
+    only = under_test.but("", gradient_descent=REFERENCE.gradient_descent)
+    assert seen(UNEVEN, only, {"normalized-run-is-the-one-asked-for"})
+
+
+def test_a_run_against_the_gradient_loses_its_margin() -> None:
+    assert seen(TWO, planted("negated-gradient")["negated-gradient"], {"margin-is-kept"})
+
+
+def _flow(change: Any) -> Implementation:
+    def changed(problem: Problem, start: np.ndarray, **asked: Any) -> Flow:
+        found = flows.gradient_flow(problem, start, **asked)
+        return replace(found, points=change(found, problem))
+
+    return REFERENCE.but("", gradient_flow=changed)
+
+
+def _thrown_back(found: Flow, problem: Problem) -> np.ndarray:
+    return np.concatenate([found.points[:1], -found.points[1:]])
+
+
+def _beside(found: Flow, problem: Problem) -> np.ndarray:
+    """All later points turned about the origin by half a radian: their norms are what they were."""
+    points = found.points.copy()
+    c, s = np.cos(0.5), np.sin(0.5)
+    points[1:] = points[1:] @ np.array([[c, s], [-s, c]])
+    return points
+
+
+def test_a_flow_that_is_none_is_seen_by_its_margin_and_its_direction() -> None:
+    assert seen(TWO, _flow(_thrown_back), {"flow-margin-is-kept"})
+    assert seen(TWO, _flow(_beside), {"flow-turns", "flow-offset-is-kept"})
+
+
+def _constants(given_case: Case) -> MarginConstants:
+    problem = given_case.problem
+    svm = max_margin(problem.exact_keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    return MarginConstants(problem, svm)
+
+
+class Wrong(MarginConstants):
+    """K without the number of rows, and no loss of share by the other weights."""
+
+    @property
+    def spread(self) -> Any:  # type: ignore[override]
+        return np.max(self.log_gaps) - np.min(self.log_gaps) - 1e-3
+
+    def share(self, m: Any) -> Any:
+        return 1 + 0 * self.missed(m)
+
+
+@pytest.mark.parametrize("name", [name for name in POINT_CLAIMS if name != "gradient-is-short"])
+def test_bounds_with_other_constants_fail(name: str) -> None:
+    """On three equal rows every bound is an equality but for its constants."""
+    three_rows = case([[[1.0], [0.0], [0.0], [0.0]]], [[1, 0, 0, 0]])
+    svm = max_margin(three_rows.problem.keys, three_rows.problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    found: dict[str, Claim] = {
+        claim.name: claim for claim in point_claims(Wrong(three_rows.problem, svm), REFERENCE, np.random.default_rng(0))
+    }
+    assert found[name].verdict is Verdict.FALSIFIED
+
+
+def test_points_have_the_margin_asked_for_surely_and_hardly_more() -> None:
+    constants, rng = _constants(UNEVEN), np.random.default_rng(1)
+    wanted = np.exp(rng.uniform(-3, 9, 40))
+    points = with_least_margin(constants, rng.normal(size=(40, 2)) * 100, wanted)
+    found = constants.margins(exact(points))
+    assert (found >= wanted).all()
+    np.testing.assert_allclose(found.value, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_the_flow_is_proven_to_be_within_1e_9_of_the_ray_in_two_ways() -> None:
+    claims = upheld()
+    assert all(claims[name].verdict is Verdict.UPHELD for name in FLOW_CLAIMS)
+    allowed = float(claims["flow-offset-is-kept"].detail.split(" ≥ ")[0])
+    assert allowed < 40  # beside q, at ρ = 1e6: 1 − cos ≤ (40 + |q|)²/2e12

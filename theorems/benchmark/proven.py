@@ -1,0 +1,37 @@
+"""What ``descent-from-a-margin`` proves of a run: how far from p_mm its direction is at most.
+
+References: :mod:`theorems.token_selection.global_paths.descent_from_a_margin`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from theorems.rounding.bounded import in_floats
+from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
+
+
+def proven(problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"]) -> float | None:
+    """A bound of 1 − cos(p(t), p_mm) at the last of consecutive iterates of a rule along −∇L.
+
+    It counts from the iterate on from which every optimal token leads by log(2(T−1)A) and keeps that; None where there
+    is none before the last, or p_mm is not that of unique optimal tokens. Computed in floats: no claim, but a number to
+    compare with.
+    """
+    best = problem.scores == problem.scores.max(axis=1, keepdims=True)
+    if (best.sum(axis=1) > 1).any() or not np.array_equal(svm.alpha, problem.optimal):
+        return None
+    with in_floats():
+        constants = MarginConstants(problem, svm)
+        margins = constants.margins(points)
+        outside = np.flatnonzero(~(margins >= constants.region))
+        first = int(outside[-1]) + 1 if len(outside) else 0
+        p, m = points[first:], margins[first:]
+        if len(p) < 2:
+            return None
+        gained = turned(constants, p[:, None], np.diff(p, axis=0)[:, None], m[:-1, None])[-1, 0]
+        along = p[0] @ svm.direction + gained
+        return float(1 - along / np.linalg.norm(p[-1]))

@@ -1,0 +1,158 @@
+"""What holds where every optimal token leads by a margin: constants, and the bounds on the gradient that they give.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 2; derivations in
+:mod:`.descent_from_a_margin`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from theorems.core.claim import Form, Undecided
+from theorems.core.key_rows import key_rows
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.rounding.bounded import exact, rounded, value_of
+from theorems.token_selection.global_paths.growth_bounds import approximate
+
+LARGEST = 1e4
+"""A larger margin that is asked for leaves no start from which a float resolves both the weights and the steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class MarginConstants:
+    """Constants of a problem with unique, separable optimal tokens; p enters by its margin m(p) and its norm.
+
+    Attributes:
+        problem: keys, scores, loss.
+        svm: p_mm.
+    """
+
+    problem: Problem
+    svm: MaxMargin
+
+    @cached_property
+    def others(self) -> Bool[np.ndarray, "n T"]:
+        """t ≠ opt_i."""
+        return np.asarray(np.arange(self.problem.T) != self.problem.optimal[:, None])
+
+    @cached_property
+    def rows(self) -> Numbers:
+        """g_it = k_i,opt − k_it, t ≠ opt_i, (N, d)."""
+        return key_rows(self.problem, self.problem.optimal)[self.others]
+
+    @cached_property
+    def p_mm(self) -> Numbers:
+        """(d,)."""
+        return rounded(self.svm.p)
+
+    @cached_property
+    def length(self) -> Numbers:
+        """‖p_mm‖ = 1/Θ."""
+        return norm(self.p_mm)
+
+    @cached_property
+    def widest(self) -> Numbers:
+        """A = max g_it·p_mm ≥ 1."""
+        return np.maximum(np.max(self.rows @ self.p_mm), 1.0)
+
+    @cached_property
+    def reach(self) -> Numbers:
+        """max ‖g_it‖."""
+        return np.max(norm(self.rows, axis=1))
+
+    @cached_property
+    def log_gaps(self) -> Numbers:
+        """log(γ_i,opt − γ_it), (N,)."""
+        best = exact(self.problem.scores.max(axis=1))[:, None]
+        return np.log(np.where(self.others, best - self.problem.scores, 1.0))[self.others]
+
+    @cached_property
+    def log_slopes(self) -> Numbers:
+        """log c_max and log c_min, the bounds of |ℓ'| on the range of scores; (2,)."""
+        loss, (low, high) = self.problem.loss, self.problem.score_range
+        bounds = np.array([loss.log_bound(low, high), loss.log_floor(low, high)])
+        return approximate(bounds, 8 * EPS * (1 + np.abs(bounds)))
+
+    @cached_property
+    def spread(self) -> Numbers:
+        """K = log(N c_max Γ_max / (c_min Γ_min)), N = n(T − 1); κ = K + log 2."""
+        count = np.log(exact(self.problem.n * (self.problem.T - 1)))
+        slopes = self.log_slopes[0] - self.log_slopes[1]
+        return count + slopes + (np.max(self.log_gaps) - np.min(self.log_gaps))
+
+    @cached_property
+    def kappa(self) -> Numbers:
+        """κ = log(2N c_max Γ_max / (c_min Γ_min)), Theorem 1's."""
+        return self.spread + np.log(exact(2.0))
+
+    @cached_property
+    def edge(self) -> Numbers:
+        """log((T − 1)A): beyond it −∇L climbs along p_mm."""
+        return np.log(exact(self.problem.T - 1)) + np.log(self.widest)
+
+    @cached_property
+    def region(self) -> Numbers:
+        """log(2(T − 1)A): beyond it Aq ≤ ½."""
+        return self.edge + np.log(exact(2.0))
+
+    @cached_property
+    def needed(self) -> Numbers:
+        """κ + log(2(T − 1)A), the margin of a start from which gradient descent keeps Aq ≤ ½.
+
+        Raises:
+            Undecided: beyond what floats resolve.
+        """
+        found = self.kappa + self.region
+        if not (float(value_of(found)) < LARGEST and float(np.max(found.error)) < 1):
+            why = f"the start needs a margin of {float(value_of(found)):.3g}, where float64 resolves no step"
+            raise Undecided("margin-is-kept", why, Form.EFFECTIVE)
+        return found
+
+    def margins(self, p: Any) -> Numbers:
+        """m(p) = min g_it·p, (*b,) for points (*b, d)."""
+        return np.min(p @ self.rows.T, axis=-1)
+
+    def missed(self, m: Any) -> Numbers:
+        """q = (T − 1) e^{−m} ≥ Σ_{t≠opt} e^{−g_it·p}."""
+        return (self.problem.T - 1) * np.exp(-m)
+
+    def share(self, m: Any) -> Numbers:
+        """1 − Aq, the least share of Ω that −∇L has along p_mm."""
+        return 1 - self.widest * self.missed(m)
+
+    def correlation(self, p: Any, m: Any) -> Numbers:
+        """1 + π(p) = (1 + (K + log(1 + q))/ρ)/(1 − Aq), ρ = ‖p‖/‖p_mm‖."""
+        lag = (self.spread + np.log1p(self.missed(m))) * self.length
+        return (1 + lag / norm(p, axis=-1)) / self.share(m)
+
+    def climb(self, m: Any) -> Numbers:
+        """Θ(1 − Aq)/(max‖g‖(1 + q)): what a step along −∇L has along p̄_mm, at least, by its length."""
+        return self.share(m) / (self.length * self.reach * (1 + self.missed(m)))
+
+    def omega(self, at: AttentionAt) -> Numbers:
+        """Ω e^{−log_scale}, Ω(p) = (1/n) Σ_i |ℓ'_i| Σ_t s_it (γ_i,opt − γ_it); (b,)."""
+        slopes: Any = at.log_slopes
+        logs = (at.log_weights + slopes[..., None])[:, self.others] + self.log_gaps
+        return np.sum(np.exp(logs - at.log_scale[:, None]), axis=-1) / self.problem.n
+
+
+def turned(constants: MarginConstants, p: Any, moved: Any, m: Any) -> Numbers:
+    """Σ_{s<t} (‖p(s+1)‖ − ‖p(s)‖ − ‖Δ_s‖²/(2‖p(s)‖))/(1 + π_s), which ⟨p(t) − p(0), p̄_mm⟩ is at least; (t, b).
+
+    Args:
+        p: p(0) … p(t), (t + 1, b, d).
+        moved: the steps Δ, (t, b, d).
+        m: margins of p(0) … p(t−1), all above :attr:`MarginConstants.edge`, (t, b).
+    """
+    norms, lengths = norm(p, axis=-1), norm(moved, axis=-1)
+    gained = norms[1:] - norms[:-1] - lengths * lengths / (2 * norms[:-1])
+    return np.cumsum(gained / constants.correlation(p[:-1], m), axis=0)

@@ -1,0 +1,120 @@
+"""Gradient descent on W after a first step that separates the optimal tokens.
+
+References: *Transformers as Support Vector Machines*, Assumption B, Theorem 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from jaxtyping import Float64
+from numpy.linalg import norm
+
+from generators.case import Case
+from generators.query_assumptions import first_step_separates
+from generators.query_cases import Family, query_cases
+from theorems.core.att_svm import certified
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least
+from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SATURATED
+from theorems.core.statement import always, statement
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import exact
+from theorems.rounding.steps import starts_claim, steps_claim
+from theorems.token_selection.global_paths.descent_from_a_margin import (
+    MARGIN_CLAIMS,
+    descent_from_a_margin,
+    margin_claims,
+)
+from theorems.token_selection.global_paths.margin_constants import MarginConstants
+
+LONGER = 1 + 1e-6
+"""Any R that is at least the explicit one will do; by so much W(1) surely has its margin when it is rounded."""
+
+FIRST_STEP_CLAIMS = ("first-step-is-the-one-asked-for", "first-step-is-a-step", "first-step-separates")
+
+
+def _separated(case: Case) -> bool:
+    return bool(first_step_separates(case).holds)
+
+
+def _cases() -> SearchStrategy[Case]:
+    """By construction in half of the cases, of orthogonal tokens and queries; others on which it happens to hold."""
+    others = query_cases(families=(Family.LABEL_SEPARATING, Family.INDEPENDENT)).filter(_separated)
+    return st.one_of(query_cases(families=(Family.ORTHOGONAL,)), others)
+
+
+@statement(
+    "tsvm-first-step",
+    "Gradient descent on W after a first step that separates",
+    source="T-SVM, Theorem 3",
+    claims=QUERY_CLAIMS | always(*FIRST_STEP_CLAIMS) | MARGIN_CLAIMS,
+    assumptions=("queries-given", *descent_from_a_margin.assumptions, "first-step-separates"),
+    cases=_cases,
+    kernel=SATURATED,
+    survives=descent_from_a_margin.survives,
+    needs=dict(descent_from_a_margin.needs)
+    | {"first-step-separates": "without it W(1) has no positive margin, and the claims are those from another start"},
+)
+def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let Assumption A hold, opt be unique and (x_i,opt − x_it)ᵀ(−∇L(0)) z_i ≥ ι > 0 for all i and t ≠ opt_i. With
+    C_{μ,R} = {W : ‖W‖_F ≥ R, (x_i,opt − x_it)ᵀ W z_i ≥ μ‖W‖_F}:
+
+        (1) for every μ > 0 there is an R such that C_{μ,R} has no stationary point of L;
+        (2) from W(1) = −R∇L(0)/‖∇L(0)‖_F with R large, gradient descent with η ≤ 1/L_W has ‖W(k)‖_F → ∞ and
+            W(k)/‖W(k)‖_F → W^mm/‖W^mm‖_F, provided that all iterates stay in C_{μ,R}.
+
+    **Effective.** With p = vec(W) and keys vec(x_it z_iᵀ) all follows from ``descent-from-a-margin``, whose claims are
+    made. (1) R = log((T−1)A)/μ will do: the union of C_{μ,R} over μ is where m(W) ≥ log((T−1)A), and from there on
+    −⟨∇L(W), W^mm⟩ ≥ (1 − A(T−1)e^{−m(W)}) Ω > 0. (2) As m(W(1)) = Rι/‖∇L(0)‖_F,
+
+        R = (κ + log(2(T−1)A)) ‖∇L(0)‖_F/ι
+
+    puts W(1) where gradient descent keeps its margin up to κ for ever. So the provision is not needed, nor is ι but
+    for that R: any start of that margin will do.
+
+    **Exact.** W(1) is one step of normalized gradient descent of length R from W = 0, to rounding; its margin is at
+    least κ + log(2(T−1)A). With orthogonal tokens of one length in each input and orthogonal queries the margin of
+    −∇L(0) is |ℓ'|‖z_i‖²‖x_i‖²(γ_i,opt − γ_it)/(nT), so that ι > 0 by construction.
+    """
+    yield from query_claims(case, under_test)
+    problem = case.problem
+    svm = yield from certified(problem, problem.optimal, under_test)
+    constants = MarginConstants(problem, svm)
+    first = yield from _first_step(constants, under_test)
+    yield from margin_claims(constants, under_test, first, case.rng())
+
+
+def _first_step(
+    constants: MarginConstants, under_test: Implementation
+) -> Generator[Claim, None, Float64[np.ndarray, "b d"]]:
+    """W(1), (1, d·e), once it is claimed to be that step and to have its margin."""
+    asked_for, is_a_step, separates = FIRST_STEP_CLAIMS
+    problem, zero = constants.problem, np.zeros((1, constants.problem.d))
+    at = AttentionAt(problem, zero)
+    gradient = at.gradient_of(under_test, is_a_step)
+    least, length = constants.margins(-at.gradient)[0], norm(at.gradient, axis=-1)[0]
+    if not least > 0:
+        raise Undecided(separates, "the margin of −∇L(0) is not surely positive in float64", Form.EFFECTIVE)
+    radius = constants.needed * length / least * LONGER
+    step = float(radius.value + radius.error)
+    if not step < 1e100:
+        raise Undecided(separates, f"R = {step:.3g}: −∇L(0) hardly separates", Form.EFFECTIVE)
+    run = under_test.normalized_gradient_descent(problem, zero, steps=1, step=step, gradient=under_test.scaled_gradient)
+    asked = starts_claim(asked_for, run.points, zero, 1)
+    yield asked
+    if asked.verdict is Verdict.FALSIFIED:
+        raise Ended(asked_for)
+    first = run.points[1]
+    if not np.isfinite(first).all():
+        raise NotANumber(is_a_step, "W(1) is not finite")
+    yield steps_claim(is_a_step, zero, first, gradient, at.log_scale, float(np.log(step)), normalized=True)
+    separated = at_least(separates, Form.EFFECTIVE, constants.margins(exact(first)), constants.needed)
+    yield separated
+    if separated.verdict is Verdict.FALSIFIED:
+        raise Ended(separates)
+    return first
