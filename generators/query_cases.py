@@ -194,9 +194,7 @@ def independent(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> bool:
 
 
 @st.composite
-def _chosen(
-    draw: DrawFn, frame: Frame, scores: Float64[np.ndarray, "n T"], *, local: bool
-) -> Int64[np.ndarray, "n"]:
+def _chosen(draw: DrawFn, frame: Frame, scores: Float64[np.ndarray, "n T"], *, local: bool) -> Int64[np.ndarray, "n"]:
     """Tokens by the rank of their score; if local, that of input 0 is neither the best nor the worst as a rule."""
     ranks = draw(frame.integers("n", 0, frame.tokens - 1))
     if local and not draw(one_in(8)):

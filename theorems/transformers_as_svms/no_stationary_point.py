@@ -1,4 +1,4 @@
-"""Where rows are independent ∇L(W) vanishes nowhere, and gradient descent selects one token per input from any start.
+"""Where ∇L(W) vanishes nowhere, whatever W, so that gradient descent selects tokens from any start.
 
 References: *Transformers as Support Vector Machines*, Theorem 4; Lemma 4 of *Max-Margin Token Selection*.
 """
@@ -14,6 +14,7 @@ from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
+from generators.query_assumptions import independent_rows
 from generators.query_cases import Family, query_cases
 from generators.score_assumptions import equal_non_optimal_scores
 from theorems.core.att_svm import solved
@@ -31,6 +32,7 @@ from theorems.transformers_as_svms.stationarity_claims import (
     descent_run,
     feasible_points,
     feasible_sides,
+    head_direction,
     norm_sides,
     saturation,
 )
@@ -40,36 +42,50 @@ EQUAL = "non-optimal scores are equal within each input"
 
 
 def _cases() -> SearchStrategy[Case]:
-    independent = (Family.INDEPENDENT,)
+    independent, any_size = (Family.INDEPENDENT,), (Family.LABEL_SEPARATING,)
     return st.one_of(
-        query_cases(families=independent, equal=True, start=True), query_cases(families=independent, start=True)
+        query_cases(families=independent, equal=True, start=True),
+        query_cases(families=independent, start=True),
+        query_cases(families=any_size, start=True),
     )
 
 
 @statement(
     "tsvm-no-stationary-point",
-    "Independent rows: ∇L(W) vanishes nowhere",
+    "∇L(W) vanishes nowhere",
     source="T-SVM, Theorem 4 (made sharper here)",
     claims=QUERY_CLAIMS
-    | always("run-is-the-one-asked-for", "iterate-is-a-step", "gradients-are-summable", "gradient-norm")
-    | {"saturation": "a point at which ∇L is short enough, in an input without ties"}
+    | always("run-is-the-one-asked-for", "iterate-is-a-step", "gradients-are-summable", "head-direction")
+    | {"separating-query-descends": "the queries separate the labels"}
+    | {"gradient-norm": "the rows are independent"}
+    | {"saturation": "the same, and a point at which ∇L is short enough, in an input without ties"}
     | {"descent": EQUAL, "feasible-descent": EQUAL},
-    assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "independent-rows"),
+    assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
     cases=_cases,
     kernel=calls("its gradient at every point and at every iterate of gradient descent", turn=7),
     survives={"step": ANY_STEP, "risk": VALUES},
 )
 def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the rows (x_iα − x_it) z_iᵀ be linearly independent and one token of each input be strictly best. Then L has
-    no stationary point, and gradient descent with η ≤ 1/L_W has ‖W(k)‖_F → ∞ from every start. (Whether the paper
-    assumes this or equal non-optimal scores is not known; both are claimed.)
+    """Let ATT-SVM(opt) be feasible, one token of each input strictly best. L has no stationary point, and gradient
+    descent with η ≤ 1/L_W has ‖W(k)‖_F → ∞ from every start, if one of these holds: all non-optimal scores of an input
+    are equal; the rows (x_iα − x_it) z_iᵀ are independent (almost all data with T − 1 ≤ d, n(T − 1) ≤ d²); or the
+    queries separate the labels, Y_i qᵀz_i > 0 for some q (almost all data with d ≥ n, any T). Which of them the paper
+    assumes is not known.
 
-    **Effective, gradient-norm.** With c_it = ℓ'_i s_it (γ_it − f_i), f_i = Σ_t s_it γ_it,
+    **Exact, head-direction.** At every W, for data of any kind,
+
+        vᵀ∇L(W) = −(1/n) Σ_i |ℓ'_i| Var_i Y_i z_iᵀ,    Var_i = Σ_t s_it (γ_it − f_i)²,    f_i = Σ_t s_it γ_it.
+
+    *Derivation.* ∇L = (1/n) Σ_i ℓ'_i Σ_t s_it (γ_it − f_i) x_it z_iᵀ and vᵀx_it = Y_i γ_it: the scores are a function
+    of the tokens. Hence −⟨∇L, v qᵀ⟩ ≥ (min_i Y_i qᵀz_i/n) Σ_i |ℓ'_i| Var_i (separating-query-descends): positive at
+    every W if q separates the labels, and along gradient descent all Var_i tend to zero.
+
+    **Effective, gradient-norm**, independent rows. With c_it = ℓ'_i s_it (γ_it − f_i),
 
         ‖∇L(W)‖_F ≥ (σ/n) (Σ_i Σ_t c_it²)^½    and    ‖∇L(W)‖_F ≥ (σ_min/n) (Σ_i Σ_{t≠opt_i} c_it²)^½,
 
     σ_min the least singular value of the rows x_i,opt z_iᵀ − x_it z_iᵀ, σ that of c ↦ Σ c_it x_it z_iᵀ on Σ_t c_it = 0.
-    *Derivation.* ∇L = (1/n) Σ_it c_it x_it z_iᵀ, and Σ_t c_it = 0; so it is also −(1/n) Σ_{t≠opt} c_it G_it. Both σ
+    *Derivation.* ∇L = (1/n) Σ_it c_it x_it z_iᵀ with Σ_t c_it = 0; so it is also −(1/n) Σ_{t≠opt} c_it G_it. Both σ
     are positive as the rows are independent: their squares are eigenvalues of G Gᵀ, in the metric of Σ_t c_it² the
     first, bounded from below over the rationals (:mod:`.row_independence`). c vanishes only if all scores of every
     input are equal, as s > 0.
@@ -94,7 +110,7 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
     """
     problem, rng = case.problem, case.rng()
     yield from query_claims(case, under_test)
-    independence = Independence.of(problem)
+    independence = Independence.of(problem) if independent_rows(case).holds else None
     iterates = np.zeros((0, problem.d))
     for made in descent_run(problem, under_test, *_starts(case, rng)):
         if isinstance(made, Claim):
@@ -103,15 +119,21 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
             iterates = made
 
     def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
+        assert independence is not None
         at = AttentionAt(problem, points, under_test.textbook_eps)
         return norm_sides(at, at.gradient_of(under_test, "gradient-norm"), independence)
 
-    points = climb(rng, probe_points(rng, problem, m=affordable(problem, POINTS)), violation_of(sides))
+    points = probe_points(rng, problem, m=affordable(problem, POINTS))
+    if independence is not None:
+        points = climb(rng, points, violation_of(sides))
     points = np.concatenate([points, iterates])
     at = AttentionAt(problem, points, under_test.textbook_eps)
-    gradient = at.gradient_of(under_test, "gradient-norm")
-    yield at_least("gradient-norm", Form.EFFECTIVE, *norm_sides(at, gradient, independence))
-    yield from saturation(at, gradient, independence)
+    gradient = at.gradient_of(under_test, "head-direction")
+    assert case.queried is not None, "the statement assumes queries-given"
+    yield from head_direction(case.queried, at, gradient)
+    if independence is not None:
+        yield at_least("gradient-norm", Form.EFFECTIVE, *norm_sides(at, gradient, independence))
+        yield from saturation(at, gradient, independence)
     if not equal_non_optimal_scores(case).holds:
         return
     yield from lemma_4.conclusion(case, under_test)

@@ -12,14 +12,16 @@ from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
-from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.descent import Stop
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, at_least
+from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import exact, value_of
+from theorems.rounding.bounded import exact, rounded, value_of
 from theorems.rounding.excess import log_excess_of
 from theorems.rounding.steps import starts_claim, steps_claim
 from theorems.token_selection.global_paths.growth_bounds import log_climb
@@ -107,6 +109,23 @@ def saturation(at: AttentionAt, gradient: Numbers, independence: Independence) -
     yield at_least("saturation", Form.EFFECTIVE, allowed, missed[speaks], points="input at a point")
 
 
+def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> Iterator[Claim]:
+    """vᵀ∇L(W), (b, e), is −(1/n) Σ_i |ℓ'_i| Var_i Y_i z_i; and the descent along v qᵀ where q separates the labels."""
+    problem, tokens = at.problem, np.arange(at.problem.T)
+    own = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
+    # A score may be the rounded product Y vᵀx; that of the token itself differs from itself by nothing.
+    apart = np.where(tokens == at.token[..., None], 0.0, rounded(problem.scores) - rounded(own))
+    variances: Any = np.vecdot(at.coefficients, apart)
+    signed = data.Y[:, None] * data.queries
+    along = np.einsum("bde,d->be", gradient.reshape(len(at.token), *data.shape), exact(data.v))
+    yield equal("head-direction", along, -np.einsum("bn,ne->be", variances, exact(signed)) / problem.n)
+    separator = max_margin(np.stack([signed, np.zeros_like(signed)], axis=1), np.zeros(problem.n, dtype=np.int64))
+    if isinstance(separator, MaxMargin):
+        least = np.min(exact(signed) @ separator.p)
+        left, right = -along @ separator.p, least * np.sum(variances, axis=1) / problem.n
+        yield at_least("separating-query-descends", Form.EFFECTIVE, left, right)
+
+
 def feasible_points(problem: Problem, svm: MaxMargin, rng: np.random.Generator) -> Points:
     """W^mm and others whose margins are 1 and more, up to rounding: any margins by independence, and ker G."""
     others = np.arange(problem.T) != problem.optimal[:, None]
@@ -147,13 +166,13 @@ def descent_run(
     shape = run.points.shape
     gradient = at.gradient_of(under_test, "gradients-are-summable").reshape(shape)
     log_scale = at.log_scale.reshape(shape[:2])
-    yield steps_claim(
-        "iterate-is-a-step", run.points[:-1], run.points[1:], gradient[:-1], log_scale[:-1], log_step
-    )
+    yield steps_claim("iterate-is-a-step", run.points[:-1], run.points[1:], gradient[:-1], log_scale[:-1], log_step)
     logs = exact(log_step) + log_scale
     steps = np.exp(np.minimum(logs, 700.0))[..., None] * gradient
     lengths = norm(steps, axis=-1)
-    left = 2 * np.exp(np.minimum(log_step + log_excess_of(under_test, problem, starts, "gradients-are-summable"), 700.0))
+    left = 2 * np.exp(
+        np.minimum(log_step + log_excess_of(under_test, problem, starts, "gradients-are-summable"), 700.0)
+    )
     taken, sizes = value_of(steps), np.abs(value_of(logs))[..., None]
     beside = norm(EPS * (np.abs(run.points[1:]) + (4 + sizes[:-1]) * np.abs(taken[:-1])) + steps.error[:-1], axis=-1)
     lost = np.sum((2 * value_of(lengths)[1:] + beside) * beside, axis=0)
