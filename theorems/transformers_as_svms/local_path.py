@@ -23,7 +23,7 @@ from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import always, statement
-from theorems.core.survival import ROOM, VALUES
+from theorems.core.survival import ROOM, SEARCH_ONLY, VALUES
 from theorems.core.svm_certificate import local_optimality_claim
 from theorems.core.tolerances import tolerance
 from theorems.rounding.bounded import exact, value_of
@@ -71,36 +71,36 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     from_data=locally_optimal_choices,
     kernel=FAR,
-    survives={"risk": VALUES, "one-coordinate-off": ROOM},
+    survives={"risk": VALUES, "gradient": SEARCH_ONLY, "float32-softmax": ROOM},
 )
 def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold and α be locally optimal, P = ‖W^mm_α‖_F. There are μ and R0 such that
-    W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P. (Of the norms of the paper this is the
-    Frobenius norm.)
+    """Let Assumption A hold and α be locally optimal. There are μ and R0 such that
+    W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P, P = ‖W^mm_α‖_F. (Of the norms of the
+    paper this is the Frobenius norm.)
 
     **Effective.** Cone, good and harmful tokens, m_it, w_it, D_it as in Lemma 7 of the predecessor, on the keys
-    vec(x zᵀ). N, Γ⁺ and Γ⁻ are the number, largest and least gap of the good tokens, κ_α = log(2TN c_max Γ⁺/(c_min Γ⁻)),
-    and R0 the least norm with c_max Σ_harmful |D_it| e^{−r(m_it − w_it − 1)} ≤ c_min Γ⁻/(2T), r = R0/P. Every W of the cone
+    vec(x zᵀ). N, Γ⁺, Γ⁻ are the number, largest and least gap of the good tokens, κ_α = log(2TN c_max Γ⁺/(c_min Γ⁻)),
+    and R0/P is the least r with c_max Σ_harmful |D_it| e^{−r(m_it − w_it − 1)} ≤ c_min Γ⁻/(2T). Every W of the cone
     with R0 ≤ ‖W‖ ≤ R = ρP and L(W) ≤ L(ρ W^mm_α) has
 
         m(W) = min_{i, t≠α_i} (x_iα − x_it)ᵀ W z_i ≥ ρ − κ_α    and    cos(W, W^mm_α) ≥ 1 − κ_α/ρ.
 
     *Derivation.* Let r = ‖W‖/P, a = m(W). A support token has margin at most r, harmful ones more (Lemma 7), so a
     good token j attains a ≤ r, and a > 0. The mean value theorem gives n(L(W) − L_α) ≥ c_min Σ_good s D −
-    c_max Σ_harmful s|D|; as s_j ≥ e^{−a}/T and s_it ≤ e^{−r(m−w)}, R0 leaves ½c_min Γ⁻ e^{−a}/T. At ρ W^mm_α it is at most
-    c_max N Γ⁺ e^{−ρ}, as all margins are ρ and more. So a ≥ ρ − κ_α. W/a is feasible, W^mm_α the projection of 0 on
-    what is feasible: ⟨W, W^mm_α⟩ ≥ aP². A W whose excess is larger by a factor e^o belongs to the set of ρ − o in place
-    of ρ: so all points of the cone are tried. From ρ > max(κ_α/μ, κ_α + R0/P) on the minimiser lies within.
+    c_max Σ_harmful s|D|; as s_j ≥ e^{−a}/T and s_it ≤ e^{−r(m−w)}, ½c_min Γ⁻ e^{−a}/T is left beyond R0. At ρ W^mm_α it
+    is at most c_max N Γ⁺ e^{−ρ}, as all margins are ρ and more. So a ≥ ρ − κ_α. W/a is feasible, W^mm_α the projection
+    of 0 on what is feasible: ⟨W, W^mm_α⟩ ≥ aP². A W whose excess is larger by a factor e^o belongs to the set of ρ − o
+    in place of ρ: so all points of the cone are tried. From ρ > max(κ_α/μ, κ_α + R0/P) on the minimiser lies within.
 
-    **Limit.** The path under test lies in the cone, between the two radii, no higher than ρ W^mm_α, points of the cone and
-    the point W_o of norm ρP beside the ray with the offset o of the sharp form; so it has the bounds (path-margin), and
-    with w = λ/Σλ, D = Σ w_j log(c_j/w_j), c_j = |ℓ'(γ_iα)| D_j, x = (T−1)e^{−(ρ−κ_α)}, b of
-    :func:`theorems.token_selection.global_paths.path_constants.bend`,
+    **Limit.** The path under test lies in the cone, between the two radii, no higher than ρ W^mm_α, than points of the
+    cone, and than the point W_o of norm ρP with the offset o of the sharp form from the ray. So it has the bounds
+    (path-margin), and with w = λ/Σλ, c_j = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ_α)}, b of
+    :func:`theorems.token_selection.global_paths.path_constants.bend`, r = ‖W_R‖/P,
 
-        1 − cos(W_R, W^mm_α) ≤ (log(n(L(W_o) − L_α) + c_max H) + ρ − D + log1p(x) + b min(x, 1))/r,    r = ‖W_R‖/P
+        1 − cos(W_R, W^mm_α) ≤ (log(n(L(W_o) − L_α) + c_max H) + ρ − D + log1p(x) + b min(x, 1))/r
 
     (path-turns): the right side is |o|²/(2ρ²)(1 + o(1)) where all neighbours have duals; followed to ρ = 1e6.
-    *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x), as in Theorem 1 of the predecessor,
+    *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in the predecessor's Theorem 1,
     H = Σ_harmful |D| e^{−r(m−w)}; Jensen's inequality over w, and Σ w_j a_j = ⟨W, W^mm_α⟩/P² = r cos, with r ≤ ρ.
     """
     yield from query_claims(case, under_test)
@@ -113,7 +113,7 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     bounds = LocalPathBounds(constants, under_test)
     begin = max(float(value_of(bounds.kappa)), bounds.first)
     if not 2 * begin < bounds.last:
-        why = f"κ = {float(value_of(bounds.kappa)):.3g}, R0 = {bounds.first:.3g}: float64 resolves logits to {bounds.last:.3g}"
+        why = f"max(κ, R0/P) = {begin:.3g}: float64 resolves the logits of the cone to ρ = {bounds.last:.3g} only"
         raise Undecided("sublevel-margin", why, Form.EFFECTIVE)
     rng = case.rng()
     yield from _sublevel(bounds, begin, rng)
@@ -139,7 +139,7 @@ def _sublevel(bounds: LocalPathBounds, begin: float, rng: np.random.Generator) -
 
 def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], rng: np.random.Generator) -> Iterator[Claim]:
     """The path under test at these ρ."""
-    constants, solution = bounds.constants, bounds.constants.solution
+    constants = bounds.constants
     norms = radii * constants.norm
     rays = np.stack([bounds.beside(rho) for rho in radii.tolist()])
     # The point with the offset is a competitor where it lies in the cone.
