@@ -34,7 +34,7 @@ def falsified(case: Case, under_test: Implementation) -> set[str]:
 
 
 @given(tsvm_local_path.cases())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_it_is_upheld(case: Case) -> None:
     outcome = check(tsvm_local_path, case, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
