@@ -39,6 +39,10 @@ Queries = Float64[np.ndarray, "n d"]
 
 MOST = (4, 5, 4)
 """The largest n, T and d."""
+FACTORS = (1.0, 2.0, 16.0)
+"""How far tokens that score higher than α are moved away from it, in units of what is needed."""
+FARTHEST = 2.0**12
+"""Tokens that would have to move further stay where they are."""
 GRID = 2.0**-22
 """Scores are multiples of it: short, and the smallest gaps remain."""
 TRIES = 4
@@ -76,13 +80,15 @@ def query_cases(
             orthogonal.
         distinct: no two tokens of an input score the same.
         alpha: ``"any"`` draws chosen tokens, and ``"locally-optimal"`` those whose SVM-neighbours all score less; of
-            independent rows only, the others have the optimal ones.
+            independent rows only, which are then drawn three times in five; the others have the optimal ones.
         start: also give a W(0), as the case's ``start``.
         single: n = 1.
         plain: no queries in other units.
     """
-    family = draw(st.sampled_from([one for one in Family if one in families]))
-    frame = draw(_frames(family, single=single, equal=equal))
+    local = alpha == "locally-optimal"
+    again = [Family.INDEPENDENT] * (2 if local and Family.INDEPENDENT in families else 0)
+    family = draw(st.sampled_from([one for one in Family if one in families] + again))
+    frame = draw(_frames(family, single=single, equal=equal, local=local))
     Y = np.asarray(draw(frame.choices("n", (1.0, -1.0))))
     if family is Family.ORTHOGONAL:
         X, queries, v = draw(_orthogonal(frame, Y))
@@ -97,7 +103,7 @@ def query_cases(
     if alpha != "optimal":
         chosen = np.argmax(Y[:, None] * (X @ v), axis=1).astype(np.int64)
         if family is Family.INDEPENDENT:
-            chosen = draw(frame.integers("n", 0, frame.tokens - 1))
+            chosen = draw(_chosen(frame, Y[:, None] * (X @ v), local=local))
     if alpha == "locally-optimal" and chosen is not None:
         X, queries, chosen = _made_locally_optimal(X, queries, Y, v, chosen)
     if not plain and draw(one_in(6)):
@@ -113,16 +119,18 @@ _SHORT = STYLES.map(lambda style: Style.HALVES if style is Style.DECIMALS else s
 
 
 @st.composite
-def _frames(draw: DrawFn, family: Family, *, single: bool, equal: bool) -> Frame:
+def _frames(draw: DrawFn, family: Family, *, single: bool, equal: bool, local: bool) -> Frame:
     inputs, tokens, dims = MOST
     n = 1 if single else draw(st.integers(1, inputs))
-    T = draw(st.integers(2, 2 if family is Family.ORTHOGONAL and equal else tokens))
-    least = {
+    # A token that scores above α and one below it take three.
+    least = 3 if family is Family.INDEPENDENT and local else 2
+    T = draw(st.integers(least, 2 if family is Family.ORTHOGONAL and equal else tokens))
+    lowest = {
         Family.LABEL_SEPARATING: 1,
         Family.INDEPENDENT: max(T - 1, int(np.ceil(np.sqrt(n * (T - 1))))),
         Family.ORTHOGONAL: max(T, n),
     }[family]
-    d = draw(st.integers(least, max(least, dims)))
+    d = draw(st.integers(lowest, max(lowest, dims)))
     return Frame(n, T, d, (inputs, tokens, max(tokens, dims)))
 
 
@@ -185,20 +193,50 @@ def independent(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> bool:
     return len(rows) <= keys.shape[2] and fmpq_mat(rows).rank() == len(rows)
 
 
+@st.composite
+def _chosen(draw: DrawFn, frame: Frame, scores: Float64[np.ndarray, "n T"], *, local: bool) -> Int64[np.ndarray, "n"]:
+    """Tokens by the rank of their score; if local, that of input 0 is neither the best nor the worst as a rule."""
+    ranks = draw(frame.integers("n", 0, frame.tokens - 1))
+    if local and not draw(one_in(8)):
+        ranks[0] = np.clip(ranks[0], 1, frame.tokens - 2)
+    descending = np.argsort(-scores, axis=1, kind="stable")
+    return np.asarray(np.take_along_axis(descending, ranks[:, None], axis=1)[:, 0], dtype=np.int64)
+
+
 def _made_locally_optimal(
     X: Tokens, queries: Queries, Y: Float64[np.ndarray, "n"], v: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]
 ) -> tuple[Tokens, Queries, Int64[np.ndarray, "n"]]:
-    """α made locally optimal by moving higher-scoring tokens away from it, four times as far; otherwise opt.
+    """α made locally optimal by moving the tokens that score no lower away from it; α is opt where that cannot be.
 
-    Their rows are four times as long, so that independent rows stay so, unless a moved token is the query; then α is
-    left for opt, as it is where a higher one is a neighbour still.
+    W, the solution for the tokens that score lower alone, asks nothing of an input that has none. A token that scores
+    no lower moves by −c u, u about along W z_i, its score left as it is: its margin grows by c uᵀ W z_i, and once it is
+    above 1 for all of them W is the solution for all tokens. Queries keep their values, also where they were a token
+    that moves.
     """
     scores = Y[:, None] * (X @ v)
-    chosen = np.take_along_axis(X, alpha[:, None, None], axis=1)
-    higher = scores > np.take_along_axis(scores, alpha[:, None], axis=1)
-    moved = np.where(higher[:, :, None], chosen + 4 * (X - chosen), X)
-    problem = QueryDataset(moved, queries, Y, v).problem
-    solution = max_margin(problem.exact_keys, alpha)
-    if isinstance(solution, MaxMargin) and not offending_neighbours(solution, problem.scores):
-        return moved, queries, alpha
-    return X, queries, np.argmax(scores, axis=1).astype(np.int64)
+    best, every = np.argmax(scores, axis=1).astype(np.int64), np.arange(len(Y))
+    own = scores[every, alpha][:, None]
+    harmful, lower = (scores >= own) & (np.arange(X.shape[1]) != alpha[:, None]), (scores < own).any(axis=1)
+    if not harmful.any() or not lower.any():
+        return X, queries, best
+    # In the place of each of them a lower token, or α itself where none is lower.
+    stand_in = np.where(lower, np.argmin(scores, axis=1), alpha)
+    alone = np.where(harmful[:, :, None], X[every, stand_in][:, None], X)
+    decided = max_margin(QueryDataset(alone, queries, Y, v).keys, alpha, required=lower.astype(np.int64))
+    if isinstance(decided, MaxMargin):
+        pull = queries @ decided.p.reshape(X.shape[2], -1).T
+        margins = np.vecdot(X[every, alpha][:, None] - X, pull[:, None])
+        # The first entry is the score.
+        pull[:, 0] = 0.0
+        largest = np.abs(pull).max(axis=1, keepdims=True)
+        away = np.round(2 * pull / np.where(largest > 0, largest, 1.0)) / 2
+        gain = np.vecdot(away, pull)[:, None]
+        needed = float(np.max(np.where(harmful, (2 - margins) / np.where(gain > 0, gain, 1.0), 0.5)))
+        least = 2.0 ** np.ceil(np.log2(needed)) if (gain > 0)[harmful.any(axis=1)].all() else np.inf
+        for factor in [least * one for one in FACTORS if least * one <= FARTHEST]:
+            moved = np.where(harmful[:, :, None], X - factor * away[:, None], X)
+            data = QueryDataset(moved, queries, Y, v)
+            solution = max_margin(data.keys, alpha) if independent(data.keys, alpha) else None
+            if isinstance(solution, MaxMargin) and not offending_neighbours(solution, data.problem.scores):
+                return moved, queries, alpha
+    return X, queries, best

@@ -152,10 +152,15 @@ class AttentionAt:
         return np.where(np.isfinite(scale), scale, 0.0)
 
     @cached_property
+    def coefficients(self) -> Numbers:
+        """c_t = |ℓ'_i| s_t (γ_t − γᵀs) e^{−log_scale}, 0 at :attr:`token` and at its duplicates; (b, n, T)."""
+        coefficients: Any = np.exp(self._log_factors - self.log_scale[:, None, None]) * self._spreads[1]
+        return coefficients
+
+    @cached_property
     def gradient(self) -> Numbers:
-        """∇L e^{−log_scale} = −(1/n) Σ_i |ℓ'_i| Σ_t s_t (γ_t − γᵀs) δk_t, (b, d)."""
-        terms: Any = np.exp(self._log_factors - self.log_scale[:, None, None]) * self._spreads[1]
-        gradient: Any = -np.einsum("bnt,bntd->bd", terms, self.key_differences) / self.problem.n
+        """∇L e^{−log_scale} = −(1/n) Σ_i Σ_t c_t δk_t, (b, d)."""
+        gradient: Any = -np.einsum("bnt,bntd->bd", self.coefficients, self.key_differences) / self.problem.n
         return gradient
 
     @cached_property

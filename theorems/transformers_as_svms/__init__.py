@@ -14,7 +14,7 @@ follows word for word makes the same claims here; the rest is what rank-one keys
 | `local_descent` | gradient descent in a cone around locally optimal tokens |
 | `local_path` | the regularization path in that cone |
 | `sequence` | several queries per input, causal or not |
-| `conjecture_independent_rows` | independent rows: every flow ends at locally optimal tokens |
+| `conjecture_independent_rows` | independent rows: almost every flow ends at locally optimal tokens |
 
 The paper's own text could not be read: statements go by what they say, its numbers are from memory.
 """

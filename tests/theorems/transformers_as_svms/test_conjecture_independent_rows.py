@@ -1,0 +1,85 @@
+"""The conjecture on independent rows: flows that end at locally optimal tokens, and faults that are caught."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from generators.case import Case
+from reference_attention.loss import Array
+from reference_attention.problem import Problem
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.training.descent import Stop
+from reference_attention.training.flow import Flow, gradient_flow
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.dataset_claims import QUERY_CLAIMS
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.faults import fault_named
+from theorems.transformers_as_svms.conjecture_independent_rows import conjecture_independent_rows
+
+DATA = QueryDataset(
+    X=[[[2.0, 1.0, 0.0], [1.0, -1.0, 0.5], [0.0, 0.5, 1.0]], [[1.0, 0.0, 1.0], [-1.0, 2.0, 0.0], [-0.5, -1.0, 2.0]]],
+    queries=[[1.0, 0.5, -1.0], [0.0, 2.0, 1.0]],
+    Y=[1.0, 1.0],
+    v=[1.0, 0.0, 0.0],
+)
+MADE = Case(DATA.problem, queried=DATA, start=np.arange(9.0) / 9 - 0.5)
+
+
+@given(conjecture_independent_rows.cases())
+@settings(max_examples=3, deadline=None)
+def test_it_is_upheld(case: Case) -> None:
+    outcome = check(conjecture_independent_rows, case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_every_claim_is_made() -> None:
+    outcome = check(conjecture_independent_rows, MADE, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+    assert {claim.name for claim in outcome.claims} == set(conjecture_independent_rows.claims)
+
+
+def _uphill(problem: Problem, start: Array, **asked: Any) -> Flow:
+    """The flow for the scores with the other sign: it ends at tokens that score low."""
+    return gradient_flow(Problem(problem.exact_keys, -problem.scores, problem.loss), start, **asked)
+
+
+def _stalled(problem: Problem, start: Array, **asked: Any) -> Flow:
+    """The flow, which says of itself that it converges to a point."""
+    return replace(gradient_flow(problem, start, **asked), stop=Stop.STATIONARY)
+
+
+def _one_query(data: Any) -> tuple[Array, Array]:
+    n, T, _ = data.X.shape
+    return (data.X[:, :, :, None] * data.queries[0]).reshape(n, T, -1), -(data.X @ data.v)
+
+
+FAULTS = [
+    (REFERENCE.but("one-query", outer_keys_and_scores=_one_query), set(QUERY_CLAIMS)),
+    (fault_named("flow-from-elsewhere").implementation, {"flow-is-the-one-asked-for"}),
+    (fault_named("flow-ends-half-way").implementation, {"flow-is-the-one-asked-for"}),
+    (fault_named("svm-coordinate-off").implementation, {"svm-is-optimal"}),
+    (REFERENCE.but("uphill", gradient_flow=_uphill), {"selected-tokens-are-locally-optimal"}),
+    (fault_named("flow-of-other-keys").of_size(1.0).implementation, {"direction-rate"}),
+]
+
+
+def test_a_fault_is_here_for_every_claim() -> None:
+    assert set().union(*(by for _, by in FAULTS)) == set(conjecture_independent_rows.claims)
+
+
+@pytest.mark.parametrize(("under_test", "by"), FAULTS, ids=lambda x: getattr(x, "name", ""))
+def test_faults_are_caught(under_test: Implementation, by: set[str]) -> None:
+    outcome = check(conjecture_independent_rows, MADE, under_test)
+    assert {claim.name for claim in outcome.claims if claim.verdict is Verdict.FALSIFIED} >= by
+
+
+def test_a_flow_that_stalls_is_said_to() -> None:
+    outcome = check(conjecture_independent_rows, MADE, REFERENCE.but("stalled", gradient_flow=_stalled))
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "stalls" in outcome.reason

@@ -1,0 +1,163 @@
+"""A conjecture, not a theorem: with independent rows every gradient flow on W ends at locally optimal tokens.
+
+References: *Transformers as Support Vector Machines*, Theorems 4 and 5 (the conjecture is ours).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+from jaxtyping import Float64, Int64
+from numpy.linalg import norm
+
+from generators.case import Case
+from generators.query_cases import Family, query_cases
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.training.descent import Stop
+from reference_attention.training.flow import Flow
+from theorems.core.att_svm import certified
+from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least
+from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import FAR
+from theorems.core.statement import always, statement
+from theorems.core.survival import RATE, VALUES
+from theorems.core.tolerances import EXACT, tolerance
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import value_of
+from theorems.token_selection.global_paths.flow_chords import asked_for
+from theorems.token_selection.local_paths.invariant_cone import cone_for_flow
+from theorems.token_selection.local_paths.local_constants import local_constants
+
+INDEPENDENT_ROWS = tolerance(
+    "independent-rows-flow",
+    "‖W‖·‖W/‖W‖ − W^mm_α/‖W^mm_α‖‖ at the end is at most twice that at a quarter of the norm, or than one logit",
+    "argued rate of a conjecture: an O(1/‖W‖) deviation keeps ‖W‖·deviation bounded, or growing like log‖W‖ beside a"
+    " token that is tight without a dual; a limit elsewhere makes it grow fourfold",
+)
+
+NORMS = (1e3, 1e5)
+"""Norms to which the flow is followed, in units of 1/max|key| or a hundredth of the start's if that is more: the second
+if at the first no locally optimal tokens are selected."""
+SELECTED = 1e-2
+"""1 − s_iα_i below which α is selected."""
+GROWTH = 2.0
+"""See :data:`INDEPENDENT_ROWS`."""
+
+
+def _cases() -> SearchStrategy[Case]:
+    return query_cases(families=(Family.INDEPENDENT,), distinct=True)
+
+
+@statement(
+    "conjecture-independent-rows",
+    "conjecture: independent rows, so every flow ends at locally optimal tokens",
+    source="T-SVM, Section 4 (ours)",
+    claims=QUERY_CLAIMS
+    | always("flow-is-the-one-asked-for", "svm-is-optimal", "selected-tokens-are-locally-optimal", "direction-rate"),
+    assumptions=("queries-given", "well-behaved-loss", "distinct-scores", "independent-rows"),
+    cases=_cases,
+    kernel=FAR,
+    survives={"risk": VALUES, "softmax": RATE, "gradient": RATE},
+)
+def conjecture_independent_rows(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """*A conjecture: neither paper states it.* Let the rows (x_iα − x_it) z_iᵀ be linearly independent, and no two
+    scores of an input equal. Then from almost every W(0) the gradient flow selects one token α_i of each input, α is
+    locally optimal, and W/‖W‖_F → W^mm_α/‖W^mm_α‖_F.
+
+    Proven are that there is no stationary point, that ‖W‖_F → ∞ and that single tokens are selected
+    (:mod:`.no_stationary_point`, every start), and the limit once the flow is in the cone of Theorem 5 around W^mm_α,
+    α locally optimal. Open is what is in between. *Almost* every: where a token that scores higher is an SVM-neighbour,
+    directions Σ λ_j G_j with λ < 0 at that token keep its margin tight and repel along it; a flow may end there from a
+    set of starts of measure zero.
+
+    The flow starts near the origin, far from it, or beside W^mm_α of tokens that are not locally optimal, from where it
+    has to turn away. Selected tokens are read off at ‖W‖ = 1e3 or, if they are not locally optimal by then, 1e5 (keys
+    of order one); that α is locally optimal is decided exactly. Evidence for the limit (direction-rate): ‖W‖ times the
+    deviation from W^mm_α does not double from a quarter of the norm to the end. Whether the flow has come into the cone
+    where Theorem 5 proves the limit is said with the claim.
+    """
+    yield from query_claims(case, under_test)
+    problem = case.problem
+    start = _start(case, case.rng())
+    for factor in NORMS:
+        goal = max(factor / problem.key_scale, factor / 10 * float(norm(start)))
+        flow = under_test.gradient_flow(problem, start, norm=goal, gradient=under_test.scaled_gradient)
+        alpha = np.asarray(problem.selected_by(flow.final), dtype=np.int64)
+        if flow.stop is not Stop.NORM or (_selected(problem, flow, alpha) and _lower(problem, alpha)):
+            break
+    asked = asked_for(flow, start, goal)
+    yield asked
+    if asked.verdict is Verdict.FALSIFIED:
+        return
+    name, reached = "selected-tokens-are-locally-optimal", f"at ‖W‖ = {flow.norms[-1]:.3g}"
+    if flow.stop is not Stop.NORM:
+        why = flow.reason or "its gradient is rounding noise"
+        raise Undecided(name, f"the flow stalls {reached}, {flow.stop.value}: {why}", Form.LIMIT)
+    if not _selected(problem, flow, alpha):
+        raise Undecided(name, f"{reached} no token is selected in some input", Form.LIMIT)
+    svm = yield from certified(problem, alpha, under_test)
+    chosen = "the optimal tokens" if np.array_equal(alpha, problem.optimal) else "other tokens"
+    wrong = [(int(i), int(t)) for i, t in np.argwhere(svm.neighbours) if not _below(problem, alpha, int(i), int(t))]
+    said = f"{reached} {chosen} are selected"
+    said += f", with an SVM-neighbour of no lower score, token {wrong[0][1]} of input {wrong[0][0]}" if wrong else ""
+    yield Claim(name, Form.LIMIT, -1.0 if wrong else 0.0, 0.0, EXACT, said, branch=f"{chosen} are selected")
+    late = len(flow.norms) - 1
+    early = int(np.searchsorted(flow.norms, flow.norms[-1] / 4 * (1 + 1e-9)) - 1)
+    points, lengths = flow.points[[early, late]], flow.norms[[early, late]]
+    offsets = norm(points - lengths[:, None] * svm.direction, axis=1)
+    logit = 1 / float(np.max(norm(problem.keys - problem.keys[:, :1], axis=-1)))
+    rate = at_least(
+        "direction-rate",
+        Form.LIMIT,
+        GROWTH * max(float(offsets[0]), logit),
+        float(offsets[1]),
+        rounding=0.0,
+        why=INDEPENDENT_ROWS,
+        points="norm",
+    )
+    yield replace(rate, branch=_proven(problem, svm, flow))
+
+
+def _start(case: Case, rng: np.random.Generator) -> Float64[np.ndarray, "d"]:
+    """W(0): the case's own, or one near, far, or beside W^mm of tokens that are not locally optimal."""
+    problem = case.problem
+    near = rng.normal(size=problem.d) / problem.key_scale
+    kind = int(rng.integers(3))
+    if case.start is not None or kind < 2:
+        return np.asarray([near, 30 * near][kind] if case.start is None else case.start)
+    for _ in range(4):
+        alpha = rng.integers(problem.T, size=problem.n)
+        svm = max_margin(problem.exact_keys, alpha)
+        if isinstance(svm, MaxMargin) and not _lower(problem, alpha):
+            return np.asarray(10 * svm.p + 1e-3 * near)
+    return near
+
+
+def _selected(problem: Problem, flow: Flow, alpha: Int64[np.ndarray, "n"]) -> bool:
+    missed = value_of(AttentionAt(problem, flow.points[-1:]).log_complement(alpha))
+    return bool((missed < np.log(SELECTED)).all())
+
+
+def _lower(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> bool:
+    """Whether α is locally optimal; exact."""
+    svm = max_margin(problem.exact_keys, alpha)
+    assert isinstance(svm, MaxMargin), "rows are independent"
+    return all(_below(problem, alpha, int(i), int(t)) for i, t in np.argwhere(svm.neighbours))
+
+
+def _below(problem: Problem, alpha: Int64[np.ndarray, "n"], i: int, t: int) -> bool:
+    return bool(problem.scores[i, t] < problem.scores[i, alpha[i]])
+
+
+def _proven(problem: Problem, svm: MaxMargin, flow: Flow) -> str:
+    """Whether the flow has come to where Theorem 5 proves its limit."""
+    constants = local_constants(problem, svm)
+    inside = constants is not None and any(
+        cone_for_flow(constants, p, float(flow.norms[-1])) is not None for p in flow.points[-2:-10:-2]
+    )
+    return "in the cone where the limit is proven" if inside else "the limit is not proven where the flow was left"

@@ -1,0 +1,206 @@
+"""The regularization path of W in a cone around locally optimal tokens turns to W^mm_α.
+
+References: *Transformers as Support Vector Machines*, Theorem 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import assume
+from hypothesis.strategies import SearchStrategy
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.query_cases import query_cases
+from reference_attention.floats import EPS
+from reference_attention.paths.local_path import LocalPath, SignedLog
+from reference_attention.risk import ScaledGradient
+from theorems.core.att_svm import certified
+from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least, undecided
+from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import FAR
+from theorems.core.statement import always, statement
+from theorems.core.survival import ROOM, SEARCH_ONLY, VALUES
+from theorems.core.svm_certificate import local_optimality_claim
+from theorems.core.tolerances import tolerance
+from theorems.rounding.bounded import exact, value_of
+from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
+from theorems.token_selection.local_paths.cone_points import INSIDE, cone_points, is_resolvable
+from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import too_thin
+from theorems.token_selection.local_paths.local_cases import resolved
+from theorems.token_selection.local_paths.local_constants import local_constants
+from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
+
+LOCAL_PATH_VALUE = tolerance(
+    "local-path-value",
+    "what both log-excesses carry, and 64 eps (1 + |log excess| + κR)",
+    "the optimiser prefers the first of several points whose risks differ by no more than the rounding of a logit",
+)
+
+SUBLEVEL = (1.05, 2.0, 30.0, 1e3)
+"""ρ of the sublevel sets, in units of the larger of κ_α and R0."""
+POINTS = 60
+"""Points of the cone per sublevel set."""
+PATH_RADII = (1e2, 1e4, 1e6)
+"""ρ of the path, where they lie beyond κ_α and R0 and float64 resolves them."""
+
+
+def _resolved(case: Case) -> bool:
+    assume(resolved(case))
+    return True
+
+
+def _cases() -> SearchStrategy[Case]:
+    return query_cases(alpha="locally-optimal").filter(_resolved)
+
+
+@statement(
+    "tsvm-local-path",
+    "Local regularization path of W, Frobenius norm",
+    source="T-SVM, Theorem 6",
+    claims=QUERY_CLAIMS
+    | always("svm-is-optimal", "locally-optimal-is-definition-2", "sublevel-margin", "sublevel-correlation")
+    | dict.fromkeys(
+        ("path-is-in-the-cone", "path-is-lowest", "path-margin", "path-turns"),
+        "float64 resolves a radius of the path",
+    ),
+    assumptions=("queries-given", "well-behaved-loss", "separable", "locally-optimal"),
+    cases=_cases,
+    from_data=locally_optimal_choices,
+    kernel=FAR,
+    survives={"risk": VALUES, "gradient": SEARCH_ONLY, "float32-softmax": ROOM},
+)
+def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let Assumption A hold and α be locally optimal. There are μ and R0 such that
+    W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P, P = ‖W^mm_α‖_F. (Of the norms of the
+    paper this is the Frobenius norm.)
+
+    **Effective.** Cone, good and harmful tokens, m_it, w_it, D_it as in Lemma 7 of the predecessor, on the keys
+    vec(x zᵀ). N, Γ⁺, Γ⁻ are the number, largest and least gap of the good tokens, κ_α = log(2TN c_max Γ⁺/(c_min Γ⁻)),
+    and R0/P is the least r with c_max Σ_harmful |D_it| e^{−r(m_it − w_it − 1)} ≤ c_min Γ⁻/(2T). Every W of the cone
+    with R0 ≤ ‖W‖ ≤ R = ρP and L(W) ≤ L(ρ W^mm_α) has
+
+        m(W) = min_{i, t≠α_i} (x_iα − x_it)ᵀ W z_i ≥ ρ − κ_α    and    cos(W, W^mm_α) ≥ 1 − κ_α/ρ.
+
+    *Derivation.* Let r = ‖W‖/P, a = m(W). A support token has margin at most r, harmful ones more (Lemma 7), so a
+    good token j attains a ≤ r, and a > 0. The mean value theorem gives n(L(W) − L_α) ≥ c_min Σ_good s D −
+    c_max Σ_harmful s|D|; as s_j ≥ e^{−a}/T and s_it ≤ e^{−r(m−w)}, ½c_min Γ⁻ e^{−a}/T is left beyond R0. At ρ W^mm_α it
+    is at most c_max N Γ⁺ e^{−ρ}, as all margins are ρ and more. So a ≥ ρ − κ_α. W/a is feasible, W^mm_α the projection
+    of 0 on what is feasible: ⟨W, W^mm_α⟩ ≥ aP². A W whose excess is larger by a factor e^o belongs to the set of ρ − o
+    in place of ρ: so all points of the cone are tried. From ρ > max(κ_α/μ, κ_α + R0/P) on the minimiser lies within.
+
+    **Limit.** The path under test lies in the cone, between the two radii, no higher than ρ W^mm_α, than points of the
+    cone, and than the point W_o of norm ρP with the offset o of the sharp form from the ray. So it has the bounds
+    (path-margin), and with w = λ/Σλ, c_j = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ_α)}, b of
+    :func:`theorems.token_selection.global_paths.path_constants.bend`, r = ‖W_R‖/P,
+
+        1 − cos(W_R, W^mm_α) ≤ (log(n(L(W_o) − L_α) + c_max H) + ρ − D + log1p(x) + b min(x, 1))/r
+
+    (path-turns): the right side is |o|²/(2ρ²)(1 + o(1)) where all neighbours have duals; followed to ρ = 1e6.
+    *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in the predecessor's Theorem 1,
+    H = Σ_harmful |D| e^{−r(m−w)}; Jensen's inequality over w, and Σ w_j a_j = ⟨W, W^mm_α⟩/P² = r cos, with r ≤ ρ.
+    """
+    yield from query_claims(case, under_test)
+    problem = case.problem
+    solution = yield from certified(problem, case.chosen, under_test)
+    yield local_optimality_claim(problem, case.chosen, solution, under_test)
+    constants = local_constants(problem, solution)
+    if constants is None or not is_resolvable(constants, 1.0):
+        raise Undecided("sublevel-margin", too_thin(constants), Form.EFFECTIVE)
+    bounds = LocalPathBounds(constants, under_test)
+    begin = max(float(value_of(bounds.kappa)), bounds.first)
+    if not 2 * begin < bounds.last:
+        why = f"max(κ, R0/P) = {begin:.3g}: float64 resolves the logits of the cone to ρ = {bounds.last:.3g} only"
+        raise Undecided("sublevel-margin", why, Form.EFFECTIVE)
+    rng = case.rng()
+    yield from _sublevel(bounds, begin, rng)
+    radii = np.array([rho for rho in PATH_RADII if 1.5 * begin < rho < bounds.last])
+    if radii.size:
+        yield from _path(bounds, radii, rng)
+
+
+def _sublevel(bounds: LocalPathBounds, begin: float, rng: np.random.Generator) -> Iterator[Claim]:
+    """Points of the cone, each against the ray at the largest radius and at its own."""
+    constants = bounds.constants
+    rhos = np.array([begin * one for one in SUBLEVEL if begin * one < bounds.last])
+    share = rng.random((len(rhos), POINTS)) ** 8
+    sizes = (bounds.first * (rhos[:, None] / bounds.first) ** (1 - share)) * (1 - 1e-12) + 1e-12 * bounds.first
+    points = cone_points(rng, constants, sizes.ravel() * constants.norm, constants.mu)
+    edge = bounds.log_excess(rhos[:, None] * bounds.p_mm, "sublevel-margin")
+    over = np.maximum(bounds.log_excess(exact(points), "sublevel-margin") - np.repeat(edge, POINTS), 0.0)
+    least, what = np.repeat(rhos, POINTS) - over - bounds.kappa, {"points": "point of the cone"}
+    yield at_least("sublevel-margin", Form.EFFECTIVE, bounds.margin(points), least, **what)
+    _, along, _ = bounds.sizes(points)
+    yield at_least("sublevel-correlation", Form.EFFECTIVE, along, least, **what)
+
+
+def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], rng: np.random.Generator) -> Iterator[Claim]:
+    """The path under test at these ρ."""
+    constants = bounds.constants
+    norms = radii * constants.norm
+    rays = np.stack([bounds.beside(rho) for rho in radii.tolist()])
+    # The point with the offset is a competitor where it lies in the cone.
+    sizes, _, nu = bounds.sizes(rays[:, 1])
+    inside = (value_of(nu) <= (1 - INSIDE) * constants.mu) & (value_of(sizes) >= bounds.first)
+    rays[~inside, 1] = rays[~inside, 0]
+    path = followed(bounds, norms, rays.reshape(-1, constants.problem.d), int(rng.integers(2**31)))
+    if path.points.shape != (len(radii), constants.problem.d) or not np.isfinite(path.points).all():
+        raise NotANumber("path-is-in-the-cone", "the path has no finite point at each radius", Form.EXACT)
+    rho, along, nu = bounds.sizes(path.points)
+    # The optimiser's own arithmetic puts a point on the boundary some roundings beyond it.
+    room = 64 * constants.problem.d * EPS
+    left = np.stack([constants.mu * (1 + 1e-6) + room - nu, radii * (1 + room) - rho, rho - bounds.first * (1 - room)])
+    scale = np.stack([np.full(len(radii), constants.mu), radii, np.full(len(radii), bounds.first)])
+    yield at_least("path-is-in-the-cone", Form.EXACT, left, 0.0, scale=scale, points="radius")
+    random = cone_points(rng, constants, np.tile(norms, (16, 1)).ravel() * (1 - 1e-12), constants.mu)
+    others = np.concatenate([rays.transpose(1, 0, 2), random.reshape(16, len(radii), -1)])
+    if any(float(value_of(r)) < bounds.first for r in rho):
+        yield undecided("path-margin", "the path lies within the inner radius", Form.EFFECTIVE)
+        return
+    mine = bounds.log_excess(exact(path.points), "path-is-lowest")
+    theirs = bounds.log_excess(exact(others), "path-is-lowest")
+    noise = 64 * EPS * (1 + np.abs(mine.value) + constants.problem.key_scale * norms)
+    yield at_least("path-is-lowest", Form.LIMIT, theirs, mine.widened(noise), why=LOCAL_PATH_VALUE, points="competitor")
+    lowest = exact(radii) - bounds.kappa
+    level = np.maximum(mine - theirs[0], 0.0).error + noise
+    yield at_least(
+        "path-margin",
+        Form.EFFECTIVE,
+        np.stack([bounds.margin(path.points), along]),
+        lowest.widened(level),
+        scale=radii,
+        why=LOCAL_PATH_VALUE,
+        points="radius",
+    )
+    top = bounds.with_harm(theirs[1].widened(noise), rho) + radii - bounds.least_excess(lowest)
+    yield at_least("path-turns", Form.LIMIT, top / rho, nu, scale=1.0, why=LOCAL_PATH_VALUE, points="radius")
+
+
+def followed(
+    bounds: LocalPathBounds, norms: Float64[np.ndarray, "r"], starts: Float64[np.ndarray, "s d"], seed: int
+) -> LocalPath:
+    """The local path under test, seeded with those points."""
+    problem, solution, under_test = bounds.constants.problem, bounds.constants.solution, bounds.under_test
+
+    def excess(p: Float64[np.ndarray, "*b d"]) -> SignedLog:
+        sign, size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, p, solution.alpha)
+        return np.asarray(sign, dtype=np.float64), np.asarray(size, dtype=np.float64)
+
+    def gradient(p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
+        return under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+
+    return under_test.local_path(
+        problem,
+        solution.p,
+        solution.alpha,
+        norms,
+        mu=bounds.constants.mu,
+        radius=bounds.first * bounds.constants.norm,
+        starts=starts,
+        seed=seed,
+        excess=excess,
+        gradient=gradient,
+    )

@@ -1,0 +1,169 @@
+"""The constants of Theorem 6 and the points that it speaks about: a cone around W^mm_α, from a radius on.
+
+Notation and cone of :mod:`theorems.token_selection.local_paths.local_constants`; the bounds are derived in
+:mod:`.local_path`.
+
+References: *Transformers as Support Vector Machines*, Theorem 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from theorems.core.claim import NotANumber
+from theorems.core.implementation import Implementation
+from theorems.core.key_rows import key_rows
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.bounded import exact, rounded, value_of
+from theorems.rounding.excess import excess_of
+from theorems.token_selection.global_paths.growth_bounds import approximate
+from theorems.token_selection.global_paths.path_constants import bend
+from theorems.token_selection.local_paths.cone_points import resolvable_rho
+from theorems.token_selection.local_paths.local_constants import LocalConstants, smallest
+
+Points = Float64[np.ndarray, "m d"]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalPathBounds:
+    """κ_α, R0 and what else the claims compare with; lengths in units of P = ‖W^mm_α‖.
+
+    Attributes:
+        constants: of Lemma 7, on the keys vec(x zᵀ).
+        under_test: whose excess risk is compared.
+    """
+
+    constants: LocalConstants
+    under_test: Implementation
+
+    @cached_property
+    def _log_slopes(self) -> Numbers:
+        """log c_max and log c_min on the range of all scores."""
+        problem = self.constants.problem
+        found = np.array([bound(*problem.score_range) for bound in (problem.loss.log_bound, problem.loss.log_floor)])
+        return approximate(found, 8 * EPS * (1 + np.abs(found)))
+
+    @cached_property
+    def kappa(self) -> Numbers:
+        """κ_α = log(2 T N c_max Γ⁺/(c_min Γ⁻)), N, Γ⁺ and Γ⁻ the number, largest and least gap of the good tokens."""
+        constants = self.constants.carrying
+        log_gaps: Any = np.log(constants.gaps[constants.good])
+        count = np.log(exact(2 * constants.problem.T * int(constants.good.sum())))
+        return count + self._log_slopes[0] - self._log_slopes[1] + np.max(log_gaps) - np.min(log_gaps)
+
+    def log_harm(self, rho: Numbers) -> Numbers:
+        """log of Σ_harmful |D_it| e^{−ρ(m_it − w_it)}, above what those tokens take from the excess; −∞ without any."""
+        constants = self.constants.carrying
+        if not constants.harmful.any():
+            return exact(np.full(value_of(rho).shape, -np.inf))
+        with np.errstate(divide="ignore"):
+            deficits = np.log(np.abs(constants.gaps[constants.harmful]))
+        return np.logaddexp.reduce(deficits - rho[..., None] * constants.lowest[constants.harmful], axis=-1)
+
+    @cached_property
+    def first(self) -> float:
+        """R0/P: from there on harmful tokens take at most half of what the good one of least margin adds."""
+        constants = self.constants
+        if not constants.harmful.any():
+            return 1e-3
+        log_least = float(np.log(constants.gaps[constants.good].min() / (2 * constants.problem.T)))
+        slopes = value_of(self._log_slopes)
+
+        def small(rho: float) -> bool:
+            harm = float(value_of(self.log_harm(exact(np.array([rho]))))[0])
+            return bool(slopes[0] + harm + rho <= slopes[1] + log_least - 1e-9)
+
+        return smallest(small, 1e-3)
+
+    @property
+    def last(self) -> float:
+        """The largest ρ at which float64 resolves a softmax weight."""
+        return resolvable_rho(self.constants)
+
+    def log_excess(self, points: Numbers, claim: str) -> Numbers:
+        """log n(L(W) − L_α) under test, (b,) for points (b, d) of the cone beyond R0.
+
+        Raises:
+            NotANumber: it is not positive, and that is no rounding.
+        """
+        problem = self.constants.problem
+        found = excess_of(self.under_test, problem, points, self.constants.solution.alpha, claim)
+        if (found.x.value + found.x.error <= 0).any():
+            raise NotANumber(claim, "L(W) ≤ L_α under test where harmful tokens are beaten")
+        return found.log + np.log(exact(problem.n))
+
+    @cached_property
+    def others(self) -> Numbers:
+        """The rows k_iα − k_it, t ≠ α_i, (N, d)."""
+        return key_rows(self.constants.problem, self.constants.solution.alpha)[self.constants.others]
+
+    def margin(self, points: Points) -> Numbers:
+        """m(W), (b,)."""
+        return np.min(exact(points) @ self.others.T, axis=1)
+
+    @cached_property
+    def p_mm(self) -> Numbers:
+        """vec(W^mm_α)."""
+        return rounded(self.constants.solution.p)
+
+    def sizes(self, points: Points) -> tuple[Numbers, Numbers, Numbers]:
+        """‖W‖/P, ⟨W, W^mm⟩/P², and 1 − cos without cancellation; (b,) each."""
+        P = norm(self.p_mm)
+        size = norm(exact(points), axis=1)
+        apart = points / size[:, None] - self.p_mm / P
+        return size / P, exact(points) @ self.p_mm / (P * P), np.vecdot(apart, apart) / 2
+
+    @cached_property
+    def log_costs(self) -> Numbers:
+        """log c_j, c_j = |ℓ'(γ_iα)|(γ_iα − γ_it), at the support of the duals."""
+        constants = self.constants.carrying
+        problem, support = constants.problem, constants.support
+        own = problem.scores[np.arange(problem.n), constants.solution.alpha]
+        slopes = np.broadcast_to(value_of(problem.loss.log_slope(own[:, None])), support.shape)[support]
+        return approximate(slopes, 8 * EPS * (1 + np.abs(slopes))) + np.log(constants.gaps[support])
+
+    @cached_property
+    def weights(self) -> Numbers:
+        """w_j = λ_j/Σλ there."""
+        duals: Any = rounded(self.constants.solution.duals[self.constants.support])
+        return duals / np.sum(duals)
+
+    def least_excess(self, margin: Numbers) -> Numbers:
+        """D − log1p(x) − b min(x, 1): log(n(L − L_α) + c_max H) + ⟨W, W^mm⟩/P² is at least that where m(W) ≥ margin."""
+        constants, problem = self.constants, self.constants.problem
+        dual = np.sum(self.weights * (self.log_costs - np.log(self.weights)))
+        x = (problem.T - 1) * np.exp(-np.maximum(margin, 0.0))
+        top = problem.scores[np.arange(problem.n), constants.solution.alpha]
+        length = np.max(np.where(constants.good, constants.gaps, 0.0), axis=1)
+        return dual - np.log1p(x) - bend(problem.loss, top, length) * np.minimum(x, 1.0)
+
+    def with_harm(self, log_excess: Numbers, rho: Numbers) -> Numbers:
+        """log(n(L − L_α) + c_max H) at ‖W‖ = ρP."""
+        return np.logaddexp(log_excess, self._log_slopes[0] + self.log_harm(rho))
+
+    @cached_property
+    def offset(self) -> Float64[np.ndarray, "d"]:
+        """Where the path lies beside the ray: g_j·o = log(c_j/w_j) − D on the support, o ⊥ W^mm; a guess that any
+        other may take the place of.
+        """
+        rows = self.constants.rows[self.constants.support]
+        wanted = value_of(self.log_costs - np.log(self.weights))
+        axis = self.constants.solution.direction
+        across = rows - (rows @ axis)[:, None] * axis
+        o = np.linalg.lstsq(across, wanted - value_of(self.weights) @ wanted, rcond=None)[0]
+        return np.asarray(o - (o @ axis) * axis)
+
+    def beside(self, rho: float) -> Float64[np.ndarray, "2 d"]:
+        """ρ W^mm_α, and the point of that norm with the offset."""
+        solution = self.constants.solution
+        length = rho * solution.norm
+        squared = float(self.offset @ self.offset)
+        height = np.sqrt(max(length**2 - squared, 0.0))
+        return np.stack([length * solution.direction, height * solution.direction + self.offset])

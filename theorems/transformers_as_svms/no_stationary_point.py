@@ -1,0 +1,152 @@
+"""Where ∇L(W) vanishes nowhere, whatever W, so that gradient descent selects tokens from any start.
+
+References: *Transformers as Support Vector Machines*, Theorem 4; Lemma 4 of *Max-Margin Token Selection*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.query_assumptions import independent_rows
+from generators.query_cases import Family, query_cases
+from generators.score_assumptions import equal_non_optimal_scores
+from theorems.core.att_svm import solved
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import calls
+from theorems.core.points import affordable, climb, probe_points
+from theorems.core.statement import always, statement
+from theorems.core.survival import ANY_STEP, VALUES
+from theorems.rounding.attention_at import AttentionAt, violation_of
+from theorems.token_selection.global_paths.lemma_04_descent_direction import lemma_4
+from theorems.transformers_as_svms.stationarity_claims import (
+    Independence,
+    descent_run,
+    feasible_points,
+    feasible_sides,
+    head_direction,
+    norm_sides,
+    saturation,
+)
+
+POINTS = 150
+EQUAL = "non-optimal scores are equal within each input"
+
+
+def _cases() -> SearchStrategy[Case]:
+    independent, any_size = (Family.INDEPENDENT,), (Family.LABEL_SEPARATING,)
+    return st.one_of(
+        query_cases(families=independent, equal=True, start=True),
+        query_cases(families=independent, start=True),
+        query_cases(families=any_size, start=True),
+    )
+
+
+@statement(
+    "tsvm-no-stationary-point",
+    "∇L(W) vanishes nowhere",
+    source="T-SVM, Theorem 4 (made sharper here)",
+    claims=QUERY_CLAIMS
+    | always("run-is-the-one-asked-for", "iterate-is-a-step", "gradients-are-summable", "head-direction")
+    | {"separating-query-descends": "the queries separate the labels"}
+    | {"gradient-norm": "the rows are independent"}
+    | {"saturation": "the same, and a point at which ∇L is short enough, in an input without ties"}
+    | {"descent": EQUAL, "feasible-descent": EQUAL},
+    assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
+    cases=_cases,
+    kernel=calls("its gradient at every point and at every iterate of gradient descent", turn=7),
+    survives={"step": ANY_STEP, "risk": VALUES},
+)
+def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let ATT-SVM(opt) be feasible, one token of each input strictly best. L has no stationary point, and gradient
+    descent with η ≤ 1/L_W has ‖W(k)‖_F → ∞ from every start, if one of these holds: all non-optimal scores of an input
+    are equal; the rows (x_iα − x_it) z_iᵀ are independent (almost all data with T − 1 ≤ d, n(T − 1) ≤ d²); or the
+    queries separate the labels, Y_i qᵀz_i > 0 for some q (almost all data with d ≥ n, any T). Which of them the paper
+    assumes is not known.
+
+    **Exact, head-direction.** At every W, for data of any kind,
+
+        vᵀ∇L(W) = −(1/n) Σ_i |ℓ'_i| Var_i Y_i z_iᵀ,    Var_i = Σ_t s_it (γ_it − f_i)²,    f_i = Σ_t s_it γ_it.
+
+    *Derivation.* ∇L = (1/n) Σ_i ℓ'_i Σ_t s_it (γ_it − f_i) x_it z_iᵀ and vᵀx_it = Y_i γ_it: the scores are a function
+    of the tokens. Hence −⟨∇L, v qᵀ⟩ ≥ (min_i Y_i qᵀz_i/n) Σ_i |ℓ'_i| Var_i (separating-query-descends): positive at
+    every W if q separates the labels, and along gradient descent all Var_i tend to zero.
+
+    **Effective, gradient-norm**, independent rows. With c_it = ℓ'_i s_it (γ_it − f_i),
+
+        ‖∇L(W)‖_F ≥ (σ/n) (Σ_i Σ_t c_it²)^½    and    ‖∇L(W)‖_F ≥ (σ_min/n) (Σ_i Σ_{t≠opt_i} c_it²)^½,
+
+    σ_min the least singular value of the rows x_i,opt z_iᵀ − x_it z_iᵀ, σ that of c ↦ Σ c_it x_it z_iᵀ on Σ_t c_it = 0.
+    *Derivation.* ∇L = (1/n) Σ_it c_it x_it z_iᵀ with Σ_t c_it = 0; so it is also −(1/n) Σ_{t≠opt} c_it G_it. Both σ
+    are positive as the rows are independent: their squares are eigenvalues of G Gᵀ, in the metric of Σ_t c_it² the
+    first, bounded from below over the rationals (:mod:`.row_independence`). c vanishes only if all scores of every
+    input are equal, as s > 0.
+
+    **Effective, saturation.** Let Δ_i be the least distance of two scores of input i, ε_i = n‖∇L‖_F/(σ|ℓ'_i|), and r a
+    token. Where ε_i < Δ_i s_ir,
+
+        1 − s_ir ≤ (T − 1) ε_i / (Δ_i − ε_i/s_ir);
+
+    s_ir ≥ 1/T for the largest weight. *Derivation.* s_it|γ_it − f_i| ≤ ε_i for every t by the above; so
+    |γ_ir − f_i| ≤ ε_i/s_ir, |γ_it − f_i| ≥ Δ_i − ε_i/s_ir for t ≠ r, and s_it ≤ ε_i/(Δ_i − ε_i/s_ir).
+
+    **Effective, gradients-are-summable.** η Σ_{k<K} ‖∇L(W(k))‖² ≤ 2 (L(W(0)) − L_⋆), L_⋆ = (1/n) Σ ℓ(γ_i,opt) = inf L,
+    as ATT-SVM(opt) is feasible. So min_{k<K} ‖∇L(W(k))‖² ≤ 2 (L(W(0)) − L_⋆)/(ηK). *Derivation.* Descent lemma,
+    L(W − η∇L) ≤ L(W) − (η/2)‖∇L‖² for η ≤ 1/L_W. With distinct scores the gradients tend to zero, hence all s_it to
+    0 or 1 by saturation, in the end to the same ones as steps tend to zero, and so ‖W(k)‖_F → ∞. That the direction
+    is then that of W^mm is not said: :mod:`.conjecture_independent_rows`.
+
+    **Effective, where non-optimal scores are equal.** For every W' with all (x_i,opt − x_it)ᵀ W' z_i ≥ m > 0,
+    −⟨∇L(W), W'⟩ ≥ (m/n) Σ_i |ℓ'_i| gap_i s_i,opt (1 − s_i,opt) > 0: Lemma 4 of the predecessor, whose derivation uses
+    of p_mm/m only that it is feasible. It needs no independence, and is claimed of W^mm (descent) and of others.
+    """
+    problem, rng = case.problem, case.rng()
+    yield from query_claims(case, under_test)
+    independence = Independence.of(problem) if independent_rows(case).holds else None
+    iterates = np.zeros((0, problem.d))
+    for made in descent_run(problem, under_test, *_starts(case, rng)):
+        if isinstance(made, Claim):
+            yield made
+        else:
+            iterates = made
+
+    def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
+        assert independence is not None
+        at = AttentionAt(problem, points, under_test.textbook_eps)
+        return norm_sides(at, at.gradient_of(under_test, "gradient-norm"), independence)
+
+    points = probe_points(rng, problem, m=affordable(problem, POINTS))
+    if independence is not None:
+        points = climb(rng, points, violation_of(sides))
+    points = np.concatenate([points, iterates])
+    at = AttentionAt(problem, points, under_test.textbook_eps)
+    gradient = at.gradient_of(under_test, "head-direction")
+    assert case.queried is not None, "the statement assumes queries-given"
+    yield from head_direction(case.queried, at, gradient)
+    if independence is not None:
+        yield at_least("gradient-norm", Form.EFFECTIVE, *norm_sides(at, gradient, independence))
+        yield from saturation(at, gradient, independence)
+    if not equal_non_optimal_scores(case).holds:
+        return
+    yield from lemma_4.conclusion(case, under_test)
+    svm = solved(problem, problem.optimal, under_test, "feasible-descent", Form.EFFECTIVE)
+    yield at_least(
+        "feasible-descent", Form.EFFECTIVE, *feasible_sides(at, gradient, feasible_points(problem, svm, rng))
+    )
+
+
+def _starts(case: Case, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m"]]:
+    """W(0) = 0, one near it, one far, the case's own; and log of each step size times L_W."""
+    unit = rng.normal(size=(2, case.problem.d)) / case.problem.key_scale
+    starts = [np.zeros(case.problem.d), unit[0], 10 * unit[1]]
+    if case.start is not None:
+        starts.append(case.start)
+    return np.array(starts), np.array([0.0, *np.log(rng.uniform(0.01, 1.0, len(starts) - 1))])
