@@ -66,7 +66,7 @@ def sequence_strict_optimum(case: Case) -> Finding:
 
 
 def sequence_separable(case: Case) -> Finding:
-    """ATT-SVM over all queries is feasible for the optimal tokens; the solver's answer is checked over the rationals."""
+    """ATT-SVM over all queries is feasible for the optimal tokens; what the solver answers is checked exactly."""
     data = case.sequence
     if data is None:
         return Finding(None, NO_SEQUENCE)

@@ -1,4 +1,4 @@
-"""ATT-SVM over inputs with different numbers of tokens, exact: min ‖p‖ over the constraints of several problems at once.
+"""ATT-SVM over inputs with different numbers of tokens, exact: min ‖p‖ over the constraints of several problems.
 
 References: *Transformers as Support Vector Machines*, (SAtt-SVM); the method of
 :mod:`reference_attention.svm.max_margin`.
@@ -18,12 +18,15 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import times_power_of_two, to_float, to_floats
-from reference_attention.outer_keys import Keys
+from reference_attention.outer_keys import OuterKeys
 from reference_attention.svm.certificate import KeyRows
 from reference_attention.svm.least_norm import least_norm
 
 Place = tuple[int, int, int]
 """Which problem, which of its inputs, which token."""
+
+PartKeys = Float64[np.ndarray, "_n _t d"] | OuterKeys
+"""Keys of one of several problems, given by themselves or by their factors."""
 
 
 class StackedRows:
@@ -112,7 +115,7 @@ class SequenceInfeasible:
 
 
 def sequence_max_margin(
-    keys: Sequence[Keys], alpha: Sequence[Int64[np.ndarray, "_n"]]
+    keys: Sequence[PartKeys], alpha: Sequence[Int64[np.ndarray, "_n"]]
 ) -> SequenceMaxMargin | SequenceInfeasible:
     """min ‖p‖ subject to (k_iα_i − k_it)·p ≥ 1 for every problem, i and t ≠ α_i; exact.
 

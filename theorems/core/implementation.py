@@ -31,7 +31,12 @@ from reference_attention.sequence_risk import sequence_excess, sequence_parts
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
-from reference_attention.svm.sequence_max_margin import SequenceInfeasible, SequenceMaxMargin, sequence_max_margin
+from reference_attention.svm.sequence_max_margin import (
+    PartKeys,
+    SequenceInfeasible,
+    SequenceMaxMargin,
+    sequence_max_margin,
+)
 from reference_attention.training.descent import Trajectory, gradient_descent, normalized_gradient_descent
 from reference_attention.training.flow import Flow, gradient_flow
 from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
@@ -121,7 +126,7 @@ class Implementation:
     sequence_parts: Callable[[SequenceDataset], Sequence[SequencePart]] = sequence_parts
     sequence_excess: Callable[..., tuple[Array, Array]] = sequence_excess
     sequence_max_margin: Callable[
-        [Sequence[Keys], Sequence[Int64[np.ndarray, "_n"]]], SequenceMaxMargin | SequenceInfeasible
+        [Sequence[PartKeys], Sequence[Int64[np.ndarray, "_n"]]], SequenceMaxMargin | SequenceInfeasible
     ] = sequence_max_margin
 
     joint_minimiser: Callable[[Joint, Schedule, float, Array], Found] = joint_minimiser

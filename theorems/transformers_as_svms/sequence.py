@@ -57,16 +57,16 @@ UNSEEN_POINTS = 12
     needs={"sequence-given": "it speaks of several queries"},
 )
 def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """L(W) = (1/nL) Σ_i Σ_k ℓ(Y_ik vᵀ X_iᵀ softmax(X_i W z_ik)), the softmax over the tokens that query k of input i sees
-    (causal: t ≤ k). Let Assumption A hold, one of these tokens be strictly best for every (i, k), and
-    (x_iα_ik − x_it)ᵀ W z_ik ≥ 1, for all i, k and t ≠ α_ik = opt that it sees, be feasible; W^mm is its solution of least
-    ‖W‖_F. The path W̄(R) = argmin_{‖W‖_F ≤ R} L(W) has W̄(R)/R → W^mm/‖W^mm‖_F.
+    """L(W) = (1/nL) Σ_i Σ_k ℓ(Y_ik vᵀ X_iᵀ softmax(X_i W z_ik)), the softmax over the tokens that query k of input i
+    sees (causal: t ≤ k). Let Assumption A hold, one of these tokens be strictly best for every (i, k), and
+    (x_iα_ik − x_it)ᵀ W z_ik ≥ 1, for all i, k and t ≠ α_ik = opt that it sees, be feasible; W^mm is its solution of
+    least ‖W‖_F. The path W̄(R) = argmin_{‖W‖_F ≤ R} L(W) has W̄(R)/R → W^mm/‖W^mm‖_F.
 
     **Exact.** Each (i, k) is an input with the keys vec(x_it z_ikᵀ) of the tokens that it sees. A query that sees one
-    token has a constant risk and no constraint. Two queries with different numbers of tokens are in different parts, and
-    L is the mean over all (i, k); a token that is copied to make them alike would take weight, so none is. What a query
-    does not see changes nothing of its risk. W^mm is certified over Q on the rows of all parts together, and so is the
-    answer for other tokens: for every choice they are separable where the rows (x_iα − x_it) z_ikᵀ are linearly
+    token has a constant risk and no constraint. Two queries with different numbers of tokens are in different parts,
+    and L is the mean over all (i, k); a token that is copied to make them alike would take weight, so none is. What a
+    query does not see changes nothing of its risk. W^mm is certified over Q on the rows of all parts together, and so
+    is the answer for other tokens: for every choice they are separable where the rows (x_iα − x_it) z_ikᵀ are linearly
     independent, which nT(T−1) ≤ d² does not decide.
 
     **Effective.** M = nL queries, N constraints, h their margins, m = min h, Γ the gaps γ_α − γ_t, c_max and c_min
