@@ -64,7 +64,7 @@ class SequenceDataset:
         InvalidInput: NaN, infinite or unsuitable shapes, labels other than ±1, an unknown loss; a query that sees no
             token; no query that sees two.
 
-    >>> from reference_attention.sequence_dataset import SequenceDataset
+    >>> from theorems import SequenceDataset
     >>> X = [[[1, 2], [3, 4], [5, 7]]]
     >>> data = SequenceDataset(X=X, queries=X, Y=[[1, 1, -1]], v=[1, 0], causal=True)
     >>> [(part.problem.T, part.pairs.tolist()) for part in data.parts]
