@@ -44,16 +44,16 @@ def queried_of(values: Mapping[str, Any], loss: Loss, name: str) -> QueryDataset
         return None
     if "X" not in values:
         raise InvalidInput(f"{name}: X is missing; X, Y and v are needed together with queries.")
-    given = [values[key] for key in ("X", "queries", "Y", "v")]
+    X, queries, Y, v = (values[key] for key in ("X", "queries", "Y", "v"))
     if as_array("queries", values["queries"], "(n, e) or (n, L, e)").ndim == 3:
         if "alpha" in values:
             raise InvalidInput(f"{name}: alpha chooses a token of each input, not of each query; leave it out.")
         causal = _truth("causal", values.get("causal", False))
-        return SequenceDataset(*given, loss, values.get("mask"), causal=causal)
+        return SequenceDataset(X, queries, Y, v, loss, values.get("mask"), causal=causal)
     seen = [key for key in ("mask", "causal") if key in values]
     if seen:
         raise InvalidInput(f"{name}: {seen[0]} is for several queries per input; give queries of shape (n, L, e).")
-    return QueryDataset(*given, loss)
+    return QueryDataset(X, queries, Y, v, loss)
 
 
 def _truth(name: str, value: Any) -> bool:
