@@ -29,7 +29,7 @@ STARTS = (
 """W(0): the notebook has one; these are zero, the identity, two quarter turns and a half turn."""
 RECORD_EVERY = 10
 """Iterations from one drawn point to the next."""
-REACH = 120.0
+REACH = 60.0
 """Of W z_i that is drawn."""
 
 
