@@ -44,6 +44,7 @@ from generators.score_assumptions import (
     strict_optimum,
     well_behaved_loss,
 )
+from generators.sequence_assumptions import sequence_given, sequence_separable, sequence_strict_optimum
 from generators.step_size import step_size
 from reference_attention.errors import InvalidInput
 
@@ -167,6 +168,19 @@ ASSUMPTIONS: dict[str, Assumption] = {
             first_step_separates,
         ),
         Assumption("orthogonal-queries", "queries are orthogonal", "T-SVM (added here)", orthogonal_queries),
+        Assumption("sequence-given", "each input has several queries", "T-SVM, appendix", sequence_given),
+        Assumption(
+            "sequence-strict-optimum",
+            "of the tokens that a query sees one scores strictly highest",
+            "T-SVM, appendix",
+            sequence_strict_optimum,
+        ),
+        Assumption(
+            "sequence-separable",
+            "ATT-SVM over all queries is feasible for the optimal tokens",
+            "T-SVM, (SAtt-SVM)",
+            sequence_separable,
+        ),
     )
 }
 """Every assumption by id."""

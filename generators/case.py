@@ -12,6 +12,7 @@ from jaxtyping import Float64, Int64
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.sequence_dataset import SequenceDataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +25,8 @@ class Case:
             statement speaks of them.
         queried: tokens, queries, labels and head that the problem was made from, where W is trained; prompts are then
             vec(W).
+        sequence: the same with several queries per input; the problem is then that of the queries that see the most
+            tokens.
         alpha: chosen tokens, shape (n,); ``None`` means the optimal ones.
         start: p(0), shape (d,); ``None`` lets the statement take its own starts.
         arrays: further named arrays of a statement (``u`` and ``W0`` of Lemma 1, ``q`` of Lemma 3, …). The
@@ -35,6 +38,7 @@ class Case:
     problem: Problem
     dataset: Dataset | None = None
     queried: QueryDataset | None = None
+    sequence: SequenceDataset | None = None
     alpha: Int64[np.ndarray, "n"] | None = None
     start: Float64[np.ndarray, "d"] | None = None
     arrays: Mapping[str, Float64[np.ndarray, "..."]] = field(default_factory=lambda: MappingProxyType({}))
@@ -68,10 +72,12 @@ class Case:
         arrays = {name: _scaled(name, value, scale ** _degree(name)) for name, value in self.arrays.items()}
         dataset = self.dataset and replace(self.dataset, W=self.dataset.key_query / scale)
         queried = self.queried and self.queried.with_queries_scaled(1 / scale)
+        sequence = self.sequence and self.sequence.with_queries_scaled(1 / scale)
         start = None if self.start is None else _scaled("start", self.start, scale)
         problem = self.problem.with_keys_scaled(1 / scale)
         held = MappingProxyType(arrays)
-        return replace(self, problem=problem, dataset=dataset, queried=queried, start=start, arrays=held)
+        data = {"dataset": dataset, "queried": queried, "sequence": sequence}
+        return self.but(problem=problem, start=start, arrays=held, **data)
 
     def but(self, **changed: object) -> Case:
         """This case with some fields replaced."""

@@ -75,7 +75,7 @@ Keys = Float64[np.ndarray, "_ _ _"] | OuterKeys
 """Keys, given by themselves or by their factors."""
 
 
-def first_inputs(keys: Keys, m: int) -> Keys:
+def first_inputs(keys: Keys, m: int) -> Float64[np.ndarray, "m T d"] | OuterKeys:
     """The keys of the first m inputs."""
     return OuterKeys(keys.tokens[:m], keys.queries[:m]) if isinstance(keys, OuterKeys) else keys[:m]
 

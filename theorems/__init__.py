@@ -15,7 +15,8 @@
 
 | to compute | |
 |---|---|
-| `Problem`, `Dataset`, `QueryDataset`, `Case`, `dataset_named`, `loss_named` | keys, scores; tokens, labels, head |
+| `Problem`, `Dataset`, `Case`, `dataset_named`, `loss_named` | keys, scores; tokens, labels, head |
+| `QueryDataset`, `SequenceDataset` | tokens with queries, of which W is trained: one per input, several |
 | `max_margin`, `label_svm`, `locally_optimal` → `MaxMargin`, `LabelSvm`, `Infeasible` | hard-margin SVMs, exact |
 | `gradient_descent`, `normalized_gradient_descent`, `gradient_flow`, `regularization_path` | to norms of 1e6 |
 | `softmax_weights`, `risk`, `head_gradient` | attention at points |
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from reference_attention.query_dataset import QueryDataset as QueryDataset
     from reference_attention.risk import risk as risk
     from reference_attention.risk import softmax_weights as softmax_weights
+    from reference_attention.sequence_dataset import SequenceDataset as SequenceDataset
     from reference_attention.svm.label_svm import LabelSvm as LabelSvm
     from reference_attention.svm.label_svm import label_svm as label_svm
     from reference_attention.svm.max_margin import Infeasible as Infeasible
@@ -107,6 +109,7 @@ _HOME = {
         "Problem",
     ),
     "reference_attention.query_dataset": ("QueryDataset",),
+    "reference_attention.sequence_dataset": ("SequenceDataset",),
     "reference_attention.risk": (
         "risk",
         "softmax_weights",

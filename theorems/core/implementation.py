@@ -6,7 +6,7 @@ never import :mod:`reference_attention.risk` or :mod:`reference_attention.svm.ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,9 +26,17 @@ from reference_attention.paths.scheduled_direction import critical_ratio, schedu
 from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.risk import ScaledGradient
+from reference_attention.sequence_dataset import SequenceDataset, SequencePart
+from reference_attention.sequence_risk import sequence_excess, sequence_parts
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
+from reference_attention.svm.sequence_max_margin import (
+    PartKeys,
+    SequenceInfeasible,
+    SequenceMaxMargin,
+    sequence_max_margin,
+)
 from reference_attention.training.descent import Trajectory, gradient_descent, normalized_gradient_descent
 from reference_attention.training.flow import Flow, gradient_flow
 from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
@@ -80,6 +88,10 @@ class Implementation:
         locally_optimal: (solution of ATT-SVM(α), scores) → whether α is locally optimal (Definition 2).
         keys_and_scores: tokens, labels, head and W → keys X Wᵀ, (n, T, d), and scores Y Xv, (n, T).
         outer_keys_and_scores: tokens, queries, labels and head → keys vec(x zᵀ), (n, T, d·e), and scores Y Xv, (n, T).
+        sequence_parts: several queries per input → the problems of those that see the same number of tokens.
+        sequence_excess: (parts, p, log_excess_risk) → sign and logarithm of L(p) − L_⋆ over all of them.
+        sequence_max_margin: (keys, alpha), each per part → the solution of ATT-SVM over all of them, or a proof that
+            there is none.
         joint_minimiser: (joint, schedule, R, starts) → argmin of L(v, p) over both balls, and how it was found.
         joint_gradient: (joint, log r, w, p) → log L + rΓ at the head r v̄_mm + w, its derivatives in w and p.
         joint_descent: (signed tokens, keys, head, prompt, *, steps, …, weights, gradient, by_head) → the iterates.
@@ -111,6 +123,11 @@ class Implementation:
     locally_optimal: Callable[[MaxMargin, Float64[np.ndarray, "n T"]], bool] = locally_optimal
     keys_and_scores: Callable[[Dataset], KeysAndScores] = reference_keys_and_scores
     outer_keys_and_scores: Callable[[QueryDataset], KeysAndScores] = reference_outer_keys_and_scores
+    sequence_parts: Callable[[SequenceDataset], Sequence[SequencePart]] = sequence_parts
+    sequence_excess: Callable[..., tuple[Array, Array]] = sequence_excess
+    sequence_max_margin: Callable[
+        [Sequence[PartKeys], Sequence[Int64[np.ndarray, "_n"]]], SequenceMaxMargin | SequenceInfeasible
+    ] = sequence_max_margin
 
     joint_minimiser: Callable[[Joint, Schedule, float, Array], Found] = joint_minimiser
     joint_gradient: Callable[[Joint, float, Array, Array], tuple[float, Array, Array]] = joint_gradient

@@ -1,4 +1,4 @@
-"""The figures by name, in the paper's order."""
+"""The figures by name, in the papers' order."""
 
 from __future__ import annotations
 
@@ -6,12 +6,36 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from reference_attention.errors import InvalidInput
-from theorems.figures import figure_1, figure_2, figure_3, figure_4, figure_5, figure_6, figure_8, figure_9
+from theorems.figures import (
+    figure_1,
+    figure_2,
+    figure_3,
+    figure_4,
+    figure_5,
+    figure_6,
+    figure_8,
+    figure_9,
+    tsvm_convergence,
+    tsvm_paths,
+    tsvm_ranks,
+)
 from theorems.figures.figure import Figure
 
 FIGURES: dict[str, Figure] = {
     one.name: one
-    for module in (figure_1, figure_2, figure_3, figure_4, figure_5, figure_6, figure_8, figure_9)
+    for module in (
+        figure_1,
+        figure_2,
+        figure_3,
+        figure_4,
+        figure_5,
+        figure_6,
+        figure_8,
+        figure_9,
+        tsvm_paths,
+        tsvm_convergence,
+        tsvm_ranks,
+    )
     for one in module.FIGURES
 }
 """Every figure that can be drawn."""

@@ -13,6 +13,7 @@ from generators.datasets import DATASETS, NAMES
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.sequence_dataset import SequenceDataset
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.kernel.apart import kernel_under_test
 from theorems.registry.lookup import statement_named
@@ -21,7 +22,9 @@ from theorems.registry.user_file import is_in_a_file
 from theorems.run.apart import Apart
 from theorems.run.user_data import Given, given_of, load
 
-Data = Problem | Dataset | QueryDataset | Case | AttentionCall | Mapping[str, Any] | str | PathLike[str]
+Data = (
+    Problem | Dataset | QueryDataset | SequenceDataset | Case | AttentionCall | Mapping[str, Any] | str | PathLike[str]
+)
 """Data to check: objects, named arrays as in a .npz file, or the name of such a file or of a dataset."""
 Attention = Callable[..., Any] | str | Implementation
 """A kernel, MODULE:CALLABLE, or an implementation of everything that statements call."""
@@ -77,13 +80,15 @@ def given(data: Any, seed: int, *, calls: bool = False) -> Given:
         return Given(Case(data.problem, data, seed=seed, name="data"))
     if isinstance(data, QueryDataset):
         return Given(Case(data.problem, queried=data, seed=seed, name="data"))
+    if isinstance(data, SequenceDataset):
+        return Given(Case(data.problem, sequence=data, seed=seed, name="data"))
     if isinstance(data, Mapping):
         return given_of(data, seed, "data", calls=calls)
     if isinstance(data, str | PathLike):
         return load(fspath(data), seed, calls=calls)
     raise InvalidInput(
-        f"data: {type(data).__name__} is none of Problem, Dataset, QueryDataset, Case, named arrays, or the name of a"
-        " file or dataset."
+        f"data: {type(data).__name__} is none of Problem, Dataset, QueryDataset, SequenceDataset, Case, named arrays,"
+        " or the name of a file or dataset."
     )
 
 

@@ -12,7 +12,7 @@ from theorems.core.statement import Statement
 from theorems.registry.suite import capabilities, statements
 from theorems.registry.user_file import is_in_a_file, statement_in_file
 
-KINDS = ("queries-given",)
+KINDS = ("queries-given", "sequence-given")
 """What a statement assumes to be given beside tokens, labels and head."""
 
 
@@ -39,7 +39,8 @@ def chosen_statements(
     """The statements of those ids, each once; without ids all of the papers, and of kernels what they are able to do.
 
     Args:
-        subject: data; without ids those about data of its kind: with queries where W is trained, without elsewhere.
+        subject: data; without ids those about data of its kind: with queries where W is trained (several per
+            input or one), without elsewhere.
 
     Raises:
         InvalidInput: an unknown id.
@@ -48,7 +49,8 @@ def chosen_statements(
         known = [*(capabilities().values() if of_kernels else ()), *statements().values()]
         if not isinstance(subject, Case):
             return known
-        given = "queries-given" if subject.queried is not None else None
+        kinds = dict(zip(KINDS, (subject.queried, subject.sequence), strict=True))
+        given = next((kind for kind, data in kinds.items() if data is not None), None)
         return [one for one in known if next((kind for kind in KINDS if kind in one.assumptions), None) == given]
     # An alias names the same statement: it is verified once.
     return list({found.id: found for found in map(statement_named, ids)}.values())

@@ -1,4 +1,4 @@
-"""The names of a user's file that speak of queries, where W is trained: queries, W0, K0 and Q0."""
+"""The names of a user's file that speak of queries, where W is trained: queries, mask, causal, W0, K0 and Q0."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from jaxtyping import Float64
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import rounded_product
 from reference_attention.loss import Loss
-from reference_attention.problem import Problem, checked_array
+from reference_attention.problem import Problem, as_array, checked_array
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.sequence_dataset import SequenceDataset
 
-QUERIES = ("queries", "W0", "K0", "Q0")
+QUERIES = ("queries", "W0", "K0", "Q0", "mask", "causal")
 
 
 def check_query_names(name: str, names: Collection[str]) -> None:
@@ -25,13 +26,16 @@ def check_query_names(name: str, names: Collection[str]) -> None:
     """
     if {"W", "queries"} <= {*names}:
         raise InvalidInput(f"{name}: with queries W is what is trained; give its start as W0, or leave W out.")
-    starts = [key for key in QUERIES[1:] if key in names]
+    starts = [key for key in QUERIES[1:4] if key in names]
     if starts and "queries" not in names:
         raise InvalidInput(f"{name}: {starts[0]} is a start of W, which is trained with queries; add queries.")
+    seen = [key for key in QUERIES[4:] if key in names]
+    if seen and "queries" not in names:
+        raise InvalidInput(f"{name}: {seen[0]} says what queries see; add queries of shape (n, L, e).")
 
 
-def queried_of(values: Mapping[str, Any], loss: Loss, name: str) -> QueryDataset | None:
-    """Tokens with queries; None where no queries are given.
+def queried_of(values: Mapping[str, Any], loss: Loss, name: str) -> QueryDataset | SequenceDataset | None:
+    """Tokens with a query per input, or with several where queries have three axes; None where no queries are given.
 
     Raises:
         InvalidInput: without X, Y and v, or arrays that do not fit together.
@@ -40,11 +44,27 @@ def queried_of(values: Mapping[str, Any], loss: Loss, name: str) -> QueryDataset
         return None
     if "X" not in values:
         raise InvalidInput(f"{name}: X is missing; X, Y and v are needed together with queries.")
-    return QueryDataset(values["X"], values["queries"], values["Y"], values["v"], loss)
+    X, queries, Y, v = (values[key] for key in ("X", "queries", "Y", "v"))
+    if as_array("queries", values["queries"], "(n, e) or (n, L, e)").ndim == 3:
+        if "alpha" in values:
+            raise InvalidInput(f"{name}: alpha chooses a token of each input, not of each query; leave it out.")
+        causal = _truth("causal", values.get("causal", False))
+        return SequenceDataset(X, queries, Y, v, loss, values.get("mask"), causal=causal)
+    seen = [key for key in ("mask", "causal") if key in values]
+    if seen:
+        raise InvalidInput(f"{name}: {seen[0]} is for several queries per input; give queries of shape (n, L, e).")
+    return QueryDataset(X, queries, Y, v, loss)
+
+
+def _truth(name: str, value: Any) -> bool:
+    value = value.item() if isinstance(value, np.ndarray | np.generic) and np.ndim(value) == 0 else value
+    if value is not True and value is not False:
+        raise InvalidInput(f"{name}: must be true or false.")
+    return bool(value)
 
 
 def start_of(
-    values: Mapping[str, Any], problem: Problem, queried: QueryDataset | None, name: str
+    values: Mapping[str, Any], problem: Problem, queried: QueryDataset | SequenceDataset | None, name: str
 ) -> Float64[np.ndarray, "d"] | None:
     """p(0); vec(W0) where W is trained, W0 = K0 Q0ᵀ if these are given.
 

@@ -2,8 +2,10 @@
 
 A file holds named arrays: X (n,T,d), Y (n,), v (d,), optionally W (d',d); or keys (n,T,d) and scores (n,T).
 Optional in both: loss (text), alpha (n,), p0 or start (d,), seed. With queries (n,e) beside X, Y and v it is W that is
-trained: then its start is W0 (d,e), or K0 (d,m) and Q0 (e,m) with W0 = K0 Q0ᵀ. Further arrays that a statement knows
-(``u``, ``q``, ``q1``, ``q2``, …) are given by their name, in JSON also within an object ``arrays``.
+trained: then its start is W0 (d,e), or K0 (d,m) and Q0 (e,m) with W0 = K0 Q0ᵀ. Queries may be several per input,
+(n,L,e) with Y (n,L); they see what a mask (n,L,T) lets them, or with causal = true the tokens up to their own. Further
+arrays that a statement knows (``u``, ``q``, ``q1``, ``q2``, …) are given by their name, in JSON also within an object
+``arrays``.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from reference_attention.losses import loss_named
 from reference_attention.npz import MOST_AXES
 from reference_attention.problem import Dataset, Problem, checked_array
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.sequence_dataset import SequenceDataset
 from theorems.run.call_text import call_of, text_of
 from theorems.run.query_data import QUERIES, check_query_names, queried_of, start_of
 
@@ -41,6 +44,9 @@ FURTHER = ("u", *DIRECTIONS, "eta", "cone_mu", "cone_radius", "head_radii", "pro
 """Arrays of single statements that may stand beside the others without an ``arrays`` object around them."""
 RECORD = ("arrays", "case_of", "claim", "name")
 """Written by the command with a failing case."""
+
+
+Data = Dataset | QueryDataset | SequenceDataset
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,8 @@ def case_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
     return Case(
         problem=problem,
         dataset=dataset,
-        queried=queried,
+        queried=queried if isinstance(queried, QueryDataset) else None,
+        sequence=queried if isinstance(queried, SequenceDataset) else None,
         alpha=alpha,
         start=start,
         arrays=MappingProxyType(_further(held, name, problem.d)),
@@ -159,7 +166,7 @@ def _dataset(values: Mapping[str, Any], loss: Loss) -> Dataset | None:
     return Dataset(X, Y, v, W, loss)
 
 
-def _problem(values: Mapping[str, Any], loss: Loss, dataset: Dataset | QueryDataset | None, name: str) -> Problem:
+def _problem(values: Mapping[str, Any], loss: Loss, dataset: Data | None, name: str) -> Problem:
     if "keys" not in values:
         assert dataset is not None
         return dataset.problem
@@ -245,22 +252,25 @@ def as_text(case: Subject, **record: str) -> str:
     """
     if isinstance(case, AttentionCall):
         return text_of(case, **record)
-    problem, dataset = case.problem, case.queried or case.dataset
+    queried = case.queried or case.sequence
+    problem, dataset = case.problem, queried or case.dataset
     held: dict[str, Any] = {key: value for key, value in record.items() if value}
     held["loss"] = problem.loss.name
     if dataset is not None:
         held |= {"X": dataset.X, "Y": dataset.Y, "v": dataset.v}
-        if isinstance(dataset, QueryDataset):
+        if isinstance(dataset, Dataset):
+            held |= {} if dataset.W is None else {"W": dataset.W}
+        else:
             held["queries"] = dataset.queries
-        elif dataset.W is not None:
-            held["W"] = dataset.W
+        if isinstance(dataset, SequenceDataset) and not dataset.mask.all():
+            held["mask"] = dataset.mask.astype(np.int64)
     made = None if dataset is None else dataset.problem
     if made is None or not (np.array_equal(made.keys, problem.keys) and np.array_equal(made.scores, problem.scores)):
         held |= {"keys": problem.keys, "scores": problem.scores}
     if case.alpha is not None:
         held["alpha"] = case.alpha
     if case.start is not None:
-        held |= {"start": case.start} if case.queried is None else {"W0": case.start.reshape(case.queried.shape)}
+        held |= {"start": case.start} if queried is None else {"W0": case.start.reshape(queried.shape)}
     if case.arrays:
         held["arrays"] = {name: _array(value) for name, value in case.arrays.items()}
     held |= {"seed": case.seed, "name": case.name}

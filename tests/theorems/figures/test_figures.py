@@ -23,7 +23,7 @@ from reference_attention.risk import ScaledGradient
 from theorems.command.app import main
 from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
-from theorems.figures import directions, drawing, figure_3, figure_5, figure_9
+from theorems.figures import directions, drawing, figure_3, figure_5, figure_9, tsvm_convergence, tsvm_ranks
 from theorems.figures.figure import Numbers, Settings
 from theorems.figures.registry import FIGURES
 
@@ -45,6 +45,9 @@ def shortened(put: Callable[[ModuleType, str, object], None]) -> None:
     put(figure_9, "ITERATIONS", 300)
     put(figure_3, "STEPS", 800)
     put(directions, "STEPS", 600)
+    put(tsvm_convergence, "DIMENSIONS", (2, 8))
+    put(tsvm_ranks, "SIZES", (5, 10))
+    put(tsvm_ranks, "DIMENSIONS", (1, 4, 8, 12))
 
 
 def turned(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
@@ -80,9 +83,12 @@ def in_single_precision(keys: Array, scores: Array, loss: Loss, p: Array) -> Sca
 
 WRONG = dict.fromkeys(FIGURES, REFERENCE.but("turned", scaled_gradient=turned))
 WRONG |= {"1c": REFERENCE.but("stretched", scaled_gradient=of_stretched_keys)}
-WRONG |= dict.fromkeys(("3a", "3b", "5"), REFERENCE.but("short", scaled_gradient=without_the_second_input))
+WRONG |= dict.fromkeys(
+    ("3a", "3b", "5", "tsvm-paths"), REFERENCE.but("short", scaled_gradient=without_the_second_input)
+)
 WRONG |= dict.fromkeys(("4a", "4b"), REFERENCE.but("single", scaled_gradient=in_single_precision))
 WRONG |= {"3c": fault_named("temperature").implementation}
+WRONG |= {"tsvm-ranks": fault_named("svm-coordinate-off").implementation}
 """A fault per figure that its numbers must show."""
 
 
@@ -198,6 +204,39 @@ def shows_9(numbers: Numbers) -> bool:
     return sums and order and near and positive and numbers["trials"] == TRIALS
 
 
+def shows_tsvm_paths(numbers: Numbers) -> bool:
+    """From every start to the global W^mm, and each W z_i turns to W^mm z_i."""
+    goal = [one["kind"] for one in numbers["optima"]].index("GMM")
+    for path in numbers["paths"]:
+        if path["ends_at"] != goal or path["one_minus_cosine"] > 0.01:
+            return False
+        for way, ray in zip(path["attended"], numbers["optima"][goal]["attended"], strict=True):
+            last, unit = np.array(way[-1]), np.array(ray) / np.linalg.norm(ray)
+            if not last @ unit > 0.99 * np.linalg.norm(last):
+                return False
+    return len(numbers["paths"]) == 5
+
+
+def shows_tsvm_convergence(numbers: Numbers) -> bool:
+    """Large d separates, selects locally optimal tokens, and W has their direction; small d does not."""
+    small, large = numbers["dimensions"]
+    sums = all(abs(sum(one["fractions"].values()) - 1) < 1e-9 for one in numbers["dimensions"])
+    ends = large["separable"] == 1 and large["locally_optimal"] > 0.9 > small["separable"]
+    near = large["median_cosine_selected"] > 0.98
+    return sums and ends and near and small["fractions"]["elsewhere"] > large["fractions"]["elsewhere"]
+
+
+def shows_tsvm_ranks(numbers: Numbers) -> bool:
+    """Rank at most min(n, d), mostly equal; one dimension separates nothing here, twelve everything."""
+    bounded, equal, found = True, 0, 0
+    for curve in numbers["curves"]:
+        for d, ranks in zip(numbers["dimensions"], curve["ranks"], strict=True):
+            bounded &= all(rank <= min(curve["n"], d) for rank in ranks)
+            equal, found = equal + sum(rank == min(curve["n"], d) for rank in ranks), found + len(ranks)
+        bounded &= len(curve["ranks"][-1]) == numbers["trials"] and not curve["ranks"][0]
+    return bounded and equal > 0.9 * found
+
+
 CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "1a": shows_1a,
     "1b": shows_1b,
@@ -213,6 +252,9 @@ CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "9a": shows_9,
     "9b": shows_9,
     "10": shows_9,
+    "tsvm-paths": shows_tsvm_paths,
+    "tsvm-convergence": shows_tsvm_convergence,
+    "tsvm-ranks": shows_tsvm_ranks,
 }
 
 

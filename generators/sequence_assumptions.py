@@ -1,0 +1,90 @@
+"""Assumptions on several queries per input: decided over the rationals.
+
+References: *Transformers as Support Vector Machines*, sequence outputs (appendix), (SAtt-SVM).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from flint import fmpq
+from jaxtyping import Int64
+
+from generators.case import Case
+from generators.finding import Finding, number
+from generators.margin_assumptions import Vector, dot, exact_vector
+from reference_attention.sequence_dataset import SequenceDataset
+from reference_attention.svm.sequence_max_margin import Place, SequenceInfeasible, sequence_max_margin
+
+NO_SEQUENCE = "the case has one query per input; give queries of shape (n, L, e) and labels of shape (n, L)"
+
+Chosen = tuple[Int64[np.ndarray, "_n"], ...]
+"""A token of each pair (i, k), counted among those it sees, per part of the data."""
+
+
+def optimal_tokens_of(data: SequenceDataset) -> Chosen:
+    """The optimal tokens."""
+    return tuple(part.problem.optimal for part in data.parts)
+
+
+def sequence_rows(data: SequenceDataset, alpha: Chosen) -> dict[Place, Vector]:
+    """vec((x_iα − x_it) z_ikᵀ) by part, input of the part and token, t ≠ α; exactly, from tokens and queries."""
+    found: dict[Place, Vector] = {}
+    for q, (part, chosen) in enumerate(zip(data.parts, alpha, strict=True)):
+        for r, ((i, k), seen, a) in enumerate(zip(part.pairs.tolist(), part.tokens.tolist(), chosen, strict=True)):
+            query, best = exact_vector(data.queries[i, k]), exact_vector(data.X[i, seen[int(a)]])
+            for t, token in enumerate(seen):
+                if t != int(a):
+                    apart = [x - y for x, y in zip(best, exact_vector(data.X[i, token]), strict=True)]
+                    found[q, r, t] = [x * y for x in apart for y in query]
+    return found
+
+
+def sequence_given(case: Case) -> Finding:
+    """Each input has several queries, or queries that do not see every token."""
+    data = case.sequence
+    if data is None:
+        return Finding(None, NO_SEQUENCE)
+    counts = ", ".join(f"{part.problem.n} with {part.problem.T}" for part in data.parts)
+    return Finding(True, f"{data.total} queries; of those that see several tokens {counts}")
+
+
+def sequence_strict_optimum(case: Case) -> Finding:
+    """Of the tokens that a query sees one scores strictly highest."""
+    data = case.sequence
+    if data is None:
+        return Finding(None, NO_SEQUENCE)
+    least = np.inf
+    for part in data.parts:
+        ranked = np.sort(part.problem.scores, axis=1)
+        gaps = ranked[:, -1] - ranked[:, -2]
+        r = int(np.argmin(gaps))
+        if gaps[r] <= 0:
+            i, k = part.pairs[r].tolist()
+            return Finding(False, f"two tokens that query {k} of input {i} sees score {number(ranked[r, -1])}")
+        least = min(least, float(gaps[r]))
+    return Finding(True, f"smallest gap to the optimal token is {number(least)}")
+
+
+def sequence_separable(case: Case) -> Finding:
+    """ATT-SVM over all queries is feasible for the optimal tokens; what the solver answers is checked exactly."""
+    data = case.sequence
+    if data is None:
+        return Finding(None, NO_SEQUENCE)
+    alpha = optimal_tokens_of(data)
+    rows = sequence_rows(data, alpha)
+    found = sequence_max_margin([part.problem.exact_keys for part in data.parts], alpha)
+    if isinstance(found, SequenceInfeasible):
+        if not is_farkas_proof(rows, found.exact):
+            return Finding(None, "the solver's proof of infeasibility is none")
+        return Finding(False, f"{len(found.exact)} of {len(rows)} rows combine to zero with positive multipliers")
+    if min(dot(row, found.exact_p) for row in rows.values()) < 1:
+        return Finding(None, "the solver's point violates a constraint")
+    return Finding(True, f"‖W^mm‖ = {number(found.norm)}, {len(rows)} constraints")
+
+
+def is_farkas_proof(rows: dict[Place, Vector], weights: dict[Place, fmpq]) -> bool:
+    """Whether these multipliers prove that no p gives every row a positive product."""
+    if not set(weights) <= set(rows) or any(w < 0 for w in weights.values()) or not any(weights.values()):
+        return False
+    d = len(next(iter(rows.values())))
+    return all(sum((w * rows[at][j] for at, w in weights.items()), fmpq(0)) == 0 for j in range(d))

@@ -1,0 +1,107 @@
+"""Strategy for data with several queries per input, causal or with any mask; separable by construction.
+
+The head is the first axis and a token's first entry its value vᵀx, as in :mod:`generators.query_cases`; values of an
+input are distinct, so that every query has one optimal token among those it sees, whatever its label. Either queries
+separate the labels, Y_ik qᵀz_ik ≥ 1, and W = v qᵀ, scaled, separates opt for any number of tokens; or the rows
+(x_iα − x_it) z_ikᵀ of all queries are linearly independent.
+
+References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+from flint import fmpq_mat
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Bool, Float64
+
+from generators.case import Case
+from generators.numbers import Style, entries, integers, one_in
+from generators.scores import GAPS, LEVELS
+from generators.sequence_assumptions import optimal_tokens_of, sequence_rows
+from reference_attention.losses import LOSSES, loss_named
+from reference_attention.sequence_dataset import SequenceDataset
+
+MOST = (2, 4, 4)
+"""The largest n, T (and L) and d (and e)."""
+GRID = 2.0**-22
+"""Values are multiples of it."""
+
+Tokens = Float64[np.ndarray, "n T d"]
+Queries = Float64[np.ndarray, "n L e"]
+
+
+class Sees(StrEnum):
+    """What a query sees."""
+
+    CAUSAL = "causal"
+    MASKED = "masked"
+    EVERY = "every"
+
+
+@st.composite
+def sequence_cases(draw: DrawFn) -> Case:
+    """Cases with several queries per input whose ATT-SVM over all queries is feasible."""
+    inputs, tokens, dims = MOST
+    sees = draw(st.sampled_from((Sees.CAUSAL, Sees.MASKED, Sees.EVERY, Sees.MASKED, Sees.CAUSAL)))
+    own = draw(st.booleans())
+    # Under a causal mask two tokens leave one query with something to select.
+    n, T = draw(st.integers(1, inputs)), draw(st.integers(2 if sees is Sees.EVERY else 3, tokens))
+    L = T if own or sees is Sees.CAUSAL else draw(st.integers(1, tokens))
+    d = draw(st.integers(2 if own else 1, dims))
+    e = d if own else draw(st.integers(1, dims))
+    style = draw(st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES)))
+    X = draw(entries((n, T, d), style, most=(inputs, tokens, dims)))
+    order = np.argsort(draw(integers((n, T), 0, 9, most=(inputs, tokens))), axis=1, kind="stable")
+    gaps = np.array(GAPS)[draw(integers((n, T), 0, len(GAPS) - 1, most=(inputs, tokens)))]
+    values = np.take_along_axis(np.cumsum(gaps, axis=1), order, axis=1)
+    values += draw(integers((n,), -LEVELS, 0, most=(inputs,)))[:, None]
+    X[:, :, 0] = np.round(values / GRID) * GRID
+    z = X if own else draw(entries((n, L, e), style, most=(inputs, tokens, dims)))
+    Y = 1.0 - 2.0 * draw(integers((n, L), 0, 1, most=(inputs, tokens)))
+    mask = _mask(draw, sees, (n, L, T))
+    loss = loss_named(draw(st.sampled_from(tuple(LOSSES))))
+    data = SequenceDataset(X, z, Y, np.eye(d)[0], loss, mask)
+    if not (draw(st.booleans()) and independent_sequence_rows(data)):
+        z = _label_separating(draw, z, Y, first=int(own))
+        data = SequenceDataset(z if own else X, z, Y, np.eye(d)[0], loss, mask)
+    if draw(one_in(6)):
+        data = data.with_queries_scaled(2.0 ** draw(st.integers(-20, 20)))
+    return Case(data.problem, sequence=data, seed=draw(st.integers(0, 2**32 - 1)))
+
+
+def _mask(draw: DrawFn, sees: Sees, shape: tuple[int, int, int]) -> Bool[np.ndarray, "n L T"]:
+    """Every query sees a token, the first one of the first input two."""
+    n, L, T = shape
+    inputs, tokens, _ = MOST
+    seen = np.ones(shape, dtype=np.bool_)
+    if sees is Sees.CAUSAL:
+        return seen & np.tri(T, dtype=np.bool_)
+    if sees is Sees.MASKED:
+        seen = draw(integers(shape, 0, 2, most=(inputs, tokens, tokens))) < 2
+        every = draw(integers((n, L), 0, tokens - 1, most=(inputs, tokens))) % T
+        np.put_along_axis(seen, every[:, :, None], True, axis=2)
+        seen[0, 0, :2] = True
+    return seen
+
+
+def _label_separating(draw: DrawFn, z: Queries, Y: Float64[np.ndarray, "n L"], first: int) -> Queries:
+    """Queries with q·z_ik = Y_ik c_ik, c_ik ≥ 1, moved along one axis, not before the ``first``."""
+    inputs, tokens, dims = MOST
+    e = z.shape[2]
+    q = draw(integers((e,), -2, 2, most=(dims,))).astype(np.float64)
+    pivot = draw(st.integers(first, e - 1))
+    q[pivot] = draw(st.sampled_from((1.0, -1.0)))
+    sizes = np.array((1.0, 2.0, 1.5, 4.0))[draw(integers(Y.shape, 0, 3, most=(inputs, tokens)))]
+    moved = z.copy()
+    moved[:, :, pivot] += q[pivot] * (Y * sizes - z @ q)
+    return moved
+
+
+def independent_sequence_rows(data: SequenceDataset) -> bool:
+    """Whether the rows (x_iα − x_it) z_ikᵀ of all queries are linearly independent; it does not depend on α. Exact."""
+    rows = list(sequence_rows(data, optimal_tokens_of(data)).values())
+    return len(rows) <= data.problem.d and fmpq_mat(rows).rank() == len(rows)

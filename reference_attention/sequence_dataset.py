@@ -1,0 +1,167 @@
+"""Tokens with several queries per input, each of which sees some of the tokens: sequence outputs, causal attention.
+
+Each pair (i, k) of an input and a query is an input of its own, with the keys x_it z_ikᵀ of the tokens t that it sees.
+How many those are differs from pair to pair (k + 1 of them under a causal mask), and no copy of a token may stand for
+one that is missing, as a copy takes weight. So pairs are sorted by that number, and each number has a problem.
+
+References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from numpy.typing import ArrayLike
+
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import rounded_product
+from reference_attention.loss import Loss
+from reference_attention.outer_keys import OuterKeys
+from reference_attention.problem import Dataset, Problem, as_array, checked_array
+
+
+@dataclass(frozen=True, eq=False)
+class SequencePart:
+    """The pairs (i, k) that see the same number of tokens, as inputs of a problem.
+
+    Attributes:
+        problem: keys vec(x_it z_ikᵀ) and scores Y_ik vᵀx_it of the tokens seen; a prompt is vec(W).
+        pairs: (i, k) of each of its inputs, shape (m, 2).
+        tokens: which tokens of X_i its tokens are, shape (m, T').
+        total: the number of all pairs of the dataset, n·L, by which its risk is divided.
+    """
+
+    problem: Problem
+    pairs: Int64[np.ndarray, "m 2"]
+    tokens: Int64[np.ndarray, "m t"]
+    total: int
+
+    @property
+    def share(self) -> float:
+        """The share of its pairs in the risk: L = Σ share · L_part + a constant of the pairs that see one token."""
+        return self.problem.n / self.total
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class SequenceDataset:
+    """Tokens, queries, labels and head: L(W) = (1/nL) Σ_i Σ_k ℓ(Y_ik vᵀ X_iᵀ softmax(X_i W z_ik)), a softmax over what
+    query k of input i sees.
+
+    Args:
+        X: tokens, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
+        queries: z, shape (n, L, e), likewise; of a self-attention the tokens, ``queries=X``.
+        Y: labels ±1, shape (n, L).
+        v: head, shape (d,).
+        loss: a :class:`Loss` or its name.
+        mask: whether query k of input i sees token t, booleans of shape (n, L, T); all of them when omitted.
+        causal: query k sees tokens 0 … k; in place of a mask, where L = T.
+
+    Raises:
+        InvalidInput: NaN, infinite or unsuitable shapes, labels other than ±1, an unknown loss; a query that sees no
+            token; no query that sees two.
+
+    >>> from theorems import SequenceDataset
+    >>> X = [[[1, 2], [3, 4], [5, 7]]]
+    >>> data = SequenceDataset(X=X, queries=X, Y=[[1, 1, -1]], v=[1, 0], causal=True)
+    >>> [(part.problem.T, part.pairs.tolist()) for part in data.parts]
+    [(2, [[0, 1]]), (3, [[0, 2]])]
+    """
+
+    X: Float64[np.ndarray, "n T d"]
+    queries: Float64[np.ndarray, "n L e"]
+    Y: Float64[np.ndarray, "n L"]
+    v: Float64[np.ndarray, "d"]
+    loss: Loss
+    mask: Bool[np.ndarray, "n L T"]
+
+    def __init__(
+        self,
+        X: ArrayLike,
+        queries: ArrayLike,
+        Y: ArrayLike,
+        v: ArrayLike,
+        loss: Loss | str = "logistic",
+        mask: ArrayLike | None = None,
+        *,
+        causal: bool = False,
+    ) -> None:
+        held = Dataset(X, np.ones(len(checked_array("X", X, ("n", "T", "d")))), v, None, loss)
+        n, T, _ = held.X.shape
+        z = checked_array("queries", queries, (n, "L", "e"))
+        labels = checked_array("Y", Y, (n, z.shape[1]))
+        if not (np.abs(labels) == 1).all():
+            i, k = (int(x) for x in np.argwhere(np.abs(labels) != 1)[0])
+            raise InvalidInput(f"Y: label {(i, k)} is {labels[i, k]:g}; labels must be -1 or +1.")
+        for name in ("X", "v", "loss"):
+            object.__setattr__(self, name, getattr(held, name))
+        object.__setattr__(self, "queries", z)
+        object.__setattr__(self, "Y", labels)
+        object.__setattr__(self, "mask", _checked_mask(mask, causal, (n, z.shape[1], T)))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(d, e), the shape of W."""
+        return self.X.shape[2], self.queries.shape[2]
+
+    @property
+    def total(self) -> int:
+        """The number of pairs (i, k), n·L."""
+        return self.Y.size
+
+    @cached_property
+    def parts(self) -> tuple[SequencePart, ...]:
+        """The problems of the pairs that see two tokens or more, by increasing number of tokens."""
+        n, T, d = self.X.shape
+        values = rounded_product(self.X.reshape(n * T, d), self.v[:, None]).reshape(n, T)
+        seen = self.mask.sum(axis=2)
+        return tuple(self._part(count, values) for count in np.unique(seen[seen > 1]).tolist())
+
+    def _part(self, count: int, values: Float64[np.ndarray, "n T"]) -> SequencePart:
+        pairs = np.argwhere(self.mask.sum(axis=2) == count).astype(np.int64)
+        i, k = pairs.T
+        tokens = np.nonzero(self.mask[i, k])[1].reshape(len(pairs), count).astype(np.int64)
+        scores = self.Y[i, k][:, None] * values[i[:, None], tokens]
+        keys = OuterKeys(self.X[i[:, None], tokens], self.queries[i, k])
+        return SequencePart(Problem(keys, scores, self.loss), pairs, tokens, self.total)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the pairs that see the most tokens."""
+        return self.parts[-1].problem
+
+    def with_queries_scaled(self, factor: float) -> SequenceDataset:
+        """The same data in the units W ↦ W / factor; exact when the factor is a power of two."""
+        return replace(self, queries=self.queries * factor)
+
+
+def _checked_mask(mask: Any, causal: bool, shape: tuple[int, int, int]) -> Bool[np.ndarray, "n L T"]:
+    """What each query sees, read-only."""
+    _, length, tokens = shape
+    if causal and mask is not None:
+        raise InvalidInput("mask: causal is a mask already; give one of them.")
+    if causal and length != tokens:
+        raise InvalidInput(f"causal: {length} queries and {tokens} tokens; give a query per token, or a mask.")
+    if mask is None:
+        seen = np.ones(shape, dtype=np.bool_)
+        if causal:
+            seen &= np.tri(tokens, dtype=np.bool_)
+    else:
+        raw = as_array("mask", mask, str(shape))
+        if raw.shape != shape or not np.isin(raw, (0, 1)).all():
+            raise InvalidInput(
+                f"mask: dtype {raw.dtype} and shape {raw.shape} do not say what each query sees; give booleans of shape"
+                f" {shape}."
+            )
+        seen = raw.astype(np.bool_)
+    counts = seen.sum(axis=2)
+    if not counts.all():
+        i, k = (int(x) for x in np.argwhere(counts == 0)[0])
+        raise InvalidInput(f"mask: query {k} of input {i} sees no token; let it see at least one.")
+    if (counts == 1).all():
+        raise InvalidInput("mask: no query sees two tokens, which leaves nothing to select; let one see two.")
+    seen.setflags(write=False)
+    return seen

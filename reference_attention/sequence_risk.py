@@ -1,0 +1,42 @@
+"""The risk over several queries per input, put together from its parts.
+
+References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention import risk
+from reference_attention.loss import Array, Loss
+from reference_attention.sequence_dataset import SequenceDataset, SequencePart
+
+LogExcess = Callable[[Array, Array, Loss, Array, Array], tuple[Array, Array]]
+"""(keys, scores, loss, p, alpha) → sign and logarithm of L(p) − L_α."""
+
+
+def sequence_parts(data: SequenceDataset) -> Sequence[SequencePart]:
+    """The problems of the pairs (i, k), by the number of tokens that they see."""
+    return data.parts
+
+
+def sequence_excess(
+    parts: Sequence[SequencePart], p: Float64[np.ndarray, "*b d"], log_excess: LogExcess = risk.log_excess_risk
+) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
+    """Sign and logarithm of L(W) − L_⋆ at p = vec(W), L_⋆ the risk of selecting the optimal tokens exactly.
+
+    Args:
+        log_excess: of one problem.
+    """
+    found = [log_excess(q.problem.keys, q.problem.scores, q.problem.loss, p, q.problem.optimal) for q in parts]
+    signs = np.stack([np.asarray(sign, dtype=np.float64) for sign, _ in found])
+    shares = np.log([part.share for part in parts]).reshape(-1, *(1 for _ in p.shape[1:]))
+    sizes = np.where(signs == 0, -np.inf, np.stack([np.asarray(size) for _, size in found]) + shares)
+    unit = np.max(sizes, axis=0)
+    unit = np.where(np.isfinite(unit), unit, 0.0)
+    with np.errstate(divide="ignore"):
+        total = np.sum(signs * np.exp(sizes - unit), axis=0)
+        return np.sign(total), np.log(np.abs(total)) + unit

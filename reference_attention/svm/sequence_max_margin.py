@@ -1,0 +1,152 @@
+"""ATT-SVM over inputs with different numbers of tokens, exact: min ‖p‖ over the constraints of several problems.
+
+References: *Transformers as Support Vector Machines*, (SAtt-SVM); the method of
+:mod:`reference_attention.svm.max_margin`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import fmpq, fmpz_mat
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import times_power_of_two, to_float, to_floats
+from reference_attention.outer_keys import OuterKeys
+from reference_attention.svm.certificate import KeyRows
+from reference_attention.svm.least_norm import least_norm
+
+Place = tuple[int, int, int]
+"""Which problem, which of its inputs, which token."""
+
+PartKeys = Float64[np.ndarray, "_n _t d"] | OuterKeys
+"""Keys of one of several problems, given by themselves or by their factors."""
+
+
+class StackedRows:
+    """The rows k_iα_i − k_it of several problems, in one unit: :class:`reference_attention.svm.least_norm.Rows`.
+
+    Args:
+        parts: the rows of each problem, all of one dimension.
+
+    Attributes:
+        floats: the rows, shape (m, d).
+        shift: ``integers(…) = 2^shift · floats`` before rounding.
+        unit: ``integers(…) = 2^−unit`` rows as given.
+        places: where each row is from.
+    """
+
+    def __init__(self, parts: Sequence[KeyRows]) -> None:
+        self._parts = parts
+        self.unit = min(part.unit for part in parts)
+        scale = max(part.shift + part.unit for part in parts)
+        self.shift = scale - self.unit
+        self.floats: Float64[np.ndarray, "m d"] = np.concatenate(
+            [np.ldexp(part.floats, part.shift + part.unit - scale) for part in parts]
+        )
+        self.places: list[Place] = [(q, *part.pair(j)) for q, part in enumerate(parts) for j in range(len(part.floats))]
+
+    def integers(self, which: Sequence[int]) -> fmpz_mat:
+        """The exact rows of those numbers, divided by 2^unit, shape (len(which), d)."""
+        entries: list[int] = []
+        for j in which:
+            q, i, t = self.places[j]
+            part = self._parts[q]
+            entries += [x << (part.unit - self.unit) for x in part.difference(i, t)]
+        return fmpz_mat(len(which), self.floats.shape[1], entries)
+
+    def spread(self, values: Any, chosen: Any) -> tuple[Any, ...]:
+        """Row values as an (n, T) array per problem, with ``chosen`` at the tokens α."""
+        ends = np.cumsum([len(part.floats) for part in self._parts])[:-1]
+        split = np.split(np.asarray(values), ends)
+        return tuple(part.spread(own, chosen) for part, own in zip(self._parts, split, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceMaxMargin:
+    """The solution of ATT-SVM over several problems, exact.
+
+    Attributes:
+        alpha: the chosen tokens, (n,) per problem.
+        p: vec(W^mm), each entry the exact one rounded once, shape (d,).
+        margins: (k_iα_i − k_it)·p, up to rounding, +inf at α; (n, T) per problem.
+        neighbours: margin exactly 1, decided over the rationals, False at α; (n, T) per problem.
+        duals: λ ≥ 0 with p = Σ λ_it (k_iα_i − k_it), zero where the margin exceeds 1; (n, T) per problem.
+        exact_p: p, d rationals.
+        exact_duals: the positive λ, by problem, input and token.
+    """
+
+    alpha: tuple[Int64[np.ndarray, "_n"], ...]
+    p: Float64[np.ndarray, "d"]
+    margins: tuple[Float64[np.ndarray, "_n _t"], ...]
+    neighbours: tuple[Bool[np.ndarray, "_n _t"], ...]
+    duals: tuple[Float64[np.ndarray, "_n _t"], ...]
+    exact_p: list[fmpq]
+    exact_duals: dict[Place, fmpq]
+
+    @cached_property
+    def norm(self) -> float:
+        """‖W^mm‖_F."""
+        return math.hypot(*self.p.tolist())
+
+    @cached_property
+    def direction(self) -> Float64[np.ndarray, "d"]:
+        """p/‖p‖, shape (d,)."""
+        return self.p / self.norm
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceInfeasible:
+    """A proof that no p satisfies the constraints of all problems: Σ λ (k_iα_i − k_it) = 0.
+
+    Attributes:
+        alpha: the chosen tokens, (n,) per problem.
+        exact: the positive λ, by problem, input and token.
+    """
+
+    alpha: tuple[Int64[np.ndarray, "_n"], ...]
+    exact: dict[Place, fmpq]
+
+
+def sequence_max_margin(
+    keys: Sequence[PartKeys], alpha: Sequence[Int64[np.ndarray, "_n"]]
+) -> SequenceMaxMargin | SequenceInfeasible:
+    """min ‖p‖ subject to (k_iα_i − k_it)·p ≥ 1 for every problem, i and t ≠ α_i; exact.
+
+    Args:
+        keys: of each problem, (n, T, d) with the same d, or their factors.
+        alpha: the chosen token of each input, (n,) per problem.
+
+    Raises:
+        InvalidInput: a solution beyond the range of float64.
+    """
+    chosen = tuple(alpha)
+    rows = StackedRows([KeyRows(one, tokens) for one, tokens in zip(keys, chosen, strict=True)])
+    outcome = least_norm(rows, np.ones(len(rows.floats), dtype=np.int64))
+    places = [rows.places[j] for j in outcome.support]
+    if not outcome.feasible:
+        weights = (fmpq(x, outcome.over) for x in outcome.u)
+        return SequenceInfeasible(chosen, dict(zip(places, weights, strict=True)))
+    exact_p = [times_power_of_two(fmpq(x, outcome.rho), -rows.unit) for x in outcome.point]
+    weights = (times_power_of_two(fmpq(x, outcome.rho), -2 * rows.unit) for x in outcome.u)
+    exact_duals = dict(zip(places, weights, strict=True))
+    p, duals = to_floats(exact_p), np.zeros(len(rows.floats))
+    duals[outcome.support] = [to_float(x) for x in exact_duals.values()]
+    if not (np.isfinite(p).all() and np.isfinite(duals).all()):
+        raise InvalidInput("keys: the solution of ATT-SVM is beyond the range of float64; rescale the keys.")
+    p.setflags(write=False)
+    return SequenceMaxMargin(
+        alpha=chosen,
+        p=p,
+        margins=rows.spread(outcome.margins, np.inf),
+        neighbours=rows.spread(outcome.tight, False),
+        duals=rows.spread(duals, 0.0),
+        exact_p=exact_p,
+        exact_duals=exact_duals,
+    )

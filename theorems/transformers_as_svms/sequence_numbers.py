@@ -1,0 +1,175 @@
+"""What the statement on several queries per input computes itself: rows, constants, and the risk over all queries.
+
+References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.sequence_dataset import SequencePart
+from reference_attention.svm.sequence_max_margin import SequenceMaxMargin
+from theorems.core.claim import NotANumber
+from theorems.core.implementation import Implementation
+from theorems.core.key_rows import key_rows
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.bounded import Bounded, exact, rounded, value_of
+from theorems.rounding.excess import excess
+from theorems.rounding.sized import Sized
+from theorems.token_selection.global_paths.growth_bounds import approximate
+from theorems.token_selection.global_paths.path_constants import bend
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceRows:
+    """The constraints of ATT-SVM over all queries, for the optimal tokens, and what the bounds need of the losses.
+
+    Attributes:
+        parts: the queries by the number of tokens that they see.
+        under_test: whose risk is bounded.
+        reported: the parts as that has them.
+    """
+
+    parts: tuple[SequencePart, ...]
+    under_test: Implementation
+    reported: Sequence[SequencePart]
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Of each part."""
+        return [part.problem for part in self.parts]
+
+    @property
+    def total(self) -> int:
+        """M, the number of all queries."""
+        return self.parts[0].total
+
+    @property
+    def count(self) -> int:
+        """N, the number of constraints."""
+        return sum(problem.n * (problem.T - 1) for problem in self.problems)
+
+    @cached_property
+    def rows(self) -> list[Numbers]:
+        """(x_iα − x_it) z_ikᵀ of each part, (m (T' − 1), d)."""
+        return [key_rows(problem, problem.optimal)[_others(problem)] for problem in self.problems]
+
+    @cached_property
+    def stacked(self) -> Numbers:
+        """Those of all parts, (N, d)."""
+        return np.concatenate(self.rows)
+
+    @cached_property
+    def log_gaps(self) -> list[Numbers]:
+        """log(γ_α − γ_t) of each part, (m, T' − 1)."""
+        gaps = [
+            (exact(problem.scores.max(axis=1))[:, None] - problem.scores)[_others(problem)].reshape(problem.n, -1)
+            for problem in self.problems
+        ]
+        return [np.log(gap) for gap in gaps]
+
+    @cached_property
+    def log_costs(self) -> list[Numbers]:
+        """log c_t, c_t = |ℓ'(γ_α)| (γ_α − γ_t), of each part, (m, T' − 1)."""
+        best = [exact(problem.scores.max(axis=1))[:, None] for problem in self.problems]
+        slopes = [problem.loss.log_slope(top) for problem, top in zip(self.problems, best, strict=True)]
+        return [slope + gap for slope, gap in zip(slopes, self.log_gaps, strict=True)]
+
+    @cached_property
+    def log_slope_bounds(self) -> Numbers:
+        """log c_max and log c_min, bounds of |ℓ'| on the range of all scores, (2,)."""
+        low = min(problem.score_range[0] for problem in self.problems)
+        high = max(problem.score_range[1] for problem in self.problems)
+        loss = self.problems[0].loss
+        bounds = np.array([loss.log_bound(low, high), loss.log_floor(low, high)])
+        return approximate(bounds, 8 * EPS * (1 + np.abs(bounds)))
+
+    @cached_property
+    def log_kappa(self) -> Numbers:
+        """κ = log(2N c_max Γ_max / (c_min Γ_min))."""
+        steep, flat = self.log_slope_bounds
+        gaps: Any = np.concatenate([gap.ravel() for gap in self.log_gaps])
+        return np.log(exact(2 * self.count)) + (steep - flat) + (np.max(gaps) - np.min(gaps))
+
+    @cached_property
+    def log_least_gap(self) -> Numbers:
+        """log Γ_min."""
+        return np.min(np.concatenate([gap.ravel() for gap in self.log_gaps]))
+
+    @cached_property
+    def bent(self) -> Numbers:
+        """The largest b of :func:`bend` of a part: 0 for convex losses."""
+        loss = self.problems[0].loss
+        tops = np.concatenate([problem.scores.max(axis=1) for problem in self.problems])
+        lengths = np.concatenate([problem.gaps().max(axis=1) for problem in self.problems])
+        return bend(loss, tops, lengths)
+
+    def margins(self, points: Numbers) -> list[Numbers]:
+        """(x_iα − x_it)ᵀ W z_ik at vec(W), (b, m, T' − 1) per part for points (b, d)."""
+        flat = zip(self.rows, self.problems, strict=True)
+        return [(points @ rows.T).reshape(len(points), problem.n, problem.T - 1) for rows, problem in flat]
+
+    def excess(self, points: Numbers) -> Sized:
+        """n·L (L(W) − L_⋆), (b,) for points (b, d); shares nothing with what is under test but ℓ."""
+        parts = [excess(problem, points, problem.optimal) * exact(problem.n) for problem in self.problems]
+        return reduce(add, parts)
+
+    def plain_log_excess(self, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
+        """log(L(W) − L_⋆) under test, NaN where it is claimed to be negative."""
+        sign, size = self.under_test.sequence_excess(self.reported, points, self.under_test.log_excess_risk)
+        return np.where(sign > 0, size, np.where(sign == 0, -np.inf, np.nan))
+
+    def excess_under_test(self, points: Numbers, claim: str) -> Sized:
+        """n·L (L(W) − L_⋆) under test, with what a right one may be off by: twice what :meth:`excess` loses."""
+        sign, size = self._reported(points, claim)
+        ours = self.excess(points)
+        log_size: Any = exact(size) + np.log(exact(self.total))
+        unit = np.maximum(value_of(log_size), ours.log_unit)
+        unit = np.where(np.isfinite(unit), unit, 0.0)
+        allowed = 2 * (ours.x.error * np.exp(exact(ours.log_unit) - unit))
+        x: Bounded = sign * np.exp(log_size - unit)
+        return Sized.of(x.widened(allowed.value + allowed.error), unit)
+
+    def log_excess_under_test(self, points: Numbers, claim: str) -> Numbers:
+        """log(n·L (L(W) − L_⋆)) under test.
+
+        Raises:
+            NotANumber: the difference is not positive, and that is no rounding.
+        """
+        sign, size = self._reported(points, claim)
+        ours = self.excess(points).log
+        known = np.isfinite(ours.error)
+        if (known & (sign <= 0)).any():
+            raise NotANumber(claim, "L(W) ≤ L_⋆ under test")
+        theirs: Any = exact(np.where(known, size, 0.0)) + np.log(exact(self.total))
+        return np.where(known, theirs.widened(2 * np.where(known, ours.error, 0.0)), ours)
+
+    def _reported(self, points: Numbers, claim: str) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b"]]:
+        found = self.under_test.sequence_excess(self.reported, value_of(points), self.under_test.log_excess_risk)
+        sign, size = (np.asarray(x, dtype=np.float64) for x in found)
+        if not (np.isfinite(sign).all() and (size < np.inf).all()):
+            raise NotANumber(claim, "the excess risk under test is not finite")
+        return sign, np.where(sign == 0, -np.inf, size)
+
+
+def dual_value(rows: SequenceRows, svm: SequenceMaxMargin) -> Numbers:
+    """D(w) = Σ w_j log(c_j / w_j), w = λ/Σλ: at most log Σ c_j e^{−g_j·y} for every y ⊥ W^mm (Jensen)."""
+    used = np.concatenate([duals[_others(q)] for duals, q in zip(svm.duals, rows.problems, strict=True)])
+    costs: Any = np.concatenate([cost.ravel() for cost in rows.log_costs])
+    duals: Any = rounded(used[used > 0])
+    w = duals / np.sum(duals)
+    return np.sum(w * (costs[used > 0] - np.log(w)))
+
+
+def _others(problem: Problem) -> Any:
+    """All tokens but the optimal ones, (n, T)."""
+    return np.arange(problem.T) != problem.optimal[:, None]
