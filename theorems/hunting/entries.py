@@ -18,6 +18,7 @@ from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import defined_in
+from theorems.without.query_drawing import plain_query_cases
 from theorems.without.weakened import Weakened, others, statement_assumption
 
 
@@ -82,6 +83,8 @@ def _generic(statement: Statement, without: str) -> Weakened:
     keeps, predicate = others(statement, without), statement_assumption(statement, without)
 
     def drawn() -> SearchStrategy[Case]:
+        if "queries-given" in keeps:
+            return plain_query_cases()
         library = tuple(id for id in keeps if id in ASSUMPTIONS)
         return cases_with(assumptions=library, start="anywhere", plain=True)
 

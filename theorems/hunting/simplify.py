@@ -19,6 +19,7 @@ from generators.case import Case
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import loss_named
 from reference_attention.problem import Dataset, Problem
+from reference_attention.query_dataset import QueryDataset
 
 STEPS = 600
 """Cases tried at most: a count, because a time limit would not be repeatable."""
@@ -31,7 +32,7 @@ SIMPLEST_LOSS = "correlation"
 class Parts:
     """A case as named arrays, to be changed one by one.
 
-    ``arrays`` holds keys and scores, or X, Y, v and W of a dataset; further arrays stand beside them.
+    ``arrays`` holds keys and scores, or X, Y, v and W or queries; further arrays stand beside them.
     """
 
     case: Case
@@ -42,7 +43,9 @@ class Parts:
         """The arrays of a case; those of the dataset where the problem is made from it."""
         data, problem = case.dataset, case.problem
         arrays: dict[str, Any] = {}
-        if data is not None and np.array_equal(data.problem.keys, problem.keys):
+        if case.queried is not None:
+            arrays |= {name: getattr(case.queried, name) for name in ("X", "queries", "Y", "v")}
+        elif data is not None and np.array_equal(data.problem.keys, problem.keys):
             arrays |= {"X": data.X, "Y": data.Y, "v": data.v}
             if data.W is not None:
                 arrays["W"] = data.W
@@ -50,21 +53,25 @@ class Parts:
             arrays |= {"keys": problem.keys, "scores": problem.scores}
         if case.start is not None:
             arrays["start"] = case.start
-        return cls(case.but(dataset=data if "X" in arrays else None), arrays | dict(case.arrays))
+        made = data if "X" in arrays and "queries" not in arrays else None
+        return cls(case.but(dataset=made), arrays | dict(case.arrays))
 
     def built(self) -> Case | None:
         """The case; ``None`` if the arrays make none."""
         held = dict(self.arrays)
         loss = self.case.problem.loss
+        made: dict[str, Any] = {"dataset": None, "queried": None}
         try:
-            dataset = (
-                Dataset(held.pop("X"), held.pop("Y"), held.pop("v"), held.pop("W", None), loss) if "X" in held else None
-            )
-            problem = dataset.problem if dataset else Problem(held.pop("keys"), held.pop("scores"), loss)
+            if "queries" in held:
+                X, queries, Y, v = (held.pop(name) for name in ("X", "queries", "Y", "v"))
+                made["queried"] = QueryDataset(X, queries, Y, v, loss)
+            elif "X" in held:
+                made["dataset"] = Dataset(held.pop("X"), held.pop("Y"), held.pop("v"), held.pop("W", None), loss)
+            of = made["queried"] or made["dataset"]
+            made["problem"] = of.problem if of else Problem(held.pop("keys"), held.pop("scores"), loss)
         except InvalidInput:
             return None
-        start = held.pop("start", None)
-        return self.case.but(problem=problem, dataset=dataset, start=start, arrays=MappingProxyType(held))
+        return self.case.but(**made, start=held.pop("start", None), arrays=MappingProxyType(held))
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -87,6 +94,8 @@ def simplified(case: Case, still: Callable[[Case], bool]) -> Case:
         case: a counterexample.
         still: whether a case is one.
     """
+    if case.sequence is not None:
+        return case
     search = _Greedy(Parts.of(case), still)
     while search.pass_over():
         pass
@@ -130,7 +139,7 @@ def _fewer(parts: Parts) -> Iterator[Parts]:
     case, held = parts.case, parts.arrays
     problem, tokens = case.problem, "X" if "X" in held else "keys"
     for i in reversed(range(problem.n if problem.n > 1 else 0)):
-        rows = [name for name in ("X", "Y", "keys", "scores") if name in held]
+        rows = [name for name in ("X", "queries", "Y", "keys", "scores") if name in held]
         alpha = None if case.alpha is None else np.delete(case.alpha, i)
         yield parts.but(alpha, **{name: np.delete(held[name], i, axis=0) for name in rows})
     for dropped in _tokens_to_drop(case) if problem.T > 2 else ():
@@ -140,6 +149,9 @@ def _fewer(parts: Parts) -> Iterator[Parts]:
         rows = [name for name in ("X", "keys", "scores") if name in held]
         shorter = {name: held[name][kept].reshape(problem.n, problem.T - 1, *held[name].shape[2:]) for name in rows}
         yield parts.but(alpha, **shorter)
+    if "queries" in held:
+        yield from _narrower(parts)
+        return
     for j in reversed(range(problem.d if problem.d > 1 else 0)):
         # A coordinate of the keys, and of all that lives among them.
         vectors = {k: np.delete(v, j, axis=-1) for k, v in held.items() if _among_keys(k, v, problem.d)}
@@ -151,6 +163,21 @@ def _fewer(parts: Parts) -> Iterator[Parts]:
     if "W" in held and held["X"].shape[2] > 1:
         for j in reversed(range(held["X"].shape[2])):
             yield parts.but(**{name: np.delete(held[name], j, axis=-1) for name in ("X", "v", "W")})
+
+
+def _narrower(parts: Parts) -> Iterator[Parts]:
+    """One dimension less of tokens or of queries, with the row or the column of W(0)."""
+    held = parts.arrays
+    d, e = held["X"].shape[2], held["queries"].shape[1]
+    W0 = held["start"].reshape(d, e) if "start" in held else np.zeros((d, e))
+
+    def start(j: int, axis: int) -> dict[str, Any]:
+        return {"start": np.delete(W0, j, axis=axis).ravel()} if "start" in held else {}
+
+    for j in reversed(range(d if d > 1 else 0)):
+        yield parts.but(X=np.delete(held["X"], j, axis=2), v=np.delete(held["v"], j), **start(j, 0))
+    for j in reversed(range(e if e > 1 else 0)):
+        yield parts.but(queries=np.delete(held["queries"], j, axis=1), **start(j, 1))
 
 
 def _tokens_to_drop(case: Case) -> Iterator[Int64[np.ndarray, "n"]]:

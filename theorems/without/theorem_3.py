@@ -32,7 +32,7 @@ from theorems.without.signed_flow import norm_of_flow
 from theorems.without.weakened import weakened
 
 
-def _wrong_end(case: Case) -> float:
+def wrong_end(case: Case) -> float:
     """How far a short walk of normalized descent ends on the wrong side of a chosen token."""
     return -walked(case).smallest_margin(case.chosen) / case.problem.key_scale - CLEAR
 
@@ -50,9 +50,9 @@ def _unfit(draw: DrawFn) -> Case:
 
 
 def _pulled_back(case: Case) -> float:
-    """As :func:`_wrong_end`, in a cone that has an opening and a radius."""
+    """As :func:`wrong_end`, in a cone that has an opening and a radius."""
     proper = 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0
-    return _wrong_end(case) if proper else -1.0
+    return wrong_end(case) if proper else -1.0
 
 
 @weakened(
@@ -70,7 +70,7 @@ def not_locally_optimal(case: Case, under_test: Implementation) -> Iterator[Clai
     yield from direction_claims(case.problem, start_of(case), under_test, case.chosen)
 
 
-def _behind(case: Case) -> Finding:
+def behind(case: Case) -> Finding:
     """The start is behind the plane p·p_mm = 0, which no cone around p_mm reaches, whatever μ ≤ 1 and R ≥ 0."""
     if not np.any(start_of(case)):
         return Finding(None, "p(0) = 0 is the tip of every cone")
@@ -89,8 +89,8 @@ def _outside() -> SearchStrategy[Case]:
     keeps=("well-behaved-loss", "separable", "locally-optimal", "step-size"),
     refutes="from every p(0), p(t)/‖p(t)‖ → p̄_mm(α) if α is locally optimal",
     cases=_outside,
-    fails=_behind,
-    violation=_wrong_end,
+    fails=behind,
+    violation=wrong_end,
 )
 def outside_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Several selections can be locally optimal, and each attracts the starts around its own direction: a start
@@ -142,7 +142,7 @@ def _thrown_out(case: Case) -> float:
     if not _within_the_cone(case):
         return -1.0
     run = settled(case)
-    return _wrong_end(case.but(start=run.final))
+    return wrong_end(case.but(start=run.final))
 
 
 @weakened(

@@ -1,0 +1,61 @@
+"""Descents on W with less: a squared loss, no separation, tokens that are not locally optimal, starts outside the cone.
+
+References: *Transformers as Support Vector Machines*, Theorems 4 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+from generators.query_cases import query_cases
+from theorems.core.claim import Claim
+from theorems.core.implementation import Implementation
+from theorems.without.followed import direction_claims, start_of
+from theorems.without.query_drawing import plain_query_cases
+from theorems.without.signed_flow import norm_of_flow
+from theorems.without.theorem_3 import behind, wrong_end
+from theorems.without.weakened import weakened
+
+DIVERGES = "from every W(0), ‖W(k)‖_F → ∞, for ∇L vanishes nowhere"
+
+
+@weakened(
+    "tsvm-no-stationary-point",
+    without="well-behaved-loss",
+    refutes=DIVERGES,
+    cases=lambda: plain_query_cases(n=(1, 1), tokens=(2, 2), d=(1, 1), e=(1, 1), losses=("squared",)),
+)
+def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Under a loss that increases again the best token can be too good: the risk has a minimiser at a mixture."""
+    yield norm_of_flow(case.problem, start_of(case))
+
+
+@weakened(
+    "tsvm-no-stationary-point",
+    without="separable",
+    refutes=DIVERGES,
+    cases=lambda: plain_query_cases(n=(2, 2), tokens=(2, 2), d=(1, 1), e=(1, 1)),
+)
+def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Two inputs with opposite labels and the same query ask the opposite of W: the risk has a finite minimiser."""
+    yield norm_of_flow(case.problem, start_of(case))
+
+
+def _several() -> SearchStrategy[Case]:
+    return query_cases(alpha="locally-optimal", start=True, plain=True)
+
+
+@weakened(
+    "tsvm-local-descent",
+    without="in-cone",
+    refutes="from every W(0), W(k)/‖W(k)‖_F → W^mm_α/‖W^mm_α‖_F if α is locally optimal",
+    cases=_several,
+    fails=behind,
+    violation=wrong_end,
+)
+def outside_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Several selections can be locally optimal, and each attracts the starts around its own direction."""
+    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen)
