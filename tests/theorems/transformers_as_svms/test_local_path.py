@@ -81,8 +81,8 @@ FAULTS = [
     (fault_named("neighbour-lost").implementation, {"svm-is-optimal"}),
     (fault_named("always-locally-optimal").implementation, {"locally-optimal-is-definition-2"}),
     (fault_named("scaled-by-root-d").implementation, {"sublevel-margin", "sublevel-correlation"}),
-    (fault_named("local-path-stays-on-q").implementation, {"path-is-lowest"}),
-    (TILTED, {"path-is-lowest", "path-margin", "path-turns"}),
+    (fault_named("local-path-stays-on-q").implementation, {"path-is-no-higher-than-its-seeds"}),
+    (TILTED, {"path-is-no-higher-than-its-seeds", "path-margin", "path-turns"}),
     (ELSEWHERE, {"path-is-in-the-cone"}),
 ]
 
@@ -117,5 +117,5 @@ def test_beyond_the_inner_radius_harmful_tokens_take_less_than_half() -> None:
 def test_the_offset_has_less_risk_than_the_ray() -> None:
     """By about what the sharp form says, where the ray is some way off."""
     bounds = bounds_of(LOCAL)
-    ray, beside = bounds.log_excess(exact(bounds.beside(1e4)), "path-is-lowest").value
+    ray, beside = bounds.log_excess(exact(bounds.beside(1e4)), "path-is-no-higher-than-its-seeds").value
     assert beside < ray - 1e-3
