@@ -75,6 +75,10 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "ten minutes; tests/theorems/power/test_power.py looks at what it printed",
             "theorems power lemma-10 --faults neighbours-per-input --examples 2 --no-sizes --markdown",
         ),
+        "theorems power TSVM --examples 5 --seed 0 --markdown > docs/power_tsvm.md": (
+            "the other half of it",
+            "theorems power tsvm-rank --faults queries-of-the-next-input --examples 2 --no-sizes --markdown",
+        ),
         "theorems counterexamples --markdown > docs/assumptions.md": (
             "replays every file, as tests/theorems/without/test_counterexamples.py does",
             "",

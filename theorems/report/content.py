@@ -31,7 +31,7 @@ from theorems.report.document import (
     Text,
     paragraph,
 )
-from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENT, Hunted, Power
+from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENTS, Hunted, Power
 from theorems.report.limits import LIMITS
 from theorems.report.pictures import headroom, limit_picture, used
 from theorems.report.record import RunRecord, StatementRecord
@@ -268,7 +268,7 @@ def _assumptions(hunted: Sequence[Hunted] | None) -> Iterator[Block]:
 
 
 def _power(power: Power | None, known: Iterable[str]) -> Iterator[Block]:
-    where = Link(str(POWER_DOCUMENT), str(POWER_DOCUMENT))
+    where = Link(str(POWER_DOCUMENTS[0]), str(POWER_DOCUMENTS[0]))
     if power is None:
         yield paragraph(
             "The table of planted faults is not part of an installed package; see ", where, " of the repository."

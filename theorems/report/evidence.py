@@ -7,7 +7,7 @@ Both are read as they were recorded, nothing is replayed here:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -23,9 +23,10 @@ from theorems.registry.suite import statements
 
 COUNTEREXAMPLES = Path("counterexamples")
 ASSUMPTIONS_DOCUMENT = Path("docs/assumptions.md")
-POWER_DOCUMENT = Path("docs/power.md")
+POWER_DOCUMENTS = (Path("docs/power.md"), Path("docs/power_tsvm.md"))
+"""Of the statements up to the conjecture, and of those after it."""
 UNTOUCHED = ("", "…")
-"""What docs/power.md has where a statement does not call what is faulty, or did not face the fault."""
+"""What the power tables have where a statement does not call what is faulty, or did not face the fault."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Power:
 
 
 def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
-    """The table fault × statement of docs/power.md, counted; ``None`` where there is none."""
+    """The tables fault × statement, counted; ``None`` where there are none."""
     known = {statement.id for statement in chosen if not statement.file}
     table = signs(root)
     if table is None:
@@ -98,18 +99,24 @@ def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
 
 
 def signs(root: Path = RECORDED) -> dict[str, dict[str, str]] | None:
-    """What docs/power.md prints for each planted fault, by statement; ``None`` where there is no such table."""
-    path = root / POWER_DOCUMENT
-    if not path.is_file():
-        return None
-    lines = path.read_text(encoding="utf-8").splitlines()
+    """What is printed for each planted fault, by statement; ``None`` where there is no such table."""
+    tables = [table for path in POWER_DOCUMENTS for table in _tables(root / path)]
+    found: dict[str, dict[str, str]] = {}
+    for table in tables:
+        for fault, row in table.items():
+            found[fault] = found.get(fault, {}) | row
+    return found or None
+
+
+def _tables(path: Path) -> Iterator[dict[str, dict[str, str]]]:
+    """The table fault × statement of a document, if it is there and has one."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     begin = next((k for k, line in enumerate(lines) if line.startswith("| fault | in |")), None)
-    if begin is None:
-        return None
-    ids = {short(id): id for id in statements()}
-    heads = [ids.get(head, head) for head in _cells(lines[begin])[2:]]
-    rows = map(_cells, takewhile(lambda line: line.startswith("|"), lines[begin + 2 :]))
-    return {row[0].strip("`"): dict(zip(heads, row[2:], strict=True)) for row in rows}
+    if begin is not None:
+        ids = {short(id): id for id in statements()}
+        heads = [ids.get(head, head) for head in _cells(lines[begin])[2:]]
+        rows = map(_cells, takewhile(lambda line: line.startswith("|"), lines[begin + 2 :]))
+        yield {row[0].strip("`"): dict(zip(heads, row[2:], strict=True)) for row in rows}
 
 
 def is_caught(sign: str) -> bool:

@@ -28,7 +28,14 @@ START = "README.md"
 MEASURED = Path("docs/verify.json")
 """The run of verify that slacks are taken from; a statement that it lacks has a page without."""
 REFERENCE = ("docs/library.md", "CONTRIBUTING.md", "CHANGELOG.md")
-FINDINGS = ("FINDINGS.md", "docs/assumptions.md", "docs/power.md", "docs/mutants.md", "docs/regime_map.md")
+FINDINGS = (
+    "FINDINGS.md",
+    "docs/assumptions.md",
+    "docs/power.md",
+    "docs/power_tsvm.md",
+    "docs/mutants.md",
+    "docs/regime_map.md",
+)
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
 """Of the guides, which are all other documents."""
 LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)|<img src=\"(?P<image>[^\"]+)\"")

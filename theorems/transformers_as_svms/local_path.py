@@ -72,6 +72,11 @@ def _cases() -> SearchStrategy[Case]:
     from_data=locally_optimal_choices,
     kernel=FAR,
     survives={"risk": VALUES, "gradient": SEARCH_ONLY, "float32-softmax": ROOM},
+    needs={
+        "separable": "the cone is one around W^mm_α, which exists only if ATT-SVM(α) is feasible",
+        "locally-optimal": "κ_α and R0 are made of the gaps to SVM-neighbours, which must be positive",
+        "well-behaved-loss": "κ_α and R0 are made of bounds of |ℓ'| > 0",
+    },
 )
 def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and α be locally optimal. There are μ and R0 such that

@@ -54,7 +54,12 @@ UNSEEN_POINTS = 12
     cases=sequence_cases,
     kernel=BELOW_ROUNDING,
     survives={"risk": VALUES},
-    needs={"sequence-given": "it speaks of several queries"},
+    needs={
+        "sequence-given": "it speaks of several queries",
+        "sequence-separable": "W^mm exists only if it is",
+        "sequence-strict-optimum": "κ is made of the gaps to a single best token",
+        "well-behaved-loss": "κ is made of bounds of |ℓ'| > 0",
+    },
 )
 def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """L(W) = (1/nL) Σ_i Σ_k ℓ(Y_ik vᵀ X_iᵀ softmax(X_i W z_ik)), the softmax over the tokens that query k of input i

@@ -37,10 +37,14 @@ def wrong_end(case: Case) -> float:
     return -walked(case).smallest_margin(case.chosen) / case.problem.key_scale - CLEAR
 
 
+def _unfit() -> SearchStrategy[Case]:
+    return on_the_ray(cases(assumptions=("well-behaved-loss",), alpha="any", n=1, tokens=(2, 3), d=(1, 2), plain=True))
+
+
 @st.composite
-def _unfit(draw: DrawFn) -> Case:
-    """Any separable α; the start lies on the ray of p_mm(α) up to rounding, as far out as one likes."""
-    case = draw(cases(assumptions=("well-behaved-loss",), alpha="any", n=1, tokens=(2, 3), d=(1, 2), plain=True))
+def on_the_ray(draw: DrawFn, base: SearchStrategy[Case]) -> Case:
+    """Any separable α of a case; the start lies on the ray of p_mm(α) up to rounding, as far out as one likes."""
+    case = draw(base)
     solution = max_margin(case.problem.keys, case.chosen)
     assume(isinstance(solution, MaxMargin))
     assert isinstance(solution, MaxMargin)
@@ -49,7 +53,7 @@ def _unfit(draw: DrawFn) -> Case:
     return case.but(start=size * solution.p, arrays=MappingProxyType(cone))
 
 
-def _pulled_back(case: Case) -> float:
+def pulled_back(case: Case) -> float:
     """As :func:`wrong_end`, in a cone that has an opening and a radius."""
     proper = 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0
     return wrong_end(case) if proper else -1.0
@@ -61,7 +65,7 @@ def _pulled_back(case: Case) -> float:
     keeps=("well-behaved-loss", "separable", "in-cone", "step-size"),
     refutes="from every p(0) in C_{μ,R}(p_mm(α)), p(t)/‖p(t)‖ → p̄_mm(α), for some μ and R",
     cases=_unfit,
-    violation=_pulled_back,
+    violation=pulled_back,
 )
 def not_locally_optimal(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """A neighbour that scores higher pulls p back: along the ray of p_mm(α) the risk rises, at every distance, so no R
@@ -182,7 +186,7 @@ def _too_good(draw: DrawFn) -> Case:
     )
 
 
-def _proper_cone(case: Case) -> float:
+def proper_cone(case: Case) -> float:
     return 1.0 if 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0 else -1.0
 
 
@@ -192,7 +196,7 @@ def _proper_cone(case: Case) -> float:
     keeps=("separable", "locally-optimal", "in-cone", "step-size"),
     refutes="from every p(0) in C_{μ,R}(p_mm(α)), ‖p(t)‖ → ∞, for some μ and R",
     cases=_too_good,
-    violation=_proper_cone,
+    violation=proper_cone,
 )
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under a loss that increases again, like (1 − u)²/2, a token can be too good: near its selection the risk rises

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
+from generators.numbers import integers
 from generators.query_cases import query_cases
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.without.followed import direction_claims, start_of
 from theorems.without.query_drawing import plain_query_cases
 from theorems.without.signed_flow import norm_of_flow
-from theorems.without.theorem_3 import behind, wrong_end
+from theorems.without.theorem_3 import behind, on_the_ray, proper_cone, pulled_back, wrong_end
 from theorems.without.weakened import weakened
 
 DIVERGES = "from every W(0), ‖W(k)‖_F → ∞, for ∇L vanishes nowhere"
@@ -41,6 +42,45 @@ def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
 )
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Two inputs with opposite labels and the same query ask the opposite of W: the risk has a finite minimiser."""
+    yield norm_of_flow(case.problem, start_of(case))
+
+
+FROM_A_CONE = "from every W(0) in a cone around W^mm_α far enough out, W(k)/‖W(k)‖_F → W^mm_α/‖W^mm_α‖_F"
+
+
+def _unfit() -> SearchStrategy[Case]:
+    def chosen(case: Case) -> SearchStrategy[Case]:
+        return integers((1,), 0, case.problem.T - 1).map(lambda alpha: case.but(alpha=alpha))
+
+    return on_the_ray(plain_query_cases(n=(1, 1), e=(1, 1)).flatmap(chosen))
+
+
+@weakened(
+    "tsvm-local-descent",
+    without="locally-optimal",
+    refutes=FROM_A_CONE,
+    cases=_unfit,
+    violation=pulled_back,
+)
+def not_locally_optimal(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A neighbour that scores higher pulls W back: along the ray of W^mm_α the risk rises, at every distance."""
+    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen)
+
+
+def _too_good() -> SearchStrategy[Case]:
+    drawn = plain_query_cases(n=(1, 1), e=(1, 1), losses=("squared",))
+    return on_the_ray(drawn.map(lambda case: case.but(alpha=case.problem.optimal)))
+
+
+@weakened(
+    "tsvm-local-descent",
+    without="well-behaved-loss",
+    refutes="from every W(0) in a cone around W^mm_α far enough out, ‖W(k)‖_F → ∞",
+    cases=_too_good,
+    violation=proper_cone,
+)
+def too_good(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Near its selection a token that is too good raises the risk along W^mm_α, at every distance."""
     yield norm_of_flow(case.problem, start_of(case))
 
 

@@ -73,7 +73,11 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=SATURATED,
     survives={"step": ANY_STEP},
-    needs={"separable": "p_mm exists only if ATT-SVM is feasible"},
+    needs={
+        "separable": "p_mm exists only if ATT-SVM is feasible",
+        "well-behaved-loss": "the margin that it asks of a start is made of bounds of |ℓ'| > 0",
+        "strict-optimum": "the margin that it asks of a start is made of the gaps to a single best token",
+    },
 )
 def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, opt be unique and ATT-SVM(opt) feasible; any n, any scores. With g_it = k_i,opt − k_it,
