@@ -22,6 +22,9 @@ from theorems.without.query_drawing import plain_query_cases
 from theorems.without.weakened import Weakened, others, statement_assumption
 
 
+LOSS = "well-behaved-loss"
+
+
 @cache
 def entries() -> dict[tuple[str, str], Weakened]:
     """Every entry by (statement, assumption left out).
@@ -84,9 +87,7 @@ def _generic(statement: Statement, without: str) -> Weakened:
 
     def drawn() -> SearchStrategy[Case]:
         if "queries-given" in keeps:
-            return plain_query_cases(
-                losses=("squared",) if without == "well-behaved-loss" else ("correlation", "logistic")
-            )
+            return plain_query_cases(losses=("squared",)) if without == LOSS else plain_query_cases()
         library = tuple(id for id in keeps if id in ASSUMPTIONS)
         return cases_with(assumptions=library, start="anywhere", plain=True)
 

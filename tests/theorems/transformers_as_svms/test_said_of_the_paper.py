@@ -1,0 +1,103 @@
+"""What FINDINGS says of *Transformers as Support Vector Machines*, a second time: by code that shares none with ours."""
+
+from __future__ import annotations
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from generators.case import Case
+from generators.query_assumptions import independent_rows, independent_tokens_and_queries, label_separating_queries
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+
+mp.mp.dps = 60
+
+
+def risk(X, Z, Y, v, W) -> mp.mpf:  # type: ignore[no-untyped-def]
+    """L(W) of the logistic loss, from its definition, in 60 digits."""
+    total = mp.mpf(0)
+    for x, z, y in zip(X, Z, Y, strict=True):
+        logits = [mp.fdot(row, [mp.fdot(w, z) for w in W]) for row in x]
+        top = max(logits)
+        weights = [mp.exp(a - top) for a in logits]
+        out = [mp.fdot(weights, column) / mp.fsum(weights) for column in zip(*x, strict=True)]
+        total += mp.log1p(mp.exp(-y * mp.fdot(v, out)))
+    return total / len(X)
+
+
+def spread(X, Z, Y, v, W) -> list[tuple[mp.mpf, mp.mpf]]:  # type: ignore[no-untyped-def]
+    """|ℓ'| and the variance of the scores under the weights, of each input."""
+    found = []
+    for x, z, y in zip(X, Z, Y, strict=True):
+        weights = [mp.exp(mp.fdot(row, [mp.fdot(w, z) for w in W])) for row in x]
+        weights = [w / mp.fsum(weights) for w in weights]
+        scores = [y * mp.fdot(v, row) for row in x]
+        mean = mp.fdot(weights, scores)
+        found.append((1 / (1 + mp.exp(mean)), mp.fdot(weights, [(s - mean) ** 2 for s in scores])))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gradient_along_the_head_is_a_sum_of_variances(seed: int) -> None:
+    """vᵀ∇L(W) q = −(1/n) Σ |ℓ'_i| Var_i Y_i z_i·q, by central differences of the definition; T > d, any scores."""
+    rng = np.random.default_rng(seed)
+    n, T, d = 3, 5, 2
+    X, Z, W = rng.normal(size=(n, T, d)), rng.normal(size=(n, d)), 2 * rng.normal(size=(d, d))
+    Y, v, q = rng.choice([-1, 1], n), rng.normal(size=d), rng.normal(size=d)
+    data = [[[mp.mpf(float(a)) for a in row] for row in x] for x in X]
+    queries, labels = [[mp.mpf(float(a)) for a in z] for z in Z], [mp.mpf(int(y)) for y in Y]
+    head, h = [mp.mpf(float(a)) for a in v], mp.mpf(10) ** -15
+
+    def moved(size: mp.mpf) -> list[list[mp.mpf]]:
+        return [[mp.mpf(float(W[a, b])) + size * head[a] * mp.mpf(float(q[b])) for b in range(d)] for a in range(d)]
+
+    slope = (risk(data, queries, labels, head, moved(h)) - risk(data, queries, labels, head, moved(-h))) / (2 * h)
+    asked = [mp.fdot(z, [mp.mpf(float(b)) for b in q]) for z in queries]
+    parts = spread(data, queries, labels, head, moved(mp.mpf(0)))
+    wanted = -mp.fsum(s * var * y * a for (s, var), y, a in zip(parts, labels, asked, strict=True)) / n
+    assert abs(slope - wanted) < mp.mpf(10) ** -25 * (1 + abs(wanted))
+    assert abs(wanted) > mp.mpf(10) ** -12
+
+
+def case(X: object, queries: object, Y: object, v: object) -> Case:
+    data = QueryDataset(np.asarray(X), np.asarray(queries), np.asarray(Y), np.asarray(v))
+    return Case(data.problem, queried=data)
+
+
+def test_queries_that_separate_labels_leave_no_stationary_point_where_rows_are_dependent() -> None:
+    """n = 1, T = 4 > d + 1, unequal scores: neither count of rows nor Assumption B helps, and ∇L vanishes nowhere."""
+    X, queries, Y, v = [[[3, 1], [2, 0], [1, 1], [0, 2]]], [[1, 2]], [1], [1, 0]
+    given = case(X, queries, Y, v)
+    assert label_separating_queries(given).holds is True
+    assert independent_rows(given).holds is False
+    assert len(set(given.problem.scores[0])) == 4
+    rng = np.random.default_rng(0)
+    for size in (0.0, 1.0, 10.0):
+        W = [[mp.mpf(float(x)) for x in row] for row in size * rng.normal(size=(2, 2))]
+        ((slope, var),) = spread(X, queries, Y, v, W)
+        assert slope * var > 0, "−vᵀ∇L z/‖z‖² is that, so ∇L is not zero"
+
+
+def test_a_single_input_is_separable_whatever_the_number_of_tokens() -> None:
+    """n = 1, T = 4, d = 2: d ≥ max(T−1, n) fails, and W = v zᵀ separates the best token; another one it need not."""
+    given = case([[[3, 1], [2, 0], [1, 1], [0, 2]]], [[1, 2]], [1], [1, 0])
+    assert independent_tokens_and_queries(given).holds is False
+    v, z = np.array([1.0, 0.0]), np.array([1.0, 2.0])
+    margins = given.queried.X[0] @ v * (z @ z)  # type: ignore[union-attr]
+    assert (margins[0] - margins[1:] > 0).all()
+    assert isinstance(max_margin(given.problem.exact_keys, np.array([0])), MaxMargin)
+    enclosed = case([[[0, 0], [1, 0], [-1, 0]]], [[1, 0]], [1], [1, 0])
+    assert isinstance(max_margin(enclosed.problem.exact_keys, np.array([0])), Infeasible)
+
+
+def test_rows_of_a_sequence_may_be_dependent_where_there_are_fewer_than_dimensions() -> None:
+    """Self-attention, n = 2, T = 4, d = 5: 24 rows in 25 dimensions; their rank is at most 21, in floats, too."""
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        X = rng.normal(size=(2, 4, 5))
+        rows = [np.outer(x[t] - x[0], x[k]).ravel() for x in X for k in range(4) for t in range(1, 4)]
+        values = np.linalg.svd(np.array(rows), compute_uv=False)
+        assert len(rows) == 24
+        assert values[20] > 1e-3
+        assert values[21] < 1e-12
