@@ -21,7 +21,6 @@ from theorems.registry.suite import defined_in
 from theorems.without.query_drawing import plain_query_cases
 from theorems.without.weakened import Weakened, others, statement_assumption
 
-
 LOSS = "well-behaved-loss"
 
 

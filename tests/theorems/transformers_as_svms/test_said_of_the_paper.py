@@ -1,4 +1,4 @@
-"""What FINDINGS says of *Transformers as Support Vector Machines*, a second time: by code that shares none with ours."""
+"""What FINDINGS says of *Transformers as Support Vector Machines*, again, by code that shares none with ours."""
 
 from __future__ import annotations
 
