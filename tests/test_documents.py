@@ -71,14 +71,6 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
         "theorems drawn --markdown": ("a minute", "theorems drawn lemma-9 --examples 5 --markdown"),
         "theorems verify --data mine.npz": ("all statements", "theorems verify theorem-2 --data mine.npz"),
         "theorems bench": ("a minute", "theorems bench --data figure-1b --rule normalized-1 --examples 0"),
-        "theorems power --examples 10 --seed 0 --markdown > docs/power.md": (
-            "ten minutes; tests/theorems/power/test_power.py looks at what it printed",
-            "theorems power lemma-10 --faults neighbours-per-input --examples 2 --no-sizes --markdown",
-        ),
-        "theorems power TSVM --examples 5 --seed 0 --markdown > docs/power_tsvm.md": (
-            "the other half of it",
-            "theorems power tsvm-rank --faults queries-of-the-next-input --examples 2 --no-sizes --markdown",
-        ),
         "theorems counterexamples --markdown > docs/assumptions.md": (
             "replays every file, as tests/theorems/without/test_counterexamples.py does",
             "",
