@@ -124,31 +124,43 @@ def test_norms_that_are_not_beyond_the_inner_radius_are_refused(norms: list[floa
         local_path(LOWER, Q, ALPHA, norms, mu=0.1, radius=1.0)
 
 
+def sides_of(problem: Problem, axis: np.ndarray, alpha: np.ndarray, R: float, mu: float) -> list[bool]:
+    """Whether the path ends beside the cone, inside the outer ball and outside the inner one, of radius 1; it is a
+    stationary point of log |L − L_α| there.
+    """
+    p = local_path(problem, axis, alpha, [R], mu=mu, radius=1.0).points[0]
+    _, log_size = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, alpha)
+    found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+    slope = np.exp(found.log_scale - log_size) * found.direction
+    size, unit = float(np.linalg.norm(p)), axis / np.linalg.norm(axis)
+    radial, tangential = float(slope @ p), size * (slope - (slope @ p) * p / size**2)
+    # The objective is log |L − L_α| with a tolerance of 1e-14: its slopes are left at about the root of that.
+    room = 1e-4 * max(1.0, abs(float(log_size)))
+    beside, within, outside = p @ unit < (1 - mu) * size * (1 + 1e-6), size < R * (1 - 1e-6), size > 1 + 1e-6
+    if beside:
+        outwards = p @ unit * p / size**2 - unit
+        outwards /= np.linalg.norm(outwards)
+        assert tangential @ outwards <= room
+        tangential -= (tangential @ outwards) * outwards
+    assert np.linalg.norm(tangential) <= room
+    assert not within or radial >= -room
+    assert not outside or radial <= room
+    return [bool(beside), within, outside]
+
+
 @pytest.mark.parametrize("d", [2, 3])
 def test_the_path_is_a_stationary_point_of_its_cone(d: int) -> None:
-    rng, mu, R, met = np.random.default_rng(d), 0.3, 20.0, [0, 0, 0]
+    rng, met = np.random.default_rng(d), []
     for _ in range(8):
         problem = Problem(rng.normal(size=(2, 3, d)), rng.normal(size=(2, 3)))
-        alpha, axis = rng.integers(0, 3, size=2), rng.normal(size=d)
-        p = local_path(problem, axis, alpha, [R], mu=mu, radius=1.0).points[0]
-        _, log_size = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, alpha)
-        found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
-        slope = np.exp(found.log_scale - log_size) * found.direction
-        size, unit = float(np.linalg.norm(p)), axis / np.linalg.norm(axis)
-        radial, tangential = float(slope @ p), size * (slope - (slope @ p) * p / size**2)
-        # The objective is log|L − L_α| with a tolerance of 1e-14: its slopes are left at about the root of that.
-        room = 1e-4 * max(1.0, abs(float(log_size)))
-        if p @ unit < (1 - mu) * size * (1 + 1e-6):
-            outwards = p @ unit * p / size**2 - unit
-            outwards /= np.linalg.norm(outwards)
-            assert tangential @ outwards <= room
-            tangential -= (tangential @ outwards) * outwards
-            met[0] += 1
-        assert np.linalg.norm(tangential) <= room
-        if size < R * (1 - 1e-6):
-            assert radial >= -room
-            met[1] += 1
-        if size > 1 + 1e-6:
-            assert radial <= room
-            met[2] += 1
-    assert min(met) > 0
+        met.append(sides_of(problem, rng.normal(size=d), rng.integers(0, 3, size=2), R=20.0, mu=0.3))
+    assert np.any(met, axis=0).all()
+
+
+@pytest.mark.parametrize("seed", [17, 33, 41])
+def test_it_is_also_where_descent_crossed_from_a_positive_excess_to_a_negative_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    d, T = rng.integers(2, 6), rng.integers(3, 5)
+    problem = Problem(rng.normal(size=(2, T, d)) * rng.choice([1, 4]), rng.normal(size=(2, T)))
+    alpha = np.argsort(problem.scores, axis=1)[:, -1 - int(rng.integers(0, 2))]
+    sides_of(problem, rng.normal(size=d), alpha, R=5.0, mu=float(rng.choice([0.01, 0.3, 0.9])))
