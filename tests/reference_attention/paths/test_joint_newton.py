@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reference_attention.paths.joint import Joint, joint_gradient, relative_log_risk
-from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, complement, descended
+from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, beside_ties, complement, descended
 from reference_attention.paths.joint_outgrown import OUTGROWN, descended_outgrown
 from reference_attention.paths.joint_path import joint_path, prompt_at
 from tests.reference_attention.paths.test_joint import figure_3
@@ -103,3 +103,24 @@ def test_a_path_begins_where_its_first_radius_is_even_if_that_is_small() -> None
     assert np.linalg.norm(path.prompts, axis=1) == pytest.approx([0.1, 4.0])
     assert path.radii.tolist() == [0.1, 4.0]
     assert (path.residuals < 1e-9).all()
+
+
+@pytest.mark.parametrize("behind", [-5.0, 0.0])
+def test_beside_a_tie_the_prompt_is_moved_off_it_along_the_sphere(behind: float) -> None:
+    given, R = figure_3((0.5, 1.5)), 2.0**32
+    s = spheres(given, math.log(R), R)
+    # The third input, no support, has its tokens tied; half of r is then lost, and derivatives across are rounding.
+    row = given.rows[2, 1]
+    p = R * np.array([row[1], -row[0]]) / np.linalg.norm(row) + behind * row / (row @ row)
+    p *= R / np.linalg.norm(p)
+    alone, none = PromptAlone(s, np.zeros(2)), np.zeros(0)
+    found = beside_ties(s, np.zeros(2), p, 1e-10)
+    assert np.linalg.norm(found) == pytest.approx(R, rel=8 * EPS)
+    assert alone.values(none, found) < alone.values(none, p) - 1e9
+    assert 0 < row @ found < 1e3
+    # Where nothing is nearly tied, or logits are small, there is nothing to move.
+    clear = R * np.array([1.0, 0.0])
+    assert beside_ties(s, np.zeros(2), clear, 1e-10) is clear
+    small = spheres(given, 1.0, 2.0)
+    near = p * (2.0 / R)
+    assert beside_ties(small, np.zeros(2), near, 1e-10) is near
