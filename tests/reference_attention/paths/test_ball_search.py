@@ -113,6 +113,9 @@ def test_what_is_polished_is_stationary_and_has_the_excess_that_is_told(seed: in
             assert found.log_excess == pytest.approx(value, abs=1e-12 * (1 + 4 * R))
             assert np.linalg.norm(found.p) == pytest.approx(R, rel=8 * EPS)
             assert not found.interior
+            if given is not None:
+                across = found.p - (found.p @ svm.direction) * svm.direction
+                assert found.offset == pytest.approx(across, abs=64 * EPS * R)
             if not found.reason:
                 assert np.linalg.norm(slope - (slope @ found.p) * found.p / R**2) <= 1e-10 * R
         assert found.reason == ""

@@ -37,6 +37,8 @@ def test_descent_ends_at_a_local_minimiser(seed: int, scale: float) -> None:
     y, p = 0.2 * rng.normal(size=2), E1 + 0.1 * rng.normal(size=6)
     p *= s.R / np.linalg.norm(p)
     together = Together(s, scale)
+    start = together.local(y, p).slope
+    assert descended(together, y, p, 1e9)[2] == pytest.approx(math.hypot(*start[:2], *start[2:] / scale))
     end_y, end_p, left = descended(together, y, p, 1e-10)
     at = together.local(end_y, end_p)
     assert np.linalg.norm(end_p) == pytest.approx(s.R, rel=8 * EPS)

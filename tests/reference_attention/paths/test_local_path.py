@@ -124,11 +124,11 @@ def test_norms_that_are_not_beyond_the_inner_radius_are_refused(norms: list[floa
         local_path(LOWER, Q, ALPHA, norms, mu=0.1, radius=1.0)
 
 
-def sides_of(problem: Problem, axis: np.ndarray, alpha: np.ndarray, R: float, mu: float) -> list[bool]:
-    """Whether the path ends beside the cone, inside the outer ball and outside the inner one, of radius 1; it is a
+def sides_of(problem: Problem, axis: np.ndarray, alpha: np.ndarray, R: float, mu: float, radius: float) -> list[bool]:
+    """Whether the path ends beside the cone, inside the outer ball and outside the inner one; it is a
     stationary point of log |L − L_α| there.
     """
-    p = local_path(problem, axis, alpha, [R], mu=mu, radius=1.0).points[0]
+    p = local_path(problem, axis, alpha, [R], mu=mu, radius=radius).points[0]
     _, log_size = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, alpha)
     found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
     slope = np.exp(found.log_scale - log_size) * found.direction
@@ -136,7 +136,7 @@ def sides_of(problem: Problem, axis: np.ndarray, alpha: np.ndarray, R: float, mu
     radial, tangential = float(slope @ p), size * (slope - (slope @ p) * p / size**2)
     # The objective is log |L − L_α| with a tolerance of 1e-14: its slopes are left at about the root of that.
     room = 1e-4 * max(1.0, abs(float(log_size)))
-    beside, within, outside = p @ unit < (1 - mu) * size * (1 + 1e-6), size < R * (1 - 1e-6), size > 1 + 1e-6
+    beside, within, outside = p @ unit < (1 - mu) * size * (1 + 1e-6), size < R * (1 - 1e-6), size > radius * (1 + 1e-6)
     if beside:
         outwards = p @ unit * p / size**2 - unit
         outwards /= np.linalg.norm(outwards)
@@ -153,7 +153,7 @@ def test_the_path_is_a_stationary_point_of_its_cone(d: int) -> None:
     rng, met = np.random.default_rng(d), []
     for _ in range(8):
         problem = Problem(rng.normal(size=(2, 3, d)), rng.normal(size=(2, 3)))
-        met.append(sides_of(problem, rng.normal(size=d), rng.integers(0, 3, size=2), R=20.0, mu=0.3))
+        met.append(sides_of(problem, rng.normal(size=d), rng.integers(0, 3, size=2), R=20.0, mu=0.3, radius=0.5))
     assert np.any(met, axis=0).all()
 
 
@@ -163,4 +163,4 @@ def test_it_is_also_where_descent_crossed_from_a_positive_excess_to_a_negative_o
     d, T = rng.integers(2, 6), rng.integers(3, 5)
     problem = Problem(rng.normal(size=(2, T, d)) * rng.choice([1, 4]), rng.normal(size=(2, T)))
     alpha = np.argsort(problem.scores, axis=1)[:, -1 - int(rng.integers(0, 2))]
-    sides_of(problem, rng.normal(size=d), alpha, R=5.0, mu=float(rng.choice([0.01, 0.3, 0.9])))
+    sides_of(problem, rng.normal(size=d), alpha, R=5.0, mu=float(rng.choice([0.01, 0.3, 0.9])), radius=1.0)
