@@ -82,7 +82,7 @@ class _Cone:
 
     def coordinates(self, x: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b k"]:
         """y of the direction of x, moved into the cone where it lies outside."""
-        along = np.maximum(x @ self.axis, 1e-300)[..., None]
+        along = np.maximum(x @ self.axis, 1e-100)[..., None]
         y = (x @ self.basis) / along / self.tangent
         size = np.linalg.norm(y, axis=-1, keepdims=True)
         return np.asarray(y / np.maximum(size, 1.0))

@@ -43,7 +43,7 @@ class Path:
         points: p̄(R), (r, d).
         log_excess: log(L(p̄(R)) − L_opt), (r,), L_opt the risk of selecting the optimal tokens exactly.
         offsets: the part of p̄(R) orthogonal to p̄_mm, (r, d), to full relative precision; NaN without p_mm.
-        one_minus_cosine: 1 − cos∠(p̄(R), p̄_mm), (r,), computed from the offset; NaN without p_mm.
+        one_minus_cosine: 1 − cos∠(p̄(R), p̄_mm), (r,), computed from the offset; NaN without p_mm and at 0.
         interior: (r,), whether the minimiser found lies inside the ball.
         converged: (r,), whether it is a local minimum to rounding (global ones cannot be certified in general).
         reasons: why not, for every radius; empty where converged.
@@ -99,14 +99,14 @@ def regularization_path(
     unit = None if max_margin is None else max_margin.direction
     points = np.array([m.p for m in found])
     offsets = np.array([m.offset for m in found])
-    along = None if unit is None else points @ unit
-    if along is None:
+    if unit is None:
         one_minus = np.full(len(radii), math.nan)
     else:
-        across = np.linalg.norm(offsets, axis=1)
-        # 1 − cos = tan²-free form of across/along: 1 − a/h = c²/(h(h + a)), h² = a² + c².
+        along, across = points @ unit, np.linalg.norm(offsets, axis=1)
+        # 1 − a/h = c²/(h(h + a)), h² = a² + c²; a > 0 at a minimiser, because L falls along p_mm wherever it can.
         size = np.hypot(along, across)
-        one_minus = np.where(along > 0, across**2 / (size * (size + along)), 1 - along / np.where(size > 0, size, 1))
+        with np.errstate(invalid="ignore"):
+            one_minus = across**2 / (size * (size + along))
     return Path(
         norms=radii,
         points=points,

@@ -328,3 +328,7 @@ def test_a_directory_that_takes_no_files_is_seen_before_the_work(
     monkeypatch.setattr(files.tempfile, "TemporaryFile", refuse)
     with pytest.raises(InvalidInput, match="cannot be written"):
         check_writable(tmp_path / "out.json")
+
+
+def test_an_array_of_text_is_written_as_text() -> None:
+    assert to_json(np.array(["a", "b"])) == '["a", "b"]'

@@ -166,7 +166,10 @@ def test_radii_on_the_way_are_a_factor_apart_and_no_more_than_asked_for(
 
     monkeypatch.setattr(paths, "_minimised", watched)
     # r = e^{1.5 R} outgrows the margin, so that losing a token costs many orders; early steps are not shortened for it.
-    joint_path(figure_3((0.5, 1.5)), lambda R: 1.5 * R, np.array([30.0]), np.array([1.0, 0.3]), most_steps=most_steps)
+    path = joint_path(
+        figure_3((0.5, 1.5)), lambda R: 1.5 * R, np.array([30.0]), np.array([1.0, 0.3]), most_steps=most_steps
+    )
+    assert np.linalg.norm(path.prompts, axis=1) == pytest.approx([30.0])
     on_the_way = visited[1:-1]
     assert visited[-1] == 30.0
     assert len(on_the_way) == min(most_steps, 2)

@@ -7,10 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint import Joint, relative_log_risk
+from reference_attention.paths.joint_minimisers import followed_from
+from reference_attention.paths.joint_newton import complement
+from reference_attention.paths.joint_path import begun
 from reference_attention.paths.joint_search import joint_minimiser, selecting
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from tests.reference_attention.paths.test_joint import figure_3
+from tests.reference_attention.paths.test_joint_newton import worse
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -50,6 +54,7 @@ def test_starts_are_moved_into_the_cone_that_selects() -> None:
     for u in starts:
         moved = selecting(joint, u / np.linalg.norm(u))
         assert moved.shape == (1, 4)
+        assert np.linalg.norm(moved) == pytest.approx(1)
         assert (joint.rows[joint.others] @ moved[0] > 0).all()
 
 
@@ -58,3 +63,20 @@ def test_no_start_where_nothing_selects() -> None:
     keys = joint.keys.copy()
     keys[1, 0] = -keys[0, 0]
     assert selecting(Joint(joint.tokens, keys, joint.alpha, joint.svm), np.array([1.0, 0, 0, 0])).shape == (0, 4)
+
+
+def test_tokens_and_keys_need_not_have_the_same_dimension() -> None:
+    given, starts = worse(), np.random.default_rng(0).normal(size=(3, 6))
+    found = joint_minimiser(given, math.log1p, 20.0, starts)
+    assert found.path.prompts.shape == (1, 6)
+    assert found.path.offsets.shape == (1, 3)
+    assert np.linalg.norm(found.path.prompts[0]) == pytest.approx(20.0)
+    w, p = found.path.offsets[0], found.path.prompts[0]
+    risk = relative_log_risk(given, math.log1p(20.0), w, given.log_weights(p))
+    # It is settled to the last digit after the branches were compared.
+    assert found.risks[0] - 1e-2 <= risk <= found.risks[0] + 1e-12
+    for path in followed_from(given, math.log1p, (20.0,), 1.0, starts[0], seed=0):
+        assert path[-1].p.shape == (6,)
+    branch = begun(given, complement(given.svm.direction), math.log1p, 2.0, starts[0])
+    w = branch.spheres.offset(branch.y)
+    assert branch.rank == relative_log_risk(given, branch.spheres.log_r, w, given.log_weights(branch.p))

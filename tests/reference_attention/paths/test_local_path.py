@@ -8,7 +8,7 @@ import pytest
 from reference_attention import risk
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES
-from reference_attention.paths.local_path import local_path, order
+from reference_attention.paths.local_path import _Cone, local_path, order
 from reference_attention.problem import Problem
 
 ALPHA = np.array([0])
@@ -89,3 +89,78 @@ def test_order_ranks_signed_numbers_given_by_logarithms() -> None:
 def test_bad_cones_are_refused(mu: float, radius: float) -> None:
     with pytest.raises(InvalidInput, match=r"^(mu|norms)"):
         local_path(LOWER, Q, ALPHA, [2.0], mu=mu, radius=radius)
+
+
+def test_what_is_zero_ranks_as_zero_and_nothing_else_does() -> None:
+    sign = np.array([1.0, 1.0, 0.0, 0.0, -1.0, -1.0, -1.0])
+    size = np.array([0.25, -np.inf, -np.inf, 3.0, -np.inf, 0.25, 0.5])
+    ranks = order(sign, size)
+    assert (ranks[1:5] == 0).all()
+    assert ranks[0] > 0 > ranks[5] > ranks[6]
+
+
+def test_coordinates_of_a_cone_are_those_of_the_direction_or_of_the_nearest_border() -> None:
+    rng, mu = np.random.default_rng(0), 0.2
+    cone = _Cone(np.array([1.0, -2.0, 0.5, 1.0]), mu)
+    x = 0.1 * (cone.axis + 0.6 * rng.normal(size=(3, 40, 4)))
+    along, across = x @ cone.axis, np.linalg.norm(x @ cone.basis, axis=-1)
+    inside = along > (1 - mu) * np.linalg.norm(x, axis=-1)
+    assert 20 < inside.sum() < 100
+    assert (cone.contains(x) == inside).all()
+    assert not cone.contains(np.zeros(4))
+    assert not cone.contains(-cone.axis)
+    y = cone.coordinates(x)
+    units = cone.units(y)
+    assert units[inside] == pytest.approx((x / np.linalg.norm(x, axis=-1, keepdims=True))[inside], abs=16 * EPS)
+    assert (along < 0).any()
+    assert units[~inside] @ cone.axis == pytest.approx(1 - mu)
+    # At the same azimuth.
+    assert y[~inside] == pytest.approx((x @ cone.basis)[~inside] / across[~inside][:, None])
+
+
+@pytest.mark.parametrize("norms", [[], [0.5, 5.0], [1.0], [np.inf], [5.0, np.nan]])
+def test_norms_that_are_not_beyond_the_inner_radius_are_refused(norms: list[float]) -> None:
+    with pytest.raises(InvalidInput, match=r"^norms"):
+        local_path(LOWER, Q, ALPHA, norms, mu=0.1, radius=1.0)
+
+
+def sides_of(problem: Problem, axis: np.ndarray, alpha: np.ndarray, R: float, mu: float, radius: float) -> list[bool]:
+    """Whether the path ends beside the cone, inside the outer ball and outside the inner one; it is a
+    stationary point of log |L − L_α| there.
+    """
+    p = local_path(problem, axis, alpha, [R], mu=mu, radius=radius).points[0]
+    _, log_size = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, p, alpha)
+    found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+    slope = np.exp(found.log_scale - log_size) * found.direction
+    size, unit = float(np.linalg.norm(p)), axis / np.linalg.norm(axis)
+    radial, tangential = float(slope @ p), size * (slope - (slope @ p) * p / size**2)
+    # The objective is log |L − L_α| with a tolerance of 1e-14: its slopes are left at about the root of that.
+    room = 1e-4 * max(1.0, abs(float(log_size)))
+    beside, within, outside = p @ unit < (1 - mu) * size * (1 + 1e-6), size < R * (1 - 1e-6), size > radius * (1 + 1e-6)
+    if beside:
+        outwards = p @ unit * p / size**2 - unit
+        outwards /= np.linalg.norm(outwards)
+        assert tangential @ outwards <= room
+        tangential -= (tangential @ outwards) * outwards
+    assert np.linalg.norm(tangential) <= room
+    assert not within or radial >= -room
+    assert not outside or radial <= room
+    return [bool(beside), within, outside]
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_the_path_is_a_stationary_point_of_its_cone(d: int) -> None:
+    rng, met = np.random.default_rng(d), []
+    for _ in range(8):
+        problem = Problem(rng.normal(size=(2, 3, d)), rng.normal(size=(2, 3)))
+        met.append(sides_of(problem, rng.normal(size=d), rng.integers(0, 3, size=2), R=20.0, mu=0.3, radius=0.5))
+    assert np.any(met, axis=0).all()
+
+
+@pytest.mark.parametrize("seed", [17, 33, 41])
+def test_it_is_also_where_descent_crossed_from_a_positive_excess_to_a_negative_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    d, T = rng.integers(2, 6), rng.integers(3, 5)
+    problem = Problem(rng.normal(size=(2, T, d)) * rng.choice([1, 4]), rng.normal(size=(2, T)))
+    alpha = np.argsort(problem.scores, axis=1)[:, -1 - int(rng.integers(0, 2))]
+    sides_of(problem, rng.normal(size=d), alpha, R=5.0, mu=float(rng.choice([0.01, 0.3, 0.9])), radius=1.0)

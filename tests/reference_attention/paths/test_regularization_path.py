@@ -331,3 +331,29 @@ def test_bad_input_is_refused() -> None:
             regularization_path(problem, radii, max_margin=svm)
     with pytest.raises(InvalidInput, match="alpha: the path is relative to the tokens of highest score"):
         regularization_path(problem, [1.0], alpha=(problem.optimal + 1) % 4)
+
+
+def test_an_alpha_that_is_a_little_worse_than_the_best_is_refused() -> None:
+    problem = Problem(np.random.default_rng(0).normal(size=(1, 2, 2)), np.array([[1.0, 0.75]]))
+    with pytest.raises(InvalidInput, match="alpha: the path is relative to the tokens of highest score"):
+        regularization_path(problem, [1.0], alpha=np.array([1]))
+
+
+def test_the_cosine_is_that_of_the_points_at_any_radius() -> None:
+    for seed in range(3):
+        problem, svm = separable(seed)
+        path = regularization_path(problem, [1e-3, 0.1, 1.0, 10.0, 100.0], max_margin=svm)
+        along = path.points @ svm.direction / np.linalg.norm(path.points, axis=1)
+        assert path.one_minus_cosine == pytest.approx(1 - along, abs=8 * EPS)
+        # −∇L·p_mm > 0 everywhere.
+        assert (along > 0).all()
+
+
+def test_where_every_token_is_as_good_the_path_stays_at_zero_and_has_no_direction() -> None:
+    problem = Problem(np.random.default_rng(0).normal(size=(2, 3, 6)), np.ones((2, 3)))
+    svm = max_margin(problem.keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    path = regularization_path(problem, [1.0], max_margin=svm)
+    assert path.log_excess.tolist() == [-np.inf]
+    assert not path.points.any()
+    assert np.isnan(path.one_minus_cosine).all()

@@ -111,6 +111,7 @@ def test_a_batch_is_its_single_runs(normalized: bool, gradient: Any, shape: tupl
             assert np.abs(batch.points[:, i, j] - one.points).max() <= allowed
             assert np.abs(batch.log_risk[:, i, j] - one.log_risk).max() <= allowed
             assert np.abs(batch.log_time[1:, i, j] - one.log_time[1:]).max() <= allowed
+            assert np.abs(batch.log_gradient_norm[:, i, j] - one.log_gradient_norm).max() <= allowed
 
 
 def test_records_are_every_so_many_iterates_and_the_last() -> None:
@@ -246,3 +247,32 @@ def test_the_gradient_norms_of_a_batch_are_those_at_its_points(scale: float) -> 
     run = gradient_descent(problem, starts, steps=4)
     found = risk.scaled_gradient(problem.keys, problem.scores, problem.loss, run.points)
     assert run.log_gradient_norm == pytest.approx(found.log_norm, abs=256 * EPS)
+
+
+def test_a_step_of_nothing_takes_no_time_and_goes_nowhere() -> None:
+    problem = some_problem()
+    run = gradient_descent(problem, np.ones(5), steps=3, log_step=-np.inf)
+    assert (run.points == 1).all()
+    assert (run.log_time == -np.inf).all()
+
+
+def test_every_step_is_recorded_unless_fewer_are_asked_for() -> None:
+    problem = some_problem()
+    run = descend(problem.keys, problem.scores, problem.loss, np.zeros(5), steps=3, log_step=0.0)
+    assert run.iterations.tolist() == [0, 1, 2, 3]
+
+
+def test_each_start_may_have_a_direction_of_its_own() -> None:
+    problem = some_problem()
+    run = gradient_descent(problem, np.ones((3, 5)) + np.arange(3)[:, None], steps=4)
+    directions = np.random.default_rng(0).normal(size=(3, 5))
+    found = run.one_minus_cosine(directions)
+    for k, direction in enumerate(directions):
+        cosines = run.points[:, k] @ direction / (run.norms[:, k] * np.linalg.norm(direction))
+        assert found[:, k] == pytest.approx(1 - cosines, abs=16 * EPS)
+
+
+def test_a_start_without_axes_is_refused() -> None:
+    problem = some_problem(d=1)
+    with pytest.raises(InvalidInput, match=r"start: shape \(\) does not end in d = 1"):
+        descend(problem.keys, problem.scores, problem.loss, np.array(1.0), steps=1, log_step=0.0)

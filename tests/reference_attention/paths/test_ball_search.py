@@ -1,0 +1,143 @@
+"""The search in one ball: which candidate is taken, what is said of it, and the parts that it is made of."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reference_attention.paths.ball_search import FLAT_RISK, BallSearch, Minimum
+from reference_attention.problem import Problem
+from tests.reference_attention.paths.test_regularization_path import separable
+from tests.reference_attention.training.test_flow import saddle, valley
+
+EPS = float(np.finfo(float).eps)
+
+
+def at(p: tuple[float, float], log_excess: float, reason: str = "", interior: bool = False) -> Minimum:
+    return Minimum(np.array(p), np.full(2, math.nan), log_excess, interior, reason)
+
+
+class Told(BallSearch):
+    """A search that is told what each of its parts finds."""
+
+    def __init__(self, minima: list[Minimum], inside: Minimum | None = None, outwards: float = -1.0) -> None:
+        rng = np.random.default_rng(0)
+        problem = Problem(rng.normal(size=(1, 2, 2)), np.array([[1.0, 0.0]]))
+        super().__init__(problem, problem.optimal, None)
+        self.minima, self.inside, self.outwards, self.polishes = minima, inside, outwards, 0
+
+    def found(self, previous: Minimum | None = None) -> Minimum:
+        return self.best(1.0, [m.p for m in self.minima], previous)
+
+    def _on_sphere(self, R: float, start: Any) -> tuple[Any, float]:
+        mine = next(m for m in self.minima if np.allclose(m.p, start))
+        return mine.p, mine.log_excess
+
+    def _polished(self, R: float, rough: Any) -> Minimum:
+        self.polishes += 1
+        return next(m for m in self.minima if np.allclose(m.p, rough))
+
+    def _inside(self, R: float, start: Any) -> Minimum | None:
+        return self.inside if start.any() else None
+
+    def _slope(self, p: Any) -> Any:
+        return self.outwards * p
+
+
+A, B, C, D = (1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)
+
+
+def test_the_lowest_is_taken_and_of_equals_one_that_converged() -> None:
+    lowest = Told([at(A, 2.0), at(B, -1.0), at(C, 1.0)]).found()
+    assert (lowest.p == B).all()
+    # Less than the rounding of a logit apart.
+    equal = Told([at(A, 1.0, "stopped"), at(B, 1.0 + 4 * EPS), at(C, 1.0 + 8 * EPS, "stopped")]).found()
+    assert (equal.p == B).all()
+    assert equal.reason == ""
+    unsure = Told([at(A, 1.0, "stopped"), at(B, 1.0 + 1e-6)]).found()
+    assert (unsure.p == A).all()
+    assert unsure.reason == "stopped"
+
+
+def test_what_is_far_above_the_lowest_is_not_polished_nor_one_place_twice() -> None:
+    search = Told([at(A, -5.0), at(B, 5.0), at(A, -5.0), at(C, -5.0)])
+    search.found()
+    assert search.polishes == 2
+
+
+@pytest.mark.parametrize("outwards", [0.1, 10.0])
+def test_where_the_risk_falls_inwards_a_minimiser_is_looked_for_there(outwards: float) -> None:
+    sphere, below, above = [at(A, 1.0)], at((0.1, 0.0), 0.5, interior=True), at((0.1, 0.0), 1.5, interior=True)
+    assert Told(sphere, below, outwards).found() is below
+    for inside in (above, None):
+        found = Told(sphere, inside, outwards).found()
+        assert (found.p == A).all()
+        assert found.reason == "the risk falls inwards, but no minimiser inside was found"
+    assert Told(sphere, below, -outwards).found() is sphere[0]
+    before = at((0.2, 0.0), 0.0, interior=True)
+    assert Told(sphere, below, outwards).found(before) is before
+
+
+@pytest.mark.parametrize("factor", [2.0**-40, 1.0, 2.0**40])
+def test_newton_inside_tells_minimum_saddle_and_plateau_at_any_scale(factor: float) -> None:
+    bottom = valley(factor)
+    found, reason = BallSearch(bottom, bottom.optimal, None)._interior_newton(np.array([0.4]) / factor)
+    assert reason == ""
+    assert abs(found[0]) * factor <= 1e-12
+    given = saddle()
+    scaled = Problem(given.keys * factor, given.scores)
+    start = np.array([0.2, 1e-9, 0.0]) / factor
+    found, reason = BallSearch(scaled, scaled.optimal, None)._interior_newton(start)
+    assert reason == "the point of rest inside is no minimum"
+    assert (found == start).all()
+    flat, _ = separable(0)
+    far = Problem(flat.keys * factor, flat.scores)
+    start = np.full(6, 50.0) / factor
+    found, reason = BallSearch(far, far.optimal, None)._interior_newton(start)
+    assert reason != ""
+    assert (found == start).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_polished_is_stationary_and_has_the_excess_that_is_told(seed: int) -> None:
+    problem, svm = separable(seed)
+    rng = np.random.default_rng(seed)
+    for given in (None, svm):
+        search = BallSearch(problem, problem.optimal, given)
+        for R, rough in ((3.0, rng.normal(size=6)), (40.0, svm.direction + 0.02 * rng.normal(size=6))):
+            found = search._polished(R, rough)
+            value, slope = search._excess.value_and_slope(found.p)
+            assert found.log_excess == pytest.approx(value, abs=1e-12 * (1 + 4 * R))
+            assert np.linalg.norm(found.p) == pytest.approx(R, rel=8 * EPS)
+            assert not found.interior
+            if given is not None:
+                across = found.p - (found.p @ svm.direction) * svm.direction
+                assert found.offset == pytest.approx(across, abs=64 * EPS * R)
+            if not found.reason:
+                assert np.linalg.norm(slope - (slope @ found.p) * found.p / R**2) <= 1e-10 * R
+        assert found.reason == ""
+
+
+def test_where_there_is_no_newton_the_rough_point_is_told_with_a_reason() -> None:
+    problem, svm = separable(0)
+    search = BallSearch(problem, problem.optimal, svm)
+    # Opposite to p_mm other tokens are ahead by thousands of logits.
+    rough = -svm.direction + np.eye(6)[0] * 0.1
+    R = 1e4 / svm.margin
+    found = search._polished(R, rough)
+    assert found.reason == FLAT_RISK
+    assert not found.interior
+    assert found.p == pytest.approx(R * rough / np.linalg.norm(rough))
+    assert found.offset == pytest.approx(found.p - (found.p @ svm.direction) * svm.direction, abs=1e-11 * R)
+
+
+def test_the_part_across_the_ray_carries_no_rounding_of_the_part_along_it() -> None:
+    problem, svm = separable(0)
+    search = BallSearch(problem, problem.optimal, svm)
+    p = 1e9 * svm.direction + np.arange(6.0)
+    across = search._across(p)
+    assert abs(across @ svm.direction) <= 64 * EPS * np.linalg.norm(across)
+    assert across == pytest.approx(np.arange(6.0) - (np.arange(6.0) @ svm.direction) * svm.direction, abs=1e-5)

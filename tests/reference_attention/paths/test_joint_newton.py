@@ -1,0 +1,128 @@
+"""Descent on the two spheres: where it ends, and what is said of the gradient there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from reference_attention.paths.joint import Joint, joint_gradient, relative_log_risk
+from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, beside_ties, complement, descended
+from reference_attention.paths.joint_outgrown import OUTGROWN, descended_outgrown
+from reference_attention.paths.joint_path import joint_path, prompt_at
+from tests.reference_attention.paths.test_joint import figure_3
+from tests.reference_attention.paths.test_joint_formulas import joint
+
+E1 = np.eye(6)[0]
+EPS = float(np.finfo(float).eps)
+
+
+def worse() -> Joint:
+    """With tokens that are worse than the chosen ones for heads near v̄_mm, and less likely for prompts near e_1."""
+    given = joint()
+    others = given.others[..., None]
+    return replace(given, tokens=given.tokens - 3 * others * given.svm.direction, keys=given.keys - 3 * others * E1)
+
+
+def spheres(given: Joint, log_r: float, R: float) -> Spheres:
+    return Spheres(given, log_r, R, complement(given.svm.direction))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_descent_ends_at_a_local_minimiser(seed: int, scale: float) -> None:
+    rng, s = np.random.default_rng(seed), spheres(worse(), 1.0, 4.0)
+    y, p = 0.2 * rng.normal(size=2), E1 + 0.1 * rng.normal(size=6)
+    p *= s.R / np.linalg.norm(p)
+    together = Together(s, scale)
+    start = together.local(y, p).slope
+    assert descended(together, y, p, 1e9)[2] == pytest.approx(math.hypot(*start[:2], *start[2:] / scale))
+    end_y, end_p, left = descended(together, y, p, 1e-10)
+    at = together.local(end_y, end_p)
+    assert np.linalg.norm(end_p) == pytest.approx(s.R, rel=8 * EPS)
+    assert at.value < together.values(y, p)
+    # The gradient by p is measured in units of the head's.
+    assert left == pytest.approx(math.hypot(*at.slope[:2], *at.slope[2:] / scale), rel=1e-6, abs=1e-15)
+    assert left <= 1e-10
+    assert np.linalg.eigvalsh(at.second)[0] >= -1e-12
+    alone = PromptAlone(s, s.offset(np.array([0.1, 0.05])))
+    _, q, beyond = descended(alone, np.zeros(0), p, 1e-10)
+    here = alone.local(np.zeros(0), q)
+    assert here.value <= alone.values(np.zeros(0), p)
+    assert beyond == pytest.approx(float(np.linalg.norm(here.slope)), rel=1e-6, abs=1e-15)
+    assert beyond <= 1e-10
+    assert np.linalg.eigvalsh(here.second)[0] >= -1e-12
+    assert prompt_at(s.joint, s.log_r, s.R, alone.w, p) == pytest.approx(q, rel=1e-9)
+
+
+def test_where_there_is_no_excess_nothing_is_left_to_say() -> None:
+    given = joint()
+    same = Joint(np.repeat(given.chosen[:, None], 4, axis=1), given.keys, given.alpha, given.svm)
+    p = np.ones(6) * 2 / math.sqrt(6)
+    _, q, left = descended(PromptAlone(spheres(same, 1.0, 2.0), np.zeros(3)), np.zeros(0), p, 1e-10)
+    assert left == math.inf
+    assert (q == p).all()
+
+
+def test_a_descent_that_need_not_go_to_the_end_ends_sooner_and_not_below_it() -> None:
+    rng, s = np.random.default_rng(0), spheres(worse(), 1.0, 4.0)
+    y, p = 0.2 * rng.normal(size=2), E1 + 0.1 * rng.normal(size=6)
+    p *= s.R / np.linalg.norm(p)
+    together = Together(s)
+    whole = together.values(*descended(together, y, p, 1e-10)[:2])
+    some = together.values(*descended(together, y, p, 1e-10, enough=0.1)[:2])
+    assert whole < some < together.values(y, p)
+    # Newton's promise is off by a third derivative.
+    assert some < whole + 1.0
+
+
+def test_what_heads_that_outgrow_the_margin_descend_to_is_stationary() -> None:
+    given = figure_3((0.5, 1.5))
+    log_r, R, start = 1500.0, 1e3, np.array([1.0, 0.02])
+    s = spheres(given, log_r, R)
+    p = R * start / np.linalg.norm(start)
+    # r q of the supports: what the third input loses is nothing to its slack r.
+    scale = math.exp(log_r - float((given.rows[:2, 1] @ p).min()))
+    assert math.log(scale) > OUTGROWN
+    y, q, left = descended_outgrown(s, np.zeros(1), p, scale, 1e-10)
+    assert np.linalg.norm(q) == pytest.approx(R, rel=8 * EPS)
+    before, after = (
+        float(relative_log_risk(given, log_r, s.offset(a), given.log_weights(b))) for a, b in ((np.zeros(1), p), (y, q))
+    )
+    assert after < before
+    _, by_w, by_p = joint_gradient(given, log_r, s.offset(y), q)
+    across = by_p - (by_p @ q) * q / R**2
+    # r v̄_mm is e^{800} times larger than y: moving along the sphere is moving along B.
+    assert left == pytest.approx(math.hypot(*(s.basis.T @ by_w), *across / scale), rel=1e-6)
+    assert left < 1e-6
+
+
+def test_a_path_begins_where_its_first_radius_is_even_if_that_is_small() -> None:
+    given = figure_3((0.5, 1.0))
+    path = joint_path(given, math.log1p, np.array([0.1, 4.0]), np.array([1.0, 0.3]))
+    assert np.linalg.norm(path.prompts, axis=1) == pytest.approx([0.1, 4.0])
+    assert path.radii.tolist() == [0.1, 4.0]
+    assert (path.residuals < 1e-9).all()
+
+
+@pytest.mark.parametrize("behind", [-5.0, 0.0])
+def test_beside_a_tie_the_prompt_is_moved_off_it_along_the_sphere(behind: float) -> None:
+    given, R = figure_3((0.5, 1.5)), 2.0**32
+    s = spheres(given, math.log(R), R)
+    # The third input, no support, has its tokens tied; half of r is then lost, and derivatives across are rounding.
+    row = given.rows[2, 1]
+    p = R * np.array([row[1], -row[0]]) / np.linalg.norm(row) + behind * row / (row @ row)
+    p *= R / np.linalg.norm(p)
+    alone, none = PromptAlone(s, np.zeros(2)), np.zeros(0)
+    found = beside_ties(s, np.zeros(2), p, 1e-10)
+    assert np.linalg.norm(found) == pytest.approx(R, rel=8 * EPS)
+    assert alone.values(none, found) < alone.values(none, p) - 1e9
+    assert 0 < row @ found < 1e3
+    # Where nothing is nearly tied, or logits are small, there is nothing to move.
+    clear = R * np.array([1.0, 0.0])
+    assert beside_ties(s, np.zeros(2), clear, 1e-10) is clear
+    small = spheres(given, 1.0, 2.0)
+    near = p * (2.0 / R)
+    assert beside_ties(small, np.zeros(2), near, 1e-10) is near

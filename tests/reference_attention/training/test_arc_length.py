@@ -1,0 +1,160 @@
+"""Parts of the integration in arc length: frame, Jacobian, differences, and what it does where a solver fails."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import LSODA
+
+from reference_attention import risk
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from reference_attention.training.arc_length import ROUNDINGS, Tracer, _differenced, _frame, _log_piece, _passage
+from reference_attention.training.derivatives import gradient_field, newton_field
+from reference_attention.training.descent import Stop
+from reference_attention.training.flow import gradient_flow
+from tests.reference_attention.training.test_flow import other_gradient, saddle, two_tokens, valley
+
+EPS = float(np.finfo(float).eps)
+
+
+def tracer(problem: Problem, start: Any, *targets: float, gradient: Any = risk.scaled_gradient) -> Tracer:
+    return Tracer(problem, np.array(start), np.array(targets), gradient, problem.key_scale, 1e-9)
+
+
+def failing(y: Any, message: str | None) -> Any:
+    """A solver that fails in its first step, with that point and message."""
+
+    def solver(fun: Any, t: float, y0: Any, end: float, **options: Any) -> Any:
+        made = SimpleNamespace(status="running", y=np.asarray(y0, dtype=float), t=t)
+
+        def step() -> str | None:
+            made.status, made.y = "failed", made.y if y is None else np.asarray(y)
+            return message
+
+        made.step = step
+        return made
+
+    return solver
+
+
+@pytest.mark.parametrize("axis", [(2.0,), (-3.0,), (1.0, 2.0), (-1.0, 0.5), (0.0, -2.0, 0.0), (-1.0, 2.0, 3.0, -0.5)])
+def test_a_frame_is_orthogonal_and_begins_with_its_axis(axis: tuple[float, ...]) -> None:
+    unit = np.array(axis) / np.linalg.norm(axis)
+    frame = _frame(np.array(axis))
+    assert frame.T @ frame == pytest.approx(np.eye(len(axis)), abs=8 * EPS)
+    assert frame[:, 0] == pytest.approx(unit, abs=8 * EPS)
+
+
+@pytest.mark.parametrize("scale", [2.0**-40, 1.0, 2.0**40])
+@pytest.mark.parametrize("size", [0.0, 1.0, 1e4])
+def test_differenced_curvature_is_the_curvature(scale: float, size: float) -> None:
+    rng = np.random.default_rng(0)
+    # Tokens that tie along p: logits of size 1e4, weights of size 1.
+    keys = rng.normal(size=(3, 4, 3)) * scale
+    keys[..., 0] = rng.normal(size=(3, 1)) * scale
+    scores, p = rng.normal(size=(3, 4)), np.array([size, 0.0, 0.0]) / scale
+    value, direction, curvature = _differenced(gradient_field(keys, scores, LOSSES["logistic"]), scale)(p)
+    log_scale, exact, second = newton_field(keys, scores, LOSSES["logistic"])(p)
+    assert value == log_scale
+    assert (direction == exact).all()
+    # The error of balanced central differences, of roundings of logits of that size.
+    assert curvature == pytest.approx(second, abs=16 * (EPS * (1 + size)) ** (2 / 3) * scale)
+
+
+def test_the_jacobian_is_the_derivative_of_the_velocity() -> None:
+    rng = np.random.default_rng(1)
+    problem, p, h = Problem(rng.normal(size=(2, 3, 3)), rng.normal(size=(2, 3))), rng.normal(size=3), 1e-5
+    found = tracer(problem, p, 10.0)
+    columns = [(found._velocity(0.7, p + h * e) - found._velocity(0.7, p - h * e)) / (2 * h) for e in np.eye(3)]
+    assert found._jacobian(0.7, p) == pytest.approx(np.transpose(columns), abs=1e-7)
+    level = tracer(Problem(problem.keys, np.ones((2, 3))), p, 10.0)
+    assert (level._jacobian(0.7, p) == 0).all()
+
+
+def test_a_norm_is_passed_within_a_step_or_at_its_ends() -> None:
+    def dense(u: float) -> Any:
+        return np.array([3.0 * u, 4.0 * u])
+
+    assert _passage(dense, 1.0, 2.0, 7.5) == pytest.approx(1.5, rel=4 * EPS)
+    assert _passage(dense, 1.0, 2.0, 4.9) == 1.0
+    assert _passage(dense, 1.0, 2.0, 10.1) == 2.0
+
+
+@pytest.mark.parametrize("change", [0.0, 1e-14, 1e-11, 0.1, 5.0, -5.0])
+def test_time_over_a_piece_whose_slope_is_exponential(change: float) -> None:
+    mean = 1.0 if change == 0 else math.expm1(change) / change
+    # ∫ e^{−(a + change s/L)} ds over a length L is L e^{−a} (1 − e^{−change})/change.
+    expected = math.log(0.5) - 3.0 - change + math.log(mean)
+    assert _log_piece(0.5, 3.0, 3.0 + change) == pytest.approx(expected, rel=1e-12)
+    assert _log_piece(0.5, 3.0, -math.inf) == math.inf
+
+
+def test_a_piece_of_no_length_takes_no_time() -> None:
+    found = tracer(valley(), [0.7], 10.0)
+    assert found._log_time(lambda u: np.array([0.7]), 2.5, (1.0, -3.0), (1.0, -3.0)) == 2.5
+
+
+def test_the_absolute_tolerance_is_rounding_at_the_last_norm() -> None:
+    found = tracer(valley(), [0.7], 1.0, 1e9)
+    assert found.absolute == pytest.approx(ROUNDINGS * EPS * 1e9)
+
+
+@pytest.mark.parametrize("factor", [2.0**-10, 1.0, 2.0**10])
+def test_arc_length_on_a_line_is_distance(factor: float) -> None:
+    found = gradient_flow(two_tokens(factor, 0.5), np.zeros(1), norm=100.0 / factor)
+    assert found.arc_length == pytest.approx(found.norms, rel=1e-7)
+
+
+@pytest.mark.parametrize("gradient", [risk.scaled_gradient, other_gradient])
+def test_where_a_solver_fails_only_a_point_of_rest_there_is_taken(gradient: Any) -> None:
+    far = tracer(valley(), [0.05], 10.0, gradient=gradient)
+    assert far.run(failing(None, "no way"), 10) == (Stop.FAILED, "no way (at norm 0.05)")
+    assert far.run(failing([math.nan], None), 10) == (
+        Stop.FAILED,
+        "the solver left the finite numbers (at norm 0.05)",
+    )
+    assert far.run(failing([math.nan], "lost"), 10) == (Stop.FAILED, "lost (at norm 0.05)")
+    # A saddle is rest, too, where nothing goes on.
+    near = tracer(saddle(), [0.0, 1e-9, 0.0], 10.0, gradient=gradient)
+    assert near.run(failing(None, "no way"), 10)[0] is Stop.STATIONARY
+    assert near.run(LSODA, 1)[0] is Stop.STATIONARY
+
+
+@pytest.mark.parametrize("factor", [2.0**-398, 1.0, 2.0**398])
+def test_newton_tells_a_saddle_from_a_minimum_at_any_scale(factor: float) -> None:
+    keys = saddle()
+    scaled = Problem(keys.keys * factor, keys.scores)
+    beside = np.array([1e-6, 1e-6, 0.0]) / factor
+    found = tracer(scaled, beside, 10.0 / factor)
+    reach = 1e-3 / factor
+    assert found._stationary_near(beside, reach, saddles=False) is None
+    rest = found._stationary_near(beside, reach, saddles=True)
+    assert rest is not None
+    assert np.abs(rest * factor).max() <= 1e-12
+    bottom = tracer(Problem(valley(factor).keys, valley().scores), beside[:1], 10.0 / factor)
+    assert bottom._stationary_near(beside[:1], reach, saddles=False) is not None
+    assert bottom._stationary_near(beside[:1] + 0.5 / factor, reach, saddles=False) is None
+
+
+def test_a_start_at_rest_is_recorded_once() -> None:
+    problem = Problem(np.random.default_rng(0).normal(size=(2, 3, 2)), np.ones((2, 3)))
+    found = gradient_flow(problem, np.ones(2), norm=10.0)
+    assert found.norms == pytest.approx([math.sqrt(2)])
+    assert found.log_time.tolist() == [-math.inf]
+    assert found.log_gradient_norm.tolist() == [-math.inf]
+    assert found.arc_length.tolist() == [0]
+
+
+def test_the_first_method_that_arrives_is_the_last_that_is_tried() -> None:
+    found = gradient_flow(two_tokens(1.0, 0.5), np.zeros(1), norm=10.0)
+    assert found.method == "LSODA"
+    assert found.reason == ""
+    unresolved = gradient_flow(saddle(), np.array([0.7, 1e-3, 1e6]), norm=float(np.hypot(1e6, 5.0)))
+    assert unresolved.method == "LSODA"
+    assert unresolved.reason.startswith("LSODA: a valley")
+    assert "BDF" not in unresolved.reason
