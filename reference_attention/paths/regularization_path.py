@@ -103,10 +103,10 @@ def regularization_path(
         one_minus = np.full(len(radii), math.nan)
     else:
         along, across = points @ unit, np.linalg.norm(offsets, axis=1)
-        # 1 − a/h = c²/(h(h + a)), h² = a² + c²; a > 0 at a minimiser, because L falls along p_mm wherever it can.
         size = np.hypot(along, across)
+        # 1 − a/h = c²/(h(h + a)), h² = a² + c², cancels where a < 0, and a prompt of 0 has no direction.
         with np.errstate(invalid="ignore"):
-            one_minus = across**2 / (size * (size + along))
+            one_minus = np.where(along > 0, across**2 / (size * (size + along)), 1 - along / size)
     return Path(
         norms=radii,
         points=points,

@@ -215,7 +215,6 @@ def test_without_p_mm_the_path_may_end_inside() -> None:
     # Newton stops below steps of 1e-11, at quadratic convergence.
     assert np.abs(path.points).max() <= 1e-11
     assert np.isnan(path.offsets).all()
-    assert np.isnan(path.one_minus_cosine).all()
 
 
 VALLEY = np.array([[[1.0], [0.0], [-1.0]], [[-1.0], [0.0], [1.0]]])
@@ -345,8 +344,16 @@ def test_the_cosine_is_that_of_the_points_at_any_radius() -> None:
         path = regularization_path(problem, [1e-3, 0.1, 1.0, 10.0, 100.0], max_margin=svm)
         along = path.points @ svm.direction / np.linalg.norm(path.points, axis=1)
         assert path.one_minus_cosine == pytest.approx(1 - along, abs=8 * EPS)
-        # −∇L·p_mm > 0 everywhere.
-        assert (along > 0).all()
+
+
+def test_a_short_prompt_may_point_away_from_p_mm() -> None:
+    """With unequal scores: near 0 the good token at −5 outweighs the best one at 1, and the path begins there."""
+    problem = Problem([[[1.0], [0.0], [-5.0]]], [[1.0, 0.0, 0.9]])
+    svm = max_margin(problem.keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    path = regularization_path(problem, [1e-2, 100.0], max_margin=svm)
+    assert path.points.ravel().tolist() == [-1e-2, 100.0]
+    assert path.one_minus_cosine.tolist() == [2.0, 0.0]
 
 
 def test_where_every_token_is_as_good_the_path_stays_at_zero_and_has_no_direction() -> None:
