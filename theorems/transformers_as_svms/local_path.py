@@ -71,7 +71,7 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     from_data=locally_optimal_choices,
     kernel=FAR,
-    survives={"risk": VALUES, "gradient": SEARCH_ONLY, "float32-softmax": ROOM},
+    survives={"risk": VALUES, "gradient": SEARCH_ONLY, "float32-softmax": ROOM, "sparsemax": ROOM, "score-off": ROOM},
     needs={
         "separable": "the cone is one around W^mm_α, which exists only if ATT-SVM(α) is feasible",
         "locally-optimal": "κ_α and R0 are made of the gaps to SVM-neighbours, which must be positive",

@@ -38,6 +38,7 @@ from theorems.transformers_as_svms.stationarity_claims import (
 )
 
 POINTS = 150
+LONGER = "it descends along any feasible W', also a longer one"
 EQUAL = "non-optimal scores are equal within each input"
 
 
@@ -63,7 +64,7 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
     cases=_cases,
     kernel=calls("its gradient at every point and at every iterate of gradient descent", turn=7),
-    survives={"step": ANY_STEP, "risk": VALUES},
+    survives={"step": ANY_STEP, "risk": VALUES, "svm-scaled": LONGER, "svm-coordinate-off": LONGER},
 )
 def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ATT-SVM(opt) be feasible, one token of each input strictly best. L has no stationary point, and gradient
