@@ -16,7 +16,7 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.query_cases import Family, query_cases
 from reference_attention.problem import Problem
-from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow
 from theorems.core.att_svm import certified
@@ -42,7 +42,7 @@ INDEPENDENT_ROWS = tolerance(
 
 NORMS = (1e3, 1e5)
 """Norms to which the flow is followed, in units of 1/max|key| or a hundredth of the start's if that is more: the second
-if at the first no locally optimal tokens are selected."""
+if at the first no locally optimal tokens are selected, or it is turning still."""
 SELECTED = 1e-2
 """1 − s_iα_i below which α is selected."""
 GROWTH = 2.0
@@ -90,9 +90,10 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     set of starts of measure zero.
 
     The flow starts near the origin, far from it, or beside W^mm_α of tokens that are not locally optimal, from where it
-    has to turn away. Selected tokens are read off at ‖W‖ = 1e3 or, if they are not locally optimal by then, 1e5 (keys
-    of order one); that α is locally optimal is decided exactly. Evidence for the limit (direction-rate): ‖W‖ times the
-    deviation from W^mm_α does not double from a quarter of the norm to the end. Whether the flow has come into the cone
+    has to turn away. Selected tokens are read off at ‖W‖ = 1e3 or, if they are not locally optimal by then or the flow
+    is turning still, 1e5 (keys of order one); that α is locally optimal is decided exactly. Evidence for the limit
+    (direction-rate): ‖W‖ times the deviation from W^mm_α does not double from a quarter of the norm to the end. Whether
+    the flow has come into the cone
     where Theorem 5 proves the limit is said with the claim.
     """
     yield from query_claims(case, under_test)
@@ -102,8 +103,12 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
         goal = max(factor / problem.key_scale, factor / 10 * float(norm(start)))
         flow = under_test.gradient_flow(problem, start, norm=goal, gradient=under_test.scaled_gradient)
         alpha = np.asarray(problem.selected_by(flow.final), dtype=np.int64)
-        if flow.stop is not Stop.NORM or (_selected(problem, flow, alpha) and _lower(problem, alpha)):
+        if flow.stop is not Stop.NORM:
             break
+        if _selected(problem, flow, alpha) and _lower(problem, alpha):
+            allowed, deviation = _deviations(problem, max_margin(problem.exact_keys, alpha), flow)
+            if deviation <= allowed:
+                break
     asked = asked_for(flow, start, goal)
     yield asked
     if asked.verdict is Verdict.FALSIFIED:
@@ -120,21 +125,19 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     said = f"{reached} {chosen} are selected"
     said += f", with an SVM-neighbour of no lower score, token {wrong[0][1]} of input {wrong[0][0]}" if wrong else ""
     yield Claim(name, Form.LIMIT, -1.0 if wrong else 0.0, 0.0, EXACT, said, branch=f"{chosen} are selected")
-    late = len(flow.norms) - 1
+    allowed, deviation = _deviations(problem, svm, flow)
+    rate = at_least("direction-rate", Form.LIMIT, allowed, deviation, rounding=0.0, why=INDEPENDENT_ROWS, points="norm")
+    yield replace(rate, branch=_proven(problem, svm, flow))
+
+
+def _deviations(problem: Problem, svm: MaxMargin | Infeasible, flow: Flow) -> tuple[float, float]:
+    """‖W‖ times the deviation from W^mm_α at the end: what it may be, by that at a quarter of the norm, and is."""
+    assert isinstance(svm, MaxMargin), "rows are independent"
     early = int(np.searchsorted(flow.norms, flow.norms[-1] / 4 * (1 + 1e-9)) - 1)
-    points, lengths = flow.points[[early, late]], flow.norms[[early, late]]
+    points, lengths = flow.points[[early, -1]], flow.norms[[early, -1]]
     offsets = norm(points - lengths[:, None] * svm.direction, axis=1)
     logit = 1 / float(np.max(norm(problem.keys - problem.keys[:, :1], axis=-1)))
-    rate = at_least(
-        "direction-rate",
-        Form.LIMIT,
-        GROWTH * max(float(offsets[0]), logit),
-        float(offsets[1]),
-        rounding=0.0,
-        why=INDEPENDENT_ROWS,
-        points="norm",
-    )
-    yield replace(rate, branch=_proven(problem, svm, flow))
+    return GROWTH * max(float(offsets[0]), logit), float(offsets[1])
 
 
 def _start(case: Case, rng: np.random.Generator) -> Float64[np.ndarray, "d"]:

@@ -83,3 +83,18 @@ def test_a_flow_that_stalls_is_said_to() -> None:
     outcome = check(conjecture_independent_rows, MADE, REFERENCE.but("stalled", gradient_flow=_stalled))
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "stalls" in outcome.reason
+
+
+def test_a_flow_that_turns_late_is_followed_further() -> None:
+    """Beside scores 2^−20 apart it turns at a norm of 1e4 only; at 1e3 its deviation is still growing."""
+    near = 2.0 - 2.0**-20
+    X = [
+        [[-2.0, -1.0, 1.0, 3.0], [1.0, -3.0, -3.0, -3.0], [-4.0, 0.0, 0.0, 0.0]],
+        [[-8.0, 0.0, 0.0, 0.0], [-5.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0]],
+        [[near, 3.0, 0.0, -3.0], [near - 1.5, 2.0, 1.0, 3.0], [2.0, 1.0, 2.0, 0.0]],
+        [[3.0, 3.0, 2.0, 0.0], [4.0, -3.0, -3.0, 1.0], [1.0, 2.0, -3.0, 0.0]],
+    ]
+    data = QueryDataset(X, [x[0] for x in X], [1, 1, 1, -1], [1, 0, 0, 0], "exponential")
+    outcome = check(conjecture_independent_rows, Case(data.problem, queried=data), REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+    assert next(one for one in outcome.claims if one.name == "direction-rate").branch.startswith("in the cone")
