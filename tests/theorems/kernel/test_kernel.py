@@ -36,7 +36,7 @@ from theorems.core.on_kernel import (
 from theorems.core.statement import Statement
 from theorems.kernel.check import assert_kernel, verify_kernel
 from theorems.kernel.interface import ALWAYS
-from theorems.kernel.kernel import LAYOUTS, Kernel, Layout
+from theorems.kernel.kernel import LAYOUTS, Layout
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline, hints, precision_hint, scale_hint
 from theorems.registry.lookup import statement_named
@@ -69,7 +69,7 @@ def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_weights_risk_and_gradient_are_the_references(kernel: Any, batch: tuple[int, ...]) -> None:
     rng = np.random.default_rng(1)
     keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=(*batch, 3))
-    seen = kernel_of(kernel)
+    seen = kernel_of(kernel).as_implementation()
     for loss in LOSSES.values():
         ours, theirs = (f(keys, scores, loss, p) for f in (seen.scaled_gradient, reference.scaled_gradient))
         for found in (ours, theirs):
@@ -255,7 +255,7 @@ def test_what_travels_to_another_process() -> None:
     there, here = unit.under_test.kernel, seen.kernel
     for name in ("name", "interface", "parameters", "declares", "dtype", "computes_in", "alignment", "layout"):
         assert getattr(there, name) == getattr(here, name)
-    assert unit.under_test.weights.__self__ is there
+    assert unit.under_test.weights.__self__.kernel is there
     first, second = unit.run(lambda done: None), Unit("lemma-3", 2, 0, under_test=seen).run(lambda done: None)
     assert first.claims == second.claims
 
@@ -424,7 +424,7 @@ def test_the_reference_is_not_watched() -> None:
 
 
 def test_a_kernel_keeps_no_array_that_may_change() -> None:
-    seen: Kernel = kernel_of(kernels.handwritten)
+    seen = kernel_of(kernels.handwritten).as_implementation()
     keys, p = np.array([[[1.0], [0.0]]]), np.array([1.0])
     before = seen.weights(keys, p)
     keys[0, 0, 0] = 1.5

@@ -53,18 +53,18 @@ def test_it_is_the_attention_of_the_outer_keys(dtype: str, scale: float) -> None
 
 
 def test_tensors_have_the_dimension_of_tokens_and_a_query_per_input() -> None:
-    """A kernel that takes the first input's query for all is seen, which one prompt for all inputs never shows."""
-    case, loss = case_of(), dataset_named("tsvm-sphere").problem.loss
+    """A kernel that takes the first input's query for all is right wherever all have the same, and wrong here."""
+    case = case_of()
     problem, W = case.problem, some_weights(case)
     plain = kernel_of(first_query_only).as_implementation()
     SHAPES.clear()
-    wrong = asked_on(plain, case).scaled_gradient(problem.keys, problem.scores, loss, W)
-    assert set(SHAPES) == {(4, 6, 1, 10)}
-    right = REFERENCE.scaled_gradient(problem.keys, problem.scores, loss, W)
-    prompted = plain.scaled_gradient(problem.keys, problem.scores, loss, W)
-    norms = [np.exp(one.log_scale)[:, None] * one.direction for one in (right, wrong, prompted)]
-    assert np.abs(norms[1] - norms[0]).max() > 1e-3
-    assert np.abs(norms[2] - norms[0]).max() < 1e-12
+    asked = asked_on(plain, case)
+    right, wrong, prompted = (
+        one.risk(problem.keys, problem.scores, problem.loss, W) for one in (REFERENCE, asked, plain)
+    )
+    assert SHAPES[0] == (4, 6, 1, 10)
+    assert np.abs(wrong - right).max() > 1e-3
+    assert np.abs(prompted - right).max() < 1e-12
 
 
 def test_other_keys_are_asked_with_a_prompt() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from generators.assumptions import ASSUMPTIONS, Finding
+from generators.case import Case
 from generators.datasets import DATASETS
 from reference_attention.problem import Problem
 from theorems.command.app import main
@@ -16,6 +17,7 @@ from theorems.library.catalogue import assumptions, datasets, statements
 from theorems.library.hunt import hunt
 from theorems.library.table import aligned
 from theorems.registry import suite
+from theorems.registry.lookup import chosen_statements
 
 PROBLEM = Problem([[[1, 0], [0, 1], [0, 0]]], [[1, 0.5, 0]])
 
@@ -49,7 +51,9 @@ def test_a_hunt_in_vain_says_how_much_it_tried(tmp_path: Path) -> None:
 
 def test_assumptions_on_data_have_evidence_and_without_data_a_title() -> None:
     found = assumptions(PROBLEM)
-    assert set(found) == {id for one in suite.statements().values() for id in one.assumptions}
+    asked = chosen_statements((), subject=Case(PROBLEM))
+    assert set(found) == {id for one in asked for id in one.assumptions}
+    assert not {"queries-given", "sequence-given"} & set(found)
     uneven = found["equal-non-optimal-scores"]
     assert isinstance(uneven, Finding)
     assert uneven.holds is False

@@ -165,7 +165,7 @@ RESULTS = [
                     (0.5,),
                     2.0,
                     "",
-                    (Measured("gd", (None, 3), 1.0, 2.0, (0,), True, False),),
+                    (Measured("gd", (None, 3), 1.0, 2.0, None, (0,), True, False),),
                 ),
             ),
         ),

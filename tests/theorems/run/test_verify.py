@@ -385,7 +385,7 @@ BAD = {
     "alpha negative": ({**GOOD, "alpha": [0, -1]}, "entry 1 is -1"),
     "alpha fraction": ({**GOOD, "alpha": [0.5, 1]}, "entry 0 is 0.5"),
     "alpha length": ({**GOOD, "alpha": [0]}, "alpha: shape"),
-    "two starts": ({**GOOD, "p0": V, "start": V}, "the same thing"),
+    "two starts": ({**GOOD, "p0": V, "start": V}, "are both a start"),
     "start length": ({**GOOD, "p0": np.ones(3)}, "p0: shape"),
     "seed": ({**GOOD, "seed": -1}, "seed"),
     "further": ({**GOOD, "u": "abc"}, "u: dtype"),

@@ -107,12 +107,12 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
 
     **Any rule** along −∇L, Δ_s its steps, as long as m ≥ log(2(T−1)A) (proven above for gradient descent, read off a
     run of normalized gradient descent; if it leaves, undecided):
-    - ⟨p(t) − p(0), p̄_mm⟩ ≥ Σ_s ‖Δ_s‖ (1−Aq_s)/(‖p_mm‖ max‖g‖ (1+q_s)), so ‖p(t)‖ ≥ ⟨p(0), p̄_mm⟩ + cηt (normalized).
+    - ⟨p(t) − p(0), p̄_mm⟩ ≥ Σ_s ‖Δ_s‖ (1−A q_s)/(‖p_mm‖ max‖g‖ (1+q_s)), so ‖p(t)‖ ≥ ⟨p(0), p̄_mm⟩ + cηt (normalized).
     - ⟨p(t) − p(0), p̄_mm⟩ ≥ Σ_s (‖p(s+1)‖ − ‖p(s)‖ − ‖Δ_s‖²/(2‖p(s)‖))/(1 + π_s), from ⟨Δ, p⟩ = (‖p⁺‖² − ‖p‖² −
       ‖Δ‖²)/2 and (‖p⁺‖² − ‖p‖²)/(2‖p‖) ≥ ‖p⁺‖ − ‖p‖. So 1 − cos = O(log t/t) for normalized gradient descent.
 
     **Limit**, along the flow to ‖p‖ = 1e6‖p_mm‖. It keeps m ≥ m(p(0)) − κ, also from every later point on. Since
-    d⟨p, p̄_mm⟩ ≥ d‖p‖/(1 + π), u = ⟨p, p̄_mm⟩ has u(k) − u(0) ≥ Σ_j (1−Aq_j)(F_j(ρ_{j+1}) − F_j(ρ_j)) between recorded
+    d⟨p, p̄_mm⟩ ≥ d‖p‖/(1 + π), u = ⟨p, p̄_mm⟩ has u(k) − u(0) ≥ Σ_j (1−A q_j)(F_j(ρ_{j+1}) − F_j(ρ_j)) between recorded
     norms, F_j(ρ) = ρ − K_j log(ρ + K_j), K_j = K + log(1+q_j): 1 − cos = O(log ρ/ρ) from the data alone.
 
     **Sharp.** −∇L = Σ_j c_j e^{ε_j} e^{−g_j·p} g_j with c_j = |ℓ'(γ_i,opt)|δγ_j/n and |ε_j| ≤ E = max_i [q − log(1 −
