@@ -48,6 +48,14 @@ def difference_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> dict[tuple[int
     }
 
 
+def is_farkas_proof(rows: Mapping[Any, Vector], weights: Mapping[Any, fmpq]) -> bool:
+    """Whether these multipliers of some rows prove that no p gives every row a positive product."""
+    if not set(weights) <= set(rows) or any(w < 0 for w in weights.values()) or not any(weights.values()):
+        return False
+    d = len(next(iter(rows.values())))
+    return all(sum((w * rows[at][j] for at, w in weights.items()), fmpq(0)) == 0 for j in range(d))
+
+
 @dataclass(frozen=True)
 class CheckedMargins:
     """ATT-SVM(α) after its solution was checked exactly.
@@ -73,9 +81,7 @@ def checked_margins(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> CheckedMargins
     solution = max_margin(keys, alpha)
     if isinstance(solution, Infeasible):
         weights = solution.exact
-        total = _combination(rows, weights, keys.shape[2])
-        proven = all(w >= 0 for w in weights.values()) and any(w > 0 for w in weights.values())
-        proven = proven and all(x == 0 for x in total)
+        proven = is_farkas_proof(rows, weights)
         used = {pair: w for pair, w in weights.items() if w != 0}
         named = entries([f"({i},{t}): {fraction(w)}" for (i, t), w in sorted(used.items(), key=lambda one: -one[1])])
         evidence = f"the differences k_iα − k_it weighted by λ = {{{named}}} add up to 0, so no p separates"

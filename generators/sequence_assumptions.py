@@ -6,12 +6,11 @@ References: *Transformers as Support Vector Machines*, sequence outputs (appendi
 from __future__ import annotations
 
 import numpy as np
-from flint import fmpq
 from jaxtyping import Int64
 
 from generators.case import Case
 from generators.finding import Finding, number
-from generators.margin_assumptions import Vector, dot, exact_vector
+from generators.margin_assumptions import Vector, dot, exact_vector, is_farkas_proof
 from reference_attention.sequence_dataset import SequenceDataset
 from reference_attention.svm.sequence_max_margin import Place, SequenceInfeasible, sequence_max_margin
 
@@ -80,11 +79,3 @@ def sequence_separable(case: Case) -> Finding:
     if min(dot(row, found.exact_p) for row in rows.values()) < 1:
         return Finding(None, "the solver's point violates a constraint")
     return Finding(True, f"‖W^mm‖ = {number(found.norm)}, {len(rows)} constraints")
-
-
-def is_farkas_proof(rows: dict[Place, Vector], weights: dict[Place, fmpq]) -> bool:
-    """Whether these multipliers prove that no p gives every row a positive product."""
-    if not set(weights) <= set(rows) or any(w < 0 for w in weights.values()) or not any(weights.values()):
-        return False
-    d = len(next(iter(rows.values())))
-    return all(sum((w * rows[at][j] for at, w in weights.items()), fmpq(0)) == 0 for j in range(d))

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from flint import fmpq
+from flint import fmpq, fmpq_mat
 from jaxtyping import Float64
 
 from generators.case import Case
 from reference_attention.exact import rational, rational_matrix, to_floats
+from reference_attention.problem import Dataset
+from reference_attention.query_dataset import QueryDataset
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
@@ -33,10 +35,7 @@ def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return
     keys, scores = under_test.keys_and_scores(data)
     tokens = rational_matrix(data.X.reshape(-1, data.X.shape[2]))
-    labels = np.repeat(data.Y, data.X.shape[1])
-    products = tokens * rational_matrix(data.v[:, None])
-    signed = [rational(y) * x for y, x in zip(labels.tolist(), products.entries(), strict=True)]
-    yield _rounded("scores-are-products", signed, scores, case.problem.scores)
+    yield _rounded("scores-are-products", _signed(data, tokens), scores, case.problem.scores)
     keyed = tokens if data.W is None else tokens * rational_matrix(np.ascontiguousarray(data.W.T))
     yield _rounded("keys-are-products", keyed.entries(), keys, case.problem.keys)
 
@@ -51,13 +50,17 @@ def query_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     assert data is not None, "the statement assumes queries-given"
     keys, scores = under_test.outer_keys_and_scores(data)
     tokens = rational_matrix(data.X.reshape(-1, data.X.shape[2]))
-    products = (tokens * rational_matrix(data.v[:, None])).entries()
-    labels = np.repeat(data.Y, data.X.shape[1]).tolist()
-    signed = [rational(y) * x for y, x in zip(labels, products, strict=True)]
-    yield _rounded("scores-are-products", signed, scores, case.problem.scores)
+    yield _rounded("scores-are-products", _signed(data, tokens), scores, case.problem.scores)
     queries = [[rational(b) for b in query] for query in data.queries.tolist() for _ in range(data.X.shape[1])]
     outer = [a * b for row, query in zip(tokens.tolist(), queries, strict=True) for a in row for b in query]
     yield _rounded("keys-are-outer-products", outer, keys, case.problem.keys)
+
+
+def _signed(data: Dataset | QueryDataset, tokens: fmpq_mat) -> list[fmpq]:
+    """Y_i v·x_it, token by token."""
+    labels = np.repeat(data.Y, data.X.shape[1]).tolist()
+    products = (tokens * rational_matrix(data.v[:, None])).entries()
+    return [rational(y) * x for y, x in zip(labels, products, strict=True)]
 
 
 def _rounded(name: str, products: list[fmpq], reported: Any, used: Float64[np.ndarray, "..."]) -> Claim:

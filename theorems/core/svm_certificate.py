@@ -77,17 +77,18 @@ def _first_error(
         return "α is not the tokens that were asked for"
     if (svm.required != required).any():
         return "other margins are required than were asked for"
-    margins = _exact_margins(problem, alpha, list(svm.exact.p))
+    keys = rational_keys(problem.exact_keys)
+    margins = _exact_margins(problem, keys, alpha, list(svm.exact.p))
     return (
         _wrong_margin(problem, alpha, svm, margins, required)
-        or _wrong_dual(problem, alpha, svm)
+        or _wrong_dual(problem, keys, alpha, svm)
         or _wrong_float(svm)
         or wrong_flag(problem, alpha, svm)
     )
 
 
-def _exact_margins(problem: Problem, alpha: Int64[np.ndarray, "n"], p: list[fmpq]) -> Margins:
-    flat = rational_keys(problem.exact_keys) * fmpq_mat(problem.d, 1, p)
+def _exact_margins(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], p: list[fmpq]) -> Margins:
+    flat = keys * fmpq_mat(problem.d, 1, p)
     logits = [row[0] for row in flat.tolist()]
     by_input = [logits[i * problem.T : (i + 1) * problem.T] for i in range(problem.n)]
     return [[own[int(a)] - other for other in own] for own, a in zip(by_input, alpha, strict=True)]
@@ -117,14 +118,14 @@ def _wrong_margin(
     return ""
 
 
-def _wrong_dual(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
+def _wrong_dual(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
     duals = {pair: weight for pair, weight in svm.exact.duals.items() if weight != 0}
     if any(weight < 0 or not svm.neighbours[pair] for pair, weight in duals.items()):
         return "a dual is negative, or positive off the neighbours"
-    keys, total = rational_keys(problem.exact_keys).tolist(), [fmpq(0)] * problem.d
+    total = [fmpq(0)] * problem.d
     for (i, t), weight in duals.items():
-        chosen, other = keys[i * problem.T + int(alpha[i])], keys[i * problem.T + t]
-        total = [x + weight * (a - b) for x, a, b in zip(total, chosen, other, strict=True)]
+        chosen, other = i * problem.T + int(alpha[i]), i * problem.T + t
+        total = [x + weight * (keys[chosen, j] - keys[other, j]) for j, x in enumerate(total)]
     return "" if total == list(svm.exact.p) else "p_mm is not the combination of the rows with the duals"
 
 

@@ -14,7 +14,7 @@ from hypothesis.strategies import DrawFn
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.margin_assumptions import difference_rows
+from generators.margin_assumptions import difference_rows, is_farkas_proof
 from generators.numbers import one_in
 from generators.query_cases import query_cases
 from reference_attention.problem import Problem
@@ -136,12 +136,8 @@ def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def _proven(case: Case, found: Infeasible) -> Claim:
     """The multipliers prove that no W separates opt: exact."""
     rows = difference_rows(case.problem.exact_keys, case.problem.optimal)
-    used = {pair: weight for pair, weight in found.exact.items() if weight != 0}
-    right = bool(used) and all(pair in rows and weight > 0 for pair, weight in used.items())
-    right = right and all(
-        sum(weight * rows[pair][k] for pair, weight in used.items()) == 0 for k in range(case.problem.d)
-    )
-    detail = f"{len(used)} multipliers" if right else "the multipliers do not add up to zero"
+    right = is_farkas_proof(rows, found.exact)
+    detail = f"{len(found.exact)} multipliers" if right else "the multipliers do not add up to zero"
     return Claim("infeasibility-is-proven", Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, detail)
 
 

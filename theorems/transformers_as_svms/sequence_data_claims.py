@@ -15,8 +15,8 @@ import numpy as np
 from flint import fmpq, fmpq_mat
 from jaxtyping import Float64
 
-from generators.margin_assumptions import Vector, dot, exact_vector
-from generators.sequence_assumptions import Chosen, is_farkas_proof, sequence_rows
+from generators.margin_assumptions import Vector, dot, exact_vector, is_farkas_proof
+from generators.sequence_assumptions import Chosen, sequence_rows
 from reference_attention.exact import rational, to_float, to_floats
 from reference_attention.floats import EPS
 from reference_attention.outer_keys import rational_keys

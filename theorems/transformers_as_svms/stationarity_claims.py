@@ -13,7 +13,8 @@ from numpy.linalg import norm
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
-from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.svm.label_svm import LabelSvm, label_svm
+from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import Stop
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.equality import equal
@@ -119,10 +120,10 @@ def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> It
     signed = data.Y[:, None] * data.queries
     along = np.einsum("bde,d->be", gradient.reshape(len(at.token), *data.shape), exact(data.v))
     yield equal("head-direction", along, -np.einsum("bn,ne->be", variances, exact(signed)) / problem.n)
-    separator = max_margin(np.stack([signed, np.zeros_like(signed)], axis=1), np.zeros(problem.n, dtype=np.int64))
-    if isinstance(separator, MaxMargin):
-        least = np.min(exact(signed) @ separator.p)
-        left, right = -along @ separator.p, least * np.sum(variances, axis=1) / problem.n
+    separator = label_svm(signed)
+    if isinstance(separator, LabelSvm):
+        least = np.min(exact(signed) @ separator.v)
+        left, right = -along @ separator.v, least * np.sum(variances, axis=1) / problem.n
         yield at_least("separating-query-descends", Form.EFFECTIVE, left, right)
 
 
