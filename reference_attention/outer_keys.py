@@ -8,7 +8,6 @@ References: *Transformers as Support Vector Machines*, (W-ERM).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -99,5 +98,4 @@ def _outer(x: Float64[np.ndarray, "n T d"], z: Float64[np.ndarray, "n e"]) -> Fl
 
 def _bits(array: Float64[np.ndarray, "..."]) -> int:
     """Bits of the longest entry."""
-    mantissas = Dyadic.of(array).mantissas
-    return max((math.frexp(float(m))[1] for m in np.abs(mantissas).ravel()), default=0)
+    return int(np.abs(Dyadic.of(array).mantissas).max()).bit_length()

@@ -39,4 +39,4 @@ def sequence_excess(
     unit = np.where(np.isfinite(unit), unit, 0.0)
     with np.errstate(divide="ignore"):
         total = np.sum(signs * np.exp(sizes - unit), axis=0)
-        return np.sign(total), np.log(np.abs(total)) + unit
+        return np.asarray(np.sign(total)), np.asarray(np.log(np.abs(total)) + unit)

@@ -12,9 +12,12 @@ from flint import fmpq, fmpz, fmpz_mat
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
-from reference_attention.exact import Dyadic, ratio, times_power_of_two
+from reference_attention.exact import LIMB, Dyadic, from_limbs, ratio, times_power_of_two
 from reference_attention.outer_keys import Keys, OuterKeys
 from reference_attention.svm.least_norm import Outcome
+
+MOST_LIMBS = 8
+"""Of Gaussian keys there are two or three."""
 
 
 class KeyRows:
@@ -29,8 +32,7 @@ class KeyRows:
     Attributes:
         inputs, tokens: the i and t of each row, shape (m,) with m = n (T − 1).
         floats: the rows, shape (m, d); a difference of floats is within one rounding of the exact one.
-        shift: ``integers(…) = 2^shift · floats`` before that rounding.
-        unit: ``integers(…) = 2^−unit (k_iα_i − k_it)``, of the keys as given.
+        scale: ``floats = 2^−scale (k_iα_i − k_it)`` before that rounding, of the keys as given.
     """
 
     def __init__(self, keys: Keys, alpha: Int64[np.ndarray, "n"]) -> None:
@@ -39,15 +41,12 @@ class KeyRows:
         inputs, positions = np.nonzero(others)
         self.inputs: Int64[np.ndarray, "m"] = inputs.astype(np.int64)
         self.tokens: Int64[np.ndarray, "m"] = positions.astype(np.int64)
-        self._alpha: list[int] = alpha.tolist()
+        self._alpha = alpha
         self._shape = (n, tokens)
+        self._keys = keys
         self._chosen: dict[int, list[int]] = {}
-        self._keys = keys if isinstance(keys, OuterKeys) else Dyadic.of(keys)
-        self.unit = self._keys.exponent
-        floats = keys.floats if isinstance(keys, OuterKeys) else keys
-        largest = float(np.abs(floats).max())
-        scale = math.frexp(largest)[1] - 1 if largest > 0 else 0
-        self.shift = scale - self.unit
+        largest = float(np.abs(keys.floats if isinstance(keys, OuterKeys) else keys).max())
+        self.scale = math.frexp(largest)[1] - 1 if largest > 0 else 0
         self.floats: Float64[np.ndarray, "m d"]
         if isinstance(keys, OuterKeys):
             # A difference of two rounded products would be off by more than one rounding of it.
@@ -57,21 +56,48 @@ class KeyRows:
             )
             self.floats = np.array([[ratio(fmpz(x), one, -self.shift) for x in row] for row in rows])
         else:
-            normal = np.ldexp(floats, -scale)
+            normal = np.ldexp(keys, -self.scale)
             self.floats = (normal[np.arange(n), alpha][:, None] - normal)[others]
+
+    @cached_property
+    def _exact(self) -> Dyadic | OuterKeys:
+        return self._keys if isinstance(self._keys, OuterKeys) else Dyadic.of(self._keys)
+
+    @property
+    def unit(self) -> int:
+        """``integers(…) = 2^−unit (k_iα_i − k_it)``, of the keys as given."""
+        return self._exact.exponent
+
+    @property
+    def shift(self) -> int:
+        """``integers(…) = 2^shift · floats`` before rounding."""
+        return self.scale - self.unit
 
     def difference(self, i: int, t: int) -> list[int]:
         """(k_iα_i − k_it) / 2^unit, d integers."""
         if i not in self._chosen:
-            self._chosen[i] = self._keys.integers((i, self._alpha[i]))
-        return [a - b for a, b in zip(self._chosen[i], self._keys.integers((i, t)), strict=True)]
+            self._chosen[i] = self._exact.integers((i, int(self._alpha[i])))
+        return [a - b for a, b in zip(self._chosen[i], self._exact.integers((i, t)), strict=True)]
 
     def integers(self, which: Sequence[int]) -> fmpz_mat:
         """The exact rows of those numbers, divided by 2^unit, shape (len(which), d)."""
-        entries: list[int] = []
-        for j in which:
-            entries += self.difference(*self.pair(j))
-        return fmpz_mat(len(which), self.floats.shape[1], entries)
+        rows, shift = self.scaled(which)
+        # Rows of zeros are integers in any unit.
+        return rows * (fmpz(1) << max(0, self.shift - shift))
+
+    def scaled(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
+        """The exact rows of those numbers times 2^s in the units of ``floats``, and an s for which they are integers.
+
+        No other key is looked at.
+        """
+        if len(which) and not isinstance(self._keys, OuterKeys):
+            i, t = self.inputs[which], self.tokens[which]
+            pairs = Dyadic.of(np.stack([self._keys[i, self._alpha[i]], self._keys[i, t]]))
+            if pairs.shifts.max() <= MOST_LIMBS * LIMB:
+                limbs = pairs.limbs()
+                return from_limbs(limbs[:, 0] - limbs[:, 1]), self.scale - pairs.exponent
+        entries = [x for j in which for x in self.difference(*self.pair(j))]
+        return fmpz_mat(len(which), self.floats.shape[1], entries), self.shift
 
     def pair(self, j: int) -> tuple[int, int]:
         """(i, t) of row j."""
@@ -99,14 +125,14 @@ class Certificate:
     @cached_property
     def p(self) -> list[fmpq]:
         """p_mm(α), d rationals."""
-        rho, unit = self._outcome.rho, self._rows.unit
-        return [times_power_of_two(fmpq(x, rho), -unit) for x in self._outcome.point]
+        found, unit = self._outcome.exact, self._rows.unit
+        return [times_power_of_two(fmpq(x, found.rho), -unit) for x in found.point]
 
     @cached_property
     def duals(self) -> dict[tuple[int, int], fmpq]:
         """The positive λ_it, by (i, t), all others being zero; their rows are linearly independent."""
-        rho, unit = self._outcome.rho, self._rows.unit
-        values = (times_power_of_two(fmpq(x, rho), -2 * unit) for x in self._outcome.u)
+        found, unit = self._outcome.exact, self._rows.unit
+        values = (times_power_of_two(fmpq(x, found.rho), -2 * unit) for x in found.u)
         return dict(zip(map(self._rows.pair, self._outcome.support), values, strict=True))
 
     @cached_property

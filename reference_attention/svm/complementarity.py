@@ -28,7 +28,7 @@ def positive_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq] | None:
         outcome: their feasible least-norm point.
     """
     support = outcome.support
-    duals = {j: fmpq(x, outcome.rho) for j, x in zip(support, outcome.u, strict=True)}
+    duals = {j: fmpq(x, outcome.exact.rho) for j, x in zip(support, outcome.exact.u, strict=True)}
     rest = [j for j in np.flatnonzero(outcome.tight).tolist() if j not in duals]
     if not rest:
         return duals
@@ -42,7 +42,7 @@ def positive_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq] | None:
     found = least_norm(IntegerRows(fmpz_mat([*matrix, against, towards]), rows.shift), bounds)
     if found.feasible:
         return None
-    u = {k: fmpq(x, found.over) for k, x in zip(found.support, found.u, strict=True)}
+    u = {k: fmpq(x, found.exact.over) for k, x in zip(found.support, found.exact.u, strict=True)}
     w = u.get(len(tight), fmpq(0))
     change = [u.get(k, fmpq(0)) + (1 if k >= len(support) else -w) for k in range(len(tight))]
     # Half the way to the boundary keeps the duals on P positive.

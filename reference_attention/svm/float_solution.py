@@ -6,9 +6,15 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import daqp
 import numpy as np
 from jaxtyping import Float64, Int64
 from scipy.optimize import nnls
+
+TOLERANCE = 1e-11
+"""How far margins may miss what is asked, in rows of size one; closer ones are told apart by the exact method."""
+UNBOUNDED = 1e30
+"""What daqp takes for infinite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +47,10 @@ class FloatSolution:
 
 
 def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "m"]) -> FloatSolution:
-    """Solve min ‖p‖ subject to g_j·p ≥ h_j by scipy's NNLS (Lawson–Hanson), rows brought to one size.
+    """Solve min ‖p‖ subject to g_j·p ≥ h_j by daqp, rows brought to one size, or by NNLS where it finds no point.
 
-    Without that, inputs of very different key scales leave only the largest visible in floats.
+    Without that, inputs of very different key scales leave only the largest visible in floats. Where there is no
+    point, the residual of scipy's NNLS (Lawson–Hanson) is zero, and its u is what proves it.
     """
     sizes = np.abs(rows).max(axis=1)
     exponents = np.frexp(sizes)[1]
@@ -51,8 +58,28 @@ def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "
     design = np.vstack([np.ldexp(rows.T, -exponents), np.ldexp(bounds.astype(np.float64), smallest - exponents)])
     target = np.zeros(len(design))
     target[-1] = 1.0
-    try:
-        u, _ = nnls(design, target)
-    except (RuntimeError, ValueError):  # too many iterations; the exact method then starts from nothing
-        u = np.zeros(len(rows))
+    u = _by_dual_active_set(design)
+    if u is None:
+        try:
+            u, _ = nnls(design, target)
+        except (RuntimeError, ValueError):  # too many iterations; the exact method then starts from nothing
+            u = np.zeros(len(rows))
     return FloatSolution(u, design, target - design @ u)
+
+
+def _by_dual_active_set(design: Float64[np.ndarray, "e m"]) -> Float64[np.ndarray, "m"] | None:
+    """u = ρλ with ρ = 1/(1 + hᵀλ); None where daqp finds no point."""
+    d, m = len(design) - 1, design.shape[1]
+    _, _, found, said = daqp.solve(
+        np.eye(d),
+        np.zeros(d),
+        np.ascontiguousarray(design[:-1].T),
+        np.full(m, UNBOUNDED),
+        np.ascontiguousarray(design[-1]),
+        np.zeros(m, dtype=np.int32),
+        primal_tol=TOLERANCE,
+    )
+    if found != 1:
+        return None
+    duals = np.maximum(-said["lam"], 0.0)
+    return np.asarray(duals / (1.0 + design[-1] @ duals))

@@ -9,7 +9,8 @@ min ‖E u − f‖ has the residual r = f − E u, and
 Their active-set method for non-negative least squares is run in exact arithmetic. There it terminates from
 *any* start without an anti-cycling rule: a column enters only if its gradient is positive, so the columns in
 use stay linearly independent and every step strictly lowers ‖r‖; no set of columns can come back. A float
-solution only says where to start, so in general one linear system is solved and the result checked.
+solution only says where to start, so in general one linear system is solved and the result checked; in balls first
+(:mod:`reference_attention.svm.enclosure`), which prove the same wherever no further constraint is tight.
 
 Source: C. L. Lawson and R. J. Hanson, *Solving Least Squares Problems* (1974), chapter 23.
 """
@@ -17,8 +18,8 @@ Source: C. L. Lawson and R. J. Hanson, *Solving Least Squares Problems* (1974), 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, cast, runtime_checkable
 
@@ -28,10 +29,13 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.exact import ratio
 from reference_attention.floats import EPS
+from reference_attention.svm.enclosure import Enclosure, enclosed, rounded
 from reference_attention.svm.float_solution import float_solution
 
 UNDERFLOW = 2.0**-900
 """Far above what underflow in a sum of products can lose, far below any rounding error that matters."""
+MANY = 8
+"""Rows in use from which balls are cheaper than rationals."""
 
 
 @runtime_checkable
@@ -48,6 +52,9 @@ class Rows(Protocol):
 
     def integers(self, which: Sequence[int]) -> fmpz_mat:
         """Those rows times 2^shift, exactly, shape (len(which), d)."""
+
+    def scaled(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
+        """Those rows times 2^s, exactly, shape (len(which), d), and s: what is cheapest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,35 +75,70 @@ class IntegerRows:
         rows = self.matrix.tolist()
         return fmpz_mat(len(which), self.matrix.ncols(), [x for j in which for x in rows[j]])
 
+    def scaled(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
+        """Those rows, shape (len(which), d), and ``shift``."""
+        return self.integers(which), self.shift
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """Where the exact method stopped: u > 0 on ``support``, zero elsewhere.
+
+@dataclass(frozen=True)
+class Solution:
+    """u > 0 on the support, over the rationals.
 
     Attributes:
-        support: the rows in use, in increasing order; linearly independent when feasible.
-        u: numerators of u on the support; all share the denominator ``over``.
+        u: its numerators; all share the denominator ``over``.
         over: the denominator of u, positive.
         point: Gᵀu · over in the integer units of the rows, shape (d,).
         rho: ρ · over; zero when infeasible, positive otherwise. So p = point / rho and λ = u / rho.
+    """
+
+    u: list[fmpz]
+    over: fmpz
+    point: list[fmpz]
+    rho: fmpz
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Where the method stopped.
+
+    Attributes:
+        support: the rows in use, in increasing order; linearly independent when feasible.
+        feasible: whether there is a point at all.
         margins: g_j·p in floats within rounding (exactly rounded where it was close to h_j), shape (m,).
         tight: g_j·p = h_j, decided exactly, shape (m,).
         steps: how many linear systems were solved; 1 when the float solution had the right support.
     """
 
     support: list[int]
-    u: list[fmpz]
-    over: fmpz
-    point: list[fmpz]
-    rho: fmpz
+    feasible: bool
     margins: Float64[np.ndarray, "m"]
     tight: Bool[np.ndarray, "m"]
     steps: int
+    _rows: Rows = field(repr=False)
+    _solved: Callable[[], Solution] = field(repr=False)
+    _balls: Enclosure | None = field(default=None, repr=False)
+    _floats: Float64[np.ndarray, "d"] | None = field(default=None, repr=False)
 
-    @property
-    def feasible(self) -> bool:
-        """Whether there is a point at all."""
-        return bool(self.rho > 0)
+    @cached_property
+    def exact(self) -> Solution:
+        """The solution on the support; solved for when first asked for, where balls sufficed."""
+        return self._solved()
+
+    def point(self, exponent: int) -> Float64[np.ndarray, "d"]:
+        """p times 2^exponent in the units of the float rows, each entry rounded once, shape (d,)."""
+        if self._floats is not None:
+            moved = np.ldexp(self._floats, exponent)
+            if np.array_equal(np.ldexp(moved, -exponent), self._floats):
+                return moved
+        return self._ratios(self.exact.point, exponent + self._rows.shift)
+
+    def duals(self, exponent: int) -> Float64[np.ndarray, "s"]:
+        """λ on the support times 2^exponent in the units of the float rows, each entry rounded once, shape (s,)."""
+        found = None if self._balls is None else rounded(self._balls.duals, exponent + 2 * self._balls.shift)
+        return self._ratios(self.exact.u, exponent + 2 * self._rows.shift) if found is None else found
+
+    def _ratios(self, numerators: list[fmpz], exponent: int) -> Float64[np.ndarray, "k"]:
+        return np.array([ratio(x, self.exact.rho, exponent) for x in numerators])
 
 
 class _ActiveSet:
@@ -156,12 +198,12 @@ class _ActiveSet:
             support, u = [support[k] for k in keep], [u[k] for k in keep]
         self.support = support
 
-    def point(self) -> tuple[list[fmpz], fmpz]:
-        """Gᵀu and ρ, both times ``over``: p is their ratio."""
-        if not self.support:
+    def point(self, support: list[int]) -> tuple[list[fmpz], fmpz]:
+        """Gᵀu and ρ on the support that was solved for, both times ``over``: p is their ratio."""
+        if not support:
             return [fmpz(0)] * self.rows.floats.shape[1], fmpz(1)
         u = self.numer.entries()
-        rho = self.over - sum((self.bounds[j] * x for j, x in zip(self.support, u, strict=True)), fmpz(0))
+        rho = self.over - sum((self.bounds[j] * x for j, x in zip(support, u, strict=True)), fmpz(0))
         return (self.matrix.transpose() * self.numer).entries(), rho
 
 
@@ -180,52 +222,88 @@ def least_norm(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: Float64[np.nda
         bounds: h, integers, shape (m,).
         guess: approximate u from which to start (its support); from :func:`float_solution` when omitted.
     """
-    floats = rows.floats
     if guess is None:
-        guess = float_solution(floats, bounds).u
-    state = _ActiveSet(rows, bounds)
+        guess = float_solution(rows.floats, bounds).u
     positive = np.flatnonzero(guess > 0)
-    state.start_from([int(j) for j in positive[np.argsort(-guess[positive], kind="stable")]])
-    sizes = np.abs(floats)
+    return _by_balls(rows, bounds, positive.tolist()) or _by_rationals(
+        rows, bounds, positive[np.argsort(-guess[positive], kind="stable")].tolist()
+    )
+
+
+def _by_balls(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -> Outcome | None:
+    """The outcome if that is the support and no other constraint is tight; None where balls cannot tell."""
+    if len(support) < MANY:
+        return None
+    balls = enclosed(*rows.scaled(support), bounds[support].tolist())
+    if balls is None or (p := rounded(balls.point, balls.shift)) is None:
+        return None
+    margins, below, unsure = _margins(rows.floats, bounds, p, support)
+    if below.any():
+        return None
+    if unsure.size:
+        products = balls.margins(*rows.scaled(unsure.tolist()))
+        values = rounded(products, 0)
+        if values is None or not all(x > h for x, h in zip(products.entries(), bounds[unsure].tolist(), strict=True)):
+            return None
+        margins[unsure] = np.minimum(values, sys.float_info.max)
+    tight = np.zeros(len(margins), dtype=bool)
+    tight[support] = True
+
+    def solved() -> Solution:
+        state = _ActiveSet(rows, bounds)
+        state.solve(support)
+        return Solution(state.numer.entries(), state.over, *state.point(support))
+
+    return Outcome(support, True, margins, tight, 1, rows, solved, balls, p)
+
+
+def _by_rationals(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: list[int]) -> Outcome:
+    state = _ActiveSet(rows, bounds)
+    state.start_from(guess)
     while True:
-        point, rho = state.point()
+        point, rho = state.point(state.support)
         if rho == 0:
-            margins, tight = np.zeros(len(floats)), np.zeros(len(floats), dtype=bool)
+            margins, tight = np.zeros(len(bounds)), np.zeros(len(bounds), dtype=bool)
             break
-        violated, margins, tight = _screen(rows, floats, sizes, bounds, state, point, rho)
+        violated, margins, tight = _screen(rows, bounds, state, point, rho)
         if violated is None:
             break
         state.enter(violated)
     u = dict(sorted(zip(state.support, state.numer.entries(), strict=True)))
-    return Outcome(list(u), list(u.values()), state.over, point, rho, margins, tight, state.steps)
+    solution = Solution(list(u.values()), state.over, point, rho)
+    return Outcome(list(u), bool(rho > 0), margins, tight, state.steps, rows, lambda: solution)
+
+
+def _margins(
+    floats: Float64[np.ndarray, "m d"],
+    bounds: Int64[np.ndarray, "m"],
+    p: Float64[np.ndarray, "d"],
+    support: list[int],
+) -> tuple[Float64[np.ndarray, "m"], Bool[np.ndarray, "m"], Int64[np.ndarray, "k"]]:
+    """The margins g_j·p, h_j on the support; which others are below h_j, and of which floats cannot tell.
+
+    The bound on their error: row and point are each within a rounding of the exact ones, the sum of d products adds d
+    more, hence (d + 4) eps Σ|g_k p_k| with room for the rounding of the bound itself.
+    """
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        margins = floats @ p
+        error = (p.size + 4) * EPS * (np.abs(floats) @ np.abs(p)) + UNDERFLOW
+        above, below = margins - bounds > error, bounds - margins > error
+    margins[support] = bounds[support]
+    above[support], below[support] = True, False
+    return margins, below, np.flatnonzero(~(above | below))
 
 
 def _screen(
-    rows: Rows,
-    floats: Float64[np.ndarray, "m d"],
-    sizes: Float64[np.ndarray, "m d"],
-    bounds: Int64[np.ndarray, "m"],
-    state: _ActiveSet,
-    point: list[fmpz],
-    rho: fmpz,
+    rows: Rows, bounds: Int64[np.ndarray, "m"], state: _ActiveSet, point: list[fmpz], rho: fmpz
 ) -> tuple[int | None, Float64[np.ndarray, "m"], Bool[np.ndarray, "m"]]:
-    """A violated constraint (or None), the margins g_j·p, and which equal h_j.
-
-    Margins are computed in floats with a bound on their error; whatever is within the bound of h_j is decided
-    in integers. The bound: row and point are each within a rounding of the exact ones, the sum of d products
-    adds d more, hence (d + 4) eps Σ|g_k p_k| with room for the rounding of the bound itself.
-    """
+    """A violated constraint (or None), the margins g_j·p, and which equal h_j; in integers where floats cannot tell."""
     p = np.array([ratio(x, rho, rows.shift) for x in point])
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        margins = floats @ p
-        error = (p.size + 4) * EPS * (sizes @ np.abs(p)) + UNDERFLOW
-        above, below = margins - bounds > error, bounds - margins > error
-    tight = np.zeros(len(floats), dtype=bool)
+    margins, below, unsure = _margins(rows.floats, bounds, p, state.support)
+    tight = np.zeros(len(margins), dtype=bool)
     tight[state.support] = True
-    margins[tight] = bounds[tight]
-    if (below & ~tight).any():
-        return int(np.argmin(np.where(below & ~tight, margins - bounds, np.inf))), margins, tight
-    unsure = np.flatnonzero(~(above | tight))
+    if below.any():
+        return int(np.argmin(np.where(below, margins - bounds, np.inf))), margins, tight
     violated = None
     if unsure.size:
         products = (rows.integers(unsure.tolist()) * fmpz_mat(len(point), 1, point)).entries()

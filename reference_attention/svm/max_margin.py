@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from flint import fmpq, fmpz
+from flint import fmpq
 from jaxtyping import Bool, Float64, Int64
 from numpy.typing import ArrayLike, NDArray
 
@@ -148,8 +148,8 @@ class MaxMargin:
             return None
         values = np.zeros(self.neighbours.shape)
         for pair, x in self.exact_positive_duals.items():
-            values[pair] = _rounded(x.p, x.q, 0)
-        return _frozen(values)
+            values[pair] = ratio(x.p, x.q)
+        return _frozen(_in_range(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,13 +219,14 @@ def max_margin(
     outcome = least_norm(rows, bounds, guess.u)
     values = np.zeros(len(bounds))
     if not outcome.feasible:
-        exact = {rows.pair(j): fmpq(x, outcome.over) for j, x in zip(outcome.support, outcome.u, strict=True)}
-        values[outcome.support] = [ratio(x, outcome.over) for x in outcome.u]
+        u, over = outcome.exact.u, outcome.exact.over
+        exact = {rows.pair(j): fmpq(x, over) for j, x in zip(outcome.support, u, strict=True)}
+        values[outcome.support] = [ratio(x, over) for x in u]
         return Infeasible(chosen, rows.spread(values, 0.0), exact)
-    values[outcome.support] = [_rounded(x, outcome.rho, -2 * rows.unit) for x in outcome.u]
+    values[outcome.support] = _in_range(outcome.duals(-2 * rows.scale))
     return MaxMargin(
         alpha=chosen,
-        p=_frozen(np.array([_rounded(x, outcome.rho, -rows.unit) for x in outcome.point])),
+        p=_frozen(_in_range(outcome.point(-rows.scale))),
         duals=rows.spread(values, 0.0),
         margins=rows.spread(outcome.margins, np.inf),
         neighbours=rows.spread(outcome.tight, False),
@@ -289,11 +290,10 @@ def _entries(vector: NDArray[Any]) -> str:
     return ", ".join(shown if vector.size <= SHOWN else [*shown, f"… {vector.size} entries"])
 
 
-def _rounded(numerator: fmpz, denominator: fmpz, exponent: int) -> float:
-    value = ratio(numerator, denominator, exponent)
-    if math.isinf(value):
+def _in_range(values: Float64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:
+    if np.isinf(values).any():
         raise InvalidInput("keys: the solution of ATT-SVM is beyond the range of float64; rescale the keys.")
-    return value
+    return values
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

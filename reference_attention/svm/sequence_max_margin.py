@@ -16,7 +16,6 @@ import numpy as np
 from flint import fmpq, fmpz_mat
 from jaxtyping import Bool, Float64, Int64
 
-from reference_attention.errors import InvalidInput
 from reference_attention.exact import times_power_of_two, to_float, to_floats
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.svm.certificate import KeyRows
@@ -45,10 +44,10 @@ class StackedRows:
     def __init__(self, parts: Sequence[KeyRows]) -> None:
         self._parts = parts
         self.unit = min(part.unit for part in parts)
-        scale = max(part.shift + part.unit for part in parts)
+        scale = max(part.scale for part in parts)
         self.shift = scale - self.unit
         self.floats: Float64[np.ndarray, "m d"] = np.concatenate(
-            [np.ldexp(part.floats, part.shift + part.unit - scale) for part in parts]
+            [np.ldexp(part.floats, part.scale - scale) for part in parts]
         )
         self.places: list[Place] = [(q, *part.pair(j)) for q, part in enumerate(parts) for j in range(len(part.floats))]
 
@@ -60,6 +59,10 @@ class StackedRows:
             part = self._parts[q]
             entries += [x << (part.unit - self.unit) for x in part.difference(i, t)]
         return fmpz_mat(len(which), self.floats.shape[1], entries)
+
+    def scaled(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
+        """Those rows, and ``shift``."""
+        return self.integers(which), self.shift
 
     def spread(self, values: Any, chosen: Any) -> tuple[Any, ...]:
         """Row values as an (n, T) array per problem, with ``chosen`` at the tokens α."""
@@ -130,16 +133,15 @@ def sequence_max_margin(
     rows = StackedRows([KeyRows(one, tokens) for one, tokens in zip(keys, chosen, strict=True)])
     outcome = least_norm(rows, np.ones(len(rows.floats), dtype=np.int64))
     places = [rows.places[j] for j in outcome.support]
+    found = outcome.exact
     if not outcome.feasible:
-        weights = (fmpq(x, outcome.over) for x in outcome.u)
+        weights = (fmpq(x, found.over) for x in found.u)
         return SequenceInfeasible(chosen, dict(zip(places, weights, strict=True)))
-    exact_p = [times_power_of_two(fmpq(x, outcome.rho), -rows.unit) for x in outcome.point]
-    weights = (times_power_of_two(fmpq(x, outcome.rho), -2 * rows.unit) for x in outcome.u)
+    exact_p = [times_power_of_two(fmpq(x, found.rho), -rows.unit) for x in found.point]
+    weights = (times_power_of_two(fmpq(x, found.rho), -2 * rows.unit) for x in found.u)
     exact_duals = dict(zip(places, weights, strict=True))
     p, duals = to_floats(exact_p), np.zeros(len(rows.floats))
     duals[outcome.support] = [to_float(x) for x in exact_duals.values()]
-    if not (np.isfinite(p).all() and np.isfinite(duals).all()):
-        raise InvalidInput("keys: the solution of ATT-SVM is beyond the range of float64; rescale the keys.")
     p.setflags(write=False)
     return SequenceMaxMargin(
         alpha=chosen,

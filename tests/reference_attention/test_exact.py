@@ -15,6 +15,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import (
     Dyadic,
+    from_limbs,
     ratio,
     rational,
     rational_matrix,
@@ -172,3 +173,14 @@ def test_mantissas_are_odd_and_the_exponent_is_the_largest(array: np.ndarray) ->
     if zero.all():
         assert found.exponent == 0
     assert (found.shifts >= 0).all()
+
+
+def test_limbs_are_the_integers() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(3, 4)) * 2.0 ** rng.integers(-120, 120, size=(3, 4))
+    values[0, 0], values[1, 1], values[2, 2] = 0.0, -(2.0**130), 2.0**-180
+    dyadic = Dyadic.of(values)
+    limbs = dyadic.limbs()
+    assert np.abs(limbs).max() < 2**53
+    assert from_limbs(limbs).entries() == [fmpz(x) for x in dyadic.integers()]
+    assert from_limbs(Dyadic.of(np.zeros((1, 2))).limbs()).entries() == [0, 0]

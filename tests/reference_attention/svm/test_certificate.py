@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
+from reference_attention.outer_keys import OuterKeys
 from reference_attention.svm.certificate import KeyRows
 
 KEYS = np.array([[[1.0, -1.5], [0.25, 0.5], [1.0, 1.75]], [[0.0, 1.0], [0.5, 0.5], [-1.25, 0.0]]])
@@ -27,3 +30,26 @@ def test_zero_keys_have_zero_rows() -> None:
     assert not rows.floats.any()
     assert not any(int(x) for x in rows.integers([0]).entries())
     assert rows.shift == -rows.unit
+
+
+def test_rows_of_factors_are_the_exact_differences_rounded_once() -> None:
+    rng = np.random.default_rng(0)
+    tokens, queries = rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 4))
+    # Nearly the same token: of two rounded products few digits would be left.
+    tokens[:, 1] = tokens[:, 0] * (1 + 2.0**-40)
+    rows = KeyRows(OuterKeys(tokens, queries), np.zeros(2, dtype=np.int64))
+    for j in range(4):
+        i, t = rows.pair(j)
+        apart = [Fraction(a) - Fraction(b) for a, b in zip(tokens[i, 0].tolist(), tokens[i, t].tolist(), strict=True)]
+        exact = [a * Fraction(z) for a in apart for z in queries[i].tolist()]
+        assert np.ldexp(rows.floats[j], rows.shift + rows.unit).tolist() == [float(x) for x in exact]
+
+
+def test_rows_of_zero_keys_are_integers_in_any_unit() -> None:
+    """The other keys are multiples of 4: of zeros alone no power of two is known."""
+    keys = np.array([[[0.0, 0.0], [0.0, 0.0]], [[4.0, 12.0], [8.0, 0.0]]])
+    rows = KeyRows(keys, np.zeros(2, dtype=np.int64))
+    assert rows.integers([0]).entries() == [0, 0]
+    assert rows.integers([1]).entries() == [-1, 3]
+    assert rows.integers([0, 1]).entries() == [0, 0, -1, 3]
+    assert rows.unit == 2

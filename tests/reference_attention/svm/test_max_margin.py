@@ -442,7 +442,7 @@ def test_exact_method_reaches_the_solution_from_any_start(seed: int) -> None:
     outcomes = [least_norm(rows, bounds, start) for start in starts]
     assert len({outcome.feasible for outcome in outcomes}) == 1
     if outcomes[0].feasible:
-        points = [[fraction(fmpq(x, outcome.rho)) for x in outcome.point] for outcome in outcomes]
+        points = [[fraction(fmpq(x, outcome.exact.rho)) for x in outcome.exact.point] for outcome in outcomes]
         assert all(point == points[0] for point in points)
         assert all((outcome.tight == outcomes[0].tight).all() for outcome in outcomes)
 
@@ -583,7 +583,7 @@ def test_a_violation_by_one_unit_in_2_to_the_60_is_one() -> None:
     rows = IntegerRows(fmpz_mat([[large, 1], [large, 0]]), 30)
     for guess in ([1.0, 0.0], [0.0, 1.0], [0.0, 0.0]):
         found = least_norm(rows, np.array([1, 1]), np.array(guess))
-        assert [fmpq(x, found.rho) for x in found.point] == [fmpq(1, large), fmpq(0)]
+        assert [fmpq(x, found.exact.rho) for x in found.exact.point] == [fmpq(1, large), fmpq(0)]
         assert found.tight.tolist() == [True, True]
 
 
@@ -596,7 +596,7 @@ def test_margins_that_cancel_are_decided_exactly(off: int, seed: int) -> None:
     matrix = [[1, 0], [0, k], [n + 1, off - n * k]]
     found = least_norm(IntegerRows(fmpz_mat(matrix), 0), np.array([1, 1, 1]), np.array([1.0, 1.0, 0.0]))
     assert found.feasible
-    p = [fraction(fmpq(x, found.rho)) for x in found.point]
+    p = [fraction(fmpq(x, found.exact.rho)) for x in found.exact.point]
     margins = [Fraction(a) * p[0] + Fraction(b) * p[1] for a, b in matrix]
     assert min(margins) >= 1
     assert found.tight.tolist() == [x == 1 for x in margins]
@@ -610,8 +610,8 @@ def test_multipliers_in_use_are_positive_from_any_start(seed: int) -> None:
     bounds = np.ones(len(rows.inputs), dtype=np.int64)
     for start in (np.zeros(len(bounds)), np.ones(len(bounds)), np.random.default_rng(seed).random(len(bounds))):
         found = least_norm(rows, bounds, start)
-        assert found.over > 0
-        assert all(x > 0 for x in found.u)
+        assert found.exact.over > 0
+        assert all(x > 0 for x in found.exact.u)
 
 
 def test_integer_rows_in_floats_are_divided_by_their_power_of_two() -> None:

@@ -1,0 +1,76 @@
+"""The least-norm point on given active constraints, in ball arithmetic: signs that a ball decides are proven.
+
+For independent rows g_j, j ∈ S, the λ with G_S G_Sᵀ λ = h_S give p = G_Sᵀ λ of margins h_S. If λ > 0 and no other
+constraint is violated, p is the point of least norm (KKT). Balls of some hundred bits prove that wherever no equality
+holds by accident, at a tenth of the cost of the rationals, whose numerators have thousands.
+
+References: F. Johansson, *Arb: efficient arbitrary-precision midpoint-radius interval arithmetic* (2017).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, arb_mat, ctx, fmpz_mat
+from jaxtyping import Float64
+
+BITS = (128, 384)
+"""Working precision, and the next where that did not do: 53 bits of a float, twice those of a condition number, and one
+that elimination loses with each row."""
+ENOUGH = 60
+"""Bits that a float needs, and some: fewer rarely tell how to round."""
+
+
+@dataclass(frozen=True, eq=False)
+class Enclosure:
+    """λ and p, as balls around them, for rows times 2^shift.
+
+    Attributes:
+        duals: λ, shape (s, 1).
+        point: p, shape (d, 1).
+        shift: of the rows.
+        bits: the precision that they were computed with.
+    """
+
+    duals: arb_mat
+    point: arb_mat
+    shift: int
+    bits: int
+
+    def margins(self, rows: fmpz_mat, shift: int) -> arb_mat:
+        """g_j·p for other rows times 2^shift, shape (m, 1)."""
+        with ctx.workprec(self.bits):
+            return arb_mat(rows) * self.point * arb(2) ** (self.shift - shift)
+
+
+def enclosed(matrix: fmpz_mat, shift: int, bounds: list[int]) -> Enclosure | None:
+    """λ and p for these rows; None where they are dependent as far as balls can tell, or a λ may not be positive.
+
+    Args:
+        matrix: G_S times 2^shift, shape (s, d).
+        bounds: h_S, s of them.
+    """
+    gram, h = matrix * matrix.transpose(), fmpz_mat(len(bounds), 1, bounds)
+    for bits in BITS:
+        with ctx.workprec(bits):
+            try:
+                duals = arb_mat(gram).solve(arb_mat(h), algorithm="lu")
+            except ZeroDivisionError:
+                continue
+            if any(x < 0 for x in duals.entries()):
+                return None
+            point = arb_mat(matrix.transpose()) * duals
+            if all(x > 0 for x in duals.entries()) and all(x.rel_accuracy_bits() > ENOUGH for x in point.entries()):
+                return Enclosure(duals, point, shift, bits)
+    return None
+
+
+def rounded(balls: arb_mat, exponent: int) -> Float64[np.ndarray, "k"] | None:
+    """The numbers times 2^exponent, each rounded once to float64; None where the balls do not tell how."""
+    with ctx.workprec(BITS[0]):
+        entries = (balls * arb(2) ** exponent).entries() if exponent else balls.entries()
+        low = np.array([float(x.lower()) for x in entries])
+        high = np.array([float(x.upper()) for x in entries])
+    # Rounding is monotone: what lies between two numbers that round to one float rounds to it.
+    return low if np.array_equal(low, high) else None

@@ -1,0 +1,169 @@
+"""ATT-SVM in another norm: min ‖p‖_q subject to (k_iα − k_it)·p ≥ 1 for every t ≠ α_i, 1 < q ≤ ∞; in floats.
+
+For 1 < q < ∞ it is the limit of mirror descent with the potential ‖p‖_q^q/q. The solution is found by SLSQP on the
+strictly convex program min ‖p‖_q^q/q, refined by Newton's method on the equations of its support, and accepted by the
+residual of its KKT conditions alone. For q = ∞ it is a linear program, whose solutions need not be unique: only the
+margin is.
+
+References: Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit Regularization via Mirror Descent*,
+JMLR 2023; scipy.optimize (SLSQP, nnls, HiGHS).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from scipy.optimize import linprog, minimize, nnls
+
+from reference_attention.errors import InvalidInput
+
+ACCEPTED = 1e-9
+"""The largest KKT residual: it moves the direction by about as much, far below what is measured against it, and is far
+above what Newton's method leaves."""
+NEAR = 1e-6
+"""A constraint this near to its bound is tried as one of the support; the residual decides whether rightly."""
+NEWTON = 50
+"""Steps of Newton's method; it needs a handful."""
+
+Rows = Float64[np.ndarray, "m d"]
+Vector = Float64[np.ndarray, "d"]
+
+
+@dataclass(frozen=True, eq=False)
+class LeastPowerNorm:
+    """The solution.
+
+    Attributes:
+        p: shape (d,).
+        norm: q.
+        margin: 1/‖p‖_q, the largest least margin of a point of ‖p‖_q = 1.
+        residual: of the KKT conditions at p, relative to them; of a linear program the largest violation.
+    """
+
+    p: Vector
+    norm: float
+    margin: float
+    residual: float
+
+    @property
+    def direction(self) -> Vector:
+        """p/‖p‖ in the Euclidean norm, as every direction that angles are taken to."""
+        return np.asarray(self.p / np.linalg.norm(self.p))
+
+
+def difference_rows(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> Rows:
+    """k_iα − k_it, t ≠ α_i, shape (n (T−1), d)."""
+    others = np.arange(keys.shape[1]) != alpha[:, None]
+    chosen = np.take_along_axis(keys, alpha[:, None, None], axis=1)
+    return np.asarray((chosen - keys)[others])
+
+
+def least_power_norm(
+    keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"], norm: float, feasible: Vector
+) -> LeastPowerNorm | None:
+    """Solve it; ``None`` if the solution was not found to :data:`ACCEPTED`.
+
+    Args:
+        norm: q, 1 < q ≤ ∞.
+        feasible: a point that separates α, such as p_mm, (d,).
+
+    Raises:
+        InvalidInput: a norm out of range, or a point that does not separate α.
+    """
+    if not norm > 1:
+        raise InvalidInput(f"norm: {norm} is not above 1; the solution would not be unique, or the norm none.")
+    rows = difference_rows(keys, alpha)
+    least = float((rows @ feasible).min())
+    if not least > 0:
+        raise InvalidInput(f"feasible: the least margin of alpha is {least:g}; give a point where it is positive.")
+    # In units in which the Euclidean solution has norm one, rows are of a size that solvers are made for.
+    unit = float(np.linalg.norm(feasible)) / least
+    p, residual = (
+        _program(rows * unit, norm) if math.isinf(norm) else _power(rows * unit, norm, feasible / least / unit)
+    )
+    if not residual <= ACCEPTED:
+        return None
+    return LeastPowerNorm(p * unit, norm, 1 / float(np.linalg.norm(p * unit, ord=norm)), residual)
+
+
+def kkt_residual(rows: Rows, norm: float, p: Vector) -> float:
+    """The largest violation of the KKT conditions at p: margins ≥ 1, ∇ψ(p) = Σ λ_j row_j, λ_j ≥ 0 on margins of 1.
+
+    Independent of how p was found: λ is the non-negative least squares solution over the margins within :data:`NEAR`
+    of one, and each λ_j times the margin's excess counts, too. ∇ψ is relative to its norm.
+    """
+    margins = rows @ p
+    slope = _slope(p, norm)
+    size = float(np.linalg.norm(slope))
+    tight = margins <= 1 + NEAR
+    if not tight.any() or not np.isfinite(slope).all() or size == 0:
+        return math.inf
+    duals, apart = nnls(rows[tight].T, slope / size)
+    return max(float(apart), float((1 - margins).max()), float((duals * np.abs(margins[tight] - 1)).max()))
+
+
+def _slope(p: Vector, norm: float) -> Vector:
+    return np.asarray(np.sign(p) * np.abs(p) ** (norm - 1))
+
+
+def _power(rows: Rows, norm: float, start: Vector) -> tuple[Vector, float]:
+    found = minimize(
+        lambda p: float((np.abs(p) ** norm).sum() / norm),
+        start,
+        jac=lambda p: _slope(p, norm),
+        constraints={"type": "ineq", "fun": lambda p: rows @ p - 1, "jac": lambda p: rows},
+        method="SLSQP",
+        options={"maxiter": 1000, "ftol": 1e-15},
+    )
+    tries = [_refined(rows, norm, found.x, near) for near in (NEAR, 1e-4, 1e-2)]
+    return min([(found.x, kkt_residual(rows, norm, found.x)), *tries], key=lambda one: one[1])
+
+
+def _refined(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, float]:
+    """Newton's method on ∇ψ(p) = Σ λ_j row_j, row_j·p = 1 over the support: in p if q ≥ 2, in z = ∇ψ(p) if q < 2.
+
+    Either way the unknown is the one in which the other is differentiable.
+    """
+    tight = rows[rows @ p <= 1 + near]
+    if not len(tight):
+        return p, math.inf
+    duals = nnls(tight.T, _slope(p, norm))[0]
+    tight, duals = tight[duals > 0], duals[duals > 0]
+    conjugate, d = norm / (norm - 1), len(p)
+    unknown = p if norm >= 2 else _slope(p, norm)
+    for _ in range(NEWTON):
+        at, slope = (unknown, _slope(unknown, norm)) if norm >= 2 else (_slope(unknown, conjugate), unknown)
+        power = norm if norm >= 2 else conjugate
+        bent = np.diag((power - 1) * np.abs(unknown) ** (power - 2))
+        upper = [bent, -tight.T] if norm >= 2 else [np.eye(d), -tight.T]
+        lower = tight if norm >= 2 else tight @ bent
+        matrix = np.block([upper, [lower, np.zeros((len(tight), len(tight)))]])
+        wrong = np.concatenate([slope - tight.T @ duals, tight @ at - 1])
+        step = np.linalg.lstsq(matrix, -wrong, rcond=None)[0]
+        unknown, duals = unknown + step[:d], duals + step[d:]
+        if not np.isfinite(unknown).all():
+            return p, math.inf
+        if np.abs(step).max() <= 1e-15 * np.abs(unknown).max():
+            break
+    found = unknown if norm >= 2 else _slope(unknown, conjugate)
+    return found, kkt_residual(rows, norm, found)
+
+
+def _program(rows: Rows, norm: float) -> tuple[Vector, float]:
+    """min s subject to rows·p ≥ 1, −s ≤ p_j ≤ s; the residual is the gap to the dual value and what is violated."""
+    m, d = rows.shape
+    box = np.block([[np.eye(d), -np.ones((d, 1))], [-np.eye(d), -np.ones((d, 1))]])
+    upper = np.vstack([np.hstack([-rows, np.zeros((m, 1))]), box])
+    bounds = np.concatenate([-np.ones(m), np.zeros(2 * d)])
+    found = linprog(np.append(np.zeros(d), 1.0), upper, bounds, bounds=(None, None), method="highs")
+    if found.status != 0:
+        return np.zeros(d), math.inf
+    p = found.x[:d]
+    duals = np.maximum(-found.ineqlin.marginals[:m], 0.0)
+    # Weak duality: Σ λ_j / ‖Σ λ_j row_j‖_1 is at most the least ‖p‖_∞.
+    below = float(duals.sum() / max(np.abs(duals @ rows).sum(), 1e-300))
+    least = float((rows @ p).min())
+    return p, max(float(np.abs(p).max() / max(least, 1e-300)) / max(below, 1e-300) - 1, 1 - least, 0.0)

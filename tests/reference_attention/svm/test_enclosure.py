@@ -1,0 +1,115 @@
+"""Balls prove what the rationals find: same points, same neighbours, and nothing where an equality is in doubt."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flint import fmpq, fmpz, fmpz_mat
+
+from reference_attention.exact import ratio
+from reference_attention.svm import least_norm as module
+from reference_attention.svm.certificate import KeyRows
+from reference_attention.svm.enclosure import BITS, enclosed, rounded
+from reference_attention.svm.least_norm import IntegerRows, Outcome, least_norm
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from tests.reference_attention.svm.test_max_margin import feasible
+
+SHAPES = [(1, 2, 1), (2, 3, 2), (4, 6, 10), (6, 8, 20), (10, 10, 30)]
+
+
+def both(monkeypatch: pytest.MonkeyPatch, keys: np.ndarray, alpha: np.ndarray) -> tuple[MaxMargin, MaxMargin]:
+    """The solution by balls wherever they can, and by rationals alone."""
+    monkeypatch.setattr(module, "MANY", 1)
+    by_balls = max_margin(keys, alpha)
+    monkeypatch.setattr(module, "MANY", 10**9)
+    by_rationals = max_margin(keys, alpha)
+    assert isinstance(by_balls, MaxMargin)
+    assert isinstance(by_rationals, MaxMargin)
+    assert by_rationals._outcome._balls is None
+    return by_balls, by_rationals
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_balls_find_what_rationals_find(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]) -> None:
+    for seed, exponent in enumerate((-40, -17, -1, 0, 6, 39)):
+        keys, alpha = feasible(*shape, seed)
+        balls, rationals = both(monkeypatch, np.ldexp(keys, exponent), alpha)
+        assert balls._outcome._balls is not None
+        assert (balls.p == rationals.p).all()
+        assert (balls.duals == rationals.duals).all()
+        assert (balls.neighbours == rationals.neighbours).all()
+        assert balls.exact.p == rationals.exact.p
+        assert balls.exact.duals == rationals.exact.duals
+        np.testing.assert_allclose(balls.margins, rationals.margins, rtol=1e-12)
+
+
+def test_a_tie_is_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token twice: the second has margin 1 without being in use."""
+    keys, alpha = feasible(4, 6, 10, 0)
+    i, t = np.argwhere(max_margin(keys, alpha).neighbours)[0]  # type: ignore[union-attr]
+    balls, rationals = both(monkeypatch, np.concatenate([keys, keys[:, t : t + 1]], axis=1), alpha)
+    assert balls._outcome._balls is None
+    assert balls.neighbours[i, [t, -1]].all()
+    assert (balls.neighbours == rationals.neighbours).all()
+
+
+@pytest.mark.parametrize("off", [-1, 0, 1])
+def test_a_margin_off_by_one_in_2_to_the_20_is_told(monkeypatch: pytest.MonkeyPatch, off: int) -> None:
+    """Two rows fix p = (1, 1/K); the margin of the third, N + 1 − (N K − off)/K = 1 + off/K, is lost in floats."""
+    monkeypatch.setattr(module, "MANY", 1)
+    n, k = 2**45 + 12345, 2**19 + 77
+    matrix = fmpz_mat([[1, 0], [0, k], [n + 1, off - n * k]])
+    found = least_norm(IntegerRows(matrix, 0), np.array([1, 1, 1]), np.array([1.0, 1.0, 0.0]))
+    assert (found._balls is not None) == (off == 1)
+    assert found.tight[2] == (off <= 0)
+    if off == 1:
+        assert found.margins[2] == ratio(fmpz(k + 1), fmpz(k))
+
+
+def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in use with a negative λ, a constraint that is violated, rows that depend on each other."""
+    monkeypatch.setattr(module, "MANY", 1)
+    keys, alpha = feasible(4, 6, 10, 1)
+    rows = KeyRows(keys, alpha)
+    bounds = np.ones(len(rows.inputs), dtype=np.int64)
+    right = least_norm(rows, bounds)
+    for guess in (np.ones(20), np.eye(20)[0], np.eye(20)[right.support[0]]):
+        found: Outcome = least_norm(rows, bounds, guess)
+        assert found._balls is None
+        assert found.support == right.support
+        assert found.exact == right.exact
+    assert enclosed(fmpz_mat([[1, 2], [2, 4]]), 0, [1, 1]) is None
+    assert enclosed(fmpz_mat([[1, 0], [1, 1]]), 0, [2, 1]) is None  # λ = (3, −1)
+
+
+def test_ill_conditioned_rows_take_more_bits_or_rationals() -> None:
+    """The directions of rows (2^k, 1) and (2^k + 1, −1) are about 2^−k apart; the Gram matrix loses 2k bits."""
+    for k, bits in ((10, BITS[0]), (45, BITS[1]), (200, None)):
+        rows, p = ((2**k, 1), (2**k + 1, -1)), (3 * 2**k + 1, 1)
+        found = enclosed(fmpz_mat(rows), 0, [a * p[0] + b * p[1] for a, b in rows])
+        assert (found and found.bits) == bits
+        if found is not None:
+            assert rounded(found.point, 0).tolist() == list(p)  # type: ignore[union-attr]
+            assert rounded(found.duals, 0).tolist() == [2, 1]  # type: ignore[union-attr]
+
+
+def test_rounding_is_the_nearest_float_or_none() -> None:
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        matrix = fmpz_mat(1, 1, [int(rng.integers(1, 2**62)) * 2 + 1])
+        found = enclosed(matrix, 0, [1])
+        assert found is not None
+        value = rounded(found.point, seed - 10)
+        assert value is not None
+        assert value[0] == ratio(fmpz(1), matrix[0, 0], seed - 10)
+    halfway = enclosed(fmpz_mat([[1]]), 0, [2**53 + 1])
+    assert halfway is not None
+    assert rounded(halfway.point, 0) is None or rounded(halfway.point, 0)[0] == float(2**53 + 1)  # type: ignore[index]
+
+
+def test_rationals_are_solved_for_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MANY", 1)
+    solution = max_margin(*feasible(6, 8, 20, 3))
+    assert isinstance(solution, MaxMargin)
+    assert "exact" not in solution._outcome.__dict__
+    assert sum(solution.exact.duals.values(), fmpq(0)) == solution.exact.norm_squared

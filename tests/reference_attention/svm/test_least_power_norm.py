@@ -1,0 +1,95 @@
+"""ATT-SVM in other norms: against a conic solver, by hand, and its certificate."""
+
+from __future__ import annotations
+
+import cvxpy
+import numpy as np
+import pytest
+
+from generators.datasets import dataset_named
+from generators.random_trials import random_trial
+from reference_attention.errors import InvalidInput
+from reference_attention.svm import least_power_norm as module
+from reference_attention.svm.least_power_norm import difference_rows, kkt_residual, least_power_norm
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+
+NORMS = (1.1, 1.5, 3.0, 8.0, np.inf)
+
+
+def random_data(number: int) -> tuple[np.ndarray, np.ndarray, MaxMargin]:
+    problem = random_trial(0, 10, number).problem
+    svm = max_margin(problem.keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    return problem.keys, problem.optimal, svm
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_it_is_what_a_conic_solver_finds(norm: float) -> None:
+    keys, alpha, svm = random_data(2)
+    found = least_power_norm(keys, alpha, norm, svm.p)
+    assert found is not None
+    rows = difference_rows(keys, alpha)
+    p = cvxpy.Variable(keys.shape[2])
+    value = cvxpy.Problem(cvxpy.Minimize(cvxpy.pnorm(p, norm)), [rows @ p >= 1]).solve(solver="CLARABEL")
+    assert 1 / found.margin == pytest.approx(value, rel=1e-7)  # Clarabel's own tolerance is 1e-8
+    assert (rows @ found.p).min() == pytest.approx(1.0, abs=1e-9)
+    if np.isfinite(norm):
+        assert found.p == pytest.approx(p.value, abs=1e-4)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_euclidean_norm_gives_p_mm(number: int) -> None:
+    keys, alpha, svm = random_data(number)
+    found = least_power_norm(keys, alpha, 2.0, svm.p)
+    assert found is not None
+    assert found.p == pytest.approx(svm.p, rel=1e-9)
+    assert found.margin == pytest.approx(svm.margin, rel=1e-12)
+
+
+def test_one_difference_by_hand() -> None:
+    """min ‖p‖_q with a·p ≥ 1 has p_j ∝ sign(a_j)|a_j|^{q'−1} and the norm 1/‖a‖_{q'}."""
+    keys, alpha = np.array([[[3.0, -4.0, 0.0], [0.0, 0.0, 0.0]]]), np.array([0])
+    for norm in (1.5, 3.0):
+        conjugate = norm / (norm - 1)
+        found = least_power_norm(keys, alpha, norm, np.array([1.0, 0.0, 0.0]))
+        assert found is not None
+        a = keys[0, 0]
+        assert found.margin == pytest.approx(np.linalg.norm(a, ord=conjugate), rel=1e-12)
+        due = np.sign(a) * np.abs(a) ** (conjugate - 1)
+        assert found.direction == pytest.approx(due / np.linalg.norm(due), abs=1e-8)
+
+
+def test_units_do_not_matter() -> None:
+    keys, alpha, svm = random_data(1)
+    for norm in (1.5, np.inf):
+        one, other = (least_power_norm(keys * unit, alpha, norm, svm.p) for unit in (1.0, 2.0**60))
+        assert one is not None
+        assert other is not None
+        assert other.margin == pytest.approx(one.margin * 2.0**60, rel=1e-9)
+
+
+@pytest.mark.parametrize("norm", [1.5, 3.0])
+def test_the_residual_sees_what_is_no_solution(norm: float) -> None:
+    keys, alpha, svm = random_data(2)
+    rows = difference_rows(keys, alpha)
+    found = least_power_norm(keys, alpha, norm, svm.p)
+    assert found is not None
+    assert kkt_residual(rows, norm, found.p) < 1e-12
+    assert kkt_residual(rows, norm, 0.999 * found.p) > 1e-4  # a margin of 0.999
+    assert kkt_residual(rows, norm, svm.p) > 1e-3  # optimal in another norm
+    assert kkt_residual(rows, norm, 2 * found.p) > 0.1  # nothing is tight
+
+
+def test_what_is_not_solved_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, alpha, svm = random_data(2)
+    monkeypatch.setattr(module, "NEWTON", 0)
+    monkeypatch.setattr(module, "minimize", lambda *given, **options: type("Found", (), {"x": given[1]}))
+    assert least_power_norm(keys, alpha, 3.0, svm.p) is None
+
+
+def test_bad_input() -> None:
+    problem = dataset_named("figure-1a").problem
+    with pytest.raises(InvalidInput, match="norm: 1"):
+        least_power_norm(problem.keys, problem.optimal, 1.0, np.ones(2))
+    with pytest.raises(InvalidInput, match="the least margin of alpha is"):
+        least_power_norm(problem.keys, problem.optimal, 3.0, np.array([0.0, -1.0]))
