@@ -11,10 +11,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 
-from array_api_compat import array_namespace
-
 from reference_attention.loss import Array, Loss
-from reference_attention.pieces import at_most, by_sign, log_abs, log_of, namespace, pieces
+from reference_attention.pieces import at_most, by_sign, log_abs, log_of, namespace, namespace_of, pieces
 
 
 class IllBehavedLoss(Loss):
@@ -51,7 +49,7 @@ class Squared(IllBehavedLoss):
         return u - 1
 
     def relative_curvature(self, u: Array) -> Array:
-        return array_namespace(u).exp(-self.log_slope(u))
+        return namespace_of(u).exp(-self.log_slope(u))
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         # ℓ(u − δ) − ℓ(u) = δ (1 − u + δ/2), whose sign is that of the product.
@@ -92,7 +90,7 @@ class Cubic(IllBehavedLoss):
         return -3 * u**2
 
     def relative_curvature(self, u: Array) -> Array:
-        xp = array_namespace(u)
+        xp = namespace_of(u)
         return -2 * xp.sign(u) * xp.exp(-log_abs(u))
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
@@ -130,15 +128,15 @@ class Kinked(IllBehavedLoss):
     decreasing = True
 
     def value(self, u: Array) -> Array:
-        return array_namespace(u).maximum(-u / 4, -u)
+        return namespace_of(u).maximum(-u / 4, -u)
 
     def derivative(self, u: Array) -> Array:
         """ℓ'(u), at the kink that from below."""
-        xp = array_namespace(u)
+        xp = namespace_of(u)
         return pieces(xp, -u, 0.0, xp.full_like(u, -0.25), xp.full_like(u, -1.0))
 
     def relative_curvature(self, u: Array) -> Array:
-        return array_namespace(u).zeros_like(u)
+        return namespace_of(u).zeros_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         # Of the way from u to u − δ, the part below the kink counts fully, the rest a quarter.

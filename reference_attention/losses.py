@@ -8,9 +8,8 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A.
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any
-
-from array_api_compat import array_namespace
 
 from reference_attention.errors import InvalidInput
 from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
@@ -22,6 +21,7 @@ from reference_attention.pieces import (
     by_sign,
     exp,
     namespace,
+    namespace_of,
     off_by,
     pieces,
 )
@@ -59,14 +59,14 @@ class Logistic(Loss):
     name = "logistic"
 
     def value(self, u: Array) -> Array:
-        return _softplus(array_namespace(u), -u)
+        return _softplus(namespace_of(u), -u)
 
     def log_slope(self, u: Array) -> Array:
-        return -_softplus(array_namespace(u), u)
+        return -_softplus(namespace_of(u), u)
 
     def relative_curvature(self, u: Array) -> Array:
         # ℓ'' = σ(u) σ(−u) and |ℓ'| = σ(−u).
-        xp = array_namespace(u)
+        xp = namespace_of(u)
         return xp.exp(-_softplus(xp, -u))
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
@@ -107,13 +107,13 @@ class Exponential(Loss):
     name = "exponential"
 
     def value(self, u: Array) -> Array:
-        return array_namespace(u).exp(-u)
+        return namespace_of(u).exp(-u)
 
     def log_slope(self, u: Array) -> Array:
         return -u
 
     def relative_curvature(self, u: Array) -> Array:
-        return array_namespace(u).ones_like(u)
+        return namespace_of(u).ones_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         # ℓ(u−δ) − ℓ(u) = e^{−u} expm1(δ).
@@ -142,10 +142,10 @@ class Correlation(Loss):
         return -u
 
     def log_slope(self, u: Array) -> Array:
-        return array_namespace(u).zeros_like(u)
+        return namespace_of(u).zeros_like(u)
 
     def relative_curvature(self, u: Array) -> Array:
-        return array_namespace(u).zeros_like(u)
+        return namespace_of(u).zeros_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         return sign, by_sign(namespace(u, sign, log_size), sign, log_size, log_size)
@@ -169,17 +169,17 @@ class Sigmoid(Loss):
     name = "sigmoid"
 
     def value(self, u: Array) -> Array:
-        xp = array_namespace(u)
+        xp = namespace_of(u)
         return xp.exp(-_softplus(xp, u))
 
     def log_slope(self, u: Array) -> Array:
         # |ℓ'| = σ(u) σ(−u).
-        xp = array_namespace(u)
+        xp = namespace_of(u)
         return -_softplus(xp, u) - _softplus(xp, -u)
 
     def relative_curvature(self, u: Array) -> Array:
         # ℓ'' = |ℓ'| (σ(u) − σ(−u)).
-        return array_namespace(u).tanh(u / 2)
+        return namespace_of(u).tanh(u / 2)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         # ℓ(u−δ) − ℓ(u) = σ(u) σ(|δ|−u) (1 − e^{−|δ|}) for δ > 0, −σ(−u) σ(|δ|+u) (1 − e^{−|δ|}) for δ < 0.
@@ -236,4 +236,4 @@ def loss_named(name: str) -> Loss:
     try:
         return LOSSES.get(name) or ILL_BEHAVED_LOSSES[name]
     except (KeyError, TypeError):
-        raise InvalidInput(f"loss: {name!r} is not one of {', '.join(LOSSES)}.") from None
+        raise InvalidInput(f"loss: {reprlib.repr(name)} is not one of {', '.join(LOSSES)}.") from None

@@ -33,6 +33,10 @@ ROUNDING = 1e-13
 STALLED = 1e-8
 """Newton steps this small that no longer shrink are rounding too; a larger one means that it has not converged."""
 
+SHORTEST = 1e-14
+"""Share of a Newton step at which a line search gives up. Where one token's logit outweighs all others the curvature is
+that of the sphere, and the valley, at the next kink of their maximum, lies at a share as small as |y|/R."""
+
 UNSEEN = 1e-13
 """Slope of log(L − L_opt), per 1/κ, that is rounding: the risk is flat there."""
 
@@ -193,7 +197,7 @@ class BallSearch:
                 reason = ""
                 break
             length, moved = 1.0, None
-            while length > 1e-6:
+            while length > SHORTEST:
                 trial = y + length * step
                 if trial @ trial < (R * (1 - 1e-12)) ** 2:
                     moved = self._excess.on_sphere(R, unit, basis, trial, logits)

@@ -49,4 +49,6 @@ def descended_outgrown(
         if result.nit <= 1 or float(np.max(np.abs(result.jac), initial=0.0)) <= 1e3 * gradient:
             break
     q = p + x[e:]
-    return s.shortened(x[:e] * scale), q * (s.R / float(np.linalg.norm(q))), float(np.linalg.norm(objective(x)[1]))
+    q *= s.R / float(np.linalg.norm(q))
+    x[e:] = q - p
+    return s.shortened(x[:e] * scale), q, float(np.linalg.norm(objective(x)[1]))

@@ -14,17 +14,25 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.integrate import OdeSolver
+from scipy.integrate import LSODA, OdeSolver
 from scipy.optimize import brentq
 
 from reference_attention import risk
 from reference_attention.problem import Problem
+from reference_attention.training.ahead import Ahead
 from reference_attention.training.derivatives import GradientField, NewtonField, Point, Square, newton_field
 from reference_attention.training.descent import Stop
 from reference_attention.training.iteration import Gradient, single_field
 
 Dense = Callable[[float], Point]
 """u ↦ p within the last step of a solver."""
+
+At = tuple[float, float]
+"""Arc length and log ‖∇L‖."""
+Step = tuple[Dense, At, At]
+"""A step of a solver, from where and to where it goes."""
+Mark = tuple[int, At | None]
+"""After how many steps a record was made, and where in the next; −1 at rest."""
 
 ABSOLUTE = 1e-10
 """Absolute tolerance in units of 1/κ: it changes a logit by 10⁻¹⁰, hence a softmax weight by as much, relatively."""
@@ -64,6 +72,7 @@ class Tracer:
         self._start, self._targets, self._kappa, self._relative = start, targets, kappa, relative
         self._reference = gradient is risk.scaled_gradient
         self._field = single_field(problem.keys, problem.scores, problem.loss, gradient)
+        self._ahead = Ahead(problem)
         self._scale = float(np.abs(problem.keys).max()) or 1.0
         self._newton = (
             newton_field(problem.keys, problem.scores, problem.loss)
@@ -77,7 +86,8 @@ class Tracer:
     def _restart(self) -> None:
         self.points: list[Point] = []
         self.lengths: list[float] = []
-        self.log_times: list[float] = []
+        self._steps: list[Step] = []
+        self._marks: list[Mark] = []
         self.log_norms: list[float] = []
 
     def _gradient(self, p: Point) -> tuple[float, Point]:
@@ -112,18 +122,34 @@ class Tracer:
         curvature = curvature / length
         return (-math.exp(u) / self._kappa) * (curvature - np.outer(unit, unit @ curvature))
 
-    def _add(self, p: Point, s: float, log_time: float, log_norm: float) -> None:
+    def _add(self, p: Point, s: float, mark: Mark, log_norm: float) -> None:
         self.points.append(p.copy())
         self.lengths.append(s)
-        self.log_times.append(log_time)
+        self._marks.append(mark)
         self.log_norms.append(log_norm)
+
+    def log_times(self) -> Float64[np.ndarray, "r"]:
+        """log of the time t = ∫ ds/‖∇L‖ at every record; a gradient per step, which few ask for."""
+        until = [-math.inf]
+        for dense, before, after in self._steps:
+            until.append(self._log_time(dense, until[-1], before, after))
+        found = []
+        for number, at in self._marks:
+            if number < 0:
+                found.append(math.inf)
+            elif at is None:
+                found.append(until[number])
+            else:
+                dense, before, _ = self._steps[number]
+                found.append(self._log_time(dense, until[number], before, at))
+        return np.array(found)
 
     def run(self, method: type[OdeSolver], most: int) -> tuple[Stop, str]:
         """Integrate by that method in at most that many steps; why it stopped, and why it failed if it did."""
         self._restart()
         p = self._start
         log_norm, unit = self._gradient(p)
-        self._add(p, 0.0, -math.inf, log_norm)
+        self._add(p, 0.0, (0, None), log_norm)
         if log_norm == -math.inf:
             return Stop.STATIONARY, ""
         # The path is never longer than e^{u_end}/κ here; a flow that needs more has not reached the norm.
@@ -132,21 +158,25 @@ class Tracer:
         solver = method(
             self._velocity, 0.0, self._to_frame(p), u_end, rtol=self._relative, atol=self.absolute, **options
         )
-        log_time, wanted, s, steps, flips, chatter = -math.inf, 0, 0.0, 0, 0.0, 0
+        wanted, s, steps, flips, chatter = 0, 0.0, 0, 0.0, 0
+        along = -unit
         while solver.status == "running":
             steps += 1
+            limit = math.log1p(self._kappa * (s + self._ahead.arc(p, along)))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # LSODA reports its troubles as warnings; the status says it too.
-                message = solver.step()
+                message = _step(solver, limit)
             if solver.status == "failed" or not np.isfinite(solver.y).all():
                 rest = self._stationary_near(p, 0.0, saddles=True)
                 if rest is not None:
                     return self._at_rest(rest, s)
-                return self._give_up(p, s, log_time, log_norm, message or "the solver left the finite numbers")
-            p, u = self._from_frame(solver.y), solver.t
+                return self._give_up(p, s, log_norm, message or "the solver left the finite numbers")
+            p_before, (p, u) = p, (self._from_frame(solver.y), solver.t)
             s_before, log_norm_before, unit_before = s, log_norm, unit
             s = math.expm1(u) / self._kappa
             log_norm, unit = self._gradient(p)
+            # In a valley the velocity at a point is its error across it; where the last step went is where it leads.
+            along = (p - p_before) / (s - s_before) if s > s_before else -unit
             flips = flips + 1 if unit @ unit_before < 0 else max(0.0, flips - FORGOTTEN)
             size = float(np.linalg.norm(p))
             short = s - s_before < SHORT * (1 / self._kappa + size)
@@ -156,17 +186,16 @@ class Tracer:
                 if rest is not None:
                     return self._at_rest(rest, s)
             if chatter >= CHATTER:
-                return self._give_up(p, s, log_time, log_norm, UNRESOLVED)
+                return self._give_up(p, s, log_norm, UNRESOLVED)
             dense = self._dense(solver)
-            before, log_start = (s_before, log_norm_before), log_time
-            log_time = self._log_time(dense, log_start, before, (s, log_norm))
+            self._steps.append((dense, (s_before, log_norm_before), (s, log_norm)))
             while size >= self._targets[wanted]:
                 target = float(self._targets[wanted])
                 at = _passage(dense, solver.t_old, solver.t, target)
                 passed = dense(at)
                 passed = passed * (target / np.linalg.norm(passed))
                 s_at, log_at = math.expm1(at) / self._kappa, self._gradient(passed)[0]
-                self._add(passed, s_at, self._log_time(dense, log_start, before, (s_at, log_at)), log_at)
+                self._add(passed, s_at, (len(self._steps) - 1, (s_at, log_at)), log_at)
                 wanted += 1
                 if wanted == len(self._targets):
                     return Stop.NORM, ""
@@ -174,8 +203,8 @@ class Tracer:
                 rest = self._stationary_near(p, 1e-3 / self._kappa, saddles=True)
                 if rest is not None:
                     return self._at_rest(rest, s)
-                return self._give_up(p, s, log_time, log_norm, f"{steps} steps without reaching the norm")
-        return self._give_up(p, s, log_time, log_norm, "the path is 10^4 times longer than the norm")
+                return self._give_up(p, s, log_norm, f"{steps} steps without reaching the norm")
+        return self._give_up(p, s, log_norm, "the path is 10^4 times longer than the norm")
 
     def _dense(self, solver: OdeSolver) -> Dense:
         interpolant = solver.dense_output()
@@ -203,13 +232,13 @@ class Tracer:
         richer = (4 - math.exp(min(coarse - fine, 1.0))) / 3
         return float(np.logaddexp(log_start, fine + math.log(richer)))
 
-    def _give_up(self, p: Point, s: float, log_time: float, log_norm: float, why: str) -> tuple[Stop, str]:
-        self._add(p, s, log_time, log_norm)
+    def _give_up(self, p: Point, s: float, log_norm: float, why: str) -> tuple[Stop, str]:
+        self._add(p, s, (len(self._steps), None), log_norm)
         return Stop.FAILED, f"{why} (at norm {np.linalg.norm(p):g})"
 
     def _at_rest(self, p: Point, s: float) -> tuple[Stop, str]:
         # No finite time suffices to arrive; the gradient there is zero up to rounding.
-        self._add(p, s, math.inf, -math.inf)
+        self._add(p, s, (-1, None), -math.inf)
         return Stop.STATIONARY, ""
 
     def _stationary_near(self, p: Point, reach: float, *, saddles: bool) -> Point | None:
@@ -233,6 +262,20 @@ class Tracer:
                 minimum = values[0] >= -1e-9 * np.abs(values).max()
                 return found if saddles or minimum else None
         return None
+
+
+def _step(solver: OdeSolver, u: float) -> str | None:
+    """One step that does not pass u; what went wrong, if it did."""
+    end = solver.t_bound
+    solver.t_bound = min(end, max(u, np.nextafter(solver.t, math.inf)))
+    if isinstance(solver, LSODA):
+        # Where scipy puts the end of the integration, too; ODEPACK reads it at every call.
+        solver._lsoda_solver._integrator.rwork[0] = solver.t_bound
+    message = solver.step()
+    if solver.status == "finished" and solver.t < end:
+        solver.status = "running"
+    solver.t_bound = end
+    return message
 
 
 def _frame(axis: Point) -> Square:

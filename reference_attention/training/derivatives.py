@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.loss import Loss
 from reference_attention.risk import MISSED
@@ -25,6 +25,16 @@ GradientField = Callable[[Point], tuple[float, Point]]
 """p ↦ (log_scale, direction) with ∇L = e^{log_scale}·direction."""
 NewtonField = Callable[[Point], tuple[float, Point, Square]]
 """p ↦ (log_scale, direction, curvature) with ∇²L = e^{log_scale}·curvature."""
+
+
+FAR_BELOW = -600.0
+"""Logits further below the largest count as this far: subnormal numbers are slow, and e^{−600} does not show."""
+CANCELS = 1e-150
+"""A gradient this short, in units of the largest row and gap, may owe something to what is that far below."""
+NORMAL = 1e-290
+"""Squares below it are near the end of the range, where they lose digits."""
+CLOSE = 1e-150
+"""A gap this small, in units of the largest, is compared with a mean that may have lost digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,12 +165,43 @@ def hessian(differences: Differences, loss: Loss, at: Terms) -> Square:
     return np.asarray((rows.T * at.coefficients.ravel()) @ rows - cross - cross.T - curved)
 
 
+def hazards(
+    keys: Float64[np.ndarray, "*b n T d"], scores: Float64[np.ndarray, "*b n T"]
+) -> tuple[Bool[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
+    """Where exponentials relative to the largest term do not do: whether scores tie, and the square of a gradient's
+    length below which its terms cancel; each of the batch axes' shape.
+    """
+    ordered = np.sort(scores, axis=-1)
+    widest = (ordered[..., -1] - ordered[..., 0]).max(axis=-1)
+    tied = np.diff(ordered, axis=-1).min(axis=(-2, -1)) <= CLOSE * widest
+    longest = np.linalg.norm(keys, axis=-1).max(axis=(-2, -1))
+    return np.asarray(tied), np.asarray(np.maximum((CANCELS * longest * widest) ** 2, NORMAL))
+
+
 def gradient_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss) -> GradientField:
-    """:func:`reference_attention.risk.scaled_gradient` of one problem as a fast function of p (d,)."""
+    """:func:`reference_attention.risk.scaled_gradient` of one problem as a fast function of p (d,).
+
+    With exponentials relative to the largest term where nothing cancels or ties, with :func:`terms` elsewhere.
+    """
     at = Selected(keys, scores)
+    tied, least = (found.item() for found in hazards(keys, scores))
+    log_n = math.log(len(keys))
 
     def field(p: Point) -> tuple[float, Point]:
         differences, relative = at(p)
+        if not tied:
+            top = float(relative.max())
+            shares = np.exp(np.maximum(relative - top, FAR_BELOW))
+            largest = math.exp(top)
+            total = 1.0 + largest * shares.sum(axis=1)
+            mean = largest * np.vecdot(shares, differences.gaps) / total
+            log_slope = loss.log_slope(differences.reference + mean)
+            steepest = float(log_slope.max())
+            shares *= mean[:, None] - differences.gaps
+            shares *= (np.exp(log_slope - steepest) / total)[:, None]
+            direction = shares.ravel() @ differences.rows
+            if direction @ direction > least:
+                return top + steepest - log_n, direction
         found = terms(differences, loss, relative)
         return float(found.log_scale), found.coefficients.ravel() @ differences.rows
 
@@ -210,37 +251,3 @@ class Selected:
 
 BatchField = Callable[[Float64[np.ndarray, "b d"]], tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]]
 """p (b, d) ↦ (log_scale (b,), direction (b, d))."""
-
-
-def batch_gradient_field(
-    keys: Float64[np.ndarray, "b n T d"], scores: Float64[np.ndarray, "b n T"], loss: Loss
-) -> BatchField:
-    """:func:`reference_attention.risk.scaled_gradient` of b problems of one shape, each at its own point.
-
-    The selection of the last call is kept wherever no other token has a larger logit now, so that along a descent
-    the differences are hardly ever formed again.
-    """
-    b, n, tokens = keys.shape[:3]
-    token = np.zeros((b, n), dtype=np.int64)
-    kept = replace(differences_to(keys, scores, token), tied=_ever_tied(scores))
-
-    def field(p: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]:
-        relative = (kept.rows @ p[:, :, None]).reshape(b, n, tokens - 1)
-        stale = np.nonzero(relative.max(axis=(1, 2)) > 0)[0]
-        if len(stale):
-            full = np.zeros((len(stale), n, tokens))
-            full[np.arange(tokens) != token[stale][..., None]] = relative[stale].ravel()
-            token[stale] = full.argmax(axis=-1)
-            fresh = differences_to(keys[stale], scores[stale], token[stale])
-            for name in ("rows", "gaps", "log_sizes", "silent", "reference"):
-                getattr(kept, name)[stale] = getattr(fresh, name)
-            relative[stale] = (fresh.rows @ p[stale][:, :, None]).reshape(-1, n, tokens - 1)
-        found = terms(kept, loss, relative)
-        return np.asarray(found.log_scale), (found.coefficients.reshape(b, 1, -1) @ kept.rows)[:, 0]
-
-    return field
-
-
-def _ever_tied(scores: Float64[np.ndarray, "b n T"]) -> bool:
-    """Whether two tokens of an input have the same score."""
-    return bool((np.diff(np.sort(scores, axis=-1), axis=-1) == 0).any())

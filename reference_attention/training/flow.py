@@ -9,7 +9,9 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 2-4; s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -42,7 +44,6 @@ class Flow:
         points: p, (r, d).
         norms: ‖p‖, (r,).
         arc_length: s, (r,).
-        log_time: log of the time t = ∫ ds/‖∇L‖, (r,); −inf at the start.
         log_gradient_norm: log ‖∇L‖, (r,).
         sign: sign of L(p) − L_α, (r,).
         log_risk: log |L(p) − L_α|, (r,).
@@ -56,7 +57,6 @@ class Flow:
     points: Float64[np.ndarray, "r d"]
     norms: Float64[np.ndarray, "r"]
     arc_length: Float64[np.ndarray, "r"]
-    log_time: Float64[np.ndarray, "r"]
     log_gradient_norm: Float64[np.ndarray, "r"]
     sign: Float64[np.ndarray, "r"]
     log_risk: Float64[np.ndarray, "r"]
@@ -66,6 +66,12 @@ class Flow:
     relative: float
     absolute: float
     evaluations: int
+    _times: Callable[[], Float64[np.ndarray, "r"]] = field(repr=False)
+
+    @cached_property
+    def log_time(self) -> Float64[np.ndarray, "r"]:
+        """log of the time t = ∫ ds/‖∇L‖, (r,); −inf at the start. Computed when first asked for."""
+        return self._times()
 
     @property
     def final(self) -> Point:
@@ -137,7 +143,6 @@ def gradient_flow(
         points=points,
         norms=np.linalg.norm(points, axis=1),
         arc_length=np.array(tracer.lengths),
-        log_time=np.array(tracer.log_times),
         log_gradient_norm=np.array(tracer.log_norms),
         sign=sign,
         log_risk=log_risk,
@@ -147,4 +152,5 @@ def gradient_flow(
         relative=relative,
         absolute=tracer.absolute,
         evaluations=tracer.evaluations,
+        _times=tracer.log_times,
     )

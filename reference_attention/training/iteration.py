@@ -14,11 +14,11 @@ from jaxtyping import Bool, Float64, Int64
 from reference_attention import risk
 from reference_attention.loss import Array, Loss
 from reference_attention.risk import ScaledGradient
+from reference_attention.training.batched import BatchedGradient
 from reference_attention.training.derivatives import (
     BatchField,
     GradientField,
     Point,
-    batch_gradient_field,
     gradient_field,
 )
 
@@ -59,7 +59,7 @@ def batch_field(
         return np.broadcast_to(array, (*batch, *own)).reshape(-1, *own)
 
     if gradient is risk.scaled_gradient:
-        return batch_gradient_field(flat(keys, 3), flat(scores, 2), loss)
+        return BatchedGradient(flat(keys, 3), flat(scores, 2), loss)
     # A problem shared by all starts stays unbatched: that is cheaper for the kernel.
     some = keys if keys.ndim == 3 else flat(keys, 3)
     theirs = scores if scores.ndim == 2 else flat(scores, 2)
@@ -109,11 +109,12 @@ def iterate_batch(
     points = np.empty((records, *p.shape))
     log_norms, log_times = np.empty((records, len(p))), np.empty((records, len(p)))
     log_time, record, ok = np.full(len(p), -math.inf), 0, np.ones(len(p), dtype=bool)
+    ones = np.ones(p.shape[1])
     for t in range(int(iterations[-1]) + 1):
         log_scale, direction = field(p)
         length = np.sqrt(np.vecdot(direction, direction))
         moves = length > 0
-        log_length = np.log(np.where(moves, length, 1.0))
+        log_length = np.log(length, out=np.zeros(len(p)), where=moves)
         if t == iterations[record]:
             points[record], log_times[record] = p, log_time
             log_norms[record] = np.where(moves, log_scale + log_length, -math.inf)
@@ -125,11 +126,11 @@ def iterate_batch(
             log_factor = log_step + log_scale
             log_taken = log_step
         ok &= ~moves | (log_factor <= LARGEST_LOG_STEP)
-        factor = np.exp(np.where(moves & ok, log_factor, -math.inf))
+        factor = np.exp(log_factor, out=np.zeros(len(p)), where=moves & ok)
         moved = p - factor[:, None] * direction
-        ok &= np.isfinite(moved).all(axis=1)
-        p = np.where(ok[:, None], moved, p)
-        log_time = np.where(ok, np.logaddexp(log_time, log_taken), log_time)
+        ok &= np.isfinite(moved @ ones)  # a sum is finite if all are, but at the very end of the range
+        longer = np.logaddexp(log_time, log_taken)
+        p, log_time = (moved, longer) if ok.all() else (np.where(ok[:, None], moved, p), np.where(ok, longer, log_time))
     return points, log_times, log_norms, ok
 
 

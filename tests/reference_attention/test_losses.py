@@ -172,6 +172,9 @@ def test_unknown_loss_is_refused_by_name() -> None:
     assert loss_named("logistic") is LOSSES["logistic"]
     with pytest.raises(InvalidInput, match="'hinge' is not one of logistic, exponential, correlation, sigmoid"):
         loss_named("hinge")
+    with pytest.raises(InvalidInput) as refused:
+        loss_named("a" * 10_000)
+    assert len(str(refused.value)) < 200
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=str)

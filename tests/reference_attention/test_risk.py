@@ -16,8 +16,8 @@ from reference_attention import risk
 from reference_attention.loss import Loss
 from reference_attention.losses import LOSSES
 from reference_attention.risk import ScaledGradient
+from reference_attention.training.batched import BatchedGradient
 from reference_attention.training.derivatives import (
-    batch_gradient_field,
     differences_to,
     gradient_field,
     newton_field,
@@ -185,7 +185,7 @@ def by_field(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
 
 
 def by_batch_field(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
-    field = batch_gradient_field(np.stack([keys, keys]), np.stack([scores, scores]), loss)
+    field = BatchedGradient(np.stack([keys, keys]), np.stack([scores, scores]), loss)
     field(np.stack([p, -p]))  # leaves the selection of −p behind in the second place
     log_scale, direction = field(np.stack([-p, p]))
     return ScaledGradient(log_scale[1], direction[1])

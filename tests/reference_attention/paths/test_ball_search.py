@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reference_attention.losses import loss_named
 from reference_attention.paths.ball_search import FLAT_RISK, BallSearch, Minimum
+from reference_attention.paths.excess import Excess
+from reference_attention.paths.regularization_path import regularization_path
 from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.reference_attention.paths.test_regularization_path import separable
 from tests.reference_attention.training.test_flow import saddle, valley
 
@@ -93,6 +97,11 @@ def test_newton_inside_tells_minimum_saddle_and_plateau_at_any_scale(factor: flo
     found, reason = BallSearch(scaled, scaled.optimal, None)._interior_newton(start)
     assert reason == "the point of rest inside is no minimum"
     assert (found == start).all()
+    # Along the second coordinate it falls off a twelfth as much as it rises along the first.
+    gentle = Problem(scaled.keys * [1.0, 0.1, 1.0], given.scores)
+    found, reason = BallSearch(gentle, gentle.optimal, None)._interior_newton(start)
+    assert reason == "the point of rest inside is no minimum"
+    assert (found == start).all()
     flat, _ = separable(0)
     far = Problem(flat.keys * factor, flat.scores)
     start = np.full(6, 50.0) / factor
@@ -141,3 +150,25 @@ def test_the_part_across_the_ray_carries_no_rounding_of_the_part_along_it() -> N
     across = search._across(p)
     assert abs(across @ svm.direction) <= 64 * EPS * np.linalg.norm(across)
     assert across == pytest.approx(np.arange(6.0) - (np.arange(6.0) @ svm.direction) * svm.direction, abs=1e-5)
+
+
+def test_a_valley_at_a_tiny_share_of_a_newton_step_is_found() -> None:
+    """Rows of ATT-SVM that are parallel up to 2^−20: off the valley one logit outweighs the others, and its curvature
+    is that of the sphere, so that Newton's step is 10⁵ times too long.
+    """
+    tiny = 2.0**-20
+    keys = np.array(
+        [
+            [[2, 3, -4, -6], [2 - 2 * tiny, 3 - 3 * tiny, -2, -3]],
+            [[-4, 2, 6, -3], [0, 0, 2, -1]],
+            [[9, 9, 3, 3], [9 - 3 * tiny, 9 - 3 * tiny, 3, 3]],
+        ]
+    )
+    problem = Problem(keys, np.array([[1, 1 - tiny], [2, 0], [3, 3 - tiny]]), loss_named("exponential"))
+    svm = max_margin(problem.keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    path = regularization_path(problem, [2e8], max_margin=svm)
+    assert path.reasons == ("",)
+    slope = Excess(problem, problem.optimal).value_and_slope(path.points[0])[1]
+    along = path.points[0] / path.norms[0]
+    assert np.linalg.norm(slope - (slope @ along) * along) < 1e-6 * np.linalg.norm(slope)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import mpmath
@@ -14,7 +15,7 @@ from reference_attention.losses import LOSSES
 from reference_attention.paths import joint_path as paths
 from reference_attention.paths.joint import Joint, excess_gradient, joint_gradient, relative_log_risk, retracted
 from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
-from reference_attention.paths.joint_path import GROWTH, head_at, joint_path, prompt_at
+from reference_attention.paths.joint_path import GROWTH, head_at, joint_path, polished, prompt_at
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
@@ -110,6 +111,12 @@ def test_heads_are_retracted_into_the_ball() -> None:
     # r is given as log 10: e^{log r} carries log r roundings, and the norm d more.
     assert (np.linalg.norm(heads, axis=1) <= 10.0 * (1 + 2.0**-49)).all()
     assert np.array_equal(inside[[0, 3]], w[[0, 3]])
+    rng = np.random.default_rng(0)
+    svm = label_svm(rng.normal(size=(2, 3)))
+    assert isinstance(svm, LabelSvm)
+    turned, many = replace(joint, svm=svm), 20 * rng.normal(size=(4, 3))
+    each = [retracted(turned, math.log(10.0), w) for w in many]
+    assert retracted(turned, math.log(10.0), many) == pytest.approx(np.array(each), rel=16 * EPS)
 
 
 def test_support_sets_are_exact() -> None:
@@ -198,6 +205,19 @@ def test_heads_that_outgrow_the_margin_compete_and_the_path_is_followed_still() 
     # p_relax: the third input is no support.
     assert path.prompts / path.radii[:, None] == pytest.approx(np.array([[1.0, 0.0]] * 2), abs=1e-6)
     assert (path.residuals < 1e-6).all()
+
+
+@pytest.mark.parametrize("idle", [0, 2])
+def test_a_prompt_that_ties_an_input_without_influence_is_moved_off_it(idle: int) -> None:
+    given, R = figure_3((0.5, 2.5)), 2.0**32
+    joint = replace(given, keys=np.pad(given.keys, ((0, 0), (0, 0), (0, idle))))
+    # With half its weights elsewhere the third input still has E = r/2: head and prompt are minimised in turn.
+    row = given.rows[2, 1]
+    tie = np.append([row[1], -row[0]], np.zeros(idle))
+    with np.errstate(over="ignore", invalid="ignore"):  # second derivatives across the tie
+        path = polished(joint, math.log, R, tie, np.zeros(2))
+    assert path.prompts[0] / R == pytest.approx(np.eye(2 + idle)[0], abs=1e-9)
+    assert path.residuals[0] < 1e-9
 
 
 def test_a_head_of_one_dimension_has_nothing_to_turn() -> None:

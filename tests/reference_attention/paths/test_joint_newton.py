@@ -99,6 +99,26 @@ def test_what_heads_that_outgrow_the_margin_descend_to_is_stationary() -> None:
     assert left < 1e-6
 
 
+@pytest.mark.parametrize("start", [(1.0, 0.2), (-3.0, 1.5)])
+def test_heads_of_nearly_the_size_of_the_ball_feel_that_it_is_round(start: tuple[float, float]) -> None:
+    given, log_r = figure_3((0.5, 1.5)), 156.0
+    p = np.array(start)
+    R, r = float(np.linalg.norm(p)), math.exp(log_r)
+    s, scale = spheres(given, log_r, R), math.exp(log_r - 1.0)
+    y, q, left = descended_outgrown(s, np.full(1, 0.3 * r), p, scale, 1e-10)
+    assert np.linalg.norm(q) == pytest.approx(R, rel=8 * EPS)
+    # At a crease descent stops where the gradient is of order one: what is told is that of the pair that is returned.
+    slope = Together(s, scale).local(y, q).slope
+    assert left == pytest.approx(math.hypot(slope[0], slope[1] / scale), rel=1e-9)
+    angles = np.linspace(-0.4, 0.4, 401)
+    heads = s.offset(np.linspace(-0.98, 0.98, 99)[:, None] * r)
+    logs = given.log_weights(R * np.stack([np.cos(angles), np.sin(angles)], axis=-1))
+    grid = relative_log_risk(given, log_r, np.repeat(heads, 401, axis=0), np.tile(logs, (99, 1, 1)))
+    found = relative_log_risk(given, log_r, s.offset(y), given.log_weights(q))
+    # From the second start it stops on the way.
+    assert found <= grid.min() * 1.001 or start[0] < 0
+
+
 def test_a_path_begins_where_its_first_radius_is_even_if_that_is_small() -> None:
     given = figure_3((0.5, 1.0))
     path = joint_path(given, math.log1p, np.array([0.1, 4.0]), np.array([1.0, 0.3]))
@@ -126,3 +146,27 @@ def test_beside_a_tie_the_prompt_is_moved_off_it_along_the_sphere(behind: float)
     small = spheres(given, 1.0, 2.0)
     near = p * (2.0 / R)
     assert beside_ties(small, np.zeros(2), near, 1e-10) is near
+
+
+@pytest.mark.parametrize("k", [2, 5])
+def test_the_prompt_is_moved_off_a_tie_at_the_smallest_logits_and_in_any_dimension(k: int) -> None:
+    given = figure_3((0.5, 1.5))
+    keys = np.concatenate([given.keys, np.random.default_rng(0).normal(size=(3, 2, k - 2))], axis=2)
+    given = replace(given, keys=keys)
+    row = given.rows[2, 1]
+    R = 2.0**29.5 / given.longest_row
+    s, unit = spheres(given, math.log(R), R), row / np.linalg.norm(row)
+    # Selected elsewhere: what is to be moved off is this tie alone.
+    p = np.linalg.lstsq(given.rows[:2, 1], np.ones(2), rcond=None)[0]
+    p -= (p @ unit) * unit
+    p = R * p / np.linalg.norm(p) - 500.0 * row / (row @ row)
+    p *= R / np.linalg.norm(p)
+    alone, none = PromptAlone(s, np.zeros(2)), np.zeros(0)
+    found = beside_ties(s, np.zeros(2), p, 1e-10)
+    assert np.linalg.norm(found) == pytest.approx(R, rel=8 * EPS)
+    assert alone.values(none, found) < alone.values(none, p) - 1e6
+    assert 0 < row @ found < 1e3
+    # The tie is held, and along it the excess is lowest.
+    kept = PromptAlone(s, np.zeros(2), kept=row[None])
+    slope = kept.local(none, found).slope
+    assert np.linalg.norm(slope) < 1e-6

@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from reference_attention.paths import joint_search
 from reference_attention.paths.joint import Joint, relative_log_risk
 from reference_attention.paths.joint_minimisers import followed_from
-from reference_attention.paths.joint_newton import complement
-from reference_attention.paths.joint_path import begun
+from reference_attention.paths.joint_newton import Spheres, complement
+from reference_attention.paths.joint_path import Branch, begun
 from reference_attention.paths.joint_search import joint_minimiser, selecting
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from tests.reference_attention.paths.test_joint import figure_3
@@ -80,3 +81,29 @@ def test_tokens_and_keys_need_not_have_the_same_dimension() -> None:
     branch = begun(given, complement(given.svm.direction), math.log1p, 2.0, starts[0])
     w = branch.spheres.offset(branch.y)
     assert branch.rank == relative_log_risk(given, branch.spheres.log_r, w, given.log_weights(branch.p))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "left", "taken"),
+    [
+        ((0.0, 1e-10, 5.0), (1.0, 0.0, 0.0), 1),
+        ((0.0, 1e-10, 5.0), (0.0, 1.0, 0.0), 0),
+        ((0.0, 1e-10, 5.0), (0.0, 0.0, 0.0), 0),
+        ((0.0, 1e-6, 5.0), (1.0, 0.0, 0.0), 0),
+    ],
+)
+def test_of_equal_branches_the_lowest_that_came_to_rest_is_taken(
+    ranks: tuple[float, ...], left: tuple[float, ...], taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joint, R = figure_3((0.5, 1.5)), 4.0
+    spheres = Spheres(joint, math.log(R), R, complement(joint.svm.direction))
+    branches = [Branch(spheres, np.zeros(1), np.full(2, float(k)), rest) for k, rest in enumerate(left)]
+    for branch, rank in zip(branches, ranks, strict=True):
+        branch.__dict__["rank"] = rank
+    monkeypatch.setattr(joint_search, "_lowest", lambda *_: branches[::-1])
+    monkeypatch.setattr(joint_search, "begun", lambda *_: None)
+    monkeypatch.setattr(joint_search, "advanced", lambda *given, **_: given[3])
+    monkeypatch.setattr(joint_search, "settled", lambda branch: branch)
+    found = joint_minimiser(joint, math.log, R, np.eye(2))
+    assert found.path.prompts[0].tolist() == [taken, taken]
+    assert found.risks == ranks

@@ -10,6 +10,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES
 from reference_attention.paths.local_path import _Cone, local_path, order
 from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient
 
 ALPHA = np.array([0])
 LOWER = Problem(np.array([[[0.0, 0.0], [-1.0, -1.0]]]), np.array([[0.0, -1.0]]))
@@ -78,6 +79,36 @@ def test_the_path_stays_in_its_cone_though_a_polish_is_cut_short() -> None:
         assert (cosine >= 1 - mu - 4 * EPS).all()
         assert (path.sizes >= 1 - 4 * EPS).all()
         assert (path.sizes <= path.norms * (1 + 4 * EPS)).all()
+
+
+def test_what_a_polish_leaves_outside_the_cone_is_moved_back_at_any_inner_radius() -> None:
+    rng, mu = np.random.default_rng(10), 0.3
+    problem = Problem(rng.normal(size=(2, 3, 4)) * rng.choice([1, 4]), rng.normal(size=(2, 3)), LOSSES["correlation"])
+    alpha = np.argsort(problem.scores, axis=1)[:, -1 - int(rng.integers(0, 3))]
+    axis = rng.normal(size=4)
+    for radius in (0.25, 1.0, 3.0):
+        path = local_path(problem, axis, alpha, [5.0], mu=mu, radius=radius)
+        assert path.points[0] @ axis >= (1 - mu - 4 * EPS) * path.sizes[0] * np.linalg.norm(axis)
+        assert radius * (1 - 4 * EPS) <= path.sizes[0] <= 5.0 * (1 + 4 * EPS)
+
+
+@pytest.mark.parametrize("depth", [1e-4, 1e4])
+def test_a_well_between_the_scanned_norms_is_followed_to_its_bottom(depth: float) -> None:
+    """L − L_α = depth·((log ‖p‖ − 5.4)² − 0.04) is positive at the scanned norms e⁰, e¹, …, e¹¹."""
+
+    def excess(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        value = depth * ((np.log(np.linalg.norm(p, axis=-1)) - 5.4) ** 2 - 0.04)
+        return np.sign(value), np.log(np.abs(value))
+
+    def gradient(p: np.ndarray) -> ScaledGradient:
+        size = np.linalg.norm(p)
+        return ScaledGradient(np.log(2 * depth), (np.log(size) - 5.4) * p / size**2)
+
+    line = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
+    path = local_path(line, np.ones(1), ALPHA, [np.exp(11.0)], mu=0.5, radius=1.0, excess=excess, gradient=gradient)
+    # Of a smooth function SLSQP leaves the square root of its tolerance 1e-14.
+    assert np.log(path.sizes) == pytest.approx([5.4], abs=1e-6)
+    assert path.sign == [-1]
 
 
 def test_order_ranks_signed_numbers_given_by_logarithms() -> None:

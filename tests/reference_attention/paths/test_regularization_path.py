@@ -202,6 +202,8 @@ def test_the_scale_of_the_keys_is_a_change_of_units(factor: float) -> None:
         assert np.abs(there.offsets[k] * factor - here.offsets[k]).max() <= 64 * EPS * (1 + R * svm.norm) * (
             1 + np.linalg.norm(here.offsets[k])
         )
+    # The cosine is that of the same point: nothing in it depends on units.
+    assert there.one_minus_cosine == pytest.approx(here.one_minus_cosine, rel=1e-9, abs=0)
 
 
 def test_without_p_mm_the_path_may_end_inside() -> None:

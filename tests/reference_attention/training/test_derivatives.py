@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from reference_attention.losses import LOSSES
-from reference_attention.training.derivatives import Selected, batch_gradient_field, gradient_field
+from reference_attention.training.batched import BatchedGradient
+from reference_attention.training.derivatives import Selected, gradient_field
 
 EPS = float(np.finfo(float).eps)
 LOGISTIC = LOSSES["logistic"]
@@ -35,7 +36,7 @@ def test_a_batch_of_problems_has_the_gradient_of_each(b: int, ties: bool) -> Non
     low = np.argsort(scores, axis=-1)[..., :2]
     if ties:
         np.put_along_axis(scores, low, scores.min(axis=-1, keepdims=True), axis=-1)
-    field = batch_gradient_field(keys, scores, LOGISTIC)
+    field = BatchedGradient(keys, scores, LOGISTIC)
     one, other = np.moveaxis(np.take_along_axis(keys, low[..., None], axis=-2)[:, 0], 1, 0)
     # Beside the boundary of the two lowest tokens of the first input: where they tie, the mean gap alone tells them
     # apart, and it underflows, but its logarithm does not.
@@ -45,5 +46,41 @@ def test_a_batch_of_problems_has_the_gradient_of_each(b: int, ties: bool) -> Non
         log_scale, direction = field(p)
         for k in range(b):
             single = gradient_field(keys[k], scores[k], LOGISTIC)(p[k])
-            assert log_scale[k] == pytest.approx(single[0], rel=8 * EPS, abs=8 * EPS)
-            assert direction[k] == pytest.approx(single[1], rel=1e-12, abs=1e-12)
+            within = 8 * EPS * (1 + np.abs(keys[k]).max() * np.abs(p[k]).sum())  # of sums in another order, as logits
+            assert direction[k] * np.exp(log_scale[k] - single[0]) == pytest.approx(single[1], rel=within, abs=within)
+
+
+def test_what_cancels_or_lies_far_below_is_left_to_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The centred gap of the largest weight is exactly zero, and the other token of the input e^−2000 of it."""
+    keys = np.array([[[[0.0, 1.0], [1.0, 0.0], [-2000.0, 3.0]]], [[[0.0, 1.0], [1.0, 0.5], [0.5, 3.0]]]])
+    scores = np.array([[[1.0, 1.0, 0.0]], [[1.0, 0.5, 0.0]]])
+    asked: list[int] = []
+    original = BatchedGradient._by_logarithms
+
+    def counted(self: BatchedGradient, p: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        asked.extend(np.flatnonzero(which).tolist())
+        return original(self, p, which)
+
+    monkeypatch.setattr(BatchedGradient, "_by_logarithms", counted)
+    p = np.array([[1.0, 0.0], [0.3, -0.2]])
+    log_scale, direction = BatchedGradient(keys, scores, LOGISTIC)(p)
+    assert asked == [0]
+    for k in range(2):
+        expected = gradient_field(keys[k], scores[k], LOGISTIC)(p[k])
+        assert direction[k] * np.exp(log_scale[k] - expected[0]) == pytest.approx(expected[1], rel=1e-12, abs=1e-12)
+    assert log_scale[0] < -1900
+
+
+@pytest.mark.parametrize("tokens", [4, 60])
+def test_both_layouts_follow_tokens_that_are_selected_anew(tokens: int) -> None:
+    """Small problems are laid out with the batch last, large ones problem by problem."""
+    rng = np.random.default_rng(0)
+    keys, scores = rng.normal(size=(5, 3, tokens, 20)), rng.normal(size=(5, 3, tokens))
+    field = BatchedGradient(keys, scores, LOGISTIC)
+    assert field._by_blas == (tokens == 60)
+    for p in 10 * rng.normal(size=(6, 5, 20)):
+        log_scale, direction = field(p)
+        assert (field._token == (keys @ p[:, None, :, None])[..., 0].argmax(axis=-1)).all()
+        for k in range(5):
+            expected = gradient_field(keys[k], scores[k], LOGISTIC)(p[k])
+            assert direction[k] * np.exp(log_scale[k] - expected[0]) == pytest.approx(expected[1], rel=1e-10, abs=1e-12)

@@ -1,0 +1,42 @@
+"""How far a flow may go in one step before a token that plays no role yet decides where it goes.
+
+Where one term of the gradient is e^{1000} times another, the field is the same to the last digit before and beyond the
+wall that the other one makes, and a solver that steps over the wall sees no error. Logits are linear in p, so that the
+distance of the wall is known.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from reference_attention.problem import Problem
+from reference_attention.training.derivatives import Point, Selected
+
+ROOM = 5.0
+"""How far beyond the largest term, in nats, a step may take another one: a solver sees that, and shortens its step."""
+
+
+class Ahead:
+    """The walls ahead of points of one problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._selected = Selected(problem.keys, problem.scores)
+        self._loss = problem.loss
+
+    def arc(self, p: Point, velocity: Point) -> float:
+        """The length of the straight piece from p along a unit vector to where another term of ∇L is e^ROOM times the
+        one that is largest at p; infinite where none gains on it.
+        """
+        differences, relative = self._selected(p)
+        with np.errstate(divide="ignore"):
+            logs = relative + np.log(np.abs(differences.gaps)) + differences.log_sizes + differences.silent
+        logs += self._loss.log_slope(differences.reference)[:, None]
+        rates = (differences.rows @ velocity).reshape(logs.shape)
+        top = np.unravel_index(logs.argmax(), logs.shape)
+        gains = rates - rates[top]
+        if logs[top] == -math.inf or not (gains > 0).any():
+            return math.inf
+        with np.errstate(over="ignore"):
+            return float(((logs[top] - logs + ROOM)[gains > 0] / gains[gains > 0]).min())

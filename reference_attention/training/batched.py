@@ -1,0 +1,177 @@
+"""Gradients of many problems of one shape at once, each at its own point, with the batch as the last axis.
+
+NumPy's loops then run over the batch, and reductions over tokens are sums of whole rows. The arithmetic is that of
+:func:`reference_attention.training.derivatives.terms` with exponentials relative to the largest in place of logarithms:
+what is lost is below e^{−600} of the largest. Where the terms nearly cancel, or scores tie, logarithms decide.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, (ERM).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention.loss import Loss
+from reference_attention.training.ahead import ROOM
+from reference_attention.training.derivatives import FAR_BELOW, differences_to, hazards, newton_field, terms
+
+SMALL = 2000
+"""Numbers per problem up to which NumPy's own loops beat a BLAS call per problem."""
+
+
+@dataclass(frozen=True, eq=False)
+class _At:
+    """What gradient and Hessian have in common at a point of each of b problems.
+
+    Attributes:
+        shares: weights relative to the largest of another token, (n, others, b).
+        weight: what that one weighs in each input, were it there, (n, b).
+        slopes: |ℓ'|/total of each input, in the common scale, (n, b).
+        coefficients: of the rows in the gradient, (n, others, b).
+        outputs: γ_iᵀ s_i, (n, b).
+        unsure: where logarithms decided, (b,).
+    """
+
+    shares: Float64[np.ndarray, "n others b"]
+    weight: Float64[np.ndarray, "n b"]
+    slopes: Float64[np.ndarray, "n b"]
+    coefficients: Float64[np.ndarray, "n others b"]
+    outputs: Float64[np.ndarray, "n b"]
+    unsure: Bool[np.ndarray, "b"]
+
+
+class BatchedGradient:
+    """p (b, d) ↦ log_scale (b,) and direction (b, d) with ∇L = e^{log_scale}·direction, of b problems of one shape.
+
+    The selection of the last call is kept wherever no other token has a larger logit now, so that along a descent
+    the differences are hardly ever formed again.
+
+    Args:
+        keys: (b, n, T, d).
+        scores: (b, n, T).
+    """
+
+    def __init__(self, keys: Float64[np.ndarray, "b n T d"], scores: Float64[np.ndarray, "b n T"], loss: Loss) -> None:
+        b, n, tokens, d = keys.shape
+        self._keys, self._scores, self._loss = keys, scores, loss
+        self._token = np.zeros((b, n), dtype=np.int64)
+        self._by_blas = n * (tokens - 1) * d > SMALL
+        self._rows = np.empty((b, n, tokens - 1, d) if self._by_blas else (n, tokens - 1, d, b))
+        self._gaps = np.empty((n, tokens - 1, b))
+        self._log_sizes = np.empty((n, tokens - 1, b))
+        self._reference = np.empty((n, b))
+        self._tied, self._least = hazards(keys, scores)
+        everywhere = np.indices((b, n))
+        self._take(everywhere[0].ravel(), everywhere[1].ravel())
+
+    def _take(self, b: Int64[np.ndarray, "k"], i: Int64[np.ndarray, "k"]) -> None:
+        """Differences to the tokens that inputs i of problems b select; the others follow in cyclic order."""
+        token = self._token[b, i]
+        others = (token[:, None] + np.arange(1, self._scores.shape[2])) % self._scores.shape[2]
+        rows = self._keys[b[:, None], i[:, None], others] - self._keys[b, i, token][:, None]
+        if self._by_blas:
+            self._rows[b, i] = rows
+        else:
+            self._rows[i, :, :, b] = rows
+        with np.errstate(divide="ignore"):
+            self._log_sizes[i, :, b] = np.log(np.linalg.norm(rows, axis=-1))
+        reference = self._scores[b, i, token]
+        self._gaps[i, :, b] = self._scores[b[:, None], i[:, None], others] - reference[:, None]
+        self._reference[i, b] = reference
+
+    def _logits(self, p: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "n others b"]:
+        """Relative to those of the selected tokens."""
+        if self._by_blas:
+            b, n, others, d = self._rows.shape
+            return np.ascontiguousarray(np.matvec(self._rows.reshape(b, -1, d), p).T).reshape(n, others, b)
+        return np.einsum("ntdb,db->ntb", self._rows, np.ascontiguousarray(p.T))
+
+    def _selected(self, p: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "n others b"]:
+        """The relative logits, after selecting anew where another token has a larger one."""
+        relative = self._logits(p)
+        i, b = np.nonzero(relative.max(axis=1) > 0)
+        if len(b):
+            self._token[b, i] += 1 + relative[i, :, b].argmax(axis=1)
+            self._token[b, i] %= self._scores.shape[2]
+            self._take(b, i)
+            relative = self._logits(p)
+        return relative
+
+    def __call__(self, p: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]:
+        """The gradients at p."""
+        return self._gradient(p)[:2]
+
+    def _gradient(
+        self, p: Float64[np.ndarray, "b d"]
+    ) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"], _At]:
+        relative = self._selected(p)
+        top = relative.max(axis=(0, 1))
+        relative -= top
+        np.maximum(relative, FAR_BELOW, out=relative)
+        shares = np.exp(relative, out=relative)
+        largest = np.exp(top)
+        total = 1.0 + largest * shares.sum(axis=1)
+        mean = largest * np.einsum("ntb,ntb->nb", shares, self._gaps) / total
+        outputs = self._reference + mean
+        log_slope = self._loss.log_slope(outputs)
+        steepest = log_slope.max(axis=0)
+        slopes = np.exp(log_slope - steepest) / total
+        coefficients = shares * (mean[:, None] - self._gaps)
+        coefficients *= slopes[:, None]
+        if self._by_blas:
+            rows = self._rows.reshape(len(p), -1, p.shape[1])
+            direction = np.vecmat(np.ascontiguousarray(coefficients.reshape(-1, len(p)).T), rows)
+        else:
+            direction = np.einsum("ntdb,ntb->bd", self._rows, coefficients)
+        log_scale = top + (steepest - math.log(len(mean)))
+        unsure = self._tied | ~(np.vecdot(direction, direction) > self._least)
+        if unsure.any():
+            log_scale[unsure], direction[unsure] = self._by_logarithms(p, unsure)
+        return log_scale, direction, _At(shares, largest / total, slopes, coefficients, outputs, unsure)
+
+    def ahead(self, p: Float64[np.ndarray, "b d"], velocity: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "b"]:
+        """Of each problem what :meth:`.ahead.Ahead.arc` has."""
+        relative, rates = self._selected(p), self._logits(velocity)
+        with np.errstate(divide="ignore"):
+            logs = relative + self._log_sizes + np.log(np.abs(self._gaps))
+        logs += self._loss.log_slope(self._reference)[:, None]
+        logs, rates = logs.reshape(-1, len(p)), rates.reshape(-1, len(p))
+        top = logs.argmax(axis=0)[None]
+        gains = rates - np.take_along_axis(rates, top, axis=0)
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            arcs = (np.take_along_axis(logs, top, axis=0) - logs + ROOM) / gains
+        return np.asarray(np.where((gains > 0) & ~np.isnan(arcs), arcs, np.inf).min(axis=0))
+
+    def newton(
+        self, p: Float64[np.ndarray, "b d"]
+    ) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"], Float64[np.ndarray, "b d d"]]:
+        """The gradients and ∇²L = e^{log_scale}·curvature at p, as :func:`derivatives.hessian` has it."""
+        log_scale, direction, at = self._gradient(p)
+        b, d = p.shape
+        rows = self._rows if self._by_blas else np.ascontiguousarray(self._rows.transpose(3, 0, 1, 2))
+        stacked = np.ascontiguousarray(at.coefficients.transpose(2, 0, 1))
+        gradients = np.vecmat(stacked, rows)
+        means = np.vecmat(np.ascontiguousarray((at.shares * at.weight[:, None]).transpose(2, 0, 1)), rows)
+        # The slope of an output is −gradient/|ℓ'|, and |ℓ'| = slope·total in the common scale.
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            bent = self._loss.relative_curvature(at.outputs) * at.weight / at.slopes
+        bent = np.where(at.slopes > 0, bent, 0.0)
+        curved = gradients.mT @ (bent.T[:, :, None] * gradients)
+        flat = rows.reshape(b, -1, d)
+        cross = gradients.mT @ means
+        curvature = flat.mT @ (stacked.reshape(b, -1, 1) * flat) - cross - cross.mT + curved
+        for k in np.flatnonzero(at.unsure):
+            log_scale[k], direction[k], curvature[k] = newton_field(self._keys[k], self._scores[k], self._loss)(p[k])
+        return log_scale, direction, curvature
+
+    def _by_logarithms(
+        self, p: Float64[np.ndarray, "b d"], which: Bool[np.ndarray, "b"]
+    ) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k d"]]:
+        differences = differences_to(self._keys[which], self._scores[which], self._token[which])
+        relative = (differences.rows @ p[which][:, :, None]).reshape(differences.gaps.shape)
+        found = terms(differences, self._loss, relative)
+        return np.asarray(found.log_scale), np.vecmat(found.coefficients.reshape(len(relative), -1), differences.rows)

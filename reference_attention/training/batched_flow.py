@@ -1,0 +1,189 @@
+"""The gradient flows of many problems of one shape at once, each with steps of its own.
+
+As in :mod:`.arc_length`, dp/du = −(e^u/κ) ∇L/‖∇L‖ in u = log(1 + κ s). A step is extrapolated from linearly implicit
+Euler steps, whose rows (I − hJ) are shared by all problems of the batch in one LAPACK call; order and cost are the same
+for all, the length of a step is each problem's own. What does not get on (a point of rest, a valley beyond the rounding
+of its slopes) is handed over to the flow of a single problem, which tells them apart.
+
+References: E. Hairer and G. Wanner, *Solving Ordinary Differential Equations II*, IV.9 (extrapolation methods).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention.angles import one_minus_cosine_along
+from reference_attention.errors import InvalidInput
+from reference_attention.problem import Problem
+from reference_attention.training.arc_length import ABSOLUTE, ROUNDINGS
+from reference_attention.training.batched import BatchedGradient
+from reference_attention.training.descent import Stop
+from reference_attention.training.flow import RELATIVE, gradient_flow
+
+Batch = Float64[np.ndarray, "b d"]
+
+SUBSTEPS = (1, 2, 3, 4, 5, 6, 7)
+"""Euler steps that a step is cut into; as many columns are extrapolated, so that the order is seven."""
+FIRST = 1e-2
+"""The first step in u."""
+SAFETY, LARGEST, SMALLEST = 0.8, 4.0, 0.2
+"""Of the next step: its share of the one that would just do, and how far it may leave the last."""
+SHORT = 1e-6
+"""A step in arc length this short, relative to ‖p‖ + 1/κ, is no progress: the flow rests or turns sharply."""
+MOST = 2000
+"""Steps, rejected ones included, after which a flow is followed by itself."""
+ARRIVED = 1e-10
+"""How closely, relatively, the last step has to meet the norm; the point is then put on it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Flows:
+    """Where b flows ended.
+
+    Attributes:
+        points: p at the norm, or the point of rest, (b, d).
+        stops: ``NORM``, ``STATIONARY`` or ``FAILED``.
+        reasons: why a flow failed, empty otherwise.
+        alone: which were followed to the end by themselves, (b,).
+        steps: of the batch, (b,).
+    """
+
+    points: Batch
+    stops: tuple[Stop, ...]
+    reasons: tuple[str, ...]
+    alone: Bool[np.ndarray, "b"]
+    steps: Int64[np.ndarray, "b"]
+
+    def one_minus_cosine(self, directions: Batch) -> Float64[np.ndarray, "b"]:
+        """1 − cos∠(p, direction) of each flow, without cancellation."""
+        unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        return one_minus_cosine_along(self.points, np.linalg.norm(self.points, axis=1), unit)
+
+
+def gradient_flows(
+    problems: Sequence[Problem], starts: Batch, *, norms: Float64[np.ndarray, "_"], relative: float = RELATIVE
+) -> Flows:
+    """Follow dp/dt = −∇L(p) of each problem from its start to the first passage of its norm.
+
+    Args:
+        problems: b of them, of one shape and one loss.
+        starts: p(0), (b, d).
+        norms: ‖p‖ at which each flow ends, (b,), beyond those of the starts.
+        relative: tolerance; the absolute one is that of :func:`.flow.gradient_flow`.
+
+    Raises:
+        InvalidInput: problems of several shapes or losses; starts or norms that do not fit.
+    """
+    if len({(p.keys.shape, p.loss.name) for p in problems}) != 1:
+        raise InvalidInput("problems: they have several shapes or losses; follow those of one shape and loss together.")
+    starts, norms = np.array(starts, dtype=np.float64), np.asarray(norms, dtype=np.float64)
+    if starts.shape != (len(problems), problems[0].d) or norms.shape != (len(problems),):
+        raise InvalidInput(f"starts: give {(len(problems), problems[0].d)} of them, and as many norms as problems.")
+    if not (np.isfinite(norms) & (norms > np.linalg.norm(starts, axis=1))).all():
+        raise InvalidInput("norms: give finite norms beyond those of the starts.")
+    run = _Run(problems, starts, norms, relative)
+    run.follow()
+    stops, reasons = [Stop.NORM] * len(problems), [""] * len(problems)
+    for k in np.flatnonzero(run.left).tolist():
+        flow = gradient_flow(problems[k], run.p[k], norm=float(norms[k]), relative=relative)
+        run.p[k], stops[k], reasons[k] = flow.final, flow.stop, flow.reason
+    return Flows(run.p, tuple(stops), tuple(reasons), run.left, run.steps)
+
+
+class _Run:
+    """The state of all flows; those that are under way are worked on together."""
+
+    def __init__(self, problems: Sequence[Problem], p: Batch, norms: Float64[np.ndarray, "b"], relative: float) -> None:
+        self._keys = np.stack([problem.keys for problem in problems])
+        self._scores = np.stack([problem.scores for problem in problems])
+        self._loss = problems[0].loss
+        self._kappa = np.array([problem.key_scale for problem in problems])
+        self._norms, self._relative = norms, relative
+        self._absolute = np.maximum(ABSOLUTE / self._kappa, ROUNDINGS * np.finfo(float).eps * norms)
+        self.p = p
+        self._before = p.copy()
+        self._u = np.zeros(len(p))
+        self._h = np.full(len(p), FIRST)
+        self.steps = np.zeros(len(p), dtype=np.int64)
+        self.left = np.zeros(len(p), dtype=bool)
+
+    def follow(self) -> None:
+        """Until every flow has reached its norm or is left to be followed by itself."""
+        on = np.arange(len(self.p))
+        field = BatchedGradient(self._keys, self._scores, self._loss)
+        while len(on):
+            there = self._advance(field, on)
+            self.steps[on] += 1
+            arc = np.expm1(self._h[on]) * np.exp(self._u[on]) / self._kappa[on]
+            size = 1 / self._kappa[on] + np.linalg.norm(self.p[on], axis=1)
+            stuck = ~there & ((arc < SHORT * size) | (self.steps[on] >= MOST) | ~np.isfinite(arc))
+            self.left[on[stuck]] = True
+            keep = ~(there | stuck)
+            if not keep.all():
+                on = on[keep]
+                if len(on):
+                    field = BatchedGradient(self._keys[on], self._scores[on], self._loss)
+
+    def _advance(self, field: BatchedGradient, on: Int64[np.ndarray, "k"]) -> Bool[np.ndarray, "k"]:
+        """One step of these flows, where it is accurate enough; which of them have arrived."""
+        u, p = self._u[on], self.p[on]
+        # The norm grows by no more than the arc length, which therefore never passes it.
+        gap = self._norms[on] - np.linalg.norm(p, axis=1)
+        _, direction, curvature = field.newton(p)
+        length = np.linalg.norm(direction, axis=1)
+        unit = direction / length[:, None]
+        moved = p - self._before[on]
+        size = np.linalg.norm(moved, axis=1, keepdims=True)
+        # In a valley the velocity at a point is its error across it; where the last step went is where it leads.
+        along = np.divide(moved, size, out=-unit, where=size > 0)
+        arc = np.minimum(gap, field.ahead(p, along))
+        h = np.minimum(self._h[on], np.log1p(self._kappa[on] * arc / np.exp(u)))
+        # d(g/‖g‖)/dp = (I − ĝ ĝᵀ) ∇²L / ‖g‖; the log scale cancels.
+        bent = curvature / length[:, None, None]
+        jacobian = -(np.exp(u) / self._kappa[on])[:, None, None] * (
+            bent - unit[:, :, None] * np.vecmat(unit, bent)[:, None]
+        )
+        after, error = self._extrapolated(field, on, u, h, p, jacobian)
+        tolerance = self._absolute[on][:, None] + self._relative * np.maximum(np.abs(p), np.abs(after))
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            off = np.sqrt(np.mean((error / tolerance) ** 2, axis=1))
+            off = np.where(np.isfinite(off), off, np.inf)
+            next_h = h * np.clip(SAFETY * off ** (-1 / len(SUBSTEPS)), SMALLEST, LARGEST)
+        taken = off <= 1
+        self._h[on] = np.where(taken & (h < self._h[on]), self._h[on], next_h)
+        self._before[on[taken]] = p[taken]
+        self.p[on[taken]], self._u[on[taken]] = after[taken], (u + h)[taken]
+        size = np.linalg.norm(self.p[on], axis=1)
+        there = size >= self._norms[on] * (1 - ARRIVED)
+        self.p[on[there]] *= (self._norms[on] / size)[there, None]
+        return there
+
+    def _extrapolated(
+        self,
+        field: BatchedGradient,
+        on: Int64[np.ndarray, "k"],
+        u: Float64[np.ndarray, "k"],
+        h: Float64[np.ndarray, "k"],
+        p: Float64[np.ndarray, "k d"],
+        jacobian: Float64[np.ndarray, "k d d"],
+    ) -> tuple[Float64[np.ndarray, "k d"], Float64[np.ndarray, "k d"]]:
+        """p at u + h by Aitken and Neville's scheme, and what the last column changed."""
+        eye, row = np.eye(p.shape[1]), list[Batch]()
+        for parts in SUBSTEPS:
+            part = h / parts
+            inverse = np.linalg.inv(eye - part[:, None, None] * jacobian)
+            y = p
+            for k in range(parts):
+                _, direction = field(y)
+                length = np.linalg.norm(direction, axis=1)
+                speed = -part * np.exp(u + (k + 1) * part) / self._kappa[on] / np.where(length > 0, length, 1.0)
+                y = y + np.matvec(inverse, speed[:, None] * direction)
+            new = [y]
+            for column, (older, count) in enumerate(zip(row, reversed(SUBSTEPS[: len(row)]), strict=True)):
+                new.append(new[column] + (new[column] - older) / (parts / count - 1))
+            row = new
+        return row[-1], row[-1] - row[-2]

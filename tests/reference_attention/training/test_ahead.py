@@ -1,0 +1,61 @@
+"""Walls ahead of a flow: how far they are, and that no flow passes them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from reference_attention.problem import Problem
+from reference_attention.training.ahead import ROOM, Ahead
+from reference_attention.training.batched import BatchedGradient
+from reference_attention.training.batched_flow import gradient_flows
+from reference_attention.training.flow import METHODS, gradient_flow
+
+KEYS = np.array([[[0.0, 0.0, 0.0], [-(2.0**-7), 0.0, -(2.0**-8)]], [[0.0, 64.0, 32.0], [0.0, 64.0, 0.0]]])
+PROBLEM = Problem(KEYS, np.array([[-1.0, -2.0], [1.0, 2.0]]))
+START = np.array([34486.25, 6487.3, -2134.9])
+"""The long row's margin is 68317 and shrinks, because of the short one, by 14 for every unit of arc."""
+NORM = 46862.0
+
+
+def margins(p: np.ndarray) -> list[float]:
+    return [float((KEYS[0, 0] - KEYS[0, 1]) @ p), float((KEYS[1, 1] - KEYS[1, 0]) @ p)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_flow_does_not_pass_a_wall_that_its_solver_cannot_see(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr("reference_attention.training.flow.METHODS", {method: METHODS[method]})
+    assert min(margins(gradient_flow(PROBLEM, START, norm=NORM).final)) > 0
+    if method != "LSODA":  # the others take shorter steps here
+        return
+    monkeypatch.setattr(Ahead, "arc", lambda self, p, velocity: math.inf)
+    assert margins(gradient_flow(PROBLEM, START, norm=NORM).final)[1] < -1e4
+
+
+def test_nor_do_many_flows_at_once() -> None:
+    alone = gradient_flow(PROBLEM, START, norm=NORM)
+    found = gradient_flows([PROBLEM], START[None], norms=np.array([NORM]))
+    assert np.linalg.norm(found.points[0] - alone.final) <= 1e-4
+
+
+def test_the_wall_is_where_the_other_term_is_as_large() -> None:
+    velocity = np.array([2.0, 0.0, 1.0]) / math.sqrt(5)
+    arc = Ahead(PROBLEM).arc(START, velocity)
+    first, second = margins(START + arc * velocity)
+    # log(gap·size·|ℓ'|) − margin of each, the second larger by ROOM; slopes of the logistic loss at the best scores.
+    short, long = math.log(math.hypot(2.0**-7, 2.0**-8)), math.log(32.0)
+    slopes = [-math.log1p(math.exp(u)) for u in (-1.0, 2.0)]
+    assert (long + slopes[1] - second) - (short + slopes[0] - first) == pytest.approx(ROOM, abs=1e-8)
+    assert Ahead(PROBLEM).arc(START, -velocity) == math.inf
+    both = BatchedGradient(KEYS[None].repeat(2, 0), PROBLEM.scores[None].repeat(2, 0), PROBLEM.loss)
+    pair = np.array([velocity, -velocity])
+    found = both.ahead(np.array([START, START]), pair)
+    assert found[0] == pytest.approx(arc, rel=1e-12)
+    assert found[1] == math.inf
+
+
+def test_scores_that_all_tie_have_no_wall() -> None:
+    level = Problem(KEYS, np.ones((2, 2)))
+    assert Ahead(level).arc(START, np.array([0.0, 0.0, 1.0])) == math.inf
