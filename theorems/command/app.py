@@ -128,6 +128,7 @@ def verify(
     json: options.Json = None,
     out: Annotated[Path, options.folder("Where failing cases are written.")] = Path("falsified"),
     jobs: options.Jobs = options.JOBS,
+    engine: options.Engine = options.LOCAL,
     resume: options.Resume = None,
     timeout: options.Timeout = None,
     case_timeout: options.CaseTimeout = options.PATIENCE,
@@ -166,6 +167,7 @@ def verify(
         interface=interface,
         device=device,
         profile=profile,
+        engine=engine,
         resume=resume,
         timeout=timeout,
         patience=case_timeout,
@@ -243,6 +245,7 @@ def hunt(
         bool, typer.Option("--record", help="Write ID-without-ASSUMPTION.json, also if nothing is found.")
     ] = False,
     json: options.Json = None,
+    engine: options.Engine = options.LOCAL,
     resume: options.Resume = None,
     case_timeout: options.CaseTimeout = options.PATIENCE,
     isolate: options.Isolate = True,
@@ -257,7 +260,18 @@ def hunt(
     from theorems.command.hunting import HuntRequest, hunt_and_report
 
     request = HuntRequest(
-        id, without, seconds, seed, out, cases, record, json, resume, patience=case_timeout, isolate=isolate
+        id,
+        without,
+        seconds,
+        seed,
+        out,
+        cases,
+        record,
+        json,
+        resume,
+        patience=case_timeout,
+        isolate=isolate,
+        engine=engine,
     )
     return hunt_and_report(request)
 
@@ -296,6 +310,7 @@ def power(
     sizes: Annotated[bool, typer.Option(help="Also how small a fault is still caught.")] = True,
     markdown: Annotated[bool, options.as_markdown("the document docs/power.md")] = False,
     json: Annotated[Path | None, options.file("Write the table as JSON.")] = None,
+    engine: options.Engine = options.LOCAL,
     resume: options.Resume = None,
     case_timeout: Annotated[
         float,
@@ -310,7 +325,8 @@ def power(
     from theorems.command.power import PowerRequest, power_and_report
 
     chosen = tuple(ids or ()), tuple(faults or ())
-    return power_and_report(PowerRequest(*chosen, examples, seed, jobs, sizes, markdown, json, resume, case_timeout))
+    limits = case_timeout, engine
+    return power_and_report(PowerRequest(*chosen, examples, seed, jobs, sizes, markdown, json, resume, *limits))
 
 
 @app.command()
@@ -355,7 +371,8 @@ def bench(
         list[str] | None,
         typer.Option(
             metavar="RULE",
-            help="gd-1/L, gd-ETA or normalized-ETA; repeat it for several.",
+            help="gd-1/L, gd-ETA, normalized-ETA, flow-ETA, polyak, heavy-ball-ETA, adam-ETA, muon-ETA, mirror-Q-ETA,"
+            " normalized-mirror-Q-ETA, or a class of yours, path.py:name; repeat it for several.",
             autocompletion=completion.rules,
         ),
     ] = None,
@@ -369,17 +386,30 @@ def bench(
     ] = False,
     jobs: options.Jobs = options.JOBS,
     resume: options.Resume = None,
+    plot: Annotated[Path | None, options.file("Draw the distance from the limit against t: svg, png or pdf.")] = None,
+    compare: Annotated[
+        Path | None, options.file("Say of every row whether it is better or worse than in this earlier --json.")
+    ] = None,
+    case_timeout: Annotated[
+        float,
+        typer.Option(min=0.001, metavar="SECONDS", help="End a rule of your file that makes no headway for so long."),
+    ] = options.PATIENCE,
 ) -> int:
-    """Compare gradient descent with normalized gradient descent: iterations until the direction is that of the limit.
+    """Compare optimisers: iterations until the direction is, and stays, that of the limit, and fitted rates.
 
-    The limit is p_mm of the tokens that the gradient flow from the same start selects.
+    The limit is that of the rule's own theory, for the tokens that the gradient flow from the same start selects:
+    p_mm, of mirror descent the least ‖p‖_q; p_mm, too, where no theorem about attention names one.
 
-    Exit code 0: compared; 2: bad input; 3: some data have no limit direction, or none of the generated problems has.
+    Exit code 0: compared; 1: a row is worse than in --compare; 2: bad input; 3: some data have no limit direction, or
+    none of the generated problems has, or a rule of your file failed.
     """
     from theorems.command.benchmark import BenchRequest, bench_and_report
 
     chosen = tuple(data or ()), tuple(rule or ())
-    return bench_and_report(BenchRequest(*chosen, steps, examples, seed, jobs, json, markdown, time, resume))
+    files = resume, plot, compare
+    return bench_and_report(
+        BenchRequest(*chosen, steps, examples, seed, jobs, json, markdown, time, *files, patience=case_timeout)
+    )
 
 
 @app.command()
@@ -402,6 +432,7 @@ def figures(
     ] = None,
     seed: Annotated[int, options.same_seed("trials and training")] = 0,
     jobs: Annotated[int, options.processes("the files do")] = options.JOBS,
+    engine: options.Engine = options.LOCAL,
     resume: options.Resume = None,
 ) -> int:
     """Draw the paper's figures anew, and write the numbers that each one draws beside it as JSON.
@@ -413,7 +444,7 @@ def figures(
     """
     from theorems.command.figures import FiguresRequest, figures_and_report
 
-    request = FiguresRequest(tuple(names or ()), out, kind, trials, seed, jobs, epochs, cifar10, resume)
+    request = FiguresRequest(tuple(names or ()), out, kind, trials, seed, jobs, epochs, cifar10, resume, engine)
     return figures_and_report(request)
 
 

@@ -1,22 +1,33 @@
-"""``theorems bench``: from its options to tables, a file and an exit code."""
+"""``theorems bench``: from its options to tables, files and an exit code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from max_margin_theorems import stopping
-from reference_attention.files import check_writable, to_json, write_text
+from reference_attention.files import check_writable, from_json, to_json, write_bytes, write_text
+from theorems.benchmark.against import Verdict as Compare
+from theorems.benchmark.against import check_comparable, compared_rows, earlier
+from theorems.benchmark.compared import Compared, merged
+from theorems.benchmark.record import as_json
 from theorems.benchmark.rules import DEFAULT, rule_named
-from theorems.benchmark.table import as_json, markdown, print_tables
+from theorems.benchmark.table import comparison_table, markdown, print_tables
 from theorems.benchmark.timing import Ratio, ratios
-from theorems.benchmark.work import Batch, Compared, Generated, Named, chunks, start_of
+from theorems.benchmark.work import Batch, Named, start_of, units_of
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.core.version import version
-from theorems.run.identity import identity, of_data
+from theorems.figures.optimisers import check_kind, plotted
+from theorems.registry.user_file import is_in_a_file, parts_of
+from theorems.run.apart import Apart, apart
+from theorems.run.crew import PATIENCE
+from theorems.run.identity import identity, of_data, of_files
 from theorems.run.journal import Journal, close
 from theorems.run.processes import Interrupted, run
 from theorems.run.progress import watching
@@ -41,62 +52,107 @@ class BenchRequest:
     markdown: bool
     time: bool
     resume: Path | None = None
+    plot: Path | None = None
+    compare: Path | None = None
+    patience: float = PATIENCE
 
 
 def bench_and_report(request: BenchRequest) -> int:
-    """Run and print; returns the exit code: 0, or 3 if there is nothing to compare on some data.
+    """Run and print; returns the exit code: 0, 1 if a row is worse than that of ``compare``, or 3 if there is nothing
+    to compare on some data, or a rule of somebody's file failed.
 
     Raises:
         InvalidInput: unknown rules, data that cannot be read, a file that cannot be written; before anything runs.
     """
-    rules = tuple({rule_named(name).name: None for name in request.rules}) or DEFAULT
+    rules = tuple(dict.fromkeys(request.rules)) or DEFAULT
+    foreign = [rule for rule in rules if is_in_a_file(rule)]
+    for rule in rules:
+        if rule not in foreign:
+            rule_named(rule)
     sources = tuple(dict.fromkeys(request.data or DATA))
-    held = {source: load(source, request.seed) for source in sources}
+    contents = {source: of_data(load(source, request.seed)) for source in sources}
     if request.json is not None:
         check_writable(request.json)
+    if request.plot is not None:
+        check_kind(request.plot)
+        check_writable(request.plot)
+    then = None
+    if request.compare is not None:
+        then = earlier(request.compare)
+        now = {"steps": request.steps, "seed": request.seed, "examples": request.examples, "contents": contents}
+        check_comparable(then, now, request.compare)
+    with apart(request.jobs, request.patience) if foreign else nullcontext() as here:
+        for rule in foreign:
+            assert here is not None
+            where = partial("loading {0}".format, parts_of(rule)[0])
+            here.ask("theorems.benchmark.optimisers.users:described", rule, where=where)
+        return _bench(request, rules, sources, contents, then, here)
+
+
+def _bench(
+    request: BenchRequest,
+    rules: tuple[str, ...],
+    sources: tuple[str, ...],
+    contents: Mapping[str, str | None],
+    then: Mapping[str, Any] | None,
+    here: Apart | None,
+) -> int:
     journal = None
     if request.resume is not None:
-        data = {source: of_data(given) for source, given in held.items()}
         options = {"rules": rules, "steps": request.steps, "examples": request.examples, "seed": request.seed}
-        journal = Journal(request.resume, identity("bench", data=data, **options))
-    units: list[Named | Generated] = [Named(source, rules, request.steps) for source in sources]
-    units += chunks(request.seed, request.examples, rules, request.steps)
+        files = of_files(parts_of(rule)[0] for rule in rules if is_in_a_file(rule))
+        journal = Journal(request.resume, identity("bench", data=contents, **options, **files))
+    units = units_of(sources, rules, request.steps, request.seed, request.examples)
     err = console(stderr=True)
     times: list[Ratio] = []
     interrupted = False
+    batches: list[Batch] = []
     try:
-        with watching(err, units, what="problems", steps="rules") as watcher:
-            batches = run(units, request.jobs, watcher, journal=journal)
+        with watching(err, units, what="problems", steps="rules" if here is None else "steps") as watcher:
+            workers = None if here is None else here.workers
+            batches = run(units, request.jobs, watcher, journal=journal, patience=request.patience, workers=workers)
         if request.time:
             with stopping.interruptible():
-                times = _times(sources, rules, request)
+                times = _times(sources, [rule for rule in rules if not is_in_a_file(rule)], request)
     except Interrupted as stopped:
         batches, interrupted = stopped.results, True
     except KeyboardInterrupt:
         interrupted = True
     close(journal)
-    named = [one for batch in batches[: len(sources)] for one in batch.compared]
-    generated = [one for batch in batches[len(sources) :] for one in batch.compared]
+    by_kind: tuple[list[Batch], list[Batch]] = ([], [])
+    for unit, batch in zip(units, batches, strict=False):
+        by_kind[not isinstance(unit, Named)].append(batch)
+    named, generated = (merged((one for batch in some for one in batch.compared), rules) for some in by_kind)
+    report = _report(request, rules, named, generated, contents, times, [one.id for one in batches if one.failed])
     if request.json is not None and (named or generated):
-        unfinished = [batch.id for batch in batches if batch.failed]
-        write_text(request.json, _report(request, rules, named, generated, times, unfinished))
+        write_text(request.json, report)
+    if request.plot is not None and (named or generated):
+        write_bytes(request.plot, plotted(named, generated, request.plot))
     if request.markdown:
         print(markdown(named, generated, request.steps, times), end="")
     else:
         print_tables(console(), named, generated, request.steps, times)
+    worse = then is not None and not interrupted and _say_what_changed(then, report, request)
     for batch in batches:
         if batch.failed:
             err.print(f"theorems: {batch.id}: {batch.failed}", soft_wrap=True)
     if interrupted:
         err.print("theorems: interrupted; what is printed was finished.", soft_wrap=True)
         return Exit.INTERRUPTED
-    return exit_of(_verdicts(batches, named, generated))
+    return Exit.FALSIFIED if worse else exit_of(_verdicts(batches, named, generated))
+
+
+def _say_what_changed(then: Mapping[str, Any], report: str, request: BenchRequest) -> bool:
+    """Print the rows against those of ``--compare``; whether one is worse."""
+    rows = compared_rows(then, from_json(report))
+    console().print(comparison_table(rows, str(request.compare), request.markdown), soft_wrap=True)
+    return any(row.verdict is Compare.WORSE for row in rows)
 
 
 def _times(sources: Sequence[str], rules: Sequence[str], request: BenchRequest) -> list[Ratio]:
-    """After everything else, in this process alone: nothing of this command runs beside it."""
+    """After everything else, in this process alone: nothing of this command runs beside it, and no file of a user's."""
     found: list[Ratio] = []
-    for source in sources:
+    for source in sources if rules else ():
         case = load(source, request.seed).case
         found += ratios(source, case.problem, start_of(source, case), rules)
     return found
@@ -107,6 +163,7 @@ def _report(
     rules: Sequence[str],
     named: Sequence[Compared],
     generated: Sequence[Compared],
+    contents: Mapping[str, str | None],
     times: Sequence[Ratio],
     unfinished: Sequence[str],
 ) -> str:
@@ -116,7 +173,7 @@ def _report(
         "examples": request.examples,
         "steps": request.steps,
         "rules": rules,
-        **as_json(named, generated),
+        **as_json(named, generated, contents),
     }
     if unfinished:
         report["unfinished"] = unfinished

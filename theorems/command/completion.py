@@ -68,5 +68,10 @@ def figures(incomplete: str) -> list[str]:
     return _beginning(incomplete, FIGURES)
 
 
+def engines(incomplete: str) -> list[str]:
+    """Who may do the work."""
+    return _beginning(incomplete, ("local", "dask://", "slurm"))
+
+
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, from_json, to_json, write_bytes, write_text
@@ -15,6 +16,7 @@ from theorems.figures.figure import Figure, Settings
 from theorems.figures.images import cifar_10
 from theorems.figures.registry import FIGURES, figures_named, left_out, missing
 from theorems.figures.work import Computed, sheets
+from theorems.run.engines.named import LOCAL, coordinator
 from theorems.run.identity import identity
 from theorems.run.journal import Journal, close
 from theorems.run.processes import Interrupted, run
@@ -35,6 +37,7 @@ class FiguresRequest:
     epochs: int = 120
     cifar10: Path | None = None
     resume: Path | None = None
+    engine: str = LOCAL
 
 
 def figures_and_report(request: FiguresRequest) -> int:
@@ -53,13 +56,15 @@ def figures_and_report(request: FiguresRequest) -> int:
             check_writable(path_of(request.out, one, ending))
     if request.cifar10 is not None:
         cifar_10(request.cifar10)
-    journal = None
-    if request.resume is not None:
+
+    def about() -> dict[str, Any]:
         options: dict[str, object] = {"trials": request.trials, "seed": request.seed, "epochs": request.epochs}
         if request.cifar10 is not None:
             options["cifar10"] = str(request.cifar10.resolve())
         names = sorted({one.name for one in figures})
-        journal = Journal(request.resume, identity("figures", figures=names, **options))
+        return identity("figures", figures=names, **options)
+
+    journal = None if request.resume is None else Journal(request.resume, about())
     settings = Settings(
         request.trials, request.seed, epochs=request.epochs, cifar10=request.cifar10, checkpoints=request.out
     )
@@ -67,8 +72,11 @@ def figures_and_report(request: FiguresRequest) -> int:
     out, err = console(), console(stderr=True)
     interrupted = False
     try:
-        with watching(err, units, what="figures", steps="epochs") as watcher:
-            computed = run(units, request.jobs, watcher, journal=journal)
+        with (
+            coordinator(request.engine, about, request.resume) as engine,
+            watching(err, units, what="figures", steps="epochs") as watcher,
+        ):
+            computed = run(units, request.jobs, watcher, journal=journal, engine=engine)
     except Interrupted as stopped:
         computed, interrupted = stopped.results, True
     close(journal)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -22,16 +23,21 @@ from theorems.command.away import away
 from theorems.core.check import sentence
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
+from theorems.core.statement import Statement
 from theorems.core.version import version
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import Examined, examine, in_own_units
 from theorems.hunting.kept import Kept
 from theorems.hunting.record import load, save
-from theorems.hunting.search import Effort, Hunt
+from theorems.hunting.rounds import Seen, rounds_of
+from theorems.hunting.search import ROUND, Effort, Hunt, Looked
 from theorems.hunting.table import Row, Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
 from theorems.registry.user_file import is_in_a_file
+from theorems.run.apart import apart
 from theorems.run.crew import PATIENCE as PATIENT
+from theorems.run.engines.coordinator import OVER
+from theorems.run.engines.named import LOCAL, coordinator
 from theorems.run.findings import Found
 from theorems.run.identity import identity, of_statements
 from theorems.run.journal import Journal, close
@@ -54,6 +60,7 @@ class HuntRequest:
     Attributes:
         cases: at most so many, ``None`` for as many as the time allows.
         record: write NAME.json also if nothing is found, with what was tried: an entry of ``counterexamples/``.
+        seen, spent: the first rounds, looked through elsewhere, and the seconds of that.
     """
 
     id: str
@@ -67,6 +74,9 @@ class HuntRequest:
     resume: Path | None = None
     patience: float = PATIENT
     isolate: bool = True
+    engine: str = LOCAL
+    seen: Seen | None = None
+    spent: float = 0.0
 
 
 def hunt_and_report(request: HuntRequest) -> int:
@@ -76,6 +86,14 @@ def hunt_and_report(request: HuntRequest) -> int:
         InvalidInput: unknown ids, a directory that cannot be used; before anything runs.
         Died: the statement stands in somebody's file, which ended the process that it ran in.
     """
+    if request.engine != LOCAL:
+        check_directory(request.out)
+        began = time.monotonic()
+        seen, interrupted = searched(request)
+        if interrupted or (seen.failed and not seen.found):
+            console(stderr=True).print(f"theorems: {seen.id}: {seen.failed}; nothing is concluded.", soft_wrap=True)
+            return Exit.INTERRUPTED if interrupted else Exit.INCONCLUSIVE
+        request = replace(request, seen=seen, spent=time.monotonic() - began)
     if is_in_a_file(request.id) and request.isolate:
 
         def where(done: int) -> str:
@@ -85,17 +103,66 @@ def hunt_and_report(request: HuntRequest) -> int:
     return hunt_here(request)
 
 
+def searched(request: HuntRequest) -> tuple[Seen, bool]:
+    """What the workers of an engine saw of the rounds of a hunt, and whether a signal ended it.
+
+    The time of a hunt ends a search that has found nothing; once something is found, the rounds before are finished.
+
+    Raises:
+        InvalidInput: unknown ids, or an engine that cannot be used.
+    """
+    with apart(1, request.patience) if request.isolate else nullcontext():
+        statement = weakened_named(request.id, request.without).statement
+    work, found = rounds_of(request.id, request.without, request.seed, request.cases), False
+    ends = time.monotonic() + request.seconds
+
+    def enough(seen: Seen) -> str:
+        nonlocal found
+        found = found or seen.found
+        return ""
+
+    def over() -> bool:
+        return not found and time.monotonic() > ends
+
+    def about() -> dict[str, Any]:
+        return _run_of(request, statement)
+
+    err = console(stderr=True)
+    journal = None if request.resume is None else Journal(request.resume, about())
+    try:
+        with (
+            coordinator(request.engine, about, request.resume) as engine,
+            watching(err, [work], what="hunts", steps="cases") as watcher,
+        ):
+            assert engine is not None
+            engine.until = over
+            [seen] = run([work], 1, watcher, journal=journal, enough=enough, patience=request.patience, engine=engine)
+    except Interrupted as stopped:
+        return stopped.results[0], True
+    finally:
+        close(journal)
+    if seen.failed != OVER:
+        return seen, False
+    # Nothing was found, and rounds that are not finished count for nothing.
+    finished = tuple(filter(None, seen.rounds))
+    why = "" if finished else f"no round of {ROUND} cases was finished in {request.seconds:g} s"
+    return replace(seen, rounds=finished, failed=why), False
+
+
+def _run_of(request: HuntRequest, statement: Statement) -> dict[str, Any]:
+    return identity("hunt", **of_statements([statement]), without=request.without, seed=request.seed)
+
+
 def hunt_here(request: HuntRequest, progress: Told = nothing) -> int:
     """The same in this process; ``progress`` is called with the number of cases looked at."""
     weakened = weakened_named(request.id, request.without)
     check_directory(request.out)
     if request.json is not None:
         check_writable(request.json)
-    journal = None
-    if request.resume is not None:
-        options = {"without": request.without, "seed": request.seed}
-        journal = Journal(request.resume, identity("hunt", **of_statements([weakened.statement]), **options))
-    kept = Kept(journal)
+    journal = None if request.resume is None else Journal(request.resume, _run_of(request, weakened.statement))
+    # What comes after rounds that were looked through elsewhere is no beginning of a hunt here.
+    kept = Kept(journal if request.seen is None else None)
+    rounds, known = _as_known(request, kept.known)
     out, err = console(), console(stderr=True)
     interrupted = False
     with _watching(err, weakened.name, request.seconds) as show:
@@ -110,8 +177,10 @@ def hunt_here(request: HuntRequest, progress: Told = nothing) -> int:
             request.seconds,
             watch,
             cases=request.cases,
-            known=kept.known,
+            known=known,
             note=kept.note,
+            rounds=rounds,
+            spent=request.spent,
         )
         try:
             with stopping.interruptible():
@@ -139,6 +208,16 @@ def hunt_here(request: HuntRequest, progress: Told = nothing) -> int:
         )
         return Exit.INTERRUPTED
     return Exit.FALSIFIED
+
+
+def _as_known(request: HuntRequest, kept: Sequence[Looked]) -> tuple[Sequence[Sequence[Looked]], Sequence[Looked]]:
+    """Whole rounds that were looked through, and the cases of the one after them."""
+    if request.seen is None or not request.seen.rounds:
+        return (), kept
+    # A counterexample has to be drawn once more; a round that was cut short is gone on with.
+    if request.seen.found or (request.cases is not None and request.cases < ROUND):
+        return request.seen.rounds[:-1], request.seen.rounds[-1]
+    return request.seen.rounds, ()
 
 
 def _json(hunted: Hunted, interrupted: bool) -> str:

@@ -79,6 +79,15 @@ CaseTimeout = Annotated[
         help="End a statement of your file, or on your kernel, at a case that takes longer; it is inconclusive.",
     ),
 ]
+LOCAL = "local"
+Engine = Annotated[
+    str,
+    typer.Option(
+        metavar="local|dask://HOST:PORT|slurm",
+        help="Who works: processes here, the workers of a Dask cluster, Slurm jobs; the results do not depend on it.",
+        autocompletion=completion.engines,
+    ),
+]
 KnownFailures = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Ids with reasons: falsified as is known is no failure, upheld is one."),

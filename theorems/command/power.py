@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ from theorems.core.version import version
 from theorems.faults import FAULTS, Fault, fault_named
 from theorems.power.table import LEGEND, as_json, catchers, markdown, power_table, sizes_table
 from theorems.power.trial import Found
-from theorems.power.work import Column, Faced, Shrunk, Smallest
+from theorems.power.work import AT_A_TIME, Column, Faced, Shrunk, Smallest
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
 from theorems.run.apart import Apart, apart
 from theorems.run.crew import PATIENCE
+from theorems.run.engines.named import LOCAL, coordinator
 from theorems.run.identity import identity, of_statements
 from theorems.run.journal import Journal, close
 from theorems.run.processes import Interrupted, run
@@ -44,6 +45,7 @@ class PowerRequest:
     json: Path | None = None
     resume: Path | None = None
     patience: float = PATIENCE
+    engine: str = LOCAL
 
 
 def power_and_report(request: PowerRequest) -> int:
@@ -62,14 +64,23 @@ def _tabulated(request: PowerRequest, here: Apart) -> int:
     chosen = list(dict.fromkeys(statement_named(id).id for id in request.ids)) or list(statements())
     faults = list({name: fault_named(name) for name in request.faults}.values()) or list(FAULTS.values())
     names = tuple(fault.name for fault in faults)
-    journal = None
-    if request.resume is not None:
+
+    def about() -> dict[str, Any]:
         options = {"examples": request.examples, "seed": request.seed, "faults": list(names)}
-        given = [statement_named(id) for id in chosen]
-        journal = Journal(request.resume, identity("power", **of_statements(given), **options))
+        return identity("power", **of_statements([statement_named(id) for id in chosen]), **options)
+
+    journal = None if request.resume is None else Journal(request.resume, about())
+    with coordinator(request.engine, about, request.resume) as engine:
+        how = {"journal": journal, "patience": request.patience, "workers": here.workers, "engine": engine}
+        return _tabulated_by(request, chosen, faults, how)
+
+
+def _tabulated_by(request: PowerRequest, chosen: Sequence[str], faults: Sequence[Fault], how: Mapping[str, Any]) -> int:
+    names = tuple(fault.name for fault in faults)
+    journal = how["journal"]
     out, err = console(), console(stderr=True)
-    how: dict[str, Any] = {"journal": journal, "patience": request.patience, "workers": here.workers}
-    facing = [Faced(id, names, request.examples, request.seed) for id in chosen]
+    at_a_time = 0 if request.engine == LOCAL else AT_A_TIME
+    facing = [Faced(id, names, request.examples, request.seed, at_a_time=at_a_time) for id in chosen]
     smallest: list[Smallest] = []
     interrupted = False
     try:

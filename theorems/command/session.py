@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from rich.console import Console
 
@@ -28,6 +29,7 @@ from theorems.library.results import Results
 from theorems.registry.lookup import chosen_statements
 from theorems.run.apart import Apart, apart, findings_of, units_of
 from theorems.run.crew import PATIENCE
+from theorems.run.engines.named import LOCAL, coordinator
 from theorems.run.findings import Found
 from theorems.run.identity import identity, of_data, of_implementation, of_statements
 from theorems.run.journal import Journal, close
@@ -46,6 +48,7 @@ from theorems.run.tables import (
     results_table,
 )
 from theorems.run.user_data import Given, load
+from theorems.run.work import Workers
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ class Request:
     interface: str | None = None
     device: str | None = None
     profile: str | None = None
+    engine: str = LOCAL
     resume: Path | None = None
     timeout: float | None = None
     patience: float = PATIENCE
@@ -102,10 +106,11 @@ def _verified_and_reported(request: Request, here: Apart | None) -> int:
         out.print(headline_of(request.under_test), soft_wrap=True)
     if request.profile is not None:
         out.print(profile_named(request.profile).says(), soft_wrap=True)
-    found = findings_of(given, chosen, here) if given else []
-    if found:
-        out.print(assumptions_table(found))
-    results, interrupted = results_of(request, chosen, given, err, journal, here, known.reasons)
+    with coordinator(request.engine, lambda: run_of(request, chosen, given), request.resume) as engine:
+        found = findings_of(given, chosen, here) if given else []
+        if found:
+            out.print(assumptions_table(found))
+        results, interrupted = results_of(request, chosen, given, err, journal, here, known.reasons, engine)
     seen = checked_of(results)
     expected = known.expected(seen)
     hints = hints_of(request.under_test, results, here)
@@ -175,9 +180,12 @@ def journal_of(request: Request, chosen: Sequence[Statement], given: Given | Non
     Raises:
         InvalidInput: it cannot be used.
     """
-    if request.resume is None:
-        return None
-    run = identity(
+    return None if request.resume is None else Journal(request.resume, run_of(request, chosen, given))
+
+
+def run_of(request: Request, chosen: Sequence[Statement], given: Given | None) -> dict[str, Any]:
+    """What the results depend on."""
+    return identity(
         "verify",
         **of_statements(chosen),
         examples=request.examples,
@@ -185,7 +193,6 @@ def journal_of(request: Request, chosen: Sequence[Statement], given: Given | Non
         data=of_data(given),
         kernel=of_implementation(request.under_test),
     )
-    return Journal(request.resume, run)
 
 
 def results_of(
@@ -196,6 +203,7 @@ def results_of(
     journal: Journal | None = None,
     here: Apart | None = None,
     known: Container[str] = (),
+    engine: Workers | None = None,
 ) -> tuple[list[Result], bool]:
     """A result per statement, with progress on ``err``; and whether a signal ended it."""
     units = units_of(chosen, request.examples, request.seed, given, request.under_test, here)
@@ -217,6 +225,7 @@ def results_of(
                 enough=enough,
                 patience=patience,
                 workers=workers,
+                engine=engine,
             ), False
     except Interrupted as stopped:
         return stopped.results, True

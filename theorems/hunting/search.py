@@ -99,6 +99,8 @@ class Hunt:
         cases: at most so many are tried; None for as many as the time allows.
         known: what a process that was cut off saw of the first cases, one after the other.
         note: called with what is seen of the others.
+        rounds: what was seen elsewhere of the first rounds, whole ones without a counterexample; ``known`` comes after.
+        spent: seconds of that.
     """
 
     weakened: Weakened
@@ -112,22 +114,35 @@ class Hunt:
     cases: int | None = None
     known: Sequence[Looked] = ()
     note: Callable[[Looked], None] = lambda looked: None
+    rounds: Sequence[Sequence[Looked]] = ()
+    spent: float = 0.0
     _began: float = 0.0
     _passed: int = 0
     _claim: str = ""
 
     def run(self) -> None:
         """Search until a counterexample is found and small, the time is over, or ``cases`` cases were tried."""
-        self._began = time.monotonic() - (self.known[-1].seconds if self.known else 0.0)
+        self._began = time.monotonic() - self.spent - (self.known[-1].seconds if self.known else 0.0)
         with suppress(_Enough):
             while self.found is None:
                 self.effort.rounds += 1
-                self._round()
+                if self.effort.rounds <= len(self.rounds):
+                    for looked in self.rounds[self.effort.rounds - 1]:
+                        self._count(looked)
+                else:
+                    self._round()
         if self.found is not None:
             self.effort.phase = "simplifying"
             simplified(self.found, self._still)
             self.settle()
             self.finished = True
+
+    def look_through(self, number: int) -> None:
+        """Look through one round only, and leave a counterexample as it is."""
+        self._began = time.monotonic()
+        self.effort.rounds = number
+        with suppress(_Enough):
+            self._round()
 
     def _round(self) -> None:
         drive(
@@ -146,18 +161,11 @@ class Hunt:
             raise _Enough
 
     def _searching(self, case: Case) -> bool:
-        over = self._passed >= len(self.known) and time.monotonic() - self._began > self.seconds
-        if over or (self.cases is not None and self.effort.tried >= self.cases):
+        if self._passed >= len(self.known) and time.monotonic() - self._began > self.seconds:
             raise _Enough
+        self._check_cases()
         looked, seen = self._look(case)
-        self.effort.tried += 1
-        self.effort.best = max(self.effort.best, looked.score)
-        self.effort.met += looked.met
-        self.effort.decided += looked.decided
-        if looked.undecided:
-            self.effort.undecided += 1
-            self.effort.why_undecided = self.effort.why_undecided or looked.why
-        self.watch(self.effort)
+        self._count(looked)
         if looked.counterexample:
             self.found, self.examined = case, seen or examine(self.weakened, case)
             assert self.examined.violated is not None
@@ -166,6 +174,21 @@ class Hunt:
         if math.isfinite(looked.score):
             target(looked.score)
         return False
+
+    def _check_cases(self) -> None:
+        if self.cases is not None and self.effort.tried >= self.cases:
+            raise _Enough
+
+    def _count(self, looked: Looked) -> None:
+        self._check_cases()
+        self.effort.tried += 1
+        self.effort.best = max(self.effort.best, looked.score)
+        self.effort.met += looked.met
+        self.effort.decided += looked.decided
+        if looked.undecided:
+            self.effort.undecided += 1
+            self.effort.why_undecided = self.effort.why_undecided or looked.why
+        self.watch(self.effort)
 
     def _still(self, case: Case) -> bool:
         """Whether a case is a counterexample to the same claim; it is kept if so."""

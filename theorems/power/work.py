@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from theorems.core.claim import Verdict
@@ -12,6 +12,9 @@ from theorems.power.trial import Cell, Found, baseline, smallest_caught, tried
 from theorems.registry.lookup import statement_named
 from theorems.registry.user_file import is_in_a_file
 from theorems.run.verify import Progress, drawn
+
+AT_A_TIME = 20
+"""Faults of a part where there are many workers: each part tries the reference once more."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,8 @@ class Faced:
 
     Attributes:
         so_far: cells that need not be filled again; the column does not depend on it.
+        part: which faults these are of those of the statement.
+        at_a_time: how many faults a part has; zero for all of them. The column does not depend on it.
     """
 
     id: str
@@ -59,6 +64,8 @@ class Faced:
     examples: int
     seed: int
     so_far: Column | None = None
+    part: int = 0
+    at_a_time: int = 0
 
     @property
     def foreign(self) -> bool:
@@ -101,6 +108,33 @@ class Faced:
         """The cells that there are."""
         return replace(self.so_far or Column(self.id), failed=why or "interrupted", interrupted=not why)
 
+    def parts(self) -> Sequence[Faced]:
+        """Some faults at a time; each part draws the cases and tries the reference on them, as the first one does."""
+        size = self.at_a_time or len(self.faults)
+        if self.part or len(self.faults) <= size:
+            return [self]
+        some = [self.faults[k : k + size] for k in range(0, len(self.faults), size)]
+        return [replace(self, faults=names, part=k) for k, names in enumerate(some)]
+
+    def joined(self, first: Column, then: Column) -> Column:
+        """The cells of both; what is said of the reference is the same in both, unless one has not begun."""
+        about = first if first.cases else then
+        return replace(
+            about,
+            cells={**first.cells, **then.cells},
+            failed=first.failed or then.failed,
+            interrupted=first.interrupted or then.interrupted,
+            seconds=first.seconds + then.seconds,
+        )
+
+    def last(self, result: Column) -> bool:
+        """Every fault is tried."""
+        return False
+
+    def concluded(self, result: Column) -> Column:
+        """As it is."""
+        return result
+
 
 @dataclass(frozen=True)
 class Smallest:
@@ -138,6 +172,7 @@ class Shrunk:
     examples: int
     seed: int
     so_far: Smallest | None = None
+    part: int = 0
 
     @property
     def foreign(self) -> bool:
@@ -169,3 +204,21 @@ class Shrunk:
     def unfinished(self, why: str) -> Smallest:
         """The sizes that there are."""
         return replace(self.so_far or Smallest(self.id), failed=why or "interrupted")
+
+    def parts(self) -> Sequence[Shrunk]:
+        """One statement at a time."""
+        if self.part or len(self.statements) == 1:
+            return [self]
+        return [replace(self, statements=(id,), part=k) for k, id in enumerate(self.statements)]
+
+    def joined(self, first: Smallest, then: Smallest) -> Smallest:
+        """The sizes of both."""
+        return replace(first, sizes={**first.sizes, **then.sizes}, failed=first.failed or then.failed)
+
+    def last(self, result: Smallest) -> bool:
+        """Every statement is tried."""
+        return False
+
+    def concluded(self, result: Smallest) -> Smallest:
+        """As it is."""
+        return result

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from reference_attention.errors import InvalidInput
 from theorems.core.check import line_in
@@ -37,12 +38,29 @@ def statement_in_file(id: str) -> Statement:
     """
     if _read_by is not None:
         return _read_by(id)
-    path, _, name = id.rpartition(":") if ".py:" in id else (id, "", "")
-    shown = os.path.normpath(path)
-    text = _text(Path(shown))
-    file = _loaded(shown, str(Path(shown).resolve()), text)
+    shown, name = parts_of(id)
+    file = _loaded(shown, str(Path(shown).resolve()), _text(Path(shown), "a statement"))
     found = file.find(name)
     return replace(found, id=f"{shown}:{found.id}", file=shown)
+
+
+def parts_of(id: str) -> tuple[str, str]:
+    """Path and name of ``path.py:name``; the name is empty while it is missing."""
+    path, _, name = id.rpartition(":") if ".py:" in id else (id, "", "")
+    return os.path.normpath(path), name
+
+
+def names_in_file(shown: str, what: str) -> dict[str, Any]:
+    """What a file defines, by name; it is run, again only when its text has changed.
+
+    Args:
+        shown: its path, as sentences have it.
+        what: that it should have, such as "a statement".
+
+    Raises:
+        InvalidInput: no such file, or it cannot be run (with the line).
+    """
+    return vars(_module(shown, str(Path(shown).resolve()), _text(Path(shown), what)))
 
 
 _read_by: Callable[[str], Statement] | None = None
@@ -84,21 +102,26 @@ class _File:
         raise InvalidInput(f"{self.path}: has no statement {name!r}; its statements are {known}.")
 
 
-def _text(path: Path) -> bytes:
+def _text(path: Path, what: str) -> bytes:
     try:
         if path.is_dir():
             raise InvalidInput(f"{path}: is a directory; give the path of a Python file.")
         return path.read_bytes()
     except FileNotFoundError:
-        raise InvalidInput(f"{path}: there is no such file; give PATH.py:NAME of a statement.") from None
+        raise InvalidInput(f"{path}: there is no such file; give PATH.py:NAME of {what}.") from None
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}).") from None
 
 
 @lru_cache(maxsize=32)
-def _loaded(shown: str, resolved: str, text: bytes) -> _File:
+def _module(shown: str, resolved: str, text: bytes) -> ModuleType:
     """Run the file (again only when its text has changed)."""
-    module = _run(shown, resolved, text)
+    return _run(shown, resolved, text)
+
+
+@lru_cache(maxsize=32)
+def _loaded(shown: str, resolved: str, text: bytes) -> _File:
+    module = _module(shown, resolved, text)
     suite = {id(one) for one in statements().values()}
     own = {n: v for n, v in vars(module).items() if isinstance(v, Statement) and id(v) not in suite}
     for one in own.values():

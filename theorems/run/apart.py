@@ -24,8 +24,9 @@ from theorems.registry.suite import statements, tolerances_of
 from theorems.registry.user_file import read_by
 from theorems.run.crew import PATIENCE, Crew, crew
 from theorems.run.findings import Found, findings
-from theorems.run.processes import Interrupted, Unit, run
+from theorems.run.processes import Interrupted, run
 from theorems.run.result import Result
+from theorems.run.unit import Unit
 from theorems.run.user_data import Given, as_text, subject_of
 from theorems.run.verify import Progress, nothing
 

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -74,7 +75,7 @@ class Crew:
 
         Args:
             order: their numbers.
-            unit: the unit of a number, as it is now: with what it need not do again.
+            unit: the unit of a number, as it is now: with what it need not do again; None if it need not be done.
             told: called with the number, a word and a value: those of :func:`theorems.run.worker.serve`,
                 ``out of time`` (None), ``out of patience`` (None), ``again`` or ``died`` (how).
             timeout: seconds after which a unit is ended.
@@ -88,7 +89,7 @@ class Crew:
         while waiting or any(worker.unit is not None for worker in self._workers):
             if stopping.asked():
                 raise KeyboardInterrupt
-            while waiting and (worker := self._idle()) is not None:
+            while _wanted(waiting, unit) and (worker := self._idle()) is not None:
                 self._send(worker, waiting.popleft(), unit, told)
             for worker in self._ready():
                 number = self._hear(worker, told)
@@ -220,6 +221,13 @@ class Crew:
             told(number, why, None)
 
 
+def _wanted(waiting: deque[int], unit: Callable[[int], Any]) -> bool:
+    """Whether there is more to do; what need not be done is left out."""
+    while waiting and unit(waiting[0]) is None:
+        waiting.popleft()
+    return bool(waiting)
+
+
 @contextmanager
 def crew(size: int) -> Iterator[Crew]:
     """Processes that end with the block; they are started when there is work for them."""
@@ -231,14 +239,17 @@ def crew(size: int) -> Iterator[Crew]:
             made.dismiss()
 
 
+_HIRING = threading.Lock()
+
+
 def _hired() -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, os.getpid()))
     # It unblocks signals when it starts, so it starts before they are held back.
     resource_tracker.ensure_running()
     # A signal that the terminal sends to all is for this process to handle, not for them.
-    with stopping.held_back(), _no_main():
+    with _HIRING, stopping.held_back(), _no_main(), _no_daemon():
+        process = context.Process(target=serve, args=(theirs, os.getpid()))
         process.start()
     theirs.close()
     return _Worker(process, ours)
@@ -253,6 +264,18 @@ def _no_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+@contextmanager
+def _no_daemon() -> Iterator[None]:
+    """Within it a daemon of multiprocessing, as Dask's workers are, may have children; these end with their parent."""
+    config = getattr(multiprocessing.current_process(), "_config", {})
+    before = config.pop("daemon", None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            config["daemon"] = before
 
 
 def _kill(process: SpawnProcess) -> None:

@@ -23,13 +23,23 @@ PACKAGES = ("reference_attention", "generators", "theorems")
 
 def identity(command: str, **options: Any) -> dict[str, Any]:
     """The run of a command with those options, by name; two runs of one identity have the same results."""
-    return {"command": command, **options, "version": version(), "source": _source(), "libraries": _libraries()}
+    return {"command": command, **options, **surroundings()}
+
+
+def surroundings() -> dict[str, Any]:
+    """What the results of every run here depend on: our version, our sources, the libraries."""
+    return {"version": version(), "source": _source(), "libraries": _libraries()}
 
 
 def of_statements(chosen: Sequence[Statement]) -> dict[str, Any]:
     """Statements by id, and the files of those that are somebody's own."""
-    files = {one.file: _digest([Path(one.file)]) for one in chosen if one.file}
-    return {"statements": [one.id for one in chosen], **({"files": files} if files else {})}
+    return {"statements": [one.id for one in chosen], **of_files(one.file for one in chosen if one.file)}
+
+
+def of_files(paths: Iterable[str]) -> dict[str, Any]:
+    """The files that somebody's own code stands in, by what they hold."""
+    files = {path: digest_of_file(path) for path in paths}
+    return {"files": files} if files else {}
 
 
 def of_data(given: Given | None) -> str | None:
@@ -53,6 +63,14 @@ def of_implementation(under_test: Implementation) -> str | None:
     except (TypeError, OSError):
         held = "built in"
     return f"{kernel.name} {kernel.dtype} {held}"
+
+
+def digest_of_file(file: str) -> str:
+    """Of what a file holds; empty if it cannot be read."""
+    try:
+        return _digest([Path(file)])
+    except OSError:
+        return ""
 
 
 @cache

@@ -16,17 +16,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
-
-from cattrs.preconf.json import make_converter
+from typing import Any
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
+from theorems.run.encoding import decoded, encoded, result_kind, so_far_kind
 
 EVERY = 1.0
 """Seconds between two lines about a unit that is under way."""
-
-_CONVERTER = make_converter()
 
 
 class Journal:
@@ -83,28 +80,28 @@ class Journal:
 
     def result_of(self, unit: Any) -> Any:
         """The result of a unit that is finished; None if it is not."""
-        held = self._results.get(_key(unit))
-        return None if held is None else self._structured(held, get_type_hints(type(unit).run)["return"])
+        held = self._results.get(key_of(unit))
+        return None if held is None else self._structured(held, result_kind(unit))
 
     def continued(self, unit: Any) -> Any:
         """The unit with what need not be done again."""
-        held = self._so_far.get(_key(unit))
+        held = self._so_far.get(key_of(unit))
         if held is None:
             return unit
-        return replace(unit, so_far=self._structured(held, get_type_hints(type(unit))["so_far"]))
+        return replace(unit, so_far=self._structured(held, so_far_kind(unit)))
 
     def finished(self, unit: Any, result: Any) -> None:
         """Keep the result of a unit."""
-        self.append({"unit": _key(unit), "result": _CONVERTER.unstructure(result)})
+        self.append({"unit": key_of(unit), "result": encoded(result)})
 
     def so_far(self, unit: Any, *, at_once: bool = False) -> None:
         """Keep what there is of a unit, if there was no line about it for a while, or at once."""
-        held, key = getattr(unit, "so_far", None), _key(unit)
+        held, key = getattr(unit, "so_far", None), key_of(unit)
         now = time.monotonic()
         if held is None or (not at_once and now - self._said.setdefault(key, now) < EVERY):
             return
         self._said[key] = now
-        self.append({"unit": key, "so_far": _CONVERTER.unstructure(held)})
+        self.append({"unit": key, "so_far": encoded(held)})
 
     def _write(self, line: str) -> None:
         content = line.encode()
@@ -116,13 +113,9 @@ class Journal:
 
     def _structured(self, held: Any, kind: Any) -> Any:
         try:
-            found = _CONVERTER.structure(held, kind)
-        except Exception:
-            raise self._damaged("holds a result that is none") from None
-        # The converter makes text of numbers, and fills in what is missing.
-        if to_json(_CONVERTER.unstructure(found)) != to_json(held):
-            raise self._damaged("holds a result that is none")
-        return found
+            return decoded(held, kind)
+        except ValueError as error:
+            raise self._damaged(str(error)) from None
 
     def _lock(self) -> None:
         with suppress(ImportError):
@@ -183,9 +176,10 @@ def close(journal: Journal | None) -> None:
         journal.close()
 
 
-def _key(unit: Any) -> str:
-    """Names a unit among all of a command."""
-    return f"{type(unit).__name__} {unit.id}"
+def key_of(unit: Any) -> str:
+    """Names a unit, or a part of one, among all of a command."""
+    part = getattr(unit, "part", 0)
+    return f"{type(unit).__name__} {unit.id}" + (f", part {part}" if part else "")
 
 
 def _object(line: bytes) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from theorems.run.processes import Finished, Watcher, Work
+from theorems.run.work import Finished, Watcher, Work
 
 PATIENCE = 30.0
 """Seconds between two lines about a statement that takes long."""

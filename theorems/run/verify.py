@@ -27,6 +27,9 @@ from theorems.run.drawing import drive, seed_from
 from theorems.run.result import Failure, Result, merged, of_outcome
 from theorems.run.user_data import Given, as_text, subject_of
 
+PART = 250
+"""Cases that are drawn from one seed. What Hypothesis draws depends on what it drew before, so more cases are drawn in
+parts, each from a seed of its own; that way a part can be drawn anywhere without those before it."""
 SHRINKING_CALLS = 300
 """Cases tried while a failing one is made smaller: a count, because a time limit would not be repeatable."""
 
@@ -73,9 +76,14 @@ class _Enough(BaseException):
     """Shrinking has had its number of calls; not an Exception, so that Hypothesis passes it on."""
 
 
-def seed_of(id: str, seed: int) -> int:
-    """The seed of one statement: it depends on no other statement and on no order."""
-    return seed_from(f"{id} {seed}")
+def seed_of(id: str, seed: int, part: int = 0) -> int:
+    """The seed of one statement, or of a later part of its cases: it depends on no other statement and on no order."""
+    return seed_from(f"{id} {seed} {part}" if part else f"{id} {seed}")
+
+
+def part_sizes(examples: int) -> list[int]:
+    """How many cases each part has."""
+    return [min(PART, examples - begun) for begun in range(0, examples, PART)]
 
 
 def _drive(statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool]) -> None:
@@ -90,7 +98,7 @@ def _drive(statement: Statement, examples: int, seed: int, fails: Callable[[Subj
         statement.cases(),
         visit,
         examples=examples,
-        seed=seed_of(statement.own_id, seed),
+        seed=seed,
         phases=(Phase.generate, Phase.shrink),
         # These two look at the clock or at the caller; the others find defects of a strategy and stay.
         unchecked=(HealthCheck.too_slow, HealthCheck.differing_executors),
@@ -99,14 +107,15 @@ def _drive(statement: Statement, examples: int, seed: int, fails: Callable[[Subj
 
 
 def drawn(statement: Statement, examples: int, seed: int) -> list[Any]:
-    """The cases on which :func:`verify_generated` tries the statement."""
+    """The cases on which so many examples of a statement are tried, part after part."""
     cases: list[Any] = []
 
     def keep(case: Subject) -> bool:
         cases.append(case)
         return False
 
-    _drive(statement, examples, seed, keep)
+    for part, size in enumerate(part_sizes(examples)):
+        _drive(statement, size, seed_of(statement.own_id, seed, part), keep)
     return cases
 
 
@@ -212,6 +221,7 @@ def verify_generated(
     under_test: Implementation = REFERENCE,
     progress: Progress = nothing,
     so_far: SoFar | None = None,
+    part: int = 0,
 ) -> Result:
     """Try a statement on cases from its strategy; the first falsified one is made small and ends it.
 
@@ -224,14 +234,16 @@ def verify_generated(
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
         so_far: what ``progress`` was told last, of a run of the same arguments that was cut off.
+        part: which part of the cases, if there are more than :data:`PART` in all.
     """
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
         return _not_about(statement, why)
     trial = _Trial(statement, under_test, progress, so_far)
-    stopped = _finished(statement, examples, seed, trial.generating)
+    drawn_from = seed_of(statement.own_id, seed, part)
+    stopped = _finished(statement, examples, drawn_from, trial.generating)
     if trial.so_far.error and not stopped and trial.so_far.falsified is None:
-        _finished(statement, examples, seed, trial.repeating)
+        _finished(statement, examples, drawn_from, trial.repeating)
     result = trial.result
     if stopped:
         result = merged([result, of_outcome(statement, stopped, generated=True)])

@@ -343,7 +343,7 @@ def test_ctrl_c_writes_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     def interrupted(*arguments: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("theorems.run.processes.verify_generated", interrupted)
+    monkeypatch.setattr("theorems.run.unit.verify_generated", interrupted)
     assert main(["report", "true", *QUICK, "--out", "report.md"]) == 130
     assert "interrupted; no report is written" in capsys.readouterr().err
     assert not Path("report.md").exists()

@@ -26,8 +26,11 @@ from theorems.faults.fault import right
 from theorems.faults.size_faults import SIZE_FAULTS
 from theorems.power.table import short
 from theorems.power.trial import Baseline, Found, baseline, replaced_by, smallest_caught, tried
+from theorems.power.work import Faced, Shrunk
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
+from theorems.run.apart import Silence
+from theorems.run.processes import run
 from theorems.run.verify import drawn
 
 LATER = tuple(dropwhile(lambda id: id != "descent-from-a-margin", statements()))
@@ -363,3 +366,25 @@ def test_the_documents_have_all_faults_and_statements(name: str) -> None:
 def test_the_reference_is_no_fault() -> None:
     assert not replaced_by(Fault("reference", Kind.SOFTMAX, "", "", right))
     assert fault_named("temperature").implementation is not REFERENCE
+
+
+def test_a_column_in_parts_is_the_column() -> None:
+    names = tuple(FAULTS)[:5]
+    whole = Faced("lemma-11", names, 3, 0)
+    cut = replace(whole, at_a_time=2)
+    assert [one.faults for one in cut.parts()] == [names[:2], names[2:4], names[4:]]
+    [found], [wanted] = run([cut], 1, Silence()), run([whole], 1, Silence())
+    assert replace(found, seconds=0.0) == replace(wanted, seconds=0.0)
+    assert list(found.cells) == list(names)
+    # What is interrupted before it began says nothing of the reference, and takes nothing from what is said.
+    part = replace(wanted, seconds=0.0)
+    joined = whole.joined(whole.unfinished(""), part)
+    assert (joined.cases, joined.interrupted) == (part.cases, True)
+
+
+def test_sizes_in_parts_are_the_sizes() -> None:
+    fault = next(one for one in FAULTS.values() if one.caught_by == "lemma-3" and one.unit)
+    unit = Shrunk(fault.name, ("lemma-3", "lemma-11"), 2, 0)
+    [found] = run([unit], 1, Silence())
+    assert found == unit.run(lambda done, so_far=None: None)
+    assert len(unit.parts()) == len(found.sizes) == 2

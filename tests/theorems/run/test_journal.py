@@ -13,16 +13,19 @@ import pytest
 
 from reference_attention.errors import InvalidInput
 from tests.theorems.run.units import Adding, Sum
+from theorems.benchmark.compared import Compared, PowerLimit
+from theorems.benchmark.fit import Fitted
 from theorems.benchmark.measure import Measured
-from theorems.benchmark.work import Batch, Compared, Generated
+from theorems.benchmark.optimisers.optimiser import Against, Theory
+from theorems.benchmark.work import Batch, Generated
 from theorems.core.claim import Form, Verdict
 from theorems.figures.figure import Settings
 from theorems.figures.work import Computed, Sheet
 from theorems.power.trial import Cell, Found
 from theorems.power.work import Column, Faced
 from theorems.run.journal import Journal
-from theorems.run.processes import Unit
 from theorems.run.result import ClaimSummary, Failure, Result
+from theorems.run.unit import Unit
 from theorems.run.verify import SoFar
 
 RUN = {"command": "add", "seed": 1}
@@ -165,7 +168,23 @@ RESULTS = [
                     (0.5,),
                     2.0,
                     "",
-                    (Measured("gd", (None, 3), 1.0, 2.0, None, (0,), True, False),),
+                    (
+                        Measured(
+                            "gd",
+                            Theory(1.5, "somebody", Against.LOG, 1.0),
+                            (None, 3),
+                            1.0,
+                            2.0,
+                            None,
+                            (0.5, 0.25),
+                            Fitted("t", 1.0, 0.1, 10, 1000),
+                            ((1, 2), (0.5, 0.25)),
+                            (0,),
+                            True,
+                            False,
+                        ),
+                    ),
+                    (PowerLimit(1.5, (0.5,), 2.0, 1e-16),),
                 ),
             ),
         ),

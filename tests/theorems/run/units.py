@@ -6,8 +6,9 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,61 @@ class Adding:
 
     def _count(self) -> int:
         return (Path(self.folder) / self.id).read_text().split().count(str(self.at))
+
+
+@dataclass(frozen=True)
+class Text:
+    """A result: the letters in their order."""
+
+    id: str
+    text: str = ""
+    failed: str = ""
+
+    @property
+    def summary(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Letters:
+    """A unit that is cut into its letters; ``last`` ends it. ``folder`` has a line for each that is done."""
+
+    id: str
+    text: str
+    last_one: str = ""
+    folder: str = ""
+    seconds: float = 0.0
+    part: int = 0
+    lost: str = ""
+
+    @property
+    def total(self) -> int | None:
+        return len(self.text)
+
+    def parts(self) -> Sequence[Letters]:
+        if self.part or len(self.text) < 2:
+            return [self]
+        return [replace(self, text=one, part=k) for k, one in enumerate(self.text)]
+
+    def run(self, progress: Any) -> Text:
+        assert len(self.text) == 1
+        time.sleep(self.seconds)
+        if self.folder:
+            with (Path(self.folder) / self.id).open("a") as file:
+                file.write(f"{self.text}\n")
+        return Text(self.id, self.text)
+
+    def unfinished(self, why: str) -> Text:
+        return Text(self.id, "", why or "interrupted")
+
+    def joined(self, first: Text, then: Text) -> Text:
+        return Text(self.id, first.text + then.text, first.failed or then.failed)
+
+    def last(self, result: Text) -> bool:
+        return result.text == self.last_one
+
+    def concluded(self, result: Text) -> Text:
+        return replace(result, text=f"<{result.text}>")
 
 
 def double(progress: Any, value: Any) -> Any:

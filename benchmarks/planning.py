@@ -1,0 +1,85 @@
+"""What large runs cost on 1, 10 and 1,000 cores: ``python benchmarks/planning.py`` prints the tables of the page.
+
+Unit costs are the seconds of docs/verify.json. Parts go to cores as the coordinator hands them out: in its order, each
+to the first core that is free.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from theorems.hunting.search import ROUND
+from theorems.hunting.table import pairs
+from theorems.run.verify import PART, part_sizes
+
+CORES = (1, 10, 1000)
+MEASURED = Path(__file__).parents[1] / "docs" / "verify.json"
+
+
+def costs(path: Path = MEASURED) -> dict[str, float]:
+    """Seconds of a case, by statement, in the statements' order."""
+    held = json.loads(path.read_text(encoding="utf-8"))
+    return {one["id"]: one["seconds"] / one["examples"] for one in held["statements"]}
+
+
+def wall(parts: Iterable[float], cores: int) -> float:
+    """Seconds until the last part is done, each begun by the first core that is free."""
+    free = [0.0] * cores
+    for seconds in parts:
+        heapq.heapreplace(free, free[0] + seconds)
+    return max(free)
+
+
+def said(seconds: float) -> str:
+    """With a unit that fits."""
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}" if seconds >= 20 * size else f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def verified(cost: Mapping[str, float], examples: int) -> list[float]:
+    """The parts of a run of verify: the last statement first, as it hands them out."""
+    return [cost[id] * size for id in reversed(list(cost)) for size in part_sizes(examples)]
+
+
+def hunted(cost: Mapping[str, float], rounds: int) -> list[float]:
+    """The rounds of a hunt of every pair, one pair after the other; a case is taken to cost what one of verify does."""
+    huntable = [statement.id for statement, without in pairs() if without not in statement.needs]
+    return [cost[id] * ROUND for id in huntable if id in cost for _ in range(rounds)]
+
+
+def row(what: str, parts: Sequence[float]) -> str:
+    """Work in all, time on so many cores, and the time that no number of cores goes below."""
+    times = " | ".join(said(wall(parts, cores)) for cores in CORES)
+    return f"| {what} | {said(sum(parts))} | {times} | {said(max(parts))} |"
+
+
+def tables() -> str:
+    """Markdown."""
+    cost = costs()
+    dear = sorted(cost, key=cost.__getitem__, reverse=True)[:5]
+    million = 10**6
+    heads = " | ".join(f"{cores:,} core{'s' if cores > 1 else ''}" for cores in CORES)
+    lines = [
+        f"| | work | {heads} | dearest part |",
+        "|---|---|---|---|---|---|",
+        row("`verify --examples 2000` (`make deep`)", verified(cost, 2000)),
+        row(f"a million examples in all, {million // len(cost):,} a statement", verified(cost, million // len(cost))),
+        row("a million examples of each statement", verified(cost, million)),
+        row(f"a million examples of {dear[0]} alone", verified({dear[0]: cost[dear[0]]}, million)),
+        row("every pair of a statement and an assumption hunted, a round each", hunted(cost, 1)),
+        row("the same, 25 rounds (10,000 cases) each", hunted(cost, 25)),
+        "",
+        f"| dearest | a case | a part of {PART} cases | a round of {ROUND} cases |",
+        "|---|---|---|---|",
+        *(f"| `{id}` | {cost[id]:.2f} s | {said(cost[id] * PART)} | {said(cost[id] * ROUND)} |" for id in dear),
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(tables())

@@ -1,0 +1,151 @@
+"""A hunt in rounds that are looked through elsewhere comes to what it comes to here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import theorems.command.hunting
+from theorems.command.app import main
+from theorems.core.exit_code import Exit
+from theorems.hunting import rounds as rounds_
+from theorems.hunting import search
+from theorems.hunting.entries import weakened_named
+from theorems.hunting.rounds import Rounds, Seen, rounds_of
+from theorems.hunting.search import Hunt
+from theorems.run.apart import Silence
+from theorems.run.engines.coordinator import Coordinator
+from theorems.run.engines.engine import OnExecutor
+from theorems.run.processes import run
+
+EASY = ("lemma-11", "strict-optimum")
+HARMLESS = ("lemma-11", "")
+
+
+@pytest.fixture(autouse=True)
+def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this process; in others they have their usual length."""
+    for module in (search, rounds_, theorems.command.hunting):
+        monkeypatch.setattr(module, "ROUND", 4)
+    monkeypatch.setattr(rounds_, "MANY", 20)
+
+
+def hunted(id: str, without: str, **more: Any) -> Hunt:
+    hunt = Hunt(weakened_named(id, without), 3, 60.0, **more)
+    hunt.run()
+    return hunt
+
+
+def test_rounds_of_a_hunt_are_those_that_it_has() -> None:
+    [seen] = run([rounds_of(*HARMLESS, 3, 9)], 1, Silence())
+    assert [len(one) for one in seen.rounds] == [4] * 3
+    # Each is drawn from a seed of its own.
+    whole = hunted(*HARMLESS, cases=9)
+    again = hunted(*HARMLESS, cases=9, rounds=seen.rounds)
+    assert again.effort == whole.effort
+    assert (again.effort.tried, again.effort.rounds) == (9, 3)
+    assert hunted(*HARMLESS, cases=9, rounds=seen.rounds[:1]).effort == whole.effort
+
+
+def test_the_first_round_with_a_counterexample_ends_it() -> None:
+    [seen] = run([rounds_of(*EASY, 3, 60)], 1, Silence())
+    assert seen.found
+    assert not any(one[-1].counterexample for one in seen.rounds[:-1])
+    there = hunted(*EASY, rounds=seen.rounds[:-1], known=seen.rounds[-1])
+    here = hunted(*EASY)
+    assert there.effort == here.effort
+    assert there.found is not None
+    assert here.found is not None
+    assert repr(there.found.problem) == repr(here.found.problem)
+
+
+def test_what_is_not_finished_has_no_case() -> None:
+    work = rounds_of(*EASY, 0, None)
+    assert work.count == rounds_.MANY
+    assert work.parts()[7] == replace(work, count=1, part=7)
+    assert work.unfinished("gone") == Seen(work.id, ((),), "gone")
+    assert not Rounds("a", "b", 0, 1).foreign
+    assert Rounds("mine.py:a", "b", 0, 1).foreign
+
+
+@contextmanager
+def on_threads(name: str, run: Callable[[], dict[str, Any]], journal: Path | None) -> Iterator[Coordinator]:
+    with ThreadPoolExecutor(2) as executor:
+        yield Coordinator(OnExecutor(executor), run(), journal)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["lemma-11", "--without", "strict-optimum", "--cases", "9", "--record"], Exit.FALSIFIED),
+        (["lemma-11", "--cases", "9", "--record"], Exit.UPHELD),
+    ],
+)
+def test_the_command_says_the_same(
+    options: list[str],
+    code: Exit,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.undo()  # workers have rounds of the usual length
+    monkeypatch.setattr(theorems.command.hunting, "coordinator", on_threads)
+    monkeypatch.chdir(tmp_path)
+    said = []
+    for engine in ("local", "dask://there"):
+        assert main(["hunt", *options, "--engine", engine, "--json", "found.json"]) == code
+        [written] = (tmp_path / "hunted").iterdir()
+        said.append((capsys.readouterr().out, (tmp_path / "found.json").read_text(), written.read_text()))
+        written.unlink()
+    assert said[0] == said[1]
+
+
+class Busy(OnExecutor):
+    """Answers a few tasks, and never the others."""
+
+    answers = 0
+
+    def submit(self, tasks: Any) -> Any:
+        now = min(self.answers, len(tasks))
+        self.answers -= now
+        return [*super().submit(tasks[:now]), *(Future() for _ in tasks[now:])]
+
+
+def test_the_time_of_a_hunt_ends_it_everywhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def busy(name: str, run: Callable[[], dict[str, Any]], journal: Path | None) -> Iterator[Coordinator]:
+        with ThreadPoolExecutor(1) as executor:
+            yield Coordinator(Busy(executor), run(), journal)
+
+    monkeypatch.setattr(theorems.command.hunting, "coordinator", busy)
+    monkeypatch.chdir(tmp_path)
+    command = ["hunt", "lemma-11", "--engine", "dask://there", "--seconds", "0.3", "--resume", "run.jsonl"]
+    assert main(command) == Exit.INCONCLUSIVE
+    assert "theorems: lemma-11: no round of 4 cases was finished in 0.3 s; nothing is" in capsys.readouterr().err
+
+
+def test_rounds_in_a_journal_are_not_looked_through_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = []
+    for name in ("on", "off"):
+        monkeypatch.setattr(theorems.command.hunting, "coordinator", on_threads if name == "on" else never)
+        command = ["hunt", "lemma-11", "--engine", "dask://there", "--cases", "4", "--resume", "run.jsonl"]
+        assert main(command) == Exit.UPHELD
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+
+
+@contextmanager
+def never(name: str, run: Callable[[], dict[str, Any]], journal: Path | None) -> Iterator[Coordinator]:
+    with ThreadPoolExecutor(1) as executor:
+        yield Coordinator(Busy(executor), run(), journal)

@@ -1,0 +1,80 @@
+"""A Dask cluster on the loopback interface, of processes that can be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from tests.places import ROOT
+
+QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Cluster:
+    """A scheduler, and workers of one thread each without a nanny: one that is killed does not come back."""
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        self._folder = folder
+        self._scheduler = self._started()
+        self.workers = [self.worker() for _ in range(workers)]
+
+    def worker(self) -> subprocess.Popen[bytes]:
+        """One more; it is registered some seconds later."""
+        return self._start("dask_worker", f"tcp://{self.address}", "--nthreads", "1", "--no-nanny")
+
+    def wait(self) -> None:
+        """Until all workers are registered."""
+        from distributed import Client
+
+        with Client(self.address, set_as_default=False) as client:
+            client.wait_for_workers(len(self.workers), timeout=60)
+
+    def kill_worker(self) -> None:
+        """The first one, with signal 9; another takes its place."""
+        self._kill(self.workers.pop(0))
+        self.workers.append(self.worker())
+
+    def restart(self) -> None:
+        """Kill the scheduler, and start it at the same address with as many workers."""
+        self._kill(self._scheduler)
+        self._scheduler = self._started()
+        for one in self.workers:
+            self._kill(one)
+        self.workers = [self.worker() for _ in self.workers]
+
+    def stop(self) -> None:
+        for one in [*self.workers, self._scheduler]:
+            self._kill(one)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        host, _, port = self.address.partition(":")
+        scheduler = self._start("dask_scheduler", "--host", host, "--port", port)
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            with suppress(OSError), socket.create_connection((host, int(port)), 1):
+                return scheduler
+            time.sleep(0.05)
+        raise TimeoutError("the scheduler does not start")
+
+    def _start(self, module: str, *options: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.{module}", *options, "--no-dashboard"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(command, cwd=self._folder, env=environment, start_new_session=True, **QUIET)
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

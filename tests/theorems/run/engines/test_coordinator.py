@@ -1,0 +1,187 @@
+"""Units on an executor: the same results as here, whatever happens to those who work on them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reference_attention.errors import InvalidInput
+from tests.theorems.run.test_crew import Listening
+from tests.theorems.run.units import Adding, Letters, Sum, Text
+from theorems.run.engines.address import address
+from theorems.run.engines.coordinator import Coordinator
+from theorems.run.engines.engine import OnExecutor
+from theorems.run.engines.union import append, folder_of, union
+from theorems.run.identity import identity
+from theorems.run.journal import Journal
+from theorems.run.processes import run
+
+RUN = identity("add", seed=1)
+
+
+@contextmanager
+def threads(count: int = 2) -> Iterator[OnExecutor]:
+    with ThreadPoolExecutor(count) as executor:
+        yield OnExecutor(executor)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[OnExecutor]:
+    with threads() as made:
+        yield made
+
+
+def test_results_are_those_of_this_machine(engine: OnExecutor) -> None:
+    units: list[Any] = [*(Adding(str(k), steps=k) for k in range(4)), Letters("cut", "abc", "b")]
+    assert run(units, 1, Listening(), engine=Coordinator(engine, RUN)) == run(units, 1, Listening())
+
+
+def test_what_a_unit_does_stays_in_its_process(engine: OnExecutor, tmp_path: Path) -> None:
+    units = [
+        Adding("raises", manner="raises"),
+        Adding("exits", manner="exits", foreign=True),
+        Adding("hangs", manner="hangs", at=2, foreign=True),
+        Adding("right"),
+    ]
+    there = run(units, 1, Listening(), patience=1.0, engine=Coordinator(engine, RUN))
+    here = run(units, 1, Listening(), patience=1.0)
+    assert there == here  # with what was finished before
+    raises, exits, hangs, right = there
+    assert raises.failed.endswith("failed: ZeroDivisionError: by nothing")
+    assert exits == Sum("exits", 3, 2, "the process that worked on it ended with code 7 at step 3")
+    assert hangs == Sum("hangs", 1, 1, "out of time after 1 s at step 2")
+    assert right == Sum("right", 10, 4)
+
+
+def test_a_process_that_is_killed_goes_on_where_it_was(engine: OnExecutor, tmp_path: Path) -> None:
+    unit = Adding("killed", 4, "is killed once", 4, str(tmp_path))
+    assert run([unit], 1, Listening(), engine=Coordinator(engine, RUN)) == [Sum("killed", 10, 4)]
+    assert (tmp_path / "killed").read_text().split().count("1") == 1
+
+
+class Losing(OnExecutor):
+    """Loses the first answers, whether they were found or not."""
+
+    def __init__(self, executor: ThreadPoolExecutor, lost: int, away: str = "") -> None:
+        super().__init__(executor)
+        self.lost = lost
+        self.away = away
+
+    def submit(self, tasks: Any) -> Any:
+        answers = super().submit(tasks)
+        for k, answer in enumerate(answers):
+            if self.lost:
+                self.lost -= 1
+                answer.result()
+                answers[k] = Future()
+                answers[k].set_exception(RuntimeError("no answer"))
+        return answers
+
+    def back(self) -> str:
+        return self.away
+
+
+def test_what_is_lost_begins_again(tmp_path: Path) -> None:
+    listening = Listening()
+    with ThreadPoolExecutor(1) as executor:
+        [found] = run(
+            [Letters("a", "x", folder=str(tmp_path))], 1, listening, engine=Coordinator(Losing(executor, 2), RUN)
+        )
+    assert found == Text("a", "x")
+    said = "a: the process that worked on it was lost (RuntimeError: no answer); it goes on in another."
+    assert listening.sentences == [said, said]
+    assert (tmp_path / "a").read_text().split() == ["x"] * 3
+
+
+def test_what_is_lost_three_times_is_given_up() -> None:
+    with ThreadPoolExecutor(1) as executor:
+        found = run([Adding("a"), Adding("b")], 1, Listening(), engine=Coordinator(Losing(executor, 5), RUN))
+    assert sorted(one.failed for one in found) == [
+        "",
+        "the process that worked on it was lost (RuntimeError: no answer), 3 times",
+    ]
+
+
+def test_what_a_lost_worker_had_finished_is_found_in_its_journal(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j", RUN)
+    with ThreadPoolExecutor(1) as executor:
+        coordinator = Coordinator(Losing(executor, 1), RUN, tmp_path / "j")
+        run([Letters("a", "xy", folder=str(tmp_path))], 1, Listening(), journal=journal, engine=coordinator)
+    assert sorted((tmp_path / "a").read_text().split()) == ["x", "y"]
+
+
+def test_without_the_engine_what_is_finished_is_the_result(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        coordinator = Coordinator(Losing(executor, 1, "the scheduler was away"), RUN, tmp_path / "j")
+        found = run([Adding("a"), Adding("b")], 1, Listening(), engine=coordinator)
+    assert [one.failed for one in found] == ["the scheduler was away; go on with --resume"] * 2
+
+
+def test_a_coordinator_that_died_is_started_again(tmp_path: Path, engine: OnExecutor) -> None:
+    units = [Letters("a", "wxyz", folder=str(tmp_path)), Letters("b", "uv", folder=str(tmp_path))]
+    [*whole] = run(units, 1, Listening(), engine=Coordinator(engine, RUN, tmp_path / "j"))
+    # It wrote nothing of its own: all is in the journals of the workers.
+    assert run(units, 1, Listening(), engine=Coordinator(engine, RUN, tmp_path / "j")) == whole
+    assert sorted((tmp_path / "a").read_text().split()) == list("wxyz")
+    # Other sources are another address.
+    other = {**RUN, "seed": 2}
+    assert run(units, 1, Listening(), engine=Coordinator(engine, other, tmp_path / "j")) == whole
+    assert sorted((tmp_path / "a").read_text().split()) == sorted("wxyzwxyz")
+
+
+def test_the_address_is_of_all_that_a_result_depends_on() -> None:
+    unit = Adding("a")
+    found = address(unit, RUN)
+    assert address(replace(unit, so_far=Sum("a")), RUN) == found
+    assert address(unit, {**RUN, "examples": 9, "statements": ["a", "b"]}) == found
+    others = [replace(unit, steps=5), replace(unit, id="b"), Letters("a", "x")]
+    runs = [RUN | {name: "another"} for name in ("source", "version", "libraries", "seed", "command", "kernel")]
+    addresses = {found, *(address(one, RUN) for one in others), *(address(unit, one) for one in runs)}
+    assert len(addresses) == 1 + len(others) + len(runs)
+    cut = Letters("a", "xx").parts()
+    assert address(cut[0], RUN) != address(cut[1], RUN)
+
+
+@pytest.mark.parametrize("name", ["source", "version", "libraries", "files"])
+def test_a_worker_with_other_sources_is_refused(name: str, engine: OnExecutor) -> None:
+    other = {"libraries": RUN["libraries"] | {"numpy": "0.1"}, "files": {"no/such.py": "00"}}.get(name, "another")
+    with pytest.raises(InvalidInput, match=r"^--engine: the worker .* has (another|not the same) .*\.$") as refused:
+        run([Adding("a")], 1, Listening(), engine=Coordinator(engine, {**RUN, name: other}))
+    assert {"files": "no/such.py", "libraries": "numpy"}.get(name, name) in str(refused.value)
+
+
+def test_journals_are_a_union(tmp_path: Path) -> None:
+    folder = tmp_path / "j.workers"
+    assert folder == folder_of(tmp_path / "j")
+    append(str(folder), '{"address": "a", "result": 1}')
+    assert union(folder) == {}  # not there: nothing is made
+    folder.mkdir()
+    append(str(folder), '{"address": "a", "result": 1}')
+    append(str(folder), '{"address": "b", "result": 2}')
+    [path] = folder.glob("*.jsonl")
+    path.write_bytes(path.read_bytes() + b'{"address": "c", "res')
+    append(str(folder), '{"address": "d", "result": 4}')  # after a line that was cut off
+    (folder / "zz.jsonl").write_text('{"address": "a", "result": 1}\n[]\n{"address": "e", "result": 5}\n')
+    assert union(folder) == {"a": 1, "b": 2, "d": 4, "e": 5}
+
+
+def test_until_ends_it_with_what_there_is(engine: OnExecutor) -> None:
+    coordinator = Coordinator(engine, RUN)
+    over = threading.Event()
+
+    class Seeing(Listening):
+        def finished(self, result: Any) -> None:
+            super().finished(result)
+            over.set()
+
+    coordinator.until = over.is_set
+    found = run([Letters("slow", "abcdefgh", seconds=0.5), Adding("quick")], 1, Seeing(), engine=coordinator)
+    assert found[1].failed == ""
+    assert found[0].failed == "out of time"

@@ -1,0 +1,147 @@
+"""Units in parts: the result is that of the parts in their order, whoever does them and however often it is cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from generators.case import Case
+from tests.theorems.fake_statements import FAKES, install, made, weights_sum_to_one
+from tests.theorems.run.test_crew import Listening
+from tests.theorems.run.units import Letters, Text
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.core.statement import Statement
+from theorems.run import unit as units_of_verify
+from theorems.run import verify as runner
+from theorems.run.apart import results_here
+from theorems.run.journal import Journal
+from theorems.run.processes import run
+from theorems.run.result import Result, merged
+from theorems.run.unit import Unit
+from theorems.run.verify import drawn, part_sizes, seed_of, verify_generated
+
+
+class Steps(Listening):
+    """Remembers how far units were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[tuple[str, int]] = []
+
+    def progressed(self, id: str, done: int) -> None:
+        self.steps.append((id, done))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_parts_are_joined_in_their_order(jobs: int) -> None:
+    steps = Steps()
+    found = run([Letters("one", "abcde"), Letters("two", "x"), Letters("three", "fg")], jobs, steps)
+    assert found == [Text("one", "<abcde>"), Text("two", "x"), Text("three", "<fg>")]
+    assert sorted(one.id for one in steps.results) == ["one", "three", "two"]  # units, not parts
+    assert [done for id, done in steps.steps if id == "one"] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_comes_after_the_last_part_does_not_count(jobs: int, tmp_path: Path) -> None:
+    units = [Letters("one", "abcde", "c", str(tmp_path), 0.02)]
+    assert run(units, jobs, Listening()) == [Text("one", "<abc>")]
+    if jobs == 1:
+        assert (tmp_path / "one").read_text().split() == list("abc")
+
+
+def test_the_journal_has_a_line_for_every_part(tmp_path: Path) -> None:
+    units = [Letters("one", "abcde", folder=str(tmp_path))]
+    journal = Journal(tmp_path / "j", {})
+    [cut] = run(units, 1, Listening(), journal=journal, enough=lambda one: "enough" if one.text == "c" else "")
+    assert cut == Text("one", "<abc>", "enough")
+    journal.close()
+    listening = Listening()
+    assert run(units, 1, listening, journal=Journal(tmp_path / "j", {})) == [Text("one", "<abcde>")]
+    assert (tmp_path / "one").read_text().split() == list("abcde")
+    assert listening.results == [Text("one", "<abcde>")]
+
+
+def test_a_unit_that_is_lost_is_not_tried() -> None:
+    assert run([Letters("one", "abc", lost="no file")], 1, Listening()) == [Text("one", "", "no file")]
+
+
+PART = 8
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch.setattr)
+    for module in (runner, units_of_verify):
+        monkeypatch.setattr(module, "PART", PART)
+
+
+def same(result: Result) -> Result:
+    return replace(result, seconds=0.0)
+
+
+@pytest.mark.usefixtures("fakes")
+def test_parts_of_a_statement_have_seeds_of_their_own() -> None:
+    assert part_sizes(20) == [8, 8, 4]
+    assert len({seed_of("true", 0, part) for part in range(9)} | {seed_of("true", 1)}) == 10
+    assert seed_of("true", 5, 0) == seed_of("true", 5)
+    cases = drawn(FAKES["true"], 20, 0)
+    assert len(cases) == 20
+    # The first part is what fewer examples are; none is drawn anew.
+    first = drawn(FAKES["true"], 8, 0)
+    assert list(map(label, cases[:8])) == list(map(label, first))
+    large = [one for one in map(label, first) if one[0] > 1000]
+    assert large
+    assert not set(large) & set(map(label, cases[8:]))
+
+
+def label(case: Case) -> tuple[int, ...]:
+    """What is the same in whatever units a case is tried."""
+    return case.seed, *case.problem.keys.shape
+
+
+@pytest.mark.usefixtures("fakes")
+@pytest.mark.parametrize("id", ["true", "undecided", "single"])
+def test_a_statement_in_parts_is_its_parts_joined(id: str) -> None:
+    unit = Unit(id, 20, 3)
+    whole = unit.run(lambda done, so_far=None: None)
+    parts = [verify_generated(id, size, 3, part=k) for k, size in enumerate((8, 8, 4))]
+    assert same(whole) == same(merged(parts))
+    assert whole.examples == 20
+    assert [same(one) for one in run([unit], 1, Listening())] == [same(whole)]
+    assert [same(one) for one in results_here([unit], None)] == [same(whole)]
+
+
+def rare(at: int) -> Statement:
+    """False for the case of that number of those that are drawn, and for what comes of making it smaller."""
+    wanted = label(drawn(made("rare", weights_sum_to_one), 20, 0)[at])
+
+    def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        yield Claim("seldom", Form.EXACT, -1.0 if label(case) == wanted else 1.0, 0.0, "exact")
+
+    return made("rare", conclusion)
+
+
+@pytest.mark.parametrize(("at", "examples"), [(3, 4), (12, 13), (18, 19)])
+def test_the_first_falsified_case_ends_it(at: int, examples: int, monkeypatch: pytest.MonkeyPatch, fakes: None) -> None:
+    install(monkeypatch.setattr, {"rare": rare(at)})
+    [found] = run([Unit("rare", 20, 0)], 1, Listening())
+    assert found.examples == examples
+    assert found.failure is not None
+    assert same(found) == same(Unit("rare", 20, 0).run(lambda done, so_far=None: None))
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_statement_in_parts_that_is_cut_off_goes_on(tmp_path: Path) -> None:
+    unit = Unit("undecided", 20, 1)
+    [whole] = run([unit], 1, Listening())
+    journal = Journal(tmp_path / "j", {})
+    run([unit], 1, Listening(), journal=journal, enough=lambda result: "enough")
+    journal.close()
+    lines = (tmp_path / "j").read_text().splitlines()
+    assert len(lines) == 2
+    [again] = run([unit], 1, Listening(), journal=Journal(tmp_path / "j", {}))
+    assert same(again) == same(whole)

@@ -1,0 +1,42 @@
+"""Results as JSON has them, and back: numbers are exact, nothing is pickled."""
+
+from __future__ import annotations
+
+from typing import Any, get_type_hints
+
+from cattrs.preconf.json import make_converter
+
+from reference_attention.files import to_json
+
+_CONVERTER = make_converter()
+
+
+def encoded(result: Any) -> Any:
+    """A dataclass as dictionaries, lists, texts and numbers."""
+    return _CONVERTER.unstructure(result)
+
+
+def decoded(held: Any, kind: Any) -> Any:
+    """The dataclass of that type.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        found = _CONVERTER.structure(held, kind)
+    except Exception:
+        raise ValueError("holds a result that is none") from None
+    # The converter makes text of numbers, and fills in what is missing.
+    if to_json(_CONVERTER.unstructure(found)) != to_json(held):
+        raise ValueError("holds a result that is none")
+    return found
+
+
+def result_kind(unit: Any) -> Any:
+    """The type of a unit's result."""
+    return get_type_hints(type(unit).run)["return"]
+
+
+def so_far_kind(unit: Any) -> Any:
+    """The type of what need not be done again of a unit."""
+    return get_type_hints(type(unit))["so_far"]

@@ -1,0 +1,123 @@
+"""One statement to verify, as a unit of work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reference_attention.files import from_json
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.on_kernel import KERNEL_UNTOUCHED, Elsewhere
+from theorems.registry.lookup import statement_named
+from theorems.registry.suite import statements
+from theorems.registry.user_file import is_in_a_file
+from theorems.run.result import Result, merged
+from theorems.run.user_data import Given, as_text, subject_of
+from theorems.run.verify import PART, Progress, SoFar, part_sizes, verify_data, verify_generated
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One statement to verify; everything that its result depends on.
+
+    Attributes:
+        id: of the statement.
+        examples: how many generated cases.
+        seed: drives them.
+        data: user data to check instead; ``None`` for generated cases.
+        under_test: its functions must live in modules to be sent to other processes.
+        so_far: what need not be done again; the result does not depend on it.
+        lost: why its statement could not be read; it is not tried then.
+        isolated: whether somebody else's code, if it is some, must run in another process.
+        part: which :data:`PART` cases of a statement these are; only the first part may have more, and is the whole.
+    """
+
+    id: str
+    examples: int
+    seed: int
+    data: Given | None = None
+    under_test: Implementation = REFERENCE
+    so_far: SoFar | None = None
+    lost: str = ""
+    isolated: bool = True
+    part: int = 0
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it runs somebody else's code, in a process that may die of it."""
+        return self.isolated and (is_in_a_file(self.id) or isinstance(self.under_test, Elsewhere))
+
+    def where(self, done: int | None) -> str:
+        """Where it is when so many cases are done."""
+        if done is None:
+            return "while it was loaded"
+        shrinking = self.so_far is not None and self.so_far.falsified is not None
+        over = self.data is None and done >= self.examples
+        return "while a case was made smaller" if shrinking or over else f"in case {self.part * PART + done + 1}"
+
+    @property
+    def total(self) -> int | None:
+        """How many cases are tried, if that is known."""
+        return None if self.data else self.examples
+
+    def unfinished(self, why: str) -> Result:
+        """The result of a unit that was interrupted, or whose process failed: of the cases that were finished."""
+        statement = statement_named(self.id)
+        begun = self.so_far.result if self.so_far else Result(statement.id, statement.title)
+        return replace(begun, generated=self.data is None, interrupted=not why, stopped=why or "interrupted")
+
+    def run(self, progress: Progress) -> Result:
+        """The result."""
+        statement_named(self.id)
+        progress(self.so_far.result.examples if self.so_far else 0)
+        if self.data is not None:
+            return verify_data(self.id, self.data, self.under_test, progress, self.so_far)
+        if len(parts := self.parts()) > 1:
+            return self._all(parts, progress)
+        return verify_generated(self.id, self.examples, self.seed, self.under_test, progress, self.so_far, self.part)
+
+    def parts(self) -> Sequence[Unit]:
+        """The first :data:`PART` cases, the next ones, …"""
+        if self.data is not None or self.part or self.examples <= PART:
+            return [self]
+        return [replace(self, examples=size, part=k) for k, size in enumerate(part_sizes(self.examples))]
+
+    def joined(self, first: Result, then: Result) -> Result:
+        """Of the cases of both."""
+        return merged([first, then])
+
+    def last(self, result: Result) -> bool:
+        """The first falsified case ends it; and of a kernel that a statement never calls, more cases say no more."""
+        return result.counts.get(Verdict.FALSIFIED, 0) > 0 or not result.generated
+
+    def concluded(self, result: Result) -> Result:
+        """A statement is not about the kernel under test if no part is."""
+        if result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED:
+            return replace(result, generated=False)
+        return result
+
+    def _all(self, parts: Sequence[Unit], progress: Progress) -> Result:
+        results: list[Result] = []
+        for part in parts:
+            before = part.part * PART
+            results.append(part.run(lambda done, so_far=None, before=before: progress(before + done)))
+            if self.last(results[-1]):
+                break
+        return self.concluded(merged(results))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Cases hold read-only mappings, which do not pickle; their JSON is exact.
+        data = self.data and (as_text(self.data.case, case_of="sent"), self.data.failed)
+        # The reference is known there, and is told from an equal one by its identity.
+        under_test = None if self.under_test is REFERENCE else self.under_test
+        return {**self.__dict__, "data": data, "under_test": under_test}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if state["data"] is not None:
+            text, failed = state["data"]
+            state["data"] = Given(subject_of(from_json(text)), failed)
+        state["under_test"] = state["under_test"] or REFERENCE
+        statements()  # imported before its time runs
+        self.__dict__.update(state)

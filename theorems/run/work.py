@@ -1,0 +1,95 @@
+"""Units of work, who does them, and who is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from theorems.run.verify import Progress
+
+
+@runtime_checkable
+class Finished(Protocol):
+    """What a unit of work results in."""
+
+    @property
+    def id(self) -> str:
+        """Of the unit."""
+
+    @property
+    def summary(self) -> str:
+        """What came of it, in a few words."""
+
+
+R = TypeVar("R", bound=Finished)
+R_co = TypeVar("R_co", bound=Finished, covariant=True)
+
+
+@runtime_checkable
+class Work(Protocol[R_co]):
+    """A unit of work: a pure function of its fields, which can be sent to another process."""
+
+    @property
+    def id(self) -> str:
+        """Unique among the units of a run."""
+
+    @property
+    def total(self) -> int | None:
+        """How many steps it takes; None if that is not known."""
+
+    def run(self, progress: Progress) -> R_co:
+        """The result; ``progress`` is called with the number of steps done."""
+
+    def unfinished(self, why: str) -> R_co:
+        """A result that says that it was interrupted or, if ``why`` is not empty, that its process failed."""
+
+
+@runtime_checkable
+class Whole(Protocol[R]):
+    """A unit that may be cut into parts. Its result is that of the parts in their order, whoever did them and when."""
+
+    def parts(self) -> Sequence[Work[R]]:
+        """Units with ``part``, their number, counted from zero; the unit alone if it is not cut."""
+
+    def joined(self, first: R, then: R) -> R:
+        """The result of some parts and that of the next one as one."""
+
+    def last(self, result: R) -> bool:
+        """Whether the parts after one with this result are not needed."""
+
+    def concluded(self, result: R) -> R:
+        """The result of the unit, of that of its parts."""
+
+
+@runtime_checkable
+class Workers(Protocol):
+    """Processes that do work, here or elsewhere; :class:`theorems.run.crew.Crew` says what the arguments are."""
+
+    def work(
+        self,
+        order: Sequence[int],
+        unit: Callable[[int], Any],
+        told: Callable[[int, str, Any], None],
+        *,
+        timeout: float | None = None,
+        patience: float = ...,
+    ) -> None:
+        """Until all are finished, failed or out of time."""
+
+
+class Enough(Exception):
+    """The rest of the units need not be run, or cannot be; why is what unfinished ones are told."""
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Told how the work goes on."""
+
+    def progressed(self, id: str, done: int) -> None:
+        """So many steps of the unit are done."""
+
+    def finished(self, result: Finished) -> None:
+        """A unit is done."""
+
+    def said(self, sentence: str) -> None:
+        """Something that the user should know."""
