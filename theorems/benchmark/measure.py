@@ -1,7 +1,9 @@
 """How many iterations a rule needs until its direction is, and stays, that of its limit.
 
-The limit is p_mm of the tokens that the gradient flow from the same start selects: on several inputs or with unequal
-scores that may be a local one (Theorem 3), and a rule with long steps may select other tokens than the flow.
+The limit is the solution of ATT-SVM for the tokens that the gradient flow from the same start selects, in the norm
+that the rule's theory names: p_mm, or of mirror descent the least ‖p‖_q; p_mm, too, where theory names none. On
+several inputs or with unequal scores the tokens may be locally optimal ones (Theorem 3), and a rule with long steps
+may select others.
 """
 
 from __future__ import annotations
@@ -12,10 +14,15 @@ from enum import StrEnum
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from reference_attention.angles import one_minus_cosine
 from reference_attention.problem import Problem
+from reference_attention.svm.least_power_norm import LeastPowerNorm, difference_rows, least_power_norm
 from reference_attention.svm.max_margin import MaxMargin, locally_optimal
-from reference_attention.training.descent import Stop, Trajectory
+from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
+from theorems.benchmark.fit import Fitted, fitted
+from theorems.benchmark.optimisers.optimiser import Theory, name_of
+from theorems.benchmark.optimisers.run import Run
 from theorems.benchmark.proven import proven
 from theorems.core.implementation import REFERENCE, Implementation
 
@@ -23,6 +30,9 @@ LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """The levels of 1 − cos."""
 FAR = 1e6
 """Norm to which the flow is followed, in units of 1/(largest key) and of ‖p(0)‖."""
+DRAWN = 61
+"""Iterations at which a curve is kept, evenly spaced in log t."""
+EUCLIDEAN = 2.0
 
 
 class Kind(StrEnum):
@@ -53,21 +63,30 @@ class Measured:
 
     Attributes:
         rule: its name.
+        theory: what is proven of it.
         iterations: for each of :data:`LEVELS` the first iteration from which on 1 − cos stays at or below it, up to the
             cap; ``None`` where there is none.
         norm: ‖p‖ at the cap.
         one_minus_cosine: 1 − cos to the limit at the cap.
         at_most: what is proven of it, see :func:`theorems.benchmark.proven.proven`; ``None`` where nothing is.
+        margins: the least margin of p/‖p‖ at the cap, as a share of the largest one that there is: with ‖p‖_2, with
+            ‖p‖_∞.
+        rate: the fit to its tail, if there is one.
+        curve: iterations, and 1 − cos at each; NaN at p = 0.
         selected: the token of largest weight of each input at the cap.
         selects_limit: whether those are the tokens of the limit.
         representable: whether every step was; a step too long for float64 ends a run where it is.
     """
 
     rule: str
+    theory: Theory
     iterations: tuple[int | None, ...]
     norm: float
     one_minus_cosine: float
     at_most: float | None
+    margins: tuple[float, float]
+    rate: Fitted | None
+    curve: tuple[tuple[int, ...], tuple[float, ...]]
     selected: tuple[int, ...]
     selects_limit: bool
     representable: bool
@@ -92,13 +111,18 @@ def limit_of_flow(problem: Problem, flow: Flow, under_test: Implementation = REF
     """As :func:`limit_of`, of a flow that was followed."""
     if not flow.reached:
         return f"the flow is {flow.stop} at norm {flow.norms[-1]:.3g}" if flow.stop is Stop.STATIONARY else flow.reason
-    alpha = problem.selected_by(flow.final)
+    return limit_at(problem, flow.final, under_test)
+
+
+def limit_at(problem: Problem, p: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
+    """As :func:`limit_of`, of a flow that has come to p, far away."""
+    alpha, size = problem.selected_by(p), float(np.linalg.norm(p))
     svm = under_test.max_margin(problem.exact_keys, alpha)
     if not isinstance(svm, MaxMargin):
         return f"the flow selects {alpha.tolist()}, which cannot be separated"
-    apart = float(np.sqrt(2 * flow.one_minus_cosine(svm.direction)[-1]))
-    if not apart <= (flow.norms[-1] / svm.norm) ** -0.5:
-        return f"the flow is {apart:.1e} from the direction of the tokens that it selects at norm {flow.norms[-1]:.3g}"
+    apart = float(np.sqrt(2 * one_minus_cosine(p, svm.direction)))
+    if not apart <= (size / svm.norm) ** -0.5:
+        return f"the flow is {apart:.1e} from the direction of the tokens that it selects at norm {size:.3g}"
     if np.array_equal(alpha, problem.optimal):
         return Limit(svm, Kind.GLOBAL)
     if not locally_optimal(svm, problem.scores):
@@ -106,19 +130,69 @@ def limit_of_flow(problem: Problem, flow: Flow, under_test: Implementation = REF
     return Limit(svm, Kind.LOCAL)
 
 
-def measured(rule: str, run: Trajectory, problems: list[Problem], limits: list[Limit]) -> list[Measured]:
-    """What came of a batch of runs, one per problem; the batch axis is the second of ``run.points``, all iterates."""
-    apart = run.one_minus_cosine(np.stack([limit.svm.direction for limit in limits]))
+class NoLimit(ArithmeticError):
+    """The solution of ATT-SVM in another norm was not found."""
+
+
+class Limits:
+    """The solutions of ATT-SVM for the tokens of a limit, in every norm that is asked for, each computed once."""
+
+    def __init__(self, problem: Problem, limit: Limit) -> None:
+        self._problem = problem
+        self.svm = limit.svm
+        self.rows = difference_rows(problem.keys, limit.svm.alpha)
+        self.found: dict[float, LeastPowerNorm] = {}
+
+    def direction(self, norm: float | None) -> Float64[np.ndarray, "d"]:
+        """That of p_mm for ‖p‖_2 and where theory names no norm."""
+        return self.svm.direction if norm is None or norm == EUCLIDEAN else self.solution(norm).direction
+
+    def shares(self, p: Float64[np.ndarray, "d"]) -> tuple[float, float]:
+        """The least margin of p/‖p‖_2 and of p/‖p‖_∞, each by the largest one; NaN at p = 0."""
+        least = float((self.rows @ p).min())
+        with np.errstate(invalid="ignore", divide="ignore"):
+            euclidean = np.float64(least) / np.linalg.norm(p) * self.svm.norm
+            boxed = np.float64(least) / np.abs(p).max() / self.solution(np.inf).margin
+        return float(euclidean), float(boxed)
+
+    def solution(self, norm: float) -> LeastPowerNorm:
+        """The solution in ‖p‖_q.
+
+        Raises:
+            NoLimit: the solver did not find it.
+        """
+        if norm not in self.found:
+            found = least_power_norm(self._problem.keys, self.svm.alpha, norm, self.svm.p)
+            if found is None:
+                raise NoLimit(f"the solution of ATT-SVM in {name_of(norm)} was not found")
+            self.found[norm] = found
+        return self.found[norm]
+
+
+def measured(rule: str, theory: Theory, run: Run, problems: list[Problem], limits: list[Limits]) -> list[Measured]:
+    """What came of a batch of runs, one per problem; the batch axis is the second of ``run.points``, all iterates.
+
+    Raises:
+        NoLimit: there is nothing to compare with.
+    """
+    apart = run.one_minus_cosine(np.stack([limit.direction(theory.norm) for limit in limits]))
+    norms = run.norms
+    drawn = np.unique(np.round(np.geomspace(1, max(len(apart) - 1, 1), DRAWN)).astype(np.int64))
+    drawn = drawn[drawn < len(apart)]
     found = []
     for b, (problem, limit) in enumerate(zip(problems, limits, strict=True)):
         selected = problem.selected_by(run.final[b])
         found.append(
             Measured(
                 rule,
+                theory,
                 tuple(first_within(apart[:, b], run.iterations, level) for level in LEVELS),
-                float(run.norms[-1, b]),
+                float(norms[-1, b]),
                 float(apart[-1, b]),
-                proven(problem, limit.svm, run.points[:, b]),
+                proven(problem, limit.svm, run.points[:, b]) if theory.along_gradient else None,
+                limit.shares(run.final[b]),
+                fitted(run.iterations, apart[:, b], theory.against),
+                (tuple(run.iterations[drawn].tolist()), tuple(apart[drawn, b].tolist())),
                 tuple(selected.tolist()),
                 bool(np.array_equal(selected, limit.svm.alpha)),
                 bool(run.representable[b]),

@@ -1,85 +1,185 @@
-"""The rules that are compared: gradient descent and normalized gradient descent, each with a constant step."""
+"""The rules that are compared, by name: a kind and its numbers, such as ``mirror-1.5-0.1``, or a file of the user's."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
-from reference_attention.training.descent import Trajectory, descend
+from theorems.benchmark.optimisers import flow, gradient_descent
+from theorems.benchmark.optimisers.adam import Adam
+from theorems.benchmark.optimisers.heavy_ball import HeavyBall
+from theorems.benchmark.optimisers.mirror_descent import MirrorDescent, theory_of
+from theorems.benchmark.optimisers.muon import Muon
+from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
+from theorems.benchmark.optimisers.polyak import Polyak
+from theorems.benchmark.optimisers.run import Progress, Run, follow, nothing, recorded
+from theorems.benchmark.optimisers.users import optimiser_in_file
 from theorems.core.implementation import REFERENCE, Implementation
+from theorems.registry.user_file import is_in_a_file
 
 SMOOTH = "1/L"
 """The step of Theorems 2 and 3."""
-DEFAULT = ("gd-1", "gd-1/L", "normalized-0.1", "normalized-1")
+DEFAULT = (
+    "gd-1",
+    "gd-1/L",
+    "normalized-0.1",
+    "normalized-1",
+    "flow-1",
+    "polyak",
+    "heavy-ball-1",
+    "adam-0.1",
+    "mirror-1.5-1",
+    "normalized-mirror-1.5-0.1",
+)
 """The names of the rules that are compared unless others are named."""
+FORMS = (
+    "gd-ETA",
+    "gd-1/L",
+    "normalized-ETA",
+    "flow-ETA",
+    "polyak",
+    "heavy-ball-ETA",
+    "adam-ETA",
+    "muon-ETA",
+    "mirror-Q-ETA",
+    "normalized-mirror-Q-ETA",
+    "FILE.py:NAME",
+)
+"""What a name may look like."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """p ← p − η ∇L(p), or p ← p − η ∇L(p)/‖∇L(p)‖.
+    """A rule with its numbers.
 
     Attributes:
-        name: ``gd-ETA``, ``gd-1/L`` or ``normalized-ETA``.
-        step: η; ``None`` stands for 1/L_p of the problem.
-        normalized: whether the gradient is divided by its norm.
+        name: as it is given to ``--rule``.
+        theory: what is proven of it.
+        step: η; ``None`` stands for 1/L_p of the problem, or for no number at all.
+        power: q of mirror descent.
+        own: the class, where it stands in somebody's file.
     """
 
     name: str
-    step: float | None
-    normalized: bool
+    theory: Theory
+    step: float | None = None
+    power: float = 2.0
+    own: type[Optimiser] | None = None
 
     def run(
         self,
-        problems: list[Problem],
+        problems: Sequence[Problem],
         starts: Float64[np.ndarray, "b d"],
         steps: int,
         under_test: Implementation = REFERENCE,
         *,
+        shape: tuple[int, ...] | None = None,
         record_every: int = 1,
-    ) -> Trajectory:
-        """The iterates from one start for each of as many problems of one shape and loss; batch shape (b,)."""
-        return descend(
-            np.stack([problem.keys for problem in problems]),
-            np.stack([problem.scores for problem in problems]),
-            problems[0].loss,
+        progress: Progress = nothing,
+    ) -> Run:
+        """The iterates from one start for each of as many problems of one shape and loss.
+
+        Args:
+            shape: of what is trained, (d,) unless a prompt is vec(W).
+            progress: told how many iterations are done, where it is somebody else's rule.
+
+        Raises:
+            NotAPoint: somebody else's rule returned none.
+        """
+        kind = kind_of(self.name)
+        if kind in ("gd", "normalized"):
+            return gradient_descent.descended(
+                problems,
+                starts,
+                steps,
+                self.step,
+                under_test,
+                normalized=kind == "normalized",
+                record_every=record_every,
+            )
+        if kind == "flow":
+            assert self.step is not None
+            return flow.read_at(problems, starts, self.step, recorded(steps, record_every), under_test)
+        return follow(
+            self.own or self._made(kind),
+            problems,
             starts,
-            steps=steps,
-            log_step=np.array([self.log_step(problem, under_test) for problem in problems]),
-            normalized=self.normalized,
-            gradient=under_test.scaled_gradient,
+            steps,
+            under_test,
+            shape=shape,
             record_every=record_every,
+            progress=progress,
         )
 
-    def log_step(self, problem: Problem, under_test: Implementation) -> float:
-        """log η on this problem."""
-        if self.step is not None:
-            return math.log(self.step)
-        smoothness = under_test.log_smoothness(problem)
-        # ∇L = 0 throughout when L_p = 0: any step will do.
-        return -smoothness if smoothness > -math.inf else 0.0
+    def _made(self, kind: str) -> Callable[[], Optimiser]:
+        if self.step is None:
+            return Polyak
+        made: dict[str, Callable[[float], Optimiser]] = {
+            "heavy-ball": HeavyBall,
+            "adam": Adam,
+            "muon": Muon,
+            "mirror": partial(MirrorDescent, self.power, normalized=False),
+            "normalized-mirror": partial(MirrorDescent, self.power, normalized=True),
+        }
+        return partial(made[kind], self.step)
+
+
+STEPPED: dict[str, Theory] = {
+    "gd": gradient_descent.PLAIN,
+    "normalized": gradient_descent.NORMALIZED,
+    "flow": flow.THEORY,
+    "heavy-ball": HeavyBall.theory,
+    "adam": Adam.theory,
+    "muon": Muon.theory,
+}
+"""Kinds with a step."""
+POWERED = {"mirror": False, "normalized-mirror": True}
+"""Kinds with a power and a step; whether they are normalized."""
+
+
+def kind_of(name: str) -> str:
+    """The longest kind that the name begins with, followed by a number; otherwise the name itself."""
+    kinds = [kind for kind in (*STEPPED, *POWERED) if name.startswith(f"{kind}-")]
+    return max(kinds, key=len, default=name)
 
 
 def rule_named(name: str) -> Rule:
-    """The rule of that name.
+    """The rule of that name; a file of the user's is run.
 
     Raises:
-        InvalidInput: not gd-ETA, gd-1/L or normalized-ETA with a positive finite number ETA.
+        InvalidInput: not of one of the :data:`FORMS`, numbers out of range, or a file that cannot be used.
     """
-    kind, _, size = name.partition("-")
+    if is_in_a_file(name):
+        own, theory = optimiser_in_file(name)
+        return Rule(name, theory, own=own)
+    kind = kind_of(name)
+    numbers = name.removeprefix(f"{kind}-")
+    if name == "polyak":
+        return Rule(name, Polyak.theory)
     if name == f"gd-{SMOOTH}":
-        return Rule(name, None, False)
+        return Rule(name, STEPPED["gd"])
+    if kind in STEPPED and (step := _number(numbers)) > 0:
+        return Rule(name, STEPPED[kind], step)
+    power, _, last = numbers.partition("-")
+    if kind in POWERED and (q := _number(power)) > 1 and (step := _number(last)) > 0:
+        return Rule(name, theory_of(q, POWERED[kind]), step, q)
+    raise InvalidInput(
+        f"--rule: {name!r} is none of {', '.join(FORMS)} with positive numbers ETA and Q > 1"
+        f" (by default {', '.join(DEFAULT)})."
+    )
+
+
+def _number(text: str) -> float:
+    """NaN for what is no finite number."""
     try:
-        step = float(size)
+        value = float(text)
     except ValueError:
-        step = math.nan
-    if kind not in ("gd", "normalized") or not (math.isfinite(step) and step > 0):
-        raise InvalidInput(
-            f"--rule: {name!r} is not gd-{SMOOTH}, gd-ETA or normalized-ETA with a positive number ETA"
-            f" (by default {', '.join(DEFAULT)})."
-        )
-    return Rule(name, step, kind == "normalized")
+        return math.nan
+    return value if math.isfinite(value) else math.nan

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from theorems.benchmark.compared import Compared
 from theorems.benchmark.measure import LEVELS, Measured
-from theorems.benchmark.work import Compared
+from theorems.benchmark.optimisers.optimiser import Theory
+
+QUARTILES = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True)
@@ -31,15 +34,19 @@ class Summary:
 
     Attributes:
         rule: its name.
+        theory: what is proven of it.
         levels: one entry per level.
         other_tokens: problems on which it selects other tokens than the flow at the cap.
         norm: the median of ‖p‖ at the cap.
+        exponents: quartiles of the fitted exponents; NaN where none was fitted.
     """
 
     rule: str
+    theory: Theory
     levels: tuple[Spread, ...]
     other_tokens: int
     norm: float
+    exponents: tuple[float, float, float]
 
 
 def summaries(compared: Sequence[Compared]) -> list[Summary]:
@@ -54,13 +61,16 @@ def summaries(compared: Sequence[Compared]) -> list[Summary]:
 def _summary(rule: str, runs: Sequence[Measured]) -> Summary:
     levels = [spread([run.iterations[k] for run in runs]) for k in range(len(LEVELS))]
     norm = float(np.median([run.norm for run in runs]))
-    return Summary(rule, tuple(levels), sum(not run.selects_limit for run in runs), norm)
+    others = sum(not run.selects_limit for run in runs)
+    rates = [run.rate.exponent for run in runs if run.rate is not None] or [math.nan]
+    lower, median, upper = (float(x) for x in np.quantile(rates, QUARTILES, method="inverted_cdf"))
+    return Summary(rule, runs[0].theory, tuple(levels), others, norm, (lower, median, upper))
 
 
 def spread(iterations: Sequence[int | None]) -> Spread:
     """Quartiles as order statistics (nothing is interpolated), so that a missing number is larger than all others."""
     values = np.sort([math.inf if count is None else float(count) for count in iterations])
-    lower, median, upper = (float(x) for x in np.quantile(values, (0.25, 0.5, 0.75), method="inverted_cdf"))
+    lower, median, upper = (float(x) for x in np.quantile(values, QUARTILES, method="inverted_cdf"))
     return Spread((_count(lower), _count(median), _count(upper)), int(np.isinf(values).sum()))
 
 

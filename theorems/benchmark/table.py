@@ -1,21 +1,26 @@
-"""The tables of ``theorems bench``, for a terminal and for a document, and its JSON."""
+"""The tables of ``theorems bench``, for a terminal and for a document."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from theorems.benchmark.measure import LEVELS, Kind
+from theorems.benchmark.against import Row
+from theorems.benchmark.compared import Compared
+from theorems.benchmark.measure import EUCLIDEAN, LEVELS, Kind
+from theorems.benchmark.optimisers.optimiser import Theory, name_of
 from theorems.benchmark.summary import Summary, summaries
 from theorems.benchmark.timing import Ratio
-from theorems.benchmark.work import DIMENSION, Compared
+from theorems.benchmark.work import DIMENSION
 from theorems.run.tables import column_table
 
 NOT_WITHIN = "-"
+MARGINS = ("of the ℓ2 margin", "of the ℓ∞ margin")
+NUMBERS = ("‖p‖ at the cap", "1 − cos there", "at most", "other tokens", "ratio", "fitted b", *MARGINS)
 LEVEL_NAMES = tuple(f"{level:g}" for level in LEVELS)
 
 
@@ -31,16 +36,25 @@ def parts(
     if ran:
         yield (
             "Iterations until 1 − cos to the limit direction stays at or below each level",
-            ("data", "rule", *LEVEL_NAMES, "‖p‖ at the cap", "1 − cos there", "at most", "selects"),
+            ("data", "rule", "limit", *LEVEL_NAMES, "‖p‖ at the cap", "1 − cos there", "at most", "selects"),
             list(_named_rows(ran)),
-            f"{NOT_WITHIN}: not within {steps} iterations; at most: what descent-from-a-margin proves of 1 − cos there,"
-            " if the run came to where it speaks.",
+            "limit: the norm in which it is the solution of ATT-SVM; unknown: no theorem about attention names it, and"
+            f" p_mm is compared with. {NOT_WITHIN}: not within {steps} iterations; at most: what descent-from-a-margin"
+            " proves of 1 − cos there, if steps go along −∇L and the run came to where it speaks.",
+        )
+        yield (
+            "Rates: the exponent b of ‖p/‖p‖ − limit‖ ≈ C/tᵇ or C/(log t)ᵇ over the last two decades, and margins",
+            ("data", "rule", "in", "fitted b", "theory's", *MARGINS),
+            list(_rate_rows(ran)),
+            "fitted: least squares in logarithms, ± a jackknife over blocks of the tail, which tells a curve that is no"
+            " power; of runs of 1000 iterations and more. theory's: what p = u p_mm + O(1) gives. Margins: the least"
+            " one of p at the cap, by the largest that a p of its ‖p‖_2, or ‖p‖_∞, has.",
         )
     if named:
         yield (
-            "The limits: p_mm of the tokens that the gradient flow from the start selects",
-            ("data", "start", "selects", "which is", "limit direction", "margin Θ"),
-            [_limit_row(one) for one in named],
+            "The limits: solutions of ATT-SVM for the tokens that the gradient flow from the start selects",
+            ("data", "start", "selects", "which is", "norm", "limit direction", "margin Θ"),
+            [row for one in named for row in _limit_rows(one)],
             "GMM: the optimal tokens; LMM: locally optimal ones.",
         )
     found = summaries(generated)
@@ -48,18 +62,26 @@ def parts(
         count = sum(not one.no_limit for one in generated)
         yield (
             f"The same on {count} generated problems: lower quartile/median/upper quartile",
-            ("rule", *LEVEL_NAMES, "median ‖p‖", "other tokens"),
+            ("rule", *LEVEL_NAMES, "median ‖p‖"),
             list(_spread_rows(found)),
             _generated_note(generated, steps),
         )
         yield (
-            f"Of these {count}, not within {steps} iterations",
-            ("rule", *LEVEL_NAMES),
-            [(one.rule, *(str(level.not_within) for level in one.levels)) for one in found],
+            f"Of these {count}, not within {steps} iterations; quartiles of the fitted b",
+            ("rule", "limit", *LEVEL_NAMES, "other tokens", "in", "fitted b"),
+            list(_missing_rows(found)),
             "",
         )
     elif generated:
         yield ("Generated problems", ("problem", "why"), [(one.name, one.no_limit) for one in generated], "")
+    theories = {run.rule: run.theory for one in (*named, *generated) for run in one.rules}
+    if theories:
+        yield (
+            "What theory says of the rules",
+            ("rule", "limit", "b", "proven by, or known of other data"),
+            [(rule, theory.limit, _in(theory), theory.source) for rule, theory in theories.items()],
+            "",
+        )
     if times:
         yield (
             f"Time of one iteration, as a multiple of one of {times[0].beside} run in turns beside it",
@@ -77,14 +99,36 @@ def _named_rows(named: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
                 selects = "a step overflowed"
             at_most = NOT_WITHIN if run.at_most is None else f"{run.at_most:.1e}"
             counts = (_count(count) for count in run.iterations)
-            yield one.name, run.rule, *counts, f"{run.norm:.4g}", f"{run.one_minus_cosine:.1e}", at_most, selects
+            there = f"{run.norm:.4g}", f"{run.one_minus_cosine:.1e}", at_most
+            yield one.name, run.rule, run.theory.limit, *counts, *there, selects
 
 
-def _limit_row(one: Compared) -> tuple[str, ...]:
+def _rate_rows(named: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
+    for one in named:
+        for run in one.rules:
+            rate = run.rate
+            fitted = NOT_WITHIN if rate is None else f"{rate.exponent:.3f} ± {rate.error:.3f}"
+            theory = NOT_WITHIN if run.theory.exponent is None else f"{run.theory.exponent:g}"
+            shares = (f"{share:.4f}" for share in run.margins)
+            yield one.name, run.rule, str(run.theory.against), fitted, theory, *shares
+
+
+def _in(theory: Theory) -> str:
+    if theory.exponent is None:
+        return NOT_WITHIN
+    proven = f", {theory.proven:g} proven" if theory.proven is not None else ""
+    return f"{theory.exponent:g} in {theory.against}{proven}"
+
+
+def _limit_rows(one: Compared) -> Iterator[tuple[str, ...]]:
     start = f"({_numbers(one.start)})"
     if one.no_limit:
-        return one.name, start, "", "no limit", one.no_limit, ""
-    return one.name, start, _tokens(one.alpha), one.kind, f"({_numbers(one.limit)})", f"{one.margin:.4g}"
+        yield one.name, start, "", "no limit", "", one.no_limit, ""
+        return
+    first = one.name, start, _tokens(one.alpha), one.kind
+    yield *first, name_of(EUCLIDEAN), f"({_numbers(one.limit)})", f"{one.margin:.4g}"
+    for power in one.powers:
+        yield *first, name_of(power.norm), f"({_numbers(power.direction)})", f"{power.margin:.4g}"
 
 
 def _spread_rows(found: Sequence[Summary]) -> Iterator[tuple[str, ...]]:
@@ -93,7 +137,15 @@ def _spread_rows(found: Sequence[Summary]) -> Iterator[tuple[str, ...]]:
         for level in one.levels:
             some = any(count is not None for count in level.quartiles)
             cells.append("/".join(map(_count, level.quartiles)) if some else NOT_WITHIN)
-        yield one.rule, *cells, f"{one.norm:.4g}", str(one.other_tokens)
+        yield one.rule, *cells, f"{one.norm:.4g}"
+
+
+def _missing_rows(found: Sequence[Summary]) -> Iterator[tuple[str, ...]]:
+    for one in found:
+        lower, median, upper = one.exponents
+        fitted = NOT_WITHIN if math.isnan(median) else f"{lower:.2f}/{median:.2f}/{upper:.2f}"
+        missing = (str(level.not_within) for level in one.levels)
+        yield one.rule, one.theory.limit, *missing, str(one.other_tokens), str(one.theory.against), fitted
 
 
 def _generated_note(generated: Sequence[Compared], steps: int) -> str:
@@ -129,7 +181,7 @@ def print_tables(
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = column_table(*columns, right=(*LEVEL_NAMES, "‖p‖ at the cap", "1 − cos there", "at most", "ratio"))
+    table = column_table(*columns, right=(*LEVEL_NAMES, *NUMBERS))
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
@@ -139,58 +191,17 @@ def markdown(named: Sequence[Compared], generated: Sequence[Compared], steps: in
     """For a document."""
     lines = []
     for heading, columns, rows, note in parts(named, generated, steps, times):
-        cells = [columns, ("---",) * len(columns), *rows]
-        table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
-        lines += [f"{heading}:", table, *([note] if note else [])]
+        lines += [f"{heading}:", _markdown_table(columns, rows), *([note] if note else [])]
     return "\n\n".join(lines) + "\n"
 
 
-def as_json(named: Sequence[Compared], generated: Sequence[Compared]) -> dict[str, Any]:
-    """Everything that is the same again with the same options; a level not reached is null."""
-    return {
-        "levels": list(LEVELS),
-        "data": [_json_of(one) for one in named],
-        "generated": {
-            "problems": [_json_of(one) for one in generated],
-            "summary": [
-                {
-                    "rule": one.rule,
-                    "quartiles": {name: level.quartiles for name, level in _levels(one)},
-                    "not_within": {name: level.not_within for name, level in _levels(one)},
-                    "other_tokens": one.other_tokens,
-                    "median_norm": one.norm,
-                }
-                for one in summaries(generated)
-            ],
-        },
-    }
+def comparison_table(rows: Sequence[Row], path: str, as_markdown: bool) -> str | Table:
+    """What has become of the rows of an earlier run."""
+    columns = "data", "rule", f"against {path}", "iterations"
+    cells = [(row.data, row.rule, row.verdict.value, row.changes) for row in rows]
+    return _markdown_table(columns, cells) if as_markdown else _table(columns, cells)
 
 
-def _levels(one: Summary) -> list[tuple[str, Any]]:
-    return list(zip(LEVEL_NAMES, one.levels, strict=True))
-
-
-def _json_of(one: Compared) -> dict[str, Any]:
-    if one.no_limit:
-        return {"name": one.name, "start": one.start, "no_limit": one.no_limit}
-    return {
-        "name": one.name,
-        "start": one.start,
-        "selects": one.alpha,
-        "kind": one.kind,
-        "limit": one.limit,
-        "margin": one.margin,
-        "rules": [
-            {
-                "rule": run.rule,
-                "iterations": dict(zip(LEVEL_NAMES, run.iterations, strict=True)),
-                "norm": run.norm,
-                "one_minus_cosine": run.one_minus_cosine,
-                "one_minus_cosine_at_most": run.at_most,
-                "selects": run.selected,
-                "selects_limit": run.selects_limit,
-                "representable": run.representable,
-            }
-            for run in one.rules
-        ],
-    }
+def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    cells = [columns, ("---",) * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)

@@ -1,13 +1,13 @@
 """The work of ``theorems bench``, cut into units that can be sent to other processes.
 
 A unit is a data set, or a chunk of the generated problems; chunks have a fixed size, so that the numbers do not depend
-on how many processes there are.
+on how many processes there are. A rule of somebody's file has units of its own, in other processes than this one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +16,16 @@ from jaxtyping import Float64
 from generators.case import Case
 from generators.random_trials import random_trial
 from reference_attention.problem import Problem
-from theorems.benchmark.measure import Limit, Measured, limit_of, measured
-from theorems.benchmark.rules import rule_named
+from theorems.benchmark.compared import Compared, Progress, compared
+from theorems.benchmark.measure import NoLimit
+from theorems.benchmark.optimisers.run import NotAPoint
+from theorems.core.check import line_in
 from theorems.core.implementation import REFERENCE, Implementation
+from theorems.registry.user_file import is_in_a_file, parts_of
 from theorems.run.user_data import load
 
-Progress = Callable[[int], None]
+Problems = tuple[Sequence[Problem], Sequence[Float64[np.ndarray, "d"]], Sequence[str], tuple[int, ...]]
+"""Problems, starts, names, and the shape of what is trained."""
 
 DIMENSION = 10
 """d of the generated problems; n and T are those of the paper's random trials."""
@@ -29,31 +33,6 @@ CHUNK = 10
 """Generated problems that are run together."""
 TURNING = dict.fromkeys(("figure-1a", "figure-1b", "figure-1c", "figure-4"), (0.0, -1.0))
 """Starts on the side of Figure 1 that has to turn."""
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One problem and what the rules did on it.
-
-    Attributes:
-        name: of the data.
-        start: p(0).
-        alpha: the tokens of the limit; empty without one.
-        kind: GMM or LMM.
-        limit: p̄_mm of those tokens.
-        margin: Θ = 1/‖p_mm‖.
-        no_limit: why there is no limit to compare with; the rules were then not run.
-        rules: one entry per rule.
-    """
-
-    name: str
-    start: tuple[float, ...]
-    alpha: tuple[int, ...] = ()
-    kind: str = ""
-    limit: tuple[float, ...] = ()
-    margin: float = 0.0
-    no_limit: str = ""
-    rules: tuple[Measured, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,8 +52,66 @@ class Batch:
         return self.failed or f"{len(self.compared)} problem(s), {said}{self.seconds:.1f} s"
 
 
+class _Unit:
+    """What every unit has: rules, how long they are followed, and on what."""
+
+    rules: tuple[str, ...]
+    steps: int
+    under_test: Implementation
+
+    @property
+    def held(self) -> str:
+        """The data."""
+        raise NotImplementedError
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it runs somebody else's code, in a process that may die of it."""
+        return any(map(is_in_a_file, self.rules))
+
+    @property
+    def id(self) -> str:
+        """The data, and the rule where it is somebody else's."""
+        return f"{self.held}, {', '.join(self.rules)}" if self.foreign else self.held
+
+    @property
+    def total(self) -> int | None:
+        """Rules; how many iterations of somebody else's there will be is known when there are limits."""
+        return None if self.foreign else len(self.rules)
+
+    def where(self, done: int | None) -> str:
+        """Where somebody else's rule is."""
+        return "while it was loaded" if done is None else f"after iteration {done}"
+
+    def unfinished(self, why: str) -> Batch:
+        """Nothing is compared."""
+        return Batch(self.id, failed=why or "interrupted")
+
+    def run(self, progress: Progress) -> Batch:
+        """The comparison; what goes wrong in somebody else's file is a sentence, with its line."""
+        began = time.perf_counter()
+        try:
+            problems, starts, names, shape = self._problems()
+            of = (self.rules, self.steps, self.under_test, progress)
+            found = compared(problems, starts, names, *of, shape=shape, foreign=self.foreign)
+        except NoLimit as error:
+            return Batch(self.id, failed=str(error))
+        except (Exception, SystemExit) as error:
+            if not self.foreign:
+                raise
+            shown, _ = parts_of(self.rules[0])
+            line = line_in(shown, error)
+            kind = "" if isinstance(error, NotAPoint) else f"{type(error).__name__}: "
+            said = " ".join(str(error).split()) or "no message"
+            return Batch(self.id, failed=f"{shown}{f', line {line}' if line else ''}: {kind}{said}")
+        return Batch(self.id, found, seconds=time.perf_counter() - began)
+
+    def _problems(self) -> Problems:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Named:
+class Named(_Unit):
     """A data set, by file or name."""
 
     source: str
@@ -83,28 +120,17 @@ class Named:
     under_test: Implementation = REFERENCE
 
     @property
-    def id(self) -> str:
+    def held(self) -> str:
         """The name."""
         return self.source
 
-    @property
-    def total(self) -> int | None:
-        """Rules."""
-        return len(self.rules)
-
-    def run(self, progress: Progress) -> Batch:
-        """The comparison."""
+    def _problems(self) -> Problems:
         case = load(self.source, 0).case
-        found, seconds = _compared([case.problem], [start_of(self.source, case)], [self.source], self, progress)
-        return Batch(self.id, found, seconds=seconds)
-
-    def unfinished(self, why: str) -> Batch:
-        """None."""
-        return Batch(self.id, failed=why or "interrupted")
+        return [case.problem], [start_of(self.source, case)], [self.source], shape_of(case)
 
 
 @dataclass(frozen=True)
-class Generated:
+class Generated(_Unit):
     """The random problems ``first`` to ``last`` − 1 of a seed, all started at 0."""
 
     seed: int
@@ -115,31 +141,36 @@ class Generated:
     under_test: Implementation = REFERENCE
 
     @property
-    def id(self) -> str:
+    def held(self) -> str:
         """Which ones."""
         return f"generated {self.first + 1}-{self.last}"
 
-    @property
-    def total(self) -> int | None:
-        """Rules."""
-        return len(self.rules)
-
-    def run(self, progress: Progress) -> Batch:
-        """The comparisons."""
+    def _problems(self) -> Problems:
         numbers = range(self.first, self.last)
         problems = [random_trial(self.seed, DIMENSION, k).problem for k in numbers]
         names = [f"generated {k + 1}" for k in numbers]
-        found, seconds = _compared(problems, [np.zeros(DIMENSION)] * len(problems), names, self, progress)
-        return Batch(self.id, found, seconds=seconds)
-
-    def unfinished(self, why: str) -> Batch:
-        """None."""
-        return Batch(self.id, failed=why or "interrupted")
+        return problems, [np.zeros(DIMENSION)] * len(problems), names, (DIMENSION,)
 
 
 def chunks(seed: int, examples: int, rules: tuple[str, ...], steps: int) -> list[Generated]:
     """The generated problems as units."""
     return [Generated(seed, k, min(k + CHUNK, examples), rules, steps) for k in range(0, examples, CHUNK)]
+
+
+def units_of(
+    sources: Sequence[str], rules: Sequence[str], steps: int, seed: int, examples: int
+) -> list[Named | Generated]:
+    """All of them: data by data, then the generated problems; each rule of a file by itself."""
+    ours = tuple(rule for rule in rules if not is_in_a_file(rule))
+    groups = [ours] * bool(ours) + [(rule,) for rule in rules if is_in_a_file(rule)]
+    named = [Named(source, group, steps) for source in sources for group in groups]
+    return named + [unit for group in groups for unit in chunks(seed, examples, group, steps)]
+
+
+def shape_of(case: Case) -> tuple[int, ...]:
+    """Of what is trained: (d,), or (d, e) where it is W."""
+    held = case.queried or case.sequence
+    return (case.problem.d,) if held is None else held.shape
 
 
 def start_of(source: str, case: Case) -> Float64[np.ndarray, "d"]:
@@ -151,35 +182,3 @@ def start_of(source: str, case: Case) -> Float64[np.ndarray, "d"]:
     if "start_prompts" in case.arrays:
         return np.array(case.arrays["start_prompts"][0])
     return np.zeros(case.problem.d)
-
-
-def _compared(
-    problems: list[Problem],
-    starts: list[Float64[np.ndarray, "d"]],
-    names: list[str],
-    unit: Named | Generated,
-    progress: Progress,
-) -> tuple[tuple[Compared, ...], float]:
-    began = time.perf_counter()
-    limits = [limit_of(problem, start, unit.under_test) for problem, start in zip(problems, starts, strict=True)]
-    there = [k for k, limit in enumerate(limits) if isinstance(limit, Limit)]
-    some, targets = [problems[k] for k in there], [limit for limit in limits if isinstance(limit, Limit)]
-    runs: list[list[Measured]] = [[] for _ in problems]
-    for done, name in enumerate(unit.rules if there else ()):
-        run = rule_named(name).run(some, np.stack([starts[k] for k in there]), unit.steps, unit.under_test)
-        for k, one in zip(there, measured(name, run, some, targets), strict=True):
-            runs[k].append(one)
-        progress(done + 1)
-    made = tuple(
-        _one(name, start, limit, rules) for name, start, limit, rules in zip(names, starts, limits, runs, strict=True)
-    )
-    return made, time.perf_counter() - began
-
-
-def _one(name: str, start: Float64[np.ndarray, "d"], limit: Limit | str, rules: list[Measured]) -> Compared:
-    begin = tuple(start.tolist())
-    if isinstance(limit, str):
-        return Compared(name, begin, no_limit=limit)
-    svm = limit.svm
-    where = tuple(svm.direction.tolist())
-    return Compared(name, begin, tuple(svm.alpha.tolist()), limit.kind.value, where, svm.margin, "", tuple(rules))

@@ -17,14 +17,18 @@ from generators.random_trials import random_trial
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.places import ROOT
+from theorems.benchmark.compared import Compared, merged
 from theorems.benchmark.measure import Kind, Limit, first_within, limit_of
+from theorems.benchmark.optimisers.gradient_descent import log_step
 from theorems.benchmark.proven import proven
-from theorems.benchmark.rules import rule_named
+from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.summary import spread, summaries
-from theorems.benchmark.work import Compared, Generated, Named, chunks
+from theorems.benchmark.work import Generated, Named, chunks, units_of
 from theorems.command.app import main
+from theorems.command.benchmark import DATA
 from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
+from theorems.figures.optimisers import panels_of, plotted
 from theorems.run.verify import nothing
 
 DOCUMENT = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
@@ -37,8 +41,9 @@ def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 def written() -> dict[tuple[str, str], list[str]]:
     """The document's table: counts by data and rule."""
-    rows = (line.split() for line in DOCUMENT.splitlines() if line.strip().startswith("figure-1"))
-    return {(row[0], row[1]): row[2:8] for row in rows if len(row) > 8 and row[1].startswith(("gd", "norm"))}
+    table = DOCUMENT.partition("stays at or below each level\n")[2].partition("\nlimit: ")[0]
+    rows = (line.split() for line in table.splitlines() if line.strip().startswith("figure-1"))
+    return {(row[0], row[1]): row[3:9] for row in rows}
 
 
 def counted(name: str, rule: str, steps: int, **options: Any) -> list[str]:
@@ -47,12 +52,18 @@ def counted(name: str, rule: str, steps: int, **options: Any) -> list[str]:
 
 
 CAP = 1800
-QUICK = [("figure-1a", "normalized-1"), ("figure-1b", "gd-1"), ("figure-1c", "normalized-1")]
+QUICK = [
+    ("figure-1a", "normalized-1"),
+    ("figure-1b", "gd-1"),
+    ("figure-1c", "flow-1"),
+    ("figure-1b", "mirror-1.5-1"),
+    ("figure-1c", "normalized-mirror-1.5-0.1"),
+]
 
 
 @pytest.mark.parametrize(("name", "rule"), QUICK)
 def test_the_document_has_what_the_command_counts(name: str, rule: str) -> None:
-    assert len(written()) == 12
+    assert set(written()) == {(data, one) for data in DATA for one in DEFAULT}
     within = [cell if cell != "-" and int(cell) <= CAP else "-" for cell in written()[name, rule]]
     assert counted(name, rule, CAP) == within
 
@@ -114,6 +125,79 @@ def test_a_problem_does_not_depend_on_how_many_are_drawn() -> None:
     assert np.array_equal(one.keys, again.keys)
     assert not np.array_equal(one.keys, other.keys)
     assert np.linalg.norm(one.keys, axis=-1) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_mirror_descent_is_compared_with_the_solution_in_its_norm() -> None:
+    rule = "normalized-mirror-3-1"
+    found = Named("figure-1a", (rule, "normalized-1", "adam-0.1"), 1000).run(nothing).compared[0]
+    (power,) = found.powers
+    assert power.norm == 3.0
+    # One constraint is tight, k = (−0.1, 1): p_j ∝ √|k_j|.
+    due = np.sqrt([0.1, 1.0]) * [-1, 1]
+    assert power.direction == pytest.approx(due / np.linalg.norm(due), abs=1e-9)
+    mirrored, normalized, adam = found.rules
+    assert mirrored.one_minus_cosine < 1e-4 < 1 - np.dot(power.direction, found.limit)
+    assert normalized.one_minus_cosine < 1e-5
+    assert (mirrored.theory.limit, normalized.theory.limit, adam.theory.limit) == ("ℓ3", "ℓ2", "unknown")
+    assert mirrored.at_most is None  # not along the gradient
+    assert adam.at_most is None
+
+
+def test_margins_are_shares_of_the_largest() -> None:
+    found = Named("figure-1a", ("normalized-1", "normalized-mirror-9-1"), 1000).run(nothing).compared[0]
+    euclidean, boxed = found.rules[0].margins
+    assert euclidean == pytest.approx(1.0, abs=1e-4)
+    # p_mm ∝ (−0.1, 1) has ‖p‖_1-dual margin 1.01/1, the largest at ‖p‖_∞ = 1 is 1.1.
+    assert boxed == pytest.approx(1.01 / 1.1, rel=1e-3)
+    assert max(one for run in found.rules for one in run.margins) <= 1 + 1e-12
+    assert found.rules[1].margins[1] > boxed
+
+
+def test_rates_are_fitted_to_what_was_run() -> None:
+    found = Named("figure-1c", ("normalized-1", "gd-1"), 2000).run(nothing).compared[0]
+    normalized, plain = (run.rate for run in found.rules)
+    assert normalized is not None
+    assert plain is not None
+    assert (normalized.against, plain.against) == ("t", "log t")
+    assert normalized.exponent == pytest.approx(1.0, abs=0.05)  # p = u p_mm + O(1), and u grows like t
+
+
+def test_rules_of_files_have_units_of_their_own_and_are_put_together() -> None:
+    units = units_of(["figure-1a"], ["a.py:B", "gd-1", "normalized-1"], 9, 0, 12)
+    assert [unit.id for unit in units] == [
+        "figure-1a",
+        "figure-1a, a.py:B",
+        "generated 1-10",
+        "generated 11-12",
+        "generated 1-10, a.py:B",
+        "generated 11-12, a.py:B",
+    ]
+    assert [unit.foreign for unit in units] == [False, True, False, False, True, True]
+    parts = [Named("figure-1a", (rule,), 5).run(nothing).compared[0] for rule in ("gd-1", "normalized-mirror-3-1")]
+    (whole,) = merged(parts, ["normalized-mirror-3-1", "gd-1"])
+    assert [run.rule for run in whole.rules] == ["normalized-mirror-3-1", "gd-1"]
+    assert [power.norm for power in whole.powers] == [3.0]
+
+
+def test_the_drawing_has_a_curve_per_rule_and_is_the_same_again() -> None:
+    rules = ("gd-1", "normalized-1")
+    named = list(Named("figure-1a", rules, 30).run(nothing).compared)
+    generated = list(Generated(0, 0, 3, rules, 30).run(nothing).compared)
+    first, second = panels_of(named, generated)
+    assert (first[0], second[0]) == ("figure-1a", "median of 3 generated problems")
+    assert list(first[1]) == list(rules)
+    t, distance = first[1]["normalized-1"]
+    assert (t[0], t[-1]) == (1, 30)
+    assert distance[-1] == pytest.approx(math.sqrt(2 * named[0].rules[1].one_minus_cosine), rel=1e-12)
+    middle = sorted(math.sqrt(2 * one.rules[0].one_minus_cosine) for one in generated)[1]
+    assert second[1]["gd-1"][1][-1] == pytest.approx(middle, rel=1e-12)
+    assert plotted(named, [], Path("a.png")) == plotted(named, [], Path("a.png"))
+
+
+def test_a_drawing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--data", "figure-1a", "--rule", "normalized-1", "--steps", "20", "--examples", "0", "--jobs", "1"]
+    assert main(["bench", *options, "--plot", "runs.png"]) == 0
+    assert Path("runs.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_rule_that_ends_elsewhere_is_said_to() -> None:
@@ -184,7 +268,7 @@ def test_time_is_a_ratio_and_only_if_asked_for(capsys: pytest.CaptureFixture[str
 
 
 def test_ctrl_c_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("theorems.benchmark.work.limit_of", lambda *arguments: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("theorems.benchmark.compared.limit_of", lambda *arguments: signal.raise_signal(signal.SIGINT))
     assert main(["bench", "--jobs", "1", "--json", "b.json"]) == 130
     said = capsys.readouterr()
     assert "interrupted" in said.err
@@ -195,10 +279,19 @@ def test_ctrl_c_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--rule", "adam"], "--rule: 'adam' is not gd-1/L, gd-ETA or normalized-ETA"),
-        (["--rule", "gd--1"], "with a positive number ETA"),
-        (["--rule", "normalized-nan"], "with a positive number ETA"),
-        (["--rule", "normalized-1/L"], "with a positive number ETA"),
+        (["--rule", "adam"], "--rule: 'adam' is none of gd-ETA, gd-1/L, normalized-ETA"),
+        (["--rule", "gd--1"], "with positive numbers ETA"),
+        (["--rule", "normalized-nan"], "with positive numbers ETA"),
+        (["--rule", "normalized-1/L"], "with positive numbers ETA"),
+        (["--rule", "normalized-mirror"], "'normalized-mirror' is none of"),
+        (["--rule", "mirror-1-0.1"], "and Q > 1"),
+        (["--rule", "mirror-3"], "'mirror-3' is none of"),
+        (["--rule", "mirror-inf-1"], "'mirror-inf-1' is none of"),
+        (["--rule", "polyak-1"], "'polyak-1' is none of"),
+        (["--plot", "runs.txt"], "--plot: runs.txt has another ending than svg, png, pdf"),
+        (["--plot", "no/where.svg"], "there is no directory no"),
+        (["--compare", "none.json"], "--compare: none.json: there is no such file"),
+        (["--compare", "none.npz"], "--compare: none.npz does not end in .json"),
         (["--data", "figure-99"], "'figure-99' is neither a file"),
         (["--data", "none.npz"], "there is no such file"),
         (["--json", "no/where.json"], "there is no directory no"),
@@ -216,7 +309,7 @@ def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixtur
 def test_rules_are_what_their_names_say() -> None:
     problem = dataset_named("figure-1a").problem
     start = np.array([[0.0, -1.0]])
-    assert rule_named("gd-1/L").log_step(problem, REFERENCE) == -problem.log_smoothness
+    assert log_step(problem, rule_named("gd-1/L").step, REFERENCE) == -problem.log_smoothness
     steps = [rule_named(name).run([problem], start, 1).points[1, 0] - start[0] for name in ("normalized-0.5", "gd-0.5")]
     assert np.linalg.norm(steps[0]) == pytest.approx(0.5, rel=1e-12)
     gradient = problem_gradient(problem, start[0])

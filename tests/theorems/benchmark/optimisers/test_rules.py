@@ -1,0 +1,224 @@
+"""Each rule against the formula that its page has, in plain floats on data where these serve; and far beyond them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.linalg import polar
+
+from generators.datasets import dataset_named
+from generators.random_trials import random_trial
+from reference_attention import risk
+from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient
+from theorems.benchmark.optimisers import adam, heavy_ball, muon
+from theorems.benchmark.rules import rule_named
+from theorems.core.implementation import REFERENCE
+from theorems.faults import fault_named
+
+STEPS, FEW = 25, 3
+"""Polyak's steps may be long: after three of them the textbook's softmax is saturated."""
+CLOSE = 1e-9
+"""The textbook's gradient loses a few digits here, steps are of order one, and 25 of them amplify that a little."""
+
+Gradient = Callable[[np.ndarray], np.ndarray]
+
+
+def textbook(problem: Problem) -> tuple[Gradient, Callable[[np.ndarray], float]]:
+    """∇L and L of the logistic loss as one writes them down."""
+
+    def outputs(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        weights = np.exp(problem.keys @ p)
+        weights /= weights.sum(axis=1, keepdims=True)
+        return weights, (weights * problem.scores).sum(axis=1)
+
+    def gradient(p: np.ndarray) -> np.ndarray:
+        weights, out = outputs(p)
+        slope = -1 / (1 + np.exp(out))
+        inner = weights * (problem.scores - out[:, None])
+        return np.asarray((slope[:, None, None] * inner[:, :, None] * problem.keys).sum(axis=1).mean(axis=0))
+
+    return gradient, lambda p: float(np.log1p(np.exp(-outputs(p)[1])).mean())
+
+
+def plain(name: str, problem: Problem, p: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
+    """The iterates of a rule."""
+    g, value = textbook(problem)
+    best = float(np.log1p(np.exp(-problem.scores.max(axis=1))).mean())
+    u, m, v, q = 0 * p, 0 * p, 0 * p, 1.5 if "1.5" in name else 3.0
+    z = np.sign(p) * np.abs(p) ** (q - 1)
+    for t in range(1, STEPS + 1):
+        at = g(p)
+        if name == "heavy-ball-0.5":
+            u = 0.9 * u + at
+            p = p - 0.5 * u
+        elif name == "adam-0.1":
+            m, v = 0.9 * m + 0.1 * at, 0.999 * v + 0.001 * at**2
+            p = p - 0.1 * (m / (1 - 0.9**t)) / np.sqrt(v / (1 - 0.999**t))
+        elif name == "muon-0.2":
+            u = 0.95 * u + at
+            p = p - 0.2 * (polar(u.reshape(shape))[0].ravel() if len(shape) == 2 else u / np.linalg.norm(u))
+        elif name == "polyak":
+            p = p - (value(p) - best) / (at @ at) * at
+        elif name.startswith("mirror"):
+            z = z - 0.4 * at
+            p = np.sign(z) * np.abs(z) ** (1 / (q - 1))
+        else:
+            z = z - 0.4 * at / (np.abs(at) ** (q / (q - 1))).sum() ** ((q - 1) / q)
+            p = np.sign(z) * np.abs(z) ** (1 / (q - 1))
+        yield p
+
+
+def iterates(name: str, problem: Problem, start: np.ndarray, shape: tuple[int, ...], steps: int) -> np.ndarray:
+    """The first iterates after the start."""
+    return np.array(list(islice(plain(name, problem, start, shape), steps)))
+
+
+NAMES = (
+    "heavy-ball-0.5",
+    "adam-0.1",
+    "muon-0.2",
+    "polyak",
+    "mirror-1.5-0.4",
+    "mirror-3-0.4",
+    "normalized-mirror-1.5-0.4",
+    "normalized-mirror-3-0.4",
+)
+
+
+def two_problems() -> tuple[list[Problem], np.ndarray]:
+    starts = np.random.default_rng(5).standard_normal((2, 4))
+    return [random_trial(3, 4, k).problem for k in range(2)], starts
+
+
+def off(name: str, under_test: Any = REFERENCE) -> float:
+    """The largest distance of an iterate from the formula's, on two problems at once and on W."""
+    problems, starts = two_problems()
+    steps = FEW if name == "polyak" else STEPS
+    run = rule_named(name).run(problems, starts, steps, under_test)
+    due = np.stack([iterates(name, *one, (4,), steps) for one in zip(problems, starts, strict=True)], axis=1)
+    apart = float(np.abs(run.points[1:] - due).max())
+    assert (run.points[0] == starts).all()
+    case = dataset_named("tsvm-paths-3")
+    assert case.queried is not None
+    start = np.array([0.3, -0.2, 0.1, 0.4])
+    on_w = rule_named(name).run([case.problem], start[None], steps, under_test, shape=case.queried.shape)
+    return max(apart, float(np.abs(on_w.points[1:, 0] - iterates(name, case.problem, start, (2, 2), steps)).max()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rule_is_its_formula(name: str) -> None:
+    assert off(name) <= CLOSE
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_gradient_is_another_run(name: str) -> None:
+    assert off(name, fault_named("temperature").implementation) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "constant", "wrong"),
+    [
+        ("heavy-ball-0.5", heavy_ball, "MOMENTUM", 0.91),
+        ("adam-0.1", adam, "BETAS", (0.9, 0.99)),
+        ("muon-0.2", muon, "MOMENTUM", 0.9),
+    ],
+)
+def test_another_constant_is_noticed(
+    name: str, module: Any, constant: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, constant, wrong)
+    assert off(name) > 1e-4
+
+
+def test_the_potential_of_the_euclidean_norm_makes_gradient_descent() -> None:
+    problems, starts = two_problems()
+    for mirror, plain_one in (("mirror-2-0.5", "gd-0.5"), ("normalized-mirror-2-0.5", "normalized-0.5")):
+        one, other = (rule_named(name).run(problems, starts, STEPS).points for name in (mirror, plain_one))
+        assert one == pytest.approx(other, rel=CLOSE)
+
+
+def test_orthogonalising_a_column_is_normalizing_it() -> None:
+    matrices = np.random.default_rng(0).standard_normal((3, 5, 1))
+    units = muon.orthogonal_factor(matrices)
+    assert np.linalg.norm(units, axis=1) == pytest.approx(1.0, rel=1e-14)
+    assert units * np.linalg.norm(matrices, axis=1, keepdims=True) == pytest.approx(matrices, rel=1e-14)
+
+
+def test_what_has_no_rank_is_not_orthogonalised() -> None:
+    flat = np.outer([1.0, 2.0], [3.0, 4.0])[None]
+    found = muon.orthogonal_factor(flat)[0]
+    assert found == pytest.approx(flat[0] / np.linalg.norm(flat), rel=1e-12)
+    assert (muon.orthogonal_factor(0 * flat) == 0).all()
+
+
+def test_the_flow_is_what_another_solver_integrates() -> None:
+    problems, starts = two_problems()
+    run = rule_named("flow-0.5").run(problems, starts, 10)
+    for b, (problem, start) in enumerate(zip(problems, starts, strict=True)):
+        gradient = textbook(problem)[0]
+
+        def velocity(s: float, p: np.ndarray, gradient: Gradient = gradient) -> np.ndarray:
+            at = gradient(p)
+            return -at / np.linalg.norm(at)
+
+        due = solve_ivp(velocity, (0, 5), start, method="DOP853", rtol=1e-10, atol=1e-10, t_eval=run.iterations / 2)
+        # The flow is integrated to a relative 1e-9, over a length of a few norms.
+        assert run.points[:, b] == pytest.approx(due.y.T, abs=1e-7)
+    assert run.representable.all()
+    wrong = rule_named("flow-0.5").run(problems, starts, 10, fault_named("temperature").implementation)
+    assert np.abs(wrong.points - run.points).max() > 1e-3
+
+
+FAINT = 3000.0
+"""Gradients are made e^{3000} times smaller: far below the smallest float."""
+
+
+@pytest.mark.parametrize("name", ["adam-0.1", "muon-0.2", "polyak", "normalized-mirror-3-0.4", "flow-0.5"])
+def test_rules_without_a_scale_go_on_where_gradients_underflow(name: str) -> None:
+    def fainter(*given: Any) -> ScaledGradient:
+        found = risk.scaled_gradient(*given)
+        return ScaledGradient(found.log_scale - FAINT, found.direction)
+
+    def less(*given: Any) -> Any:
+        sign, size = risk.log_excess_risk(*given)
+        return sign, size - FAINT
+
+    problems, starts = two_problems()
+    faint = replace(REFERENCE, scaled_gradient=fainter, log_excess_risk=less)
+    one, other = (rule_named(name).run(problems, starts, STEPS, which).points for which in (REFERENCE, faint))
+    # A log scale of 3000 carries a relative rounding of 3e-13, which every step takes up.
+    assert one == pytest.approx(other, rel=1e-7)
+
+
+@pytest.mark.parametrize("name", ["heavy-ball-1", "mirror-3-0.4"])
+def test_rules_with_a_scale_stand_still_there_and_move_with_a_step_that_fits(name: str) -> None:
+    def fainter(*given: Any) -> ScaledGradient:
+        found = risk.scaled_gradient(*given)
+        return ScaledGradient(found.log_scale - FAINT, found.direction)
+
+    problems, starts = two_problems()
+    run = rule_named(name).run(problems, starts, 3, replace(REFERENCE, scaled_gradient=fainter))
+    assert run.points == pytest.approx(np.broadcast_to(starts, (4, 2, 4)), rel=1e-15)
+    assert run.representable.all()
+
+
+@pytest.mark.parametrize("name", [*NAMES, "flow-1"])
+def test_at_a_stationary_point_a_rule_stays(name: str) -> None:
+    """Keys that are all the same: ∇L = 0 exactly, everywhere."""
+    same = Problem(np.ones((2, 3, 2)), np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]]))
+    run = rule_named(name).run([same, same], np.array([[1.0, -2.0], [0.5, 0.0]]), 4)
+    assert run.points[-1] == pytest.approx(run.points[0], rel=1e-14)
+
+
+def test_a_step_beyond_float64_ends_a_run_where_it_is() -> None:
+    problem = dataset_named("figure-1b").problem
+    run = rule_named("polyak").run([problem, problem], np.array([[0.0, -1.0], [0.0, 1.0]]), 300)
+    assert run.representable.tolist() == [False, True]  # near the local direction L − L* does not vanish
+    assert np.isfinite(run.points).all()

@@ -1,0 +1,142 @@
+"""``--compare``: what the rules need now against what an earlier run's JSON says, row by row.
+
+Iterations are counted, not timed, so that every difference counts: a row is *worse* if some level takes more iterations
+than it did, *better* if none does and some take fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from reference_attention.errors import InvalidInput
+from reference_attention.files import read_named_values
+
+
+class Verdict(StrEnum):
+    """What has become of a row."""
+
+    SAME = "same"
+    BETTER = "better"
+    WORSE = "worse"
+    NEW = "new"
+    NOT_RUN = "not run now"
+
+
+Cells = Mapping[str, int | None]
+"""Counts by what is counted; ``None`` is more than any number."""
+GENERATED = "generated"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A rule on data.
+
+    Attributes:
+        data: their name; ``generated`` for all generated problems together.
+        rule: its name.
+        verdict: now against then.
+        changes: what differs, in words.
+    """
+
+    data: str
+    rule: str
+    verdict: Verdict
+    changes: str = ""
+
+
+def earlier(path: Path) -> dict[str, Any]:
+    """The JSON of a run of ``theorems bench``.
+
+    Raises:
+        InvalidInput: no such file, or it is something else.
+    """
+    if path.suffix != ".json":
+        raise InvalidInput(f"--compare: {path} does not end in .json; give what theorems bench --json has written.")
+    try:
+        held = read_named_values(path)
+    except InvalidInput as error:
+        raise InvalidInput(f"--compare: {error}") from None
+    try:
+        rows_of(held)
+        _ = held["steps"], held["seed"], held["examples"]
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise InvalidInput(f"--compare: {path} is not what theorems bench --json writes; run that first.") from None
+    return held
+
+
+def check_comparable(then: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
+    """Refuse what counts something else.
+
+    Args:
+        now: ``steps``, ``seed`` and ``examples`` of this run, and ``contents`` of its data by name.
+
+    Raises:
+        InvalidInput: another cap, other generated problems, or other data of the same name.
+    """
+    options = ["steps"] + ["seed", "examples"] * bool(then["examples"] and now["examples"])
+    for option in options:
+        if then[option] != now[option]:
+            raise InvalidInput(
+                f"--compare: {path} was written with --{option} {then[option]}, not {now[option]}; give the same."
+            )
+    for one in then["data"]:
+        held, here = one.get("content"), now["contents"].get(one["name"])
+        if held and here and held != here:
+            raise InvalidInput(f"--compare: {path} has other data called {one['name']}; compare runs on the same data.")
+
+
+def rows_of(report: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int | None]]:
+    """The counts of a report by data and rule; of generated problems quartiles and how many are not within the cap.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is no report.
+    """
+    found: dict[tuple[str, str], dict[str, int | None]] = {}
+    for one in report["data"]:
+        for run in one.get("rules", ()):
+            found[one["name"], run["rule"]] = {level: _count(n) for level, n in run["iterations"].items()}
+    for one in report["generated"]["summary"]:
+        cells = found[GENERATED, one["rule"]] = {}
+        for level, quartiles in one["quartiles"].items():
+            names = ("lower quartile", "median", "upper quartile")
+            cells |= {f"{name} at {level}": _count(n) for name, n in zip(names, quartiles, strict=True)}
+        cells |= {f"not within at {level}": _count(n) for level, n in one["not_within"].items()}
+    return found
+
+
+def _count(value: Any) -> int | None:
+    if value is not None and (type(value) is not int or value < 0):
+        raise ValueError(f"{value!r} is no count")
+    return value
+
+
+def compared_rows(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Row]:
+    """One row per rule and data of either report, those of this one first."""
+    before, after = rows_of(then), rows_of(now)
+    rows = [_row(*key, before[key], cells) if key in before else Row(*key, Verdict.NEW) for key, cells in after.items()]
+    return rows + [Row(*key, Verdict.NOT_RUN) for key in before if key not in after]
+
+
+def _row(data: str, rule: str, then: Cells, now: Cells) -> Row:
+    common = [name for name in now if name in then]
+    more, fewer = ([name for name in common if _more(*pair(name))] for pair in _pairs(then, now))
+    verdict = Verdict.WORSE if more else Verdict.BETTER if fewer else Verdict.SAME
+    changes = (f"{name}: {_said(then[name])} → {_said(now[name])}" for name in common if name in {*more, *fewer})
+    return Row(data, rule, verdict, "; ".join(changes))
+
+
+def _pairs(then: Cells, now: Cells) -> Sequence[Any]:
+    return (lambda name: (now[name], then[name])), (lambda name: (then[name], now[name]))
+
+
+def _more(a: int | None, b: int | None) -> bool:
+    """Whether a count is larger than another."""
+    return b is not None and (a is None or a > b)
+
+
+def _said(count: int | None) -> str:
+    return "-" if count is None else str(count)

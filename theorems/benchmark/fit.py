@@ -1,0 +1,68 @@
+"""The rate of a run: the exponent b in ‖p/‖p‖ − limit‖ ≈ C x^{−b}, x = t or log t, and how well it is determined.
+
+The curve has no noise, so an error bar is no sampling error. It is that of a jackknife over blocks of the tail, which
+says how much b depends on the part of the curve that it is fitted to: a curve that is no power has a wide one.
+
+References: Miller, *The jackknife – a review*, Biometrika 1974; least squares in logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from theorems.benchmark.optimisers.optimiser import Against
+
+TAIL = 100.0
+"""The fit takes the last two decades of t."""
+BLOCKS, EACH = 8, 5
+"""Blocks of the jackknife, and points of each; all of them evenly spaced in log t."""
+EARLIEST = 3.0
+"""log t > 1 from there on."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What was fitted.
+
+    Attributes:
+        against: x, t or log t.
+        exponent: b.
+        error: its standard error by the jackknife over blocks.
+        first, last: the iterations that the points span.
+    """
+
+    against: str
+    exponent: float
+    error: float
+    first: int
+    last: int
+
+
+def fitted(
+    iterations: Int64[np.ndarray, "r"], one_minus_cosine: Float64[np.ndarray, "r"], against: Against
+) -> Fitted | None:
+    """The fit over the tail of consecutive iterations; ``None`` if it is too short for as many points, or a point of it
+    has no distance or none left (at p = 0, or on the limit up to rounding)."""
+    last = int(iterations[-1])
+    wanted = np.geomspace(max(last / TAIL, EARLIEST), max(last, EARLIEST), BLOCKS * EACH)
+    index = np.searchsorted(iterations, np.round(wanted).astype(np.int64))
+    if index[-1] >= len(iterations) or len(np.unique(index)) < len(index):
+        return None
+    t, distance = iterations[index].astype(np.float64), np.sqrt(2 * one_minus_cosine[index])
+    if not (np.isfinite(distance) & (distance > 0)).all():
+        return None
+    x = np.log(np.log(t) if against == Against.LOG else t)
+    y = np.log(distance)
+    block = np.arange(len(x)) // EACH
+    without = np.array([_slope(x[block != k], y[block != k]) for k in range(BLOCKS)])
+    error = math.sqrt((BLOCKS - 1) / BLOCKS * float(((without - without.mean()) ** 2).sum()))
+    return Fitted(str(against), -_slope(x, y), error, int(t[0]), int(t[-1]))
+
+
+def _slope(x: Float64[np.ndarray, "m"], y: Float64[np.ndarray, "m"]) -> float:
+    centred = x - x.mean()
+    return float(centred @ y / (centred @ centred))

@@ -1,0 +1,65 @@
+"""Gradient descent, p ← p − η ∇L(p), and normalized gradient descent, p ← p − η ∇L(p)/‖∇L(p)‖, with constant steps.
+
+Both are the suite's own loops, :func:`reference_attention.training.descent.descend`.
+
+Limit: p_mm. Theorems 2 and 3 prove it of gradient descent with η ≤ 1/L_p; ``descent-from-a-margin`` of both, from where
+every optimal token leads by enough.
+
+Rate: once p = u p_mm + O(1), the distance ‖p/‖p‖ − limit‖ is O(1/‖p‖), and ‖p‖ grows like log t, normalized like t:
+hence the exponents 1 and 1. Proven is 1 − cos = O(log t/t) for normalized, which is an exponent of ½ up to the
+logarithm.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, (GD), Theorems 2 and 3, Appendix E.1; Soudry, Hoffer,
+Nacson, Gunasekar, Srebro, *The Implicit Bias of Gradient Descent on Separable Data*, JMLR 2018 (1/log t, linear data).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.problem import Problem
+from reference_attention.training.descent import descend
+from theorems.benchmark.optimisers.optimiser import Against, Theory
+from theorems.benchmark.optimisers.run import Run
+from theorems.core.implementation import REFERENCE, Implementation
+
+PLAIN = Theory(2.0, "Theorems 2 and 3; descent-from-a-margin", Against.LOG, 1.0, along_gradient=True)
+NORMALIZED = Theory(2.0, "descent-from-a-margin", exponent=1.0, along_gradient=True, proven=0.5)
+
+
+def descended(
+    problems: Sequence[Problem],
+    starts: Float64[np.ndarray, "b d"],
+    steps: int,
+    step: float | None,
+    under_test: Implementation = REFERENCE,
+    *,
+    normalized: bool,
+    record_every: int = 1,
+) -> Run:
+    """The iterates; without a step it is 1/L_p of each problem."""
+    found = descend(
+        np.stack([problem.keys for problem in problems]),
+        np.stack([problem.scores for problem in problems]),
+        problems[0].loss,
+        starts,
+        steps=steps,
+        log_step=np.array([log_step(problem, step, under_test) for problem in problems]),
+        normalized=normalized,
+        gradient=under_test.scaled_gradient,
+        record_every=record_every,
+    )
+    return Run(found.points, found.iterations, found.representable)
+
+
+def log_step(problem: Problem, step: float | None, under_test: Implementation) -> float:
+    """log η on this problem."""
+    if step is not None:
+        return math.log(step)
+    smoothness = under_test.log_smoothness(problem)
+    # ∇L = 0 throughout when L_p = 0: any step will do.
+    return -smoothness if smoothness > -math.inf else 0.0

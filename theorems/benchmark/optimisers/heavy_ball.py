@@ -1,0 +1,39 @@
+"""Heavy-ball momentum: u ← β u + ∇L(p), p ← p − η u, with β = 0.9 and u = 0 at first.
+
+Limit: unknown for attention. On separable linear data, with an exponentially tailed loss, it is the ℓ2 max-margin
+direction.
+
+References: Polyak, *Some methods of speeding up the convergence of iteration methods*, 1964; Wang, Meng, Zhang, Sun,
+Chen, Ma, Liu, *Does Momentum Change the Implicit Regularization on Separable Data?*, NeurIPS 2022.
+"""
+
+from __future__ import annotations
+
+import math
+
+from reference_attention.risk import ScaledGradient
+from theorems.benchmark.optimisers import scaled
+from theorems.benchmark.optimisers.optimiser import Against, Optimiser, Setting, Theory
+from theorems.benchmark.optimisers.scaled import Vector
+
+MOMENTUM = 0.9
+"""β."""
+
+
+class HeavyBall(Optimiser):
+    """Steps of η times the remembered gradients."""
+
+    theory = Theory(source="linear data: ℓ2 (Wang et al. 2022)", against=Against.LOG)
+    batched = True
+
+    def __init__(self, step: float) -> None:
+        self._log_step = math.log(step)
+
+    def begin(self, setting: Setting) -> None:
+        """u = 0."""
+        self._u = scaled.of(ScaledGradient(0.0, 0 * setting.start))
+
+    def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
+        """p − η u."""
+        self._u = scaled.total(MOMENTUM, self._u, 1.0, scaled.of(gradient))
+        return p - scaled.times(self._log_step, self._u)

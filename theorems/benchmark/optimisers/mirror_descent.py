@@ -1,0 +1,64 @@
+"""Mirror descent with the potential ψ(p) = ‖p‖_q^q/q, q > 1: ∇ψ(p⁺) = ∇ψ(p) − η ∇L(p), entry by entry.
+
+∇ψ(p)_j = sign(p_j)|p_j|^{q−1}; q = 2 is gradient descent. Normalized: ∇L is divided by its norm ‖∇L‖_{q'}, 1/q + 1/q'
+= 1. The dual point ∇ψ(p) is what is kept from step to step.
+
+Limit: the solution of ATT-SVM with ‖p‖_q in place of ‖p‖. Julistiono, Ataee Tarzanagh and Azizan prove it, at a rate
+polynomial in log t, for the key-query matrix of attention with a fixed head, from starts in a cone around a locally
+optimal solution and with small steps; Sun et al. for separable linear data, faster where it is normalized (of attention
+nobody proves that). Steepest descent in ‖·‖_q, another rule, has the same limit on linear data (Gunasekar et al.).
+
+References: Julistiono, Ataee Tarzanagh, Azizan, *Optimizing Attention with Mirror Descent: Generalized Max-Margin Token
+Selection*, 2024 (arXiv 2410.14581); Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit
+Regularization via Mirror Descent*, JMLR 2023; Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of
+Optimization Geometry*, ICML 2018.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from reference_attention.risk import ScaledGradient
+from theorems.benchmark.optimisers import scaled
+from theorems.benchmark.optimisers.optimiser import Against, Optimiser, Setting, Theory
+from theorems.benchmark.optimisers.scaled import Vector
+
+
+class MirrorDescent(Optimiser):
+    """Steps of η ∇L, or of length η, in the dual space."""
+
+    batched = True
+
+    def __init__(self, power: float, step: float, normalized: bool) -> None:
+        self._power, self._step, self._normalized = power, step, normalized
+
+    def begin(self, setting: Setting) -> None:
+        """∇ψ(p(0))."""
+        self._dual = signed_power(setting.start, self._power - 1)
+
+    def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
+        """The point whose dual point is one step on."""
+        g = scaled.of(gradient)
+        if self._normalized:
+            # Entries are at most 1, and one of them is 1 unless all are 0.
+            conjugate = self._power / (self._power - 1)
+            length = (np.abs(g.direction) ** conjugate).sum(axis=-1, keepdims=True) ** (1 / conjugate)
+            moved = self._step * g.direction / np.where(length > 0, length, 1.0)
+        else:
+            moved = scaled.times(math.log(self._step), g)
+        self._dual = self._dual - moved
+        return signed_power(self._dual, 1 / (self._power - 1))
+
+
+def signed_power(x: Vector, exponent: float) -> Vector:
+    """sign(x)|x|^exponent."""
+    return np.asarray(np.sign(x) * np.abs(x) ** exponent)
+
+
+def theory_of(power: float, normalized: bool) -> Theory:
+    """What is proven for a potential."""
+    if normalized:
+        return Theory(power, "linear data (Sun et al. 2023); attention: if not normalized")
+    return Theory(power, "attention, from a cone (Julistiono et al. 2024)", Against.LOG)

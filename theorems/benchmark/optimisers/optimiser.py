@@ -1,0 +1,116 @@
+"""What a rule to train p is: an object whose ``step`` says where p goes, and what theory says of its limit.
+
+    class SignDescent(Optimiser):
+        '''p ← p − 0.1 sign ∇L(p).'''
+
+        def step(self, p, gradient):
+            return p - 0.1 * np.sign(gradient.direction)
+
+``theorems bench --rule my_file.py:SignDescent`` compares it with the others; docs/benchmarks.md is the manual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient
+from theorems.core.implementation import REFERENCE, Implementation
+
+
+class Against(StrEnum):
+    """What the distance from the limit is fitted as a power of."""
+
+    LOG = "log t"
+    """Steps that vanish with the gradient: ‖p‖ grows like log t."""
+    TIME = "t"
+    """Steps of a length that is bounded from below."""
+
+
+@dataclass(frozen=True)
+class Theory:
+    """What is proven of where a rule goes, and how fast.
+
+    Attributes:
+        norm: q, if a theorem about attention names the limit of its direction: the solution of ATT-SVM with ‖p‖_q in
+            place of ‖p‖; ``None`` if none does.
+        source: who proves it, and what is known where attention is not what they speak of; one line.
+        against: what ‖p/‖p‖ − limit‖ is fitted as a power of.
+        exponent: that of the power, where theory has one; ``None`` otherwise.
+        proven: the largest exponent that is proven of attention, up to logarithms of x, if one is.
+        along_gradient: whether every step goes along −∇L, so that ``descent-from-a-margin`` bounds 1 − cos of a run.
+    """
+
+    norm: int | float | None = None
+    source: str = "no theorem known"
+    against: Against = Against.TIME
+    exponent: int | float | None = None
+    along_gradient: bool = False
+    proven: int | float | None = None
+
+    @property
+    def limit(self) -> str:
+        """In a word or two."""
+        return "unknown" if self.norm is None else name_of(self.norm)
+
+
+def name_of(norm: int | float) -> str:
+    """ℓ2, ℓ1.5, …"""
+    return f"ℓ{norm:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What a run begins with.
+
+    Attributes:
+        problems: one per start; a single one unless the rule is ``batched``.
+        start: p(0), (d,), or (b, d) where it is.
+        shape: of what is trained: (d,), or (d, e) where p is vec(W).
+        under_test: the functions that a rule may call, such as ``log_excess_risk``.
+    """
+
+    problems: tuple[Problem, ...]
+    start: Float64[np.ndarray, "*b d"]
+    shape: tuple[int, ...]
+    under_test: Implementation = REFERENCE
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of a rule that is not batched."""
+        return self.problems[0]
+
+
+class Optimiser:
+    """A rule on one problem from one start. Every run makes one (without arguments), calls ``begin`` once and ``step``
+    once per iteration; what it has to remember it keeps in itself.
+
+    Attributes:
+        theory: what is proven of it; nothing unless it says so.
+        batched: whether it works on arrays (b, d) of b starts on b problems, and not on (d,).
+    """
+
+    theory: ClassVar[Theory] = Theory()
+    batched: ClassVar[bool] = False
+
+    def begin(self, setting: Setting) -> None:
+        """Called before the first step."""
+
+    def step(self, p: Float64[np.ndarray, "*b d"], gradient: ScaledGradient) -> Float64[np.ndarray, "*b d"]:
+        """p(t + 1).
+
+        Args:
+            p: p(t), (d,); not to be changed in place.
+            gradient: ∇L(p(t)) = e^{log_scale} · direction; a run comes to where e^{log_scale} is zero in float64, so
+                take ``direction`` alone where the rule is free of scale. Where ∇L = 0, log_scale is −∞ and direction
+                0.
+
+        Returns:
+            The same shape. A run ends where it is not finite, or beyond 1e140.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no step(p, gradient)")

@@ -1,0 +1,42 @@
+"""Vectors x = e^{log_scale} · direction, so that what momentum remembers neither underflows nor overflows."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.risk import ScaledGradient
+
+Vector = Float64[np.ndarray, "*b d"]
+Scalar = Float64[np.ndarray, "*b"]
+
+NOTHING = -1e300
+"""The log scale of a zero vector: −∞ − (−∞) would be NaN."""
+
+
+def of(gradient: ScaledGradient) -> ScaledGradient:
+    """The same vector, its largest entry ±1; 0 has the log scale :data:`NOTHING`."""
+    x = np.asarray(gradient.direction)
+    largest = np.abs(x).max(axis=-1)
+    some = largest > 0
+    size = np.where(some, largest, 1.0)
+    log_scale = np.where(some, np.where(some, gradient.log_scale, 0.0) + np.log(size), NOTHING)
+    return ScaledGradient(log_scale, x / size[..., None])
+
+
+def total(a: float, x: ScaledGradient, b: float, y: ScaledGradient) -> ScaledGradient:
+    """a x + b y of vectors that come from :func:`of` or from here."""
+    top = np.maximum(x.log_scale, y.log_scale)
+    left, right = (np.exp(np.maximum(one.log_scale - top, NOTHING))[..., None] for one in (x, y))
+    return of(ScaledGradient(top, a * left * x.direction + b * right * y.direction))
+
+
+def size_of(x: ScaledGradient) -> Scalar:
+    """‖direction‖, 1 where it is 0."""
+    length = np.sqrt((x.direction * x.direction).sum(axis=-1))
+    return np.asarray(np.where(length > 0, length, 1.0))
+
+
+def times(log_factor: float | Scalar, x: ScaledGradient) -> Vector:
+    """e^{log_factor} x as plain numbers; infinite if it is beyond float64."""
+    return np.asarray(np.exp(np.asarray(x.log_scale + log_factor))[..., None] * x.direction)

@@ -1,0 +1,80 @@
+"""Rules in somebody's own Python file, by ``path.py:name``: a class derived from :class:`.optimiser.Optimiser`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from reference_attention.errors import InvalidInput
+from theorems.benchmark.optimisers.optimiser import Against, Optimiser, Theory
+from theorems.registry.user_file import names_in_file, parts_of
+
+Progress = Callable[[int], None]
+
+
+def optimiser_in_file(id: str) -> tuple[type[Optimiser], Theory]:
+    """The class ``path.py:name``, and what it says is proven of it.
+
+    Raises:
+        InvalidInput: no such file; it cannot be run (with the line); no such name, or one that is no rule.
+    """
+    shown, name = parts_of(id)
+    held = names_in_file(shown, "a rule")
+    own = {key: value for key, value in held.items() if _is_a_rule(value)}
+    known = ", ".join(own) or "none; derive a class from theorems.api.Optimiser"
+    if not name:
+        raise InvalidInput(f"{shown}: name the rule as {shown}:NAME; it has {known}.")
+    if name not in held:
+        raise InvalidInput(f"{shown}: has no rule {name!r}; its rules are {known}.")
+    if name not in own:
+        raise InvalidInput(f"{shown}: {name!r} is no class derived from theorems.api.Optimiser; its rules are {known}.")
+    found = own[name]
+    if found.step is Optimiser.step:
+        raise InvalidInput(f"{shown}: {name} has no step(self, p, gradient); it says where p goes.")
+    if found.batched:
+        raise InvalidInput(
+            f"{shown}: {name}.batched is set; a rule of a file sees one problem at a time, leave it out."
+        )
+    return found, theory_of(found, f"{shown}: {name}")
+
+
+def _is_a_rule(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Optimiser) and value is not Optimiser
+
+
+def theory_of(found: type[Optimiser], name: str) -> Theory:
+    """What the class says of itself, in plain numbers and text that can be sent.
+
+    Raises:
+        InvalidInput: it is no Theory, or one whose values are none.
+    """
+    theory: Any = found.theory
+    if not isinstance(theory, Theory):
+        raise InvalidInput(f"{name}.theory is of type {type(theory).__name__}; give a Theory of theorems.api.")
+    numbers = ("norm", theory.norm, 1), ("exponent", theory.exponent, 0), ("proven", theory.proven, 0)
+    for field, value, above in numbers:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (number and above < value < float("inf")):
+            raise InvalidInput(f"{name}.theory: {field} is {value!r}; give a finite number above {above}, or None.")
+    if not isinstance(theory.source, str) or theory.against not in list(Against):
+        raise InvalidInput(f"{name}.theory: give source as text, and against as 't' or 'log t'.")
+    norm, exponent, proven = (None if value is None else float(value) for _, value, _ in numbers)
+    return Theory(norm, str(theory.source), Against(theory.against), exponent, bool(theory.along_gradient), proven)
+
+
+@dataclass(frozen=True)
+class Described:
+    """A rule of a file, as far as this process knows it."""
+
+    id: str
+
+
+def described(progress: Progress, id: str) -> Described:
+    """That the rule of that id can be used: asked of another process.
+
+    Raises:
+        InvalidInput: it cannot.
+    """
+    optimiser_in_file(id)
+    return Described(id)

@@ -1,0 +1,90 @@
+"""Runs of ``theorems bench`` as a drawing: distance from the limit against t, a curve per rule, a panel per data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from reference_attention.errors import InvalidInput
+from theorems.benchmark.compared import Compared
+from theorems.benchmark.measure import Measured
+from theorems.figures import style
+from theorems.figures.drawing import FORMATS, as_file, check_matplotlib
+
+COLORS = (style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PINK, style.SKY, style.GREY, style.BLACK)
+DASHES = ("-", "--", ":", "-.")
+"""Another one for every round of colours."""
+PANEL = 4.2, 3.4
+"""Width and height in inches."""
+ACROSS = 3
+TITLE = "Distance ‖p/‖p‖ − limit‖ from the limit of each rule's own theory, from p_mm where there is none"
+
+Curve = tuple[Int64[np.ndarray, "r"], Float64[np.ndarray, "r"]]
+Panel = tuple[str, dict[str, Curve]]
+
+
+def check_kind(path: Path) -> None:
+    """Refuse a drawing that cannot be made.
+
+    Raises:
+        InvalidInput: another kind of file, or matplotlib is not installed.
+    """
+    if path.suffix.removeprefix(".") not in FORMATS:
+        raise InvalidInput(f"--plot: {path} has another ending than {', '.join(FORMATS)}; choose one of them.")
+    check_matplotlib("--plot")
+
+
+def plotted(named: Sequence[Compared], generated: Sequence[Compared], path: Path) -> bytes:
+    """The drawing as the bytes of a file of that ending; the same runs, the same bytes."""
+    panels = list(panels_of(named, generated))
+    across = min(ACROSS, max(len(panels), 1))
+    down = math.ceil(len(panels) / across) or 1
+    size = PANEL[0] * across, PANEL[1] * down + 0.8
+    return as_file(size, TITLE, lambda sheet: _draw(sheet, panels, down, across), path.suffix.removeprefix("."))
+
+
+def panels_of(named: Sequence[Compared], generated: Sequence[Compared]) -> Iterator[Panel]:
+    """Title, and by rule t and ‖p/‖p‖ − limit‖; of generated problems the median."""
+    for one in named:
+        if not one.no_limit:
+            yield one.name, {run.rule: _curve(run) for run in one.rules}
+    some = [one for one in generated if not one.no_limit]
+    if some:
+        by_rule: dict[str, list[Curve]] = {}
+        for run in (run for one in some for run in one.rules):
+            by_rule.setdefault(run.rule, []).append(_curve(run))
+        medians = {
+            rule: (curves[0][0], np.median([distance for _, distance in curves], axis=0))
+            for rule, curves in by_rule.items()
+        }
+        yield f"median of {len(some)} generated problems", medians
+
+
+def _curve(run: Measured) -> Curve:
+    iterations, one_minus_cosine = run.curve
+    return np.array(iterations, dtype=np.int64), np.sqrt(2 * np.array(one_minus_cosine))
+
+
+def _draw(sheet: Any, panels: Sequence[Panel], down: int, across: int) -> None:
+    rules = list(dict.fromkeys(rule for _, curves in panels for rule in curves))
+    lines: dict[str, Any] = {}
+    for k, (title, curves) in enumerate(panels):
+        axes = sheet.add_subplot(down, across, k + 1)
+        for rule, (t, distance) in curves.items():
+            number = rules.index(rule)
+            color, dash = COLORS[number % len(COLORS)], DASHES[number // len(COLORS) % len(DASHES)]
+            seen = np.where(distance > 0, distance, np.nan)
+            (lines[rule],) = axes.plot(t, seen, dash, color=color, label=rule)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("iteration t")
+        axes.set_title(title)
+    if lines:
+        sheet.legend(
+            handles=list(lines.values()), loc="outside lower center", ncols=2 * across, fontsize=8, frameon=False
+        )
