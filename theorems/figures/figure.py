@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,21 @@ def at_once(settings: Settings) -> int:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """Numbers that are computed piece by piece, each anywhere.
+
+    Attributes:
+        pieces: names them, by whole numbers.
+        piece: computes one; JSON keeps it.
+        together: the numbers of the figure, of those of all pieces in their order.
+    """
+
+    pieces: Callable[[Settings], Sequence[tuple[int, ...]]]
+    piece: Callable[[Settings, tuple[int, ...]], Numbers]
+    together: Callable[[Settings, Sequence[Numbers]], Numbers]
+
+
+@dataclass(frozen=True)
 class Figure:
     """One figure of the paper.
 
@@ -58,6 +73,7 @@ class Figure:
         draw: (a matplotlib Figure, the numbers); draws it.
         steps: how many steps its numbers take.
         needs: modules that they need and that are not always installed.
+        cut: how its numbers come in pieces, if they do.
     """
 
     name: str
@@ -67,6 +83,7 @@ class Figure:
     draw: Callable[[Any, Numbers], None]
     steps: Callable[[Settings], int] = at_once
     needs: tuple[str, ...] = ()
+    cut: Cut | None = None
 
     @property
     def label(self) -> str:

@@ -15,20 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from generators.random_trials import INPUTS, TOKENS, random_trial
-from reference_attention.angles import one_minus_cosine
-from reference_attention.svm.max_margin import MaxMargin
-from reference_attention.training.descent import descend
+from generators.random_trials import INPUTS, TOKENS
 from theorems.figures import style
-from theorems.figures.figure import Figure, Numbers, Settings
+from theorems.figures.figure import Cut, Figure, Numbers, Settings
+from theorems.figures.random_trials import DIMENSIONS, ITERATIONS, KINDS, SATURATED, ended, pieces
 
-DIMENSIONS = (2, 4, 6, 10, 30, 100)
-ITERATIONS, STEP = 1000, 1.0
-SATURATED = 1 - 1e-5
-"""From this mean softmax weight of the selected tokens on the softmax counts as saturated."""
 BINS = np.arange(-10, 31) / 20
 """Edges; what lies beyond them counts in the outermost bins."""
-KINDS = ("not saturated", "saturated, other", "LMM, not GMM", "GMM")
 COLORS = dict(zip(KINDS, (style.RED, style.ORANGE, style.BLUE, style.GREEN), strict=True))
 
 
@@ -39,7 +32,12 @@ def numbers(settings: Settings) -> Numbers:
     A score gap is min over i and the SVM-neighbours t of α_i of γ_iα_i − γ_it, of the saturated trials whose selected
     tokens have a p_mm with neighbours; α is locally optimal exactly where it is positive.
     """
-    per_d = [_dimension(d, settings) for d in DIMENSIONS]
+    return together(settings, [trials_of(settings, piece) for piece in pieces(settings)])
+
+
+def together(settings: Settings, found: Sequence[Numbers]) -> Numbers:
+    """The numbers of the figures, of those of all blocks of trials."""
+    per_d = [_dimension(settings, d, [one for one in found if one["d"] == d]) for d in DIMENSIONS]
     gaps = [gap for one in per_d for gap in one["score_gaps"]]
     return {
         "trials": settings.trials,
@@ -54,42 +52,24 @@ def numbers(settings: Settings) -> Numbers:
     }
 
 
-def _dimension(d: int, settings: Settings) -> Numbers:
-    problems = [random_trial(settings.seed, d, k).problem for k in range(settings.trials)]
-    run = descend(
-        np.stack([problem.keys for problem in problems]),
-        np.stack([problem.scores for problem in problems]),
-        problems[0].loss,
-        np.zeros(d),
-        steps=ITERATIONS,
-        log_step=float(np.log(STEP)),
-        normalized=True,
-        gradient=settings.under_test.scaled_gradient,
-        record_every=ITERATIONS,
-    )
-    counts = dict.fromkeys(KINDS, 0)
-    gaps: list[float] = []
-    apart: list[float] = []
-    for problem, p in zip(problems, run.final, strict=True):
-        weights = np.asarray(settings.under_test.weights(problem.keys, p))
-        alpha = weights.argmax(axis=1)
-        if float(weights.max(axis=1).mean()) < SATURATED:
-            counts["not saturated"] += 1
-            continue
-        svm = settings.under_test.max_margin(problem.keys, alpha)
-        if not isinstance(svm, MaxMargin):
-            counts["saturated, other"] += 1
-            continue
-        gap = float(problem.gaps(alpha)[svm.neighbours].min())
-        gaps.append(gap)
-        apart.append(one_minus_cosine(p, svm.direction))
-        kind = "saturated, other" if gap <= 0 else "GMM" if np.array_equal(alpha, problem.optimal) else "LMM, not GMM"
-        counts[kind] += 1
+def trials_of(settings: Settings, piece: tuple[int, ...]) -> Numbers:
+    """Of a block of trials: how many are of each kind, the score gaps, and 1 − cos to p_mm."""
+    trials = list(ended(settings, piece))
+    return {
+        "d": piece[0],
+        "counts": {kind: sum(one.kind == kind for one in trials) for kind in KINDS},
+        "score_gaps": [one.gap for one in trials if one.gap is not None],
+        "one_minus_cosine": [one.apart for one in trials if one.apart is not None],
+    }
+
+
+def _dimension(settings: Settings, d: int, blocks: Sequence[Numbers]) -> Numbers:
+    apart = [value for one in blocks for value in one["one_minus_cosine"]]
     return {
         "d": d,
-        "fractions": {kind: count / settings.trials for kind, count in counts.items()},
+        "fractions": {kind: sum(one["counts"][kind] for one in blocks) / settings.trials for kind in KINDS},
         "median_one_minus_cosine": float(np.median(apart)) if apart else None,
-        "score_gaps": sorted(gaps),
+        "score_gaps": sorted(gap for one in blocks for gap in one["score_gaps"]),
     }
 
 
@@ -168,10 +148,30 @@ def _gap_axis(axes: Any, numbers: Numbers, height: float) -> None:
     axes.text(0.55, height, text, transform=axes.transAxes, color=style.GREY, fontsize=7.5, va="top")
 
 
+_CUT = Cut(pieces, trials_of, together)
 FIGURES = [
-    Figure("9a", "random trials by dimension $d$: not saturated, LMM, GMM", (6.4, 3.7), numbers, draw_fractions),
-    Figure("9b", "random trials: histogram of the smallest score gap", (6.0, 3.7), numbers, draw_histogram),
     Figure(
-        "10", "random trials: distribution function of the smallest score gap", (6.0, 3.7), numbers, draw_cumulative
+        "9a",
+        "random trials by dimension $d$: not saturated, LMM, GMM",
+        (6.4, 3.7),
+        numbers,
+        draw_fractions,
+        cut=_CUT,
+    ),
+    Figure(
+        "9b",
+        "random trials: histogram of the smallest score gap",
+        (6.0, 3.7),
+        numbers,
+        draw_histogram,
+        cut=_CUT,
+    ),
+    Figure(
+        "10",
+        "random trials: distribution function of the smallest score gap",
+        (6.0, 3.7),
+        numbers,
+        draw_cumulative,
+        cut=_CUT,
     ),
 ]

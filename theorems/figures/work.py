@@ -35,10 +35,12 @@ class Computed:
 
 @dataclass(frozen=True)
 class Sheet:
-    """Figures that draw the same numbers, by their names."""
+    """Figures that draw the same numbers, by their names; or a ``piece`` of these numbers."""
 
     names: tuple[str, ...]
     settings: Settings
+    part: int = 0
+    piece: tuple[int, ...] = ()
 
     @property
     def id(self) -> str:
@@ -47,19 +49,45 @@ class Sheet:
 
     @property
     def total(self) -> int:
-        """Epochs of a training, otherwise one."""
-        return FIGURES[self.names[0]].steps(self.settings)
+        """Epochs of a training; pieces; otherwise one."""
+        return FIGURES[self.names[0]].steps(self.settings) if len(parts := self.parts()) == 1 else len(parts)
 
     def run(self, progress: Progress) -> Computed:
         """The numbers."""
         began = time.perf_counter()
-        numbers = FIGURES[self.names[0]].numbers(replace(self.settings, progress=progress))
+        one, settings = FIGURES[self.names[0]], replace(self.settings, progress=progress)
+        numbers = {"pieces": [one.cut.piece(settings, self.piece)]} if one.cut and self.piece else one.numbers(settings)
         progress(self.total)
         return Computed(self.id, numbers, seconds=time.perf_counter() - began)
 
     def unfinished(self, why: str) -> Computed:
         """None."""
         return Computed(self.id, failed=why or "interrupted")
+
+    def parts(self) -> Sequence[Sheet]:
+        """The pieces, of numbers that come in pieces."""
+        cut = FIGURES[self.names[0]].cut
+        pieces = [] if cut is None or self.piece else cut.pieces(self.settings)
+        if len(pieces) < 2:
+            return [self]
+        return [replace(self, part=k, piece=piece) for k, piece in enumerate(pieces)]
+
+    def joined(self, first: Computed, then: Computed) -> Computed:
+        """The pieces of both."""
+        pieces = [*first.numbers.get("pieces", ()), *then.numbers.get("pieces", ())]
+        failed, seconds = first.failed or then.failed, first.seconds + then.seconds
+        return Computed(self.id, {"pieces": pieces}, failed, seconds)
+
+    def last(self, result: Computed) -> bool:
+        """All are needed."""
+        return False
+
+    def concluded(self, result: Computed) -> Computed:
+        """The numbers, if there are all pieces."""
+        cut = FIGURES[self.names[0]].cut
+        if result.failed or cut is None:
+            return replace(result, numbers={})
+        return replace(result, numbers=cut.together(self.settings, result.numbers["pieces"]))
 
 
 def sheets(figures: Sequence[Figure], settings: Settings) -> list[Sheet]:

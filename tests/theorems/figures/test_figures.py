@@ -23,9 +23,22 @@ from reference_attention.risk import ScaledGradient
 from theorems.command.app import main
 from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
-from theorems.figures import directions, drawing, figure_3, figure_5, figure_9, tsvm_convergence, tsvm_ranks
+from theorems.figures import (
+    directions,
+    drawing,
+    figure_3,
+    figure_5,
+    figure_9,
+    random_trials,
+    trials_followed,
+    tsvm_convergence,
+    tsvm_ranks,
+)
 from theorems.figures.figure import Numbers, Settings
 from theorems.figures.registry import FIGURES
+from theorems.figures.work import sheets
+from theorems.run.apart import Silence
+from theorems.run.processes import run
 
 TRIALS = 12
 NEAR = (0.5 / 80) ** 2 / 2
@@ -41,13 +54,31 @@ def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def shortened(put: Callable[[ModuleType, str, object], None]) -> None:
     """Fewer scores and dimensions than are drawn."""
     put(figure_5, "FIGURE_5_SCORES", (4, 100))
-    put(figure_9, "DIMENSIONS", (2, 10, 60))
-    put(figure_9, "ITERATIONS", 300)
+    for module in (figure_9, random_trials, trials_followed):
+        put(module, "DIMENSIONS", (2, 10, 60))
+    put(random_trials, "ITERATIONS", 300)
     put(figure_3, "STEPS", 800)
     put(directions, "STEPS", 600)
     put(tsvm_convergence, "DIMENSIONS", (2, 8))
     put(tsvm_ranks, "SIZES", (5, 10))
     put(tsvm_ranks, "DIMENSIONS", (1, 4, 8, 12))
+
+
+def test_random_trials_in_pieces_are_the_same_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figure_9, "DIMENSIONS", (2, 10))
+    monkeypatch.setattr(random_trials, "DIMENSIONS", (2, 10))
+    settings = Settings(5, 3)
+    whole = figure_9.numbers(settings)
+    monkeypatch.setattr(random_trials, "BLOCK", 2)
+    [unit] = sheets([FIGURES["9a"], FIGURES["10"]], settings)
+    assert [one.piece for one in unit.parts()] == [(d, k, min(k + 2, 5)) for d in (2, 10) for k in (0, 2, 4)]
+    [found] = run([unit], 1, Silence())
+    assert found.numbers == whole
+    assert unit.total == 6
+    # A piece that is missing is not left out in silence.
+    part = unit.parts()[0]
+    lost = unit.concluded(unit.joined(part.run(lambda done: None), part.unfinished("it died")))
+    assert (lost.numbers, lost.failed) == ({}, "it died")
 
 
 def turned(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
@@ -204,6 +235,16 @@ def shows_9(numbers: Numbers) -> bool:
     return sums and order and near and positive and numbers["trials"] == TRIALS
 
 
+def shows_fates(numbers: Numbers) -> bool:
+    """Large d is at GMM or LMM after the steps; of what is left at small d some rests, and nothing is turning."""
+    small, middle, large = numbers["dimensions"]
+    stopped = large["stopped"]["GMM"] > middle["stopped"]["GMM"] > small["stopped"]["GMM"]
+    counted = all(sum(one["ends"].values()) == TRIALS for one in numbers["dimensions"])
+    turning = sum(one["ends"]["still turning"] for one in numbers["dimensions"])
+    none_left = sum(large["stopped"][kind] for kind in random_trials.KINDS[:2]) == 0
+    return bool(stopped and counted and none_left and turning == 0 and small["ends"]["rests"] > 0)
+
+
 def shows_tsvm_paths(numbers: Numbers) -> bool:
     """From every start to the global W^mm, and each W z_i turns to W^mm z_i."""
     goal = [one["kind"] for one in numbers["optima"]].index("GMM")
@@ -252,6 +293,7 @@ CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "9a": shows_9,
     "9b": shows_9,
     "10": shows_9,
+    "9-followed": shows_fates,
     "tsvm-paths": shows_tsvm_paths,
     "tsvm-convergence": shows_tsvm_convergence,
     "tsvm-ranks": shows_tsvm_ranks,

@@ -1,0 +1,137 @@
+"""Random trials that are followed: what rests does so at a minimum whose existence is proven in ball arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flint import arb, arb_mat, ctx
+
+from generators.random_trials import random_trial
+from reference_attention.problem import Problem
+from reference_attention.training.descent import Stop
+from theorems.core.implementation import REFERENCE
+from theorems.figures import trials_followed
+from theorems.figures.figure import Settings
+from theorems.figures.random_trials import KINDS, SATURATED, Ended, ended
+from theorems.figures.trials_followed import fate, flows_of, followed, together
+
+BITS = 400
+REST = [(2, 0, "not saturated"), (2, 34, "saturated, other"), (4, 9, "not saturated")]
+"""d, number and kind after the steps of trials of seed 0 that rest."""
+
+
+def slope_and_curvature(problem: Problem, p: arb_mat) -> tuple[arb_mat, arb_mat]:
+    """∇L and ∇²L of the logistic loss, in balls around p (d, 1), written out from L = (1/n) Σ log(1 + e^{−γᵀs})."""
+    d, n = problem.d, problem.n
+    slope, curvature = arb_mat(d, 1), arb_mat(d, d)
+    for keys, scores in zip(problem.keys, problem.scores, strict=True):
+        # Relative to the token of largest logit, whose own terms vanish then: nothing cancels where it has all weight.
+        best = int(np.argmax(keys @ np.array([float(x) for x in p.entries()])))
+        rows = [arb_mat(d, 1, row.tolist()) - arb_mat(d, 1, keys[best].tolist()) for row in keys]
+        gaps = [arb(g) - arb(scores[best]) for g in scores.tolist()]
+        logits = [(row.transpose() * p)[0, 0] for row in rows]
+        total = sum((x.exp() for x in logits), arb(0))
+        weights = [x.exp() / total for x in logits]
+        output = sum((w * g for w, g in zip(weights, gaps, strict=True)), arb(0))
+        mean, bent, h = arb_mat(d, 1), arb_mat(d, d), arb_mat(d, 1)
+        for w, g, row in zip(weights, gaps, rows, strict=True):
+            mean, h = mean + row * w, h + row * (w * (g - output))
+            bent = bent + row * row.transpose() * (w * (g - output))
+        bent = bent - h * mean.transpose() - mean * h.transpose()
+        falls = -1 / (1 + (output + arb(scores[best])).exp())
+        slope = slope + h * (falls / n)
+        curvature = curvature + h * h.transpose() * (-falls * (1 + falls) / n) + bent * (falls / n)
+    return slope, curvature
+
+
+def has_minimum_near(problem: Problem, p: np.ndarray) -> bool:
+    """Whether a strict local minimum of L is proven to lie within 1e-20 ‖p‖ of where Newton's method leads (Krawczyk).
+
+    With C ≈ ∇²L(c)⁻¹ and a box B around c: if c − C∇L(c) + (1 − C∇²L(B))(B − c) lies inside B, there is exactly one
+    zero of ∇L in B; it is a minimum if ∇²L is positive definite throughout B (Sylvester).
+    """
+    d = len(p)
+    with ctx.workprec(BITS):
+        centre = arb_mat(d, 1, p.tolist())
+        for _ in range(8):
+            slope, curvature = slope_and_curvature(problem, centre)
+            centre = (centre - curvature.solve(slope)).mid()
+        radius = float(np.linalg.norm(p)) * 1e-20
+        spread = arb_mat(d, 1, [arb(0, radius)] * d)
+        slope, curvature = slope_and_curvature(problem, centre)
+        inverse = curvature.mid().inv().mid()
+        _, throughout = slope_and_curvature(problem, centre + spread)
+        eye = arb_mat(d, d, [float(i == j) for i in range(d) for j in range(d)])
+        moved = (eye - inverse * throughout) * spread - inverse * slope
+        inside = all(abs(x) < radius for x in moved.entries())
+        table = throughout.tolist()
+        minors = [arb_mat([row[:k] for row in table[:k]]).det() for k in range(1, d + 1)]
+        return inside and all(x > 0 for x in minors)
+
+
+@pytest.mark.parametrize(("d", "number", "kind"), REST)
+def test_trials_that_rest_do_so_at_a_certified_minimum(d: int, number: int, kind: str) -> None:
+    """No number of iterations brings them to a direction: from here the flow, and small steps, lead to that minimum."""
+    (one,) = ended(Settings(number + 1, 0), (d, number, number + 1))
+    assert one.kind == kind
+    flows = flows_of([one])
+    assert flows.stops == (Stop.STATIONARY,)
+    assert has_minimum_near(one.problem, flows.points[0])
+    # A finite minimum may be as saturated as the figures ask.
+    weights = REFERENCE.weights(one.problem.keys, flows.points[0])
+    assert (float(weights.max(axis=1).mean()) >= SATURATED) == kind.startswith("saturated")
+
+
+def test_no_minimum_is_certified_where_there_is_none() -> None:
+    problem = random_trial(0, 10, 0).problem
+    assert not has_minimum_near(problem, np.ones(10))
+    (one,) = ended(Settings(1, 0), (2, 0, 1))
+    assert not has_minimum_near(Problem(one.problem.keys, -one.problem.scores), one.p)
+
+
+def test_slope_and_curvature_in_balls_are_the_derivatives_of_the_risk() -> None:
+    """By central differences of the loss written out once more."""
+    problem = random_trial(1, 3, 0).problem
+    p, h = np.array([0.3, -0.7, 1.1]), 1e-4
+
+    def risk(p: np.ndarray) -> float:
+        weights = np.exp(problem.keys @ p)
+        outputs = (weights / weights.sum(axis=1, keepdims=True) * problem.scores).sum(axis=1)
+        return float(np.log1p(np.exp(-outputs)).mean())
+
+    slope, curvature = slope_and_curvature(problem, arb_mat(3, 1, p.tolist()))
+    for i, e in enumerate(h * np.eye(3)):
+        assert float(slope[i, 0]) == pytest.approx((risk(p + e) - risk(p - e)) / (2 * h), abs=1e-8)
+        for j, f in enumerate(h * np.eye(3)):
+            mixed = risk(p + e + f) - risk(p + e - f) - risk(p - e + f) + risk(p - e - f)
+            assert float(curvature[i, j]) == pytest.approx(mixed / (4 * h * h), abs=1e-6)
+
+
+def test_fates_are_read_off_the_end_of_a_flow() -> None:
+    problem = Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]]), np.array([[2.0, 1.0, 0.0]]))
+    best, other = np.array([2.0, -1.0]), np.array([-1.0, 2.0])
+    assert fate(problem, 1e6 * np.array([1.0, -1.0])) == "still turning"  # the best token, another direction
+    assert fate(problem, 1e6 * other) == "still turning"  # its neighbour scores more
+    assert fate(Problem(problem.keys, np.array([[1.0, 2.0, 0.0]])), 1e6 * other) == "GMM"
+    assert fate(problem, 1e6 * best) == "GMM"
+    # A fourth token scores most and is no neighbour of the second, nor is that one of it.
+    wider = Problem(np.concatenate([problem.keys, [[[0.5, -2.0]]]], axis=1), np.array([[0.0, 1.0, 0.5, 5.0]]))
+    assert fate(wider, 1e6 * other) == "LMM, not GMM"
+
+
+def test_blocks_are_added_up_and_shares_have_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = random_trial(0, 2, 0).problem
+    trials = [Ended(problem, np.zeros(2), kind) for kind in (*KINDS, KINDS[0])]
+    monkeypatch.setattr(trials_followed, "ended", lambda settings, piece: trials)
+    monkeypatch.setattr(trials_followed, "fates", lambda left: ["rests", "GMM", "rests"])
+    monkeypatch.setattr(trials_followed, "DIMENSIONS", (2,))
+    blocks = [followed(Settings(10, 0), (2, 0, 5)), followed(Settings(10, 0), (2, 5, 10))]
+    (found,) = together(Settings(10, 0), blocks)["dimensions"]
+    assert found["stopped"] == dict(zip(KINDS, (4, 2, 2, 2), strict=True))
+    assert found["became"][KINDS[0]]["rests"] == 4
+    assert found["became"][KINDS[1]]["GMM"] == 2
+    assert found["ends"] == {"rests": 4, "still turning": 0, "LMM, not GMM": 2, "GMM": 4}
+    share, low, high = found["shares"]["rests"]
+    assert share == 0.4
+    # Wilson: (p + z²/2n ± z √(p(1 − p)/n + z²/4n²))/(1 + z²/n) with z = 1.96 and n = 10.
+    assert (low, high) == (pytest.approx(0.1682, abs=1e-4), pytest.approx(0.6873, abs=1e-4))

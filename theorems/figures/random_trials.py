@@ -1,0 +1,82 @@
+"""What 1000 normalized steps of the paper's random trials end with.
+
+Source: *Max-Margin Token Selection in Attention Mechanism*, Figures 9 and 10, Appendix E.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.random_trials import random_trial
+from reference_attention.angles import one_minus_cosine
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.training.descent import descend
+from theorems.figures.figure import Settings
+
+DIMENSIONS = (2, 4, 6, 10, 30, 100)
+ITERATIONS, STEP = 1000, 1.0
+BLOCK = 50
+"""Trials that are computed together; a piece of work where there are many workers."""
+SATURATED = 1 - 1e-5
+"""From this mean softmax weight of the selected tokens on the softmax counts as saturated."""
+KINDS = ("not saturated", "saturated, other", "LMM, not GMM", "GMM")
+
+
+@dataclass(frozen=True, eq=False)
+class Ended:
+    """One trial.
+
+    Attributes:
+        p: after the last step, (d,).
+        kind: one of :data:`KINDS`.
+        gap: min over i and the SVM-neighbours t of α_i of γ_iα_i − γ_it; None where the softmax is not saturated, or
+            what it selects has no p_mm.
+        apart: 1 − cos to that p_mm; None likewise.
+    """
+
+    problem: Problem
+    p: Float64[np.ndarray, "d"]
+    kind: str
+    gap: float | None = None
+    apart: float | None = None
+
+
+def pieces(settings: Settings) -> list[tuple[int, ...]]:
+    """d, the first trial, and the one after the last: :data:`BLOCK` trials at a time."""
+    begins = range(0, settings.trials, BLOCK)
+    return [(d, begin, min(begin + BLOCK, settings.trials)) for d in DIMENSIONS for begin in begins]
+
+
+def ended(settings: Settings, piece: tuple[int, ...]) -> Iterator[Ended]:
+    """The trials of a block."""
+    d, begin, end = piece
+    problems = [random_trial(settings.seed, d, k).problem for k in range(begin, end)]
+    run = descend(
+        np.stack([problem.keys for problem in problems]),
+        np.stack([problem.scores for problem in problems]),
+        problems[0].loss,
+        np.zeros(d),
+        steps=ITERATIONS,
+        log_step=float(np.log(STEP)),
+        normalized=True,
+        gradient=settings.under_test.scaled_gradient,
+        record_every=ITERATIONS,
+    )
+    for problem, p in zip(problems, run.final, strict=True):
+        weights = np.asarray(settings.under_test.weights(problem.keys, p))
+        alpha = weights.argmax(axis=1)
+        if float(weights.max(axis=1).mean()) < SATURATED:
+            yield Ended(problem, p, "not saturated")
+            continue
+        svm = settings.under_test.max_margin(problem.keys, alpha)
+        if not isinstance(svm, MaxMargin):
+            yield Ended(problem, p, "saturated, other")
+            continue
+        gap = float(problem.gaps(alpha)[svm.neighbours].min())
+        kind = "saturated, other" if gap <= 0 else "GMM" if np.array_equal(alpha, problem.optimal) else "LMM, not GMM"
+        yield Ended(problem, p, kind, gap, one_minus_cosine(p, svm.direction))
