@@ -15,10 +15,10 @@ export OMP_NUM_THREADS = 1
 help:
 	@echo "make verify   set everything up and verify the theorems on generated data"
 	@echo "make test     set everything up and run lint, types and the tests"
-	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy"
+	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy, Dask against processes"
 	@echo "make docs     the documentation site, in build/docs"
 	@echo "make adapters the tests on other libraries' attention, which it installs"
-	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on)"
+	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on, ENGINE=dask://HOST:PORT)"
 	@echo "make clean    remove the environment and the caches"
 
 $(READY): pyproject.toml setup.py constraints.txt
@@ -47,11 +47,13 @@ unit: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadscope
 
 deep: SEED := $(or $(SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '))
+deep: ENGINE := local
 deep: $(READY)
-	@echo "If it is cut off, go on with: make deep SEED=$(SEED)"
-	@$(BIN)/theorems verify --examples 2000 --seed $(SEED) --resume deep-$(SEED).jsonl
+	@echo "If it is cut off, go on with: make deep SEED=$(SEED) ENGINE=$(ENGINE)"
+	@$(BIN)/theorems verify --examples 2000 --seed $(SEED) --resume deep-$(SEED).jsonl --engine $(ENGINE)
 
 bench: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
 	@$(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name
 
 docs: $(READY)

@@ -1,5 +1,4 @@
-"""Gradient descent against normalized gradient descent: seconds of the runs that ``theorems bench`` counts iterations
-of.
+"""The rules of ``theorems bench``: seconds of the runs that it counts iterations of.
 
 On the paper's data of Figures 1 and 4, with that command's rules, starts, limits and levels; what a rule does not reach
 within the cap is said, not left out. Run with ``pytest benchmarks --benchmark-only``.
@@ -17,7 +16,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.descent import normalized_gradient_descent
 from reference_attention.training.flow import gradient_flow
-from theorems.benchmark.measure import LEVELS, Limit, limit_of, measured
+from theorems.benchmark.measure import LEVELS, Limit, Limits, limit_of, measured
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.work import start_of
 from theorems.command.benchmark import DATA
@@ -40,8 +39,9 @@ def figure(name: str) -> tuple[Problem, np.ndarray, Limit]:
 def test_descent(benchmark: BenchmarkFixture, name: str, rule: str) -> None:
     problem, start, limit = figure(name)
     benchmark.group = name
-    run = benchmark.pedantic(rule_named(rule).run, args=([problem], start[None], CAP), rounds=1)
-    counts = measured(rule, run, [problem], [limit])[0].iterations
+    chosen = rule_named(rule)
+    run = benchmark.pedantic(chosen.run, args=([problem], start[None], CAP), rounds=1)
+    counts = measured(rule, chosen.theory, run, [problem], [Limits(problem, limit)])[0].iterations
     reached = {f"{level:g}": count for level, count in zip(LEVELS, counts, strict=True)}
     benchmark.extra_info["iterations to 1 - cos"] = reached
     benchmark.extra_info["seconds per step"] = benchmark.stats.stats.mean / CAP

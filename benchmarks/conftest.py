@@ -10,8 +10,13 @@ from benchmarks.bench_descent import CAP
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    """Iterations to each level of 1 − cos, a row per figure and rule."""
+    """Iterations to each level of 1 − cos, a row per figure and rule; ratios of what was run side by side."""
     session = getattr(config, "_benchmarksession", None)
+    ratios = [bench.extra_info["ratio"] for bench in getattr(session, "benchmarks", ()) if "ratio" in bench.extra_info]
+    if ratios:
+        terminalreporter.section("ratios")
+    for line in ratios:
+        terminalreporter.line(line)
     rows = sorted(
         (bench.params["name"], bench.params["rule"], bench.stats.mean / CAP, bench.extra_info["iterations to 1 - cos"])
         for bench in getattr(session, "benchmarks", ())

@@ -1,0 +1,175 @@
+"""How near the hot loops are to what is possible: each beside the best that is known, in turns, as a ratio.
+
+Run with ``make bench``, which installs numba and cvxopt.
+"""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from benchmarks.bench_max_margin import feasible
+from generators.random_trials import random_trial
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.training.batched_flow import gradient_flows
+from reference_attention.training.descent import descend
+from reference_attention.training.flow import gradient_flow
+
+SHAPES = [(4, 6, 10), (10, 10, 30), (20, 20, 50), (4, 6, 100)]
+TRIALS = 300
+
+
+def compared(benchmark: BenchmarkFixture, rounds: int, *works: Callable[[], object]) -> list[float]:
+    """The least seconds of each, run in turns."""
+    least = [float("inf")] * len(works)
+
+    def once() -> None:
+        for k, work in enumerate(works):
+            began = time.perf_counter()
+            work()
+            least[k] = min(least[k], time.perf_counter() - began)
+
+    benchmark.pedantic(once, rounds=rounds, warmup_rounds=1)
+    return least
+
+
+def trials(count: int, d: int = 10) -> tuple[np.ndarray, np.ndarray]:
+    """Keys and scores of the paper's random trials."""
+    made = [random_trial(0, d, k).problem for k in range(count)]
+    return np.stack([one.keys for one in made]), np.stack([one.scores for one in made])
+
+
+def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
+    """1000 steps of 300 trials at (n, T, d) = (4, 6, 10)."""
+    numba = pytest.importorskip("benchmarks.straightforward", reason="numba, which `make bench` installs")
+    keys, scores = trials(TRIALS)
+    loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
+    asked = {"steps": 1000, "log_step": 0.0, "normalized": True, "record_every": 1000}
+    few = descend(keys, scores, loss, start, **{**asked, "steps": 5}).final  # type: ignore[arg-type]
+    moved = start.copy()
+    numba.normalized_descents(keys, scores, moved, 5, 1.0)
+    assert np.abs(few - moved).max() < 1e-9
+    ours, theirs = compared(
+        benchmark,
+        5,
+        lambda: descend(keys, scores, loss, start, **asked),  # type: ignore[arg-type]
+        lambda: numba.normalized_descents(keys, scores, start.copy(), 1000, 1.0),
+    )
+    benchmark.extra_info["ratio"] = f"1000 normalized steps, {TRIALS} trials: ours / numba {ours / theirs:.2f}"
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_exact_att_svm_against_float_solvers(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
+    """The raw call of each solver, the rows given."""
+    cvxopt = pytest.importorskip("cvxopt", reason="cvxopt, which `make bench` installs")
+    daqp = pytest.importorskip("daqp")
+    cvxopt.solvers.options["show_progress"] = False
+    keys, alpha = feasible(*shape)
+    n, tokens, d = shape
+    rows = np.ascontiguousarray((keys[np.arange(n), alpha][:, None] - keys)[np.arange(tokens) != alpha[:, None]])
+    P, q, G, h = (cvxopt.matrix(x) for x in (np.eye(d), np.zeros(d), -rows, -np.ones(len(rows))))
+    eye, zeros, free = np.eye(d), np.zeros(d), np.full(len(rows), 1e30)
+    ones, sense = np.ones(len(rows)), np.zeros(len(rows), dtype=np.int32)
+    solved = max_margin(keys, alpha)
+    assert isinstance(solved, MaxMargin)
+    ours, theirs, floats = compared(
+        benchmark,
+        20,
+        lambda: max_margin(keys, alpha),
+        lambda: cvxopt.solvers.qp(P, q, G, h),
+        lambda: daqp.solve(eye, zeros, rows, free, ones, sense),
+    )
+    benchmark.extra_info["ratio"] = (
+        f"ATT-SVM {shape}, {int(solved.neighbours.sum())} neighbours: exact / cvxopt {ours / theirs:.2f},"
+        f" exact / daqp {ours / floats:.1f}"
+    )
+
+
+def test_flows_against_a_plain_lsoda_loop(benchmark: BenchmarkFixture) -> None:
+    """Random trials at (4, 6, 10) to ‖p‖ = 10⁶, one by one and at once; the loop to 10⁴."""
+    plain = pytest.importorskip("benchmarks.straightforward", reason="numba, which `make bench` installs")
+    problems = [random_trial(0, 10, k).problem for k in range(TRIALS)]
+    starts = np.random.default_rng(0).normal(size=(TRIALS, 10))
+    some = range(3)
+    together, alone, loop = compared(
+        benchmark,
+        3,
+        lambda: gradient_flows(problems, starts, norms=np.full(TRIALS, 1e6)),
+        lambda: [gradient_flow(problems[k], starts[k], norm=1e6) for k in some],
+        lambda: [plain.lsoda_loop(problems[k].keys, problems[k].scores, starts[k], 1e4) for k in some],
+    )
+    one, single, looped = together / TRIALS, alone / len(some), loop / len(some)
+    benchmark.extra_info["ratio"] = (
+        f"flow to 1e6, per trial: {TRIALS} at once / one by one {one / single:.3f},"
+        f" at once / plain LSODA loop to 1e4 {one / looped:.3f}, one by one / that loop {single / looped:.2f}"
+    )
+
+
+def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> str:
+    """The least-squares slope of log seconds over log size, and its standard error."""
+    x, y = np.log(sizes), np.log(seconds)
+    x = x - x.mean()
+    slope = float(x @ y / (x @ x))
+    rest = y - y.mean() - slope * x
+    return f"{slope:.2f} ± {float(np.sqrt(rest @ rest / max(1, len(x) - 2) / (x @ x))):.2f}"
+
+
+def test_scaling_of_descents(benchmark: BenchmarkFixture) -> None:
+    """Seconds of a normalized step against n, T, d and the batch, each alone, from (4, 6, 10) and 100 trials."""
+    rng = np.random.default_rng(0)
+    loss = random_trial(0, 10, 0).problem.loss
+    usual = {"batch": 100, "n": 4, "T": 6, "d": 10}
+    lines = []
+    for name in usual:
+        sizes = [usual[name] * 2**k for k in range(1, 5)]
+        works = []
+        for size in sizes:
+            b, n, tokens, d = {**usual, name: size}.values()
+            keys, scores = rng.normal(size=(b, n, tokens, d)) / np.sqrt(d), rng.normal(size=(b, n, tokens))
+            works.append((keys, scores, np.zeros((b, d))))
+        seconds = [min(_steps(work, loss) for _ in range(5)) for work in works]
+        lines.append(f"{name} {sizes[0]}-{sizes[-1]}: {exponent(sizes, seconds)}")
+    benchmark.pedantic(lambda: None, rounds=1)
+    benchmark.extra_info["ratio"] = "a batched step grows with the power of " + ", ".join(lines)
+
+
+def _steps(work: tuple[np.ndarray, np.ndarray, np.ndarray], loss: object) -> float:
+    began = time.perf_counter()
+    descend(*work[:2], loss, work[2], steps=20, log_step=0.0, normalized=True, record_every=20)  # type: ignore[arg-type]
+    return time.perf_counter() - began
+
+
+def test_scaling_of_flows(benchmark: BenchmarkFixture) -> None:
+    """Seconds of 100 flows at once against the norm that they are followed to."""
+    problems = [random_trial(0, 10, k).problem for k in range(100)]
+    starts = np.random.default_rng(0).normal(size=(100, 10))
+    norms = (1e2, 1e4, 1e6)
+    seconds = []
+    for norm in norms:
+        began = time.perf_counter()
+        gradient_flows(problems, starts, norms=np.full(100, norm))
+        seconds.append(time.perf_counter() - began)
+    benchmark.pedantic(lambda: None, rounds=1)
+    shares = ", ".join(f"{one / seconds[0]:.1f}" for one in seconds)
+    benchmark.extra_info["ratio"] = f"100 flows to norms {', '.join(f'{x:g}' for x in norms)}: {shares}"
+
+
+def test_memory_of_figure_9(benchmark: BenchmarkFixture) -> None:
+    """The peak of 50 trials at d = 100 and n = T = 30, the block in which figure 9 computes its trials."""
+    rng = np.random.default_rng(0)
+    keys, scores = rng.normal(size=(50, 30, 30, 100)), rng.normal(size=(50, 30, 30))
+    loss, held = random_trial(0, 10, 0).problem.loss, keys.nbytes
+
+    def once() -> None:
+        descend(keys, scores, loss, np.zeros((50, 100)), steps=5, log_step=0.0, normalized=True, record_every=5)
+
+    tracemalloc.start()
+    benchmark.pedantic(once, rounds=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    benchmark.extra_info["ratio"] = f"50 trials at d = 100, n = T = 30: peak memory / keys {peak / held:.1f}"
