@@ -120,10 +120,21 @@ def test_a_run_on_a_toy(checkout: Path) -> None:
 
     path = checkout / "tests" / "toy" / "test_shapes.py"
     path.write_text(TESTS + "\n\ndef test_zero():\n    assert within(0)\n    assert shapes.unseen(1) == 2\n")
-    run(checkout, "--again")
+    run(checkout, "--again", "--known", "known.json")
     found = outcomes(checkout)
     assert found["if x [-<-]{+<=+} 0:"] == ("killed", f"{tests}zero")
     assert found["return a [-+-]{+-+} 1"] == ("killed", f"{tests}zero")
+
+    # Without the journal, what is known is faced again where a function, or what stands in none, was changed.
+    (checkout / "run.jsonl").unlink()
+    changed = TOY.replace("a + 1", "a + 2")
+    (checkout / "toy" / "shapes.py").write_text(changed, encoding="utf-8")
+    run(checkout, "--known", "known.json")
+    own = {one.change for one in mutants_of("shapes.py", changed) if one.function in (OUTSIDE, "unseen")}
+    assert set(outcomes(checkout)) == own
+    held = json.loads((checkout / "known.json").read_text(encoding="utf-8"))["toy/shapes.py"]
+    assert {name.split()[0] for name in held} == {one.function for one in mutants_of("shapes.py", changed)}
+    assert next(letters for name, letters in held.items() if name.startswith("count ")).count("t") == 1
 
 
 def test_a_journal_of_another_run_is_refused(checkout: Path) -> None:

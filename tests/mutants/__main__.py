@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reference_attention.errors import InvalidInput
 from tests.mutants.facing import faced
+from tests.mutants.known import keep, known
 from tests.mutants.making import all_mutants, chosen
 from tests.mutants.measuring import Bench, Reach, as_record, from_record
 from tests.mutants.page import argued, page
@@ -19,6 +20,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     add = parser.add_argument
     add("--resume", type=Path, required=True, metavar="FILE", help="the journal; begun if it is not there")
+    add("--known", type=Path, metavar="FILE", help="outcomes to begin with, written back at the end")
     add("--part", default="reference_attention", help="what is mutated: a folder or a file")
     add("--only", nargs="+", default=[""], metavar="TEXT", help="only files with one of these in their path")
     add("--tests", nargs="+", help="what mutants face; tests/PART by default")
@@ -42,19 +44,21 @@ def shard(text: str) -> tuple[int, int]:
 def main(given: argparse.Namespace) -> int:
     root, part = Path.cwd(), given.part.rstrip("/")
     sys.path.insert(0, str(root))
-    mutants = chosen(all_mutants(root, part), given.sample, given.seed)
+    every = list(all_mutants(root, part))
+    mutants = chosen(iter(every), given.sample, given.seed)
     run = {"command": "mutants", "part": part, "sample": given.sample, "seed": given.seed}
     journal = Journal(given.resume, run)
     bench = Bench(root, part, given.tests or [f"tests/{part}"], given.seconds)
     bench.known = {found.test: found for found in map(from_record, journal.records)}
-    outcomes = {one.id: outcome for one in mutants if (outcome := journal.result_of(one)) is not None}
+    outcomes = known(given.known, every) if given.known else {}
+    outcomes |= {one.id: outcome for one in mutants if (outcome := journal.result_of(one)) is not None}
     if given.markdown:
-        print(page(part, mutants, outcomes), end="")
+        print(page(part, mutants, outcomes, given.sample), end="")
         return 0
     for outcome in outcomes.values():
         bench.remember(outcome)
-    first, every = given.shard
-    mine = [one for one in mutants[first - 1 :: every] if any(text in one.file for text in given.only)]
+    first, step = given.shard
+    mine = [one for one in mutants[first - 1 :: step] if any(text in one.file for text in given.only)]
     reasons = argued()
     open_ = {one.id for one in mine if one.id in outcomes and outcomes[one.id].outcome == "survived"}
     open_ -= {one.id for one in mine if one.place in reasons}
@@ -69,6 +73,8 @@ def main(given: argparse.Namespace) -> int:
         outcomes[mutant.id] = outcome
         if outcome.outcome == "survived":
             print(f"{outcome.file}:{outcome.line} survived {outcome.by}: {outcome.change}", flush=True)
+    if given.known:
+        keep(given.known, every, outcomes)
     ended = [outcomes[one.id].outcome for one in mine]
     print(f"killed {ended.count('killed')}, by time {ended.count('timeout')}, survived {ended.count('survived')}")
     return 0

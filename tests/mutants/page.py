@@ -25,13 +25,22 @@ $ python -m tests.mutants --resume second.jsonl --shard 2/4                # a q
 $ python -m tests.mutants --resume tenth.jsonl --part theorems --sample 0.1 --seed 0
 $ python -m tests.mutants --resume mutants.jsonl --again                   # survivors, after tests were added
 $ python -m tests.mutants --resume mutants.jsonl --again --tests tests/generators tests/theorems/rounding --seconds 60
-$ python -m tests.mutants --resume mutants.jsonl --markdown > docs/mutants.md
+$ python -m tests.mutants --resume mutants.jsonl --known tests/mutants/known.json     # only what was changed
+```
+
+`docs/mutants.md` was printed by two commands:
+
+```console
+$ python -m tests.mutants --resume mutants.jsonl --known tests/mutants/known.json --markdown
+$ python -m tests.mutants --resume tenth.jsonl --known tests/mutants/known.json --part theorems --sample 0.1 --markdown
 ```
 
 `--resume` names a [journal](long_runs.md): a line for every test that was measured and every mutant that was faced, and
-what is in it is not done again. Without `--tests` they are those of the part; `--seconds` is the processor time of the
-tests that one mutant may face (20). Shapes are not checked at run time here, so that a test has to see a wrong one. A
-test that takes five times as long as it should, and more than two seconds, counts as failed: *by time* below.
+what is in it is not done again. `--known` names a file of outcomes to begin with, which is written back at the end: a
+letter for each mutant of a function, that holds until the function is changed. Without `--tests` they are those of the
+part; `--seconds` is the processor time of the tests that one mutant may face (20). Shapes are not checked at run time
+here, so that a test has to see a wrong one. A test that takes five times as long as it should, and more than two
+seconds, counts as failed: *by time* below.
 """
 
 TOGETHER = """
@@ -64,20 +73,21 @@ def argued(path: Path = ARGUED) -> dict[tuple[str, str, str], Argued]:
     return found
 
 
-def page(part: str, mutants: Sequence[Mutant], outcomes: Mapping[str, Outcome]) -> str:
-    """The document.
+def page(part: str, mutants: Sequence[Mutant], outcomes: Mapping[str, Outcome], sample: float = 1.0) -> str:
+    """The document; of a sample a section of it, with a row for each folder.
 
     Args:
         part: what was mutated.
         mutants: all that were to be faced.
         outcomes: of those that were, by id.
+        sample: their share.
     """
-    reasons = argued()
-    rows = [("file", "mutants", "faced", "killed", "by time", *KINDS, "open")]
+    reasons, whole = argued(), sample >= 1
+    rows = [("file" if whole else "folder", "mutants", "faced", "killed", "by time", *KINDS, "open")]
     left: list[tuple[str, ...]] = []
     totals = [0] * (len(rows[0]) - 1)
-    for file in dict.fromkeys(one.file for one in mutants):
-        own = [one for one in mutants if one.file == file]
+    for file in dict.fromkeys(one.file if whole else str(Path(one.file).parent) for one in mutants):
+        own = [one for one in mutants if file in (one.file, str(Path(one.file).parent))]
         faced = [(one, outcomes[one.id]) for one in own if one.id in outcomes]
         ended = [outcome.outcome for _, outcome in faced]
         survivors = [(one, reasons.get(one.place)) for one, x in faced if x.outcome == "survived"]
@@ -87,12 +97,19 @@ def page(part: str, mutants: Sequence[Mutant], outcomes: Mapping[str, Outcome]) 
         totals = [a + b for a, b in zip(totals, numbers, strict=True)]
         rows.append((f"`{file}`", *map(str, numbers)))
         for one, reason in survivors:
-            said = ("open", f"survived {outcomes[one.id].by}") if reason is None else (reason.kind, reason.why)
-            left.append((file, one.function, one.change, *said))
+            said = ("open", f"survived {outcomes[one.id].by}".strip()) if reason is None else (reason.kind, reason.why)
+            left.append((one.file, one.function, one.change, *said))
     rows.append(("together", *map(str, totals)))
     said = f"{totals[1]} of {totals[0]} mutants were faced; {totals[2] + totals[3]} were killed, {len(left)} survived"
-    head = f"\n## `{part}`\n\n{said}, of which {totals[-1]} are open.\n"
-    return INTRODUCTION + head + TOGETHER + "\n" + "\n".join(_table(rows)) + "\n" + "\n".join(_survivors(left))
+    name = f"`{part}`" if whole else f"{'A tenth' if sample == 0.1 else f'{sample:.2%}'} of `{part}`"
+    head = f"\n## {name}\n\n{said}, of which {totals[-1]} are open.\n"
+    return (
+        (INTRODUCTION + head + TOGETHER if whole else head)
+        + "\n"
+        + "\n".join(_table(rows))
+        + "\n"
+        + "\n".join(_survivors(left))
+    )
 
 
 def _table(rows: Iterable[Sequence[str]]) -> list[str]:
