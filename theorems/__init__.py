@@ -25,6 +25,7 @@
 | to state | |
 |---|---|
 | `statement`, `at_least`, `Claim`, `Form`, `Undecided`, `reason`, … | a statement of one's own: docs/conjectures.md |
+| `Optimiser`, `Theory` | a rule of one's own for `theorems bench`: docs/benchmarks.md |
 
 Names are imported when they are first used: ``import theorems`` costs nothing. docs/library.md has an example of each.
 """
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
     from reference_attention.training.flow import Flow as Flow
     from reference_attention.training.flow import gradient_flow as gradient_flow
     from reference_attention.training.joint_descent import head_gradient as head_gradient
+    from theorems.benchmark.optimisers.optimiser import Optimiser as Optimiser
+    from theorems.benchmark.optimisers.optimiser import Theory as Theory
     from theorems.core.claim import Claim as Claim
     from theorems.core.claim import Form as Form
     from theorems.core.claim import Undecided as Undecided
@@ -134,6 +137,10 @@ _HOME = {
         "gradient_flow",
     ),
     "reference_attention.training.joint_descent": ("head_gradient",),
+    "theorems.benchmark.optimisers.optimiser": (
+        "Optimiser",
+        "Theory",
+    ),
     "theorems.core.claim": (
         "Claim",
         "Form",

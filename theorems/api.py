@@ -28,6 +28,10 @@
 | `exact`, `rounded`, `Bounded`, `in_floats` | arrays that carry their rounding; the same formulas without |
 | `AttentionAt` | softmax attention at points on such arrays |
 | `EPS` | 2⁻⁵², for a tolerance that is argued |
+
+| to train | |
+|---|---|
+| `Optimiser`, `Theory` | a rule of one's own for ``theorems bench --rule my_file.py:Name``: docs/benchmarks.md |
 """
 
 from __future__ import annotations
@@ -46,6 +50,7 @@ from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_op
 from reference_attention.training.descent import Stop, gradient_descent, normalized_gradient_descent
 from reference_attention.training.flow import Flow, gradient_flow
 from reference_attention.training.joint_descent import head_gradient
+from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement, statement
@@ -70,9 +75,11 @@ __all__ = [
     "InvalidInput",
     "LabelSvm",
     "MaxMargin",
+    "Optimiser",
     "Problem",
     "Statement",
     "Stop",
+    "Theory",
     "Verdict",
     "at_least",
     "cases",

@@ -118,7 +118,7 @@ def decades(it: Facts) -> list[int]:
     norms = it.path.flow.norms
     logs = np.log10(np.maximum(norms, 1e-300))
     whole = np.flatnonzero((np.abs(logs - np.round(logs)) < 1e-9) & (norms > 0))
-    return sorted({*(int(k) for k in whole if norms[k] >= it.norms[0] / 10), len(norms) - 1})
+    return sorted({*(int(k) for k in whole if norms[k] > 0.09 * it.norms[0]), len(norms) - 1})
 
 
 def _flow(it: Facts) -> Section:

@@ -44,7 +44,7 @@ from theorems.registry.suite import on_a_kernel, statements
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import Bounded
 from theorems.rounding.weights_under_test import weights_of
-from theorems.run.processes import Unit
+from theorems.run.unit import Unit
 from theorems.run.verify import drawn, verify_generated
 
 TOUCHING = on_a_kernel()

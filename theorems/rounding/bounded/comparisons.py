@@ -61,7 +61,7 @@ def hull(a: Any, b: Any) -> Bounded:
     with np.errstate(all="ignore"):
         (x, e), (y, f) = parts(a), parts(b)
         apart = np.where(x == y, 0.0, np.abs(x - y))
-        return made(x + 0 * y, upward(np.maximum(e, apart + f)), lambda: (x == y) & np.isfinite(e + f))
+        return made(np.where(True, x, y), upward(np.maximum(e, apart + f)), lambda: (x == y) & np.isfinite(e + f))
 
 
 def either(first: Any, second: Any, a: Any, b: Any) -> Bounded:

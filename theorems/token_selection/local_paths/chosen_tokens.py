@@ -7,7 +7,8 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Definition 2, T
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Int64
@@ -16,13 +17,16 @@ from generators.case import Case
 from reference_attention.outer_keys import first_inputs
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible, locally_optimal, max_margin
-from reference_attention.training.flow import gradient_flow
+from reference_attention.training.batched_flow import gradient_flows
 
 MOST_CHOICES = 4096
 """Up to so many α all are tried; beyond, those that gradient flows select."""
 
 FLOWS = 8
 """Flows that look for tokens when there are too many choices."""
+
+ROUGH = 1e-6
+"""Tolerance of these flows: what they select is a proposal, which is then decided exactly."""
 
 SELECTED_AT = 1e3
 """Norm of p, in units of 1/max|key|, at which a flow has selected its tokens."""
@@ -69,17 +73,16 @@ def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:
     yield from extended(())
 
 
-def selected_by_flows(case: Case) -> Iterator[Int64[np.ndarray, "n"]]:
-    """The α that gradient flows select, each once, in lexicographic order."""
+@lru_cache(maxsize=1)
+def selected_by_flows(case: Case) -> Sequence[Int64[np.ndarray, "n"]]:
+    """The α that gradient flows select, each once, in lexicographic order; several statements ask for them."""
     problem = case.problem
     unit = 1.0 / problem.key_scale
     rng = case.rng()
     starts = [] if case.start is None else [case.start]
     starts += [unit * rng.standard_normal(problem.d) for _ in range(FLOWS)]
-    selected = set()
-    for start in starts:
-        norm = max(SELECTED_AT * unit, 10 * float(np.linalg.norm(start)))
-        flow = gradient_flow(problem, np.asarray(start, dtype=np.float64), norm=norm)
-        selected.add(tuple(problem.selected_by(flow.final).tolist()))
-    for alpha in sorted(selected):
-        yield np.array(alpha, dtype=np.int64)
+    norms = np.array([max(SELECTED_AT * unit, 10 * float(np.linalg.norm(start))) for start in starts])
+    points = np.array(starts, dtype=np.float64)
+    flows = gradient_flows([problem] * len(starts), points, norms=norms, relative=ROUGH)
+    selected = {tuple(problem.selected_by(p).tolist()) for p in flows.points}
+    return [np.array(alpha, dtype=np.int64) for alpha in sorted(selected)]

@@ -36,7 +36,7 @@ from theorems.registry.suite import statements
 from theorems.rounding.excess import excess
 from theorems.run.verify import drawn, verify_generated
 from theorems.token_selection.directions.better_directions import leaving_only_higher, selecting_best, tilted
-from theorems.token_selection.directions.directional_risk import Costs, along
+from theorems.token_selection.directions.directional_risk import Costs, along, crossing
 from theorems.token_selection.directions.leading_term import leading_term
 
 IDS = ("lemma-8", "lemma-9", "lemma-10", "theorem-4")
@@ -286,3 +286,14 @@ def test_the_excess_along_a_direction_is_known(case: Case) -> None:
 @given(direction_cases(kinds=("lower",)))
 def test_no_direction_of_kind_lower_is_max_margin(case: Case) -> None:
     assert not_locally_optimal_direction(case).holds
+
+
+@pytest.mark.parametrize(
+    ("log_constant", "gap", "expected"),
+    [
+        *[(2.0, 4.0, 0.5), (-2.0, 4.0, 0.0), (-math.inf, 1.0, 0.0), (math.inf, 2.0, math.inf), (5.0, math.inf, 0.0)],
+        *[(1.0, 0.0, math.inf), (-math.inf, 0.0, 0.0)],
+    ],
+)
+def test_where_an_exponential_has_fallen_below_one(log_constant: float, gap: float, expected: float) -> None:
+    assert crossing(log_constant, gap) == expected
