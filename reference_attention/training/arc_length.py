@@ -42,7 +42,8 @@ ROUNDINGS = 64
 ε κ ‖p‖, so the offset from the ray carries one of ε‖p‖, and a solver asked for less would never be satisfied."""
 
 SHORT = 1e-7
-"""Solver steps this short, relative to ‖p‖ + 1/κ, mean a turn or a point of rest: worth one look by Newton."""
+"""Solver steps this short, relative to 1/κ and the smaller of ‖p‖ and the path so far, mean a turn or a point of rest:
+worth one look by Newton. A path begins with steps that are short beside any norm."""
 
 FORGOTTEN = 0.2
 """Directions that flip in two of ten consecutive steps chatter: consecutive directions of a resolved flow are
@@ -179,7 +180,7 @@ class Tracer:
             along = (p - p_before) / (s - s_before) if s > s_before else -unit
             flips = flips + 1 if unit @ unit_before < 0 else max(0.0, flips - FORGOTTEN)
             size = float(np.linalg.norm(p))
-            short = s - s_before < SHORT * (1 / self._kappa + size)
+            short = s - s_before < SHORT * (1 / self._kappa + min(size, s))
             chatter = chatter + 1 if short or flips >= 2 else max(0, chatter - 1)
             if log_norm == -math.inf or flips >= 2 or (short and steps % 10 == 0):
                 rest = self._stationary_near(p, s - s_before, saddles=log_norm == -math.inf)

@@ -2,7 +2,7 @@
 
 NumPy's loops then run over the batch, and reductions over tokens are sums of whole rows. The arithmetic is that of
 :func:`reference_attention.training.derivatives.terms` with exponentials relative to the largest in place of logarithms:
-what is lost is below e^{−600} of the largest. Where the terms nearly cancel, or scores tie, logarithms decide.
+what is lost is below the normal numbers. Where the terms nearly cancel, or scores tie, logarithms decide.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ERM).
 """
@@ -111,8 +111,11 @@ class BatchedGradient:
         relative = self._selected(p)
         top = relative.max(axis=(0, 1))
         relative -= top
+        lost = relative < FAR_BELOW
         np.maximum(relative, FAR_BELOW, out=relative)
         shares = np.exp(relative, out=relative)
+        if lost.any():
+            shares[lost] = 0.0
         largest = np.exp(top)
         total = 1.0 + largest * shares.sum(axis=1)
         mean = largest * np.einsum("ntb,ntb->nb", shares, self._gaps) / total

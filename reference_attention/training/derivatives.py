@@ -27,8 +27,8 @@ NewtonField = Callable[[Point], tuple[float, Point, Square]]
 """p ↦ (log_scale, direction, curvature) with ∇²L = e^{log_scale}·curvature."""
 
 
-FAR_BELOW = -600.0
-"""Logits further below the largest count as this far: subnormal numbers are slow, and e^{−600} does not show."""
+FAR_BELOW = -708.0
+"""Logits further below the largest weigh nothing: their exponentials are subnormal, or zero, and slow."""
 CANCELS = 1e-150
 """A gradient this short, in units of the largest row and gap, may owe something to what is that far below."""
 NORMAL = 1e-290
@@ -191,7 +191,7 @@ def gradient_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarra
         differences, relative = at(p)
         if not tied:
             top = float(relative.max())
-            shares = np.exp(np.maximum(relative - top, FAR_BELOW))
+            shares = np.exp(relative - top)
             largest = math.exp(top)
             total = 1.0 + largest * shares.sum(axis=1)
             mean = largest * np.vecdot(shares, differences.gaps) / total

@@ -10,7 +10,7 @@ from reference_attention.training.batched import BatchedGradient
 from reference_attention.training.derivatives import Selected, gradient_field
 
 EPS = float(np.finfo(float).eps)
-LOGISTIC = LOSSES["logistic"]
+LOGISTIC, CORRELATION = LOSSES["logistic"], LOSSES["correlation"]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -84,3 +84,15 @@ def test_both_layouts_follow_tokens_that_are_selected_anew(tokens: int) -> None:
         for k in range(5):
             expected = gradient_field(keys[k], scores[k], LOGISTIC)(p[k])
             assert direction[k] * np.exp(log_scale[k] - expected[0]) == pytest.approx(expected[1], rel=1e-10, abs=1e-12)
+
+
+@pytest.mark.parametrize("below", [650.0, 700.0, 1000.0])
+def test_a_coordinate_that_only_a_far_token_reaches_is_its_own(below: float) -> None:
+    """Its term is told to the last digits down to the end of the normal numbers, and nothing is made up beyond."""
+    keys = np.array([[[0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [1.0, 0.0]]])
+    scores, p = np.array([[0.0, -1.0], [0.0, -1.0]]), np.array([-1.0, -below])
+    log_scale, direction = BatchedGradient(keys[None], scores[None], CORRELATION)(p[None])
+    far = np.exp(-below) if below < 705 else 0.0
+    near = np.exp(-1.0) / (1 + np.exp(-1.0)) ** 2
+    for scale, found in ((log_scale[0], direction[0]), gradient_field(keys, scores, CORRELATION)(p)):
+        assert np.exp(scale) * found == pytest.approx([near / 2, far / 2], rel=1e-12, abs=0)
