@@ -49,6 +49,9 @@ FORGOTTEN = 0.2
 """Directions that flip in two of ten consecutive steps chatter: consecutive directions of a resolved flow are
 close, only at a point of rest do they all meet."""
 
+UNSEEN = 1e-13
+"""Curvatures this small beside the largest are rounding, and so is what Newton's method would make of them."""
+
 CHATTER = 50
 """Steps of chattering without a point of rest nearby before a flow is called unresolved."""
 
@@ -75,6 +78,7 @@ class Tracer:
         self._field = single_field(problem.keys, problem.scores, problem.loss, gradient)
         self._ahead = Ahead(problem)
         self._scale = float(np.abs(problem.keys).max()) or 1.0
+        self._rank = np.linalg.matrix_rank((problem.keys - problem.keys[:, :1]).reshape(-1, problem.d), rtol=UNSEEN)
         self._newton = (
             newton_field(problem.keys, problem.scores, problem.loss)
             if self._reference
@@ -254,14 +258,17 @@ class Tracer:
             log_scale, direction, curvature = self._newton(found)
             if log_scale == -math.inf or not direction.any():
                 return found
-            step = np.linalg.lstsq(curvature, -direction, rcond=1e-13)[0]
+            step = np.linalg.lstsq(curvature, -direction, rcond=UNSEEN)[0]
             found = found + step
             if not np.isfinite(found).all() or np.linalg.norm(found - p) > 10 * reach + 10 * SHORT * unit:
                 return None
             if np.linalg.norm(step) <= 1e-12 * unit:
                 values = np.linalg.eigvalsh(curvature)
-                minimum = values[0] >= -1e-9 * np.abs(values).max()
-                return found if saddles or minimum else None
+                largest = np.abs(values).max()
+                # Along a direction that rows see and the curvature does not, Newton is blind to a slope.
+                if (np.abs(values) > UNSEEN * largest).sum() < self._rank:
+                    return None
+                return found if saddles or values[0] >= -1e-9 * largest else None
         return None
 
 

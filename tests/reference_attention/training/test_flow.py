@@ -237,6 +237,14 @@ def test_a_flow_that_passes_a_saddle_goes_on() -> None:
 
 def test_a_saddle_is_not_rest_even_where_every_step_is_short_for_the_norm() -> None:
     found = gradient_flow(saddle(), np.array([0.7, 1e-3, 1e6]), norm=float(np.hypot(1e6, 5.0)))
+    assert found.stop is Stop.NORM, found.reason
+    assert abs(found.final[0]) <= 1e-6
+
+
+@pytest.mark.parametrize("norm", [1e8, 1e10])
+def test_a_slope_that_rounding_hides_is_not_rest(norm: float) -> None:
+    """Across the valley the flow rests; along it the slope, still e^{−37}, is what rounding leaves of the other."""
+    found = gradient_flow(saddle(), np.array([0.7, 1e-3, norm]), norm=1.5 * norm)
     assert found.stop is Stop.FAILED
     assert "rounding" in found.reason
 
