@@ -27,7 +27,7 @@ class Engine(Protocol):
         """Their answers, in their order."""
 
     def look(self) -> str:
-        """Called often; a sentence for the user, if there is one."""
+        """Called often; a sentence for the user, if there is one. An answer that will not come is ended here."""
 
     def back(self) -> str:
         """Called when an answer was lost. It returns once more can be submitted; or a sentence that says why not."""

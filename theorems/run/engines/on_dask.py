@@ -6,12 +6,14 @@ import logging
 import re
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
 from reference_attention.errors import InvalidInput
+from theorems.run.engines.dask_task import Handed, handed
 from theorems.run.engines.engine import WINDOW, Answer
-from theorems.run.engines.task import Task, work
+from theorems.run.engines.task import Task
 
 CONNECTING = 10.0
 """Seconds for the scheduler to answer at the beginning."""
@@ -19,10 +21,19 @@ AWAY = 60.0
 """Seconds that a scheduler may be away in a run, until it is started again."""
 LONELY = 5.0
 """Seconds without workers after which it is said."""
+OFTEN = 1.0
+"""Seconds between two looks at the scheduler."""
+ASKING = 2.0
+"""Seconds that it has for an answer; that there is none means nothing until it has been away."""
 
 
 class OnDask:
-    """An engine of the workers of a Dask cluster; see :class:`theorems.run.engines.engine.Engine`."""
+    """An engine of the workers of a Dask cluster; see :class:`theorems.run.engines.engine.Engine`.
+
+    A client belongs to the scheduler that it was made for. What Dask says of lost tasks is not relied on: the scheduler
+    is asked who it is and what it has of them, and a client whose scheduler is another by now, or that is deaf, is
+    let go with all that it had.
+    """
 
     window = WINDOW
 
@@ -43,12 +54,15 @@ class OnDask:
         except ImportError:
             raise InvalidInput('--engine dask://: needs Dask: pip install "max-margin-theorems[dask]"') from None
         # What it says of lost connections is said by us, in a sentence.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         self._distributed: Any = distributed
         self._scheduler = scheduler
         self._away = away
+        self._out: list[Handed] = []
         self._alone_since: float | None = time.monotonic()
-        self._looked = 0.0
+        self._looked = self._heard = 0.0
+        self._id = ""
         try:
             self._connect(CONNECTING)
         except (OSError, ValueError) as error:
@@ -61,15 +75,20 @@ class OnDask:
 
     def submit(self, tasks: Sequence[Task]) -> list[Answer]:
         """One by one, in this order of priority."""
-        return [self._executor.submit(work, task) for task in tasks]
+        return [self._submit(task) for task in tasks]
 
     def look(self) -> str:
-        """That there are no workers, if there are none for a while."""
+        """Answers that will not come are lost; that there are no workers, if there are none for a while."""
         now = time.monotonic()
-        if self._alone_since is None or now - self._looked < 1.0:
+        if now - self._looked < OFTEN:
             return ""
-        self._looked = now
-        if self._client.scheduler_info(n_workers=1).get("workers"):
+        identity = self._identity()
+        if why := self._broken(identity):
+            self._let_go(why)
+        self._looked = time.monotonic()
+        if self._alone_since is None or identity is None:
+            return ""
+        if identity["workers"]:
             self._alone_since = None
         elif now - self._alone_since > LONELY:
             self._alone_since = None
@@ -78,10 +97,11 @@ class OnDask:
 
     def back(self) -> str:
         """Connect again if the scheduler was away; the tasks that it had are lost."""
-        if self._answers():
+        identity = self._identity()
+        if identity is not None and identity["id"] == self._id and self._client.status == "running":
             return ""
         until = time.monotonic() + self._away
-        self._let_go()
+        self._let_go("the scheduler was away")
         while time.monotonic() < until:
             try:
                 self._connect(min(2.0, self._away))
@@ -93,21 +113,57 @@ class OnDask:
 
     def close(self) -> None:
         """The cluster stays."""
-        self._let_go()
+        self._let_go("the run is over")
+
+    def _submit(self, task: Task) -> Answer:
+        try:
+            one = handed(self._client, task)
+        except Exception as error:
+            refused: Answer = Future()
+            refused.set_exception(error)
+            return refused
+        self._out.append(one)
+        return one.answer
+
+    def _broken(self, identity: dict[str, Any] | None) -> str:
+        """Why this client is of no use any more; empty if it is."""
+        if identity is not None and identity["id"] != self._id:
+            return "the scheduler was started again"
+        self._out = [one for one in self._out if not one.answer.done()]
+        states = identity and self._asked("get_task_status", keys=[one.future.key for one in self._out])
+        comm = self._client.scheduler_comm
+        if self._client.status == "running" and (comm is None or comm.closed()):
+            return "the connection to the scheduler was lost"
+        if states is None or self._client.status != "running":
+            silent = self._client.status == "closed" or time.monotonic() - self._heard > self._away
+            return "the scheduler does not answer" if silent else ""
+        self._heard = time.monotonic()
+        forgotten = [one for one in self._out if one.forgotten(states.get(one.future.key))]
+        return "nothing was heard of it" if forgotten else ""
 
     def _connect(self, timeout: float) -> None:
         self._client = self._distributed.Client(
             self._scheduler, timeout=timeout, set_as_default=False, name="theorems", heartbeat_interval=1000
         )
-        # The same task on another worker is the same work: nothing of it is to be looked up.
-        self._executor = self._client.get_executor(pure=False)
+        identity = self._identity()
+        if identity is None:
+            self._let_go("the scheduler does not answer")
+            raise OSError("it does not say who it is")
+        self._id = identity["id"]
+        self._heard = time.monotonic()
 
-    def _answers(self) -> bool:
+    def _identity(self) -> dict[str, Any] | None:
+        """Who answers at that address now, with one of its workers; None if nobody does."""
+        return self._asked("identity", n_workers=1)
+
+    def _asked(self, question: str, **about: Any) -> Any:
         with suppress(Exception):
-            self._client.run_on_scheduler(int)
-            return self._client.status == "running"
-        return False
+            return self._client.sync(getattr(self._client.scheduler, question), callback_timeout=ASKING, **about)
+        return None
 
-    def _let_go(self) -> None:
+    def _let_go(self, why: str) -> None:
+        for one in self._out:
+            one.lost(why)
+        self._out = []
         with suppress(Exception):
             self._client.close(timeout=2)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from theorems.command.app import main
 from theorems.core.exit_code import Exit
 from theorems.run.engines import on_dask
 from theorems.run.engines.coordinator import Coordinator
+from theorems.run.engines.dask_task import Handed
 from theorems.run.engines.named import engine_named
 from theorems.run.engines.on_dask import OnDask
 from theorems.run.identity import identity
@@ -76,16 +79,102 @@ def test_workers_that_are_killed_cost_nothing_but_time(cluster: Cluster, tmp_pat
     assert len(done) <= len(text) + 2 * 2  # what was under way when they died
 
 
-@pytest.mark.skip(reason="stalls now and then: the coordinator waits for answers that a new scheduler never gives")
-def test_a_scheduler_that_is_killed_and_started_again(cluster: Cluster, tmp_path: Path) -> None:
+def hang_fails(engine: OnDask, journal: Path | None = None) -> Coordinator:
+    """A run takes seconds; the limit only makes one that waits forever fail, on the slowest machine."""
+    coordinator = Coordinator(engine, RUN, journal)
+    over = time.monotonic() + 300
+    coordinator.until = lambda: time.monotonic() > over
+    return coordinator
+
+
+def cut_off(engine: OnDask) -> None:
+    """The client's connection is closed, and it does not know that it is."""
+    engine._client.loop.add_callback(engine._client._handle_report_task.cancel)
+
+
+def deafen(engine: OnDask) -> None:
+    """The client does not read what the scheduler tells it of its tasks."""
+    for word in ("key-in-memory", "cancelled-keys"):
+        engine._client._stream_handlers[word] = lambda **_: None
+
+
+@pytest.mark.parametrize("unnoticed", [False, True])
+def test_a_scheduler_that_is_killed_and_started_again(cluster: Cluster, tmp_path: Path, unnoticed: bool) -> None:
+    def restart() -> None:
+        if unnoticed:
+            cut_off(engine)
+        cluster.restart()
+
     units = [Letters("cut", "abcdefghijkl", folder=str(tmp_path), seconds=0.1)]
-    listening = Killing({3: cluster.restart})
+    listening = Killing({3: restart})
     engine = OnDask(cluster.address)
-    found = run(units, 1, listening, engine=Coordinator(engine, RUN, tmp_path / "j"))
+    found = run(units, 1, listening, engine=hang_fails(engine, tmp_path / "j"))
     engine.close()
     assert found == run([Letters("cut", "abcdefghijkl")], 1, Listening())
     assert set(lines(tmp_path, "cut")) == set("abcdefghijkl")
     assert len(lines(tmp_path, "cut")) <= 12 + 2
+    assert listening.sentences
+    if unnoticed:
+        assert "scheduler-connection-lost" not in "".join(listening.sentences)  # what Dask would say
+
+
+@pytest.mark.parametrize(
+    ("break_it", "said"), [(cut_off, "the connection to the scheduler was lost"), (deafen, "nothing was heard of it")]
+)
+def test_a_client_that_hears_nothing_more_is_replaced(
+    cluster: Cluster, tmp_path: Path, break_it: Callable[[OnDask], None], said: str
+) -> None:
+    engine = OnDask(cluster.address)
+    break_it(engine)
+    listening = Listening()
+    found = run([Adding("a"), Adding("b")], 1, listening, engine=hang_fails(engine, tmp_path / "j"))
+    engine.close()
+    assert found == run([Adding("a"), Adding("b")], 1, Listening())
+    assert f"(ConnectionError: {said})" in listening.sentences[0]
+
+
+def test_a_result_that_cannot_be_fetched_is_found_in_the_journal(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = OnDask(cluster.address)
+    fetch, failures = engine._client._gather_remote, [OSError("reset by peer")]
+
+    async def failing(*arguments: Any) -> Any:
+        if failures:
+            engine._client._gather_keys = None
+            engine._client._gather_future = None
+            raise failures.pop()
+        return await fetch(*arguments)
+
+    monkeypatch.setattr(engine._client, "_gather_remote", failing)
+    listening = Listening()
+    units = [Letters("one", "x", folder=str(tmp_path))]
+    found = run(units, 1, listening, engine=hang_fails(engine, tmp_path / "j"))
+    engine.close()
+    assert found == run([Letters("one", "x")], 1, Listening())
+    assert lines(tmp_path, "one") == ["x"]
+    said = "one: the process that worked on it was lost (ConnectionError: its result could not be fetched)"
+    assert listening.sentences == [f"{said}; it goes on in another."]
+
+
+@pytest.mark.parametrize(
+    ("looks", "lost"),
+    [
+        ([None, None, None], False),  # on its way there
+        ([None, "queued", "processing", "processing"], False),
+        (["processing", "memory"], False),  # on its way back
+        (["processing", "memory", "memory"], True),
+        (["erred", "erred"], True),
+        (["memory", "processing", "memory"], False),  # done anew, after a worker died with the result
+        (["waiting", None], True),
+    ],
+)
+def test_what_is_forgotten(looks: list[str | None], lost: bool) -> None:
+    one = Handed(SimpleNamespace(status="pending"))
+    assert [one.forgotten(there) for there in looks] == [False] * (len(looks) - 1) + [lost]
+    heard = Handed(SimpleNamespace(status="finished"))
+    heard.answer.set_result([])
+    assert not any(heard.forgotten(there) for there in [*looks, None])
 
 
 def test_verify_says_the_same_byte_for_byte(

@@ -1,0 +1,85 @@
+"""A task that Dask has: its answer ends, whatever becomes of the task."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from theorems.run.engines.engine import Answer
+from theorems.run.engines.task import Said, Task, work
+
+OVER = ("memory", "erred")
+"""What a scheduler says of a task that is done."""
+
+
+@dataclass(eq=False)
+class Handed:
+    """A task on its way.
+
+    Attributes:
+        future: Dask's.
+        answer: ours; the first word on it counts.
+        known: whether the scheduler has said that it has the task.
+        unheard: whether it said at the last look that the task is done, and the client had not heard of that.
+    """
+
+    future: Any
+    answer: Answer = field(default_factory=Future[list[Said]])
+    known: bool = False
+    unheard: bool = False
+
+    def forgotten(self, there: str | None) -> bool:
+        """Whether no answer will come, by what the scheduler says of the task at this look.
+
+        A task that it does not know yet may be on its way to it, and one that is done since the last look may be on
+        its way back; one that it knew and knows no more is lost, and so is one of which nothing is heard for two looks.
+        """
+        if there is None:
+            return self.known and not self.answer.done()
+        self.known = True
+        before, self.unheard = self.unheard, there in OVER and self.future.status == "pending"
+        return before and self.unheard
+
+    def lost(self, why: str) -> None:
+        """No answer will come."""
+        with suppress(InvalidStateError):
+            self.answer.set_exception(ConnectionError(why))
+
+    async def tell(self) -> None:
+        """Wait for the result and fetch it.
+
+        Dask's own executor says nothing of a result that it fails to fetch: whoever waits for it waits forever.
+        """
+        try:
+            said = await self.future.client.gather(self.future, asynchronous=True)
+        except (asyncio.CancelledError, CancelledError) as error:
+            self.lost(getattr(error, "reason", None) or "cancelled")
+        except OSError:
+            self.lost("its result could not be fetched")
+        except Exception as error:
+            with suppress(InvalidStateError):
+                self.answer.set_exception(error)
+        else:
+            with suppress(InvalidStateError):
+                self.answer.set_result(said)
+
+    def release(self, _: Answer) -> None:
+        """The scheduler need not keep it; what is not done of it is taken back."""
+        with suppress(RuntimeError):  # the client is closed
+            self.future.release()
+
+
+def handed(client: Any, task: Task) -> Handed:
+    """Submit a task.
+
+    Raises:
+        Exception: of Dask, where the client has given up.
+    """
+    # The same task on another worker is the same work: nothing of it is to be looked up.
+    one = Handed(client.submit(work, task, pure=False))
+    one.answer.add_done_callback(one.release)
+    client.loop.add_callback(one.tell)
+    return one
