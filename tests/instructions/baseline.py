@@ -1,0 +1,64 @@
+"""The counts that are kept, by minor version of Python: each compiles a source into instructions of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from tests.instructions.counting import Cost
+
+FILE = Path(__file__).parent / "baseline.json"
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+ROOM = 0.05
+"""Either way. On one machine a count repeats exactly; the last digits of another processor's matrix products change how
+often an adaptive loop goes round."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A count and, where it has grown, why."""
+
+    cost: Cost
+    why: str
+
+
+class Unsaid(Exception):
+    """Something costs more, and nobody said why."""
+
+
+def read(path: Path = FILE) -> dict[str, Kept]:
+    """Of this Python, by workload; empty if there are none."""
+    held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    own = held.get(PYTHON, {})
+    return {name: Kept(Cost(one["instructions"], one["bytes"]), one["why"]) for name, one in own.items()}
+
+
+def changes(kept: Cost, now: Cost) -> dict[str, float]:
+    """What is more than 5 % off, as a share of what it was."""
+    shares = {one.name: getattr(now, one.name) / getattr(kept, one.name) - 1 for one in fields(Cost)}
+    return {name: share for name, share in shares.items() if abs(share) > ROOM}
+
+
+def updated(kept: Mapping[str, Kept], now: Mapping[str, Cost], why: str) -> dict[str, Kept]:
+    """What is to be kept now. A count within 5 % stays as it is, so that small rises add up until they are seen.
+
+    Raises:
+        Unsaid: one has grown, and ``why`` is empty.
+    """
+    found = {}
+    for name, cost in now.items():
+        off = changes(kept[name].cost, cost) if name in kept else {}
+        if not why and any(share > 0 for share in off.values()):
+            raise Unsaid(name)
+        found[name] = Kept(cost, why) if off or name not in kept else kept[name]
+    return found
+
+
+def write(kept: Mapping[str, Kept], path: Path = FILE) -> None:
+    """Those of other versions of Python stay."""
+    held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    held[PYTHON] = {name: {**asdict(one.cost), "why": one.why} for name, one in kept.items()}
+    path.write_text(json.dumps(held, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")

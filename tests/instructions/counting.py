@@ -1,0 +1,69 @@
+"""What a piece of work costs, counted and not timed: the same on a busy machine as on an idle one."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from tests.instructions.arrays import allocated
+from tests.places import ROOT
+
+OURS = tuple(f"{ROOT / package}/" for package in ("reference_attention", "theorems", "generators"))
+"""Libraries' own Python code is not counted, so another version of one changes nothing."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of a piece of work.
+
+    Attributes:
+        instructions: Python bytecode instructions executed in our own functions.
+        bytes: given to NumPy's arrays, those that were soon let go included.
+    """
+
+    instructions: int
+    bytes: int
+
+
+def cost(work: Callable[[], object]) -> Cost:
+    """Of the work, when what it keeps for a second time is there."""
+    work()
+    return Cost(_instructions(work), _bytes(work))
+
+
+def _instructions(work: Callable[[], object]) -> int:
+    count = 0
+
+    def executed(frame: FrameType, event: str, value: Any) -> Any:
+        nonlocal count
+        if event == "opcode":
+            count += 1
+        return executed
+
+    def called(frame: FrameType, event: str, value: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return executed
+
+    # What the collector calls is not the work's.
+    gc.collect()
+    gc.disable()
+    before = sys.gettrace()
+    sys.settrace(called)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+        gc.enable()
+    return count
+
+
+def _bytes(work: Callable[[], object]) -> int:
+    with allocated() as found:
+        work()
+    return found.count

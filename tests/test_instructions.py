@@ -1,0 +1,109 @@
+"""The hot loops execute as many instructions as they did; what does, and what cannot be seen, is in docs/profile.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reference_attention.training.batched import BatchedGradient
+from tests.instructions.baseline import PYTHON, Kept, Unsaid, changes, read, updated, write
+from tests.instructions.counting import OURS, Cost, cost
+from tests.instructions.workloads import WORKLOADS, made
+from tests.places import ROOT
+
+KEPT = read()
+pytestmark = pytest.mark.skipif(
+    not KEPT, reason=f"nothing is kept for Python {PYTHON}; python -m tests.instructions --write"
+)
+
+
+def counted(hash_seed: int) -> dict[str, Cost]:
+    """In a process of its own: the types of arguments are checked in this one."""
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.instructions", "--json"]
+    out = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
+    return {name: Cost(**one) for name, one in json.loads(out).items()}
+
+
+@pytest.fixture(scope="module")
+def now() -> dict[str, Cost]:
+    return counted(hash_seed=1)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_hot_loop_costs_what_it_did(name: str, now: dict[str, Cost]) -> None:
+    off = changes(KEPT[name].cost, now[name])
+    assert off == {}, "python -m tests.instructions --write keeps the new count, with --why where it has grown"
+
+
+def test_nothing_is_kept_that_is_not_counted() -> None:
+    assert set(KEPT) == set(WORKLOADS)
+
+
+def test_counts_are_the_same_again(now: dict[str, Cost]) -> None:
+    assert counted(hash_seed=2) == now
+
+
+def twice(method: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arguments: (method(*arguments), method(*arguments))[1]
+
+
+def whole_products(self: BatchedGradient, p: np.ndarray) -> np.ndarray:
+    return np.asarray((self._rows * p.T).sum(axis=2))
+
+
+@pytest.mark.parametrize(
+    ("method", "planted", "seen"),
+    [
+        ("_logits", whole_products, {"bytes"}),
+        ("_logits", twice(BatchedGradient._logits), {"bytes"}),
+        ("_gradient", twice(BatchedGradient._gradient), {"instructions", "bytes"}),
+    ],
+    ids=["an array with an axis more", "a product taken twice", "a step taken twice"],
+)
+def test_a_slower_loop_is_seen(method: str, planted: Any, seen: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with made("descents") as work:
+        before = cost(work)
+        monkeypatch.setattr(BatchedGradient, method, planted)
+        off = changes(before, cost(work))
+    assert set(off) == seen
+    assert min(off.values()) > 0
+
+
+def test_bytes_are_those_of_arrays() -> None:
+    def work() -> None:
+        a = np.empty((10, 20))
+        (a + a)[2:].T.copy()
+        np.zeros(50).resize(100, refcheck=False)
+        bytearray(10**6)
+
+    assert cost(work).bytes == 8 * (200 + 200 + 160 + 50 + 100)
+
+
+def test_libraries_are_not_counted() -> None:
+    assert all(Path(one).is_dir() for one in OURS)
+    assert cost(lambda: json.loads(json.dumps(list(range(100))))).instructions == 0
+
+
+def test_what_is_kept(tmp_path: Path) -> None:
+    kept = {"a": Kept(Cost(1000, 100), ""), "b": Kept(Cost(1000, 100), "exact now")}
+    near = {"a": Cost(1040, 96), "b": Cost(960, 104)}
+    assert updated(kept, near, "") == kept
+    assert updated(kept, {**near, "b": Cost(900, 100)}, "")["b"] == Kept(Cost(900, 100), "")
+    for grown in (Cost(1060, 100), Cost(500, 110)):
+        with pytest.raises(Unsaid, match="b"):
+            updated(kept, {**near, "b": grown}, "")
+        assert updated(kept, {**near, "b": grown}, "checks more")["b"] == Kept(grown, "checks more")
+    path = tmp_path / "kept.json"
+    path.write_text('{"2.7": {}}')
+    write(kept, path)
+    assert read(path) == kept
+    assert set(json.loads(path.read_text())) == {"2.7", PYTHON}
