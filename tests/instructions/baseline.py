@@ -14,7 +14,7 @@ FILE = Path(__file__).parent / "baseline.json"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 ROOM = 0.05
 """Either way. On one machine a count repeats exactly; the last digits of another processor's matrix products change how
-often an adaptive loop goes round."""
+often an adaptive loop goes round, and its LAPACK how much it works in; docs/profile.md has by how much."""
 
 
 @dataclass(frozen=True)
