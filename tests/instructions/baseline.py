@@ -58,7 +58,11 @@ def updated(kept: Mapping[str, Kept], now: Mapping[str, Cost], why: str) -> dict
 
 
 def write(kept: Mapping[str, Kept], path: Path = FILE) -> None:
-    """Those of other versions of Python stay."""
+    """What other versions of Python have of the same source stays."""
     held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    before = held.get(PYTHON, {})
     held[PYTHON] = {name: {**asdict(one.cost), "why": one.why} for name, one in kept.items()}
+    changed = {name for name, one in before.items() if held[PYTHON].get(name) != one}
+    for version in held.keys() - {PYTHON}:
+        held[version] = {name: one for name, one in held[version].items() if name not in changed}
     path.write_text(json.dumps(held, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -54,7 +54,7 @@ class OnDask:
         except ImportError:
             raise InvalidInput('--engine dask://: needs Dask: pip install "max-margin-theorems[dask]"') from None
         # What it says of lost connections is said by us, in a sentence.
-        for name in ("distributed", "distributed.client"):
+        for name in ("distributed", "distributed.client", "tornado.application"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._distributed: Any = distributed
         self._scheduler = scheduler
