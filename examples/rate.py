@@ -71,7 +71,7 @@ def simplex_cases(draw: st.DrawFn) -> Case:
 
 @statement(
     "rate",
-    "gradient descent for one input: 1 − cos ≤ (‖o‖/‖p(t)‖)² ≤ C/log² t, from p(0) = 0",
+    "gradient descent from 0, n = 1: 1 − cos ≤ (‖o‖/‖p(t)‖)² ≤ C/log² t",
     source="open in the paper (Theorem 2 has no rate)",
     assumptions=(
         "well-behaved-loss",

@@ -12,6 +12,11 @@ from tests.places import ROOT
 ELSEWHERE = {"docs/library.md"}
 """Documents whose blocks have a test of their own."""
 ELIDED = "…"
+NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+FLOAT = r"(?<![\w.])(-?\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+))(?![\w.]*\w)"
+DIGEST = r"(?<=\\-)[0-9a-f]{10}(?=\\\.json)"
+"""A number, one that is no count, and what tells a file of digits from others; the last two in an escaped pattern."""
+ROUNDING = 1e-11
 
 
 @dataclass(frozen=True)
@@ -98,14 +103,30 @@ def lines(printed: str) -> list[str]:
 
 
 def agree(shown: tuple[str, ...], printed: list[str]) -> bool:
-    """Whether the shown lines are the printed ones; ``…`` stands for any lines, at the end of a line for its rest."""
-    pattern = "".join(
-        r"(?:[^\n]*\n)*?"
-        if line == ELIDED
-        else re.escape(line.removesuffix(ELIDED)) + (r"[^\n]*\n" if line.endswith(ELIDED) else r"\n")
-        for line in shown
-    )
-    return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
+    """Whether the shown lines are the printed ones; ``…`` stands for any lines, at the end of a line for its rest.
+
+    Processors differ in the last digits of a sum. So numbers with a point agree to six digits, or to the last one that
+    is shown; below :data:`ROUNDING` they are rounding, and so is the name of a file made from all digits.
+    """
+    numbers: list[str] = []
+
+    def pattern(line: str) -> str:
+        *parts, rest = re.split(FLOAT, line.removesuffix(ELIDED))
+        found = "".join(re.escape(text) + NUMBER for text in parts[::2]) + re.escape(rest)
+        numbers.extend(parts[1::2])
+        return re.sub(DIGEST, "[0-9a-f]{10}", found) + (r"[^\n]*\n" if line.endswith(ELIDED) else r"\n")
+
+    whole = "".join(r"(?:[^\n]*\n)*?" if line == ELIDED else pattern(line) for line in shown)
+    match = re.fullmatch(whole, "".join(f"{line}\n" for line in printed))
+    return match is not None and all(_close(*pair) for pair in zip(numbers, match.groups(), strict=True))
+
+
+def _close(shown: str, printed: str) -> bool:
+    a, b = float(shown), float(printed)
+    # The place of the last digit: 1.25e-3 has it at 1e-5.
+    digits, _, exponent = shown.partition("e")
+    last = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
+    return abs(a - b) <= max(1.01 * last if "." in digits else 0.0, 1e-6 * abs(a)) or max(abs(a), abs(b)) < ROUNDING
 
 
 def rows(printed: list[str] | tuple[str, ...]) -> list[str]:

@@ -427,6 +427,26 @@ def test_elided_lines_and_rests_of_lines_agree_and_others_do_not() -> None:
     assert not agree(("one", "tw 2", "…"), out)
 
 
+@pytest.mark.parametrize(
+    ("shown", "printed", "agrees"),
+    [
+        ("offset 1.62695691958380", "offset 1.62695691958379", True),
+        ("offset 1.62695691958380", "offset 1.62696691958380", False),
+        ("3.7e-16 ≥ -1e-13 (rate)", "1.6e-16 ≥ -7.5e-14 (rate)", True),
+        ("3.7e-16 ≥ -1e-13 (rate)", "1.6e-16 ≥ -7.5e-14 (turn)", False),
+        ("3.7e-16 ≥ -1e-13 (rate)", "3.7e-10 ≥ -1e-13 (rate)", False),
+        ("2.5e6 s", "2.6e6 s", True),
+        ("2.5e6 s", "2.7e6 s", False),
+        ("1e6 s", "2e6 s", False),
+        ("12 of 40", "13 of 40", False),
+        ("found/a-12345abcde.json", "found/a-12345abcdf.json", True),
+        ("found/a-12345abcde.json", "found/b-12345abcde.json", False),
+    ],
+)
+def test_numbers_agree_but_for_their_last_digits(shown: str, printed: str, agrees: bool) -> None:
+    assert agree((shown,), [printed]) is agrees
+
+
 @pytest.mark.parametrize("target", ["docs/nothing.md", "docs/verify.md#nothing", "#nothing"])
 def test_a_link_to_nowhere_is_noticed(target: str) -> None:
     assert not documents_.resolves(target, "README.md")

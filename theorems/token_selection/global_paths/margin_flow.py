@@ -62,17 +62,17 @@ def flow_claims(
     margins = constants.margins(exact(flow.points))
     least = margins[0] - constants.kappa
     lost = value_of(constants.reach) * solver
-    # Rows that are a million times longer than the shortest lose their margins to the solver's tolerance far out.
-    known = np.logical_and.accumulate((lost <= 1) | (margins.value >= 8 * lost))
-    if known.sum() < 2:
-        return
-    flow = replace(flow, points=flow.points[known], norms=flow.norms[known])
-    margins, lost, solver = margins[known], lost[known], solver[known]
-    kept = margins[1:].widened(lost[1:])
-    yield at_least("flow-margin-is-kept", Form.LIMIT, kept, least, why=MARGIN_FLOW, points="recorded norm")
     # The true flow from a recorded point keeps that point's margin less κ, and the start's but for the solver's errors.
     m, kappa = margins.value - margins.error, float(value_of(constants.kappa))
     later = np.maximum(m, m[0] - lost) - kappa
+    # Rows that are a million times longer than the shortest lose their margins to the solver's tolerance far out.
+    known = np.logical_and.accumulate(((lost <= 1) | (margins.value >= 8 * lost)) & (_shares(constants, later) > 0))
+    if known.sum() < 2:
+        return
+    flow = replace(flow, points=flow.points[known], norms=flow.norms[known])
+    margins, lost, solver, later = margins[known], lost[known], solver[known], later[known]
+    kept = margins[1:].widened(lost[1:])
+    yield at_least("flow-margin-is-kept", Form.LIMIT, kept, least, why=MARGIN_FLOW, points="recorded norm")
     yield _turns(constants, flow, later, solver / unit)
     offset = _offset_is_kept(constants, flow, later, solver / unit)
     if known.all() or not offset.undecided:
@@ -91,15 +91,9 @@ def _turns(
         later: what margins are at least from each recorded point on.
     """
     rho, u = flow.norms / constants.svm.norm, flow.points @ constants.svm.p / constants.svm.norm**2
-    with np.errstate(over="ignore"):
-        q = (constants.problem.T - 1) * np.exp(-later[:-1])
-    share = 1 - float(value_of(constants.widest)) * q
-    if not (share > 0).all():
-        why = "the solver's tolerance, times the longest row, is more than the margin of the start"
-        return undecided("flow-turns", why, Form.LIMIT)
-    lag = float(value_of(constants.spread)) + np.log1p(q)
+    lag = float(value_of(constants.spread)) + np.log1p(_missed(constants, later[:-1]))
     bent = lag * np.log((rho[1:] + lag) / (rho[:-1] + lag))
-    least = u[0] + np.cumsum(share * (np.diff(rho) - bent))
+    least = u[0] + np.cumsum(_shares(constants, later[:-1]) * (np.diff(rho) - bent))
     rounding = solver[1:] + 16 * EPS * np.cumsum(rho[1:] + np.abs(bent) + lag)
     return at_least(
         "flow-turns",
@@ -111,6 +105,17 @@ def _turns(
         scale=rho[1:],
         points="recorded norm",
     )
+
+
+def _missed(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """q = (T − 1) e^{−m}."""
+    with np.errstate(over="ignore"):
+        return np.asarray((constants.problem.T - 1) * np.exp(-later))
+
+
+def _shares(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """1 − Aq."""
+    return np.asarray(1 - float(value_of(constants.widest)) * _missed(constants, later))
 
 
 def _offset_is_kept(
@@ -173,8 +178,7 @@ def _changed(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Flo
     problem, loss = constants.problem, constants.problem.loss
     top, gaps = problem.scores.max(axis=1), problem.gaps()
     widest, least = gaps.max(axis=1), np.where(constants.others, gaps, np.inf).min(axis=1)
-    with np.errstate(over="ignore"):
-        q = (problem.T - 1) * np.exp(-later)
+    q = _missed(constants, later)
     found = np.full(len(q), np.inf)
     for k, missed in enumerate(q.tolist()):
         each = []

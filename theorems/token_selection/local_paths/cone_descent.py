@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.problem import Problem
+from reference_attention.training.iteration import batch_field
 from theorems.core.implementation import Implementation
 from theorems.token_selection.local_paths.invariant_cone import InvariantCone
 
@@ -49,8 +50,10 @@ def longest_steps(
     """Longest steps (:func:`_longest`) against the gradient under test, of at most ``most``·‖p'‖."""
     points, lengths = np.empty((len(most) + 1, *starts.shape)), np.empty(most.shape)
     points[0] = starts
+    problem = cone.constants.problem
+    field = batch_field(problem.keys, problem.scores, problem.loss, under_test.scaled_gradient, starts.shape[:1])
     for s in range(len(most)):
-        unit = _descent_direction(under_test, cone.constants.problem, points[s])
+        unit = _descent_direction(field(points[s])[1])
         lengths[s] = _longest(cone, points[s], unit, most[s])
         points[s + 1] = points[s] + lengths[s][:, None] * unit
     with np.errstate(divide="ignore"):
@@ -81,10 +84,8 @@ def growth(steps: int, factor: float, starts: int) -> Float64[np.ndarray, "steps
     return np.stack([even if k % 2 == 0 else odd for k in range(starts)], axis=1)
 
 
-def _descent_direction(under_test: Implementation, problem: Problem, p: Points) -> Points:
+def _descent_direction(direction: Points) -> Points:
     """−∇L/‖∇L‖; 0 where the gradient is exactly zero."""
-    gradient = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
-    direction = np.asarray(gradient.direction)
     size = np.sqrt(np.sum(direction * direction, axis=-1))
     positive = size > 0
     return np.where(positive[:, None], -direction / np.where(positive, size, 1.0)[:, None], 0.0)

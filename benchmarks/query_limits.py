@@ -1,0 +1,52 @@
+"""How near W comes to W^mm: flows on tokens of the unit sphere from starts of sufficient margin, to ‖W‖ = 1e6.
+
+``python benchmarks/query_limits.py`` prints the figures of docs/second_paper.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reference_attention.problem import Problem
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.training.flow import gradient_flow
+from theorems.rounding.bounded import value_of
+from theorems.token_selection.global_paths.margin_constants import MarginConstants
+from theorems.token_selection.global_paths.margin_points import with_least_margin
+
+SIZES = ((4, 6, 10), (6, 8, 10))
+"""(n, T, d): T − 1 ≤ d and n(T − 1) ≤ d², so that the rows are independent."""
+NORM = 1e6
+
+
+def on_the_sphere(seed: int, n: int, T: int, d: int) -> Problem:
+    """Tokens, queries and head on the unit sphere, random labels."""
+    rng = np.random.default_rng(seed)
+    drawn = (rng.standard_normal(shape) for shape in ((n, T, d), (n, d), (d,)))
+    X, queries, v = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in drawn)
+    return QueryDataset(X, queries, rng.choice([-1.0, 1.0], n), v).problem
+
+
+def gap_at(problem: Problem, seed: int, norm: float = NORM) -> float:
+    """1 − cos of W and W^mm where the flow from a start of margin κ + log(2(T − 1)A) has that norm."""
+    svm = max_margin(problem.exact_keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    constants = MarginConstants(problem, svm)
+    beside = np.random.default_rng(seed).standard_normal((1, problem.d))
+    start = with_least_margin(constants, beside, np.atleast_1d(value_of(constants.kappa + constants.needed)))[0]
+    flow = gradient_flow(problem, start, norm=norm, axis=svm.p)
+    assert flow.reached, flow.reason
+    return float(flow.one_minus_cosine(svm.p)[-1])
+
+
+def main(seeds: int = 25) -> None:
+    """Print, for each size, what 1 − cos is at most, in the middle and at least."""
+    for n, T, d in SIZES:
+        gaps = [gap_at(on_the_sphere(seed, n, T, d), seed) for seed in range(seeds)]
+        low, middle, high = min(gaps), float(np.median(gaps)), max(gaps)
+        print(f"(n, T, d) = ({n}, {T}, {d}), ‖W‖ = {NORM:g}: 1 − cos from {low:.1e} to {high:.1e}, median {middle:.1e}")
+
+
+if __name__ == "__main__":
+    main()
