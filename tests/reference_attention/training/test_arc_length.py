@@ -14,6 +14,7 @@ from scipy.integrate import LSODA
 from reference_attention import risk
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
+from reference_attention.training import arc_length
 from reference_attention.training.ahead import Ahead
 from reference_attention.training.arc_length import ROUNDINGS, Tracer, _differenced, _frame, _log_piece, _passage, _step
 from reference_attention.training.derivatives import gradient_field, newton_field
@@ -142,6 +143,23 @@ def test_newton_tells_a_saddle_from_a_minimum_at_any_scale(factor: float) -> Non
     bottom = tracer(Problem(valley(factor).keys, valley().scores), beside[:1], 10.0 / factor)
     assert bottom._stationary_near(beside[:1], reach, saddles=False) is not None
     assert bottom._stationary_near(beside[:1] + 0.5 / factor, reach, saddles=False) is None
+
+
+def test_a_flow_passes_a_saddle_however_often_one_looks_for_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step counts as short, and every tenth is looked at."""
+    looks: list[bool] = []
+    original = Tracer._stationary_near
+
+    def near(self: Tracer, p: Any, reach: float, *, saddles: bool) -> Any:
+        looks.append(original(self, p, reach, saddles=True) is not None)
+        return original(self, p, reach, saddles=saddles)
+
+    monkeypatch.setattr(arc_length, "SHORT", 1.0)
+    monkeypatch.setattr(arc_length, "CHATTER", 10**9)
+    monkeypatch.setattr(Tracer, "_stationary_near", near)
+    found = tracer(saddle(), [0.7, 1e-9, 0.0], 5.0)
+    assert found.run(LSODA, 10_000)[0] is Stop.NORM
+    assert any(looks)
 
 
 def test_a_start_at_rest_is_recorded_once() -> None:

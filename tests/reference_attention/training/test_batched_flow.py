@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -104,6 +106,28 @@ def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatc
         assert velocity == pytest.approx(due, abs=1e-12)
 
 
+def test_no_step_is_taken_whose_error_is_above_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, tried = batched_flow._Run._extrapolated, list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+
+    def heard(self: batched_flow._Run, *given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        after, error = original(self, *given)  # type: ignore[arg-type]
+        tried.append((given[4][0], after[0], error[0]))
+        return after, error
+
+    monkeypatch.setattr(batched_flow._Run, "_extrapolated", heard)
+    made, starts = problems(6, 2, 4, 3)
+    taken = []
+    for problem, start in zip(made, starts, strict=True):
+        tried.clear()
+        run = batched_flow._Run([problem], start[None].copy(), np.array([NORM]), RELATIVE)
+        run.follow()
+        for (p, after, error), (following, *_) in pairwise(tried):
+            off = error / (run._absolute[0] + RELATIVE * np.maximum(np.abs(p), np.abs(after)))
+            taken.append(((following != p).any(), np.sqrt(np.mean(off**2))))
+    assert max(off for was, off in taken if was) <= 1
+    assert 1 < min(off for was, off in taken if not was) < 2
+
+
 def test_on_a_line_the_arc_is_the_distance() -> None:
     made, starts = problems(1, 1, 2, 1)
     run = batched_flow._Run(made, starts.copy(), np.array([100.0]), RELATIVE)
@@ -113,7 +137,7 @@ def test_on_a_line_the_arc_is_the_distance() -> None:
 
 
 def test_the_error_that_is_told_is_of_order_seven_and_far_above_the_one_that_is_made() -> None:
-    """Where a flow is smooth: half a step, 2⁻⁷ of it."""
+    """Where a flow is smooth: of half a step 2⁻⁷ of it."""
     made, starts = problems(1, 1, 2, 2)
     run = batched_flow._Run(made, starts, np.array([NORM]), RELATIVE)
     field, on = BatchedGradient(run._keys, run._scores, run._loss), np.arange(1)

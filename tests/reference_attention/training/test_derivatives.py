@@ -105,7 +105,7 @@ def test_hazards_by_hand() -> None:
     scores = np.array([[1.0, 3.0, 2.0], [-4e9, 3e9, 0.0]])
     tied, least = hazards(keys, scores)
     assert not tied
-    assert least == pytest.approx((1e-150 * 5e5 * 7e9) ** 2, rel=1e-12)
+    assert least == pytest.approx((1e-150 * 5e5 * 7e9) ** 2, rel=1e-12, abs=0)
     assert hazards(keys * 1e-5, scores * 1e-9)[1] == NORMAL
     for close, found in ((0.0, True), (1e-142, True), (1e-139, False)):
         near = np.array([[0.0, close, 2.0], [-4e9, 3e9, 0.0]])

@@ -152,7 +152,7 @@ def test_a_start_that_leaves_the_floats_stays_where_it_was_and_so_does_its_clock
     assert run.representable.tolist() == [False, True]
     for k in range(2):
         one = descend(keys, scores, LOSSES["correlation"], np.zeros(2), steps=4, log_step=float(log_step[k]))
-        assert run.points[:, k] == pytest.approx(one.points, rel=1e-12)
+        assert run.points[:, k] == pytest.approx(one.points, rel=1e-12, abs=0)
         assert run.log_time[1:, k] == pytest.approx(one.log_time[1:], rel=1e-12)
     assert (run.points[:, 0] == 0).all()
 
