@@ -185,11 +185,13 @@ def descend(
     iterations = np.unique(np.append(np.arange(0, steps + 1, record_every), steps)).astype(np.int64)
     if batch == ():
         single = single_field(keys, scores, loss, gradient)
-        points, log_times, log_norms, ok = iterate(single, start, float(log_steps), normalized, iterations)
+        with np.errstate(over="ignore", invalid="ignore"):  # a step that is not representable is told
+            points, log_times, log_norms, ok = iterate(single, start, float(log_steps), normalized, iterations)
     else:
         many = batch_field(keys, scores, loss, gradient, batch)
         flat = start.reshape(-1, keys.shape[-1])
-        points, log_times, log_norms, ok = iterate_batch(many, flat, log_steps.reshape(-1), normalized, iterations)
+        with np.errstate(over="ignore", invalid="ignore"):
+            points, log_times, log_norms, ok = iterate_batch(many, flat, log_steps.reshape(-1), normalized, iterations)
         records = len(iterations)
         points, ok = points.reshape(records, *start.shape), ok.reshape(batch)
         log_times, log_norms = log_times.reshape(records, *batch), log_norms.reshape(records, *batch)

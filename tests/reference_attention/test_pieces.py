@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from reference_attention.pieces import by_sign, exp, log_abs, pieces
+from reference_attention.pieces import by_sign, exp, log_abs, namespace, pieces
 from theorems.rounding.bounded import Bounded, exact
 
 BELOW, ABOVE = np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0])
@@ -46,3 +46,7 @@ def test_plain_exponentials_stay_finite_and_bounded_ones_contain_the_truth() -> 
 def test_the_logarithm_of_zero_is_silent() -> None:
     with np.errstate(all="raise"):
         assert log_abs(np.array([0.0, -2.0, 1.0])) == pytest.approx([-math.inf, math.log(2), 0.0])
+
+
+def test_one_array_has_a_namespace() -> None:
+    assert namespace(np.ones(2)) is np

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,10 @@ def test_the_selected_token_is_the_first_of_the_largest_logit() -> None:
 def test_scaled_keys_are_multiplied() -> None:
     problem = Problem(np.array([[[1.0, 2.0], [3.0, -4.0]]]), np.array([[1.0, 0.0]]))
     assert problem.with_keys_scaled(4.0).keys.tolist() == [[[4.0, 8.0], [12.0, -16.0]]]
+
+
+def test_a_part_of_a_problem_may_be_replaced() -> None:
+    problem = Problem(RNG.normal(size=(2, 3, 4)), np.arange(6.0).reshape(2, 3))
+    found = replace(problem, scores=-problem.scores)
+    assert (found.keys == problem.keys).all()
+    assert (found.optimal == 0).all()

@@ -72,6 +72,12 @@ def test_what_is_far_above_the_lowest_is_not_polished_nor_one_place_twice() -> N
     assert search.polishes == 2
 
 
+def test_places_a_radian_apart_are_two() -> None:
+    search = Told([at(A, -5.0), at((math.cos(1.0), math.sin(1.0)), -5.0)])
+    search.found()
+    assert search.polishes == 2
+
+
 @pytest.mark.parametrize("outwards", [0.1, 10.0])
 def test_where_the_risk_falls_inwards_a_minimiser_is_looked_for_there(outwards: float) -> None:
     sphere, below, above = [at(A, 1.0)], at((0.1, 0.0), 0.5, interior=True), at((0.1, 0.0), 1.5, interior=True)
@@ -128,6 +134,43 @@ def test_what_is_polished_is_stationary_and_has_the_excess_that_is_told(seed: in
             if not found.reason:
                 assert np.linalg.norm(slope - (slope @ found.p) * found.p / R**2) <= 1e-10 * R
         assert found.reason == ""
+
+
+@pytest.mark.parametrize("factor", [2.0**-60, 2.0**60])
+@pytest.mark.parametrize("R", [3.0, 40.0])
+def test_what_is_polished_does_not_depend_on_units(factor: float, R: float) -> None:
+    problem, svm = separable(0)
+    scaled = Problem(problem.keys * factor, problem.scores)
+    rough = svm.direction + 0.02 * np.random.default_rng(0).normal(size=6)
+    here = BallSearch(problem, problem.optimal, None)._polished(R, rough)
+    there = BallSearch(scaled, scaled.optimal, None)._polished(R / factor, rough)
+    assert here.reason == there.reason == ""
+    assert there.p * factor == pytest.approx(here.p, abs=1e-11 * R)
+
+
+@pytest.mark.parametrize("factor", [2.0**-20, 1.0])
+def test_newton_gets_there_from_half_a_radian_off(factor: float) -> None:
+    """Offsets are as long as the radius allows, whether it is above or below 1."""
+    problem, svm = separable(0)
+    scaled = Problem(problem.keys / factor, problem.scores)
+    search = BallSearch(scaled, scaled.optimal, None)
+    across = np.eye(6)[0] - svm.direction[0] * svm.direction
+    near = search._polished(40.0 * factor, svm.direction)
+    far = search._polished(
+        40.0 * factor, math.cos(0.5) * svm.direction + math.sin(0.5) * across / np.linalg.norm(across)
+    )
+    assert far.reason == near.reason == ""
+    assert far.p == pytest.approx(near.p, abs=1e-9 * 40.0 * factor)
+
+
+def test_where_no_step_descends_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, svm = separable(0)
+    search = BallSearch(problem, problem.optimal, None)
+    once = iter([search._excess.on_sphere])
+    monkeypatch.setattr(
+        search._excess, "on_sphere", lambda *at: None if (first := next(once, None)) is None else first(*at)
+    )
+    assert search._polished(40.0, svm.direction + 0.1).reason == "Newton's method found no descent"
 
 
 def test_where_there_is_no_newton_the_rough_point_is_told_with_a_reason() -> None:

@@ -43,6 +43,8 @@ def test_rows_of_factors_are_the_exact_differences_rounded_once() -> None:
         apart = [Fraction(a) - Fraction(b) for a, b in zip(tokens[i, 0].tolist(), tokens[i, t].tolist(), strict=True)]
         exact = [a * Fraction(z) for a in apart for z in queries[i].tolist()]
         assert np.ldexp(rows.floats[j], rows.shift + rows.unit).tolist() == [float(x) for x in exact]
+        integers = [Fraction(int(x)) * Fraction(2) ** rows.unit for x in rows.integers([j]).entries()]
+        assert integers == exact
 
 
 def test_rows_of_zero_keys_are_integers_in_any_unit() -> None:

@@ -66,6 +66,22 @@ def test_a_margin_off_by_one_in_2_to_the_20_is_told(monkeypatch: pytest.MonkeyPa
         assert found.margins[2] == ratio(fmpz(k + 1), fmpz(k))
 
 
+def test_a_tie_that_balls_hold_exactly_is_still_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """p = (1, 1) without any rounding, and a third row that is the first again."""
+    monkeypatch.setattr(module, "MANY", 1)
+    rows = IntegerRows(fmpz_mat([[1, 0], [0, 1], [1, 0]]), 0)
+    found = least_norm(rows, np.ones(3, dtype=np.int64), np.array([1.0, 1.0, 0.0]))
+    assert found.tight.all()
+
+
+def test_margins_do_not_depend_on_the_units_of_the_rows() -> None:
+    matrix = fmpz_mat([[3, 1], [-1, 2]])
+    found = enclosed(matrix * 8, 3, [1, 1])
+    assert found is not None
+    for shift in (0, 3, 7):
+        assert rounded(found.margins(matrix * 2**shift, shift), 0).tolist() == [1.0, 1.0]  # type: ignore[union-attr]
+
+
 def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows in use with a negative λ, a constraint that is violated, rows that depend on each other."""
     monkeypatch.setattr(module, "MANY", 1)
@@ -80,16 +96,17 @@ def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.exact == right.exact
     assert enclosed(fmpz_mat([[1, 2], [2, 4]]), 0, [1, 1]) is None
     assert enclosed(fmpz_mat([[1, 0], [1, 1]]), 0, [2, 1]) is None  # λ = (3, −1)
+    assert enclosed(fmpz_mat([[1, 0], [0, 1]]), 0, [1, 0]) is None  # λ = (1, 0)
 
 
 def test_ill_conditioned_rows_take_more_bits_or_rationals() -> None:
     """The directions of rows (2^k, 1) and (2^k + 1, −1) are about 2^−k apart; the Gram matrix loses 2k bits."""
-    for k, bits in ((10, BITS[0]), (45, BITS[1]), (200, None)):
+    for k, bits in ((10, BITS[0]), (45, BITS[1]), (70, BITS[1]), (200, None)):
         rows, p = ((2**k, 1), (2**k + 1, -1)), (3 * 2**k + 1, 1)
         found = enclosed(fmpz_mat(rows), 0, [a * p[0] + b * p[1] for a, b in rows])
         assert (found and found.bits) == bits
         if found is not None:
-            assert rounded(found.point, 0).tolist() == list(p)  # type: ignore[union-attr]
+            assert rounded(found.point, 0).tolist() == list(map(float, p))  # type: ignore[union-attr]
             assert rounded(found.duals, 0).tolist() == [2, 1]  # type: ignore[union-attr]
 
 

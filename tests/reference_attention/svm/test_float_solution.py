@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from reference_attention.svm.float_solution import FloatSolution, float_solution
+from reference_attention.svm.float_solution import FloatSolution, _by_dual_active_set, float_solution
 
 DESIGN = np.ones((2, 1))
 
@@ -57,3 +57,13 @@ def test_rows_of_zeros_leave_nothing_to_guess() -> None:
     found = float_solution(np.zeros((2, 3)), np.array([1, 1]))
     assert found.kkt_residual == math.inf
     assert np.isfinite(found.design).all()
+
+
+def test_daqp_finds_the_point_wherever_there_is_one() -> None:
+    """NNLS, which is asked where it does not, takes many times as long."""
+    rows = np.random.default_rng(0).normal(size=(12, 6)) + 2.0
+    design = np.vstack([rows.T, np.ones(12)])
+    found = _by_dual_active_set(design)
+    assert found is not None
+    assert FloatSolution(found, design, np.eye(7)[6] - design @ found).kkt_residual <= 1e-12
+    assert _by_dual_active_set(np.array([[1.0, -1.0], [1.0, 1.0]])) is None  # p ≥ 1 and −p ≥ 1

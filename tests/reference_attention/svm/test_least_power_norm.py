@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cvxpy
 import numpy as np
 import pytest
@@ -10,10 +12,10 @@ from generators.datasets import dataset_named
 from generators.random_trials import random_trial
 from reference_attention.errors import InvalidInput
 from reference_attention.svm import least_power_norm as module
-from reference_attention.svm.least_power_norm import difference_rows, kkt_residual, least_power_norm
+from reference_attention.svm.least_power_norm import _program, _refined, difference_rows, kkt_residual, least_power_norm
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
-NORMS = (1.1, 1.5, 3.0, 8.0, np.inf)
+NORMS = (1.1, 1.5, 2.0, 2.5, 3.0, 8.0, np.inf)
 
 
 def random_data(number: int) -> tuple[np.ndarray, np.ndarray, MaxMargin]:
@@ -80,6 +82,74 @@ def test_the_residual_sees_what_is_no_solution(norm: float) -> None:
     assert kkt_residual(rows, norm, 2 * found.p) > 0.1  # nothing is tight
 
 
+def test_the_residual_by_hand() -> None:
+    """Of the largest violation, whichever condition it is of, in whatever units."""
+    rows = np.eye(2)
+    for unit in (2.0**-10, 1.0, 2.0**10):
+        # The slope has a part, 1/√5 of it, along a coordinate that no row reaches.
+        p = unit * np.array([1.0, 0.5])
+        assert kkt_residual(rows[:1] / unit, 2.0, p) == pytest.approx(1 / np.sqrt(5), rel=1e-12)
+    # A row that does reach it asks for a margin of 1, and has ½.
+    assert kkt_residual(rows, 2.0, np.array([1.0, 0.5])) == 0.5
+    # No slope, and one beyond the floats.
+    assert kkt_residual(rows, 3.0, np.zeros(2)) == np.inf
+    with np.errstate(over="ignore"):
+        assert kkt_residual(rows, 3.0, np.array([-1e200, 1.0])) == np.inf
+
+
+@pytest.mark.parametrize("norm", NORMS[:-1])
+def test_newton_needs_a_handful_of_steps(monkeypatch: pytest.MonkeyPatch, norm: float) -> None:
+    """It doubles the digits: a thousandth off, five steps leave what rounding does."""
+    keys, alpha, svm = random_data(2)
+    rows = difference_rows(keys, alpha)
+    found = least_power_norm(keys, alpha, norm, svm.p)
+    assert found is not None
+    unit = np.linalg.norm(svm.p)
+    monkeypatch.setattr(module, "NEWTON", 5)
+    p, residual = _refined(rows * unit, norm, 1.001 * found.p / unit, 1e-2)
+    assert residual <= 1e-12
+    assert p * unit == pytest.approx(found.p, abs=1e-9 * unit)
+
+
+@pytest.mark.parametrize("norm", [1.5, 3.0])
+def test_a_margin_that_is_nearly_tight_bears_nothing(norm: float) -> None:
+    """The second token asks for 1/1.0005 of what the first does; a row within 1e-2 of its bound has no multiplier."""
+    keys, alpha = np.array([[[2.0, 1.0], [0.0, 0.0], [-0.001, -0.0005]]]), np.array([0])
+    alone = least_power_norm(keys[:, :2], alpha, norm, np.ones(2))
+    found = least_power_norm(keys, alpha, norm, np.ones(2))
+    assert alone is not None
+    assert found is not None
+    assert found.p == pytest.approx(alone.p, abs=1e-9)
+
+
+@pytest.mark.parametrize("scale", [2.0**-7, 1.0, 2.0**7])
+def test_a_linear_program_is_judged_by_its_dual_value(monkeypatch: pytest.MonkeyPatch, scale: float) -> None:
+    """A point that is feasible and longer than need be, one that is not feasible, and multipliers in other units."""
+    keys, alpha, svm = random_data(2)
+    rows = difference_rows(keys, alpha) * scale
+    best, residual = _program(rows, np.inf)
+    assert residual <= 1e-12
+    least = np.abs(best).max()
+    worse = svm.p / scale  # a least margin of 1
+    gap = np.abs(worse).max() / least - 1
+    assert gap > 0.05
+    solve = module.linprog
+    given = {"factor": 1.0, "duals": 1.0}
+
+    def other(*args: Any, **options: Any) -> Any:
+        found = solve(*args, **options)
+        found.x = np.append(given["factor"] * worse, 0.0)
+        found.ineqlin.marginals = given["duals"] * found.ineqlin.marginals
+        return found
+
+    monkeypatch.setattr(module, "linprog", other)
+    for factor, duals in ((1.0, 1.0), (2.0, 1.0), (1.0, 0.5), (1.0, 4.0), (0.99, 1.0), (0.25, 1.0)):
+        given.update(factor=factor, duals=duals)
+        assert _program(rows, np.inf)[1] == pytest.approx(max(gap, 1 - factor), rel=1e-9)
+    given["duals"] = 0.0
+    assert _program(rows, np.inf)[1] > 1e200  # nothing is proven
+
+
 def test_what_is_not_solved_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, alpha, svm = random_data(2)
     monkeypatch.setattr(module, "NEWTON", 0)
@@ -91,5 +161,6 @@ def test_bad_input() -> None:
     problem = dataset_named("figure-1a").problem
     with pytest.raises(InvalidInput, match="norm: 1"):
         least_power_norm(problem.keys, problem.optimal, 1.0, np.ones(2))
-    with pytest.raises(InvalidInput, match="the least margin of alpha is"):
-        least_power_norm(problem.keys, problem.optimal, 3.0, np.array([0.0, -1.0]))
+    for point in ([0.0, -1.0], [0.0, 0.0], [0.0, -(2.0**-20)]):
+        with pytest.raises(InvalidInput, match="the least margin of alpha is"):
+            least_power_norm(problem.keys, problem.optimal, 3.0, np.array(point))

@@ -59,3 +59,19 @@ def test_the_wall_is_where_the_other_term_is_as_large() -> None:
 def test_scores_that_all_tie_have_no_wall() -> None:
     level = Problem(KEYS, np.ones((2, 2)))
     assert Ahead(level).arc(START, np.array([0.0, 0.0, 1.0])) == math.inf
+
+
+@pytest.mark.parametrize("scale", [2.0**-20, 1.0, 2.0**20])
+def test_walls_of_a_batch_are_those_of_each_in_any_units(scale: float) -> None:
+    rng = np.random.default_rng(4)
+    keys, scores = rng.normal(size=(20, 2, 4, 3)), rng.normal(size=(20, 2, 4))
+    p, velocity = 30 * rng.normal(size=(20, 3)), rng.normal(size=(20, 3))
+    made = [Problem(*one, loss="logistic") for one in zip(keys, scores, strict=True)]
+    found = BatchedGradient(keys * scale, scores, made[0].loss).ahead(p / scale, velocity)
+    arcs = [Ahead(one).arc(*at) for one, at in zip(made, zip(p, velocity, strict=True), strict=True)]
+    assert found * scale == pytest.approx(arcs, rel=1e-12)
+    assert (found > 0).all()
+    assert np.isfinite(found).sum() not in (0, 20)
+    for k, one in enumerate(made):
+        scaled = Ahead(Problem(keys[k] * scale, one.scores)).arc(p[k] / scale, velocity[k])
+        assert scaled * scale == pytest.approx(arcs[k], rel=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +14,13 @@ from scipy.integrate import LSODA
 from reference_attention import risk
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
-from reference_attention.training.arc_length import ROUNDINGS, Tracer, _differenced, _frame, _log_piece, _passage
+from reference_attention.training import arc_length
+from reference_attention.training.ahead import Ahead
+from reference_attention.training.arc_length import ROUNDINGS, Tracer, _differenced, _frame, _log_piece, _passage, _step
 from reference_attention.training.derivatives import gradient_field, newton_field
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import gradient_flow
-from tests.reference_attention.training.test_flow import other_gradient, saddle, two_tokens, valley
+from tests.reference_attention.training.test_flow import other_gradient, saddle, separable, two_tokens, valley
 
 EPS = float(np.finfo(float).eps)
 
@@ -142,6 +145,23 @@ def test_newton_tells_a_saddle_from_a_minimum_at_any_scale(factor: float) -> Non
     assert bottom._stationary_near(beside[:1] + 0.5 / factor, reach, saddles=False) is None
 
 
+def test_a_flow_passes_a_saddle_however_often_one_looks_for_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step counts as short, and every tenth is looked at."""
+    looks: list[bool] = []
+    original = Tracer._stationary_near
+
+    def near(self: Tracer, p: Any, reach: float, *, saddles: bool) -> Any:
+        looks.append(original(self, p, reach, saddles=True) is not None)
+        return original(self, p, reach, saddles=saddles)
+
+    monkeypatch.setattr(arc_length, "SHORT", 1.0)
+    monkeypatch.setattr(arc_length, "CHATTER", 10**9)
+    monkeypatch.setattr(Tracer, "_stationary_near", near)
+    found = tracer(saddle(), [0.7, 1e-9, 0.0], 5.0)
+    assert found.run(LSODA, 10_000)[0] is Stop.NORM
+    assert any(looks)
+
+
 def test_a_start_at_rest_is_recorded_once() -> None:
     problem = Problem(np.random.default_rng(0).normal(size=(2, 3, 2)), np.ones((2, 3)))
     found = gradient_flow(problem, np.ones(2), norm=10.0)
@@ -159,3 +179,51 @@ def test_the_first_method_that_arrives_is_the_last_that_is_tried() -> None:
     assert unresolved.method == "LSODA"
     assert unresolved.reason.startswith("LSODA: a valley")
     assert "BDF" not in unresolved.reason
+
+
+def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Along the step before, from where it ended; at first down the gradient."""
+    asked: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(Ahead, "arc", lambda self, p, velocity: asked.append((p, velocity)) or math.inf)
+    problem, _ = separable(0)
+    found = tracer(problem, np.full(6, 0.1), 100.0)
+    assert found.run(LSODA, 10_000)[0] is Stop.NORM
+    first = -found._gradient(found._start)[1]
+    assert asked[0][1] == pytest.approx(first, abs=8 * EPS)
+    for (before, _), (p, velocity) in pairwise(asked):
+        length = np.linalg.norm(velocity)
+        assert velocity @ (p - before) == pytest.approx(length * np.linalg.norm(p - before), rel=1e-12)
+        assert length == pytest.approx(1.0, rel=0.01)  # an arc is hardly longer than its chord
+
+
+def test_every_record_lies_in_its_step() -> None:
+    problem, _ = separable(0)
+    found = tracer(problem, np.full(6, 0.1), 1.0, 2.0, 50.0, 100.0)
+    assert found.run(LSODA, 10_000)[0] is Stop.NORM
+    for p, s, (number, at) in zip(found.points[1:], found.lengths[1:], found._marks[1:], strict=True):
+        dense, (begin, _), (end, _) = found._steps[number]
+        assert at is not None
+        assert begin <= at[0] == s <= end
+        assert dense(math.log1p(found._kappa * s)) == pytest.approx(p, rel=1e-9)
+
+
+@pytest.mark.parametrize("offset", [0.0, 3.0, -1e3])
+def test_what_all_tokens_share_does_not_hide_a_point_of_rest(offset: float) -> None:
+    keys = np.concatenate([valley().keys, np.full((2, 3, 1), offset)], axis=2)
+    found = tracer(Problem(keys, valley().scores), [1e-9, 0.5], 10.0)
+    rest = found._stationary_near(np.array([1e-9, 0.5]), 1e-3, saddles=False)
+    assert rest is not None
+    assert rest == pytest.approx([0.0, 0.5], abs=1e-12)
+
+
+@pytest.mark.parametrize(("ends", "status"), [(0.5, "running"), (1.0, "finished")])
+def test_a_step_that_was_shortened_is_not_the_end(ends: float, status: str) -> None:
+    solver = SimpleNamespace(status="running", t=0.0, t_bound=1.0)
+
+    def step() -> None:
+        solver.t = solver.t_bound
+        solver.status = "finished"
+
+    solver.step = step
+    _step(solver, ends)  # type: ignore[arg-type]
+    assert (solver.t, solver.t_bound, solver.status) == (ends, 1.0, status)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -11,9 +13,10 @@ from reference_attention.problem import Problem
 from reference_attention.training import batched_flow
 from reference_attention.training.batched import BatchedGradient
 from reference_attention.training.batched_flow import gradient_flows
-from reference_attention.training.derivatives import newton_field
+from reference_attention.training.derivatives import gradient_field, newton_field
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import RELATIVE, gradient_flow
+from tests.reference_attention.training.test_flow import valley
 
 NORM = 1e4
 WITHIN = 10 * RELATIVE * NORM
@@ -54,27 +57,124 @@ def test_flows_end_where_each_ends_by_itself(b: int, n: int, tokens: int, d: int
     assert (Stop.STATIONARY in found.stops) == (n > 1)
 
 
-def test_norms_and_units_are_each_problems_own() -> None:
+@pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
+def test_norms_and_units_are_each_problems_own(unit: float) -> None:
     made, starts = problems(2, 2, 4, 3)
-    scaled = [made[0], Problem(made[0].keys * 2.0**20, made[0].scores)]
-    norms = np.array([1e4, 1e4 * 2.0**-20])
-    found = gradient_flows(scaled, np.array([starts[0], starts[0] * 2.0**-20]), norms=norms)
-    assert (found.points[1] * 2.0**20 == found.points[0]).all()
+    scaled = [made[0], Problem(made[0].keys * unit, made[0].scores)]
+    norms = np.array([1e4, 1e4 / unit])
+    found = gradient_flows(scaled, np.array([starts[0], starts[0] / unit]), norms=norms)
+    assert (found.points[1] * unit == found.points[0]).all()
     assert np.linalg.norm(found.points, axis=1) == pytest.approx(norms, rel=1e-12)
+    assert not found.alone.any()
+
+
+def test_rest_is_handed_over_in_any_units() -> None:
+    """Long before the steps run out."""
+    for unit in (2.0**-20, 1.0, 2.0**20):
+        flat = Problem(valley().keys * unit, valley().scores)
+        found = gradient_flows([flat], np.array([[0.7]]) / unit, norms=np.array([1e4 / unit]))
+        assert found.alone.all()
+        assert found.stops == (Stop.STATIONARY,)
+        assert found.steps[0] < batched_flow.MOST / 2
+
+
+def test_a_flow_that_arrives_is_put_on_its_norm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batched_flow, "ARRIVED", 1e-2)
+    made, starts = problems(3, 2, 4, 3)
+    found = gradient_flows(made, starts, norms=np.full(3, 50.0))
+    assert np.linalg.norm(found.points, axis=1) == pytest.approx(50.0, rel=1e-14)
+
+
+def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Along the step before, from where it ended; at first down the gradient."""
+    asked: list[tuple[np.ndarray, np.ndarray]] = []
+    original = BatchedGradient.ahead
+
+    def heard(self: BatchedGradient, p: np.ndarray, velocity: np.ndarray) -> np.ndarray:
+        asked.append((p[0], velocity[0]))
+        return original(self, p, velocity)
+
+    monkeypatch.setattr(BatchedGradient, "ahead", heard)
+    made, starts = problems(1, 2, 4, 3)
+    assert gradient_flows(made, starts, norms=np.full(1, 100.0)).stops == (Stop.NORM,)
+    _, direction = gradient_field(made[0].keys, made[0].scores, made[0].loss)(starts[0])
+    due = -direction / np.linalg.norm(direction)
+    before = starts[0]
+    for p, velocity in asked:
+        if (p != before).any():
+            due, before = (p - before) / np.linalg.norm(p - before), p
+        assert velocity == pytest.approx(due, abs=1e-12)
+
+
+def test_no_step_is_taken_whose_error_is_above_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, tried = batched_flow._Run._extrapolated, list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+
+    def heard(self: batched_flow._Run, *given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        after, error = original(self, *given)  # type: ignore[arg-type]
+        tried.append((given[4][0], after[0], error[0]))
+        return after, error
+
+    monkeypatch.setattr(batched_flow._Run, "_extrapolated", heard)
+    made, starts = problems(6, 2, 4, 3)
+    taken = []
+    for problem, start in zip(made, starts, strict=True):
+        tried.clear()
+        run = batched_flow._Run([problem], start[None].copy(), np.array([NORM]), RELATIVE)
+        run.follow()
+        for (p, after, error), (following, *_) in pairwise(tried):
+            off = error / (run._absolute[0] + RELATIVE * np.maximum(np.abs(p), np.abs(after)))
+            taken.append(((following != p).any(), np.sqrt(np.mean(off**2))))
+    assert max(off for was, off in taken if was) <= 1
+    assert 1 < min(off for was, off in taken if not was) < 2
+
+
+def test_on_a_line_the_arc_is_the_distance() -> None:
+    made, starts = problems(1, 1, 2, 1)
+    run = batched_flow._Run(made, starts.copy(), np.array([100.0]), RELATIVE)
+    run.follow()
+    arc = np.expm1(run._u) / run._kappa
+    assert arc == pytest.approx(np.abs(run.p - starts)[:, 0], rel=1e-6)
+
+
+def test_the_error_that_is_told_is_of_order_seven_and_far_above_the_one_that_is_made() -> None:
+    """Where a flow is smooth: of half a step 2⁻⁷ of it."""
+    made, starts = problems(1, 1, 2, 2)
+    run = batched_flow._Run(made, starts, np.array([NORM]), RELATIVE)
+    field, on = BatchedGradient(run._keys, run._scores, run._loss), np.arange(1)
+
+    def step(h: float, u: float, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        _, direction, curvature = field.newton(p)
+        length = np.linalg.norm(direction)
+        unit, bent = direction[0] / length, curvature[0] / length
+        jacobian = -np.exp(u) / run._kappa[0] * (bent - np.outer(unit, unit @ bent))
+        return run._extrapolated(field, on, np.array([u]), np.array([h]), p, jacobian[None])
+
+    told = []
+    for h in (0.8, 0.4):
+        after, error = step(h, 0.0, starts)
+        fine = starts
+        for k in range(8):
+            fine = step(h / 8, k * h / 8, fine)[0]
+        told.append(float(np.linalg.norm(error)))
+        assert np.linalg.norm(after - fine) < told[-1] / 10
+    assert 6.5 < np.log2(told[0] / told[1]) < 7.5
 
 
 @pytest.mark.parametrize("fault", ["curvature", "weights"])
 def test_a_step_that_is_wrong_does_not_pass(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """Without its curvature a stiff flow does not get on; with weights of another sequence it never is accurate."""
     made, starts = problems(3, 1, 2, 1) if fault == "weights" else problems(3, 2, 3, 3)
-    monkeypatch.setattr(batched_flow, "MOST", 30)
+    monkeypatch.setattr(batched_flow, "MOST", 31)
     if fault == "curvature":
         newton = BatchedGradient.newton
         monkeypatch.setattr(BatchedGradient, "newton", lambda self, p: (*newton(self, p)[:2], 0 * newton(self, p)[2]))
     else:
         monkeypatch.setattr(batched_flow, "SUBSTEPS", (1, 1.5, 2))
         monkeypatch.setattr(batched_flow, "range", lambda parts: range(round(parts)), raising=False)
-    assert gradient_flows(made, starts, norms=np.full(3, NORM)).alone.all()
+    found = gradient_flows(made, starts, norms=np.full(3, NORM))
+    assert found.alone.all()
+    assert (found.steps <= 31).all()
+    assert fault == "weights" or (found.steps == 31).all()
 
 
 def test_bad_input_is_named() -> None:
@@ -86,3 +186,5 @@ def test_bad_input_is_named() -> None:
         gradient_flows(made, starts[:1], norms=np.full(2, 10.0))
     with pytest.raises(InvalidInput, match="norms: give finite norms"):
         gradient_flows(made, starts, norms=np.full(2, 1e-9))
+    with pytest.raises(InvalidInput, match="norms: give finite norms"):
+        gradient_flows(made, starts, norms=np.linalg.norm(starts, axis=1))

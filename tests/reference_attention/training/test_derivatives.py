@@ -7,7 +7,7 @@ import pytest
 
 from reference_attention.losses import LOSSES
 from reference_attention.training.batched import BatchedGradient
-from reference_attention.training.derivatives import Selected, gradient_field
+from reference_attention.training.derivatives import NORMAL, Selected, gradient_field, hazards, newton_field
 
 EPS = float(np.finfo(float).eps)
 LOGISTIC, CORRELATION = LOSSES["logistic"], LOSSES["correlation"]
@@ -78,7 +78,8 @@ def test_both_layouts_follow_tokens_that_are_selected_anew(tokens: int) -> None:
     keys, scores = rng.normal(size=(5, 3, tokens, 20)), rng.normal(size=(5, 3, tokens))
     field = BatchedGradient(keys, scores, LOGISTIC)
     assert field._by_blas == (tokens == 60)
-    for p in 10 * rng.normal(size=(6, 5, 20)):
+    # Beside the origin logits are less than one apart.
+    for p in (*(10 * rng.normal(size=(6, 5, 20))), *(0.01 * rng.normal(size=(3, 5, 20)))):
         log_scale, direction = field(p)
         assert (field._token == (keys @ p[:, None, :, None])[..., 0].argmax(axis=-1)).all()
         for k in range(5):
@@ -96,3 +97,34 @@ def test_a_coordinate_that_only_a_far_token_reaches_is_its_own(below: float) -> 
     near = np.exp(-1.0) / (1 + np.exp(-1.0)) ** 2
     for scale, found in ((log_scale[0], direction[0]), gradient_field(keys, scores, CORRELATION)(p)):
         assert np.exp(scale) * found == pytest.approx([near / 2, far / 2], rel=1e-12, abs=0)
+
+
+def test_hazards_by_hand() -> None:
+    """The widest input has scores 7·10⁹ apart; the longest key is (3, 4)·10⁵ in the other one."""
+    keys = np.array([[[3e5, 4e5], [0.0, 1.0], [5e4, 0.0]], [[1.0, 1.0], [2.0, 0.0], [0.0, 3e5]]])
+    scores = np.array([[1.0, 3.0, 2.0], [-4e9, 3e9, 0.0]])
+    tied, least = hazards(keys, scores)
+    assert not tied
+    assert least == pytest.approx((1e-150 * 5e5 * 7e9) ** 2, rel=1e-12, abs=0)
+    assert hazards(keys * 1e-5, scores * 1e-9)[1] == NORMAL
+    for close, found in ((0.0, True), (1e-142, True), (1e-139, False)):
+        near = np.array([[0.0, close, 2.0], [-4e9, 3e9, 0.0]])
+        assert hazards(keys, near)[0] == found
+    assert hazards(keys, np.ones((2, 3)))[0]
+    # Of a batch each its own.
+    both = hazards(np.array([keys, keys]), np.array([scores, np.ones((2, 3))]))
+    assert both[0].tolist() == [False, True]
+    assert both[1].tolist() == [least, NORMAL]
+
+
+def test_hessians_where_logarithms_decide_and_where_a_slope_is_lost() -> None:
+    """The first problem's gradient cancels; in the second one input's |ℓ'| is e^−900 of the other's."""
+    keys = np.array([[[[0.0, 1.0], [1.0, 0.0], [-700.0, 3.0]]] * 2, [[[0.0, 1.0], [1.0, 0.5], [0.5, 3.0]]] * 2])
+    scores = np.array([[[1.0, 1.0, 0.0]] * 2, [[1.0, 0.5, 0.0], [900.0, 899.0, 900.5]]])
+    p = np.array([[1.0, 0.0], [0.3, -0.2]])
+    log_scale, direction, curvature = BatchedGradient(keys, scores, LOGISTIC).newton(p)
+    for k in range(2):
+        log, slope, bent = newton_field(keys[k], scores[k], LOGISTIC)(p[k])
+        factor = np.exp(log_scale[k] - log)
+        np.testing.assert_allclose(direction[k] * factor, slope, rtol=1e-12, atol=1e-12 * np.abs(slope).max())
+        np.testing.assert_allclose(curvature[k] * factor, bent, rtol=1e-12, atol=1e-12 * np.abs(bent).max())

@@ -144,6 +144,19 @@ def test_in_a_batch_only_the_start_that_overflows_stops() -> None:
     assert (run.points[-1, 1] != 1).any()
 
 
+def test_a_start_that_leaves_the_floats_stays_where_it_was_and_so_does_its_clock() -> None:
+    """A factor of e^699 is one, e^699 times a gradient of 10⁶ is none."""
+    keys, scores = 1e6 * np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[1e3, 0.0]])
+    log_step = np.array([699.0, -40.0])
+    run = descend(keys, scores, LOSSES["correlation"], np.zeros((2, 2)), steps=4, log_step=log_step)
+    assert run.representable.tolist() == [False, True]
+    for k in range(2):
+        one = descend(keys, scores, LOSSES["correlation"], np.zeros(2), steps=4, log_step=float(log_step[k]))
+        assert run.points[:, k] == pytest.approx(one.points, rel=1e-12, abs=0)
+        assert run.log_time[1:, k] == pytest.approx(one.log_time[1:], rel=1e-12)
+    assert (run.points[:, 0] == 0).all()
+
+
 @pytest.mark.parametrize("starts", [np.ones(3), np.ones((2, 3))])
 def test_where_the_gradient_is_zero_nothing_moves(starts: Any) -> None:
     problem = Problem(np.random.default_rng(0).normal(size=(2, 4, 3)), np.full((2, 4), 0.5))

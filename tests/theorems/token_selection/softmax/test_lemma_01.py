@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -56,6 +58,18 @@ def test_back_propagation_is_what_torch_differentiates(loss: str) -> None:
     size = np.max(np.abs(theirs), axis=(1, 2), keepdims=True)
     assert np.all(size > 1e-3)
     assert np.max(np.abs(ours - theirs) / size) < 256 * EPS
+
+
+def test_what_logits_have_in_common_does_not_matter_however_large() -> None:
+    """e^1000 is no float; the digits of 1000 are lost."""
+    setting = setting_of("logistic")
+    rng = np.random.default_rng(1)
+    W, u = rng.standard_normal((1, DU, D)), rng.standard_normal(DU)
+    for shift in (1000.0, -1000.0):
+        along = W[0].T @ u
+        moved = replace(setting, tokens=setting.tokens + shift * along / (along @ along))
+        ours, theirs = weight_gradient(moved, W, u), by_torch(moved, W, u)
+        assert np.max(np.abs(ours - theirs)) <= 1e4 * EPS * np.max(np.abs(theirs))
 
 
 @pytest.mark.parametrize("loss", LOSSES)

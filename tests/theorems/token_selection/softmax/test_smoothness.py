@@ -11,7 +11,7 @@ from reference_attention import risk
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from theorems.rounding.attention_at import AttentionAt
-from theorems.token_selection.softmax.smoothness import local_smoothness, log_sharp_smoothness
+from theorems.token_selection.softmax.smoothness import local_smoothness, log_constant, log_sharp_smoothness
 
 EPS = float(np.finfo(float).eps)
 RNG = np.random.default_rng(0)
@@ -54,3 +54,10 @@ def test_the_local_constant_is_the_documented_mean_and_bounds_the_second_derivat
             moved.append((up - down) / (2 * h))
         # Central differences: h² of a third derivative, and rounding over h.
         assert np.linalg.norm(np.array(moved), 2) <= bound + 1e-8
+
+
+def test_a_constant_of_one_is_rounded_too() -> None:
+    """Its logarithm may be any number up to the spacing at one."""
+    assert log_constant(0.0).error >= EPS
+    assert log_constant(-3.0).error >= 3 * EPS
+    assert log_constant(-math.inf).error == 0

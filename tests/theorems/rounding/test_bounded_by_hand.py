@@ -1,0 +1,110 @@
+"""What is exact stays exact, and balls by hand: the random operands of the other tests seldom are zero or infinite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from theorems.rounding.attention_at import power_of_two
+from theorems.rounding.bounded import Bounded, exact, spacing
+from theorems.rounding.bounded.arithmetic import of_kernel
+from theorems.rounding.bounded.formats import FORMATS
+
+SINGLE = 2.0**-23
+ZEROS = exact(np.zeros(3))
+each_arithmetic = pytest.mark.parametrize("eps", [None, 2.0**-52, SINGLE], ids=["none", "float64", "float32"])
+
+
+def block(eps: float | None) -> Any:
+    """The arithmetic of a kernel with that spacing, or of none."""
+    return nullcontext() if eps is None else spacing(eps)
+
+
+@each_arithmetic
+@pytest.mark.parametrize(
+    "function", [np.expm1, np.log1p, np.sqrt, np.tanh, np.arctan, np.sum, np.cumsum, np.linalg.norm]
+)
+def test_of_zeros_it_is_exactly_zero(eps: float | None, function: Callable[[Any], Any]) -> None:
+    with block(eps):
+        found = function(ZEROS)
+    assert not found.value.any()
+    assert not found.error.any()
+
+
+@each_arithmetic
+def test_a_product_with_zeros_is_exactly_zero(eps: float | None) -> None:
+    with block(eps):
+        for found in (np.dot(exact(np.ones(3)), ZEROS), np.dot(ZEROS, Bounded(np.ones(3), np.full(3, 0.5)))):
+            assert found.value == found.error == 0
+
+
+@each_arithmetic
+def test_a_sum_of_one_term_is_the_term(eps: float | None) -> None:
+    with block(eps):
+        assert np.cumsum(exact(np.array([0.1, 0.2]))).error[0] == 0
+        assert np.sum(exact(np.array([0.1, 0.0, 0.0]))).error == 0
+
+
+def test_the_root_of_infinity_is_known() -> None:
+    found = np.sqrt(exact(np.array([np.inf])))
+    assert (found.value, found.error) == (np.inf, 0)
+
+
+def test_integers_are_exact_up_to_two_to_the_53() -> None:
+    whole = np.array([-(2**53), -1000, 1000, 2**53])
+    assert exact(whole).value.tolist() == whole.tolist()
+    for beyond in (-(2**53) - 1, 2**53 + 1):
+        with pytest.raises(ValueError, match="beyond 2\\^53"):
+            exact(np.array([beyond]))
+
+
+def test_only_what_is_exact_is_surely_equal() -> None:
+    three, none = exact(np.array([3.0])), exact(np.array([0.0]))
+    assert (three == 3.0).all()
+    assert not (three == none).any()
+    assert not (none == three).any()
+    assert not (Bounded(np.array([3.0]), np.array([1e-9])) == three).any()
+
+
+def test_a_kernel_takes_the_logarithm_of_any_point_of_the_ball() -> None:
+    """Of ½, the lowest point of 1 ± ½, it is off by a share of log 2."""
+    now = of_kernel(SINGLE, 4.0)
+    with spacing(SINGLE, 4.0):
+        found = np.log(Bounded(np.array([1.0]), np.array([0.5])))
+    assert found.error[0] >= math.log(2) * (1 + now.function)
+
+
+@pytest.mark.parametrize("size", [1.0, 2.0**24, 2.0**40])
+def test_a_log_sum_exp_in_floats_is_in_the_ball(size: float) -> None:
+    """At 2²⁴ the log 2 of two equal terms is less than the last digit."""
+    x = np.full(2, size)
+    with spacing(SINGLE):
+        found = np.logaddexp.reduce(exact(x))
+    single = np.float32(size) + np.log(np.float32(2))
+    assert abs(float(single) - found.value) <= found.error
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_are_those_of_torch(name: str) -> None:
+    known, found = torch.finfo(getattr(torch, name)), FORMATS[name]
+    assert (found.eps, found.largest) == (known.eps, known.max)
+    assert found.lost == (known.smallest_normal if name != "float16" else known.eps * known.smallest_normal / 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_spacing_tells_the_range(dtype: Any) -> None:
+    known = np.finfo(dtype)
+    found = of_kernel(float(known.eps), 1.0)
+    assert found.largest == float(known.max)
+    assert found.normal == found.flushed == float(known.smallest_normal)
+
+
+def test_the_power_of_two_below_the_largest() -> None:
+    for x, power in ((5.0, 4.0), (4.0, 4.0), (-0.3, 0.25), (0.0, 1.0)):
+        assert power_of_two(np.array([[x, x / 8]])) == power
