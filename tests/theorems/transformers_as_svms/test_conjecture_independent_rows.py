@@ -98,3 +98,10 @@ def test_a_flow_that_turns_late_is_followed_further() -> None:
     outcome = check(conjecture_independent_rows, Case(data.problem, queried=data), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
     assert next(one for one in outcome.claims if one.name == "direction-rate").branch.startswith("in the cone")
+
+
+def test_tokens_nearly_alike_are_told_apart_far_out() -> None:
+    """Logits that differ by 2.4e-6 ‖W‖ select nothing at the norm of 1e5/max|key|."""
+    data = QueryDataset([[[-2.0 + 2.0**-20], [-2.0]]], [[2.5]], [-1.0], [1.0], "correlation")
+    outcome = check(conjecture_independent_rows, Case(data.problem, queried=data), REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
