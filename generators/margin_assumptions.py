@@ -20,7 +20,7 @@ from jaxtyping import Float64, Int64
 
 from generators.case import Case
 from generators.finding import Finding, entries, fraction, listed, number
-from reference_attention.exact import rational
+from reference_attention.exact import combination, products, rational
 from reference_attention.outer_keys import Keys, rational_keys
 from reference_attention.svm.max_margin import Infeasible, max_margin
 
@@ -53,7 +53,7 @@ def is_farkas_proof(rows: Mapping[Any, Vector], weights: Mapping[Any, fmpq]) -> 
     if not set(weights) <= set(rows) or any(w < 0 for w in weights.values()) or not any(weights.values()):
         return False
     d = len(next(iter(rows.values())))
-    return all(sum((w * rows[at][j] for at, w in weights.items()), fmpq(0)) == 0 for j in range(d))
+    return not any(combination([rows[at] for at in weights], list(weights.values()), d))
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,13 @@ def checked_margins(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> CheckedMargins
             evidence = "the solver says infeasible, but its Farkas multipliers do not prove it"
         return CheckedMargins(None, {}, evidence, proven, {"λ": {f"{i},{t}": str(w) for (i, t), w in used.items()}})
     p, duals = list(solution.exact.p), solution.exact.duals
-    margins = {pair: dot(row, p) for pair, row in rows.items()}
+    margins = dict(zip(rows, products(list(rows.values()), p), strict=True))
+    used = {pair: w for pair, w in duals.items() if w != 0}
     optimal = (
         all(m >= 1 for m in margins.values())
         and all(w >= 0 for w in duals.values())
-        and all(margins[pair] == 1 for pair, w in duals.items() if w != 0)
-        and _combination(rows, duals, keys.shape[2]) == p
+        and all(margins[pair] == 1 for pair in used)
+        and combination([rows[pair] for pair in used], list(used.values()), keys.shape[2]) == p
     )
     if not optimal:
         return CheckedMargins(None, {}, "the solver's p_mm does not satisfy the KKT conditions exactly", False)
@@ -102,13 +103,6 @@ def checked_margins(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> CheckedMargins
     tight = sum(m == 1 for m in margins.values())
     evidence = f"‖p_mm‖ = {norm:.6g}, {tight} of {len(margins)} tokens are SVM-neighbours"
     return CheckedMargins(p, margins, evidence, exact={"‖p_mm‖²": str(dot(p, p))})
-
-
-def _combination(rows: dict[tuple[int, int], Vector], weights: dict[tuple[int, int], fmpq], d: int) -> Vector:
-    total = [fmpq(0)] * d
-    for pair, w in weights.items():
-        total = [x + w * g for x, g in zip(total, rows[pair], strict=True)]
-    return total
 
 
 def separable(case: Case) -> Finding:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-from flint import fmpq, fmpq_mat, fmpz, fmpz_mat
+from flint import fmpq, fmpq_mat, fmpz, fmpz_mat, nmod_mat
 from jaxtyping import Float64, Int64
 
 from reference_attention.errors import InvalidInput
@@ -33,6 +33,29 @@ def rational_matrix(rows: Float64[np.ndarray, "m k"]) -> fmpq_mat:
     """The rational matrix that a float matrix is, shape (m, k)."""
     m, k = rows.shape
     return fmpq_mat(m, k, [rational(x) for x in rows.ravel().tolist()])
+
+
+def products(rows: Sequence[Sequence[fmpq]], p: Sequence[fmpq]) -> list[fmpq]:
+    """row·p of every row; with one common denominator, where fractions of p are reduced at every term of a loop."""
+    if not rows:
+        return []
+    return list((fmpq_mat(list(map(list, rows))) * fmpq_mat(len(p), 1, list(p))).entries())
+
+
+def combination(rows: Sequence[Sequence[fmpq]], weights: Sequence[fmpq], d: int) -> list[fmpq]:
+    """Σ_j weights_j rows_j, of length d; as :func:`products`."""
+    if not rows:
+        return [fmpq(0)] * d
+    return list((fmpq_mat(1, len(weights), list(weights)) * fmpq_mat(list(map(list, rows)))).entries())
+
+
+def rank_of(rows: Sequence[Sequence[fmpq]]) -> int:
+    """The rank of rational rows: that modulo a prime where it is full, which it then is over the rationals, too."""
+    if not rows:
+        return 0
+    numerators, _ = fmpq_mat(list(map(list, rows))).numer_denom()
+    full = min(numerators.nrows(), numerators.ncols())
+    return full if nmod_mat(numerators, PRIME).rank() == full else int(numerators.rank())
 
 
 def ratio(numerator: fmpz, denominator: fmpz, exponent: int = 0) -> float:
@@ -67,6 +90,9 @@ def times_power_of_two(q: fmpq, exponent: int) -> fmpq:
     power = fmpz(1) << abs(exponent)
     return q * power if exponent >= 0 else q / power
 
+
+PRIME = 2**61 - 1
+"""A rank modulo it is at most the rank."""
 
 LIMB = 50
 """Bits of a limb."""

@@ -15,7 +15,10 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import (
     Dyadic,
+    combination,
     from_limbs,
+    products,
+    rank_of,
     ratio,
     rational,
     rational_matrix,
@@ -184,3 +187,22 @@ def test_limbs_are_the_integers() -> None:
     assert np.abs(limbs).max() < 2**53
     assert from_limbs(limbs).entries() == [fmpz(x) for x in dyadic.integers()]
     assert from_limbs(Dyadic.of(np.zeros((1, 2))).limbs()).entries() == [0, 0]
+
+
+def test_products_and_combinations_are_sums() -> None:
+    rows = [[fmpq(1, 3), fmpq(-2)], [fmpq(5), fmpq(1, 7)], [fmpq(0), fmpq(1)]]
+    p = [fmpq(3, 2), fmpq(7)]
+    assert products(rows, p) == [fmpq(-27, 2), fmpq(17, 2), fmpq(7)]
+    assert combination(rows, [fmpq(3), fmpq(1, 5), fmpq(-1)], 2) == [fmpq(2), fmpq(-244, 35)]
+    assert products([], p) == []
+    assert combination([], [], 2) == [fmpq(0), fmpq(0)]
+
+
+def test_a_rank_is_that_over_the_rationals() -> None:
+    prime = 2**61 - 1
+    assert rank_of([]) == 0
+    assert rank_of([[fmpq(1, 3), fmpq(2)], [fmpq(1, 6), fmpq(1)]]) == 1
+    assert rank_of([[fmpq(1, 3), fmpq(2)], [fmpq(1, 6), fmpq(2)]]) == 2
+    # Deficient modulo the prime, not over the rationals.
+    assert rank_of([[fmpq(1), fmpq(0)], [fmpq(0), fmpq(prime)]]) == 2
+    assert rank_of([[fmpq(prime)]]) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,27 @@ from jaxtyping import Int64
 from reference_attention.problem import Problem
 from theorems.rounding.bounded import exact
 
+LARGE = 4096
+"""Entries of keys from which on it pays to ask whether points refer to the same tokens."""
+
 
 def key_rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
     """k_i,token_i − k_it, shape (*b, n, T, d)."""
+    if problem.keys.size < LARGE:
+        return _rows(problem, token)
+    # Far out nearly every point refers to the tokens that are selected.
+    distinct, which = np.unique(token.reshape(-1, problem.n), axis=0, return_inverse=True)
+    if len(distinct) > 1:
+        return _rows(problem, distinct)[which.reshape(token.shape[:-1])]
+    return np.broadcast_to(_rows_of_one(problem, tuple(distinct[0].tolist())), (*token.shape, problem.T, problem.d))
+
+
+@lru_cache(maxsize=2)
+def _rows_of_one(problem: Problem, token: tuple[int, ...]) -> Any:
+    return _rows(problem, np.array(token, dtype=np.int64))
+
+
+def _rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
     inputs, factors = np.arange(problem.n), problem.factors
     if factors is None:
         return exact(problem.keys[inputs, token])[..., None, :] - problem.keys

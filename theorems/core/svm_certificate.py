@@ -122,10 +122,12 @@ def _wrong_dual(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"],
     duals = {pair: weight for pair, weight in svm.exact.duals.items() if weight != 0}
     if any(weight < 0 or not svm.neighbours[pair] for pair, weight in duals.items()):
         return "a dual is negative, or positive off the neighbours"
-    total = [fmpq(0)] * problem.d
+    # Σ λ_it (k_iα − k_it), as a combination of keys.
+    weights = [fmpq(0)] * (problem.n * problem.T)
     for (i, t), weight in duals.items():
-        chosen, other = i * problem.T + int(alpha[i]), i * problem.T + t
-        total = [x + weight * (keys[chosen, j] - keys[other, j]) for j, x in enumerate(total)]
+        weights[i * problem.T + int(alpha[i])] += weight
+        weights[i * problem.T + t] -= weight
+    total = (fmpq_mat(1, len(weights), weights) * keys).entries()
     return "" if total == list(svm.exact.p) else "p_mm is not the combination of the rows with the duals"
 
 

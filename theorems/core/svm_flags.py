@@ -15,7 +15,7 @@ from flint import fmpq, fmpq_mat
 from jaxtyping import Float64, Int64
 from scipy.optimize import linprog
 
-from reference_attention.exact import rational, to_floats
+from reference_attention.exact import combination, products, rank_of, rational, to_floats
 from reference_attention.outer_keys import rational_keys
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
@@ -34,7 +34,7 @@ def wrong_flag(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) 
         [a - b for a, b in zip(keys[i * problem.T + int(alpha[i])], keys[i * problem.T + t], strict=True)]
         for i, t in pairs
     ]
-    rank = fmpq_mat(rows).rank() if rows else 0
+    rank = rank_of(rows)
     if svm.independent != (rank == len(rows)):
         said = "independent" if svm.independent else "dependent"
         return f"the rows of {len(rows)} neighbours have rank {rank}, and are called {said}"
@@ -51,7 +51,7 @@ def _no_such_duals(given: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[f
     """Why those are no positive duals of p; empty if they are."""
     if set(given) != set(pairs) or any(x <= 0 for x in given.values()):
         return "the positive duals are not positive at exactly the neighbours"
-    total = [sum((given[pair] * row[j] for pair, row in zip(pairs, rows, strict=True)), fmpq(0)) for j in range(len(p))]
+    total = combination(rows, [given[pair] for pair in pairs], len(p))
     return "" if total == p else "the positive duals do not add up to p"
 
 
@@ -66,8 +66,8 @@ def _direction_without_dual(rows: list[list[fmpq]], p: list[fmpq]) -> bool:
     gains = floats @ found.x
     idle = [row for row, gain in zip(rows, gains.tolist(), strict=True) if gain < GAIN]
     z = _projected(found.x, [p, *idle])
-    products = [sum((a * b for a, b in zip(row, z, strict=True)), fmpq(0)) for row in rows]
-    return all(x >= 0 for x in products) and any(x > 0 for x in products)
+    gained = products(rows, z)
+    return all(x >= 0 for x in gained) and any(x > 0 for x in gained)
 
 
 def _projected(z: Float64[np.ndarray, "d"], across: list[list[fmpq]]) -> list[fmpq]:

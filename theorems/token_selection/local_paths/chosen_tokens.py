@@ -25,7 +25,7 @@ MOST_CHOICES = 4096
 FLOWS = 8
 """Flows that look for tokens when there are too many choices."""
 
-ROUGH = 1e-6
+ROUGH = 1e-3
 """Tolerance of these flows: what they select is a proposal, which is then decided exactly."""
 
 SELECTED_AT = 1e3

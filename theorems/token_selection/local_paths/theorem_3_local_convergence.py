@@ -27,6 +27,7 @@ from theorems.core.att_svm import certified
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, undecided
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
+from theorems.core.points import affordable
 from theorems.core.statement import always, statement
 from theorems.core.survival import ANY_STEP, ROOM
 from theorems.core.svm_certificate import local_optimality_claim
@@ -57,6 +58,9 @@ STEPS = 1000
 
 LONGEST_STEPS = 500
 """Iterations of the longest steps."""
+
+ENTRIES = 1 << 24
+"""About how many entries of keys are looked at, at all iterates of a descent; large problems get fewer iterations."""
 
 SHORTEST, LARGEST_LOG_STEP = math.log(0.01), 600.0
 """log ηL_p of the shortest steps that are drawn; no log η is beyond the other in its size, so that η is a float."""
@@ -184,9 +188,9 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     inequalities below. Starts lie in C_{μ/4,R}, iterates in a cone K ⊂ cone_μ whose tip a is moved towards the ray
     that GD converges to; p' = p − a, ρ' = ‖p'‖/‖p_mm‖, ν' = 1 − cos(p', p_mm), π' = κ/ρ' − ν'.
 
-    Effective forms, at each iteration from several starts: 1000 of GD with η = 1/L_p, its increments tracked in
-    their own scale where they underflow next to p (they are e^{−1000} or less where R is large), and steps along −∇L
-    as long as the proof allows, which take ‖p‖ through orders of magnitude.
+    Effective forms, at each iteration from several starts: 1000 of GD with η = 1/L_p (fewer where n T d is large), its
+    increments tracked in their own scale where they underflow next to p (they are e^{−1000} or less where R is large),
+    and steps along −∇L as long as the proof allows, which take ‖p‖ through orders of magnitude.
     - run-is-the-one-asked-for, iterate-is-a-step (exact): GD starts at p(0), and p(t+1) = p(t) − η∇L(p(t)) to rounding.
     - no-stationary-point: −⟨∇L, p̄_mm⟩ ≥ C e^{−⟨p, p_mm⟩/‖p_mm‖²}.
     - stays-in-cone: ν' ≤ μ; near the boundary of K a step of GD leads away from it.
@@ -228,9 +232,11 @@ def claims(
         given = None
     starts = _starts(cone, rng, given)
     room = resolvable_rho(cone.constants) * cone.constants.norm / float(np.linalg.norm(starts, axis=1).max())
-    most = growth(LONGEST_STEPS, float(np.clip(room, 2.0, MOST_GROWTH)), len(starts))
-    gd = descent(cone.constants.problem, under_test, starts, log_step, STEPS)
-    asked = starts_claim("run-is-the-one-asked-for", gd.points, starts, STEPS)
+    problem = cone.constants.problem
+    steps, longest = (affordable(problem, most, ENTRIES // len(starts)) for most in (STEPS, LONGEST_STEPS))
+    most = growth(longest, float(np.clip(room, 2.0, MOST_GROWTH)), len(starts))
+    gd = descent(problem, under_test, starts, log_step, steps)
+    asked = starts_claim("run-is-the-one-asked-for", gd.points, starts, steps)
     yield asked
     if asked.verdict is Verdict.FALSIFIED:
         return
