@@ -102,11 +102,11 @@ class Sphere:
             while scale > 1e-6 * longest:
                 trial = y + scale * step
                 least = ENOUGH * scale * max(float(-slope @ step), 0.0)
-                if np.linalg.norm(trial) < self.reduced.rho and self.excess(trial) <= value - least + noise:
+                there = self.excess(trial) if np.linalg.norm(trial) < self.reduced.rho else np.inf
+                if there <= value - least + noise:
                     break
                 scale /= 2
             else:
                 return y, arrived
-            y = y + scale * step
-            value = self.excess(y)
+            y, value = trial, there
         return y, arrived

@@ -112,7 +112,7 @@ def descend(
     tries = [np.zeros_like(start), start]
     if start.size:
         tries.append(np.asarray(minimize(objective, start, jac=True, method="BFGS", options={"maxiter": 30}).x))
-    values = [float(log_excess(seen, problem, point(y)[0])) for y in tries]
+    values = log_excess(seen, problem, np.array([point(y)[0] for y in tries]))
     best = int(np.nanargmin(values)) if np.isfinite(values).any() else 0
     return tries[best], point(tries[best])[0]
 
