@@ -73,10 +73,18 @@ def test_that_fails():
     assert False
 """
 
+CONFTEST = """
+import pytest
+
+# As every module of an installed distribution that has a plugin: pytest would import it with its own finder.
+pytest.register_assert_rewrite("toy")
+"""
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    for path, text in {"toy/__init__.py": "", "toy/shapes.py": TOY, "tests/toy/test_shapes.py": TESTS}.items():
+    files = {"toy/__init__.py": "", "toy/shapes.py": TOY, "conftest.py": CONFTEST, "tests/toy/test_shapes.py": TESTS}
+    for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text, encoding="utf-8")
     return tmp_path

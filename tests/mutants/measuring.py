@@ -20,7 +20,7 @@ from tests.mutants.forks import Died, Tell, limit, told_by
 from tests.mutants.making import OUTSIDE, Mutant, Outcome
 from tests.mutants.swapping import outermost
 
-OPTIONS = ("-qq", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist")
+OPTIONS = ("-qq", "--tb=no", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:xdist")
 
 
 @dataclass(frozen=True)
