@@ -19,6 +19,7 @@ from reference_attention.training.batched_flow import gradient_flows
 from reference_attention.training.descent import descend
 from reference_attention.training.flow import gradient_flow
 from tests.instructions.workloads import feasible
+from theorems import Verdict, verify
 
 SHAPES = [(4, 6, 10), (10, 10, 30), (20, 20, 50), (4, 6, 100)]
 TRIALS = 300
@@ -107,6 +108,35 @@ def test_flows_against_a_plain_lsoda_loop(benchmark: BenchmarkFixture) -> None:
     benchmark.extra_info["ratio"] = (
         f"flow to 1e6, per trial: {TRIALS} at once / one by one {one / single:.3f},"
         f" at once / plain LSODA loop to 1e4 {one / looped:.3f}, one by one / that loop {single / looped:.2f}"
+    )
+
+
+@pytest.mark.parametrize("shape", [(16, 32, 128), (32, 64, 64)], ids=str)
+def test_theorem_3_on_large_data(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
+    """``verify theorem-3 --data`` on unit tokens, beside a thousand gradients by the textbook formula."""
+    n, _, d = shape
+    rng = np.random.default_rng(0)
+    X, v = rng.normal(size=shape), rng.normal(size=d)
+    X /= np.linalg.norm(X, axis=-1, keepdims=True)
+    Y, p = np.where(np.arange(n) % 2 == 0, 1.0, -1.0), rng.normal(size=d)
+
+    def gradients() -> None:
+        for _ in range(1000):
+            logits = X @ p
+            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+            weights /= weights.sum(axis=1, keepdims=True)
+            scores = (X @ v) * Y[:, None]
+            output = np.sum(weights * scores, axis=1)
+            slope = -1 / (1 + np.exp(output))
+            np.einsum("nt,ntd->d", slope[:, None] * weights * (scores - output[:, None]), X)
+
+    began = time.perf_counter()
+    results = verify("theorem-3", data={"X": X, "Y": Y, "v": v})
+    seconds = time.perf_counter() - began
+    assert results.verdict is Verdict.UPHELD
+    (plain,) = compared(benchmark, 3, gradients)
+    benchmark.extra_info["ratio"] = (
+        f"verify theorem-3 --data, {shape}: {seconds:.0f} s, as 1000 textbook gradients {seconds / plain:.0f} times"
     )
 
 
