@@ -1,4 +1,4 @@
-"""Formulas of the global statements, by hand: constants from a margin, reduced programs, the flow's offset, Lemma 11."""
+"""Formulas of the global statements, by hand: constants from a margin, reduced programs, flow offsets, Lemma 11."""
 
 from __future__ import annotations
 
