@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from generators.datasets import DATASETS
-
 from reference_attention.training.joint_descent import JointTrajectory
 from theorems.core.claim import NotANumber, Verdict
 from theorems.core.implementation import REFERENCE
