@@ -1,10 +1,11 @@
-"""Where a hunt looks: cases of the kind that it is to find are drawn, and what was found is a violation to its guide."""
+"""Where a hunt looks: cases of the kind are drawn, and what was found is a violation to what guides it."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase
@@ -51,17 +52,11 @@ def test_cases_are_drawn_that_might_be_counterexamples(path: Path) -> None:
         if meets(weakened, drawn[-1]):
             raise Enough
 
-    with warnings.catch_warnings(), pytest.raises(Enough):
+    quiet: Any = {"phases": (Phase.generate,), "unchecked": tuple(HealthCheck), "near_copies": False}
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        drive(
-            weakened.cases(),
-            visit,
-            examples=FEW,
-            seed=0,
-            phases=(Phase.generate,),
-            unchecked=tuple(HealthCheck),
-            near_copies=False,
-        )
+        with pytest.raises(Enough):
+            drive(weakened.cases(), visit, examples=FEW, seed=0, **quiet)
     score = 0.0 if weakened.violation is None else float(weakened.violation(drawn[-1]))
     assert not math.isnan(score)
 
