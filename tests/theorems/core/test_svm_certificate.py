@@ -94,7 +94,7 @@ class Misjudged(MaxMargin):
     """As if the rows of its neighbours were dependent when they are not, and the other way round."""
 
     @property
-    def independent(self) -> bool:  # type: ignore[override]
+    def independent(self) -> bool:
         return not solution_of(self).independent
 
 
