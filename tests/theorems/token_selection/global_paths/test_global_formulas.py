@@ -19,7 +19,7 @@ from theorems.registry.lookup import statement_named
 from theorems.rounding.bounded import exact
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.followed_path import Sphere
-from theorems.token_selection.global_paths.lemma_11_feasibility import least_norm_preimage
+from theorems.token_selection.global_paths.lemma_11_feasibility import _sign, _solution, least_norm_preimage
 from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
 from theorems.token_selection.global_paths.path_claims import Followed, _rate
 from theorems.token_selection.global_paths.path_constants import Constraints, log_kappa
@@ -69,6 +69,12 @@ def test_costs_are_relative_to_the_dearest() -> None:
     constraints = Constraints.of(*posed(*LINE))
     assert near(constraints.log_costs, [-math.log(4), 0.0])
     assert near(constraints.log_unit, math.log(4))
+
+
+def test_rounding_of_duals_is_rounding() -> None:
+    constraints = Constraints.of(*posed(*LINE))
+    assert 0 < constraints.dual_rounding < 1e-13
+    assert 0 < float(log_kappa(posed(*LINE)[0]).error) < 1e-13
 
 
 PROGRAM = Reduced(
@@ -193,6 +199,15 @@ def test_what_lies_in_the_span_contracts() -> None:
     assert offset.contracted(p, p + np.array([3.0, 0.0])) == pytest.approx(math.exp(-1.5), rel=1e-12)
 
 
+def test_it_contracts_around_where_it_is_drawn_to() -> None:
+    """With unequal costs that lies beside the ray; |r| = 1 falls like e^{−σ log t/2}."""
+    offset = offset_of(*posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0.5]]))
+    assert abs(offset.q[1]) > 0.3
+    p = offset.q + np.array([0.0, 1.0])
+    due = math.exp(-3 * offset.stiffness / 2)
+    assert offset.contracted(p, p + np.array([3.0, 0.0])) == pytest.approx(due, rel=1e-9)
+
+
 def test_other_constraints_pull_less_later() -> None:
     """t e^{−ĝ·p}|ĝ| within the span of (1, 0), for ĝ = (3, 1) at p = (2, 1), q = 0: 3 e^{2 − 7}."""
     offset = offset_of(*BESIDE)
@@ -226,6 +241,26 @@ def test_the_flow_starts_at_its_own_bound() -> None:
     """On the curve itself, without other constraints: nothing is left of the bound but its own rounding."""
     offset = offset_of(*posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0]]))
     assert offset.from_start(offset.q + np.array([4.0, 0.0]), 10.0) <= 1e-7
+
+
+def test_signs() -> None:
+    assert [_sign(fmpq(x, 3)) for x in (-7, -1, 0, 1, 7)] == [-1, -1, 0, 1, 1]
+
+
+def test_a_solution_that_is_called_infeasible_is_refuted() -> None:
+    """And of a prompt that separates nothing, nothing is said."""
+    between = np.array([[[0.0], [1.0], [-1.0]]])
+    none = max_margin(between, np.array([0]))
+
+    def infeasible(keys: Any, alpha: Any) -> Any:
+        return none
+
+    problem = TOKENS.problem
+    p = [fmpq(1), fmpq(0), fmpq(0)]
+    (claim,) = _solution(problem, p, REFERENCE.but("none", max_margin=infeasible))
+    assert (claim.name, claim.verdict) == ("gmm-exists", Verdict.FALSIFIED)
+    (claim,) = _solution(problem, [fmpq(0)] * 3, REFERENCE)
+    assert claim.verdict is Verdict.INCONCLUSIVE
 
 
 TOKENS = Dataset(

@@ -130,7 +130,9 @@ def test_a_point_within_the_radius_is_tried_on_it() -> None:
     constants = constants_of(SHORT)
     rho = 2 * constants.base_rho
     worst = _violation(constants, REFERENCE, rho, 1.0)
-    on = rho * constants.norm * (1 + 1e-12) * constants.solution.direction
+    axis = constants.solution.direction
+    beside = axis + 0.1 * math.sqrt(constants.mu) * np.array([-axis[1], axis[0]])
+    on = rho * constants.norm * (1 + 1e-12) * beside / np.linalg.norm(beside)
     assert worst(0.25 * on[None]) == pytest.approx(worst(on[None]), rel=1e-6)
 
 
