@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ from generators.case import Case
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
+from theorems.core.claim import Claim, Form
+from theorems.core.tolerances import EXACT
 from theorems.hunting import simplify
+from theorems.hunting.examine import _why_not
 from theorems.hunting.record import _is_effort, _is_finding
 from theorems.hunting.simplify import (
     Parts,
@@ -165,3 +169,17 @@ def test_a_finding_needs_all_its_parts() -> None:
 )
 def test_an_effort_of_a_record(effort: Any, right: bool) -> None:
     assert _is_effort(effort) is right
+
+
+def claim(slack: float, undecided: str = "") -> Claim:
+    return Claim("sum", Form.EXACT, slack, 0.0, EXACT, undecided=undecided)
+
+
+def test_why_a_case_is_no_counterexample() -> None:
+    """What could not be decided may still be one."""
+    assert _why_not((), [], "") == ("the conclusion made no claim", True)
+    lost = claim(math.nan, "no digits")
+    assert _why_not((lost,), [lost], "") == ("sum: no digits", True)
+    right = claim(1.0)
+    assert _why_not((right,), [right], "") == ("the conclusion holds", False)
+    assert _why_not((right,), [], "other") == ("other is not claimed of this case, only sum", True)
