@@ -11,10 +11,13 @@ import pytest
 
 from generators.case import Case
 from generators.datasets import DATASETS
+from reference_attention.losses import LOSSES, loss_named
 from reference_attention.problem import Dataset, Problem
 from theorems.core.check import Outcome
 from theorems.core.claim import Claim, Form, Verdict
+from theorems.core.implementation import REFERENCE
 from theorems.core.tolerances import EXACT
+from theorems.faults import fault_named
 from theorems.registry.lookup import statement_named
 from theorems.run.identity import of_statements
 from theorems.run.journal import Journal
@@ -23,7 +26,8 @@ from theorems.run.result import ClaimSummary, Result, of_outcome
 from theorems.run.shares import NEARLY, PROPERTIES, drawn_shares
 from theorems.run.tables import _vector, case_rows
 from theorems.run.unit import Unit
-from theorems.run.verify import PART, part_sizes
+from theorems.run.user_data import Given
+from theorems.run.verify import PART, part_sizes, verify_data
 
 
 def beside(excess: float, scores: tuple[float, ...] = (1.0, 0.0, 0.0), alpha: bool = False) -> Case:
@@ -157,3 +161,32 @@ def test_a_line_of_which_half_is_written_gets_the_other_half(tmp_path: Path, mon
     journal.append({"b": 2})
     text = (tmp_path / "run.jsonl").read_text(encoding="utf-8")
     assert text.splitlines()[1:] == ['{"a": 1}', '{"b": 2}']
+
+
+@pytest.mark.parametrize(("scale", "far"), [(1.0, False), (2.0**29, False), (2.0**31, True), (2.0**-31, True)])
+def test_keys_in_far_units(scale: float, far: bool) -> None:
+    assert (
+        PROPERTIES["keys beyond 2^±30"](Case(Problem(scale * np.array([[[1.0], [0.0]]]), np.array([[1.0, 0]])))) is far
+    )
+
+
+def test_one_constraint_and_concave_losses() -> None:
+    two = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
+    assert PROPERTIES["one constraint only"](Case(two)) is True
+    assert PROPERTIES["one constraint only"](beside(1.0)) is False
+    concave = {
+        name: PROPERTIES["loss concave somewhere"](Case(Problem(two.keys, -two.scores, loss_named(name))))
+        for name in LOSSES
+    }
+    assert concave["sigmoid"] is True
+    assert concave["logistic"] is False
+
+
+def test_a_failure_of_given_data_is_kept_and_only_a_failure() -> None:
+    given = Given(DATASETS["figure-1a"](), failed=False)
+    wrong = verify_data("lemma-5", given, fault_named("negated-gradient").implementation, lambda *told: None)
+    assert wrong.verdict is Verdict.FALSIFIED
+    assert wrong.failure is not None
+    right = verify_data("lemma-5", given, REFERENCE, lambda *told: None)
+    assert (right.verdict, right.failure) == (Verdict.UPHELD, None)
+    assert 0 <= right.seconds < 600
