@@ -183,7 +183,7 @@ def test_one_constraint_and_concave_losses() -> None:
 
 
 def test_a_failure_of_given_data_is_kept_and_only_a_failure() -> None:
-    given = Given(DATASETS["figure-1a"](), failed=False)
+    given = Given(DATASETS["figure-1a"]())
     wrong = verify_data("lemma-5", given, fault_named("negated-gradient").implementation, lambda *told: None)
     assert wrong.verdict is Verdict.FALSIFIED
     assert wrong.failure is not None
