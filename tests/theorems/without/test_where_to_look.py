@@ -25,6 +25,7 @@ RARE = (
     "conjecture-independent-rows-without-distinct-scores",
     "lemma-13-without-radius-schedule",
     "theorem-6-without-radius-schedule",
+    "lemma-12-without-prompt-selects",
     "lemma-13-without-prompt-selects",
     "theorem-6-without-prompt-selects",
 )
