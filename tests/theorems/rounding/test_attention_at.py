@@ -16,6 +16,7 @@ from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient
 from tests.theorems import oracle
 from tests.theorems.rounding.balls import escaped, used
 from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of
@@ -25,7 +26,7 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
 from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt, textbook_gradient, textbook_weights
-from theorems.rounding.bounded import Bounded, exact, rounded, spacing
+from theorems.rounding.bounded import Bounded, exact, in_floats, rounded, spacing
 from theorems.rounding.softmax import softmax
 from theorems.rounding.weights_under_test import total_of, weights_of
 
@@ -307,3 +308,19 @@ def test_oracle_agrees_with_a_closed_form() -> None:
     assert float(oracle.excess_risk(problem, p, np.array([0])).mid()) == pytest.approx(
         0.5 - math.tanh(0.75) / 2, rel=8 * EPS
     )
+
+
+def test_a_gradient_under_test_is_told_in_our_unit() -> None:
+    """Also in plain floats, in which a search works: e·(direction/e) is the same gradient."""
+    rng = np.random.default_rng(0)
+    problem = Problem(rng.standard_normal((2, 3, 2)), rng.standard_normal((2, 3)))
+
+    def in_other_units(*given: Any) -> ScaledGradient:
+        found = REFERENCE.scaled_gradient(*given)
+        return ScaledGradient(found.log_scale - 1, math.e * found.direction)
+
+    with in_floats():
+        at = AttentionAt(problem, rng.standard_normal((4, 2)))
+        mine = at.gradient_of(REFERENCE, "claim")
+        theirs = at.gradient_of(REFERENCE.but("units", scaled_gradient=in_other_units), "claim")
+    assert theirs == pytest.approx(mine, rel=1e-12)

@@ -13,7 +13,7 @@ from reference_attention.training.flow import Flow, gradient_flow
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
-from theorems.token_selection.global_paths.flow_chords import VACUOUS, ArcFlow, asked_for, chords
+from theorems.token_selection.global_paths.flow_chords import PIECES, VACUOUS, ArcFlow, asked_for, chords
 
 KEYS = np.array([[[1.0, 0.2, 0], [0, 0.1, 0.5], [-0.3, 1, 0]], [[0.7, 0.9, 1], [0, 0, 0], [0.1, 0.3, -1]]])
 PROBLEM = Problem(KEYS, np.array([[1.0, 0.5, 0.5], [2, 0, 0]]), loss_named("logistic"))
@@ -80,3 +80,47 @@ def test_the_reference_flow_is_followed_from_far_and_from_opposite_starts() -> N
         flow = gradient_flow(PROBLEM, start, norm=1e6)
         assert flow.reached
         assert chords(PROBLEM, flow, rng()).verdict is Verdict.UPHELD
+
+
+def two_tokens(score: float = 1.0) -> ArcFlow:
+    """Keys (4, 0) and 0: the flow is along the first axis, or nowhere."""
+    return ArcFlow(Problem(np.array([[[4.0, 0], [0, 0]]]), np.array([[score, 0.0]]), loss_named("logistic")))
+
+
+def test_along_a_line_nothing_is_amplified() -> None:
+    piece = two_tokens().piece(np.array([0.5, 0.0]), 0.0, 2.0, 1e-10, 1e-12)
+    assert piece.end == pytest.approx([2.5, 0.0], rel=1e-9, abs=1e-12)
+    assert piece.amplification == 1.0
+    assert not piece.failed
+
+
+def test_the_field_is_a_unit_vector_wherever_there_is_one() -> None:
+    for p in (np.zeros(2), np.array([3.0, -1.0]), np.array([-60.0, 2.0])):
+        assert two_tokens()._unit(p) == pytest.approx([1.0, 0.0])
+    still = two_tokens(0.0)
+    assert not still._unit(np.ones(2)).any()
+    unit, curvature = still._curvature(np.ones(2))
+    assert not unit.any()
+    assert not curvature.any()
+
+
+def test_a_piece_ends_with_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("theorems.token_selection.global_paths.flow_chords.MOST_STEPS", 2)
+    piece = ArcFlow(PROBLEM).piece(START, 0.0, 1e3, 1e-10, 1e-12)
+    assert piece.failed == "running after 2 steps at arc length 0"
+
+
+def test_the_first_piece_and_one_of_each_third_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    begins, piece = [], ArcFlow.piece
+
+    def seen(self: ArcFlow, p: np.ndarray, begin: float, *rest: float) -> object:
+        begins.append(begin)
+        return piece(self, p, begin, *rest)
+
+    monkeypatch.setattr(ArcFlow, "piece", seen)
+    flow = flow_with("reference")
+    chords(PROBLEM, flow, rng())
+    assert len(begins) == 1 + PIECES
+    thirds = [int(3 * np.searchsorted(flow.arc_length, s) / len(flow.arc_length)) for s in begins[1:]]
+    assert begins[0] == 0
+    assert thirds == [0, 1, 2]

@@ -15,8 +15,8 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
-from theorems.rounding.bounded import in_floats
-from theorems.token_selection.global_paths.growth_bounds import climb_bound, log_rate
+from theorems.rounding.bounded import exact, in_floats
+from theorems.token_selection.global_paths.growth_bounds import climb_bound, correlation_deficit, log_rate
 
 LINE = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]), LOSSES["correlation"])
 """Two tokens on a line, D = 1: the climb is at least log(1 + η e^{−‖p(0)‖} t/4)."""
@@ -50,3 +50,16 @@ def test_the_climb_lies_in_what_it_carries(steps: int) -> None:
         for start, value, error in zip(starts, carried.value, carried.error, strict=True):
             used.append(float(abs(arb(float(value)) - true_climb(float(start), steps))) / float(error))
     assert 1 / 500 < max(used) <= 1
+
+
+@pytest.mark.parametrize("lag", [0.0, 2.0])
+def test_a_deficit_is_summed_over_the_steps_of_each_run(lag: float) -> None:
+    """λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ ‖Δ‖²/(2(‖p‖ + λ)); from the origin and without λ from the first step on."""
+    norms, lengths = np.array([[1.0, 0.0], [2.0, 3.0], [4.0, 6.0]]), np.array([[1.0, 3.0], [2.0, 4.0]])
+    found = correlation_deficit(exact(norms), exact(lengths), exact(lag))
+    one = [lag * np.log((x + lag) / (1 + lag)) for x in (1.0, 2.0, 4.0)]
+    bent = [0.0, 1 / (2 * (1 + lag)), 1 / (2 * (1 + lag)) + 4 / (2 * (2 + lag))]
+    assert found.value[:, 0] == pytest.approx(np.add(one, bent), rel=1e-14)
+    first = 9 / (2 * lag) if lag else 0.0
+    two = [lag * np.log((x + lag) / lag) if lag else 0.0 for x in (0.0, 3.0, 6.0)]
+    assert found.value[:, 1] == pytest.approx(np.add(two, [0.0, first, first + 16 / (2 * (3 + lag))]), rel=1e-14)

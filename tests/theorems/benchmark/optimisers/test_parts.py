@@ -1,0 +1,24 @@
+"""Parts of rules, by hand: where there is nothing yet, and where there is nothing to divide by."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from generators.datasets import DATASETS
+from reference_attention.risk import ScaledGradient
+from theorems.benchmark.optimisers import scaled
+from theorems.benchmark.optimisers.adam import Adam
+from theorems.benchmark.optimisers.optimiser import Setting
+
+
+def test_moments_begin_at_zero_wherever_a_run_does() -> None:
+    """The first step of Adam is η in each coordinate, against the gradient."""
+    rule, start = Adam(0.1), np.zeros((1, 2))
+    rule.begin(Setting((DATASETS["figure-1a"]().problem,), start, (2,)))
+    moved = rule.step(start, ScaledGradient(np.zeros(1), np.array([[2.0, -4.0]])))
+    assert moved == pytest.approx(np.array([[-0.1, 0.1]]))
+
+
+def test_of_nothing_the_size_is_one() -> None:
+    assert scaled.size_of(ScaledGradient(np.zeros(2), np.array([[0.0, 0.0], [3.0, 4.0]]))).tolist() == [1.0, 5.0]

@@ -1,0 +1,54 @@
+"""Small parts of a verdict, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from reference_attention.problem import Problem
+from reference_attention.query_dataset import QueryDataset
+from theorems.core.check import _not_found
+from theorems.core.claim import Claim, Form
+from theorems.core.dataset_claims import query_claims
+from theorems.core.implementation import REFERENCE
+from theorems.core.key_rows import key_rows
+from theorems.core.points import with_margin
+from theorems.core.tolerances import EXACT
+
+
+def claim(slack: float, not_found: bool = False, undecided: str = "") -> Claim:
+    return Claim("sum", Form.EXACT, slack, 0.0, EXACT, undecided=undecided, not_found=not_found)
+
+
+@pytest.mark.parametrize(
+    ("claims", "found"),
+    [
+        ([], False),
+        ([claim(1.0)], False),
+        ([claim(math.nan, True, "search")], True),
+        ([claim(1.0), claim(math.nan, True, "search")], True),
+        ([claim(math.nan, False, "digits"), claim(math.nan, True, "search")], False),
+        ([claim(-1.0), claim(math.nan, True, "search")], False),
+    ],
+)
+def test_not_found_is_all_that_is_open(claims: list[Claim], found: bool) -> None:
+    assert _not_found(claims) is found
+
+
+def test_rows_of_outer_products() -> None:
+    """(x_iα − x_it) z_iᵀ, row by row."""
+    data = QueryDataset([[[1.0, 2.0], [4.0, 8.0]]], [[1.0, 10.0, 100.0]], [1.0], [1.0, 0.0], "correlation")
+    found = key_rows(data.problem, np.array([1]))
+    assert found.value.tolist() == [[[3, 30, 300, 6, 60, 600], [0] * 6]]
+    dense = key_rows(Problem(data.problem.keys, data.problem.scores), np.array([1]))
+    assert (dense.value == found.value).all()
+    verdicts = {one.name: str(one.verdict) for one in query_claims(Case(data.problem, queried=data), REFERENCE)}
+    assert verdicts == {"scores-are-products": "upheld", "keys-are-outer-products": "upheld"}
+
+
+def test_a_margin_is_reached_along_a_short_row() -> None:
+    moved = with_margin(np.array([[1.0, 2.0]]), np.array([[0.25, 0.0]]), np.array([1.0]))
+    assert moved.tolist() == [[4.0, 2.0]]

@@ -1,0 +1,135 @@
+"""What is said wrongly of p_mm is seen, wherever it stands and however little it is wrong."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import fmpq
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.core.svm_certificate import local_optimality_claim, svm_claim
+from theorems.core.svm_flags import _direction_without_dual
+
+KEYS = np.array([[[0.0, 0], [-1, 1], [-3, -1]], [[0.0, 0], [-1, -1], [-2, 5]]])
+"""Rows (1, −1), (3, 1) of the first input, (1, 1), (2, −5) of the second would ask for more: p_mm = (1, 0)."""
+SCORES = np.array([[2.0, 1, 3], [1.0, -1, 2]])
+PROBLEM, ALPHA = Problem(KEYS, SCORES), np.array([0, 0])
+
+
+def solution(problem: Problem = PROBLEM) -> MaxMargin:
+    found = max_margin(problem.exact_keys, ALPHA[: problem.n])
+    assert isinstance(found, MaxMargin)
+    return found
+
+
+def verdict(svm: MaxMargin, problem: Problem = PROBLEM) -> tuple[Verdict, str]:
+    claim = svm_claim(problem, ALPHA[: problem.n], svm)
+    return claim.verdict, claim.detail
+
+
+def changed(array: np.ndarray, at: tuple[int, ...], to: Any) -> np.ndarray:
+    found = array.copy()
+    found[at] = to
+    return found
+
+
+def test_the_solution_is_the_solution() -> None:
+    svm = solution()
+    assert svm.p.tolist() == [1.0, 0.0]
+    assert svm.neighbours.tolist() == [[False, True, False], [False, True, False]]
+    assert verdict(svm) == (Verdict.UPHELD, "4 margins, 2 of them exactly what is required")
+
+
+@pytest.mark.parametrize("at", [(0, 1), (0, 2), (1, 1), (1, 2)])
+def test_every_margin_and_every_neighbour_is_looked_at(at: tuple[int, int]) -> None:
+    svm = solution()
+    which = f"token {at[1]} of input {at[0]}"
+    found, why = verdict(replace(svm, margins=changed(svm.margins, at, svm.margins[at] * (1 + 64 * EPS))))
+    assert found is Verdict.FALSIFIED
+    assert f"the margin of {which} is {svm.margins[at]:g}, reported" in why
+    found, why = verdict(replace(svm, neighbours=changed(svm.neighbours, at, not svm.neighbours[at])))
+    assert found is Verdict.FALSIFIED
+    assert f"{which} has margin" in why
+
+
+def with_exact(svm: MaxMargin, **attributes: Any) -> MaxMargin:
+    """With other rationals."""
+    exact = copy(svm.exact)
+    exact.__dict__.update(attributes)
+    return replace(svm, exact=exact)
+
+
+def test_of_a_point_that_is_too_near_the_short_margin_is_told() -> None:
+    svm = solution()
+    short = with_exact(svm, p=[x / 2 for x in svm.exact.p])
+    assert verdict(short) == (Verdict.FALSIFIED, "the margin of token 1 of input 0 is 0.5 < 1")
+
+
+def test_duals_combine_the_rows_of_their_own_inputs() -> None:
+    """½ of (1, −1) and ½ of (1, 1)."""
+    svm = solution()
+    assert svm.exact.duals == {(0, 1): fmpq(1, 2), (1, 1): fmpq(1, 2)}
+    wrong = with_exact(svm, duals={(0, 1): fmpq(1), (1, 1): fmpq(1, 3)})
+    assert verdict(wrong) == (Verdict.FALSIFIED, "p_mm is not the combination of the rows with the duals")
+
+
+@pytest.mark.parametrize("units", [8, -8])
+def test_floats_are_the_rationals_rounded(units: int) -> None:
+    svm = solution()
+    found, why = verdict(replace(svm, duals=changed(svm.duals, (1, 1), 0.5 * (1 + units * EPS))))
+    assert (found, why) == (Verdict.FALSIFIED, "the float duals are not the exact ones rounded")
+    found, why = verdict(replace(svm, p=changed(svm.p, (0,), 1 + units * EPS)))
+    assert found is Verdict.FALSIFIED
+
+
+class Misjudged(MaxMargin):
+    """As if the rows of its neighbours were dependent when they are not, and the other way round."""
+
+    @property
+    def independent(self) -> bool:
+        return not solution_of(self).independent
+
+
+def solution_of(svm: MaxMargin) -> MaxMargin:
+    return MaxMargin(**{name: getattr(svm, name) for name in MaxMargin.__dataclass_fields__})
+
+
+def test_rows_that_are_called_dependent_are_counted() -> None:
+    svm = solution()
+    wrong = Misjudged(**{name: getattr(svm, name) for name in MaxMargin.__dataclass_fields__})
+    assert verdict(wrong) == (Verdict.FALSIFIED, "the rows of 2 neighbours have rank 2, and are called dependent")
+
+
+@pytest.mark.parametrize(("scores", "called"), [(SCORES, "γ"), (-SCORES, "−γ"), (0 * SCORES, "0")])
+def test_local_optimality_is_asked_of_three_scores(scores: np.ndarray, called: str) -> None:
+    """Neighbours score below α, above it, or the same; whoever is wrong about one of these is told which."""
+    svm = solution()
+    assert local_optimality_claim(PROBLEM, ALPHA, svm, REFERENCE).verdict is Verdict.UPHELD
+
+    def wrong(given: MaxMargin, asked: np.ndarray) -> bool:
+        return bool(REFERENCE.locally_optimal(given, asked)) != np.array_equal(asked, scores)
+
+    claim = local_optimality_claim(PROBLEM, ALPHA, svm, replace(REFERENCE, locally_optimal=wrong))
+    assert claim.verdict is Verdict.FALSIFIED
+    assert f"for the scores {called} α is called" in claim.detail
+
+
+@pytest.mark.parametrize(
+    ("rows", "proven"),
+    [
+        ([[1, 0], [1, 1]], True),
+        ([[1, 1], [1, -1]], False),
+        ([[1, 0]], False),
+    ],
+)
+def test_a_direction_proves_that_a_neighbour_has_no_dual(rows: list[list[int]], proven: bool) -> None:
+    """z = (0, 1) loses nothing on p = (1, 0) and gains on (1, 1); between (1, 1) and (1, −1) one always loses."""
+    assert _direction_without_dual([[fmpq(x) for x in row] for row in rows], [fmpq(1), fmpq(0)]) is proven

@@ -1,0 +1,185 @@
+"""Single steps of the simplifier, what counts as simple, and what a record may hold; by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Dataset, Problem
+from reference_attention.query_dataset import QueryDataset
+from theorems.core.claim import Claim, Form
+from theorems.core.tolerances import EXACT
+from theorems.hunting import simplify
+from theorems.hunting.examine import _why_not
+from theorems.hunting.record import _is_effort, _is_finding
+from theorems.hunting.simplify import (
+    Parts,
+    _among_keys,
+    _complexity,
+    _fewer,
+    _narrower,
+    _rounded_arrays,
+    _simpler_values,
+    _tokens_to_drop,
+    simplified,
+)
+
+
+def case_of(keys: Any, scores: Any, **further: Any) -> Case:
+    return Case(Problem(np.array(keys, dtype=float), np.array(scores, dtype=float), LOSSES["correlation"]), **further)
+
+
+def queried(d: int, e: int, start: bool = True) -> Case:
+    """d-dimensional tokens, e-dimensional queries, W(0) counts from 1."""
+    X = np.arange(1.0, 1 + 2 * d).reshape(1, 2, d)
+    data = QueryDataset(X, np.arange(10.0, 10 + e)[None], np.array([1.0]), np.arange(1.0, 1 + d), LOSSES["correlation"])
+    W = np.arange(1.0, 1 + d * e) if start else None
+    return Case(data.problem, queried=data, start=W)
+
+
+def test_a_dimension_less_of_tokens_takes_a_row_of_the_weights() -> None:
+    """W(0) = (1 2 3; 4 5 6) for d = 2, e = 3."""
+    steps = list(_narrower(Parts.of(queried(2, 3))))
+    assert [step.arrays["start"].tolist() for step in steps[:2]] == [[1, 2, 3], [4, 5, 6]]
+    assert [step.arrays["X"].tolist() for step in steps[:2]] == [[[[1], [3]]], [[[2], [4]]]]
+    assert [step.arrays["v"].tolist() for step in steps[:2]] == [[1], [2]]
+    assert [step.arrays["start"].tolist() for step in steps[2:]] == [[1, 2, 4, 5], [1, 3, 4, 6], [2, 3, 5, 6]]
+    assert all(step.built() is not None for step in steps)
+
+
+@pytest.mark.parametrize(("d", "e", "steps"), [(1, 1, 0), (1, 2, 2), (2, 1, 2)])
+def test_one_dimension_stays(d: int, e: int, steps: int) -> None:
+    assert len(list(_narrower(Parts.of(queried(d, e, start=False))))) == steps
+
+
+def test_an_input_dimension_less_of_a_dataset_keeps_its_keys() -> None:
+    """W maps two dimensions to one: X, v and W lose a column."""
+    data = Dataset(X=[[[1.0, 2.0], [3.0, 4.0]]], Y=[1.0], v=[5.0, 6.0], W=[[7.0, 8.0]], loss="correlation")
+    steps = [step for step in _fewer(Parts.of(Case(data.problem, data))) if step.arrays["X"].shape[2] == 1]
+    assert [step.arrays["X"].ravel().tolist() for step in steps] == [[1, 3], [2, 4]]
+    assert [step.arrays["W"].tolist() for step in steps] == [[[7]], [[8]]]
+    assert [step.arrays["v"].tolist() for step in steps] == [[5], [6]]
+
+
+def test_chosen_tokens_move_up_where_one_before_them_goes() -> None:
+    made = case_of([[[1.0], [2.0], [3.0]]], [[0.0, 1.0, 2.0]], alpha=np.array([1]))
+    assert [one.tolist() for one in _tokens_to_drop(made)] == [[2], [0]]
+    steps = [step for step in _fewer(Parts.of(made)) if step.arrays["keys"].shape[1] == 2]
+    assert [(step.case.alpha.tolist(), step.arrays["scores"].tolist()) for step in steps] == [  # type: ignore[union-attr]
+        ([1], [[0, 1]]),
+        ([0], [[1, 2]]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "among"),
+    [
+        ("start", np.zeros(3), True),
+        ("start", np.zeros(2), False),
+        ("p", np.zeros((3, 3)), False),
+        ("eta", np.array(1.0), False),
+        ("v", np.zeros(3), False),
+    ],
+)
+def test_what_lives_among_the_keys(name: str, value: np.ndarray, among: bool) -> None:
+    assert _among_keys(name, value, 3) is among
+
+
+def test_arrays_are_rounded_in_halves_and_in_larger_units() -> None:
+    steps = [
+        step.arrays["keys"].ravel().tolist() for step in _rounded_arrays(Parts.of(case_of([[[0.26], [1.7]]], [[0, 0]])))
+    ]
+    assert steps[:4] == [[0, 0], [0, 2], [0.5, 1.5], [0.3, 1.7]]
+    assert [5, 34] in steps
+    assert [26, 170] in steps
+
+
+def test_equal_values_become_simpler_together() -> None:
+    parts = Parts.of(case_of([[[0.5], [0.5], [3.0]]], [[0.7, 0.2, 0.2]]))
+    steps = [
+        (step.arrays["keys"].ravel().tolist(), step.arrays["scores"].ravel().tolist())
+        for step in _simpler_values(parts)
+    ]
+    assert ([0, 0, 3], [0.7, 0.2, 0.2]) in steps
+    assert ([0.5, 0.5, 3], [0.7, 0, 0]) in steps
+    assert all(keys[0] == keys[1] and keys[2] == 3 for keys, _ in steps)
+    assert all(scores[1] == scores[2] and scores[0] == 0.7 for _, scores in steps)
+
+
+def test_simple_numbers_come_first() -> None:
+    order = [0.0, 1.0, 2.0, -2.0, 10.0, 0.5, 100.0, 0.25, 0.125, 0.3]
+    found = sorted(order, key=_complexity)
+    assert found[:3] == [0.0, 1.0, 2.0]
+    assert _complexity(2.0) < _complexity(-2.0) < _complexity(3.0)
+    assert _complexity(100.0) < _complexity(123.0) < _complexity(12345.0)
+    assert _complexity(0.5) < _complexity(0.25) < _complexity(0.125) < _complexity(0.3)
+
+
+def test_as_many_steps_are_tried_as_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simplify, "STEPS", 5)
+    tried: list[Case] = []
+
+    def never(case: Case) -> bool:
+        tried.append(case)
+        return False
+
+    simplified(case_of([[[0.3, 0.7], [1.9, 5.3]]], [[0.1, 0.2]]), never)
+    assert len(tried) == 5
+
+
+FINDING = {"id": "separable", "holds": None, "because": "of it"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "right"),
+    [
+        ({}, True),
+        ({"exact": {"x": 1}, "exact_of": "x"}, True),
+        ({"further": 1}, False),
+        ({"id": 3}, False),
+        ({"holds": "yes"}, False),
+        ({"because": None}, False),
+        ({"exact": []}, False),
+        ({"exact_of": 1}, False),
+    ],
+)
+def test_a_finding_of_a_record(changed: dict[str, Any], right: bool) -> None:
+    assert _is_finding(FINDING | changed) is right
+
+
+def test_a_finding_needs_all_its_parts() -> None:
+    assert not _is_finding({"id": "separable", "holds": True})
+    assert not _is_finding([])
+
+
+@pytest.mark.parametrize(
+    ("effort", "right"),
+    [
+        ({"cases": 3}, True),
+        ({"cases": 3, "rounds": 0}, True),
+        ({"rounds": 3}, False),
+        ({"cases": -1}, False),
+        ([], False),
+    ],
+)
+def test_an_effort_of_a_record(effort: Any, right: bool) -> None:
+    assert _is_effort(effort) is right
+
+
+def claim(slack: float, undecided: str = "") -> Claim:
+    return Claim("sum", Form.EXACT, slack, 0.0, EXACT, undecided=undecided)
+
+
+def test_why_a_case_is_no_counterexample() -> None:
+    """What could not be decided may still be one."""
+    assert _why_not((), [], "") == ("the conclusion made no claim", True)
+    lost = claim(math.nan, "no digits")
+    assert _why_not((lost,), [lost], "") == ("sum: no digits", True)
+    right = claim(1.0)
+    assert _why_not((right,), [right], "") == ("the conclusion holds", False)
+    assert _why_not((right,), [], "other") == ("other is not claimed of this case, only sum", True)

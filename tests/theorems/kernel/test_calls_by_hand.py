@@ -1,0 +1,105 @@
+"""What a kernel is handed and what becomes of what it returns, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from generators.attention_call import Memory
+from generators.attention_calls import Numbers, Sizes, tensors
+from reference_attention.errors import InvalidInput
+from theorems.kernel.importing import imported
+from theorems.kernel.interface import _swapped
+from theorems.kernel.kernel import Kernel, _unit
+from theorems.kernel.loading import kernel_named
+
+
+def attention(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """The textbook's, without a scale."""
+    return torch.softmax(query @ keys.mT, dim=-1) @ values
+
+
+def one_query(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Refuses several queries."""
+    if query.shape[-2] != 1:
+        raise ValueError("one query to an input")
+    return attention(query, keys, values)
+
+
+def random(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return attention(query, keys, values) * (1 + 1e-6 * torch.rand(()))
+
+
+def infinite(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return attention(query, keys, values) / 0
+
+
+def named(function: str) -> Kernel:
+    return kernel_named(f"{__name__}:{function}", "float64")
+
+
+def call(**further: Any) -> Any:
+    return tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0).but(**further)
+
+
+@pytest.mark.parametrize(
+    ("values", "unit"), [([0.0], 1.0), ([3.0, -5.0], 4.0), ([0.75], 0.5), ([np.inf], 1.0), ([], 1.0)]
+)
+def test_units_are_powers_of_two(values: list[float], unit: float) -> None:
+    assert _unit(np.array(values)) == unit
+
+
+@pytest.mark.parametrize("memory", list(Memory))
+def test_however_a_tensor_lies_it_holds_its_numbers(memory: Memory) -> None:
+    x = np.arange(2.0 * 4 * 3 * 8).reshape(2, 4, 3, 8)
+    x = np.broadcast_to(x[:1], x.shape) if memory is Memory.BROADCAST else x
+    found = named("attention")._laid_out(x, memory)
+    assert (found.numpy() == x).all()
+    assert found.is_contiguous() is (memory is Memory.CONTIGUOUS)
+
+
+def test_queries_are_made_small_enough_for_the_range_of_logits() -> None:
+    """Grouped keys: query heads 0 and 1 meet the first, 2 and 3 the second."""
+    given = call()
+    kernel = kernel_named(f"{__name__}:attention", "float32")
+    large = given.but(query=given.query * 1e38)
+    found = kernel.in_own_numbers(large)
+    reach = np.max(np.abs(found.query) @ np.swapaxes(np.abs(np.repeat(found.key, 2, axis=1)), -1, -2))
+    largest = float(np.finfo(np.float32).max)
+    assert largest / 32 < reach <= largest / 8 * 1.001
+    assert (kernel.in_own_numbers(given).query == given.query.astype(np.float32)).all()
+
+
+def test_a_kernel_of_one_query_is_called_for_each() -> None:
+    """And answers like one that takes all of them."""
+    one, all_ = named("one_query"), named("attention")
+    assert not one.many_queries
+    assert all_.many_queries
+    given = tensors(Sizes(B=2, H=2, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
+    assert one.answer(given).output == pytest.approx(all_.answer(given).output, rel=1e-12)
+    single = tensors(Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
+    assert one.answer(single).output == pytest.approx(all_.answer(single).output, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"), [("random", "returned different numbers"), ("infinite", "NaN or infinite")]
+)
+def test_what_is_refused_is_told(function: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        named(function)
+
+
+@pytest.mark.parametrize("source", ["math", ":kernel", "math:", ":"])
+def test_a_source_names_a_module_and_a_callable(source: str) -> None:
+    with pytest.raises(InvalidInput, match="is not MODULE:CALLABLE"):
+        imported(source)
+
+
+def test_what_is_no_tensor_of_four_axes_is_returned_as_it_is() -> None:
+    assert _swapped("text") == "text"
+    flat = torch.zeros(2, 3)
+    assert _swapped(flat) is flat
+    assert _swapped(torch.zeros(2, 3, 4, 5)).shape == (2, 4, 3, 5)

@@ -1,0 +1,107 @@
+"""What comes of a fault on the cases of a statement, where catching ends, and where a column is; by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from reference_attention.problem import Problem
+from theorems.core.claim import Claim, Form, Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.statement import Statement
+from theorems.core.tolerances import EXACT
+from theorems.faults.fault import Fault, Kind
+from theorems.power.trial import Baseline, Found, smallest_caught, tried
+from theorems.power.work import Column, Faced
+from theorems.registry.lookup import statement_named
+
+CASE = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])))
+CLAIM = ("sum", "1.0", "0.0", "")
+"""What the reference claims."""
+
+
+def risk_of(size: float) -> Implementation:
+    return REFERENCE.but("", risk=lambda *given: np.float64(1 - size))
+
+
+def fault(size: float = 0.5, smallest: float = 1e-6) -> Fault:
+    return Fault("smaller", Kind.RISK, "", "", risk_of, size=size, unit="1", smallest=smallest)
+
+
+def base(verdict: Verdict = Verdict.UPHELD, called: frozenset[str] = frozenset({"risk"})) -> Baseline:
+    return Baseline(CASE, verdict, (CLAIM,), called)
+
+
+def statement(slack: Callable[[float], float]) -> Statement:
+    """Claims a slack that depends on the risk under test."""
+
+    def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        yield Claim("sum", Form.EXACT, slack(float(under_test.risk())), 0.0, EXACT)  # type: ignore[call-arg]
+
+    return replace(statement_named("lemma-3"), conclusion=conclusion)
+
+
+NEVER = statement(lambda risk: 1.0)
+OTHER_NUMBERS = statement(lambda risk: risk)
+BELOW = statement(lambda risk: risk - 0.99)
+
+
+@pytest.mark.parametrize(
+    ("of", "bases", "found"),
+    [
+        (NEVER, [base()], Found.UNMOVED),
+        (OTHER_NUMBERS, [base()], Found.MISSED),
+        (BELOW, [base()], Found.CAUGHT),
+        (BELOW, [base(called=frozenset({"weights"}))], Found.UNTOUCHED),
+        (BELOW, [base(Verdict.INCONCLUSIVE)], Found.UNTOUCHED),
+        (BELOW, [], Found.UNTOUCHED),
+        (statement(lambda risk: float("nan")), [base()], Found.MISSED),
+    ],
+)
+def test_what_is_found(of: Statement, bases: list[Baseline], found: Found) -> None:
+    assert tried(of, fault(), bases).found is found
+
+
+def test_cases_that_say_nothing_are_passed_over() -> None:
+    """It is caught on the fourth; on none of the others the fault is called, or the reference upheld."""
+    idle = [base(Verdict.NOT_APPLICABLE), base(Verdict.FALSIFIED), base(called=frozenset())]
+    cell = tried(BELOW, fault(), [*idle, base(), base()])
+    assert (cell.found, cell.examples, cell.claim) == (Found.CAUGHT, 4, "sum")
+
+
+def test_where_catching_ends() -> None:
+    """A hundredth less is seen."""
+    assert smallest_caught(BELOW, fault(1.0), [base()]) == pytest.approx(0.1)
+    assert smallest_caught(statement(lambda risk: risk - 1 + 2e-5), fault(1.0), [base()]) == pytest.approx(1e-4)
+    assert smallest_caught(statement(lambda risk: -1.0), fault(1.0), [base()]) == pytest.approx(1e-6)
+    assert smallest_caught(statement(lambda risk: risk - 0.8), fault(0.5), [base()]) == 0.5
+    assert smallest_caught(NEVER, fault(0.5), [base()]) is None
+    assert smallest_caught(BELOW, fault(0.1, smallest=0.05), [base()]) == pytest.approx(0.1)
+
+
+def test_a_column_says_where_it_is() -> None:
+    cells: dict[str, Any] = {"a": tried(BELOW, fault(), [base()]), "b": tried(NEVER, fault(), [base()])}
+    column = Column("lemma-3", cells=cells, seconds=1.25)
+    assert column.summary == "catches 1 of 2 faults, 1.2 s"
+    assert replace(column, failed="it died").summary == "it died"
+    faced = Faced("lemma-3", ("a", "b", "c"), 3, 0, column)
+    assert faced.where(3) == "at the fault c"
+    assert faced.where(None) == "before the first fault"
+    assert replace(faced, faults=("a", "b")).where(3) == "before the first fault"
+    assert replace(faced, so_far=None).where(1) == "at the fault a"
+
+
+def test_progress_counts_the_reference_and_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("theorems.power.work.drawn", lambda *given: [CASE])
+    monkeypatch.setattr("theorems.power.work.baseline", lambda *given: base())
+    monkeypatch.setattr("theorems.power.work.fault_named", lambda name: fault())
+    monkeypatch.setattr("theorems.power.work.statement_named", lambda id: BELOW)
+    told: list[int] = []
+    column = Faced("lemma-3", ("a", "b"), 1, 0).run(lambda done, so_far=None: told.append(done))
+    assert told == [1, 2, 3]
+    assert (column.reference, column.cases, column.falsified, set(column.cells)) == (1, 1, "", {"a", "b"})

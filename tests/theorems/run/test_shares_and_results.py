@@ -1,0 +1,192 @@
+"""What is counted of drawn cases, and what a result says; by hand."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from generators.datasets import DATASETS
+from reference_attention.losses import LOSSES, loss_named
+from reference_attention.problem import Dataset, Problem
+from theorems.core.check import Outcome
+from theorems.core.claim import Claim, Form, Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.core.tolerances import EXACT
+from theorems.faults import fault_named
+from theorems.registry.lookup import statement_named
+from theorems.run.identity import of_statements
+from theorems.run.journal import Journal
+from theorems.run.known_failures import checked_of
+from theorems.run.result import ClaimSummary, Result, of_outcome
+from theorems.run.shares import NEARLY, PROPERTIES, drawn_shares
+from theorems.run.tables import _vector, case_rows
+from theorems.run.unit import Unit
+from theorems.run.user_data import Given
+from theorems.run.verify import PART, part_sizes, verify_data
+
+
+def beside(excess: float, scores: tuple[float, ...] = (1.0, 0.0, 0.0), alpha: bool = False) -> Case:
+    """p_mm = (1, 0), and another token of margin 1 + excess."""
+    problem = Problem(np.array([[[0.0, 0], [-1, 0], [-1 - excess, 1]]]), np.array([scores]))
+    return Case(problem, alpha=np.array([0]) if alpha else None)
+
+
+@pytest.mark.parametrize(("excess", "near"), [(0.0, False), (NEARLY / 4, True), (4 * NEARLY, False)])
+def test_a_near_tie_is_none_and_near_one(excess: float, near: bool) -> None:
+    assert PROPERTIES["near tie of margins"](beside(excess)) is near
+
+
+def test_of_what_an_svm_says_only_cases_that_have_one_count() -> None:
+    """The optimal tokens are unique or given, and can be separated."""
+    tied, given = beside(1.0, (1.0, 1.0, 0.0)), beside(1.0, (1.0, 1.0, 0.0), alpha=True)
+    between = Case(Problem(np.array([[[0.0], [1.0], [-1.0]]]), np.array([[1.0, 0, 0]])))
+    shares = drawn_shares("theorem-1", [tied, given, between, beside(1.0), beside(0.0)]).shares
+    assert (shares["every token an SVM-neighbour"].count, shares["every token an SVM-neighbour"].of) == (1, 3)
+    assert (shares["degenerate duals"].count, shares["degenerate duals"].of) == (1, 3)
+    assert shares["tied optimal scores"].count == 2
+    assert (shares["α not optimal"].count, shares["α not optimal"].of) == (0, 1)
+
+
+def joint(W: list[list[float]] | None = None) -> Case:
+    """Figure 3(b), whose third input is no support of (SVM), with other weights."""
+    case = DATASETS["figure-3b"]()
+    data = case.dataset
+    assert data is not None
+    made = Dataset(data.X, data.Y, data.v, W, data.loss)
+    return case.but(dataset=made, problem=made.problem)
+
+
+def test_where_supports_are_asked_for() -> None:
+    """Only of cases with tokens, labels and Assumption C over the supports."""
+    right, without = joint(), beside(1.0)
+    for name in ("identical support features", "W of full column rank", "p_relax parallel to p_mm"):
+        assert PROPERTIES[name](without) is None
+        assert PROPERTIES[name](right) is (name == "W of full column rank")
+    flat = joint([[1.0, 0.0], [0.0, 0.0]])
+    assert PROPERTIES["W of full column rank"](flat) in (False, None)
+
+
+def test_of_supports_alone_nothing_is_asked_beside_them() -> None:
+    assert PROPERTIES["p_relax parallel to p_mm"](DATASETS["figure-3a"]()) is None
+
+
+def summary(slack: float, tolerance: float) -> ClaimSummary:
+    return ClaimSummary("sum", Form.EXACT, slack, tolerance, "rounding", Verdict.UPHELD)
+
+
+def test_room_and_nearness_of_a_claim() -> None:
+    assert summary(0.5, 0.25).room == 0.75
+    assert summary(math.nan, 0.25).room == -math.inf
+    assert summary(0.5, 0.0).nearness == "0.5 ≥ 0 (sum)"
+    assert summary(0.5, 0.25).nearness == "0.5 ≥ -0.25 (sum)"
+    assert summary(math.nan, 0.25).nearness == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "generated", "touched", "said"),
+    [
+        ("InvalidInput", False, (), "why"),
+        ("InvalidInput", True, (), ""),
+        ("InvalidInput", False, ("weights",), ""),
+        ("ValueError", False, (), ""),
+    ],
+)
+def test_bad_input_is_that_of_given_data(error: str, generated: bool, touched: tuple[str, ...], said: str) -> None:
+    outcome = Outcome(Verdict.INCONCLUSIVE, reason="why", error=error, touched=touched)
+    assert of_outcome(statement_named("lemma-3"), outcome, generated=generated).bad_input == said
+
+
+def test_what_is_checked_counts_decided_claims() -> None:
+    claims = [Claim(f"c{k}", Form.EXACT, slack, 0.0, EXACT) for k, slack in enumerate((1.0, math.nan, -1.0))]
+    outcome = Outcome(Verdict.FALSIFIED, tuple(claims), "c2")
+    (found,) = checked_of([of_outcome(statement_named("lemma-3"), outcome, generated=True)])
+    assert (found.id, found.verdict, found.claims) == ("lemma-3", Verdict.FALSIFIED, 2)
+    upheld = Outcome(Verdict.UPHELD, tuple(claims[:1]))
+    (found,) = checked_of([of_outcome(statement_named("lemma-3"), upheld, generated=True)])
+    assert (found.verdict, found.claims) == (Verdict.UPHELD, 1)
+
+
+def test_statements_of_the_suite_have_no_file_of_their_own() -> None:
+    assert of_statements([statement_named("lemma-3")]) == {"statements": ["lemma-3"]}
+
+
+def test_numbers_and_what_is_left_of_many_tokens() -> None:
+    assert _vector(np.array(0.5)) == "0.5"
+    assert _vector(np.array([0.5])) == "(0.5)"
+    assert _vector(np.arange(9.0)) == "(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, … 9 entries)"
+    rows = case_rows(Case(Problem(np.zeros((20, 10, 1)), np.eye(10)[np.arange(20) % 10])))
+    assert rows[-1][-1] == f"{200 - (len(rows) - 1)} more tokens"
+    assert rows[0][:4] == ("0", "0", "α", "1.0")
+
+
+@pytest.mark.parametrize(("examples", "last"), [(3, 3), (PART, PART), (2 * PART + 7, 7)])
+def test_parts_are_full_but_for_the_last(examples: int, last: int) -> None:
+    sizes = part_sizes(examples)
+    assert sizes == [PART] * (len(sizes) - 1) + [last]
+    assert sum(sizes) == examples
+
+
+def test_why_a_unit_stopped_is_kept() -> None:
+    unit = Unit("lemma-3", 5, 0)
+    assert (unit.unfinished("died").stopped, unit.unfinished("died").interrupted) == ("died", False)
+    assert (unit.unfinished("").stopped, unit.unfinished("").interrupted) == ("interrupted", True)
+
+
+def test_parts_tell_how_far_all_of_them_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second part begins where the first one ends."""
+    told: list[int] = []
+
+    def run(self: Unit, progress: object) -> Result:
+        progress(3)  # type: ignore[operator]
+        return Result(self.id, "")
+
+    parts = Unit("lemma-3", PART + 5, 0).parts()
+    whole = Unit("lemma-3", PART + 5, 0)
+    monkeypatch.setattr(Unit, "run", run)
+    whole._all(parts, lambda done, so_far=None: told.append(done))
+    assert told == [3, PART + 3]
+
+
+def test_a_line_of_which_half_is_written_gets_the_other_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path / "run.jsonl", {"command": "test"})
+    write, shares = os.write, iter((2, 1))
+    monkeypatch.setattr("theorems.run.journal.os.write", lambda to, text: write(to, text[: len(text) // next(shares)]))
+    journal.append({"a": 1})
+    monkeypatch.undo()
+    journal.append({"b": 2})
+    text = (tmp_path / "run.jsonl").read_text(encoding="utf-8")
+    assert text.splitlines()[1:] == ['{"a": 1}', '{"b": 2}']
+
+
+@pytest.mark.parametrize(("scale", "far"), [(1.0, False), (2.0**29, False), (2.0**31, True), (2.0**-31, True)])
+def test_keys_in_far_units(scale: float, far: bool) -> None:
+    assert (
+        PROPERTIES["keys beyond 2^±30"](Case(Problem(scale * np.array([[[1.0], [0.0]]]), np.array([[1.0, 0]])))) is far
+    )
+
+
+def test_one_constraint_and_concave_losses() -> None:
+    two = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
+    assert PROPERTIES["one constraint only"](Case(two)) is True
+    assert PROPERTIES["one constraint only"](beside(1.0)) is False
+    concave = {
+        name: PROPERTIES["loss concave somewhere"](Case(Problem(two.keys, -two.scores, loss_named(name))))
+        for name in LOSSES
+    }
+    assert concave["sigmoid"] is True
+    assert concave["logistic"] is False
+
+
+def test_a_failure_of_given_data_is_kept_and_only_a_failure() -> None:
+    given = Given(DATASETS["figure-1a"]())
+    wrong = verify_data("lemma-5", given, fault_named("negated-gradient").implementation, lambda *told: None)
+    assert wrong.verdict is Verdict.FALSIFIED
+    assert wrong.failure is not None
+    right = verify_data("lemma-5", given, REFERENCE, lambda *told: None)
+    assert (right.verdict, right.failure) == (Verdict.UPHELD, None)
+    assert 0 <= right.seconds < 600

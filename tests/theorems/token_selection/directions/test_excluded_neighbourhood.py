@@ -1,0 +1,144 @@
+"""Theorem 4's neighbourhood, leading terms and Lemma 8 by hand, on rows whose margins are whole numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from reference_attention.directions import direction
+from reference_attention.losses import loss_named
+from reference_attention.problem import Problem
+from theorems.core.claim import Claim, Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.registry.lookup import statement_named
+from theorems.rounding.bounded import value_of
+from theorems.token_selection.directions.directional_risk import Costs
+from theorems.token_selection.directions.excluded_neighbourhood import Beaten, Cone, Outdone, cone_of
+from theorems.token_selection.directions.leading_term import leading_term
+from theorems.token_selection.directions.local_path_claims import decidable
+
+Q, ALPHA = np.array([1.0, 0.0]), np.array([0])
+
+
+def posed(rows: Any, scores: Any) -> tuple[Problem, Costs]:
+    """One input whose first token is α, at the origin: the other keys are minus the rows."""
+    keys = np.concatenate([np.zeros((1, len(rows[0]))), -np.array(rows, dtype=float)])[None]
+    problem = Problem(keys, np.array([scores], dtype=float), loss_named("correlation"))
+    return problem, Costs.of(problem, ALPHA)
+
+
+def beaten() -> Beaten:
+    """Margin 1 along q binds a token two below α, 4 one two above it; along (1, 1) margins √2 and 4/√2."""
+    problem, costs = posed([[1, 1], [4, 0]], [1, -1, 3])
+    found, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, 1.0]))
+    assert Beaten.is_better(better, found, costs)
+    return Beaten.of(found, better, costs, np.array([[False, True, False]]), Cone(0.02, 0.5))
+
+
+def outdone() -> Outdone:
+    """Margins 2 of a token two above α and 2 of one two below it; along (1, −½) 1 and 3 over √1.25."""
+    problem, costs = posed([[2, 2], [2, -2]], [1, 3, -1])
+    found, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, -0.5]))
+    assert Outdone.is_better(better, found, costs)
+    return Outdone.of(found, better, costs, np.array([[False, True, True]]), Cone(0.02, 0.25))
+
+
+def test_radii_and_widths_where_all_binding_tokens_are_lower() -> None:
+    region = beaten()
+    delta = (math.sqrt(2) - 1) / 16
+    assert region.delta == pytest.approx(delta, rel=1e-12)
+    drift = 4 * delta
+    radius = max(math.log(6) / (3 - 2 * drift), math.log(6) / (math.sqrt(2) - 1 - drift))
+    assert region.radius == pytest.approx(radius, rel=1e-12)
+    assert region.near == pytest.approx(1 + drift, rel=1e-12)
+    # B = 4 and δ' = ½/4: 3 − 2·½.
+    assert region.narrow.mu == 0.02
+    assert region.narrow.radius == pytest.approx(math.log(6) / 2, rel=1e-12)
+    slope = region.near + 4 * (0.2 - delta)
+    norms = np.array([10.0, 20.0])
+    assert region.norm_at_least(norms) == pytest.approx((norms * math.sqrt(2) - math.log(6)) / slope, rel=1e-12)
+    assert region.log_lead(norms) == pytest.approx(norms * (math.sqrt(2) - 1 - drift) - math.log(6), rel=1e-12)
+
+
+def test_a_higher_token_near_the_binding_ones_makes_it_narrow() -> None:
+    """δ' = (θ⁻ − μ)/(4B): a quarter of ½ over 1.5."""
+    problem, costs = posed([[1, 0.5], [1.5, 0]], [1, -1, 3])
+    found, better = direction(problem.keys, Q), direction(problem.keys, np.array([1.0, 0.5]))
+    region = Beaten.of(found, better, costs, np.array([[False, True, False]]), Cone(0.02, 0.01))
+    assert region.narrow.radius == pytest.approx(math.log(6) / (0.5 - 2 * 0.125), rel=1e-12)
+
+
+def test_radii_where_a_binding_token_is_higher() -> None:
+    """From R* on what is lost at the lower token, e^{−3R/√1.25}, is half of what is won, 3T times."""
+    region = outdone()
+    gap, theta = 2 / math.sqrt(1.25), 1 / math.sqrt(1.25)
+    first = math.log(6) / gap
+    assert region.first == pytest.approx(first, rel=2e-6)
+    assert region.first > first
+    delta = 1 / math.sqrt(8)
+    assert region.delta == pytest.approx(delta, rel=1e-12)
+    assert region.near == pytest.approx(2 - math.sqrt(8) * delta, rel=1e-12)
+    assert region.radius == pytest.approx((math.log(6) + first * theta) / region.near, rel=4e-6)
+
+
+def test_of_equally_near_tokens_none_outdoes() -> None:
+    problem, costs = posed([[1, 1], [1, -1]], [1, 3, -1])
+    assert not Outdone.is_better(direction(problem.keys, Q), direction(problem.keys, Q), costs)
+
+
+def test_margins_drift_by_how_far_a_point_is_off() -> None:
+    """Nothing on the axis, Bδ at the farthest."""
+    region = beaten()
+    radii = np.array([1.0, 16.0])
+    points, drift = region.hunted(REFERENCE, np.random.default_rng(0), radii)
+    assert value_of(drift)[:, 0] == pytest.approx(np.zeros(2), abs=1e-13)
+    off = np.linalg.norm(points.value - radii[:, None, None] * Q, axis=-1)
+    assert value_of(drift) == pytest.approx(4 * off, rel=1e-9, abs=1e-12)
+
+
+def test_a_cone_begins_at_margin_one() -> None:
+    """Or where a case says; without a margin in units of the norm."""
+    problem, _ = posed([[4, 0], [8, 0]], [1, 0, 0])
+    cone = cone_of(Case(problem), direction(problem.keys, Q))
+    assert cone == Cone(0.125, 0.25)
+    alone, _ = posed([[0, 1], [0, 2]], [1, 0, 0])
+    assert cone_of(Case(alone), direction(alone.keys, Q)).radius == 1.0
+    assert replace(cone, mu=1.0).within(0.5).mu == pytest.approx(0.125, rel=2e-6)
+
+
+@pytest.mark.parametrize(("norm", "decided"), [(1e13, True), (2e13, False)])
+def test_what_rounding_hides_is_not_decided(norm: float, decided: bool) -> None:
+    """8 (d + 8) eps R B, B = √8: one logit at 2·10¹³."""
+    assert decidable(outdone(), np.array([norm])).tolist() == [decided]
+
+
+def test_a_leading_term_and_what_is_left() -> None:
+    """Rows 1 and 3, gaps 1 and 4: 1 + r at e^{R}, r = 4 e^{−2R} + 2 e^{−R}; the loss is linear."""
+    problem, costs = posed([[1], [3]], [2, 1, -2])
+    radii = np.array([1.0, 2.0])
+    lead = leading_term(direction(problem.keys, np.array([1.0])), costs, radii)
+    assert lead.term.value == pytest.approx(1.0)
+    assert lead.log_unit == pytest.approx(0.0, abs=1e-14)
+    assert lead.remainder.value == pytest.approx(4 * np.exp(-2 * radii) + 2 * np.exp(-radii), rel=1e-12)
+
+
+def lemma_8() -> Iterator[Claim]:
+    """Along (1, 0) the margin is 2, along (1, ½) it is 3 over √1.25."""
+    problem, _ = posed([[2, 2], [9, 0]], [1, -1, 3])
+    arrays = MappingProxyType({"q1": np.array([1.0, 0.0]), "q2": np.array([1.0, 0.5])})
+    return statement_named("lemma-8").conclusion(Case(problem, arrays=arrays), REFERENCE)
+
+
+def test_every_claim_of_lemma_8_is_made_and_upheld() -> None:
+    """0.68 is wide enough for all of them."""
+    claims = {claim.name: claim.verdict for claim in lemma_8()}
+    assert set(claims.values()) == {Verdict.UPHELD}
+    made = {"definition-3-of-first", "definition-3-of-second", "wider-margin", "narrower-anywhere", "wider-anywhere"}
+    assert made | {"leading-term-of-first", "leading-term-of-second"} <= set(claims)

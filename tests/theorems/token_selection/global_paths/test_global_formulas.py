@@ -1,0 +1,294 @@
+"""Formulas of the global statements, by hand: constants from a margin, reduced programs, flow offsets, Lemma 11."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import fmpq
+
+from generators.case import Case
+from reference_attention.losses import loss_named
+from reference_attention.problem import Dataset, Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from theorems.core.claim import Claim, Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.registry.lookup import statement_named
+from theorems.rounding.bounded import exact
+from theorems.token_selection.global_paths.flow_offset import FlowOffset
+from theorems.token_selection.global_paths.followed_path import Sphere
+from theorems.token_selection.global_paths.lemma_11_feasibility import _sign, _solution, least_norm_preimage
+from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
+from theorems.token_selection.global_paths.path_claims import Followed, _rate
+from theorems.token_selection.global_paths.path_constants import Constraints, log_kappa
+from theorems.token_selection.global_paths.path_offset import Reduced, tangent_basis
+
+
+def posed(keys: Any, scores: Any, loss: str = "correlation") -> tuple[Problem, MaxMargin]:
+    problem = Problem(np.array(keys, dtype=float), np.array(scores, dtype=float), loss_named(loss))
+    svm = max_margin(problem.exact_keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    return problem, svm
+
+
+def near(found: Any, due: Any, rel: float = 1e-14) -> bool:
+    return bool(np.asarray(getattr(found, "value", found)) == pytest.approx(np.asarray(due), rel=rel, abs=1e-14))
+
+
+LINE = ([[[0.0], [-1.0], [-3.0]]], [[2.0, 1.0, -2.0]])
+"""Rows 1 and 3, p_mm = 1, gaps 1 and 4, slopes all equal."""
+
+
+def test_constants_from_a_margin() -> None:
+    constants = MarginConstants(*posed(*LINE))
+    assert near(constants.spread, math.log(8))
+    assert near(constants.kappa, math.log(16))
+    assert near(log_kappa(posed(*LINE)[0]), math.log(16))
+    assert near(constants.needed, math.log(16 * 12))
+    m = exact(np.array([math.log(20)]))
+    assert near(constants.share(m), [0.7])
+    assert near(constants.correlation(exact(np.array([[2.0]])), m), [(1 + math.log(8.8) / 2) / 0.7])
+    assert near(constants.climb(m), [0.7 / (3 * 1.1)])
+
+
+def test_what_a_norm_gains_is_summed_over_steps() -> None:
+    constants = MarginConstants(*posed(*LINE))
+    p, moved = np.array([[[2.0]], [[3.0]], [[5.0]]]), np.array([[[1.0]], [[2.0]]])
+    m = np.log([[20.0], [40.0]])
+    by_step = [
+        (1 - 1 / 4) * 0.7 / (1 + math.log(8.8) / 2),
+        (2 - 4 / 6) * 0.85 / (1 + math.log(8.4) / 3),
+    ]
+    found = turned(constants, exact(p), exact(moved), exact(m))
+    assert near(found, [[by_step[0]], [sum(by_step)]])
+
+
+def test_costs_are_relative_to_the_dearest() -> None:
+    constraints = Constraints.of(*posed(*LINE))
+    assert near(constraints.log_costs, [-math.log(4), 0.0])
+    assert near(constraints.log_unit, math.log(4))
+
+
+def test_rounding_of_duals_is_rounding() -> None:
+    constraints = Constraints.of(*posed(*LINE))
+    assert 0 < constraints.dual_rounding < 1e-13
+    assert 0 < float(log_kappa(posed(*LINE)[0]).error) < 1e-13
+
+
+PROGRAM = Reduced(
+    np.array([[1.0, 0.3], [-0.7, 1.0], [0.2, -1.1]]), np.array([1.0, 1.0, 1.5]), np.array([0.0, -1, -2]), 2.0
+)
+AT = np.array([0.9, -0.7])
+
+
+def test_derivatives_on_a_small_sphere() -> None:
+    """Central differences of the value and of the gradient: h² of a third derivative, and rounding over h."""
+    h = 1e-5
+    steps = h * np.eye(2)
+    slopes = [(PROGRAM.value(AT + s) - PROGRAM.value(AT - s)) / (2 * h) for s in steps]
+    assert PROGRAM.gradient(AT) == pytest.approx(slopes, abs=1e-8)
+    bends = [(PROGRAM.gradient(AT + s) - PROGRAM.gradient(AT - s)) / (2 * h) for s in steps]
+    assert PROGRAM.hessian(AT) == pytest.approx(np.array(bends), abs=1e-8)
+
+
+def test_there_is_no_value_on_the_equator_and_no_minimum_before_newton_ends() -> None:
+    assert PROGRAM.value(np.array([2.0, 0.0])) == np.inf
+    assert not PROGRAM.newton(np.zeros(2), steps=1)[1]
+    y, done = PROGRAM.newton(np.zeros(2))
+    assert done
+    assert np.linalg.norm(PROGRAM.gradient(y)) < 1e-14
+
+
+def test_a_dual_value_is_tight_at_the_minimum() -> None:
+    """F_∞ with opposite rows of costs 1 and 4: e^{−y} + 4e^{y} is least at 4; the residual is rounding."""
+    program = Reduced(np.array([[1.0], [-1.0]]), np.ones(2), np.array([0.0, math.log(4)]), 1e13)
+    y, _ = program.newton(np.zeros(1))
+    assert y == pytest.approx([-math.log(2)], abs=1e-12)
+    value, residual = program.approximate_dual(y)
+    assert value == pytest.approx(math.log(4), abs=1e-12)
+    assert residual < 1e-12
+
+
+@pytest.mark.parametrize("rho", [100.0, 1e4])
+def test_the_first_correction_is_off_by_no_more_than_it_says(rho: float) -> None:
+    """From the minimum at infinity: there the radius alone is what is corrected."""
+    rows = np.array([[1.0, 0.3], [-0.7, 1.0], [0.2, -1.1]])
+    y = Reduced(rows, np.ones(3), np.array([0.0, -1, -2]), 1e13).newton(np.zeros(2))[0]
+    program = Reduced(rows, np.ones(3), np.array([0.0, -1, -2]), rho)
+    step, rest = program.correction(y)
+    due, _ = program.newton(np.zeros(2))
+    assert np.isfinite(rest)
+    assert np.linalg.norm(due - y - step) <= rest
+    assert rest <= np.linalg.norm(step)
+
+
+def test_what_rounding_moves_is_little() -> None:
+    """A path on the ray of two opposite rows: a few hundred roundings of its radius."""
+    problem, svm = posed([[[0.0, 0], [-1, 0], [-1, -1], [-1, 1]]], [[1.0, 0, 0, 0]])
+    constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
+    sphere = Sphere(problem, svm, basis, Reduced.at(constraints, basis, 64.0), REFERENCE)
+    followed = Followed.at(sphere, constraints)
+    assert followed.solved
+    assert followed.converged
+    assert 0 < followed.rounding < 1e-10
+
+
+class At(Followed):
+    """A point of a path of which only the rate is asked."""
+
+    rho, one_minus_cosine = 0.0, 0.0  # type: ignore[assignment]
+
+    def __init__(self, rho: float, one_minus_cosine: float) -> None:
+        object.__setattr__(self, "rho", rho)
+        object.__setattr__(self, "one_minus_cosine", one_minus_cosine)
+
+
+def path(power: float) -> list[tuple[Followed, Any, float]]:
+    """1 − cos = 2/ρ^power."""
+    return [(At(r, 2 / r**power), np.zeros(1), 0.0) for r in (10.0, 100.0, 1000.0)]
+
+
+def test_a_rate_is_told_with_what_errors_make_of_it() -> None:
+    """1 − cos = 2/ρ² at ρ = 10, 100, 1000 for an offset 2 that is known to 0.01, 0.02, 0.04."""
+    rho = np.array([10.0, 100.0, 1000.0])
+    errors = np.array([0.01, 0.02, 0.04])
+    (claim,) = _rate(path(2), 2.0, errors)
+    change = 2 * np.log((2 + errors) / (2 - errors)) + (4 / rho) ** 2
+    assert claim.tolerance == pytest.approx((change[0] + change[2]) / (2 * math.log(10)), rel=1e-12)
+    assert claim.verdict is Verdict.UPHELD
+    (claim,) = _rate(path(2.2), 2.0, errors)
+    assert claim.verdict is Verdict.FALSIFIED
+
+
+BESIDE = posed([[[0.0, 0], [-1, 0], [-3, -1]]], [[1.0, 0, 0]])
+"""Rows (1, 0), the support, and (3, 1), whose margin is 3; costs equal."""
+
+
+def offset_of(problem: Problem, svm: MaxMargin) -> FlowOffset:
+    return FlowOffset.of(Constraints.of(problem, svm), svm)
+
+
+def test_how_much_other_constraints_let_an_offset_grow() -> None:
+    """2 ∫ e^{−1−q₂} t^{−3} dt, dt = t dlog t, from log t = 1 to 2."""
+    offset = offset_of(*BESIDE)
+    q = np.array([0.0, 0.5])
+    due = 2 * math.exp(-1.5) * (math.exp(-2) - math.exp(-4)) / 2
+    assert offset.growth(q, 1.0, 2.0) == pytest.approx(due, rel=1e-12)
+
+
+def test_a_bound_enters_its_own_time() -> None:
+    """|r|² = |r₀|² + delay² + the growth up to ρ − ⟨q, p̄_mm⟩ + |r|."""
+    offset = offset_of(*BESIDE)
+    p, q, rho = np.array([1.5, 0.5]), np.array([0.25, -0.25]), 2.0
+    for delay in (0.0, 0.5):
+        found = offset.after(p, rho, q, delay)
+        bound = found / (1 + 1e-6)
+        grown = offset.growth(q, 1.25 + delay, rho - 0.25 + bound)
+        assert bound == pytest.approx(math.sqrt(0.75**2 + delay**2 + grown), rel=1e-7)
+        assert found > math.sqrt(0.75**2 + delay**2 + grown) * (1 + 5e-7)
+
+
+def test_what_lies_in_the_span_contracts() -> None:
+    """Rows (1, ±1), weights ½: σ = 1 across p_mm; from |r| = 1 at log t = 0 to 3 without other constraints."""
+    offset = offset_of(*posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0]]))
+    assert offset.stiffness == pytest.approx(1.0)
+    assert offset.q == pytest.approx([math.log(2), 0.0])
+    p = offset.q + np.array([0.0, 1.0])
+    assert offset.contracted(p, p + np.array([3.0, 0.0])) == pytest.approx(math.exp(-1.5), rel=1e-12)
+
+
+def test_it_contracts_around_where_it_is_drawn_to() -> None:
+    """With unequal costs that lies beside the ray; |r| = 1 falls like e^{−σ log t/2}."""
+    offset = offset_of(*posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0.5]]))
+    assert abs(offset.q[1]) > 0.3
+    p = offset.q + np.array([0.0, 1.0])
+    due = math.exp(-3 * offset.stiffness / 2)
+    assert offset.contracted(p, p + np.array([3.0, 0.0])) == pytest.approx(due, rel=1e-9)
+
+
+def test_other_constraints_pull_less_later() -> None:
+    """t e^{−ĝ·p}|ĝ| within the span of (1, 0), for ĝ = (3, 1) at p = (2, 1), q = 0: 3 e^{2 − 7}."""
+    offset = offset_of(*BESIDE)
+    assert offset.q == pytest.approx([0.0, 0.0])
+    found = offset.contracted(np.array([2.0, 1.0]), np.array([4.0, 1.0]))
+    assert found == pytest.approx(3 * math.exp(-5.0), rel=1e-12)
+
+
+def test_dependent_rows_all_bear_weight() -> None:
+    """Rows (1, 0, 0), (1, ±1, 0): the weights of the least program, w_j ∝ c_j e^{−ĝ_j·q}, balance them; rank 2."""
+    problem, svm = posed([[[0.0, 0, 0], [-1, 0, 0], [-1, 1, 0], [-1, -1, 0]]], [[3.0, 0, 1, 2]])
+    offset = offset_of(problem, svm)
+    assert offset.support.all()
+    assert offset.span.shape == (2, 3)
+    assert offset.weights.shape == (3,)
+    assert offset.weights @ offset.constraints.rows == pytest.approx(svm.direction, abs=1e-9)
+    assert np.exp(offset.constraints.log_costs - offset.constraints.rows @ offset.q) == pytest.approx(offset.weights)
+
+
+def test_a_neighbour_without_weight_is_left_along_what_others_allow() -> None:
+    """Rows (1, 0), weight 1, and (1, 2), weight 0: h = (0, ½) leaves the second one."""
+    offset = offset_of(*posed([[[0.0, 0], [-1, 0], [-1, -2]]], [[1.0, 0, 0]]))
+    assert offset.support.tolist() == [True, False]
+    h = offset._escape()
+    assert h is not None
+    assert h == pytest.approx([0.0, 0.5])
+    assert offset_of(*BESIDE)._escape() is None
+
+
+def test_the_flow_starts_at_its_own_bound() -> None:
+    """On the curve itself, without other constraints: nothing is left of the bound but its own rounding."""
+    offset = offset_of(*posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0]]))
+    assert offset.from_start(offset.q + np.array([4.0, 0.0]), 10.0) <= 1e-7
+
+
+def test_signs() -> None:
+    assert [_sign(fmpq(x, 3)) for x in (-7, -1, 0, 1, 7)] == [-1, -1, 0, 1, 1]
+
+
+def test_a_solution_that_is_called_infeasible_is_refuted() -> None:
+    """And of a prompt that separates nothing, nothing is said."""
+    between = np.array([[[0.0], [1.0], [-1.0]]])
+    none = max_margin(between, np.array([0]))
+
+    def infeasible(keys: Any, alpha: Any) -> Any:
+        return none
+
+    problem = TOKENS.problem
+    p = [fmpq(1), fmpq(0), fmpq(0)]
+    (claim,) = _solution(problem, p, REFERENCE.but("none", max_margin=infeasible))
+    assert (claim.name, claim.verdict) == ("gmm-exists", Verdict.FALSIFIED)
+    (claim,) = _solution(problem, [fmpq(0)] * 3, REFERENCE)
+    assert claim.verdict is Verdict.INCONCLUSIVE
+
+
+TOKENS = Dataset(
+    X=[[[1.0, 0.0], [0.0, 1.0], [0.0, -2.0]]], Y=[1.0], v=[1.0, 0.5], W=[[2.0, 0.0], [0.0, 4.0], [1.0, 0.0]]
+)
+
+
+def lemma_11(dataset: Dataset) -> dict[str, Claim]:
+    return {
+        claim.name: claim for claim in statement_named("lemma-11").conclusion(Case(dataset.problem, dataset), REFERENCE)
+    }
+
+
+def test_a_preimage_of_the_head_is_that_of_least_norm() -> None:
+    """Wᵀw = v, w in the range of W."""
+    assert least_norm_preimage(TOKENS) == [fmpq(2, 5), fmpq(1, 8), fmpq(1, 5)]
+    assert least_norm_preimage(Dataset(X=TOKENS.X, Y=[1.0], v=[1.0, 0.5], W=[[2.0, 0.0]])) is None
+    assert least_norm_preimage(Dataset(X=TOKENS.X, Y=[1.0], v=[1.0, 0.0], W=[[2.0, 0.0]])) == [fmpq(1, 2)]
+
+
+def test_every_claim_of_lemma_11_is_made_and_upheld() -> None:
+    """Scores 1, ½, −1: the smallest gap is ½, the margins of p are 1 and 4, and both are attained exactly."""
+    claims = lemma_11(TOKENS)
+    assert {"margins-at-least-one", "smallest-margin-is-one", "gmm-exists", "solution-is-the-projection"} <= set(claims)
+    assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
+    assert claims["smallest-margin-is-one"].slack == 0
+
+
+def test_of_tied_scores_lemma_11_says_nothing() -> None:
+    tied = Dataset(X=[[[1.0, 0.0], [0.0, 2.0], [0.0, -2.0]]], Y=[1.0], v=[1.0, 0.5])
+    assert lemma_11(tied)["margins-at-least-one"].verdict is Verdict.INCONCLUSIVE

@@ -1,0 +1,210 @@
+"""Formulas of the local statements, by hand: what floats resolve, cones, longest steps, harmful tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from reference_attention.floats import EPS
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from tests.theorems.token_selection.local_paths.local_problems import HAND_MADE, case, constants_of, nearly_neighbour
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.registry.lookup import statement_named
+from theorems.token_selection.local_paths.cone_descent import SAFETY, _longest, growth
+from theorems.token_selection.local_paths.cone_points import ConeView, is_resolvable, resolvable_rho, sides
+from theorems.token_selection.local_paths.invariant_cone import InvariantCone, invariant_cone
+from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import LEVELS, _levels, _violation
+from theorems.token_selection.local_paths.local_constants import LocalConstants, local_constants
+from theorems.token_selection.local_paths.local_correlation import HarmfulTokens
+from theorems.token_selection.local_paths.margin_claims import margins_in_cone
+from theorems.token_selection.local_paths.theorem_3_local_convergence import SHORTEST, _rho, _shorter_step
+
+SHORT = case([[[4.0, 0.0], [0.0, 0.0], [2.0, 1.0]]], [[1.0, 0.0, 0.5]], [0])
+"""Rows (4, 0) and (2, −1): p_mm = (2, −1)/5 leaves margins 8/5 and 1."""
+
+
+def cone_of(made: Case) -> InvariantCone:
+    constants = constants_of(made)
+    cone = invariant_cone(constants, -made.problem.log_smoothness)
+    assert cone is not None
+    return cone
+
+
+def test_logits_are_known_to_six_bits() -> None:
+    """(d + 3) eps · 2ρ max P‖g‖ = 2⁻⁶, and twice the radius must be below it."""
+    constants = constants_of(SHORT)
+    rho = resolvable_rho(constants)
+    assert (2 + 3) * EPS * 2 * rho * constants.reach.max() == pytest.approx(2.0**-6, rel=1e-14)
+    assert is_resolvable(constants, 0.45 * rho)
+    assert not is_resolvable(constants, 0.55 * rho)
+
+
+def test_largest_steps_multiply_to_the_factor() -> None:
+    """Equal ones in even columns, falling like 1/(20 + s) in odd ones."""
+    found = growth(4, math.exp(2.0), 3)
+    assert found[:, 0] == pytest.approx(np.full(4, 0.5))
+    assert found[:, 1].sum() == pytest.approx(2.0)
+    assert found[0, 1] / found[3, 1] == pytest.approx(23 / 20)
+    assert (found[:, 2] == found[:, 0]).all()
+
+
+def test_the_longest_step_solves_its_quadratic() -> None:
+    """μ − ν' + η c − (1 − μ) η²/2 = 0 for c = [1 − (1 − μ)(1 + κ/ρ' − ν')] A."""
+    cone = cone_of(SHORT)
+    constants, axis, mu = cone.constants, cone.constants.solution.direction, cone.constants.mu
+    across = np.array([-axis[1], axis[0]])
+    lean = 0.5 * math.sqrt(2 * mu)
+    moved = 3 * cone.radius * (math.cos(lean) * axis + math.sin(lean) * across)
+    unit = math.cos(0.3) * axis + math.sin(0.3) * across
+    length = np.linalg.norm(moved)
+    found = _longest(cone, (cone.tip + moved)[None], unit[None], np.array([math.inf]))
+    eta = float(found[0]) / SAFETY / length
+    nu = 1 - math.cos(lean)
+    c = (1 - (1 - mu) * (1 + cone.kappa * constants.norm / length - nu)) * math.cos(0.3)
+    # The cosine of so small an angle loses digits.
+    assert mu - nu + eta * c - (1 - mu) * eta**2 / 2 == pytest.approx(0.0, abs=1e-9 * mu)
+
+
+def leaning(cone: InvariantCone, nu: float) -> np.ndarray:
+    """A point whose 1 − cos from the tip is ν."""
+    axis = cone.constants.solution.direction
+    across = np.array([-axis[1], axis[0]])
+    lean = 2 * math.asin(math.sqrt(nu / 2))
+    return cone.tip + 10 * cone.radius * (math.cos(lean) * axis + math.sin(lean) * across)
+
+
+@pytest.mark.parametrize(("share", "inside"), [(0.5, True), (0.99, True), (1.0, False), (1.5, False)])
+def test_a_cone_ends_at_its_opening(share: float, inside: bool) -> None:
+    cone = cone_of(SHORT)
+    assert cone.contains(leaning(cone, share * cone.constants.mu)) is inside
+
+
+def test_in_one_dimension_every_point_that_is_far_enough_is_inside() -> None:
+    cone = cone_of(HAND_MADE["one-dimension"])
+    assert cone.contains(2 * cone.radius * cone.constants.solution.direction)
+    assert not cone.contains(-2 * cone.radius * cone.constants.solution.direction)
+
+
+def test_starts_lean_a_quarter() -> None:
+    """And begin where a point that does is as high as the cone."""
+    cone = cone_of(SHORT)
+    mu = cone.constants.mu
+    assert cone.start_mu == mu / 4
+    assert cone.radius * (1 - mu / 4) == pytest.approx(cone.height * cone.constants.norm, rel=1e-8)
+
+
+def test_sides_are_unit_vectors_also_of_short_rows() -> None:
+    """One of the rows is along p_mm, and has none."""
+    constants = constants_of(case([[[2.0**-7, 0.0], [0.0, 0.0], [2.0**-8, 2.0**-9]]], [[1.0, 0.0, 0.5]], [0]))
+    found = sides(np.random.default_rng(0), constants, 64)
+    lengths = np.linalg.norm(found, axis=1)
+    assert lengths == pytest.approx(np.round(lengths), abs=1e-12)
+    assert set(np.round(lengths)) == {0.0, 1.0}
+    assert np.abs(found @ constants.solution.direction).max() < 1e-9
+
+
+def test_what_a_direction_may_lack_is_less_off_the_axis() -> None:
+    """π' = κ/ρ' − ν'."""
+    cone = cone_of(SHORT)
+    p = leaning(cone, cone.constants.mu)
+    view = ConeView(cone.constants, p[None], REFERENCE, cone.tip)
+    found = view.pi(0.75)
+    rho = np.linalg.norm(p - cone.tip) / cone.constants.norm
+    assert found.value == pytest.approx([0.75 / rho - cone.constants.mu], rel=1e-9)
+    assert found.error[0] >= EPS * 1.75 / rho
+
+
+def test_levels_are_multiples_of_the_base_radius() -> None:
+    constants = constants_of(SHORT)
+    assert _levels(constants) == [level * constants.base_rho for level in LEVELS]
+
+
+def test_a_point_within_the_radius_is_tried_on_it() -> None:
+    constants = constants_of(SHORT)
+    rho = 2 * constants.base_rho
+    worst = _violation(constants, REFERENCE, rho, 1.0)
+    axis = constants.solution.direction
+    beside = axis + 0.1 * math.sqrt(constants.mu) * np.array([-axis[1], axis[0]])
+    on = rho * constants.norm * (1 + 1e-12) * beside / np.linalg.norm(beside)
+    assert worst(0.25 * on[None]) == pytest.approx(worst(on[None]), rel=1e-6)
+
+
+def solution_of(made: Case) -> MaxMargin:
+    found = max_margin(made.problem.exact_keys, made.chosen)
+    assert isinstance(found, MaxMargin)
+    return found
+
+
+def test_a_harmful_neighbour_leaves_no_constants() -> None:
+    made = nearly_neighbour(0.0)
+    assert local_constants(made.problem, solution_of(made)) is None
+
+
+def test_margins_of_harmful_tokens_may_use_half_of_what_is_beyond_one() -> None:
+    """Rows (1, 0) and (5, 12), the second harmful with margin 5: ½·½ over P‖g‖ = 13, not ½·2."""
+    made = case([[[1.0, 0.0], [0.0, 0.0], [-4.0, -12.0]]], [[1.0, 0.0, 2.0]], [0])
+    constants = constants_of(made)
+    assert constants.harmful.tolist() == [[False, False, True]]
+    assert constants.mu == pytest.approx((0.25 / 13) ** 2 / 2, rel=1e-12)
+
+
+def test_a_base_radius_gives_harmful_tokens_their_room() -> None:
+    """ρ (m − 1 − w) ≥ 1."""
+    constants = constants_of(nearly_neighbour(0.05))
+    room = float(constants.room[constants.harmful].min())
+    assert 0 < room < 0.05
+    assert constants.base_rho * room >= 1
+    assert not constants.is_base(0.99 / room)
+
+
+def test_harmful_terms_below_all_floats_are_still_something() -> None:
+    tokens = HarmfulTokens(np.array([-1000.0]), np.array([2.0]), np.array([0.5]), 0.1)
+    assert tokens.total(3.0) > 0
+    assert tokens.total(30.0) > tokens.total(3.0)
+
+
+def widened(constants: LocalConstants) -> LocalConstants:
+    """As if the cone might be a hundred times as wide."""
+    return replace(constants, mu=100 * constants.mu)
+
+
+def test_a_cone_too_wide_for_its_margins_is_seen() -> None:
+    constants = constants_of(SHORT)
+    p = constants.solution.p
+    lean = np.array([-p[1], p[0]])
+    edge = (p + 2 * lean)[None]
+    assert margins_in_cone(constants, p[None]).verdict is Verdict.UPHELD
+    assert margins_in_cone(widened(constants), edge).verdict is Verdict.FALSIFIED
+
+
+def drawn(share: int) -> Callable[[Any], int]:
+    return lambda strategy: share
+
+
+def test_a_shorter_step_is_one_of_this_case_in_its_units() -> None:
+    """η = 0.01^{share}/L_p of the keys as they are given, not of the normalised ones."""
+    made = case([[[4.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]], [0])
+    assert made.normalised().problem.log_smoothness != made.problem.log_smoothness
+    eta = _shorter_step(drawn(32), made).arrays["eta"]
+    assert math.log(float(eta)) == pytest.approx(SHORTEST / 2 - made.problem.log_smoothness, rel=1e-12)
+    assert "eta" not in _shorter_step(drawn(0), made).arrays
+
+
+def test_norms_are_told_in_units_of_the_solution() -> None:
+    cone = cone_of(SHORT)
+    assert _rho(cone, 7 * cone.constants.solution.p) == pytest.approx(7.0)
+
+
+def test_without_a_cone_theorem_3_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where steps are too long for the range of floats."""
+    module = "theorems.token_selection.local_paths.theorem_3_local_convergence"
+    monkeypatch.setattr(f"{module}.invariant_cone", lambda constants, log_step: None)
+    last = list(statement_named("theorem-3").conclusion(SHORT, REFERENCE))[-1]
+    assert (last.name, last.verdict) == ("no-stationary-point", Verdict.INCONCLUSIVE)

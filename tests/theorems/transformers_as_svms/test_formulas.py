@@ -1,0 +1,117 @@
+"""Formulas of the statements on key-query weights, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from flint import fmpq
+
+from reference_attention.losses import loss_named
+from reference_attention.problem import Problem
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.training.flow import gradient_flow
+from tests.theorems.transformers_as_svms.local_examples import local_example
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import exact
+from theorems.token_selection.local_paths.local_constants import local_constants
+from theorems.transformers_as_svms.conjecture_independent_rows import _deviations, _lower
+from theorems.transformers_as_svms.feasible_weights import by_labels
+from theorems.transformers_as_svms.floor_bounds import FloorAt
+from theorems.transformers_as_svms.local_path import _path
+from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
+from theorems.transformers_as_svms.risk_floor import _violation
+
+LINE = Problem(np.array([[[0.0], [-1.0], [-3.0]], [[0.0], [-2.0], [-2.0]]]), np.array([[2.0, 1, -2], [1.0, 0.5, 0.5]]))
+"""Rows 1 and 3, gaps 1 and 4; rows 2 and 2, gaps ½; the loss is linear."""
+
+
+def linear() -> Problem:
+    return Problem(LINE.keys, LINE.scores, loss_named("correlation"))
+
+
+def test_weights_by_labels() -> None:
+    """v qᵀ over the gap."""
+    data = QueryDataset([[[1.0, 0.0], [0.0, 1.0]]], [[1.0, 2.0, 3.0]], [1.0], [2.0, 3.0], "correlation")
+    found = by_labels(data, [fmpq(1), fmpq(2), fmpq(3)], fmpq(4))
+    assert [[float(x.p) / float(x.q) for x in row] for row in found.tolist()] == [[0.5, 1, 1.5], [0.75, 1.5, 2.25]]
+
+
+def test_a_floor_by_margins() -> None:
+    """Γ_i/(1 + e^{h_i}) of each input, h_i = p and 2p."""
+    found = FloorAt(AttentionAt(linear(), np.array([[0.0], [1.5]]))).lower["excess-at-least-by-margins"]
+    due = [[math.log(g / (1 + math.exp(h * p))) for g, h in ((1, 1), (0.5, 2))] for p in (0.0, 1.5)]
+    assert found.value == pytest.approx(np.array(due), rel=1e-14)
+
+
+def test_how_far_an_excess_is_outside_its_bounds() -> None:
+    """Inside for the reference, at most; of twice the risk log 2 further up."""
+    points = np.array([[0.0], [1.0], [4.0]])
+    inside = _violation(linear(), REFERENCE, points)
+    assert (inside <= 1e-12).all()
+
+    def scaled(*given: object) -> tuple[np.ndarray, np.ndarray]:
+        sign, size = REFERENCE.log_excess_risk(*given)  # type: ignore[arg-type]
+        return np.asarray(sign), np.asarray(size) + 40.0
+
+    over = _violation(linear(), REFERENCE.but("forty", log_excess_risk=scaled), points)
+    at = FloorAt(AttentionAt(linear(), points))
+    excess = REFERENCE.log_excess_risk(LINE.keys, LINE.scores, linear().loss, points, LINE.optimal)[1] + math.log(2)
+    least = np.min([np.min(b.value, axis=-1) for b in at.upper.values()], axis=0)
+    assert over == pytest.approx(excess + 40 - least, rel=1e-12)
+
+
+def test_deviations_are_those_of_a_quarter_of_the_norm_and_of_the_end() -> None:
+    """And one logit is what the first may be anyway: rows of length 4 and 8."""
+    problem = Problem(np.array([[[0.0, 0], [-4, 1], [-8, -1]]]), np.array([[1.0, 0, 0.5]]), loss_named("logistic"))
+    svm = max_margin(problem.exact_keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    flow = gradient_flow(problem, 0.01 * svm.p, norm=100.0)
+    allowed, found = _deviations(problem, svm, flow)
+    last = np.linalg.norm(flow.points[-1] - flow.norms[-1] * svm.direction)
+    assert found == pytest.approx(last)
+    early = flow.norms <= 25 * (1 + 1e-9)
+    offset = np.linalg.norm(flow.points[early][-1] - flow.norms[early][-1] * svm.direction)
+    assert allowed == pytest.approx(2 * max(offset, 1 / math.sqrt(65)))
+
+
+def bounds() -> LocalPathBounds:
+    case = local_example()
+    svm = max_margin(case.problem.exact_keys, case.chosen)
+    assert isinstance(svm, MaxMargin)
+    constants = local_constants(case.problem, svm)
+    assert constants is not None
+    return LocalPathBounds(constants, REFERENCE)
+
+
+def test_harm_is_summed_over_harmful_tokens() -> None:
+    """Of one token: |D| e^{−ρ(m − w)}."""
+    of = bounds()
+    harmful = of.constants.harmful
+    assert harmful.sum() == 1
+    lowest, gap = float(of.constants.lowest[harmful][0]), float(of.constants.gaps[harmful][0])
+    found = of.log_harm(exact(np.array([1.0, 5.0])))
+    assert found.value == pytest.approx(math.log(-gap) - np.array([1.0, 5.0]) * lowest, rel=1e-12)
+    assert of.first > 0
+
+
+def test_a_path_turns_within_its_bound_and_is_held_against_its_own_seeds() -> None:
+    of = bounds()
+    radii = np.array([4.0, 64.0]) * float(of.kappa.value)
+    claims = {claim.name: claim for claim in _path(of, radii, 0)}
+    assert set(claims) == {
+        *("path-is-in-the-cone", "path-is-no-higher-than-its-seeds"),
+        *("path-margin", "path-turns"),
+    }
+    assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
+    # What is proven there falls like the logarithm of the offset over the radius.
+    assert 0 <= claims["path-turns"].slack < 0.2
+
+
+def test_whether_neighbours_are_lower() -> None:
+    case = local_example()
+    assert _lower(case.problem, case.chosen)
