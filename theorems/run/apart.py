@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from threadpoolctl import threadpool_limits
+
 from max_margin_theorems import stopping
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json
@@ -187,10 +189,12 @@ def results_here(
     """
     if here is None or not any(unit.foreign for unit in units):
         results: list[Result] = []
-        for unit in units:
-            results.append(unit.run(nothing))
-            if enough and enough(results[-1]):
-                break
+        # As the command has it: more threads add up in another order, and get in each other's way.
+        with threadpool_limits(1, "blas"):
+            for unit in units:
+                results.append(unit.run(nothing))
+                if enough and enough(results[-1]):
+                    break
         return results
     try:
         return run(units, 1, Silence(), enough=enough, patience=here.patience, workers=here.workers)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from theorems.command.app import main
 from theorems.core.claim import Form, Verdict
 from theorems.core.exit_code import Exit
+from theorems.core.implementation import REFERENCE
 from theorems.library.results import Results
 from theorems.library.verify import check_attention, verify
 from theorems.run.result import ClaimSummary, Result
@@ -129,3 +132,16 @@ def test_a_wrong_kernel_raises_the_report_with_the_smallest_case() -> None:
     assert held["kernel"]["dtype"] == "float64"
     assert held["statements"][0]["touched"] == ["risk", "scaled_gradient", "weights"]
     assert "falsified" in results._repr_html_()
+
+
+def test_blas_has_one_thread_here_as_in_the_command() -> None:
+    threads = set()
+
+    def watched(*arguments: Any) -> Any:
+        threads.update(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+        return REFERENCE.risk(*arguments)
+
+    with threadpool_limits(2, "blas"):
+        verify("lemma-6", examples=1, attention=REFERENCE.but("watched", risk=watched))
+        assert threads == {1}
+        assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} != {1}
