@@ -206,3 +206,4 @@ def test_a_rank_is_that_over_the_rationals() -> None:
     # Deficient modulo the prime, not over the rationals.
     assert rank_of([[fmpq(1), fmpq(0)], [fmpq(0), fmpq(prime)]]) == 2
     assert rank_of([[fmpq(prime)]]) == 1
+    assert rank_of([[fmpq(11), fmpq(1)], [fmpq(0), fmpq(11)]]) == 2
