@@ -104,10 +104,9 @@ class Journal:
         self.append({"unit": key, "so_far": encoded(held)})
 
     def _write(self, line: str) -> None:
-        content = line.encode()
-        written = os.write(self._file, content)
-        if written < len(content):
-            os.write(self._file, content[written:])
+        left = content = line.encode()
+        while left:
+            left = left[os.write(self._file, left) :]
         os.fsync(self._file)
         self._size += len(content)
 

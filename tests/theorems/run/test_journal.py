@@ -144,6 +144,16 @@ def test_a_full_disk_is_said_once_and_leaves_whole_lines(
     assert held(path) == [0]
 
 
+def test_what_the_system_writes_in_pieces_is_a_whole_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, usual = Journal(path, RUN), os.write
+    monkeypatch.setattr("theorems.run.journal.os.write", lambda file, content: usual(file, content[:7]))
+    journal.finished(Adding("0"), Sum("0", 0))
+    journal.finished(Adding("1"), Sum("1", 1))
+    monkeypatch.undo()
+    journal.close()
+    assert held(path) == [0, 1]
+
+
 CLAIMS = tuple(
     ClaimSummary("a", Form.LIMIT, slack, 0.1, "why", Verdict.UPHELD, (("left", 2),), 7)
     for slack in (math.inf, -math.inf, 5e-324, 0.1 + 0.2, -0.0)
