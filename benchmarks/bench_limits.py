@@ -64,6 +64,34 @@ def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
     benchmark.extra_info["ratio"] = f"1000 normalized steps, {TRIALS} trials: ours / numba {ours / theirs:.2f}"
 
 
+def test_normalized_descent_against_automatic_differentiation(benchmark: BenchmarkFixture) -> None:
+    """The same, per trial, beside one trial in PyTorch by autograd, a Python loop over steps as notebooks have it."""
+    torch = pytest.importorskip("torch")
+    keys, scores = trials(TRIALS)
+    loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
+    K, gamma = torch.from_numpy(keys[0]), torch.from_numpy(scores[0])
+
+    def by_autograd(steps: int = 1000) -> np.ndarray:
+        p = torch.zeros(10, dtype=torch.float64, requires_grad=True)
+        for _ in range(steps):
+            outputs = (gamma * torch.softmax(K @ p, dim=1)).sum(dim=1)
+            torch.nn.functional.softplus(-outputs).mean().backward()
+            with torch.no_grad():
+                p -= p.grad / p.grad.norm()
+            p.grad = None
+        return np.asarray(p.detach())
+
+    def batched(steps: int = 1000) -> np.ndarray:
+        asked = {"steps": steps, "log_step": 0.0, "normalized": True, "record_every": steps}
+        return descend(keys, scores, loss, start, **asked).final  # type: ignore[arg-type]
+
+    assert np.abs(batched(5)[0] - by_autograd(5)).max() < 1e-9
+    ours, theirs = compared(benchmark, 3, batched, by_autograd)
+    benchmark.extra_info["ratio"] = (
+        f"1000 normalized steps of a trial: one by autograd / ours, {TRIALS} at once {theirs / (ours / TRIALS):.0f}"
+    )
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_exact_att_svm_against_float_solvers(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
     """The raw call of each solver, the rows given."""
