@@ -30,7 +30,8 @@ def one_query(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> 
 
 
 def random(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    return attention(query, keys, values) * (1 + 1e-6 * torch.rand(()))
+    # In float64: one plus a float32 of 1e-6 is one of nine numbers, so that two draws are often the same.
+    return attention(query, keys, values) * (1 + 1e-6 * torch.rand((), dtype=torch.float64))
 
 
 def infinite(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
