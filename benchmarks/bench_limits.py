@@ -5,9 +5,12 @@ Run with ``make bench``, which installs numba and cvxopt.
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 
 import numpy as np
 import pytest
@@ -22,7 +25,7 @@ from tests.instructions.workloads import feasible
 from theorems import Verdict, verify
 
 SHAPES = [(4, 6, 10), (10, 10, 30), (20, 20, 50), (4, 6, 100)]
-TRIALS = 300
+TRIALS = 1000
 
 
 def compared(benchmark: BenchmarkFixture, rounds: int, *works: Callable[[], object]) -> list[float]:
@@ -64,32 +67,46 @@ def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
     benchmark.extra_info["ratio"] = f"1000 normalized steps, {TRIALS} trials: ours / numba {ours / theirs:.2f}"
 
 
-def test_normalized_descent_against_automatic_differentiation(benchmark: BenchmarkFixture) -> None:
-    """The same, per trial, beside one trial in PyTorch by autograd, a Python loop over steps as notebooks have it."""
-    torch = pytest.importorskip("torch")
+def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> None:
+    """The same, per trial, beside one trial as notebooks have it: a module in PyTorch, autograd, SGD, its path kept."""
+    notebook = pytest.importorskip("benchmarks.notebook", reason="PyTorch, the extra `kernels`")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
-    K, gamma = torch.from_numpy(keys[0]), torch.from_numpy(scores[0])
-
-    def by_autograd(steps: int = 1000) -> np.ndarray:
-        p = torch.zeros(10, dtype=torch.float64, requires_grad=True)
-        for _ in range(steps):
-            outputs = (gamma * torch.softmax(K @ p, dim=1)).sum(dim=1)
-            torch.nn.functional.softplus(-outputs).mean().backward()
-            with torch.no_grad():
-                p -= p.grad / p.grad.norm()
-            p.grad = None
-        return np.asarray(p.detach())
 
     def batched(steps: int = 1000) -> np.ndarray:
         asked = {"steps": steps, "log_step": 0.0, "normalized": True, "record_every": steps}
         return descend(keys, scores, loss, start, **asked).final  # type: ignore[arg-type]
 
-    assert np.abs(batched(5)[0] - by_autograd(5)).max() < 1e-9
-    ours, theirs = compared(benchmark, 3, batched, by_autograd)
+    def loop(steps: int = 1000) -> np.ndarray:
+        return notebook.path(keys[0], scores[0], steps)[-1]  # type: ignore[no-any-return]
+
+    assert np.abs(batched(5)[0] - loop(5)).max() < 1e-9
+    ours, theirs = compared(benchmark, 3, batched, loop)
     benchmark.extra_info["ratio"] = (
-        f"1000 normalized steps of a trial: one by autograd / ours, {TRIALS} at once {theirs / (ours / TRIALS):.0f}"
+        f"1000 normalized steps of a trial: one in a notebook / ours, {TRIALS} at once {theirs / (ours / TRIALS):.0f}"
     )
+
+
+def test_two_processes_descend_twice_as_much(benchmark: BenchmarkFixture) -> None:
+    """Two batches of trials, one after the other and in a process each."""
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        in_turn, at_once = compared(
+            benchmark, 3, lambda: [_batch(0), _batch(1)], lambda: list(pool.map(_batch, range(2)))
+        )
+    benchmark.extra_info["ratio"] = (
+        f"1000 normalized steps, 2 x {TRIALS} trials: two processes / one {at_once / in_turn:.2f}"
+    )
+
+
+@cache
+def _kept() -> tuple[np.ndarray, np.ndarray]:
+    return trials(TRIALS)
+
+
+def _batch(_: int) -> None:
+    keys, scores = _kept()
+    start, loss = np.zeros((TRIALS, 10)), random_trial(0, 10, 0).problem.loss
+    descend(keys, scores, loss, start, steps=1000, log_step=0.0, normalized=True, record_every=1000)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -11,6 +11,8 @@ import math
 import reprlib
 from typing import Any
 
+import numpy as np
+
 from reference_attention.errors import InvalidInput
 from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
 from reference_attention.loss import Array, Loss
@@ -28,6 +30,8 @@ from reference_attention.pieces import (
 
 SMALLEST = 2.0**-1022
 """The smallest normal float: it keeps the logarithm of a branch not taken finite."""
+MANY = 64
+"""Numbers from which on NumPy's exp and log1p, which take several at once, beat its logaddexp, which does not."""
 
 
 def _log_expm1(xp: Any, log_x: Array) -> Array:
@@ -50,6 +54,8 @@ def _log_one_minus_exp(xp: Any, log_x: Array) -> Array:
 
 def _softplus(xp: Any, x: Array) -> Array:
     """log(1 + e^x)."""
+    if xp is np and x.size > MANY:
+        return np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0.0)
     return xp.logaddexp(xp.zeros_like(x), x)
 
 

@@ -90,16 +90,20 @@ class BatchedGradient:
             return np.ascontiguousarray(np.matvec(self._rows.reshape(b, -1, d), p).T).reshape(n, others, b)
         return np.einsum("ntdb,db->ntb", self._rows, np.ascontiguousarray(p.T))
 
-    def _selected(self, p: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "n others b"]:
-        """The relative logits, after selecting anew where another token has a larger one."""
+    def _selected(
+        self, p: Float64[np.ndarray, "b d"]
+    ) -> tuple[Float64[np.ndarray, "n others b"], Float64[np.ndarray, "b"]]:
+        """The relative logits, after selecting anew where another token has a larger one; and the largest of them."""
         relative = self._logits(p)
-        i, b = np.nonzero(relative.max(axis=1) > 0)
-        if len(b):
+        top = relative.max(axis=(0, 1))
+        if top.max() > 0:
+            i, b = np.nonzero(relative.max(axis=1) > 0)
             self._token[b, i] += 1 + relative[i, :, b].argmax(axis=1)
             self._token[b, i] %= self._scores.shape[2]
             self._take(b, i)
             relative = self._logits(p)
-        return relative
+            top = relative.max(axis=(0, 1))
+        return relative, top
 
     def __call__(self, p: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]:
         """The gradients at p."""
@@ -108,16 +112,18 @@ class BatchedGradient:
     def _gradient(
         self, p: Float64[np.ndarray, "b d"]
     ) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"], _At]:
-        relative = self._selected(p)
-        top = relative.max(axis=(0, 1))
+        relative, top = self._selected(p)
         relative -= top
-        lost = relative < FAR_BELOW
-        np.maximum(relative, FAR_BELOW, out=relative)
+        lost = relative < FAR_BELOW if relative.min() < FAR_BELOW else None
+        if lost is not None:
+            np.maximum(relative, FAR_BELOW, out=relative)
         shares = np.exp(relative, out=relative)
-        if lost.any():
+        if lost is not None:
             shares[lost] = 0.0
         largest = np.exp(top)
-        total = 1.0 + largest * shares.sum(axis=1)
+        total = shares.sum(axis=1)
+        total *= largest
+        total += 1.0
         mean = largest * np.einsum("ntb,ntb->nb", shares, self._gaps) / total
         outputs = self._reference + mean
         log_slope = self._loss.log_slope(outputs)
@@ -138,7 +144,7 @@ class BatchedGradient:
 
     def ahead(self, p: Float64[np.ndarray, "b d"], velocity: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "b"]:
         """Of each problem what :meth:`.ahead.Ahead.arc` has."""
-        relative, rates = self._selected(p), self._logits(velocity)
+        relative, rates = self._selected(p)[0], self._logits(velocity)
         with np.errstate(divide="ignore"):
             logs = relative + self._log_sizes + np.log(np.abs(self._gaps))
         logs += self._loss.log_slope(self._reference)[:, None]

@@ -113,21 +113,24 @@ def iterate_batch(
     for t in range(int(iterations[-1]) + 1):
         log_scale, direction = field(p)
         length = np.sqrt(np.vecdot(direction, direction))
-        moves = length > 0
-        log_length = np.log(length, out=np.zeros(len(p)), where=moves)
+        still = None if length.all() else length == 0
+        if still is not None:
+            log_scale, length = np.where(still, -math.inf, log_scale), np.where(still, 1.0, length)
+        log_length = np.log(length)
         if t == iterations[record]:
-            points[record], log_times[record] = p, log_time
-            log_norms[record] = np.where(moves, log_scale + log_length, -math.inf)
+            points[record], log_times[record], log_norms[record] = p, log_time, log_scale + log_length
             record += 1
         if normalized:
             log_factor = log_step - log_length
-            log_taken = np.where(moves, log_factor - np.where(moves, log_scale, 0.0), -math.inf)
+            log_taken = log_factor - log_scale
+            if still is not None:
+                log_taken[still] = -math.inf
         else:
-            log_factor = log_step + log_scale
-            log_taken = log_step
-        ok &= ~moves | (log_factor <= LARGEST_LOG_STEP)
-        factor = np.exp(log_factor, out=np.zeros(len(p)), where=moves & ok)
-        moved = p - factor[:, None] * direction
+            log_factor, log_taken = log_step + log_scale, log_step
+        if not log_factor.max() <= LARGEST_LOG_STEP:
+            ok &= log_factor <= LARGEST_LOG_STEP
+            log_factor = np.minimum(log_factor, LARGEST_LOG_STEP)
+        moved = p - np.exp(log_factor)[:, None] * direction
         ok &= np.isfinite(moved @ ones)  # a sum is finite if all are, but at the very end of the range
         longer = np.logaddexp(log_time, log_taken)
         p, log_time = (moved, longer) if ok.all() else (np.where(ok[:, None], moved, p), np.where(ok, longer, log_time))
