@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from reference_attention.exact import LIMB, Dyadic, from_limbs, ratio, times_power_of_two
 from reference_attention.outer_keys import Keys, OuterKeys
 from reference_attention.svm.least_norm import Outcome
+from reference_attention.svm.sliced import Twice, two_sum
 
 MOST_LIMBS = 8
 """Of Gaussian keys there are two or three."""
@@ -98,6 +99,14 @@ class KeyRows:
                 return from_limbs(limbs[:, 0] - limbs[:, 1]), self.scale - pairs.exponent
         entries = [x for j in which for x in self.difference(*self.pair(j))]
         return fmpz_mat(len(which), self.floats.shape[1], entries), self.shift
+
+    def twice(self, which: Sequence[int]) -> Twice | None:
+        """Those rows of ``floats`` with what their rounding lost, (len(which), d); None of keys given by factors."""
+        if isinstance(self._keys, OuterKeys):
+            return None
+        i, t = self.inputs[which], self.tokens[which]
+        chosen, others = self._keys[i, self._alpha[i]], self._keys[i, t]
+        return Twice(*two_sum(np.ldexp(chosen, -self.scale), -np.ldexp(others, -self.scale)))
 
     def pair(self, j: int) -> tuple[int, int]:
         """(i, t) of row j."""

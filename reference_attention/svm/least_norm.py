@@ -9,8 +9,9 @@ min ‖E u − f‖ has the residual r = f − E u, and
 Their active-set method for non-negative least squares is run in exact arithmetic. There it terminates from
 *any* start without an anti-cycling rule: a column enters only if its gradient is positive, so the columns in
 use stay linearly independent and every step strictly lowers ‖r‖; no set of columns can come back. A float
-solution only says where to start, so in general one linear system is solved and the result checked; in balls first
-(:mod:`reference_attention.svm.enclosure`), which prove the same wherever no further constraint is tight.
+solution only says where to start, so in general one linear system is solved and the result checked; by refinement first
+(:mod:`reference_attention.svm.refined`), then in balls (:mod:`reference_attention.svm.enclosure`), which prove the same
+wherever no further constraint is tight.
 
 Source: C. L. Lawson and R. J. Hanson, *Solving Least Squares Problems* (1974), chapter 23.
 """
@@ -29,13 +30,15 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.exact import ratio
 from reference_attention.floats import EPS
-from reference_attention.svm.enclosure import Enclosure, enclosed, rounded
+from reference_attention.svm.enclosure import enclosed, rounded
 from reference_attention.svm.float_solution import float_solution
+from reference_attention.svm.refined import Refined, refined
+from reference_attention.svm.sliced import Twice
 
 UNDERFLOW = 2.0**-900
 """Far above what underflow in a sum of products can lose, far below any rounding error that matters."""
 MANY = 8
-"""Rows in use from which balls are cheaper than rationals."""
+"""Rows in use from which floats and balls are cheaper than rationals."""
 
 
 @runtime_checkable
@@ -55,6 +58,9 @@ class Rows(Protocol):
 
     def scaled(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
         """Those rows times 2^s, exactly, shape (len(which), d), and s: what is cheapest."""
+
+    def twice(self, which: Sequence[int]) -> Twice | None:
+        """Those rows as sums of two floats, exactly, shape (len(which), d); None where that is not at hand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +84,9 @@ class IntegerRows:
     def scaled(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
         """Those rows, shape (len(which), d), and ``shift``."""
         return self.integers(which), self.shift
+
+    def twice(self, which: Sequence[int]) -> Twice | None:
+        """None."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +125,7 @@ class Outcome:
     steps: int
     _rows: Rows = field(repr=False)
     _solved: Callable[[], Solution] = field(repr=False)
-    _balls: Enclosure | None = field(default=None, repr=False)
-    _floats: Float64[np.ndarray, "d"] | None = field(default=None, repr=False)
+    _rounded: Refined | None = field(default=None, repr=False)
 
     @cached_property
     def exact(self) -> Solution:
@@ -126,19 +134,22 @@ class Outcome:
 
     def point(self, exponent: int) -> Float64[np.ndarray, "d"]:
         """p times 2^exponent in the units of the float rows, each entry rounded once, shape (d,)."""
-        if self._floats is not None:
-            moved = np.ldexp(self._floats, exponent)
-            if np.array_equal(np.ldexp(moved, -exponent), self._floats):
-                return moved
-        return self._ratios(self.exact.point, exponent + self._rows.shift)
+        found = None if self._rounded is None else _times(self._rounded.point, exponent)
+        return self._ratios(self.exact.point, exponent + self._rows.shift) if found is None else found
 
     def duals(self, exponent: int) -> Float64[np.ndarray, "s"]:
         """λ on the support times 2^exponent in the units of the float rows, each entry rounded once, shape (s,)."""
-        found = None if self._balls is None else rounded(self._balls.duals, exponent + 2 * self._balls.shift)
+        found = None if self._rounded is None else _times(self._rounded.duals, exponent)
         return self._ratios(self.exact.u, exponent + 2 * self._rows.shift) if found is None else found
 
     def _ratios(self, numerators: list[fmpz], exponent: int) -> Float64[np.ndarray, "k"]:
         return np.array([ratio(x, self.exact.rho, exponent) for x in numerators])
+
+
+def _times(values: Float64[np.ndarray, "k"], exponent: int) -> Float64[np.ndarray, "k"] | None:
+    """The floats times 2^exponent; None where that would round them again."""
+    moved = np.ldexp(values, exponent)
+    return moved if np.array_equal(np.ldexp(moved, -exponent), values) else None
 
 
 class _ActiveSet:
@@ -225,9 +236,23 @@ def least_norm(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: Float64[np.nda
     if guess is None:
         guess = float_solution(rows.floats, bounds).u
     positive = np.flatnonzero(guess > 0)
-    return _by_balls(rows, bounds, positive.tolist()) or _by_rationals(
-        rows, bounds, positive[np.argsort(-guess[positive], kind="stable")].tolist()
+    support: list[int] = positive.tolist()
+    return (
+        _by_floats(rows, bounds, support)
+        or _by_balls(rows, bounds, support)
+        or _by_rationals(rows, bounds, positive[np.argsort(-guess[positive], kind="stable")].tolist())
     )
+
+
+def _by_floats(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -> Outcome | None:
+    """The outcome if that is the support and no other constraint is near; None where floats cannot tell."""
+    if len(support) < MANY or (exactly := rows.twice(support)) is None:
+        return None
+    found = refined(exactly, bounds[support].astype(np.float64))
+    if found is None:
+        return None
+    margins, below, unsure = _margins(rows.floats, bounds, found.point, support)
+    return None if below.any() or unsure.size else _proven(rows, bounds, support, margins, found)
 
 
 def _by_balls(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -> Outcome | None:
@@ -246,6 +271,18 @@ def _by_balls(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) ->
         if values is None or not all(x > h for x, h in zip(products.entries(), bounds[unsure].tolist(), strict=True)):
             return None
         margins[unsure] = np.minimum(values, sys.float_info.max)
+    duals = rounded(balls.duals, 2 * balls.shift)
+    return _proven(rows, bounds, support, margins, None if duals is None else Refined(duals, p))
+
+
+def _proven(
+    rows: Rows,
+    bounds: Int64[np.ndarray, "m"],
+    support: list[int],
+    margins: Float64[np.ndarray, "m"],
+    found: Refined | None,
+) -> Outcome:
+    """The outcome where nothing but the support is tight; rationals are solved for when they are asked for."""
     tight = np.zeros(len(margins), dtype=bool)
     tight[support] = True
 
@@ -254,7 +291,7 @@ def _by_balls(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) ->
         state.solve(support)
         return Solution(state.numer.entries(), state.over, *state.point(support))
 
-    return Outcome(support, True, margins, tight, 1, rows, solved, balls, p)
+    return Outcome(support, True, margins, tight, 1, rows, solved, found)
 
 
 def _by_rationals(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: list[int]) -> Outcome:

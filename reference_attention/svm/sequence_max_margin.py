@@ -64,6 +64,9 @@ class StackedRows:
         """Those rows, and ``shift``."""
         return self.integers(which), self.shift
 
+    def twice(self, which: Sequence[int]) -> None:
+        """None."""
+
     def spread(self, values: Any, chosen: Any) -> tuple[Any, ...]:
         """Row values as an (n, T) array per problem, with ``chosen`` at the tokens α."""
         ends = np.cumsum([len(part.floats) for part in self._parts])[:-1]

@@ -19,13 +19,14 @@ SHAPES = [(1, 2, 1), (2, 3, 2), (4, 6, 10), (6, 8, 20), (10, 10, 30)]
 
 def both(monkeypatch: pytest.MonkeyPatch, keys: np.ndarray, alpha: np.ndarray) -> tuple[MaxMargin, MaxMargin]:
     """The solution by balls wherever they can, and by rationals alone."""
+    monkeypatch.setattr(module, "_by_floats", lambda *_: None)
     monkeypatch.setattr(module, "MANY", 1)
     by_balls = max_margin(keys, alpha)
     monkeypatch.setattr(module, "MANY", 10**9)
     by_rationals = max_margin(keys, alpha)
     assert isinstance(by_balls, MaxMargin)
     assert isinstance(by_rationals, MaxMargin)
-    assert by_rationals._outcome._balls is None
+    assert by_rationals._outcome._rounded is None
     return by_balls, by_rationals
 
 
@@ -34,7 +35,7 @@ def test_balls_find_what_rationals_find(monkeypatch: pytest.MonkeyPatch, shape: 
     for seed, exponent in enumerate((-40, -17, -1, 0, 6, 39)):
         keys, alpha = feasible(*shape, seed)
         balls, rationals = both(monkeypatch, np.ldexp(keys, exponent), alpha)
-        assert balls._outcome._balls is not None
+        assert balls._outcome._rounded is not None
         assert (balls.p == rationals.p).all()
         assert (balls.duals == rationals.duals).all()
         assert (balls.neighbours == rationals.neighbours).all()
@@ -48,7 +49,7 @@ def test_a_tie_is_left_to_the_rationals(monkeypatch: pytest.MonkeyPatch) -> None
     keys, alpha = feasible(4, 6, 10, 0)
     i, t = np.argwhere(max_margin(keys, alpha).neighbours)[0]  # type: ignore[union-attr]
     balls, rationals = both(monkeypatch, np.concatenate([keys, keys[:, t : t + 1]], axis=1), alpha)
-    assert balls._outcome._balls is None
+    assert balls._outcome._rounded is None
     assert balls.neighbours[i, [t, -1]].all()
     assert (balls.neighbours == rationals.neighbours).all()
 
@@ -60,7 +61,7 @@ def test_a_margin_off_by_one_in_2_to_the_20_is_told(monkeypatch: pytest.MonkeyPa
     n, k = 2**45 + 12345, 2**19 + 77
     matrix = fmpz_mat([[1, 0], [0, k], [n + 1, off - n * k]])
     found = least_norm(IntegerRows(matrix, 0), np.array([1, 1, 1]), np.array([1.0, 1.0, 0.0]))
-    assert (found._balls is not None) == (off == 1)
+    assert (found._rounded is not None) == (off == 1)
     assert found.tight[2] == (off <= 0)
     if off == 1:
         assert found.margins[2] == ratio(fmpz(k + 1), fmpz(k))
@@ -91,7 +92,7 @@ def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     right = least_norm(rows, bounds)
     for guess in (np.ones(20), np.eye(20)[0], np.eye(20)[right.support[0]]):
         found: Outcome = least_norm(rows, bounds, guess)
-        assert found._balls is None
+        assert found._rounded is None
         assert found.support == right.support
         assert found.exact == right.exact
     assert enclosed(fmpz_mat([[1, 2], [2, 4]]), 0, [1, 1]) is None

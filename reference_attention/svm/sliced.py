@@ -1,0 +1,134 @@
+"""Products of matrices to a hundred bits, by BLAS: numbers are cut into slices whose products it sums exactly.
+
+A slice has so few bits that a sum of d products of two of them fits into the 53 of a float, in whatever order it is
+taken. What the slices leave out is bounded.
+
+References: K. Ozaki, T. Ogita, S. Oishi, S. M. Rump, *Error-free transformations of matrix multiplication by using fast
+routines of matrix multiplication and its applications*, Numerical Algorithms 59 (2012).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+KEPT = 110
+"""Bits below the largest entry that slices keep at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class Twice:
+    """Numbers as unevaluated sums of two floats, the second below a rounding of the first; of any one shape.
+
+    Attributes:
+        high, low: the two.
+        error: how far their sum may be from what they stand for, in absolute terms; one for all.
+    """
+
+    high: Float64[np.ndarray, "*shape"]
+    low: Float64[np.ndarray, "*shape"]
+    error: float = 0.0
+
+    def rounded(self, error: Float64[np.ndarray, "*shape"] | float) -> Float64[np.ndarray, "*shape"] | None:
+        """What all numbers within ``error`` of these round to; None where it is not one float."""
+        off = error * (1 + 2.0**-40) + np.abs(self.low) * 2.0**-52
+        low, high = self.high + (self.low - off), self.high + (self.low + off)
+        return low if np.array_equal(low, high) else None
+
+
+def two_sum(
+    a: Float64[np.ndarray, "*shape"], b: Float64[np.ndarray, "*#shape"]
+) -> tuple[Float64[np.ndarray, "*shape"], Float64[np.ndarray, "*shape"]]:
+    """a + b rounded, and what the rounding lost, exactly (Knuth)."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How numbers are cut for sums of ``terms`` products.
+
+    Attributes:
+        terms: how many products a sum has at most.
+        bits, slices: of a slice, and how many.
+    """
+
+    terms: int
+    bits: int
+    slices: int
+
+    @property
+    def error(self) -> float:
+        """Of a sum of products of numbers of at most one: what is not kept of each factor, slices that are not
+        multiplied, and the roundings of the result.
+        """
+        return self.terms * ((2 * self.slices + 3) * 2.0 ** (-self.bits * self.slices) + 2.0**-100)
+
+    def cut(
+        self, high: Float64[np.ndarray, "*shape"], low: Float64[np.ndarray, "*shape"]
+    ) -> Float64[np.ndarray, "k *shape"]:
+        """Integers q_0, q_1, … of at most 2^bits with high + low = Σ q_a 2^(−bits (a + 1)) up to 2^(−bits k).
+
+        The numbers are at most one, and low at most a rounding.
+        """
+        found = np.empty((self.slices, *high.shape))
+        base = 2.0**self.bits
+        for q in found:
+            high, low = high * base, low * base
+            whole, part = np.rint(high), np.rint(low)
+            np.add(whole, part, out=q)
+            high, low = high - whole, low - part
+        return found
+
+    def summed(self, products: Float64[np.ndarray, "k m k"], less: Float64[np.ndarray, "m"] | None = None) -> Twice:
+        """Σ_ab products[a, :, b] 2^(−bits (a + b + 2)), minus ``less``, of at most ``terms``."""
+        first, second, starts = _levels(self.slices)
+        levels = np.add.reduceat(products[first, :, second].astype(np.int64), starts, axis=0)
+        if less is not None:
+            self._subtract(levels, less)
+        digits = np.empty((self.slices + 1, levels.shape[1]))
+        above: Int64[np.ndarray, "m"] | int = 0
+        for k in range(self.slices - 1, -1, -1):
+            level = levels[k] + above
+            above = level >> self.bits
+            digits[k + 1] = level - (above << self.bits)
+        digits[0] = above
+        digits *= _weights(self.bits, self.slices)
+        high, low = two_sum(digits[0], digits[1])
+        for k in range(2, len(digits), 2):
+            # Two digits fit into one float.
+            high, lost = two_sum(high, digits[k] + digits[k + 1] if k + 1 < len(digits) else digits[k])
+            low = low + lost
+        return Twice(*two_sum(high, low), self.error)
+
+    def _subtract(self, levels: Int64[np.ndarray, "k m"], less: Float64[np.ndarray, "m"]) -> None:
+        rest = less * 4.0**self.bits
+        for level in levels:
+            whole = np.rint(rest)
+            level -= whole.astype(np.int64)
+            rest = (rest - whole) * 2.0**self.bits
+
+
+@cache
+def grid(terms: int) -> Grid:
+    """For sums of that many products."""
+    bits = (53 - terms.bit_length()) // 2
+    return Grid(terms, bits, -(-KEPT // bits))
+
+
+@cache
+def _levels(slices: int) -> tuple[Int64[np.ndarray, "p"], Int64[np.ndarray, "p"], Int64[np.ndarray, "k"]]:
+    """The pairs (a, b) with a + b < slices, by their sum, and where each sum begins."""
+    pairs = [(a, level - a) for level in range(slices) for a in range(level + 1)]
+    starts = [level * (level + 1) // 2 for level in range(slices)]
+    first, second = zip(*pairs, strict=True)
+    return np.array(first), np.array(second), np.array(starts)
+
+
+@cache
+def _weights(bits: int, slices: int) -> Float64[np.ndarray, "k 1"]:
+    return np.ldexp(1.0, -bits * np.arange(1, slices + 2))[:, None]

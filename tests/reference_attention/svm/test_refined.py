@@ -1,0 +1,179 @@
+"""Refinement proves what the rationals find, tells how far it is off, and nothing where that does not decide."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flint import fmpq, fmpq_mat
+
+from reference_attention.exact import ratio, rational, to_float
+from reference_attention.svm import least_norm as module
+from reference_attention.svm.certificate import KeyRows
+from reference_attention.svm.least_norm import Outcome, least_norm
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.svm.refined import SPREAD, _Unit, refined
+from reference_attention.svm.sliced import Twice
+from tests.reference_attention.svm.test_max_margin import feasible
+
+SHAPES = [(1, 2, 1), (2, 3, 2), (4, 6, 10), (6, 8, 20), (10, 10, 30), (30, 5, 150)]
+
+
+def rows_of(*rows: tuple[float, ...]) -> Twice:
+    """Rows that are floats."""
+    return Twice(np.array(rows), np.zeros((len(rows), len(rows[0]))))
+
+
+def exact_duals(rows: Twice, bounds: np.ndarray) -> tuple[list[fmpq], list[fmpq]]:
+    """λ and p over the rationals, by elimination."""
+    matrix = fmpq_mat(
+        [
+            [rational(a) + rational(b) for a, b in zip(*pair, strict=True)]
+            for pair in zip(rows.high, rows.low, strict=True)
+        ]
+    )
+    duals = (matrix * matrix.transpose()).solve(fmpq_mat(len(bounds), 1, [rational(h) for h in bounds]))
+    return duals.entries(), (matrix.transpose() * duals).entries()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_floats_find_what_rationals_find(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int]) -> None:
+    monkeypatch.setattr(module, "_by_balls", lambda *_: pytest.fail("floats were to tell"))
+    for seed, exponent in enumerate((-400, -17, 0, 39)):
+        keys, alpha = feasible(*shape, seed)
+        keys = np.ldexp(keys, exponent)
+        monkeypatch.setattr(module, "MANY", 1)
+        floats = max_margin(keys, alpha)
+        monkeypatch.setattr(module, "_by_floats", lambda *_: None)
+        monkeypatch.setattr(module, "_by_balls", lambda *_: None)
+        rationals = max_margin(keys, alpha)
+        monkeypatch.undo()
+        assert isinstance(floats, MaxMargin)
+        assert isinstance(rationals, MaxMargin)
+        assert floats._outcome._rounded is not None
+        assert (floats.p == rationals.p).all()
+        assert (floats.duals == rationals.duals).all()
+        assert (floats.neighbours == rationals.neighbours).all()
+        assert floats.exact.p == rationals.exact.p
+        np.testing.assert_allclose(floats.margins, rationals.margins, rtol=1e-12)
+
+
+def test_rows_are_told_exactly() -> None:
+    """What a difference of two keys loses is in the second float, whatever the unit."""
+    keys = np.random.default_rng(0).normal(size=(3, 4, 5)) * np.array([1e-9, 1.0, 1e9])[:, None, None]
+    rows = KeyRows(keys, np.array([1, 0, 3]))
+    which = [0, 4, 8, 2]
+    found = rows.twice(which)
+    assert found is not None
+    assert (found.high == rows.floats[which]).all()
+    assert (found.low != 0).any()
+    for k, j in enumerate(which):
+        i, t = rows.pair(j)
+        chosen, other = keys[i, [1, 0, 3][i]], keys[i, t]
+        for a, b, high, low in zip(chosen, other, found.high[k], found.low[k], strict=True):
+            assert (rational(high) + rational(low)) * fmpq(2) ** rows.scale == rational(a) - rational(b)
+
+
+@pytest.mark.parametrize("condition", [0, 10, 18])
+def test_what_is_told_of_the_error_holds(condition: int) -> None:
+    """λ is nearer to the exact one than said, at each of three refinements; nearly dependent rows are further off."""
+    rng = np.random.default_rng(condition)
+    high = rng.uniform(0.5, 1, size=(6, 9)) * rng.choice([-1.0, 1.0], size=(6, 9))
+    high[1] = high[0] + high[1] * 2.0**-condition
+    rows = Twice(high, high * rng.uniform(-1, 1, size=(6, 9)) * 2.0**-54)
+    asked = np.ones(6)
+    unit, (exact, _) = _Unit(rows.high, rows.low), exact_duals(rows, asked)
+    assert unit.inverse is not None
+    duals, before = Twice(unit.inverse @ asked, np.zeros(6)), np.inf
+    for _ in range(3):
+        point = unit.point(duals)
+        assert point is not None
+        residual = unit.residual(asked, point)
+        assert residual is not None
+        duals, off = unit.improved(duals, residual, point.error)
+        away = max(abs(rational(a) + rational(b) - x) for a, b, x in zip(duals.high, duals.low, exact, strict=True))
+        assert away <= rational(off)
+        assert off < max(before, 1e-22 * 4.0**condition)
+        before = off
+
+
+def test_nothing_is_told_of_rows_that_depend_on_each_other_or_nearly() -> None:
+    assert refined(rows_of((1.0, 2.0), (2.0, 4.0)), np.ones(2)) is None
+    assert refined(rows_of((1.0, 0.0), (1.0, 2.0**-27)), np.ones(2)) is None
+    assert refined(rows_of((0.0, 0.0), (1.0, 1.0)), np.ones(2)) is None
+
+
+def test_nothing_is_told_where_a_dual_is_not_positive() -> None:
+    assert refined(rows_of((1.0, 0.0), (1.0, 1.0)), np.array([2.0, 1.0])) is None  # λ = (3, −1)
+    assert refined(rows_of((1.0, 0.0), (0.0, 1.0)), np.array([1.0, 0.0])) is None  # λ = (1, 0)
+    assert refined(rows_of((1.0, 0.0), (0.0, 1.0)), np.zeros(2)) is None
+
+
+@pytest.mark.parametrize("exponent", [0, 9, -9, 200, -200, SPREAD])
+def test_rows_of_any_size(exponent: int) -> None:
+    """λ = (6, 11)/49 and p = (4, 1)/7 for rows (1, 3) and (2, −1), in other units."""
+    rows = Twice(np.ldexp([[1.0, 3.0], [2.0, -1.0]], exponent), np.zeros((2, 2)))
+    found = refined(rows, np.ones(2))
+    if exponent == SPREAD:  # 3 · 2^SPREAD is beyond
+        assert found is None
+        return
+    assert found is not None
+    assert found.point.tolist() == np.ldexp([4 / 7, 1 / 7], -exponent).tolist()
+    assert found.duals.tolist() == np.ldexp([6 / 49, 11 / 49], -2 * exponent).tolist()
+
+
+@pytest.mark.parametrize("apart", [0, 15, -30, 100])
+def test_rows_of_sizes_far_apart(apart: int) -> None:
+    """p = (2^−apart, 2/3), λ = (4^−apart, 4/9); beyond the digits that are kept nothing is told."""
+    found = refined(rows_of((2.0**apart, 0.0), (0.0, 1.5)), np.ones(2))
+    assert (found is None) == (apart == 100)
+    if found is not None:
+        assert found.point.tolist() == [2.0**-apart, 2 / 3]
+        assert found.duals.tolist() == [4.0**-apart, 4 / 9]
+
+
+def test_a_column_of_zeros_is_no_obstacle_and_a_zero_by_accident_is_one() -> None:
+    found = refined(rows_of((1.0, 0.0, 3.0), (2.0, 0.0, -1.0)), np.ones(2))
+    assert found is not None
+    assert found.point.tolist() == [4 / 7, 0.0, 1 / 7]
+    assert refined(rows_of((1.0, 1.0), (1.0, -1.0)), np.ones(2)) is None  # p = (1, 0)
+
+
+def test_a_point_halfway_between_two_floats_is_left_to_others() -> None:
+    """p = ((a + b)/2, (a − b)/2) where a = 1 and b are asked; the sum has 54 bits, or 53."""
+    rows = rows_of((1.0, 1.0), (1.0, -1.0))
+    assert refined(rows, np.array([1.0, 2.0**-10 + 2.0**-53])) is None
+    b = 2.0**-10 + 2.0**-52
+    found = refined(rows, np.array([1.0, b]))
+    assert found is not None
+    assert found.point.tolist() == [(1 + b) / 2, (1 - b) / 2]
+    assert found.duals.tolist() == [1 / 2, b / 2]
+
+
+def test_each_entry_is_rounded_once() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        rows = Twice(high := rng.normal(size=(4, 7)), high * rng.uniform(-1, 1, size=high.shape) * 2.0**-54)
+        bounds = np.abs(rng.normal(size=4))
+        duals, point = exact_duals(rows, bounds)
+        found = refined(rows, bounds)
+        assert (found is not None) == all(x > 0 for x in duals)
+        if found is not None:
+            assert found.duals.tolist() == [ratio(x.p, x.q) for x in duals]
+            assert found.point.tolist() == [to_float(x) for x in point]
+
+
+def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows in use with a negative λ, a constraint that is violated, rows that depend on each other, a tie."""
+    monkeypatch.setattr(module, "MANY", 1)
+    keys, alpha = feasible(4, 6, 10, 1)
+    rows = KeyRows(keys, alpha)
+    bounds = np.ones(len(rows.inputs), dtype=np.int64)
+    right = least_norm(rows, bounds)
+    for guess in (np.ones(20), np.eye(20)[0], np.eye(20)[right.support[0]]):
+        found: Outcome = least_norm(rows, bounds, guess)
+        assert found.support == right.support
+        assert found.exact == right.exact
+    twice = np.concatenate([keys, keys[:, [t for t in range(6) if t != alpha[0]][:1]]], axis=1)
+    tied = max_margin(twice, alpha)
+    assert isinstance(tied, MaxMargin)
+    assert (tied.neighbours == tied._rows.spread(tied._outcome.tight, False)).all()

@@ -1,0 +1,99 @@
+"""Sums of products by slices are what the rationals say, up to the bound that is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flint import fmpq
+
+from reference_attention.exact import rational
+from reference_attention.svm.sliced import KEPT, Grid, Twice, grid, two_sum
+
+SHAPES = [(1, 1), (3, 2), (8, 30), (14, 100), (5, 700)]
+
+
+def exactly(numbers: Twice) -> list[fmpq]:
+    return [rational(a) + rational(b) for a, b in zip(numbers.high.ravel(), numbers.low.ravel(), strict=True)]
+
+
+def made(rng: np.random.Generator, *shape: int, spread: float = 30.0) -> Twice:
+    """Numbers of at most one, some of them far smaller, with low parts that differ in sign."""
+    high = rng.uniform(-1, 1, size=shape) * 2.0 ** -np.floor(rng.uniform(0, spread, size=shape))
+    return Twice(high, high * rng.uniform(-1, 1, size=shape) * 2.0**-54)
+
+
+@pytest.mark.parametrize("terms", [1, 2, 7, 8, 127, 128, 1000, 10**6])
+def test_a_sum_of_products_of_slices_fits_into_a_float(terms: int) -> None:
+    found = grid(terms)
+    assert terms * 2.0 ** (2 * found.bits) <= 2.0**53
+    assert (2 * terms + 1) * 2.0 ** (2 * found.bits + 2) > 2.0**53  # one more bit would not do for twice as many
+    assert found.bits * (found.slices - 1) < KEPT <= found.bits * found.slices
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_slices_are_integers_that_add_up(shape: tuple[int, int]) -> None:
+    numbers, cut = made(np.random.default_rng(0), *shape, spread=90.0), grid(max(shape))
+    found = cut.cut(numbers.high, numbers.low)
+    assert (found == np.rint(found)).all()
+    assert np.abs(found).max() <= 2.0**cut.bits
+    unit = fmpq(1, 2**cut.bits)
+    for k, x in enumerate(exactly(numbers)):
+        total = sum((rational(q) * unit ** (a + 1) for a, q in enumerate(found.reshape(len(found), -1)[:, k])), fmpq(0))
+        assert abs(x - total) <= unit**cut.slices
+
+
+def test_ones_are_cut_like_other_numbers() -> None:
+    found = grid(100).cut(np.array([1.0, -1.0]), np.array([2.0**-53, -(2.0**-54)]))
+    assert found[0].tolist() == [2.0**23, -(2.0**23)]
+    assert found[1:3].tolist() == [[0.0, 0.0], [2.0**16, -(2.0**15)]]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("less", [0.0, 1.0])
+def test_products_are_within_the_bound(shape: tuple[int, int], less: float) -> None:
+    """And with what is nearly the product taken off: the rest has its own digits."""
+    rng, cut = np.random.default_rng(1), grid(max(shape))
+    matrix, vector = made(rng, *shape), made(rng, shape[1])
+    products = cut.cut(matrix.high, matrix.low) @ cut.cut(vector.high, vector.low).T
+    off = matrix.high @ vector.high * less
+    found = cut.summed(products, less=off) if less else cut.summed(products)
+    entries, numbers = exactly(matrix), exactly(vector)
+    assert found.error == cut.error < 2.0**-90
+    for j, x in enumerate(exactly(found)):
+        row = entries[j * shape[1] : (j + 1) * shape[1]]
+        expected = sum((a * b for a, b in zip(row, numbers, strict=True)), fmpq(0)) - rational(off[j])
+        assert abs(x - expected) <= rational(found.error)
+        if less:
+            assert abs(x) < rational(2.0**-40)
+    assert (two_sum(found.high, found.low)[0] == found.high).all()
+
+
+def test_the_bound_is_not_a_thousand_times_too_wide() -> None:
+    """Of what is not kept: numbers just below half of the last slice."""
+    cut, d = Grid(100, 23, 2), 100
+    ones, rest = np.full((1, d), 1.0), np.full((1, d), 0.4999 * 2.0**-46)
+    products = cut.cut(ones, rest * 0) @ cut.cut(ones[0] / 2, rest[0]).T
+    found = cut.summed(products)
+    lost = d * rest[0, 0] - (float(found.high[0]) - d / 2)
+    assert cut.error / 1000 < abs(lost) <= cut.error
+
+
+def test_what_a_rounding_loses_is_told() -> None:
+    rng = np.random.default_rng(2)
+    a, b = rng.normal(size=(2, 1000)) * 2.0 ** rng.integers(-40, 40, size=(2, 1000))
+    total, lost = two_sum(a, b)
+    assert (total == a + b).all()
+    assert all(
+        rational(x) + rational(y) == rational(s) + rational(e) for x, y, s, e in zip(a, b, total, lost, strict=True)
+    )
+
+
+def test_a_rounding_is_told_only_if_all_that_is_meant_has_it() -> None:
+    """One and a half spacings above one lies between two floats; a bit more or less decides."""
+    one, half = np.array([1.0]), 2.0**-53
+    assert Twice(one, np.array([half * 0.9])).rounded(half * 0.05) == [1.0]
+    assert Twice(one, np.array([half * 1.1])).rounded(half * 0.05) == [1.0 + 2 * half]
+    assert Twice(one, np.array([half * 0.9])).rounded(half * 0.2) is None
+    assert Twice(one, np.array([half])).rounded(0.0) is None
+    assert Twice(one, np.array([half * 0.9])).rounded(np.array([half * 0.1])) is None
+    assert Twice(np.array([np.nan]), np.zeros(1)).rounded(0.0) is None
