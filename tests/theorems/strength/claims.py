@@ -1,0 +1,169 @@
+"""Kept cases of each statement, and how strongly each claim held of them: slack and tolerance."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase
+
+from generators.attention_call import AttentionCall
+from generators.case import Case
+from reference_attention.files import from_json
+from theorems.core.check import check
+from theorems.core.claim import Claim, Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.registry.lookup import statement_named
+from theorems.registry.suite import statements
+from theorems.run.drawing import drive
+from theorems.run.user_data import as_text, case_of
+
+KEPT = Path(__file__).parent / "kept"
+CASES, LARGEST = 3, 100
+"""How many cases are kept of a statement, and how many numbers their keys have at most."""
+DRAWN = 120
+"""From how many drawn ones they are taken."""
+SAME = 1e-3
+"""By what share a slack may change: solvers and searches end a little elsewhere on another processor."""
+ROUNDING = 1e-6
+"""A slack may be anything within a tolerance that is smaller: that is rounding, or a solver's."""
+TINY = 1e-20
+"""A tolerance below it may be any, or none: what it allows for is an exact zero on one processor and not on another."""
+UNSTEADY = {"minimised-path-is-lowest", "softmin-of-margins", "flow-rate"}
+"""Claims of which several points are about equally near to failing, so that rounding decides which slack is told."""
+FACTOR = 4.0
+"""By what factor a tolerance may change: where it is rounding, another point may be the nearest to failing."""
+
+
+@dataclass(frozen=True)
+class Strength:
+    """How a claim stood.
+
+    Attributes:
+        name, form: of the claim.
+        slack, tolerance: as in the claim; None where it was not decided.
+    """
+
+    name: str
+    form: str
+    slack: float | None
+    tolerance: float | None
+
+
+def ids() -> list[str]:
+    """The statements whose cases are problems, not calls of a kernel."""
+    return [id for id, one in statements().items() if one.kernel is None or not one.kernel.capability]
+
+
+def strengths(id: str, case: Case) -> list[Strength]:
+    """Of all claims on the case, in order."""
+    return [_strength(claim) for claim in check(statement_named(id), case, REFERENCE).claims]
+
+
+def _strength(claim: Claim) -> Strength:
+    decided = claim.verdict is Verdict.UPHELD and math.isfinite(claim.slack)
+    return Strength(
+        claim.name,
+        str(claim.form),
+        float(claim.slack) if decided else None,
+        float(claim.tolerance) if decided else None,
+    )
+
+
+def changes(id: str) -> list[str]:
+    """The claims that stand otherwise than kept, in most of the cases that they are made in; a line each.
+
+    In one of three another point may be the nearest to failing, or a search end elsewhere: that may be the processor.
+    """
+    pairs = [(named(one.claims), named(strengths(id, one.case))) for one in kept(id)]
+    lines = []
+    for name in dict.fromkeys(name for before, now in pairs for name in (*before, *now)):
+        both = [(before.get(name, []), now.get(name, [])) for before, now in pairs if name in before or name in now]
+        off = [pair for pair in both if not _same(*pair)]
+        if 2 * len(off) > len(both):
+            lines.append(f"{name}: {_told(off[0][0])}, and now {_told(off[0][1])}")
+    return lines
+
+
+def named(found: list[Strength]) -> dict[str, list[Strength]]:
+    """By the name of the claim; most are made once."""
+    return {one.name: [other for other in found if other.name == one.name] for one in found}
+
+
+def _told(found: list[Strength]) -> str:
+    said = [f"{one.slack} ≥ −{one.tolerance} ({one.form})" if one.slack is not None else "undecided" for one in found]
+    return " and ".join(said) or "not made"
+
+
+def _same(before: list[Strength], now: list[Strength]) -> bool:
+    return len(before) == len(now) and all(map(_as_strong, before, now))
+
+
+def _as_strong(a: Strength, b: Strength) -> bool:
+    if a.slack is None or b.slack is None or a.tolerance is None or b.tolerance is None:
+        return a == b
+    low, high = sorted((a.tolerance, b.tolerance))
+    near = high <= FACTOR * low or high < TINY
+    steady = a.name in UNSTEADY or abs(a.slack - b.slack) <= SAME * abs(a.slack) + 2 * min(high, ROUNDING)
+    return a.form == b.form and near and steady
+
+
+def drawn(id: str) -> list[Case]:
+    """A few small cases of the statement's own strategy, of as many kinds as there are."""
+    found: dict[Any, Case] = {}
+
+    def visit(case: Any) -> None:
+        assert not isinstance(case, AttentionCall)
+        if case.problem.keys.size <= LARGEST:
+            n, tokens, _ = case.problem.keys.shape
+            found.setdefault((n > 1, tokens > 2, case.problem.loss.name), case)
+
+    drive(
+        statement_named(id).cases(),
+        visit,
+        examples=DRAWN,
+        seed=0,
+        phases=[Phase.generate],
+        unchecked=list(HealthCheck),
+        near_copies=False,
+    )
+    order = sorted(found, key=lambda kind: (not kind[0], not kind[1]))
+    return [found[kind] for kind in order[:CASES]]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A case with what was claimed of it."""
+
+    case: Case
+    text: str
+    claims: list[Strength]
+
+
+def kept(id: str) -> Iterator[Kept]:
+    """What is kept of a statement; nothing if there is none."""
+    path = KEPT / f"{id}.json"
+    for held in json.loads(path.read_text(encoding="utf-8")) if path.exists() else []:
+        text = json.dumps(held["case"])
+        yield Kept(case_of(from_json(text)), text, [Strength(*one) for one in held["claims"]])
+
+
+def keep(id: str, cases: list[Case]) -> None:
+    """Write cases down with what is claimed of them now; drawn ones if there are none."""
+    held = [
+        {
+            "case": json.loads(as_text(case)),
+            "claims": [[one.name, one.form, one.slack, one.tolerance] for one in strengths(id, case)],
+        }
+        for case in cases or drawn(id)
+    ]
+    # A line for the case and one for each claim: what changes is seen in a diff.
+    parts = [
+        f'{{"case": {json.dumps(one["case"])},\n "claims": [\n  ' + ",\n  ".join(map(json.dumps, one["claims"])) + "]}"
+        for one in held
+    ]
+    (KEPT / f"{id}.json").write_text("[" + ",\n".join(parts) + "]\n", encoding="utf-8")

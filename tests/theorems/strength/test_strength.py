@@ -1,0 +1,88 @@
+"""What each statement claims of kept cases holds as strongly as it did.
+
+A bound that became weaker is still upheld, and no plant need see it. Whoever changes a claim, its constants or where it
+is tried runs ``python -m tests.theorems.strength``, looks at what it prints, and keeps it with ``--write``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from generators.case import Case
+from tests.theorems.strength import claims
+from tests.theorems.strength.claims import KEPT, Strength, changes, ids, kept
+
+
+@pytest.mark.parametrize("id", ids())
+def test_claims_are_as_strong_as_they_were(id: str) -> None:
+    assert changes(id) == [], f"python -m tests.theorems.strength {id}, and --write if that is meant"
+
+
+def test_something_is_kept_of_each_and_of_nothing_else() -> None:
+    assert sorted(path.stem for path in KEPT.iterdir()) == sorted(ids())
+    for id in ids():
+        held = list(kept(id))
+        assert len(held) >= 2
+        assert all(one.claims for one in held)
+
+
+def weaker(name: str, share: float, cases: int) -> Callable[[str, Case], list[Strength]]:
+    """Strengths in which a claim's slack is larger by that share, on so many of the cases."""
+    held, seen = claims.strengths, []
+
+    def found(id: str, case: Case) -> list[Strength]:
+        seen.append(case)
+        return [
+            replace(one, slack=one.slack * (1 + share))
+            if one.slack and one.name == name and len(seen) <= cases
+            else one
+            for one in held(id, case)
+        ]
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("share", "cases", "told"),
+    [(0.01, 3, True), (0.01, 2, True), (0.01, 1, False), (0.0005, 3, False), (-0.01, 3, True)],
+)
+def test_a_slack_that_moved_is_told(monkeypatch: pytest.MonkeyPatch, share: float, cases: int, told: bool) -> None:
+    """By one per cent, on most of three cases: a bound that is weaker, or stronger."""
+    monkeypatch.setattr(claims, "strengths", weaker("lipschitz", share, cases))
+    assert [line.split(":")[0] for line in changes("lemma-6")] == ["lipschitz"] * told
+
+
+A = Strength("a", "effective", 0.5, 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        (A, True),
+        (replace(A, tolerance=3e-12), True),
+        (replace(A, tolerance=5e-12), False),
+        (replace(A, form="limit"), False),
+        (replace(A, slack=None, tolerance=None), False),
+        (replace(A, slack=0.5004), True),
+        (replace(A, slack=0.501), False),
+    ],
+)
+def test_what_counts_as_the_same(other: Strength, same: bool) -> None:
+    assert claims._same([A], [other]) is same
+    assert not claims._same([A], [other, other])
+    assert not claims._same([A], [])
+
+
+def test_rounding_may_be_any() -> None:
+    """A slack within a tolerance that is rounding, a tolerance of next to nothing, and what is known to be unsteady."""
+    a = Strength("a", "exact", 1e-16, 2e-16)
+    assert claims._same([a], [replace(a, slack=-1.5e-16)])
+    assert not claims._same([a], [replace(a, slack=1e-15)])
+    zero = Strength("a", "exact", 0.0, 0.0)
+    assert claims._same([zero], [replace(zero, slack=1e-24, tolerance=2e-24)])
+    assert not claims._same([replace(A, tolerance=0.3)], [replace(A, tolerance=0.3, slack=0.49)])
+    flow = replace(A, name="flow-rate")
+    assert claims._same([flow], [replace(flow, slack=1e-16)])
