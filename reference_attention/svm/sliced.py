@@ -9,8 +9,9 @@ routines of matrix multiplication and its applications*, Numerical Algorithms 59
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -38,6 +39,10 @@ class Twice:
         low, high = self.high + (self.low - off), self.high + (self.low + off)
         return low if np.array_equal(low, high) else None
 
+    def times(self, exponent: int) -> Twice:
+        """The numbers times 2^exponent."""
+        return Twice(np.ldexp(self.high, exponent), np.ldexp(self.low, exponent), math.ldexp(self.error, exponent))
+
 
 def two_sum(
     a: Float64[np.ndarray, "*shape"], b: Float64[np.ndarray, "*#shape"]
@@ -60,6 +65,12 @@ class Grid:
     terms: int
     bits: int
     slices: int
+
+    @classmethod
+    def for_sums_of(cls, terms: int) -> Grid:
+        """As many bits as fit."""
+        bits = (53 - terms.bit_length()) // 2
+        return cls(terms, bits, -(-KEPT // bits))
 
     @property
     def error(self) -> float:
@@ -86,24 +97,28 @@ class Grid:
 
     def summed(self, products: Float64[np.ndarray, "k m k"], less: Float64[np.ndarray, "m"] | None = None) -> Twice:
         """Σ_ab products[a, :, b] 2^(−bits (a + b + 2)), minus ``less``, of at most ``terms``."""
-        first, second, starts = _levels(self.slices)
+        first, second, starts = self._levels
         levels = np.add.reduceat(products[first, :, second].astype(np.int64), starts, axis=0)
         if less is not None:
             self._subtract(levels, less)
         digits = np.empty((self.slices + 1, levels.shape[1]))
         above: Int64[np.ndarray, "m"] | int = 0
-        for k in range(self.slices - 1, -1, -1):
-            level = levels[k] + above
+        for k in range(self.slices, 0, -1):
+            level = levels[k - 1] + above
             above = level >> self.bits
-            digits[k + 1] = level - (above << self.bits)
-        digits[0] = above
-        digits *= _weights(self.bits, self.slices)
+            digits[k] = np.ldexp(level - (above << self.bits), -self.bits * (k + 1))
+        digits[0] = np.ldexp(np.asarray(above, dtype=np.float64), -self.bits)
         high, low = two_sum(digits[0], digits[1])
-        for k in range(2, len(digits), 2):
-            # Two digits fit into one float.
-            high, lost = two_sum(high, digits[k] + digits[k + 1] if k + 1 < len(digits) else digits[k])
+        for digit in digits[2:]:
+            high, lost = two_sum(high, digit)
             low = low + lost
         return Twice(*two_sum(high, low), self.error)
+
+    @cached_property
+    def _levels(self) -> tuple[Int64[np.ndarray, "p"], Int64[np.ndarray, "p"], Int64[np.ndarray, "k"]]:
+        """The pairs (a, b) with a + b < slices, by their sum, and where each sum begins."""
+        pairs = np.array([(a, level - a) for level in range(self.slices) for a in range(level + 1)])
+        return pairs[:, 0], pairs[:, 1], np.cumsum(np.arange(self.slices))
 
     def _subtract(self, levels: Int64[np.ndarray, "k m"], less: Float64[np.ndarray, "m"]) -> None:
         rest = less * 4.0**self.bits
@@ -111,24 +126,3 @@ class Grid:
             whole = np.rint(rest)
             level -= whole.astype(np.int64)
             rest = (rest - whole) * 2.0**self.bits
-
-
-@cache
-def grid(terms: int) -> Grid:
-    """For sums of that many products."""
-    bits = (53 - terms.bit_length()) // 2
-    return Grid(terms, bits, -(-KEPT // bits))
-
-
-@cache
-def _levels(slices: int) -> tuple[Int64[np.ndarray, "p"], Int64[np.ndarray, "p"], Int64[np.ndarray, "k"]]:
-    """The pairs (a, b) with a + b < slices, by their sum, and where each sum begins."""
-    pairs = [(a, level - a) for level in range(slices) for a in range(level + 1)]
-    starts = [level * (level + 1) // 2 for level in range(slices)]
-    first, second = zip(*pairs, strict=True)
-    return np.array(first), np.array(second), np.array(starts)
-
-
-@cache
-def _weights(bits: int, slices: int) -> Float64[np.ndarray, "k 1"]:
-    return np.ldexp(1.0, -bits * np.arange(1, slices + 2))[:, None]

@@ -114,11 +114,9 @@ class BatchedGradient:
     ) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"], _At]:
         relative, top = self._selected(p)
         relative -= top
-        lost = relative < FAR_BELOW if relative.min() < FAR_BELOW else None
-        if lost is not None:
-            np.maximum(relative, FAR_BELOW, out=relative)
+        lost = relative < FAR_BELOW
         shares = np.exp(relative, out=relative)
-        if lost is not None:
+        if lost.any():
             shares[lost] = 0.0
         largest = np.exp(top)
         total = shares.sum(axis=1)

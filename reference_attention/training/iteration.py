@@ -127,9 +127,7 @@ def iterate_batch(
                 log_taken[still] = -math.inf
         else:
             log_factor, log_taken = log_step + log_scale, log_step
-        if not log_factor.max() <= LARGEST_LOG_STEP:
-            ok &= log_factor <= LARGEST_LOG_STEP
-            log_factor = np.minimum(log_factor, LARGEST_LOG_STEP)
+        ok &= log_factor <= LARGEST_LOG_STEP
         moved = p - np.exp(log_factor)[:, None] * direction
         ok &= np.isfinite(moved @ ones)  # a sum is finite if all are, but at the very end of the range
         longer = np.logaddexp(log_time, log_taken)

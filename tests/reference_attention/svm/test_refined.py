@@ -7,11 +7,12 @@ import pytest
 from flint import fmpq, fmpq_mat
 
 from reference_attention.exact import ratio, rational, to_float
+from reference_attention.floats import EPS
 from reference_attention.svm import least_norm as module
 from reference_attention.svm.certificate import KeyRows
 from reference_attention.svm.least_norm import Outcome, least_norm
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from reference_attention.svm.refined import SPREAD, _Unit, refined
+from reference_attention.svm.refined import SPREAD, Unit, refined
 from reference_attention.svm.sliced import Twice
 from tests.reference_attention.svm.test_max_margin import feasible
 
@@ -81,12 +82,10 @@ def test_what_is_told_of_the_error_holds(condition: int) -> None:
     high[1] = high[0] + high[1] * 2.0**-condition
     rows = Twice(high, high * rng.uniform(-1, 1, size=(6, 9)) * 2.0**-54)
     asked = np.ones(6)
-    unit, (exact, _) = _Unit(rows.high, rows.low), exact_duals(rows, asked)
-    assert unit.inverse is not None
+    unit, (exact, _) = Unit(rows.high, rows.low), exact_duals(rows, asked)
     duals, before = Twice(unit.inverse @ asked, np.zeros(6)), np.inf
     for _ in range(3):
         point = unit.point(duals)
-        assert point is not None
         residual = unit.residual(asked, point)
         assert residual is not None
         duals, off = unit.improved(duals, residual, point.error)
@@ -94,6 +93,68 @@ def test_what_is_told_of_the_error_holds(condition: int) -> None:
         assert away <= rational(off)
         assert off < max(before, 1e-22 * 4.0**condition)
         before = off
+
+
+def test_the_bound_of_an_improvement_by_hand() -> None:
+    """For G = ((1, 0, 1/2), (0, 1, 0)) with another R and another contraction than its own: every term counts."""
+    unit = Unit(np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]), np.zeros((2, 3)))
+    unit.inverse, unit.contraction = np.array([[2.0, -1.0], [0.5, -4.0]]), 0.25
+    residual = Twice(np.array([2.0**-48, -(2.0**-50)]), np.array([2.0**-99, -(2.0**-98)]), 2.0**-97)
+    found, off = unit.improved(Twice(np.array([16.0, 8.0]), np.array([2.0**-60, 0.0])), residual, 2.0**-96)
+    step = [2.0**-47 + 2.0**-50, 2.0**-49 + 2.0**-48]
+    assert [rational(a) + rational(b) for a, b in zip(found.high, found.low, strict=True)] == [
+        16 + rational(2.0**-60) - rational(step[0]),
+        8 - rational(step[1]),
+    ]
+    beside = [2.0**-97 + 2.0**-99 + 1.5 * 2.0**-96, 2.0**-97 + 2.0**-98 + 2.0**-96]
+    known = [2.0**-48, 2.0**-50]
+    before = max(
+        2 * (known[0] + beside[0]) + (known[1] + beside[1]), 0.5 * (known[0] + beside[0]) + 4 * (known[1] + beside[1])
+    ) / (1 - 0.25)
+    sums = [x + (2 + 4) * EPS * y for x, y in zip(beside, known, strict=True)]
+    expected = 0.25 * before + max(2 * sums[0] + sums[1], 0.5 * sums[0] + 4 * sums[1]) + 16 * 2.0**-100
+    assert expected * (1 + 2.0**-32) < off < expected * (1 + 2.0**-28)
+    # Without what the residual says, the other terms are all there is.
+    _, off = unit.improved(
+        Twice(np.array([16.0, 8.0]), np.zeros(2)), Twice(np.zeros(2), residual.low, 2.0**-97), 2.0**-96
+    )
+    lost = max(2 * beside[0] + beside[1], 0.5 * beside[0] + 4 * beside[1])
+    assert off == pytest.approx(0.25 * lost / 0.75 + lost + 16 * 2.0**-100, rel=1e-8, abs=0)
+
+
+def test_how_far_a_point_is_by_hand() -> None:
+    unit = Unit(np.array([[1.0, 0.0, 0.5], [-0.5, 0.0, 1.0]]), np.zeros((2, 3)))
+    found = unit.apart(2.0**-70, 2.0**-69)
+    expected = [3.5 * 2.0**-70, 0.0, 3.5 * 2.0**-70]
+    assert found == pytest.approx(expected, rel=1e-8, abs=0)
+    assert (found[[0, 2]] > expected[0] * (1 + 2.0**-32)).all()
+    narrow = Unit(np.array([[1.0, 2.0**-30]]), np.zeros((1, 2)))
+    assert (narrow.apart(2.0**-70, 2.0**-110) > 2.0**-101).all()
+
+
+def test_the_contraction_is_bounded_with_room_for_every_rounding() -> None:
+    """Beside sums by hand: 5 + 3 + 8 roundings of Σ |R| |G| |Gᵀ|, and what 1 − R G Gᵀ is itself."""
+    rng = np.random.default_rng(5)
+    high = rng.uniform(-1, 1, size=(3, 5))
+    unit = Unit(high, np.zeros((3, 5)))
+    sums = [
+        sum(
+            abs(unit.inverse[i, a]) * abs(high[a, k]) * abs(high[j, k])
+            for a in range(3)
+            for j in range(3)
+            for k in range(5)
+        )
+        for i in range(3)
+    ]
+    exactly = np.eye(3) - unit.inverse @ high @ high.T
+    assert max(sums) * 16 * EPS * (1 + 2.0**-31) < unit.contraction
+    assert unit.contraction < max(sums) * 16 * EPS * 1.01 + np.abs(exactly).sum(axis=1).max() + 4 * EPS * max(sums)
+    assert Unit(np.ones((2, 3)), np.zeros((2, 3))).contraction > 0.5
+
+
+def test_a_dual_whose_rounding_is_open_is_left_to_others() -> None:
+    """p = (1 + 2^−52, 1 − 2^−52) is told, λ = (1, 2^−52) to 2^−100 only."""
+    assert refined(rows_of((1.0, 1.0), (1.0, -1.0)), np.array([2.0, 2.0**-51])) is None
 
 
 def test_nothing_is_told_of_rows_that_depend_on_each_other_or_nearly() -> None:

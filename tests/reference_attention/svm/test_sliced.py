@@ -7,7 +7,7 @@ import pytest
 from flint import fmpq
 
 from reference_attention.exact import rational
-from reference_attention.svm.sliced import KEPT, Grid, Twice, grid, two_sum
+from reference_attention.svm.sliced import KEPT, Grid, Twice, two_sum
 
 SHAPES = [(1, 1), (3, 2), (8, 30), (14, 100), (5, 700)]
 
@@ -24,7 +24,7 @@ def made(rng: np.random.Generator, *shape: int, spread: float = 30.0) -> Twice:
 
 @pytest.mark.parametrize("terms", [1, 2, 7, 8, 127, 128, 1000, 10**6])
 def test_a_sum_of_products_of_slices_fits_into_a_float(terms: int) -> None:
-    found = grid(terms)
+    found = Grid.for_sums_of(terms)
     assert terms * 2.0 ** (2 * found.bits) <= 2.0**53
     assert (2 * terms + 1) * 2.0 ** (2 * found.bits + 2) > 2.0**53  # one more bit would not do for twice as many
     assert found.bits * (found.slices - 1) < KEPT <= found.bits * found.slices
@@ -32,7 +32,7 @@ def test_a_sum_of_products_of_slices_fits_into_a_float(terms: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_slices_are_integers_that_add_up(shape: tuple[int, int]) -> None:
-    numbers, cut = made(np.random.default_rng(0), *shape, spread=90.0), grid(max(shape))
+    numbers, cut = made(np.random.default_rng(0), *shape, spread=90.0), Grid.for_sums_of(max(shape))
     found = cut.cut(numbers.high, numbers.low)
     assert (found == np.rint(found)).all()
     assert np.abs(found).max() <= 2.0**cut.bits
@@ -43,7 +43,7 @@ def test_slices_are_integers_that_add_up(shape: tuple[int, int]) -> None:
 
 
 def test_ones_are_cut_like_other_numbers() -> None:
-    found = grid(100).cut(np.array([1.0, -1.0]), np.array([2.0**-53, -(2.0**-54)]))
+    found = Grid.for_sums_of(100).cut(np.array([1.0, -1.0]), np.array([2.0**-53, -(2.0**-54)]))
     assert found[0].tolist() == [2.0**23, -(2.0**23)]
     assert found[1:3].tolist() == [[0.0, 0.0], [2.0**16, -(2.0**15)]]
 
@@ -52,7 +52,7 @@ def test_ones_are_cut_like_other_numbers() -> None:
 @pytest.mark.parametrize("less", [0.0, 1.0])
 def test_products_are_within_the_bound(shape: tuple[int, int], less: float) -> None:
     """And with what is nearly the product taken off: the rest has its own digits."""
-    rng, cut = np.random.default_rng(1), grid(max(shape))
+    rng, cut = np.random.default_rng(1), Grid.for_sums_of(max(shape))
     matrix, vector = made(rng, *shape), made(rng, shape[1])
     products = cut.cut(matrix.high, matrix.low) @ cut.cut(vector.high, vector.low).T
     off = matrix.high @ vector.high * less
@@ -68,14 +68,12 @@ def test_products_are_within_the_bound(shape: tuple[int, int], less: float) -> N
     assert (two_sum(found.high, found.low)[0] == found.high).all()
 
 
-def test_the_bound_is_not_a_thousand_times_too_wide() -> None:
-    """Of what is not kept: numbers just below half of the last slice."""
-    cut, d = Grid(100, 23, 2), 100
-    ones, rest = np.full((1, d), 1.0), np.full((1, d), 0.4999 * 2.0**-46)
-    products = cut.cut(ones, rest * 0) @ cut.cut(ones[0] / 2, rest[0]).T
-    found = cut.summed(products)
-    lost = d * rest[0, 0] - (float(found.high[0]) - d / 2)
-    assert cut.error / 1000 < abs(lost) <= cut.error
+def test_the_bound_by_hand() -> None:
+    """Five slices of 23 bits: 6 products and 4 rests of 2^−115 each, and some room; 15 roundings."""
+    assert Grid.for_sums_of(100) == Grid(100, 23, 5)
+    assert Grid.for_sums_of(100).error == pytest.approx(100 * (13 * 2.0**-115 + 2.0**-100), rel=1e-9, abs=0)
+    assert Grid(3, 20, 2).error == pytest.approx(3 * 7 * 2.0**-40, rel=1e-9, abs=0)
+    assert Grid(100, 23, 5).error > 100 * 15 * 2.0**-105
 
 
 def test_what_a_rounding_loses_is_told() -> None:
@@ -97,3 +95,16 @@ def test_a_rounding_is_told_only_if_all_that_is_meant_has_it() -> None:
     assert Twice(one, np.array([half])).rounded(0.0) is None
     assert Twice(one, np.array([half * 0.9])).rounded(np.array([half * 0.1])) is None
     assert Twice(np.array([np.nan]), np.zeros(1)).rounded(0.0) is None
+
+
+def test_what_is_added_to_be_sure_counts() -> None:
+    """A quarter of a spacing and an eighth more: exactly halfway but for the room that is left for both sums."""
+    near = Twice(np.array([1.0]), np.array([2.0**-53 * 0.75]))
+    assert near.rounded(2.0**-55) is None
+    assert near.rounded(2.0**-55 * (1 - 2.0**-40)) is None
+    assert near.rounded(2.0**-55 * (1 - 2.0**-35)) == [1.0]
+
+
+def test_numbers_times_a_power_of_two() -> None:
+    found = Twice(np.array([3.0, -1.0]), np.array([2.0**-60, 0.0]), 5.0).times(-2)
+    assert (found.high.tolist(), found.low.tolist(), found.error) == ([0.75, -0.25], [2.0**-62, 0.0], 1.25)

@@ -99,6 +99,15 @@ def test_a_coordinate_that_only_a_far_token_reaches_is_its_own(below: float) -> 
         assert np.exp(scale) * found == pytest.approx([near / 2, far / 2], rel=1e-12, abs=0)
 
 
+def test_a_batch_has_no_subnormal_weights() -> None:
+    """Arithmetic with them is slow, and they have lost digits."""
+    keys = np.array([[[0.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [1.0, 0.0]]])
+    scores = np.array([[0.0, -1.0], [0.0, -1.0]])
+    for below, weighs in ((707.0, True), (709.5, False), (720.0, False)):
+        _, direction = BatchedGradient(keys[None], scores[None], CORRELATION)(np.array([[-1.0, -below]]))
+        assert (direction[0, 1] != 0) == weighs
+
+
 def test_hazards_by_hand() -> None:
     """The widest input has scores 7·10⁹ apart; the longest key is (3, 4)·10⁵ in the other one."""
     keys = np.array([[[3e5, 4e5], [0.0, 1.0], [5e4, 0.0]], [[1.0, 1.0], [2.0, 0.0], [0.0, 3e5]]])
