@@ -33,7 +33,7 @@ ROUNDING = 1e-6
 """A slack may be anything within a tolerance that is smaller: that is rounding, or a solver's."""
 TINY = 1e-20
 """A tolerance below it may be any, or none: what it allows for is an exact zero on one processor and not on another."""
-UNSTEADY = {"minimised-path-is-lowest", "softmin-of-margins", "flow-rate"}
+UNSTEADY = {"minimised-path-is-lowest", "softmin-of-margins", "flow-rate", "stays-in-cone"}
 """Claims of which several points are about equally near to failing, so that rounding decides which slack is told."""
 FACTOR = 4.0
 """By what factor a tolerance may change: where it is rounding, another point may be the nearest to failing."""
@@ -113,8 +113,8 @@ def _as_strong(a: Strength, b: Strength) -> bool:
 
 
 def drawn(id: str) -> list[Case]:
-    """A few small cases of the statement's own strategy, of as many kinds as there are."""
-    found: dict[Any, Case] = {}
+    """A few small cases of the statement's own strategy: of several inputs, of one, of two tokens; of other losses."""
+    found: dict[tuple[bool, bool, str], Case] = {}
 
     def visit(case: Any) -> None:
         assert not isinstance(case, AttentionCall)
@@ -131,8 +131,13 @@ def drawn(id: str) -> list[Case]:
         unchecked=list(HealthCheck),
         near_copies=False,
     )
-    order = sorted(found, key=lambda kind: (not kind[0], not kind[1]))
-    return [found[kind] for kind in order[:CASES]]
+    kinds: list[tuple[bool, bool, str]] = []
+    for several, more in ((True, True), (False, True), (True, False), (False, False)):
+        kinds += [kind for kind in found if kind[:2] == (several, more) and kind[2] not in [own[2] for own in kinds]][
+            :1
+        ]
+    kinds += [kind for kind in found if kind not in kinds]
+    return [found[kind] for kind in kinds[:CASES]]
 
 
 @dataclass(frozen=True)
