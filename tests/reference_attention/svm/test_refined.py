@@ -114,6 +114,12 @@ def test_the_bound_of_an_improvement_by_hand() -> None:
     sums = [x + (2 + 4) * EPS * y for x, y in zip(beside, known, strict=True)]
     expected = 0.25 * before + max(2 * sums[0] + sums[1], 0.5 * sums[0] + 4 * sums[1]) + 16 * 2.0**-100
     assert expected * (1 + 2.0**-32) < off < expected * (1 + 2.0**-28)
+    # Where R is exact, what was off before is gone, and the roundings of R's product are a quarter of what is left.
+    unit.contraction = 0.0
+    _, off = unit.improved(Twice(np.array([16.0, 8.0]), np.zeros(2)), residual, 2.0**-96)
+    expected = max(2 * sums[0] + sums[1], 0.5 * sums[0] + 4 * sums[1]) + 16 * 2.0**-100
+    assert off == pytest.approx(expected, rel=1e-8, abs=0)
+    unit.contraction = 0.25
     # Without what the residual says, the other terms are all there is.
     _, off = unit.improved(
         Twice(np.array([16.0, 8.0]), np.zeros(2)), Twice(np.zeros(2), residual.low, 2.0**-97), 2.0**-96
@@ -146,9 +152,9 @@ def test_the_contraction_is_bounded_with_room_for_every_rounding() -> None:
         )
         for i in range(3)
     ]
-    exactly = np.eye(3) - unit.inverse @ high @ high.T
-    assert max(sums) * 16 * EPS * (1 + 2.0**-31) < unit.contraction
-    assert unit.contraction < max(sums) * 16 * EPS * 1.01 + np.abs(exactly).sum(axis=1).max() + 4 * EPS * max(sums)
+    left = np.abs(np.eye(3) - unit.inverse @ (high @ high.T)).sum(axis=1)
+    expected = max(16 * EPS * one + own for one, own in zip(sums, left.tolist(), strict=True))
+    assert expected * (1 + 2.0**-31) < unit.contraction < expected * (1 + 2.0**-29)
     assert Unit(np.ones((2, 3)), np.zeros((2, 3))).contraction > 0.5
 
 

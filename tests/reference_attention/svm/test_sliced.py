@@ -108,3 +108,4 @@ def test_what_is_added_to_be_sure_counts() -> None:
 def test_numbers_times_a_power_of_two() -> None:
     found = Twice(np.array([3.0, -1.0]), np.array([2.0**-60, 0.0]), 5.0).times(-2)
     assert (found.high.tolist(), found.low.tolist(), found.error) == ([0.75, -0.25], [2.0**-62, 0.0], 1.25)
+    assert Twice(found.high, found.low).error == 0.0
