@@ -10,12 +10,15 @@ import pytest
 from generators.case import Case
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
+from tests.places import ROOT
 from theorems.core.check import _not_found
 from theorems.core.claim import Claim, Form
 from theorems.core.dataset_claims import query_claims
 from theorems.core.implementation import REFERENCE
 from theorems.core.key_rows import key_rows
+from theorems.core.on_kernel import BELOW_ROUNDING, FAR, SATURATED, SVM_ONLY, KernelUse, calls
 from theorems.core.points import with_margin
+from theorems.core.recorded import COUNTEREXAMPLES, RECORDED
 from theorems.core.tolerances import EXACT
 
 
@@ -45,6 +48,8 @@ def test_rows_of_outer_products() -> None:
     assert found.value.tolist() == [[[3, 30, 300, 6, 60, 600], [0] * 6]]
     dense = key_rows(Problem(data.problem.keys, data.problem.scores), np.array([1]))
     assert (dense.value == found.value).all()
+    both = key_rows(data.problem, np.array([[1], [0]]))
+    assert both.value.tolist() == [found.value.tolist(), [[[0] * 6, [-3, -30, -300, -6, -60, -600]]]]
     verdicts = {one.name: str(one.verdict) for one in query_claims(Case(data.problem, queried=data), REFERENCE)}
     assert verdicts == {"scores-are-products": "upheld", "keys-are-outer-products": "upheld"}
 
@@ -52,3 +57,14 @@ def test_rows_of_outer_products() -> None:
 def test_a_margin_is_reached_along_a_short_row() -> None:
     moved = with_margin(np.array([[1.0, 2.0]]), np.array([[0.25, 0.0]]), np.array([1.0]))
     assert moved.tolist() == [[4.0, 2.0]]
+
+
+def test_where_counterexamples_lie_in_a_checkout() -> None:
+    assert RECORDED == ROOT
+    assert COUNTEREXAMPLES.is_dir()
+
+
+@pytest.mark.parametrize("use", [SVM_ONLY, BELOW_ROUNDING, FAR, SATURATED])
+def test_what_calls_no_kernel_says_so(use: KernelUse) -> None:
+    assert not use.called
+    assert calls("somewhere", turn=1).called

@@ -127,6 +127,8 @@ def test_a_statement_is_made_where_it_stands() -> None:
     assert isinstance(made, Statement)
     assert made.text == "What it says."
     assert statement("lemma-99", assumptions=())(conclusion).title == "What it says"
+    for id, needed in (("queries-given", {"queries-given"}), ("single-input", set())):
+        assert set(statement("lemma-97", assumptions=(id,), cases=small_cases)(conclusion).needs) == needed
     conclusion.__doc__ = None
     with pytest.raises(InvalidInput, match="no docstring"):
         statement("lemma-98", "silent", source="here", assumptions=(), cases=small_cases)(conclusion)

@@ -128,8 +128,10 @@ def test_local_optimality_is_asked_of_three_scores(scores: np.ndarray, called: s
         ([[1, 0], [1, 1]], True),
         ([[1, 1], [1, -1]], False),
         ([[1, 0]], False),
+        ([[1, 0], [2, 1], [1, 1]], True),
+        ([["1/4", 0], ["1/4", "1/4"]], True),
     ],
 )
-def test_a_direction_proves_that_a_neighbour_has_no_dual(rows: list[list[int]], proven: bool) -> None:
+def test_a_direction_proves_that_a_neighbour_has_no_dual(rows: list[list[Any]], proven: bool) -> None:
     """z = (0, 1) loses nothing on p = (1, 0) and gains on (1, 1); between (1, 1) and (1, −1) one always loses."""
     assert _direction_without_dual([[fmpq(x) for x in row] for row in rows], [fmpq(1), fmpq(0)]) is proven
