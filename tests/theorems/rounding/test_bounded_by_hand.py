@@ -108,3 +108,9 @@ def test_a_spacing_tells_the_range(dtype: Any) -> None:
 def test_the_power_of_two_below_the_largest() -> None:
     for x, power in ((5.0, 4.0), (4.0, 4.0), (-0.3, 0.25), (0.0, 1.0)):
         assert power_of_two(np.array([[x, x / 8]])) == power
+
+
+@pytest.mark.parametrize("x", [0.0, 1.0])
+def test_a_quotient_by_what_may_just_be_zero_is_unknown(x: float) -> None:
+    found = exact(np.array([x])) / Bounded(np.array([1.0]), np.array([1.0]))
+    assert np.isposinf(found.error).all()

@@ -13,13 +13,16 @@ from generators.case import Case
 from reference_attention.loss import Array
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
+from tests.theorems.flows import flow_through
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.dataset_claims import QUERY_CLAIMS
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import fault_named
+from theorems.transformers_as_svms import conjecture_independent_rows as module
 from theorems.transformers_as_svms.conjecture_independent_rows import conjecture_independent_rows
 
 DATA = QueryDataset(
@@ -105,3 +108,26 @@ def test_tokens_nearly_alike_are_told_apart_far_out() -> None:
     data = QueryDataset([[[-2.0 + 2.0**-20], [-2.0]]], [[2.5]], [-1.0], [1.0], "correlation")
     outcome = check(conjecture_independent_rows, Case(data.problem, queried=data), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_deviations_by_hand() -> None:
+    """At the last norm up to a quarter of the largest, and there; the keys reach 5 from the first token."""
+    problem = Problem([[[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]]], [[1.0, 0.0, 0.5]])
+    svm = max_margin([[[0.0, 2.0], [0.0, 0.0]]], [0])
+    assert isinstance(svm, MaxMargin)  # along e_2
+    norms = np.array([1.0, 2.0, 2.5, 3.0, 8.0])
+    across = np.array([7.0, 3.0, 11.0, 13.0, 4.0])
+    points = np.stack([across, norms], axis=1)
+    assert module._deviations(problem, svm, flow_through(points, norms)) == (module.GROWTH * 3.0, 4.0)
+    near = np.stack([across / 1e3, norms], axis=1)
+    allowed, deviation = module._deviations(problem, svm, flow_through(near, norms))
+    assert (allowed, deviation) == (pytest.approx(module.GROWTH / 5), pytest.approx(4e-3))
+
+
+@pytest.mark.parametrize(("logit", "selected"), [(4.0, False), (5.0, True)])
+def test_a_token_is_selected_from_a_weight_of_99_in_100_on(logit: float, selected: bool) -> None:
+    """1/(1 + e^4) is 0.018, 1/(1 + e^5) is 0.0067."""
+    problem = Problem([[[1.0], [0.0]]], [[1.0, 0.0]])
+    flow = flow_through([[9.0], [logit]], [9.0, logit])
+    assert module._selected(problem, flow, np.array([0])) is selected
+    assert not module._selected(problem, flow, np.array([1]))

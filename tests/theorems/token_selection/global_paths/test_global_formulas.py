@@ -13,14 +13,17 @@ from generators.case import Case
 from reference_attention.losses import loss_named
 from reference_attention.problem import Dataset, Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
+from tests.theorems.flows import flow_through
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
 from theorems.rounding.bounded import exact
+from theorems.token_selection.global_paths.flow_claims import _vanishes
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.followed_path import Sphere
 from theorems.token_selection.global_paths.lemma_11_feasibility import _sign, _solution, least_norm_preimage
 from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
+from theorems.token_selection.global_paths.margin_flow import _turns
 from theorems.token_selection.global_paths.path_claims import Followed, _rate
 from theorems.token_selection.global_paths.path_constants import Constraints, log_kappa
 from theorems.token_selection.global_paths.path_offset import Reduced, tangent_basis
@@ -292,3 +295,26 @@ def test_every_claim_of_lemma_11_is_made_and_upheld() -> None:
 def test_of_tied_scores_lemma_11_says_nothing() -> None:
     tied = Dataset(X=[[[1.0, 0.0], [0.0, 2.0], [0.0, -2.0]]], Y=[1.0], v=[1.0, 0.5])
     assert lemma_11(tied)["margins-at-least-one"].verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_gradient_vanishes_where_scores_are_equal() -> None:
+    p = np.array([0.3, -2.0])
+    for scores, vanishes in (([[1.0, 1.0, 1.0]], True), ([[1.0, 0.5, 1.0]], False)):
+        assert _vanishes(Problem([[[1.0, 2.0], [0.0, 1.0], [-3.0, 1.0]]], scores), p) is vanishes
+
+
+def test_how_far_a_flow_turns_by_hand() -> None:
+    """Margins of 2 and 3, of three tokens with A = 1: q = 2e^−2 and 2e^−3, K = 1/2 + log(1 + q)."""
+    problem, svm = posed([[[0.0, 0.0], [0.0, -0.5], [0.0, -0.5]]], [[1.0, 0.0, 0.5]])  # p_mm = (0, 2)
+    constants = MarginConstants(problem, svm)
+    constants.__dict__.update(spread=exact(0.5), widest=exact(1.0))
+    flow = flow_through([[0.0, 2.0], [0.0, 11.0], [0.0, 39.0]], [4.0, 12.0, 40.0])
+    found = _turns(constants, flow, np.array([2.0, 3.0, 9.0]), np.array([0.0, 1e-9, 2e-9]))
+    q, rho, least = [2 * math.exp(-2), 2 * math.exp(-3)], [2.0, 6.0, 20.0], 1.0
+    slacks = []
+    for k, u in ((0, 5.5), (1, 19.5)):
+        lag = 0.5 + math.log1p(q[k])
+        least += (1 - q[k]) * (rho[k + 1] - rho[k] - lag * math.log((rho[k + 1] + lag) / (rho[k] + lag)))
+        slacks.append((u - least) / rho[k + 1])
+    assert found.slack == pytest.approx(min(slacks), rel=1e-12)
+    assert 1e-10 < found.tolerance < 2e-10
