@@ -144,6 +144,15 @@ def test_in_a_batch_only_the_start_that_overflows_stops() -> None:
     assert (run.points[-1, 1] != 1).any()
 
 
+@pytest.mark.parametrize(("log_step", "taken"), [(699.0, True), (706.0, False)])
+def test_a_step_beyond_e_700_is_none_though_it_were_finite(log_step: float, taken: bool) -> None:
+    keys, scores = np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[4.0, 0.0]])
+    for start in (np.zeros(2), np.zeros((2, 2))):
+        run = descend(keys, scores, LOSSES["correlation"], start, steps=1, log_step=log_step)
+        assert np.all(run.representable == taken)
+        assert np.all((run.points[1] != 0) == taken)
+
+
 def test_a_start_that_leaves_the_floats_stays_where_it_was_and_so_does_its_clock() -> None:
     """A factor of e^699 is one, e^699 times a gradient of 10⁶ is none."""
     keys, scores = 1e6 * np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[1e3, 0.0]])
