@@ -151,7 +151,7 @@ def _expression(found: Traced, names: Sequence[str]) -> tuple[str, bool]:
             return "own_bias"
         for name, tensor in tensors.items():
             if x.data_ptr() == tensor.data_ptr():
-                return known[name] if x.shape == tensor.shape and x is tensor else f"{known[name]}.transpose(1, 2)"
+                return known[name] if x is tensor else f"{known[name]}.transpose(1, 2)"
         return f"torch.where(own_visible, 0.0, torch.finfo({x.dtype}).min).to({x.dtype})"
 
     def recorder(*given: Any, **options: Any) -> Any:
