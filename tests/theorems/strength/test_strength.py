@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from generators.case import Case
 from tests.theorems.strength import claims
 from tests.theorems.strength.claims import KEPT, Strength, changes, ids, kept
+from theorems.core import claim as core
+from theorems.core.claim import Form
+from theorems.rounding.bounded import exact
 
 
 @pytest.mark.parametrize("id", ids())
@@ -68,12 +72,36 @@ A = Strength("a", "effective", 0.5, 1e-12)
         (replace(A, slack=None, tolerance=None), False),
         (replace(A, slack=0.5004), True),
         (replace(A, slack=0.501), False),
+        (replace(A, mean=0.4), False),
     ],
 )
 def test_what_counts_as_the_same(other: Strength, same: bool) -> None:
     assert claims._same([A], [other]) is same
     assert not claims._same([A], [other, other])
     assert not claims._same([A], [])
+
+
+@pytest.mark.parametrize(
+    ("form", "mean", "same"), [("limit", 0.305, True), ("limit", 0.31, False), ("exact", 0.9, True)]
+)
+def test_a_mean_that_moved_is_told(form: str, mean: float, same: bool) -> None:
+    """A bound that is weaker everywhere but at the point nearest to failing."""
+    a = replace(A, form=form, mean=0.3)
+    assert claims._same([a], [replace(a, mean=mean)]) is same
+
+
+def test_means_by_hand() -> None:
+    """Shares of the larger side: 1/2, −1/4 and 0; what is not finite does not count."""
+    with claims.means() as found:
+        made = core.at_least(
+            "x", Form.EFFECTIVE, np.array([2.0, 3.0, 0.0, np.inf]), np.array([1.0, 4.0, 0.0, 1.0]), rounding=9.0
+        )
+        assert made.name == "x"
+        core.at_least("y", Form.EFFECTIVE, exact(np.array([2.0])), 1.0)
+        core.at_least("x", Form.EFFECTIVE, np.zeros(0), 1.0, rounding=0.0)
+    assert found == {"x": [pytest.approx(1 / 12), None], "y": [0.5]}
+    core.at_least("z", Form.EFFECTIVE, 1.0, 0.0, rounding=0.0)
+    assert "z" not in found
 
 
 def test_rounding_may_be_any() -> None:
