@@ -1,0 +1,147 @@
+"""What figures and their drawings hold, in few numbers; ``kept.json`` keeps it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from reference_attention.files import to_json
+from reference_attention.problem import Problem
+from theorems.explaining import plot
+from theorems.figures.registry import FIGURES
+from theorems.library.explain import explain
+
+KEPT = Path(__file__).with_name("kept.json")
+FEW = 4
+"""Rows that are kept one by one; of more there are kept their number, the first, the last, their mean and spread."""
+SAME, NOTHING = 2e-3, 1e-9
+"""By what share of the largest beside it a number may change, on another processor."""
+EXPLAINED: dict[str, Any] = {
+    "figure-1b": "figure-1b",
+    "three dimensions": Problem(
+        [[[1.0, 0.0, 0.5], [0.0, 1.0, 0.0], [0.2, 0.0, 0.7]], [[0.0, 0.0, 2.0], [0.0, 1.0, 1.0], [1.0, -1.0, 0.0]]],
+        [[1.0, 0.5, 0.0], [1.0, 0.0, -1.0]],
+    ),
+    "nine inputs": Problem(
+        [[[1.0, 0.1 * k, 0.0], [0.0, 0.2 * k, 0.3], [0.1, -0.1 * k, 1.0]] for k in range(9)], [[1.0, 0.0, -1.0]] * 9
+    ),
+}
+"""Data of which the explanation is drawn: in the plane, in more dimensions, with more inputs than a legend takes."""
+
+
+def rows(values: Any) -> Any:
+    """Of an array, along its first axis."""
+    found = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan)
+    if len(found) <= FEW:
+        return found.tolist()
+    moments = (np.nanmean(found, axis=0), np.nanstd(found, axis=0))
+    return [f"{len(found)} rows", *(np.asarray(one).tolist() for one in (found[0], found[-1], *moments))]
+
+
+def numbers(value: Any) -> Any:
+    """Of a figure: as they are, but for long lists of numbers of one shape."""
+    if isinstance(value, dict):
+        return {key: numbers(own) for key, own in value.items()}
+    if not isinstance(value, list):
+        return value
+    try:
+        return rows(value) if value else []
+    except (ValueError, TypeError):
+        return [numbers(own) for own in value]
+
+
+def drawing(size: tuple[float, float], draw: Callable[[Any], None]) -> list[Any]:
+    """What was put on a sheet: of each plot its axes and its parts, in their order."""
+    from matplotlib.figure import Figure as Sheet
+
+    sheet = Sheet(figsize=size, layout="constrained")
+    draw(sheet)
+    return [[_axes(axes), *filter(None, map(_part, axes.get_children()))] for axes in sheet.axes]
+
+
+def _axes(axes: Any) -> list[Any]:
+    legend = axes.get_legend()
+    words = [axes.get_title(), axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale(), axes.get_yscale()]
+    return [words, [*axes.get_xlim(), *axes.get_ylim()], [text.get_text() for text in legend.texts] if legend else []]
+
+
+def _part(part: Any) -> list[Any] | None:
+    from matplotlib import colors, lines, patches, text
+
+    def shade(color: Any) -> Any:
+        return [colors.to_hex(one) for one in colors.to_rgba_array(color)][:FEW]
+
+    if isinstance(part, lines.Line2D):
+        style = [part.get_linestyle(), part.get_marker(), part.get_linewidth(), part.get_markersize(), part.zorder]
+        return ["line", shade(part.get_color()), style, rows(part.get_xydata())]
+    if isinstance(part, text.Text):
+        where = [*map(float, part.get_position()), part.get_ha(), part.get_va(), part.get_rotation()]
+        return ["text", part.get_text(), shade(part.get_color()), where] if part.get_text() else None
+    if isinstance(part, patches.Patch):
+        corners = part.get_path().transformed(part.get_patch_transform()).vertices
+        return ["patch", shade(part.get_facecolor()), rows(corners)]
+    if hasattr(part, "get_offsets"):
+        outlines = [rows(path.vertices) for path in part.get_paths()[:FEW]]
+        return ["many", shade(part.get_facecolor()), rows(part.get_offsets()), outlines]
+    return None
+
+
+def explanation(data: Any) -> list[Any]:
+    """The drawing of what is explained of data."""
+    caught: list[Any] = []
+
+    def caught_here(size: tuple[float, float], title: str, draw: Callable[[Any], None], kind: str) -> bytes:
+        caught.extend([title, *drawing(size, draw)])
+        return b""
+
+    with mock.patch.object(plot, "as_file", caught_here):
+        explain(data).plot("svg")
+    return caught
+
+
+def figure(name: str, own: Any) -> list[Any]:
+    """What it holds, and what it draws of that."""
+    return [numbers(own), *drawing(FIGURES[name].size, lambda sheet: FIGURES[name].draw(sheet, own))]
+
+
+def short(value: Any) -> Any:
+    """With five digits."""
+    if isinstance(value, dict):
+        return {key: short(own) for key, own in value.items()}
+    if isinstance(value, list):
+        return [short(own) for own in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+def keep(shown: dict[str, list[Any]]) -> None:
+    """Write them, a line for each part."""
+    parts = [
+        json.dumps(name) + ": [\n" + ",\n".join(to_json(short(part)) for part in own) + "\n]"
+        for name, own in shown.items()
+    ]
+    KEPT.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+
+
+def kept(name: str) -> Any:
+    """What is kept of a figure or of data."""
+    return json.loads(KEPT.read_text(encoding="utf-8"))[name]
+
+
+def apart(held: Any, found: Any, where: str = "") -> list[str]:
+    """Where two differ by more than another processor explains."""
+    moved = [f"{where}: {held} was, {found} is"]
+    if isinstance(held, dict) and isinstance(found, dict) and held.keys() == found.keys():
+        return [line for key in held for line in apart(held[key], found[key], f"{where}/{key}")]
+    if isinstance(held, list) and isinstance(found, list) and len(held) == len(found):
+        if held and all(isinstance(one, float | int) for one in held + found):
+            near = SAME * np.nanmax(np.abs(held), initial=0.0) + NOTHING
+            return [] if np.allclose(found, held, rtol=0, atol=near, equal_nan=True) else moved
+        return [line for k, pair in enumerate(zip(held, found, strict=True)) for line in apart(*pair, f"{where}/{k}")]
+    if isinstance(held, float) and isinstance(found, float):
+        return apart([held], [found], where)
+    return [] if held == found else moved
