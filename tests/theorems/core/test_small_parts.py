@@ -50,6 +50,12 @@ def test_rows_of_outer_products() -> None:
     assert (dense.value == found.value).all()
     both = key_rows(data.problem, np.array([[1], [0]]))
     assert both.value.tolist() == [found.value.tolist(), [[[0] * 6, [-3, -30, -300, -6, -60, -600]]]]
+    rounded = QueryDataset([[[0.1, 0.3], [0.7, 0.9]]], [[0.1, 0.7, 1.1]], [1.0], [1.0, 0.0], "correlation")
+    assert rounded.problem.factors is not None
+    found = key_rows(rounded.problem, np.array([[1], [0]]))
+    keys = rounded.problem.keys[0]
+    assert found.value.shape == (2, 1, 2, 6)
+    assert abs(found.value[:, 0] - (keys[[[1], [0]]] - keys)).max() < 1e-15
     verdicts = {one.name: str(one.verdict) for one in query_claims(Case(data.problem, queried=data), REFERENCE)}
     assert verdicts == {"scores-are-products": "upheld", "keys-are-outer-products": "upheld"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +15,14 @@ from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
 from reference_attention.loss import Array
 from reference_attention.losses import LOSSES, Logistic, loss_named
 from reference_attention.problem import Dataset, Problem
+from reference_attention.training.descent import Trajectory
 from tests.theorems import oracle
 from theorems.core.check import check
-from theorems.core.claim import Verdict
+from theorems.core.claim import Claim, Verdict, at_least
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
 from theorems.rounding.bounded import Bounded, exact
+from theorems.token_selection.softmax import lemma_01_prompt_and_key_query as lemma_01
 from theorems.token_selection.softmax.lemma_01_prompt_and_key_query import (
     SLOPES,
     Setting,
@@ -128,3 +131,34 @@ def test_a_wrong_derivative_in_a_loss_itself_is_caught() -> None:
     right, wrong = (Case(Problem(keys, scores, loss), seed=0) for loss in (Logistic(), SlopeOff()))
     assert check(lemma, right, REFERENCE).verdict is Verdict.UPHELD
     assert check(lemma, wrong, REFERENCE).verdict is Verdict.FALSIFIED
+
+
+def test_an_iterate_that_is_no_number_is_refuted() -> None:
+    rng = np.random.default_rng(2)
+    case = Case(Problem(rng.standard_normal((2, 3, 3)), rng.standard_normal((2, 3)), Logistic()), seed=0)
+
+    def lost(*given: Any, **asked: Any) -> Trajectory:
+        run = REFERENCE.gradient_descent(*given, **asked)
+        points = run.points.copy()
+        points[1] = np.nan  # not the last one, from which the loop goes on
+        return replace(run, points=points)
+
+    outcome = check(statement_named("lemma-1"), case, REFERENCE.but("lost", gradient_descent=lost))
+    assert outcome.verdict is Verdict.FALSIFIED
+    assert outcome.reason.endswith("an iterate is not finite")
+
+
+def test_what_a_distance_is_off_by_is_allowed_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one iterate, which is E_0: what forming it costs, and what the distance itself was rounded by."""
+    seen: list[Any] = []
+
+    def recorder(*given: Any, **further: Any) -> Claim:
+        seen.append(further["rounding"])
+        return at_least(*given, **further)
+
+    monkeypatch.setattr(lemma_01, "at_least", recorder)
+    start, u = np.array([3.0, 4.0, 0.0, 0.0, 0.0]), np.array([2.0, 1.0])
+    E = np.outer(u, start) / 5
+    claim = lemma_01._every_iterate(setting_of("logistic"), u, start[None], E[None], np.zeros(0), np.zeros(1))
+    assert claim.verdict is Verdict.UPHELD
+    assert (seen[0] > (len(u) + 6) * EPS * 5.0).all()

@@ -1,0 +1,82 @@
+"""Runs of normalized gradient descent: what is said of one that is none, and what rounding is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.training.descent import Stop, Trajectory
+from tests.theorems.token_selection.path_cases import figure_1a
+from theorems.core.claim import Claim, Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.token_selection.global_paths import margin_runs
+from theorems.token_selection.global_paths.normalized_claims import normalized_claims
+
+PROBLEM: Problem = figure_1a().problem
+SVM = max_margin(PROBLEM.exact_keys, PROBLEM.optimal)
+STARTS = np.array([[0.0, 0.5], [1.0, -1.0]])
+
+
+def claims_of(lost: int = 0, **changed: Any) -> list[Claim]:
+    """Of a run with other parts, or without its last steps."""
+    assert isinstance(SVM, MaxMargin)
+
+    def loop(*given: Any, steps: int, **asked: Any) -> Trajectory:
+        run = REFERENCE.normalized_gradient_descent(*given, steps=steps - lost, **asked)
+        return replace(run, **changed)
+
+    return list(normalized_claims(PROBLEM, REFERENCE.but("other", normalized_gradient_descent=loop), SVM, STARTS))
+
+
+def test_a_run_that_is_too_short_is_all_that_is_said() -> None:
+    [asked] = claims_of(lost=1)
+    assert asked.verdict is Verdict.FALSIFIED
+
+
+def test_of_a_run_that_overflows_nothing_is_said() -> None:
+    [asked] = claims_of(stop=Stop.OVERFLOW)
+    assert asked.verdict is Verdict.UPHELD
+
+
+def test_steps_along_a_gradient_that_is_hardly_known_may_be_anywhere() -> None:
+    """A direction that is off by more than its length is off by 2, and so are all iterates after it."""
+    assert isinstance(SVM, MaxMargin)
+    coarse = replace(REFERENCE, textbook_eps=0.25)
+    by_name = {one.name: one for one in normalized_claims(PROBLEM, coarse, SVM, STARTS)}
+    usual = {one.name: one for one in normalized_claims(PROBLEM, REFERENCE, SVM, STARTS)}
+    assert by_name["normalized-run-climbs"].tolerance > 0.1
+    assert 0 <= usual["normalized-run-climbs"].tolerance < 1e-9
+
+
+def test_a_run_is_inside_until_its_margin_falls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each start by itself: the first is below the region at once and above it later, the second leaves it."""
+    seen: list[Any] = []
+    margins = np.array([[0.0, 5.0], [9.0, 5.0], [9.0, 0.0], [9.0, 9.0]])
+
+    def run_of(*given: Any) -> Iterator[Claim]:
+        yield from ()
+        return SimpleNamespace(margins=margins)
+
+    def turning(constants: Any, run: Any, climbs: str, turns: str, inside: Any) -> Iterator[Claim]:
+        seen.append(inside.tolist())
+        yield from ()
+
+    monkeypatch.setattr(margin_runs, "_is_a_run", run_of)
+    monkeypatch.setattr(margin_runs, "_turning", turning)
+    monkeypatch.setattr(margin_runs, "_affordable", lambda *given: 3)
+    constants = SimpleNamespace(problem=PROBLEM, reach=np.float64(1.0), region=2.0)
+    made = REFERENCE.but("any", normalized_gradient_descent=lambda *given, **asked: None)
+    assert list(_unchecked(constants, made)) == []
+    assert seen == [[[False, True], [False, True], [False, False], [False, False]]]
+
+
+def _unchecked(constants: Any, made: Implementation) -> Iterator[Claim]:
+    normalized_run: Any = margin_runs.normalized_run
+    return iter(getattr(normalized_run, "__wrapped__", normalized_run)(constants, made, STARTS, 0.5))
