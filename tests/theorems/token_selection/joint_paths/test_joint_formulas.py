@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 
 from generators.datasets import DATASETS
+from reference_attention.paths.joint import Joint, head_drops
+from reference_attention.paths.joint_search import Found
 from reference_attention.training.joint_descent import JointTrajectory
-from theorems.core.claim import NotANumber, Verdict
+from theorems.core.claim import Claim, NotANumber, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.rounding.bounded import exact
+from theorems.token_selection.joint_paths import joint_limit
 from theorems.token_selection.joint_paths.conjecture_joint_descent import _claims, _rate, asked_of
 from theorems.token_selection.joint_paths.joint_claims import log_odds, nonoptimality_bounds, one_minus_cosine
-from theorems.token_selection.joint_paths.joint_limit import _log_odds
+from theorems.token_selection.joint_paths.joint_limit import _has_digits, _log_odds, limit_claims
 from theorems.token_selection.joint_paths.joint_steps import run_claims
-from theorems.token_selection.joint_paths.joint_sublevel import joint_setup
+from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, Sublevel, _log_losses, joint_setup
 
 EPS = float(np.finfo(float).eps)
 
@@ -104,3 +107,72 @@ def test_a_run_that_is_too_short_is_no_run_and_one_of_no_numbers_is_refuted() ->
         both[k][2] = np.nan
         with pytest.raises(NotANumber):
             list(run_claims(setup.joint, REFERENCE, JointTrajectory(*both), asked))
+
+
+def setup_3b() -> JointSetup:
+    return joint_setup(DATASETS["figure-3b"]().normalised(), REFERENCE)
+
+
+def limits_of(setup: JointSetup, **replaced: Any) -> list[Claim]:
+    """Of the minimiser at R = 20/Θ, r = e^{RΘ/2}."""
+    starts = np.stack([setup.separator.direction, setup.target.direction])
+    R, rate = 20 / setup.target.margin, setup.target.margin
+    return list(limit_claims(setup, REFERENCE.but("other", **replaced), lambda R: R * rate / 2, R, starts))
+
+
+def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:
+    """Under test a pair beside the minimiser, whose prompt points the other way."""
+
+    def lost(*given: Any) -> Found:
+        found = REFERENCE.joint_minimiser(*given)
+        return replace(found, path=replace(found.path, prompts=-found.path.prompts))
+
+    [claim] = limits_of(setup_3b(), joint_minimiser=lost)
+    assert (claim.name, claim.verdict) == ("path-is-lowest", Verdict.FALSIFIED)
+    assert "a search finds a lower one" in claim.detail
+
+
+def test_a_head_at_which_another_token_scores_as_much_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def level(joint: Joint, log_r: float, w: Any) -> tuple[Any, Any]:
+        sign, size = head_drops(joint, log_r, w)
+        return 0 * sign, size
+
+    monkeypatch.setattr(joint_limit, "head_drops", level)
+    last = limits_of(setup_3b())[-1]
+    assert (last.name, last.verdict) == ("limit-direction", Verdict.INCONCLUSIVE)
+    assert "scores no less" in last.undecided
+
+
+def test_outputs_of_a_head_are_known_to_six_bits() -> None:
+    """‖w‖ max‖z‖ (d + 8) eps ≤ 1/64, and the longest token counts, not the longest column."""
+    joint = setup_3b().joint
+    longest = float(np.linalg.norm(joint.tokens, axis=2).max())
+    w = np.array([2.0**-6 / (longest * 10 * EPS), 0.0])
+    assert longest != pytest.approx(float(np.linalg.norm(joint.tokens, axis=1).max()), rel=1e-3)
+    assert _has_digits(joint, w * (1 - 1e-9))
+    assert not _has_digits(joint, w * (1 + 1e-9))
+
+
+def test_the_spread_is_the_longest_side() -> None:
+    setup = setup_3b()
+    sides = setup.sides.value[setup.joint.svm.support]
+    found = setup.spread.value
+    assert found == pytest.approx(max(math.hypot(*side) for input in sides for side in input))
+    assert np.linalg.norm(sides, axis=-2).max() != pytest.approx(found, rel=1e-3)
+
+
+@pytest.mark.parametrize(("loss", "known"), [(0.9, True), (1.5, False)])
+def test_a_head_that_may_be_anywhere_bounds_nothing(loss: float, known: bool) -> None:
+    """The bound on 1 − cos(v, v_mm) says nothing beyond 1."""
+    setup = setup_3b()
+    level = Sublevel(setup, REFERENCE, 10.0, 50.0, 50.0 * setup.target.direction)
+    level.__dict__["head_loss"] = exact(np.float64(loss))
+    others = ~setup.joint.svm.support
+    assert np.isfinite(level.other_bounds.value[others]).any() == known
+
+
+def test_losses_over_the_whole_range() -> None:
+    """log log(1 + e^{−u}) beside −E."""
+    u = np.array([-800.0, -1.0, 0.0, 1.0, 500.0])
+    found = _log_losses(exact(np.zeros(5)), exact(u))
+    assert found.value == pytest.approx([math.log(math.log1p(math.exp(-x))) if x > -700 else math.log(-x) for x in u])
