@@ -14,14 +14,18 @@ from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.theorems.token_selection.local_paths.local_problems import HAND_MADE, case, constants_of, nearly_neighbour
-from theorems.core.claim import Verdict
+from theorems.core.check import check
+from theorems.core.claim import Verdict, at_least
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
-from theorems.token_selection.local_paths.cone_descent import SAFETY, _longest, growth
+from theorems.rounding.bounded import value_of
+from theorems.token_selection.local_paths import cone_claims
+from theorems.token_selection.local_paths.cone_claims import stays_in_cone
+from theorems.token_selection.local_paths.cone_descent import SAFETY, Descent, _longest, growth
 from theorems.token_selection.local_paths.cone_points import ConeView, is_resolvable, resolvable_rho, sides
-from theorems.token_selection.local_paths.invariant_cone import InvariantCone, invariant_cone
+from theorems.token_selection.local_paths.invariant_cone import SLACK, InvariantCone, _better, invariant_cone
 from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import LEVELS, _levels, _violation
-from theorems.token_selection.local_paths.local_constants import LocalConstants, local_constants
+from theorems.token_selection.local_paths.local_constants import Apex, LocalConstants, local_constants
 from theorems.token_selection.local_paths.local_correlation import HarmfulTokens
 from theorems.token_selection.local_paths.margin_claims import margins_in_cone
 from theorems.token_selection.local_paths.theorem_3_local_convergence import SHORTEST, _rho, _shorter_step
@@ -118,7 +122,7 @@ def test_what_a_direction_may_lack_is_less_off_the_axis() -> None:
     found = view.pi(0.75)
     rho = np.linalg.norm(p - cone.tip) / cone.constants.norm
     assert found.value == pytest.approx([0.75 / rho - cone.constants.mu], rel=1e-9)
-    assert found.error[0] >= EPS * 1.75 / rho
+    assert found.error[0] >= (2 + 16) * EPS * 1.75 / rho
 
 
 def test_levels_are_multiples_of_the_base_radius() -> None:
@@ -208,3 +212,52 @@ def test_without_a_cone_theorem_3_is_undecided(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(f"{module}.invariant_cone", lambda constants, log_step: None)
     last = list(statement_named("theorem-3").conclusion(SHORT, REFERENCE))[-1]
     assert (last.name, last.verdict) == ("no-stationary-point", Verdict.INCONCLUSIVE)
+    outcome = check(statement_named("theorem-3"), SHORT, REFERENCE)
+    assert (outcome.verdict, outcome.error) == (Verdict.INCONCLUSIVE, "")
+
+
+LONG = case([[[8.0, 4.0], [-4.0, 0.0]]], [[1.0, 0.0]], [0])
+KEYS = [[[0.125, 0.0625], [-0.0625, 0.0], [0.03125, 0.0]], [[0.125, 0.0], [0.0, 0.0], [0.0, 0.0625]]]
+SMALL = case(KEYS, [[1.0, 0.0, -3.0]] * 2, [0, 0])
+
+
+@pytest.mark.parametrize("made", [LONG, SMALL])
+@pytest.mark.parametrize("log_step", [12.0, 40.0])
+def test_a_cone_begins_where_steps_keep_to_it(made: Case, log_step: float) -> None:
+    """Both conditions on the step are met there and one of them is not at 1.1 % less; p_mm is not of length one."""
+    constants = constants_of(made)
+    apex = Apex(np.zeros(2), np.zeros(constants.good.shape), 0.0)
+    cone = _better(constants, apex, log_step, None)
+    assert cone is not None
+    assert abs(math.log(constants.norm)) > 1
+
+    def excess(rho: float) -> float:
+        length = math.log(rho) + math.log(constants.norm)
+        upper, top = constants.log_upper(rho), float(constants.bounds(rho).log_u.max())
+        first, second = 2 * upper - constants.log_lower(rho) - math.log(2), upper + math.log(2)
+        return log_step + top + max(first, second) - math.log(SLACK * constants.mu) - length
+
+    assert excess(cone.height) <= 1e-9
+    assert excess(cone.height / 1.011) > 0
+
+
+def test_inward_is_what_a_step_gains_of_the_cone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of h(p) = ⟨p', p̄⟩ − (1 − μ)‖p'‖ near its boundary: ⟨Δ, p̄ − (1 − μ) p̄'⟩."""
+    seen: list[Any] = []
+
+    def recorder(name: str, form: Any, left: Any, right: Any, **further: Any) -> Any:
+        seen.append((left, right))
+        return at_least(name, form, left, right, **further)
+
+    monkeypatch.setattr(cone_claims, "at_least", recorder)
+    cone = cone_of(SHORT)
+    mu, axis = cone.constants.mu, cone.constants.solution.direction
+    p = leaning(cone, (1 - SLACK / 2) * mu)
+    run = Descent(np.stack([p, p])[:, None], np.full((1, 1), -math.inf))
+    view = ConeView(cone.constants, p[None], REFERENCE, cone.tip)
+    assert stays_in_cone(cone, run, [view]).verdict is Verdict.UPHELD
+    [(left, _)] = seen
+    moved = p - cone.tip
+    descent = view.descent.value[0]
+    due = descent @ (axis - (1 - mu) * moved / np.linalg.norm(moved))
+    assert value_of(left)[-1] == pytest.approx(due, rel=1e-6)
