@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from flint import fmpq
 
+from generators.sequence_assumptions import optimal_tokens_of, sequence_rows
 from reference_attention.losses import loss_named
+from reference_attention.paths.local_path import LocalPath
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.sequence_dataset import SequenceDataset
 from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.svm.sequence_max_margin import SequenceMaxMargin, sequence_max_margin
 from reference_attention.training.flow import gradient_flow
 from tests.theorems.transformers_as_svms.local_examples import local_example
+from tests.theorems.transformers_as_svms.test_conjecture_independent_rows import MADE
+from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import exact
+from theorems.token_selection.global_paths.flow_chords import asked_for
 from theorems.token_selection.local_paths.local_constants import local_constants
+from theorems.transformers_as_svms import conjecture_independent_rows as conjecture
+from theorems.transformers_as_svms import local_path
 from theorems.transformers_as_svms.conjecture_independent_rows import _deviations, _lower
 from theorems.transformers_as_svms.feasible_weights import by_labels
 from theorems.transformers_as_svms.floor_bounds import FloorAt
-from theorems.transformers_as_svms.local_path import _path
+from theorems.transformers_as_svms.local_path import _path, followed
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
 from theorems.transformers_as_svms.risk_floor import _violation
+from theorems.transformers_as_svms.sequence_data_claims import _wrong_solution
+from theorems.transformers_as_svms.sequence_numbers import SequenceRows
 
 LINE = Problem(np.array([[[0.0], [-1.0], [-3.0]], [[0.0], [-2.0], [-2.0]]]), np.array([[2.0, 1, -2], [1.0, 0.5, 0.5]]))
 """Rows 1 and 3, gaps 1 and 4; rows 2 and 2, gaps ½; the loss is linear."""
@@ -115,3 +127,75 @@ def test_a_path_turns_within_its_bound_and_is_held_against_its_own_seeds() -> No
 def test_whether_neighbours_are_lower() -> None:
     case = local_example()
     assert _lower(case.problem, case.chosen)
+
+
+def test_a_point_outside_the_cone_is_no_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the point with the offset is across W^mm or within the inner radius the ray takes its place."""
+    seen: list[np.ndarray] = []
+
+    def recorder(of: LocalPathBounds, norms: np.ndarray, starts: np.ndarray, seed: int) -> LocalPath:
+        seen.append(starts.reshape(len(norms), 2, -1))
+        return followed(of, norms, starts, seed)
+
+    of = bounds()
+    solution = of.constants.solution
+    across = np.eye(len(solution.direction))[0]
+    across -= (across @ solution.direction) * solution.direction
+
+    def beside(self: LocalPathBounds, rho: float) -> np.ndarray:
+        ray = rho * solution.p
+        return np.stack([ray, ray if rho > 100 else np.linalg.norm(ray) * across / np.linalg.norm(across)])
+
+    monkeypatch.setattr(local_path, "followed", recorder)
+    monkeypatch.setattr(LocalPathBounds, "beside", beside)
+    list(_path(of, np.array([50.0, 200.0]), 0))
+    assert np.array_equal(seen[0][:, 0], np.array([[50.0], [200.0]]) * solution.p)
+    assert np.array_equal(seen[0][:, 1], seen[0][:, 0])
+
+
+def test_where_nothing_is_selected_no_deviation_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where SVM-neighbours do not score lower, before the flow has been followed to its end."""
+    asked: list[str] = []
+    for selected, lower in ((False, True), (True, False)):
+        monkeypatch.setattr(conjecture, "_selected", lambda *given, selected=selected: selected)
+        monkeypatch.setattr(conjecture, "_lower", lambda *given, lower=lower: lower)
+        monkeypatch.setattr(conjecture, "asked_for", lambda *given: asked.append("end") or asked_for(*given))
+        monkeypatch.setattr(conjecture, "_deviations", lambda *given: asked.append("deviation") or _deviations(*given))
+        check(conjecture.conjecture_independent_rows, MADE, REFERENCE)
+    assert asked[0] == "end"
+    assert asked[1:] in (["end", "deviation"], ["end"])
+
+
+def sequence_rows_of() -> tuple[SequenceRows, SequenceDataset]:
+    data = SequenceDataset([[[1, 2], [3, 4], [0, 1]]], [[[1, 0.5], [-1, 2]]], [[1, -1]], [1, 0])
+    return SequenceRows(data.parts, REFERENCE, data.parts), data
+
+
+def test_bounds_of_slopes_are_rounded_a_few_times() -> None:
+    rows, _ = sequence_rows_of()
+    found = rows.log_slope_bounds
+    assert (found.error > 0).all()
+    assert (found.error <= 16 * 2.0**-52 * (1 + np.abs(found.value))).all()
+
+
+@pytest.mark.parametrize("size", [1.0, 100.0])
+def test_an_excess_under_test_may_be_off_by_twice_what_ours_is(size: float) -> None:
+    rows, _data = sequence_rows_of()
+    points = exact(size * np.array([[1.0, -0.5, 2.0, 0.25]]))
+    ours, theirs = rows.excess(points), rows.excess_under_test(points, "excess")
+    assert np.abs(ours.log_unit).max() > 1
+    scale = np.exp(theirs.log_unit - ours.log_unit)
+    assert (theirs.x.error * scale >= 2 * ours.x.error * (1 - 1e-9)).all()
+    assert (ours.x.error > 0).all()
+
+
+def test_a_margin_between_0_and_1_is_none() -> None:
+    """Also where it is said to be no neighbour."""
+    _, data = sequence_rows_of()
+    alpha = optimal_tokens_of(data)
+    svm = sequence_max_margin([part.problem.exact_keys for part in data.parts], alpha)
+    assert isinstance(svm, SequenceMaxMargin)
+    rows = sequence_rows(data, alpha)
+    assert _wrong_solution(rows, alpha, svm) == ""
+    halved = replace(svm, exact_p=[x / 2 for x in svm.exact_p], neighbours=tuple(map(np.zeros_like, svm.neighbours)))
+    assert "< 1" in _wrong_solution(rows, alpha, halved)

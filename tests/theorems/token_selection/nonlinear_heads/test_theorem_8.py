@@ -24,12 +24,13 @@ from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSet
 from tests.theorems import oracle
 from tests.theorems.token_selection.faults import FAULTS
 from theorems.core.check import check
-from theorems.core.claim import Verdict
+from theorems.core.claim import Verdict, at_least
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
-from theorems.rounding.bounded import exact
+from theorems.rounding.bounded import exact, value_of
 from theorems.run.user_data import as_text, case_of
 from theorems.token_selection.global_paths.path_constants import Constraints, log_kappa
+from theorems.token_selection.nonlinear_heads import set_path
 from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
 from theorems.token_selection.nonlinear_heads.set_constants import (
     allowed_choices,
@@ -265,3 +266,44 @@ def test_margins_distance_and_dual_bound_lie_in_what_they_carry(rho: float) -> N
         gap = (arb(1.0) - arb(problem.scores[0, 2])).log()
         truth = slope + gap - (2 + (-(arb(rho) - 2)).exp()).log()
         assert within(dual_bound(problem, mixing, sets, allowed, exact([rho - 2.0]))[0], truth)
+
+
+def test_a_unit_on_which_nothing_depends_loses_nothing() -> None:
+    """δ of a unit whose features are all equal is 0: its logarithm is −∞."""
+    case = case_with_head(
+        Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]), np.array([[1.0, 0.5, 0.0]]))),
+        Head(np.array([[[1.0, 2.0], [0.5, 2.0], [0.0, 2.0]]]), np.array([1.0, 1.0]), np.array([0, 0]), np.array([1.0])),
+    )
+    mixing = linear_mixing(case)
+    assert isinstance(mixing, LinearMixing), mixing
+    found = HeadedAttention(case.problem, mixing, REFERENCE).log_steps(np.array([[1.0, 0.0]]))
+    assert np.isfinite(found[0, 0, 0])
+    assert found[0, 0, 1] == -np.inf
+
+
+def test_a_distance_is_bounded_by_what_the_duals_leave_of_the_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 − (D − log n(L − L_*) − log n) P/‖p‖ where that D is large."""
+    seen: list[Any] = []
+
+    def recorder(name: str, form: Any, left: Any, right: Any, **further: Any) -> Any:
+        seen.append(value_of(left))
+        return at_least(name, form, left, right, **further)
+
+    mixing, sets, _ = parts(SYMMETRIC)
+    problem = SYMMETRIC.problem
+    monkeypatch.setattr(set_path, "dual_bound", lambda *given: exact(np.full(len(given[-1]), 1e9)))
+    monkeypatch.setattr(set_path, "at_least", recorder)
+    excess, values = set_path.excess_of, []
+
+    def of(*given: Any) -> Any:
+        values.append((excess(*given), given[3]))
+        return values[-1][0]
+
+    monkeypatch.setattr(set_path, "excess_of", of)
+    claims = list(set_path.path_to_the_set(problem, mixing, sets, REFERENCE, 2.0))
+    assert claims[0].verdict is Verdict.FALSIFIED
+    [(value, p)] = values
+    P = np.linalg.norm(sets.choices[0].p)
+    due = -(1e9 - value.value - math.log(problem.n)) * P / np.linalg.norm(p, axis=1)
+    assert (-value.value / np.linalg.norm(p, axis=1) > 1e-3).all()
+    assert seen[0] - 1 == pytest.approx(due, rel=1e-12)
