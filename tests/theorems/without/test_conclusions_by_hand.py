@@ -1,0 +1,239 @@
+"""What the hunts conclude with, by hand: limits that are approached, margins that compete, constants and schedules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from generators.datasets import DATASETS
+from reference_attention.losses import loss_named
+from reference_attention.paths.joint import Joint, joint_of_chosen
+from reference_attention.paths.joint_minimisers import Pair
+from reference_attention.problem import Problem
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.training.joint_descent import JointTrajectory
+from tests.theorems.flows import flow_through
+from theorems.core.claim import Claim
+from theorems.core.implementation import REFERENCE
+from theorems.rounding.bounded import exact
+from theorems.without import (
+    conjecture_joint_descent,
+    followed,
+    followed_joint,
+    lemma_05,
+    lemma_06,
+    lemma_14,
+    theorem_4,
+    theorem_6,
+    tsvm_frobenius_path,
+)
+from theorems.without.noisy_excess import Excess
+
+FIGURE_3B = DATASETS["figure-3b"]().normalised()
+
+
+def joint_3b() -> Joint:
+    joint = followed_joint.joint_of(FIGURE_3B)
+    assert joint is not None
+    return joint
+
+
+def test_joint_descent_is_compared_with_its_own_limits() -> None:
+    joint = joint_3b()
+    head, prompt = 3.0 * joint.svm.direction, 7.0 * np.array([0.6, 0.8])
+    run = JointTrajectory(np.stack([head, head]), np.stack([prompt, prompt]))
+    aside, apart = conjecture_joint_descent._apart(joint, run, 1)
+    assert apart == pytest.approx(0.0, abs=1e-15)
+    limit = conjecture_joint_descent.scheduled_direction(joint, 3 / 7)
+    assert aside == pytest.approx(np.linalg.norm(prompt / 7 - limit))
+
+
+def test_a_deviation_that_halves_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise one logit is allowed: 1/(Θ‖p‖)."""
+    steps = conjecture_joint_descent.STEPS
+    far = np.full((steps + 1, 2), 30.0)
+    monkeypatch.setattr(
+        conjecture_joint_descent, "_run", lambda case, steps: (joint_3b(), JointTrajectory(far, far), 0.25)
+    )
+    monkeypatch.setattr(
+        conjecture_joint_descent,
+        "_apart",
+        lambda joint, run, at: {steps // 4: (1.0, 1.0), steps: (0.4, 0.6)}[at],
+    )
+    prompt, head = conjecture_joint_descent._limit_claims(FIGURE_3B)
+    assert (prompt.slack, head.slack) == (0.0, -0.6)
+    assert prompt.tolerance == pytest.approx(1 / (0.25 * 30 * math.sqrt(2)))
+
+
+@pytest.mark.parametrize(
+    ("angles", "slack"), [((0.1, 0.04, 0.04), 0.0), ((0.1, 0.06, 0.04), 0.0), ((0.04, 0.04, 0.04), -0.04)]
+)
+def test_a_direction_is_judged_at_the_last_norm(angles: tuple[float, ...], slack: float) -> None:
+    """Against that at a thousandth of it; √ρ/ρ is allowed."""
+    far = followed.NORM
+    norms = np.array([far / (followed.NORM / followed.EARLIER), far / 10, far])
+    points = norms[:, None] * np.array([[math.cos(a), math.sin(a)] for a in angles])
+    claim = followed.direction_claim("direction", flow_through(points, norms), np.array([1.0, 0.0]), 2.0)
+    assert claim.slack == pytest.approx(slack, rel=1e-3)
+    assert claim.tolerance == pytest.approx(0.0 if slack == 0 else (far / 2) ** -0.5)
+
+
+def test_a_selection_may_be_off_by_the_root_of_a_logit() -> None:
+    problem = Problem(np.array([[[4.0, 0.0], [0.0, 0.0]]]), np.array([[1.0, 0.0]]))
+    claim = followed.selection_claim(problem, np.array([30.0, 40.0]), np.array([0]))
+    assert claim.slack == pytest.approx(0.6)
+    assert claim.tolerance == pytest.approx(1 / math.sqrt(50 * 4))
+
+
+@pytest.mark.parametrize(("margin", "best"), [(0.5, True), (1.0, False), (1.0 + 1e-13, False), (2.0, False)])
+def test_chosen_tokens_have_the_largest_label_margin(margin: float, best: bool) -> None:
+    """One input: the margin of a token is its length; a tie up to rounding is none."""
+    tokens = np.array([[[1.0, 0.0], [0.0, margin]]])
+    joint = joint_of_chosen(tokens, tokens, np.array([0]))
+    assert joint is not None
+    assert followed_joint.selects_best(joint) is best
+
+
+def test_pairs_that_come_no_closer_are_told_with_what_a_limit_may_lack() -> None:
+    joint, at = joint_3b(), np.zeros(2)
+    pairs = [Pair(joint, 1.0, R, at, at, units) for R, units in ((50.0, 1e2), (5e3, 1e4))]
+    claim = followed_joint._limit("limit", pairs, [0.3, 0.2], "distance")
+    assert (claim.slack, claim.tolerance) == (-0.2, pytest.approx(1e-2))
+    assert followed_joint._limit("limit", pairs, [0.3, 0.1], "distance").slack == 0
+
+
+def recorder(seen: list[Any], at: int) -> Any:
+    """Stands for a claim of several points; keeps one of its arguments."""
+
+    def record(*given: Any) -> Claim:
+        seen.append(given[at])
+        return "a claim"  # type: ignore[return-value]
+
+    return record
+
+
+def test_on_a_line_the_better_direction_is_held_against_pi(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(lemma_05, "lasting", recorder(seen, 2))
+    monkeypatch.setattr(lemma_05, "descent", lambda problem, at, q: exact(np.array([0.5, 0.25]) * q[0]))
+    case = Case(Problem(np.array([[[1.0], [0.0], [-1.0]]]), np.array([[0.0, 1.0, 0.0]])))
+    list(lemma_05.not_separable.conclusion(case, REFERENCE))
+    assert seen[0].value.tolist() == [lemma_05.PI * 0.5, lemma_05.PI * 0.25]
+
+
+def test_where_the_gradient_vanishes_no_jump_is_looked_for() -> None:
+    flat = Problem(np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[1.0, 1.0]]), loss_named("kinked"))
+    assert list(lemma_06.jumping_slope.conclusion(Case(flat, start=np.array([1.0, 2.0])), REFERENCE)) == []
+
+
+def test_smoothness_of_a_given_m0() -> None:
+    """mean of M0 |γ|² ‖K‖² + 3 M1 |γ| ‖K‖², M1 = 1 for the linear loss."""
+    keys = np.array([[[3.0, 0.0], [0.0, 4.0]], [[1.0, 0.0], [0.0, 2.0]]])
+    problem = Problem(keys, np.array([[3.0, 4.0], [0.6, 0.8]]), loss_named("correlation"))
+    due = ((2 * 25 * 16 + 3 * 5 * 16) + (2 * 1 * 4 + 3 * 1 * 4)) / 2
+    assert lemma_06._smoothness_for(problem, 2.0) == pytest.approx(due)
+
+
+@pytest.mark.parametrize(
+    ("logs", "others", "asked"),
+    [
+        (-np.arange(3.0, 8.0), -np.arange(2.0, 7.0), False),
+        (-np.arange(3.0, 8.0) * 1.5, -np.arange(2.0, 7.0), True),
+        (-0.5 * np.arange(6.0, 11.0), -np.ones(5), True),
+        (-np.full(5, 3.0), -np.ones(5), False),
+    ],
+)
+def test_mixing_is_compared_where_the_assumption_has_it(
+    logs: np.ndarray, others: np.ndarray, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """log q ≤ 1.5 log q' at all radii, and falling at each."""
+    worst = iter([exact(logs), exact(others)])
+    monkeypatch.setattr(lemma_14, "worst_mixing", lambda case, at: next(worst))
+    monkeypatch.setattr(lemma_14, "difference", lambda *given: None)
+    monkeypatch.setattr(lemma_14, "lasting", recorder([], 0))
+    case = FIGURE_3B.but(arrays=MappingProxyType({"q": np.ones(2), "q_other": np.ones(2)}))
+    risk = Excess(np.ones(5), np.zeros(5), np.zeros(5))
+    assert len(list(lemma_14.mixing_hurts(case, risk, risk))) == asked
+
+
+@pytest.mark.parametrize(
+    ("q", "radius", "unit"), [((0.6, 0.8), 0.1, 1 / 1.2), ((0.0, 1.0), 0.1, 0.5), ((0.6, 0.8), 9.0, 9.0)]
+)
+def test_the_unit_of_a_local_path(q: tuple[float, float], radius: float, unit: float) -> None:
+    """Of keys (2, 0) and 0: one over the margin; where nothing is preferred one over the size of the keys."""
+    problem = Problem(np.array([[[2.0, 0.0], [0.0, 0.0]]]), np.array([[1.0, 0.0]]))
+    case = Case(problem, arrays=MappingProxyType({"q": np.array(q), "cone_radius": np.array(radius)}))
+    assert theorem_4._unit(case) == pytest.approx(unit)
+
+
+@pytest.mark.parametrize(
+    ("apart", "slack"),
+    [
+        ((0.5, 0.4, 0.3), 0.3),  # neither half as far nor a limit's: it stays
+        ((0.5, 0.4, 0.1), 0.1 * 1e3 - 1),  # closer by half: only further than ρ^{−1/2} counts
+        ((1e-6, 1e-6, 1e-6), 1e-6 * 1e3 - 1),  # nearer than what is compared with
+        ((0.009, 0.009, 0.009), 0.009),
+    ],
+)
+def test_a_path_that_stays_away(apart: tuple[float, ...], slack: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theorem_4, "_ratio", lambda case, radii: (np.array(apart), np.ones(3)))
+    claim = next(theorem_4._stays_away(FIGURE_3B))
+    assert claim.slack == pytest.approx(slack, rel=1e-9)
+
+
+def with_radii(head: list[float], prompt: list[float]) -> Case:
+    return FIGURE_3B.but(arrays=MappingProxyType({"head_radii": np.array(head), "prompt_radii": np.array(prompt)}))
+
+
+def test_a_schedule_goes_through_its_radii_and_on() -> None:
+    """log r is linear in log R between them and beyond: r = 2, 4, 5 at R = 1, 8, 64."""
+    found = theorem_6.slow_schedule(with_radii([2.0, 4.0, 5.0], [1.0, 8.0, 64.0]))
+    assert found is not None
+    schedule, radii = found
+    assert radii.tolist() == [1.0, 8.0, 64.0]
+    by_hand = {1.0: 2.0, math.sqrt(8): math.sqrt(8), 8.0: 4.0, 64.0: 5.0, 512.0: 6.25, 0.125: 1.0}
+    for R, r in by_hand.items():
+        assert math.exp(schedule(R)) == pytest.approx(r)
+
+
+@pytest.mark.parametrize(
+    ("head", "prompt"), [([2.0, 2.0], [1.0, 8.0]), ([2.0, 4.0], [8.0, 8.0]), ([2.0, 4.0], [1.0, 2.0])]
+)
+def test_radii_that_do_not_grow_so_are_no_schedule(head: list[float], prompt: list[float]) -> None:
+    assert theorem_6.slow_schedule(with_radii(head, prompt)) is None
+
+
+def test_a_schedule_is_followed_between_its_own_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def pairs(joint: Any, schedule: Any, units: Any, unit: float, seed: int) -> list[Any]:
+        seen.append(np.array(units) * unit)
+        return []
+
+    def none(*given: Any) -> Iterator[Claim]:
+        yield from ()
+
+    monkeypatch.setattr(theorem_6, "followed", pairs)
+    monkeypatch.setattr(theorem_6, "target_claims", none)
+    assert list(theorem_6.schedule_claims(with_radii([2.0, 4.0, 5.0], [10.0, 80.0, 640.0]))) == []
+    assert seen[0] == pytest.approx([10.0, 640.0])
+
+
+def test_a_path_of_matrices_begins_at_the_size_of_a_logit(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def path(name: str, risk: Any, d: int, unit: float, where: Any) -> Iterator[Claim]:
+        seen.append((d, unit))
+        yield from ()
+
+    monkeypatch.setattr(tsvm_frobenius_path, "path_claim", path)
+    data = QueryDataset([[[8.0], [0.0]], [[8.0], [0.0]]], [[1.0], [1.0]], [1.0, -1.0], [1.0], "correlation")
+    list(tsvm_frobenius_path.not_separable.conclusion(Case(data.problem, queried=data), REFERENCE))
+    assert seen == [(1, 1 / data.problem.key_scale)]
+    assert data.problem.key_scale != 1
