@@ -13,6 +13,8 @@ import numpy as np
 from reference_attention.files import to_json
 from reference_attention.problem import Problem
 from theorems.explaining import plot
+from theorems.figures import optimisers
+from theorems.figures.optimisers import COLORS
 from theorems.figures.registry import FIGURES
 from theorems.library.explain import explain
 
@@ -102,6 +104,13 @@ def explanation(data: Any) -> list[Any]:
     with mock.patch.object(plot, "as_file", caught_here):
         explain(data).plot("svg")
     return caught
+
+
+def comparison() -> list[Any]:
+    """The drawing of more rules than there are colours, one of which has no distance left."""
+    t = np.array([1, 10, 100])
+    curves = {f"rule-{k}": (t, np.array([1.0, 0.5 / (k + 1), 0.0 if k == 1 else 1e-3])) for k in range(len(COLORS) + 2)}
+    return drawing((9.0, 4.0), lambda sheet: optimisers._draw(sheet, [("one", curves), ("other", {})], 1, 2))
 
 
 def figure(name: str, own: Any) -> list[Any]:
