@@ -12,7 +12,7 @@ from generators.attention_call import Memory
 from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
 from theorems.kernel.importing import imported
-from theorems.kernel.interface import _swapped
+from theorems.kernel.interface import INTERFACES, Request, _swapped
 from theorems.kernel.kernel import Kernel, _unit
 from theorems.kernel.loading import kernel_named
 
@@ -81,6 +81,8 @@ def test_a_kernel_of_one_query_is_called_for_each() -> None:
     assert all_.many_queries
     given = tensors(Sizes(B=2, H=2, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
     assert one.answer(given).output == pytest.approx(all_.answer(given).output, rel=1e-12)
+    two = tensors(Sizes(B=2, H=2, G=2, L=2, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
+    assert one.answer(two).output == pytest.approx(all_.answer(two).output, rel=1e-12)
     single = tensors(Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
     assert one.answer(single).output == pytest.approx(all_.answer(single).output, rel=1e-12)
 
@@ -104,3 +106,16 @@ def test_what_is_no_tensor_of_four_axes_is_returned_as_it_is() -> None:
     flat = torch.zeros(2, 3)
     assert _swapped(flat) is flat
     assert _swapped(torch.zeros(2, 3, 4, 5)).shape == (2, 4, 3, 5)
+
+
+def flash_without_log_sum_exp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float = 1.0) -> Any:
+    """In (B, L, H, E), and without a parameter that asks for the log-sum-exp."""
+    return (attention(q.transpose(1, 2) * softmax_scale, k.transpose(1, 2), v.transpose(1, 2))).transpose(1, 2)
+
+
+def test_what_a_kernel_has_no_parameter_for_is_not_passed() -> None:
+    x = torch.arange(2.0 * 3 * 4 * 5, dtype=torch.float64).reshape(2, 3, 4, 5) / 100
+    request = Request(x, x, x, scale=1.0, log_sum_exp=True)
+    output, lse = INTERFACES["flash"].call(flash_without_log_sum_exp, request, ("softmax_scale",))
+    assert lse is None
+    assert output.numpy() == pytest.approx(attention(x, x, x).numpy())

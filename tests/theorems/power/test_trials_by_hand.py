@@ -16,8 +16,9 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement
 from theorems.core.tolerances import EXACT
 from theorems.faults.fault import Fault, Kind
+from theorems.power.table import markdown, power_of_ten, size_rows, sizes_table
 from theorems.power.trial import Baseline, Found, smallest_caught, tried
-from theorems.power.work import Column, Faced
+from theorems.power.work import Column, Faced, Smallest
 from theorems.registry.lookup import statement_named
 
 CASE = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])))
@@ -105,3 +106,30 @@ def test_progress_counts_the_reference_and_what_is_done(monkeypatch: pytest.Monk
     column = Faced("lemma-3", ("a", "b"), 1, 0).run(lambda done, so_far=None: told.append(done))
     assert told == [1, 2, 3]
     assert (column.reference, column.cases, column.falsified, set(column.cells)) == (1, 1, "", {"a", "b"})
+
+
+def test_sizes_are_tried_from_the_planted_one_down() -> None:
+    """Powers of ten that the planted size and the smallest one are themselves."""
+    sizes: list[float] = []
+
+    def noting(size: float) -> Implementation:
+        sizes.append(size)
+        return risk_of(size)
+
+    for size in (1.0, 1e-3):
+        sizes.clear()
+        assert smallest_caught(NEVER, replace(fault(size, size / 1e3), made=noting), [base()]) is None
+        assert sizes[0] == pytest.approx(size)
+
+
+def test_tables_of_sizes_have_a_row_for_each_fault() -> None:
+    found = [Smallest("temperature", {"lemma-3": 1e-3, "lemma-5": 1e-4}), Smallest("gradient-too-long")]
+    rows = size_rows(found)
+    assert [(row[0], *row[3:]) for row in rows] == [
+        ("temperature", power_of_ten(1e-4), "lemma-5"),
+        ("gradient-too-long", "", "none"),
+    ]
+    assert sizes_table(found).row_count == 2
+    unit, planted = rows[0][1:3]
+    said = markdown([], [Column("lemma-3")], found, "command", "reference")
+    assert f"| `temperature` | {unit} | {planted} | {power_of_ten(1e-4)} | `lemma-5` |" in said

@@ -5,19 +5,25 @@ from __future__ import annotations
 import math
 import re
 import xml.etree.ElementTree
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
+from generators.datasets import dataset_named
+from reference_attention.paths.joint_path import JointPath
+from reference_attention.paths.scheduled_direction import scheduled_direction
 from theorems.core.claim import Form, Verdict
+from theorems.core.implementation import REFERENCE
 from theorems.report import limits
 from theorems.report.limits import LIMITS, Limit
 from theorems.report.pictures import headroom, limit_picture, used
 from theorems.report.record import StatementRecord
 from theorems.report.svg import Plot
 from theorems.run.result import ClaimSummary
+from theorems.token_selection.joint_paths.joint_sublevel import joint_setup
 
 
 @cache
@@ -96,3 +102,38 @@ def test_every_claim_with_a_tolerance_is_a_dot() -> None:
     assert picture.caption.endswith(
         "2 of 6 use none, the others at most 200%. 2 more have no tolerance: they are decided exactly."
     )
+
+
+def first_point(start: list[float]) -> tuple[str, str]:
+    """Where a curve is said to begin."""
+    points = np.array([start, [-5.0, -5.0], [5.0, 5.0], [400.0, 3.0]])
+    picture = limit_picture("theorem-1", Limit("a curve", "p_mm", "figure-1a", points, np.array([1.0, 0.0])))
+    assert "offset 3.000 at ‖p‖ = 400" in picture.caption
+    found = re.search(r'<circle class="start" cx="([^"]*)" cy="([^"]*)" r="3.2"><title>the first', picture.images[0])
+    assert found is not None
+    return found[1], found[2]
+
+
+def test_a_curve_is_told_of_from_its_first_point_to_its_end() -> None:
+    x, y = first_point([0.5, 0.25])
+    assert first_point([0.5, 2.0])[0] == x != first_point([2.0, 0.25])[0]
+    assert first_point([2.0, 0.25])[1] == y != first_point([0.5, 2.0])[1]
+
+
+def test_joint_curves_have_their_own_limits() -> None:
+    """r = R where no ratio is critical, and the direction of equal radii for equal steps."""
+    case = dataset_named("figure-3b")
+    setup = joint_setup(case, REFERENCE)
+    assert np.allclose(quick("conjecture-joint-descent").direction, scheduled_direction(setup.joint, 1.0), atol=1e-12)
+    seen: list[float] = []
+
+    def path(joint: object, schedule: Callable[[float], float], radii: object, start: object) -> JointPath:
+        seen.append(math.exp(schedule(8.0)) / 8)
+        raise KeyError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "joint_path", path)
+        for share in (1.0, 3.0):
+            with pytest.raises(KeyError):
+                limits._joint("figure-3a", "p_mm", share)
+    assert seen == pytest.approx([1.0, 3.0])

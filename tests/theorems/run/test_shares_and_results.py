@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from generators.case import Case
 from generators.datasets import DATASETS
+from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.problem import Dataset, Problem
 from theorems.core.check import Outcome
@@ -21,12 +23,12 @@ from theorems.faults import fault_named
 from theorems.registry.lookup import statement_named
 from theorems.run.identity import of_statements
 from theorems.run.journal import Journal
-from theorems.run.known_failures import checked_of
-from theorems.run.result import ClaimSummary, Result, of_outcome
+from theorems.run.known_failures import checked_of, read
+from theorems.run.result import ClaimSummary, Failure, Result, of_outcome
 from theorems.run.shares import NEARLY, PROPERTIES, drawn_shares
 from theorems.run.tables import _vector, case_rows
 from theorems.run.unit import Unit
-from theorems.run.user_data import Given
+from theorems.run.user_data import Given, case_of
 from theorems.run.verify import PART, part_sizes, verify_data
 
 
@@ -190,3 +192,62 @@ def test_a_failure_of_given_data_is_kept_and_only_a_failure() -> None:
     right = verify_data("lemma-5", given, REFERENCE, lambda *told: None)
     assert (right.verdict, right.failure) == (Verdict.UPHELD, None)
     assert 0 <= right.seconds < 600
+
+
+def unseparable() -> Case:
+    """Labels that no head fits, with tokens."""
+    X = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.5, 2.0]]])
+    data = Dataset(X, np.array([1.0, -1.0]), np.array([1.0, 0.0]), np.eye(2), LOSSES["logistic"])
+    return Case(data.problem, dataset=data, alpha=np.array([0, 0]))
+
+
+def test_of_labels_that_no_head_fits_nothing_is_asked() -> None:
+    assert PROPERTIES["W of full column rank"](unseparable()) is None
+    assert PROPERTIES["W of full column rank"](DATASETS["figure-3b"]()) is True
+
+
+@pytest.mark.parametrize(("token", "parallel"), [((0.0, 2.0), True), ((1.0, 2.0), False)])
+def test_directions_are_parallel_over_the_rationals(token: tuple[float, float], parallel: bool) -> None:
+    """p_relax of the first input alone, (0, 1)/2 or (1, 2)/5, beside p_mm of both, (0, 1)."""
+    X = np.array([[[*token], [0.0, 0.0]], [[0.0, 3.0], [0.0, 2.0]]])
+    data = Dataset(X, np.array([1.0, 1.0]), np.array([0.0, 1.0]), np.eye(2), LOSSES["logistic"])
+    case = Case(data.problem, dataset=data, alpha=np.array([0, 0]))
+    assert PROPERTIES["p_relax parallel to p_mm"](case) is parallel
+
+
+def test_a_failure_is_told_by_its_sentence_and_what_is_open_by_its_reason() -> None:
+    failure = Failure(Verdict.FALSIFIED, "a claim fails", "{}")
+    open_ = Result("lemma-3", "", {Verdict.INCONCLUSIVE: 1}, reasons={Verdict.INCONCLUSIVE: "why"}, failure=failure)
+    falsified = replace(open_, counts={Verdict.FALSIFIED: 1})
+    assert [(one.verdict, one.reason) for one in checked_of([open_, falsified])] == [
+        (Verdict.INCONCLUSIVE, "why"),
+        (Verdict.FALSIFIED, failure.sentence),
+    ]
+
+
+def test_a_list_in_another_encoding_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "known.txt"
+    path.write_bytes(b"\xff\xfe lemma-3")
+    with pytest.raises(InvalidInput, match=r"cannot be read \('utf-8' codec"):
+        read(path, ["lemma-3"])
+
+
+def test_a_unit_says_at_once_that_nothing_is_done() -> None:
+    told: list[int] = []
+
+    class Enough(Exception):
+        pass
+
+    def progress(done: int, so_far: object = None) -> None:
+        told.append(done)
+        raise Enough
+
+    with pytest.raises(Enough):
+        Unit("lemma-3", 3, 0).run(progress)
+    assert told == [0]
+
+
+def test_arrays_of_a_file_cannot_be_changed() -> None:
+    case = case_of({"keys": [[[1.0, 0.0], [0.0, 1.0]]], "scores": [[1.0, 0.0]], "arrays": {"probe": [1.0, 2.0]}})
+    with pytest.raises(ValueError, match="read-only"):
+        case.arrays["probe"][0] = 3.0

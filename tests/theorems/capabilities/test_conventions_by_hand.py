@@ -1,0 +1,80 @@
+"""What capabilities leave to a kernel, by hand: its own scale, what empty rows hold, which keys are poisoned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import find, settings
+
+from generators.attention_calls import Numbers, Sizes, tensors
+from theorems.capabilities.empty_rows import convention
+from theorems.capabilities.hidden_keys import _calls, _poisoned
+from theorems.core.claim import Verdict
+from theorems.core.on_kernel import Answer
+from theorems.kernel.check import verify_kernel
+from theorems.rounding.attention_rows import AttentionRows
+from theorems.rounding.bounded.formats import FORMATS
+
+X = torch.Tensor
+
+
+def scaled(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
+    """1/√E without a scale."""
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    return torch.softmax(factor * query @ key.mT, dim=-1) @ value
+
+
+def papers(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
+    return scaled(query, key, value, scale=scale)
+
+
+def neither(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 0.75) -> X:
+    return scaled(query, key, value, scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "verdict", "branch"),
+    [(scaled, Verdict.UPHELD, "1/√E"), (papers, Verdict.UPHELD, "1"), (neither, Verdict.FALSIFIED, "1/√E")],
+)
+def test_a_scale_of_its_own_is_one_of_two(kernel: object, verdict: Verdict, branch: str) -> None:
+    (result,) = verify_kernel(kernel, statements=["kernel-default-scale"], examples=3)
+    assert result.verdict is verdict
+    assert {name for claim in result.claims for name, _ in claim.branches} >= {branch}
+
+
+@pytest.mark.parametrize(("held", "named"), [(np.nan, "NaN"), (0.0, "zeros"), (7.0, "zeros")])
+def test_rows_that_see_nothing_hold_one_of_two(held: float, named: str) -> None:
+    """The others what they should."""
+    visible = np.ones((1, 2, 3, 5), dtype=np.bool_)
+    visible[0, 1, 2] = False
+    call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0).but(visible=visible)
+    rows = AttentionRows(call, FORMATS["float64"])
+    output = np.where(rows.empty[..., None], held, rows.output.value)
+    claims = list(convention(rows, Answer(output)))
+    assert [claim.verdict is Verdict.UPHELD for claim in claims] == [held != 7.0, True]
+    assert claims[0].branch == named
+    wrong = output.copy()
+    wrong[0, 0, 0, 0] += 1.0
+    assert next(x for x in convention(rows, Answer(wrong)) if x.name != claims[0].name).verdict is Verdict.FALSIFIED
+
+
+def test_keys_are_hidden_among_several() -> None:
+    """Of one head or more."""
+    given = settings(database=None, derandomize=True)
+    assert find(_calls(), lambda call: call.key.shape[1] == 1, settings=given).key.shape[2] > 1
+
+
+def test_poison_lies_where_nothing_is_seen() -> None:
+    """Keys 1 and 3 are seen by no row; where each is seen by one, some that one row does not see."""
+    seen = np.array([[[[True, False, True, False, True], [True, False, False, False, True]]]])
+    for seed in range(20):
+        chosen = _poisoned(seen, np.random.default_rng(seed))
+        assert chosen.shape == (5,)
+        assert chosen.any()
+        assert not chosen[[0, 2, 4]].any()
+    both = np.array([[[[True, False, True], [False, True, True]]]])
+    assert {tuple(_poisoned(both, np.random.default_rng(seed)).tolist()) for seed in range(20)} == {
+        (True, False, False),
+        (False, True, False),
+    }
