@@ -1,0 +1,148 @@
+"""What commands print of hunts and tables, and how they end, by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from generators.case import Case
+from tests.places import ROOT
+from theorems.command import hunting, power
+from theorems.command.app import main
+from theorems.command.hunting import HuntRequest, _as_known, _watching
+from theorems.core.exit_code import Exit
+from theorems.faults import FAULTS
+from theorems.hunting.rounds import Seen
+from theorems.hunting.search import ROUND, Effort, Hunt, Looked
+from theorems.power.work import Column
+from theorems.run.tables import case_lines
+from theorems.run.user_data import case_of
+
+FILE = ROOT / "counterexamples" / "theorem-2-without-single-input.json"
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+class Heard(Console):
+    """No terminal; keeps what is printed, line by line."""
+
+    def __init__(self) -> None:
+        super().__init__(file=StringIO(), force_terminal=False, width=500)
+
+    @property
+    def lines(self) -> list[str]:
+        assert isinstance(self.file, StringIO)
+        return self.file.getvalue().splitlines()
+
+
+def recorded() -> Case:
+    return case_of(json.loads(FILE.read_text(encoding="utf-8"))["case"])
+
+
+def test_the_numbers_of_a_counterexample_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """When it is found, and when it is replayed."""
+    lines = list(case_lines(recorded()))
+    assert lines
+    assert main(["replay", str(FILE)]) == 1
+    said = capsys.readouterr().out
+    assert all(line in said for line in lines)
+    assert main(["hunt", "theorem-2", "--without", "single-input", "--seed", "7", "--out", "here"]) == 1
+    said = capsys.readouterr().out
+    [path] = Path("here").iterdir()
+    found = case_of(json.loads(path.read_text(encoding="utf-8"))["case"])
+    assert all(line in said for line in case_lines(found))
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_hunt_says_how_it_ended(
+    interrupted: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Hunt.run
+
+    def ended(self: Hunt) -> Any:
+        run(self)
+        if interrupted:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Hunt, "run", ended)
+    code = main(["hunt", "lemma-3", "--cases", "5", "--seconds", "60", "--json", "hunt.json"])
+    assert code == (Exit.INTERRUPTED if interrupted else Exit.UPHELD)
+    assert json.loads(Path("hunt.json").read_text(encoding="utf-8"))["interrupted"] is interrupted
+    assert f"5 cases in 1 rounds, seed 0, {'interrupted' if interrupted else '60 s'}; " in capsys.readouterr().out
+
+
+def test_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With cases per second; not before some seconds have passed, nor again at once."""
+    now = [100.0]
+    monkeypatch.setattr(hunting.time, "monotonic", lambda: now[0])
+    heard = Heard()
+    with _watching(heard, "lemma-3", 60.0) as watch:
+        for passed, effort in (
+            (5.0, Effort(tried=7)),
+            (11.0, Effort(tried=20, shrinking=2)),
+            (12.0, Effort(tried=30)),
+            (31.0, Effort(tried=62, best=0.25)),
+        ):
+            now[0] = 100.0 + passed
+            watch(effort)
+    assert heard.lines == [
+        "lemma-3: searching: 20 cases, 2 to make it smaller, 2/s, largest violation —",
+        "lemma-3: searching: 62 cases, 2/s, largest violation 0.25",
+    ]
+
+
+def request(**changed: Any) -> HuntRequest:
+    return replace(HuntRequest("lemma-3", "", 60.0, 0, Path("out")), **changed)
+
+
+def test_rounds_that_were_looked_through_are_known() -> None:
+    """All of them; but for the last where it has a counterexample, which is drawn once more, or was cut short."""
+    looked = Looked(0.5, False, True, False, "", False, 1.0)
+    one, other = (looked,), (looked, looked)
+    own = (looked,)
+    rounds = Seen("lemma-3", (one, other))
+    found = Seen("lemma-3", (one, (looked, replace(looked, counterexample=True))))
+    assert found.found
+    assert _as_known(request(), own) == ((), own)
+    assert _as_known(request(seen=rounds), own) == ((one, other), ())
+    assert _as_known(request(seen=rounds, cases=ROUND), own) == ((one, other), ())
+    assert _as_known(request(seen=rounds, cases=ROUND - 1), own) == ((one,), other)
+    assert _as_known(request(seen=found), own) == ((one,), found.rounds[1])
+
+
+def test_a_table_of_faults_ends_with_what_it_shows() -> None:
+    heard = Heard()
+    faults = list(FAULTS.values())[:2]
+    assert power._exit_code(heard, faults, [Column("lemma-3")]) == Exit.FALSIFIED
+    assert heard.lines == [f"theorems: caught by no statement: {faults[0].name}, {faults[1].name}."]
+    assert power._exit_code(heard, [], [Column("lemma-3")]) == Exit.UPHELD
+    assert power._exit_code(heard, faults, [Column("lemma-3", failed="it died")]) == Exit.INCONCLUSIVE
+    assert heard.lines[1:] == ["theorems: lemma-3: it died"]
+    assert power._exit_code(heard, faults, [Column("lemma-3", falsified="sum")]) == Exit.INCONCLUSIVE
+    assert heard.lines[2].endswith("its column says nothing: sum")
+
+
+def test_a_document_for_ci_says_version_and_seed() -> None:
+    assert main(["verify", "lemma-3", "--examples", "1", "--jobs", "1", "--seed", "5", "--junit-xml", "r.xml"]) == 0
+    [suite] = ElementTree.parse("r.xml").getroot()
+    found = {one.get("name"): one.get("value") for one in suite.iter("property")}
+    assert set(found) == {"version", "seed"}
+    assert found["seed"] == "5"
+
+
+def test_the_command_takes_its_own_arguments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["theorems", "show", "lemma-3"])
+    assert main() == 0
+    assert "lemma-3" in capsys.readouterr().out
