@@ -154,3 +154,17 @@ def test_bench_and_figures_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     Path("r.jsonl").unlink()
     first, second = twice(capsys, "figures", "4b", "--jobs", "1")
     assert first == second
+
+
+@fakes
+def test_what_is_known_is_told_and_what_is_not_is_red(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("known.txt").write_text("false issue 7\n", encoding="utf-8")
+    options = ["--examples", "3", "--jobs", "1", "--known-failures", "known.txt"]
+    assert main(["verify", "true", "false", *options]) == 0
+    said = capsys.readouterr().out
+    assert "false: falsified, as known: issue 7" in said
+    Path("known.txt").write_text("true issue 8\n", encoding="utf-8")
+    assert main(["verify", "true", *options]) == 1
+    assert "true is upheld now" in capsys.readouterr().err
+    assert main(["verify", "false", "--examples", "3", "--jobs", "1"]) == 1
+    assert "Reproduce with: theorems verify false --data " in capsys.readouterr().out

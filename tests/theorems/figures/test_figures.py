@@ -40,7 +40,7 @@ from theorems.figures import (
 )
 from theorems.figures.figure import Numbers, Settings
 from theorems.figures.registry import FIGURES
-from theorems.figures.work import sheets
+from theorems.figures.work import Computed, sheets
 from theorems.run.apart import Silence
 from theorems.run.processes import run
 
@@ -449,6 +449,13 @@ def test_without_matplotlib_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys
     assert "matplotlib is not installed" in printed
     assert len(printed.strip().splitlines()) == 1
     assert not Path("figures").exists()
+
+
+def test_of_pieces_of_one_figure_nothing_is_made_where_one_failed() -> None:
+    [unit] = sheets([FIGURES["9a"]], Settings(5, 3))
+    assert unit.concluded(Computed(unit.id, failed="it died")).numbers == {}
+    [plain] = sheets([FIGURES["1a"]], Settings(5, 3))
+    assert plain.concluded(Computed(plain.id, {"a": 1})).numbers == {}
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["--write"]:

@@ -6,8 +6,10 @@ import json
 import re
 import xml.etree.ElementTree
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -213,3 +215,29 @@ def test_without_torch_they_are_left_out(monkeypatch: pytest.MonkeyPatch, capsys
     assert main(["figures", "--jobs", "1"]) == 0
     assert "Left out: figures 6 and 7 train a transformer with torch" in capsys.readouterr().out
     assert sorted(path.name for path in Path("figures").iterdir()) == ["figure-8.json", "figure-8.svg"]
+
+
+def test_shifts_reach_both_borders() -> None:
+    """One pixel to either side, and none."""
+    dot = np.zeros((60, 8, 8, 1), dtype=np.uint8)
+    dot[:, 4, 4] = 255
+    one = some_digits(60, 5)
+    moved = replace(one, pixels=dot).shifted(np.arange(60), np.random.default_rng(0))
+    places = {tuple(np.argwhere(picture[..., 0])[0].tolist()) for picture in moved}
+    assert places == {(a, b) for a in (3, 4, 5) for b in (3, 4, 5)}
+
+
+def test_accuracy_counts_what_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = some_digits(20, 20)
+    weights, record = transformer.start(few, np.random.default_rng(0)), transformer.Record()
+    held = transformer.outputs
+
+    def told(own: Any, patches: Any) -> Any:
+        logits, s = held(own, patches)
+        right = torch.nn.functional.one_hot(torch.tensor(few.seen_classes[: len(logits)]).long(), logits.shape[1])
+        right[:5] = torch.roll(right[:5], 1, dims=1)
+        return right.to(logits.dtype), s
+
+    monkeypatch.setattr(transformer, "outputs", told)
+    transformer.look(record, weights, few)
+    assert record.accuracy == [0.75]

@@ -200,3 +200,21 @@ def test_a_finite_stationary_point_refutes_divergence() -> None:
     problem = Problem(keys, np.array([[1.0, 0.0], [1.0, 0.0]]), LOSSES["logistic"])
     claim = norm_claim(followed(problem, np.array([1.0]), 1.0), 1.0)
     assert claim.verdict is Verdict.FALSIFIED
+
+
+def test_a_conclusion_that_breaks_down_was_met() -> None:
+    def broken(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        """Breaks."""
+        raise ZeroDivisionError
+        yield
+
+    assert examine(replace(fake(0.0, 0.0), conclusion=broken), CASE).met
+
+
+def test_what_a_search_climbs_on() -> None:
+    """The measure of violation where it is guided by one; otherwise how far a claim is beyond its tolerance."""
+    made = replace(fake(-1.0, 0.0), violation=lambda case: 0.125)
+    assert examine(made, CASE).score == 0.125
+    beyond = examine(replace(made, violation=None), CASE).score
+    assert beyond > 0.125
+    assert examine(made, CASE, guided=False).score == beyond

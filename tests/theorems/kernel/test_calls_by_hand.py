@@ -11,10 +11,14 @@ import torch
 from generators.attention_call import Memory
 from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
+from theorems.core.claim import Verdict
+from theorems.kernel import check
 from theorems.kernel.importing import imported
 from theorems.kernel.interface import INTERFACES, Request, _swapped
 from theorems.kernel.kernel import Kernel, _unit
 from theorems.kernel.loading import kernel_named
+from theorems.kernel.report import headline
+from theorems.run.result import Result
 
 
 def attention(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -119,3 +123,35 @@ def test_what_a_kernel_has_no_parameter_for_is_not_passed() -> None:
     output, lse = INTERFACES["flash"].call(flash_without_log_sum_exp, request, ("softmax_scale",))
     assert lse is None
     assert output.numpy() == pytest.approx(attention(x, x, x).numpy())
+
+
+def results(*given: tuple[str, Verdict]) -> list[Result]:
+    return [Result(id, "", {verdict: 1}, generated=True) for id, verdict in given]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "asked", "right"),
+    [
+        (Verdict.UPHELD, (), True),
+        (Verdict.INCONCLUSIVE, (), False),
+        (Verdict.NOT_APPLICABLE, (), True),
+        (Verdict.NOT_APPLICABLE, ("lemma-3", "lemma-5"), False),
+    ],
+)
+def test_a_kernel_is_right_of_what_was_tried_and_of_what_was_asked(
+    verdict: Verdict, asked: tuple[str, ...], right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = results(("lemma-3", Verdict.UPHELD), ("lemma-5", verdict))
+    monkeypatch.setattr(check, "_results", lambda *given, **how: found)
+    if right:
+        assert check.assert_kernel(attention, statements=asked) == found
+    else:
+        with pytest.raises(AssertionError, match="lemma-5"):
+            check.assert_kernel(attention, statements=asked)
+
+
+def test_an_interface_that_is_not_the_plain_one_needs_no_shapes() -> None:
+    """What is called says in which shapes, where that is a choice."""
+    assert ", shapes " in headline(named("attention"))
+    sdpa = kernel_named("torch.nn.functional:scaled_dot_product_attention", "float64")
+    assert ", shapes " not in headline(sdpa)

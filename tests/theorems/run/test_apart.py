@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.places import ROOT
 from tests.theorems.run.units import Adding
-from theorems.run.apart import Died, apart
+from theorems.run.apart import Apart, Died, Errand, apart
 from theorems.run.processes import run
 
 HOSTILE = ROOT / "tests" / "theorems" / "run" / "hostile.py"
@@ -143,3 +146,33 @@ def test_what_is_asked_is_answered_or_refused() -> None:
             here.ask("tests.theorems.run.units:double", None, where=str)
         with pytest.raises(Died, match="ended with code 0; nothing is concluded"):
             here.ask("tests.theorems.run.units:double", "die", where=str)
+
+
+class Answering:
+    """Workers that tell what they are made for."""
+
+    def __init__(self, *told: tuple[str, Any]) -> None:
+        self.told = told
+
+    def work(
+        self, order: list[int], unit: Callable[[int], Errand], told: Callable[..., None], *, patience: float
+    ) -> None:
+        for word, value in self.told:
+            told(order[0], word, value)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ([("failed", "ValueError: 3")], "step 0: the process that worked on it failed: ValueError: 3"),
+        ([("progressed", 2), ("failed", "x")], "step 2: the process that worked on it failed: x"),
+        ([("progressed", 4), ("died", "was killed by SIGKILL")], "step 4: the process that worked on it was killed by"),
+        ([("out of patience", None)], "step 0: out of time after 7 s"),
+    ],
+)
+def test_an_errand_without_an_answer_says_where_it_ended(told: list[tuple[str, Any]], said: str) -> None:
+    workers: Any = Answering(*told)
+    own = Apart.__new__(Apart)
+    own.workers, own.patience = workers, 7.0
+    with pytest.raises(Died, match=f"^{re.escape(said)}"):
+        own.ask("module:function", where=lambda done: f"step {done}")

@@ -20,6 +20,7 @@ from theorems.site.links import link_from
         ("s_iα_i)", "s<sub>iα<sub>i</sub></sub>)"),
         ("k_i,opt − k_it, and", "k<sub>i,opt</sub> − k<sub>it</sub>, and"),
         ("v̄_mm", "v̄<sub>mm</sub>"),
+        ("k_1_i", "k<sub>1</sub>_i"),
         ("Y_iψ(X)", "Y<sub>i</sub>ψ(X)"),
         ("ν'_0ρ'_0²", "ν&#x27;<sub>0</sub>ρ&#x27;<sub>0</sub>²"),
         ("e^{−R(θ+Bδ)}", "e<sup>−R(θ+Bδ)</sup>"),

@@ -1,0 +1,14 @@
+"""In which order statements stand."""
+
+from __future__ import annotations
+
+from theorems.registry.suite import _named_in, capabilities
+
+
+def test_capabilities_stand_as_their_room_names_them() -> None:
+    named = _named_in("theorems.capabilities")
+    assert min(named.values()) >= 0
+    places = [named[one.conclusion.__module__] for one in capabilities.__wrapped__().values()]
+    assert len(places) > 10
+    assert places == sorted(places)
+    assert _named_in("tests.theorems.registry") == {}
