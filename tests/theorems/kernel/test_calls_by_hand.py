@@ -126,7 +126,7 @@ def test_what_a_kernel_has_no_parameter_for_is_not_passed() -> None:
 
 
 def results(*given: tuple[str, Verdict]) -> list[Result]:
-    return [Result(id, "", {verdict: 1}, generated=True) for id, verdict in given]
+    return [Result(id, "", {verdict: 1}, generated=False) for id, verdict in given]
 
 
 @pytest.mark.parametrize(
