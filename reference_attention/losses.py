@@ -56,7 +56,7 @@ def _softplus(xp: Any, x: Array) -> Array:
     """log(1 + e^x)."""
     if xp is np and x.size > MANY:
         return np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0.0)
-    return xp.logaddexp(xp.zeros_like(x), x)
+    return np.logaddexp(0.0, x) if xp is np else xp.logaddexp(xp.zeros_like(x), x)
 
 
 class Logistic(Loss):
@@ -83,6 +83,8 @@ class Logistic(Loss):
         y = log_sigma + _log_expm1(xp, log_size)
         small = off_by(y - xp.exp(at_most(xp, y, 0.0)) / 2, 1e-18)
         up = pieces(xp, y, -20.0, small, xp.log(_softplus(xp, at_least(xp, y, -20.0))))
+        if xp is np and np.all(sign > 0):
+            return sign, up
         # δ < 0: z = log(σ(−u)(1 − e^{−|δ|})) < 0, the excess is −log(1 − e^z) = e^z + e^{2z}/2 + …, its logarithm
         # z + e^z/2 up to 5/24 e^{2z}; where e^z is near one (u ≪ 0), 1 − e^z = σ(u) + σ(−u) e^{−|δ|} does not cancel.
         z = log_sigma + _log_one_minus_exp(xp, log_size)

@@ -20,7 +20,31 @@ from array_api_compat import array_namespace
 
 from reference_attention.loss import Array, Loss
 
-_NUMPY = array_namespace(np.empty(0))
+
+class _NumPy:
+    """NumPy's functions without their wrappers, which cost small arrays more than the work: the same numbers."""
+
+    abs, exp, log, sign, sqrt, matmul, any = np.abs, np.exp, np.log, np.sign, np.sqrt, np.matmul, np.any
+    where, mean, broadcast_to, take_along_axis = np.where, np.mean, np.broadcast_to, np.take_along_axis
+    sum, max = np.add.reduce, np.maximum.reduce
+
+    @staticmethod
+    def argmax(x: np.ndarray, axis: int) -> Any:
+        return x.argmax(axis)
+
+    @staticmethod
+    def reshape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        return x.reshape(shape)
+
+    @staticmethod
+    def clip(x: Any, min: float) -> Any:
+        return np.maximum(x, min)
+
+
+def _namespace(*arrays: Array) -> Any:
+    """:class:`_NumPy` for arrays of NumPy, otherwise what the array API standard has for them."""
+    return _NumPy if all(isinstance(x, np.ndarray | np.generic) for x in arrays) else array_namespace(*arrays)
+
 
 MISSED = 1.0
 """A logit this far above the selected one (raw logits of huge common offsets round so) makes us select again."""
@@ -41,7 +65,7 @@ class ScaledGradient:
     @property
     def log_norm(self) -> Array:
         """log ‖∇L‖, shape (*b,)."""
-        xp = array_namespace(self.direction)
+        xp = _namespace(self.direction)
         return self.log_scale + _log(xp, xp.sqrt(xp.sum(self.direction * self.direction, axis=-1)))
 
 
@@ -62,7 +86,7 @@ class Selection:
 
 def select(keys: Array, p: Array) -> Selection:
     """Softmax weights of K p in logarithms; logits are differences to the selected token, never raw."""
-    xp = array_namespace(keys, p)
+    xp = _namespace(keys, p)
     token = xp.argmax(_logits(xp, keys, p), axis=-1)
     differences, relative = _relative_to(xp, token, keys, p)
     top = xp.max(relative, axis=-1, keepdims=True)
@@ -78,15 +102,35 @@ def select(keys: Array, p: Array) -> Selection:
 
 def _relative_to(xp: Any, token: Array, keys: Array, p: Array) -> tuple[Array, Array]:
     """Differences of keys to those of the given tokens, and the logits of these differences."""
-    index = xp.broadcast_to(token[..., None, None], (*token.shape, 1, keys.shape[-1]))
-    full = xp.broadcast_to(keys, (*token.shape, *keys.shape[-2:]))
-    differences = full - xp.take_along_axis(full, index, axis=-2)
+    if xp is _NumPy and keys.ndim == 3:
+        differences: Any = keys - keys[np.arange(len(keys)), token][..., None, :]
+    else:
+        index = xp.broadcast_to(token[..., None, None], (*token.shape, 1, keys.shape[-1]))
+        full = xp.broadcast_to(keys, (*token.shape, *keys.shape[-2:]))
+        differences = full - xp.take_along_axis(full, index, axis=-2)
     return differences, _dot(xp, differences, p[..., None, None, :])
+
+
+def _of_tokens(xp: Any, scores: Array, token: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Scores, (*b, n, T) or what broadcasts to it, and those of one token of each input, (*b, n, 1).
+
+    Args:
+        shape: (*b, n, T).
+    """
+    if xp is _NumPy and scores.ndim == 2:
+        return scores, scores[np.arange(len(scores)), token][..., None]
+    scores, token = xp.broadcast_to(scores, shape), xp.broadcast_to(token, shape[:-1])
+    return scores, xp.take_along_axis(scores, token[..., None], axis=-1)
+
+
+def _or(xp: Any, condition: Array, x: Array, value: float) -> Array:
+    """x where the condition holds, elsewhere the number."""
+    return np.where(condition, x, value) if xp is _NumPy else xp.where(condition, x, xp.full_like(x, value))
 
 
 def _log(xp: Any, x: Array) -> Array:
     """log x, −inf at zero, silently."""
-    if xp is not _NUMPY:
+    if xp is not _NumPy:
         return xp.log(x)
     with np.errstate(divide="ignore"):
         return np.log(x)
@@ -94,7 +138,7 @@ def _log(xp: Any, x: Array) -> Array:
 
 def _dot(xp: Any, a: Array, b: Array) -> Array:
     """Σ a b over the last axis."""
-    return np.vecdot(a, b) if xp is _NUMPY else xp.einsum("...d,...d->...", a, b)
+    return np.vecdot(a, b) if xp is _NumPy else xp.einsum("...d,...d->...", a, b)
 
 
 def _logits(xp: Any, keys: Array, p: Array) -> Array:
@@ -107,22 +151,21 @@ def _logits(xp: Any, keys: Array, p: Array) -> Array:
 
 def softmax_weights(keys: Array, p: Array) -> Array:
     """s_i = softmax(K_i p), shape (*b, n, T)."""
-    xp = array_namespace(keys, p)
+    xp = _namespace(keys, p)
     return xp.exp(select(keys, p).log_weights)
 
 
 def predictions(keys: Array, scores: Array, p: Array) -> Array:
     """γ_iᵀ s_i, computed as γ_selected + Σ s_t (γ_t − γ_selected), shape (*b, n)."""
-    xp = array_namespace(keys, scores, p)
+    xp = _namespace(keys, scores, p)
     chosen = select(keys, p)
-    scores = xp.broadcast_to(scores, chosen.log_weights.shape)
-    best = xp.take_along_axis(scores, chosen.token[..., None], axis=-1)
+    scores, best = _of_tokens(xp, scores, chosen.token, chosen.log_weights.shape)
     return best[..., 0] + xp.sum(xp.exp(chosen.log_weights) * (scores - best), axis=-1)
 
 
 def risk(keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
     """L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i), shape (*b,)."""
-    xp = array_namespace(keys, scores, p)
+    xp = _namespace(keys, scores, p)
     return xp.mean(loss.value(predictions(keys, scores, p)), axis=-1)
 
 
@@ -134,10 +177,9 @@ def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledG
     |ℓ'| s_t |γ_t − γᵀs| ‖δk_t‖ is taken out as e^{log_scale}; duplicates of the selected token (δk = 0) do not
     count. Where ∇L vanishes term by term, log_scale is −inf and direction zero.
     """
-    xp = array_namespace(keys, scores, p)
+    xp = _namespace(keys, scores, p)
     chosen = select(keys, p)
-    scores = xp.broadcast_to(scores, chosen.log_weights.shape)
-    best = xp.take_along_axis(scores, chosen.token[..., None], axis=-1)
+    scores, best = _of_tokens(xp, scores, chosen.token, chosen.log_weights.shape)
     differences = scores - best
     mean = xp.sum(xp.exp(chosen.log_weights) * differences, axis=-1, keepdims=True)
     # Where scores tie with the selected one, −E[δγ] is what is left of γ_t − γᵀs, and only its logarithm is safe.
@@ -148,8 +190,9 @@ def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledG
     slope = loss.log_slope((best + mean)[..., 0]) - math.log(keys.shape[-3])
     size = _dot(xp, chosen.key_differences, chosen.key_differences)
     log_terms = chosen.log_weights + log_centred + slope[..., None]
-    log_terms = xp.where(size > 0, log_terms, xp.full_like(log_terms, -math.inf))
-    log_sized = log_terms + xp.log(xp.where(size > 0, size, xp.ones_like(size))) / 2
+    apart = size > 0
+    log_terms = _or(xp, apart, log_terms, -math.inf)
+    log_sized = log_terms + xp.log(_or(xp, apart, size, 1.0)) / 2
     log_scale = xp.max(xp.reshape(log_sized, (*log_terms.shape[:-2], -1)), axis=-1)
     shift = xp.clip(log_scale, min=-1e300)  # −inf − (−inf) would be NaN
     coefficients = -xp.sign(centred) * xp.exp(log_terms - shift[..., None, None])
@@ -167,12 +210,9 @@ def log_excess_risk(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Arr
     Returns:
         ``(sign, log |L(p) − L_α|)``, each of shape (*b,); exact to rounding where L(p) − L_α underflows.
     """
-    xp = array_namespace(keys, scores, p)
+    xp = _namespace(keys, scores, p)
     chosen = select(keys, p)
-    shape = chosen.log_weights.shape
-    scores = xp.broadcast_to(scores, shape)
-    alpha = xp.broadcast_to(alpha, shape[:-1])
-    reference = xp.take_along_axis(scores, alpha[..., None], axis=-1)
+    scores, reference = _of_tokens(xp, scores, alpha, chosen.log_weights.shape)
     gap = reference - scores
     size = xp.abs(gap)
     sign, log_size = signed_logsumexp(xp.sign(gap), chosen.log_weights + _log(xp, size))
@@ -183,12 +223,12 @@ def log_excess_risk(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Arr
 
 def signed_logsumexp(sign: Array, log_size: Array) -> tuple[Array, Array]:
     """Sign and logarithm of |Σ sign·e^{log_size}| over the last axis."""
-    xp = array_namespace(sign, log_size)
-    log_size = xp.where(sign == 0, xp.full_like(log_size, -math.inf), log_size)
+    xp = _namespace(sign, log_size)
+    log_size = _or(xp, sign != 0, log_size, -math.inf)
     top = xp.max(log_size, axis=-1)
-    shift = xp.where(top > -math.inf, top, xp.zeros_like(top))
+    shift = _or(xp, top > -math.inf, top, 0.0)
     total = xp.sum(sign * xp.exp(log_size - shift[..., None]), axis=-1)
     size = xp.abs(total)
     nonzero = size > 0
-    log_total = shift + xp.log(xp.where(nonzero, size, xp.ones_like(size)))
-    return xp.sign(total), xp.where(nonzero, log_total, xp.full_like(log_total, -math.inf))
+    log_total = shift + xp.log(_or(xp, nonzero, size, 1.0))
+    return xp.sign(total), _or(xp, nonzero, log_total, -math.inf)
