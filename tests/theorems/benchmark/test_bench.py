@@ -189,6 +189,7 @@ def test_the_drawing_has_a_curve_per_rule_and_is_the_same_again() -> None:
     t, distance = first[1]["normalized-1"]
     assert (t[0], t[-1]) == (1, 30)
     assert distance[-1] == pytest.approx(math.sqrt(2 * named[0].rules[1].one_minus_cosine), rel=1e-12)
+    assert second[1]["gd-1"][0].tolist() == t.tolist()
     middle = sorted(math.sqrt(2 * one.rules[0].one_minus_cosine) for one in generated)[1]
     assert second[1]["gd-1"][1][-1] == pytest.approx(middle, rel=1e-12)
     assert plotted(named, [], Path("a.png")) == plotted(named, [], Path("a.png"))

@@ -56,6 +56,7 @@ def test_a_flow_rests_where_there_is_no_slope() -> None:
     starts = np.array([[0.0, 0.0], [1.0, -2.0]])
     run = read_at([flat, flat], starts, 1.0, np.array([0, 1, 5]))
     assert np.array_equal(run.points, np.repeat(starts[None], 3, axis=0))
+    assert run.representable.all()
 
 
 @pytest.mark.parametrize(("field", "value"), [("norm", 1.0), ("exponent", 0.0), ("proven", -0.5), ("proven", 0.0)])

@@ -129,12 +129,13 @@ def test_a_step_that_is_not_finite_ends_the_run() -> None:
 
 
 def test_one_that_ends_its_process_costs_only_its_own_row(capsys: pytest.CaptureFixture[str]) -> None:
-    rules = ["--rule", "mine.py:Dies", "--rule", "normalized-1", "--steps", "5"]
+    rules = ["--rule", "mine.py:Dies", "--rule", "normalized-1", "--steps", "5", "--json", "r.json"]
     assert main(["bench", *ON_FIGURE_1A, *rules]) == 3
     printed = capsys.readouterr()
     assert "theorems: figure-1a, mine.py:Dies: the process that worked on it ended" in printed.err
     assert "after iteration 0" in printed.err
     assert "normalized-1" in printed.out
+    assert json.loads(Path("r.json").read_text(encoding="utf-8"))["unfinished"] == ["figure-1a, mine.py:Dies"]
 
 
 @pytest.mark.parametrize(

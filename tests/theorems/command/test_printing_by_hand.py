@@ -17,11 +17,14 @@ from tests.places import ROOT
 from theorems.command import hunting, power
 from theorems.command.app import main
 from theorems.command.hunting import HuntRequest, _as_known, _watching
+from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS
 from theorems.hunting.rounds import Seen
 from theorems.hunting.search import ROUND, Effort, Hunt, Looked
+from theorems.library.verify import verify
 from theorems.power.work import Column
+from theorems.run.processes import Interrupted
 from theorems.run.tables import case_lines
 from theorems.run.user_data import case_of
 
@@ -146,3 +149,33 @@ def test_the_command_takes_its_own_arguments(
     monkeypatch.setattr("sys.argv", ["theorems", "show", "lemma-3"])
     assert main() == 0
     assert "lemma-3" in capsys.readouterr().out
+
+
+def test_a_table_that_was_interrupted_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*given: Any, **how: Any) -> Any:
+        raise Interrupted([])
+
+    monkeypatch.setattr(power, "run", stopped)
+    assert main(["power", "lemma-3", "--examples", "1", "--jobs", "1"]) == Exit.INTERRUPTED
+
+
+def test_a_statement_of_a_file_cannot_end_the_process_that_asks_for_it() -> None:
+    """From Python, without an attention kernel."""
+    Path("mine.py").write_text(LEAVES, encoding="utf-8")
+    results = verify("mine.py:leaves", examples=2)
+    assert [one.verdict for one in results.results] == [Verdict.INCONCLUSIVE]
+
+
+LEAVES = """
+import os
+from theorems.api import Form, at_least, statement
+
+
+@statement("leaves", assumptions=("separable",))
+def leaves(case, under_test):
+    '''It ends its process.'''
+    os._exit(7)
+    yield at_least("less", Form.EXACT, 0.0, 1.0, rounding=0.0, why="exact")
+"""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.theorems.run.units import Adding, Sum
+from theorems.run.crew import Crew, _no_daemon, _Worker
 from theorems.run.journal import Journal
 from theorems.run.processes import Interrupted, run
 
@@ -121,3 +122,48 @@ def test_what_was_finished_when_a_signal_came_is_kept(tmp_path: Path) -> None:
     listening = Listening()
     assert run([Adding("one"), Adding("two", 2)], 1, listening, journal=reopened(journal))[0] == Sum("one", 10, 4)
     assert [one.id for one in listening.results] == ["two", "one"]
+
+
+class Saying:
+    """The connection of a process that is gone: what it had said is still in it."""
+
+    def __init__(self, *words: tuple[str, Any]) -> None:
+        self.words = list(words)
+
+    def poll(self) -> bool:
+        return bool(self.words)
+
+    def recv(self) -> tuple[str, Any]:
+        return self.words.pop(0)
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("words", "heard"),
+    [
+        ([], [("out of time", None)]),
+        ([("begun", None), ("progressed", 2)], [("progressed", 2), ("out of time", None)]),
+        ([("progressed", 2), ("finished", "result")], [("progressed", 2), ("finished", "result")]),
+    ],
+)
+def test_the_last_words_of_a_process_are_heard(words: list[tuple[str, Any]], heard: list[tuple[str, Any]]) -> None:
+    told: list[tuple[str, Any]] = []
+    worker = _Worker.__new__(_Worker)
+    connection: Any = Saying(*words)
+    worker.unit, worker.connection = 3, connection
+    Crew._last_words(Crew.__new__(Crew), worker, lambda number, word, value: told.append((word, value)), "out of time")
+    assert told == heard
+
+
+def test_a_daemon_is_one_again() -> None:
+    config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
+    for before in ({}, {"daemon": True}):
+        held = dict(config)
+        config.pop("daemon", None)
+        config.update(before)
+        with _no_daemon():
+            assert "daemon" not in config
+        assert {name: config[name] for name in config if name == "daemon"} == before
+        config.clear()
+        config.update(held)
