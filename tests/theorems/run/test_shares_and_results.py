@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from generators.case import Case
 from generators.datasets import DATASETS
@@ -21,6 +23,7 @@ from theorems.core.implementation import REFERENCE
 from theorems.core.tolerances import EXACT
 from theorems.faults import fault_named
 from theorems.registry.lookup import statement_named
+from theorems.run import progress
 from theorems.run.identity import of_statements
 from theorems.run.journal import Journal
 from theorems.run.known_failures import checked_of, read
@@ -251,3 +254,15 @@ def test_arrays_of_a_file_cannot_be_changed() -> None:
     case = case_of({"keys": [[[1.0, 0.0], [0.0, 1.0]]], "scores": [[1.0, 0.0]], "arrays": {"probe": [1.0, 2.0]}})
     with pytest.raises(ValueError, match="read-only"):
         case.arrays["probe"][0] = 3.0
+
+
+def test_a_unit_that_takes_long_is_told_of_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    out = Console(file=StringIO(), width=200)
+    lines = progress.Lines(out, 3, "cases")
+    for second in (1.0, progress.PATIENCE + 1, progress.PATIENCE + 2, 2 * progress.PATIENCE + 2):
+        now[0] = second
+        lines.progressed("lemma-3", int(second))
+    assert isinstance(out.file, StringIO)
+    assert out.file.getvalue().splitlines() == ["lemma-3: 31 cases so far", "lemma-3: 62 cases so far"]
