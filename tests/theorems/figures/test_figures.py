@@ -451,6 +451,23 @@ def test_without_matplotlib_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys
     assert not Path("figures").exists()
 
 
+def test_blocks_are_put_together_by_their_dimension() -> None:
+    """A gap of 0 is none; two blocks of one dimension are one."""
+    kinds = dict.fromkeys(random_trials.KINDS, 0)
+    first = kinds | {random_trials.KINDS[0]: 5}
+    found = [
+        {"d": d, "counts": first, "score_gaps": gaps, "one_minus_cosine": [1e-3]}
+        for d, gaps in ((2, [-1.0, 0.0]), (10, [2.0]), (60, [3.0, 4.0]), (10, [0.5, 0.25, 0.125]))
+    ]
+    numbers = figure_9.together(Settings(5, 0), found)
+    assert numbers["negative_gaps"] == 0.25
+    assert [(one["d"], one["score_gaps"]) for one in numbers["dimensions"]] == [
+        (2, [-1.0, 0.0]),
+        (10, [0.125, 0.25, 0.5, 2.0]),
+        (60, [3.0, 4.0]),
+    ]
+
+
 def test_of_pieces_of_one_figure_nothing_is_made_where_one_failed() -> None:
     [unit] = sheets([FIGURES["9a"]], Settings(5, 3))
     assert unit.concluded(Computed(unit.id, failed="it died")).numbers == {}
