@@ -125,6 +125,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     path = tmp_path / "drawn.json"
     assert main(["drawn", "lemma-9", "lemma-5", "--examples", "10", "--json", str(path)]) == 0
     printed = capsys.readouterr().out
+    assert main(["drawn", "lemma-9", "--examples", "2"]) == 0
+    capsys.readouterr()
     assert main(["drawn", "lemma-9", "lemma-5", "--examples", "10", "--markdown"]) == 0
     rows = capsys.readouterr().out.splitlines()
     assert rows[0] == "| of the cases drawn | L9 | L5 |"

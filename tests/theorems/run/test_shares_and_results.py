@@ -32,7 +32,7 @@ from theorems.run.shares import NEARLY, PROPERTIES, drawn_shares
 from theorems.run.tables import _vector, case_rows
 from theorems.run.unit import Unit
 from theorems.run.user_data import Given, case_of
-from theorems.run.verify import PART, part_sizes, verify_data
+from theorems.run.verify import PART, SoFar, part_sizes, verify_data, verify_generated
 
 
 def beside(excess: float, scores: tuple[float, ...] = (1.0, 0.0, 0.0), alpha: bool = False) -> Case:
@@ -266,3 +266,24 @@ def test_a_unit_that_takes_long_is_told_of_now_and_then(monkeypatch: pytest.Monk
         lines.progressed("lemma-3", int(second))
     assert isinstance(out.file, StringIO)
     assert out.file.getvalue().splitlines() == ["lemma-3: 31 cases so far", "lemma-3: 62 cases so far"]
+
+
+def test_what_is_known_is_passed_over_and_what_is_not_is_tried() -> None:
+    """Nine examples of which four are known give what nine give."""
+    told: list[SoFar] = []
+
+    def progress(done: int, so_far: SoFar | None = None) -> None:
+        if so_far is not None:
+            told.append(so_far)
+
+    whole = verify_generated("lemma-3", 9, 0, REFERENCE, progress)
+    tried: list[SoFar] = []
+
+    def again(done: int, so_far: SoFar | None = None) -> None:
+        if so_far is not None:
+            tried.append(so_far)
+
+    resumed = verify_generated("lemma-3", 9, 0, REFERENCE, again, told[3])
+    assert whole.examples == resumed.examples == 9
+    assert len(tried) == 5
+    assert replace(resumed, seconds=0.0) == replace(whole, seconds=0.0)
