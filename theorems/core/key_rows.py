@@ -10,6 +10,7 @@ from jaxtyping import Int64
 
 from reference_attention.problem import Problem
 from theorems.rounding.bounded import exact
+from theorems.rounding.bounded.arithmetic import Arithmetic, current
 
 LARGE = 4096
 """Entries of keys from which on it pays to ask whether points refer to the same tokens."""
@@ -23,11 +24,13 @@ def key_rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
     distinct, which = np.unique(token.reshape(-1, problem.n), axis=0, return_inverse=True)
     if len(distinct) > 1:
         return _rows(problem, distinct)[which.reshape(token.shape[:-1])]
-    return np.broadcast_to(_rows_of_one(problem, tuple(distinct[0].tolist())), (*token.shape, problem.T, problem.d))
+    rows = _rows_of_one(problem, tuple(distinct[0].tolist()), type(exact(0.0)).__name__, current())
+    return np.broadcast_to(rows, (*token.shape, problem.T, problem.d))
 
 
-@lru_cache(maxsize=2)
-def _rows_of_one(problem: Problem, token: tuple[int, ...]) -> Any:
+@lru_cache(maxsize=4)
+def _rows_of_one(problem: Problem, token: tuple[int, ...], kind: str, arithmetic: Arithmetic) -> Any:
+    """By kind of number and arithmetic, too: a search asks in plain floats for what a claim asks with its rounding."""
     return _rows(problem, np.array(token, dtype=np.int64))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from reference_attention.problem import Problem
 from theorems.core.key_rows import LARGE, key_rows
-from theorems.rounding.bounded import value_of
+from theorems.rounding.bounded import Bounded, in_floats, spacing, value_of
 
 
 @pytest.mark.parametrize("d", [2, LARGE])
@@ -26,3 +26,21 @@ def test_rows_are_differences_with_their_rounding(d: int, token: list[object]) -
     for a, b, x, e in zip(first.flat, other.flat, value.flat, error.flat, strict=True):
         assert abs(Fraction(a) - Fraction(b) - Fraction(x)) <= Fraction(e)
     assert (found.error <= 2.0**-52 * np.abs(value_of(found))).all()
+
+
+@pytest.mark.parametrize("d", [2, LARGE])
+def test_rows_are_of_the_numbers_that_are_asked_for(d: int) -> None:
+    """In plain floats within a search, and with the rounding of the arithmetic at hand, whatever was asked before."""
+    keys = np.random.default_rng(0).standard_normal((2, 3, d))
+    problem, chosen = Problem(keys, np.zeros((2, 3)), "logistic"), np.array([0, 2])
+    usual = key_rows(problem, chosen)
+    with in_floats():
+        plain = key_rows(problem, chosen)
+    with spacing(2.0**-23):
+        coarse = key_rows(problem, chosen)
+    again = key_rows(problem, chosen)
+    assert isinstance(usual, Bounded)
+    assert type(plain) is np.ndarray
+    assert (plain == usual.value).all()
+    assert (again.error == usual.error).all()
+    assert coarse.error.max() > 1e6 * usual.error.max() > 0
