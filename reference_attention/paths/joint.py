@@ -25,6 +25,9 @@ from jaxtyping import Bool, Float64, Int64
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
+Drops = tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]
+"""Sign and logarithm of what an output loses with each token in place of α, :func:`head_drops`."""
+
 
 @dataclass(frozen=True, eq=False)
 class Joint:
@@ -168,7 +171,7 @@ def joint_gradient(
     losses = log_losses(joint, log_r, E)
     total = np.logaddexp.reduce(losses)
     log_pi = log_slopes(joint, log_r, E) - total
-    shares, rows = _prompt_terms(joint, log_r, w, logs, log_pi)
+    shares, rows = _prompt_terms(joint, head_drops(joint, log_r, w), logs, log_pi)
     along_p = np.sum(shares[..., None] * rows, axis=(0, 1))
     features = joint.chosen - np.sum((np.exp(logs) * joint.others)[..., None] * joint.sides, axis=1)
     return float(total - math.log(len(E))), -np.exp(log_pi) @ features, along_p
@@ -184,10 +187,11 @@ def excess_gradient(
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
-    sign, total = log_excess(joint, log_r, w, logs, E)
+    drops = head_drops(joint, log_r, w)
+    sign, total = log_excess(joint, log_r, w, logs, E, drops)
     if sign <= 0:
         return math.inf, np.zeros(p.size)
-    shares, rows = _prompt_terms(joint, log_r, w, logs, log_slopes(joint, log_r, E) - float(total))
+    shares, rows = _prompt_terms(joint, drops, logs, log_slopes(joint, log_r, E) - float(total))
     return float(total - math.log(len(E))), np.sum(shares[..., None] * rows, axis=(0, 1))
 
 
@@ -197,12 +201,12 @@ def log_excess(
     w: Float64[np.ndarray, "d"],
     logs: Float64[np.ndarray, "*b n T"],
     E: Float64[np.ndarray, "*b n"],
-    drops: tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]] | None = None,
+    drops: Drops,
 ) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
     """Sign and logarithm of n (L(v, p) − L_α(v)) e^{rΓ}, each (*b,), from the log weights and exponents of (w, p), and
-    the head's drops if they are there.
+    the :func:`head_drops` of w.
     """
-    sign, size = head_drops(joint, log_r, w) if drops is None else drops
+    sign, size = drops
     sign, size = signed_logsumexp(sign, size + logs)
     return signed_logsumexp(sign, _logistic_excess(joint, log_r, _at_alpha(joint, log_r, w), E, sign, size))
 
@@ -224,9 +228,7 @@ def _at_alpha(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Float6
     return np.asarray(radius(log_r) * joint.svm.slack + joint.chosen @ w)
 
 
-def head_drops(
-    joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]
-) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
+def head_drops(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Drops:
     """Sign and logarithm of c_it = (r v̄_mm + w)·(z_iα − z_it), sign zero at α, each of shape (n, T)."""
     across = _dot(joint.sides, w)
     by_sign, by_size = (x[:, 1:] for x in joint.along)
@@ -238,10 +240,10 @@ def head_drops(
 
 
 def log_moves(
-    joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], logs: Float64[np.ndarray, "n T"]
+    drops: Drops, logs: Float64[np.ndarray, "n T"]
 ) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
-    """Sign and logarithm of s_it c_it, zero at α."""
-    sign, size = head_drops(joint, log_r, w)
+    """Sign and logarithm of s_it c_it, zero at α, from :func:`head_drops`."""
+    sign, size = drops
     return sign, np.where(sign == 0, -np.inf, size + logs)
 
 
@@ -278,8 +280,7 @@ def _logistic_excess(
 
 def _prompt_terms(
     joint: Joint,
-    log_r: float,
-    w: Float64[np.ndarray, "d"],
+    drops: Drops,
     logs: Float64[np.ndarray, "n T"],
     log_factors: Float64[np.ndarray, "n"],
 ) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T k"]]:
@@ -287,7 +288,7 @@ def _prompt_terms(
 
     Factor and weight meet in logarithms.
     """
-    sign, size = log_moves(joint, log_r, w, logs)
+    sign, size = log_moves(drops, logs)
     moves = sign * np.exp(np.clip(size + log_factors[:, None], -745.0, 690.0))
     mean = np.sum((np.exp(logs) * joint.others)[..., None] * -joint.rows, axis=1)
     return moves, -joint.rows - mean[:, None]
@@ -298,11 +299,10 @@ def signed_logsumexp(
 ) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
     """Sign and logarithm of |Σ sign·e^size| over the last axis; terms of sign zero do not count."""
     size = np.where(sign == 0, -math.inf, size)
-    top = size.max(axis=-1)
-    top = np.where(top > -math.inf, top, 0.0)
-    total = np.sum(sign * np.exp(size - top[..., None]), axis=-1)
+    top = np.maximum(size.max(axis=-1, keepdims=True), -1e300)  # −inf − (−inf) would be NaN
+    total = (sign * np.exp(size - top)).sum(axis=-1)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.sign(total)), np.asarray(top + np.log(np.abs(total)))
+        return np.asarray(np.sign(total)), np.asarray(top[..., 0] + np.log(np.abs(total)))
 
 
 def _dot(sides: Float64[np.ndarray, "n T d"], w: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n T"]:

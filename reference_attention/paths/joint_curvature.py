@@ -16,7 +16,17 @@ import math
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.paths.joint import Joint, exponents, log_excess, log_losses, log_moves, log_slopes, radius
+from reference_attention.paths.joint import (
+    Drops,
+    Joint,
+    exponents,
+    head_drops,
+    log_excess,
+    log_losses,
+    log_moves,
+    log_slopes,
+    radius,
+)
 
 Derivatives = tuple[float, Float64[np.ndarray, "m"], Float64[np.ndarray, "m m"]]
 """Value, gradient and second derivative."""
@@ -31,7 +41,9 @@ def joint_curvature(
     losses = log_losses(joint, log_r, E)
     top = losses.max()
     total = float(top + np.log(np.exp(losses - top).sum()))
-    log_pi, half, keys, off, by_p, turns, second = _prompt_part(joint, log_r, w, logs, E, total)
+    log_pi, half, keys, off, by_p, turns, second = _prompt_part(
+        joint, log_r, head_drops(joint, log_r, w), logs, E, total
+    )
     pi, d = np.exp(log_pi), len(w)
     features = joint.chosen - (off[:, None] @ joint.sides)[:, 0]
     gradient = np.concatenate([-pi @ features, by_p])
@@ -45,24 +57,24 @@ def joint_curvature(
 
 
 def excess_curvature(
-    joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
+    joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], drops: Drops, p: Float64[np.ndarray, "k"]
 ) -> Derivatives:
     """log(L(v, p) − L_α(v)) + rΓ with its derivatives in p, m = k; as :func:`.joint.excess_gradient`, and one order
-    more. +inf and zeros where the excess is not positive.
+    more. +inf and zeros where the excess is not positive. The drops are those of w.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
-    sign, total = log_excess(joint, log_r, w, logs, E)
+    sign, total = log_excess(joint, log_r, w, logs, E, drops)
     if sign <= 0:
         return math.inf, np.zeros(p.size), np.zeros((p.size, p.size))
-    _, _, _, _, by_p, turns, second = _prompt_part(joint, log_r, w, logs, E, float(total))
+    _, _, _, _, by_p, turns, second = _prompt_part(joint, log_r, drops, logs, E, float(total))
     return float(total) - math.log(len(E)), by_p, second + turns.T @ turns - np.outer(by_p, by_p)
 
 
 def _prompt_part(
     joint: Joint,
     log_r: float,
-    w: Float64[np.ndarray, "d"],
+    drops: Drops,
     logs: Float64[np.ndarray, "n T"],
     E: Float64[np.ndarray, "n"],
     total: float,
@@ -84,7 +96,7 @@ def _prompt_part(
     off = weights * joint.others
     mean = -(off[:, None] @ joint.rows)[:, 0]
     keys = -joint.rows - mean[:, None]
-    sign, size = log_moves(joint, log_r, w, logs)
+    sign, size = log_moves(drops, logs)
     moves = sign * np.exp(np.clip(size + log_pi[:, None], -745.0, 300.0))
     halves = sign * np.exp(np.clip(size + half[:, None], -745.0, 300.0))
     share = moves - weights * moves.sum(axis=1, keepdims=True)

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.paths.joint import Joint, exponents, head_drops, log_excess, radius, relative_log_risk
+from reference_attention.paths.joint import Drops, Joint, exponents, head_drops, log_excess, radius, relative_log_risk
 from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
 
 TRIES, ON_THE_WAY = 100, 24
@@ -136,7 +136,7 @@ class PromptAlone:
     kept: Float64[np.ndarray, "m k"] | None = None
 
     @cached_property
-    def drops(self) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
+    def drops(self) -> Drops:
         """Of the head."""
         return head_drops(self.spheres.joint, self.spheres.log_r, self.w)
 
@@ -150,7 +150,7 @@ class PromptAlone:
     def local(self, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"]) -> Local:
         """With derivatives."""
         s = self.spheres
-        value, gradient, second = excess_curvature(s.joint, s.log_r, self.w, p)
+        value, gradient, second = excess_curvature(s.joint, s.log_r, self.w, self.drops, p)
         across = complement(p / s.R)
         if self.kept is not None:
             _, sizes, basis = np.linalg.svd(self.kept @ across)

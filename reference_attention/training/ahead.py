@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from jaxtyping import Float64
 
 from reference_attention.problem import Problem
-from reference_attention.training.derivatives import Point, Selected
+from reference_attention.training.derivatives import Differences, Point, Selected
 
 ROOM = 5.0
 """How far beyond the largest term, in nats, a step may take another one: a solver sees that, and shortens its step."""
@@ -24,15 +25,17 @@ class Ahead:
     def __init__(self, problem: Problem) -> None:
         self._selected = Selected(problem.keys, problem.scores)
         self._loss = problem.loss
+        self._seen: Differences | None = None
+        self._fixed: Float64[np.ndarray, "n others"]
 
     def arc(self, p: Point, velocity: Point) -> float:
         """The length of the straight piece from p along a unit vector to where another term of ∇L is e^ROOM times the
         one that is largest at p; infinite where none gains on it.
         """
         differences, relative = self._selected(p)
-        with np.errstate(divide="ignore"):
-            logs = relative + np.log(np.abs(differences.gaps)) + differences.log_sizes + differences.silent
-        logs += self._loss.log_slope(differences.reference)[:, None]
+        if differences is not self._seen:
+            self._seen, self._fixed = differences, self._log_factors(differences)
+        logs = relative + self._fixed
         rates = (differences.rows @ velocity).reshape(logs.shape)
         top = np.unravel_index(logs.argmax(), logs.shape)
         gains = rates - rates[top]
@@ -40,3 +43,9 @@ class Ahead:
             return math.inf
         with np.errstate(over="ignore"):
             return float(((logs[top] - logs + ROOM)[gains > 0] / gains[gains > 0]).min())
+
+    def _log_factors(self, differences: Differences) -> Float64[np.ndarray, "n others"]:
+        """Of a term of ∇L all but its logit: log(|ℓ'| |γ_t − γ_ref| ‖row‖), as long as the same tokens are selected."""
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.abs(differences.gaps)) + differences.log_sizes + differences.silent
+        return np.asarray(logs + self._loss.log_slope(differences.reference)[:, None])

@@ -64,7 +64,8 @@ class BatchedGradient:
         self._gaps = np.empty((n, tokens - 1, b))
         self._log_sizes = np.empty((n, tokens - 1, b))
         self._reference = np.empty((n, b))
-        self._tied, self._least = hazards(keys, scores)
+        self._closest = np.empty((b, n))
+        self._close, self._least = hazards(keys, scores)
         everywhere = np.indices((b, n))
         self._take(everywhere[0].ravel(), everywhere[1].ravel())
 
@@ -80,8 +81,11 @@ class BatchedGradient:
         with np.errstate(divide="ignore"):
             self._log_sizes[i, :, b] = np.log(np.linalg.norm(rows, axis=-1))
         reference = self._scores[b, i, token]
-        self._gaps[i, :, b] = self._scores[b[:, None], i[:, None], others] - reference[:, None]
+        gaps = self._scores[b[:, None], i[:, None], others] - reference[:, None]
+        self._gaps[i, :, b] = gaps
         self._reference[i, b] = reference
+        self._closest[b, i] = np.abs(gaps).min(axis=1)
+        self._tied = self._closest.min(axis=1) <= self._close
 
     def _logits(self, p: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "n others b"]:
         """Relative to those of the selected tokens."""

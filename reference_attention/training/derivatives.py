@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 
 from reference_attention.loss import Loss
 from reference_attention.risk import MISSED
@@ -47,7 +47,7 @@ class Differences:
         log_sizes: log ‖row‖, (*b, n, T−1); 0 where the row is zero.
         silent: 0, and −inf where the row is zero: such a token contributes nothing of its own.
         reference: γ_i,ref, (*b, n).
-        tied: whether any gap is zero.
+        closest: the smallest |gap|, (*b,).
     """
 
     rows: Float64[np.ndarray, "*b m d"]
@@ -55,7 +55,7 @@ class Differences:
     log_sizes: Float64[np.ndarray, "*b n others"]
     silent: Float64[np.ndarray, "*b n others"]
     reference: Float64[np.ndarray, "*b n"]
-    tied: bool
+    closest: Float64[np.ndarray, "*b"] | np.float64
 
 
 def differences_to(
@@ -76,7 +76,7 @@ def differences_to(
         log_sizes=np.log(np.where(zero, 1.0, size)) / 2,
         silent=np.where(zero, -math.inf, 0.0),
         reference=reference[..., 0],
-        tied=not gaps.all(),
+        closest=np.abs(gaps).min(axis=(-2, -1)),
     )
 
 
@@ -117,7 +117,7 @@ def terms(
     centred = differences.gaps - mean[..., None]
     with np.errstate(divide="ignore"):
         log_terms = np.log(np.abs(centred))
-    if differences.tied:
+    if not differences.closest.all():
         _where_scores_tie(differences, log_weights, shift, centred, log_terms)
     log_terms += log_weights
     log_terms += differences.silent
@@ -167,15 +167,15 @@ def hessian(differences: Differences, loss: Loss, at: Terms) -> Square:
 
 def hazards(
     keys: Float64[np.ndarray, "*b n T d"], scores: Float64[np.ndarray, "*b n T"]
-) -> tuple[Bool[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
-    """Where exponentials relative to the largest term do not do: whether scores tie, and the square of a gradient's
-    length below which its terms cancel; each of the batch axes' shape.
+) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
+    """Where exponentials relative to the largest term do not do: gaps to the selected token down to which it ties, and
+    the square of a gradient's length below which its terms cancel; each of the batch axes' shape.
+
+    Other tokens may tie with each other: beside the selected one, which weighs 1/T at least, they do not cancel.
     """
-    ordered = np.sort(scores, axis=-1)
-    widest = (ordered[..., -1] - ordered[..., 0]).max(axis=-1)
-    tied = np.diff(ordered, axis=-1).min(axis=(-2, -1)) <= CLOSE * widest
+    widest = np.ptp(scores, axis=-1).max(axis=-1)
     longest = np.linalg.norm(keys, axis=-1).max(axis=(-2, -1))
-    return np.asarray(tied), np.asarray(np.maximum((CANCELS * longest * widest) ** 2, NORMAL))
+    return np.asarray(CLOSE * widest), np.asarray(np.maximum((CANCELS * longest * widest) ** 2, NORMAL))
 
 
 def gradient_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss) -> GradientField:
@@ -184,12 +184,12 @@ def gradient_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarra
     With exponentials relative to the largest term where nothing cancels or ties, with :func:`terms` elsewhere.
     """
     at = Selected(keys, scores)
-    tied, least = (found.item() for found in hazards(keys, scores))
+    close, least = (found.item() for found in hazards(keys, scores))
     log_n = math.log(len(keys))
 
     def field(p: Point) -> tuple[float, Point]:
         differences, relative = at(p)
-        if not tied:
+        if differences.closest > close:
             top = float(relative.max())
             shares = np.exp(relative - top)
             largest = math.exp(top)

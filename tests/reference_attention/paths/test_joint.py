@@ -13,7 +13,14 @@ import pytest
 from reference_attention import risk
 from reference_attention.losses import LOSSES
 from reference_attention.paths import joint_path as paths
-from reference_attention.paths.joint import Joint, excess_gradient, joint_gradient, relative_log_risk, retracted
+from reference_attention.paths.joint import (
+    Joint,
+    excess_gradient,
+    head_drops,
+    joint_gradient,
+    relative_log_risk,
+    retracted,
+)
 from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
 from reference_attention.paths.joint_path import GROWTH, head_at, joint_path, polished, prompt_at
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
@@ -88,7 +95,7 @@ def test_curvatures_are_second_derivatives(log_r: float, p: tuple[float, float])
     joint, h = figure_3((0.5, 1.5)), 1e-5
     # This head prefers the other token of input 2, whose share of the excess is negative.
     w, prompt = np.array([1.5, -0.2]), np.array(p)
-    value, by_p, second = excess_curvature(joint, log_r, w, prompt)
+    value, by_p, second = excess_curvature(joint, log_r, w, head_drops(joint, log_r, w), prompt)
     assert (value, *by_p) == pytest.approx((lambda x: (x[0], *x[1]))(excess_gradient(joint, log_r, w, prompt)))
     both, gradient, whole = joint_curvature(joint, log_r, w, prompt)
     expected, by_w, by_prompt = joint_gradient(joint, log_r, w, prompt)

@@ -96,7 +96,10 @@ def test_risk_and_excess_have_these_derivatives(log_r: float, size: float) -> No
     assert np.append(by_head, by_prompt) == pytest.approx(slope, abs=64 * EPS * r * np.abs(slope).max())
     assert excess_gradient(problem, log_r, w, p)[0] == pytest.approx(over, abs=64 * EPS * r)
     assert excess_gradient(problem, log_r, w, p)[1] == pytest.approx(by_p, abs=64 * EPS * r * np.abs(by_p).max())
-    third, fourth = joint_curvature(problem, log_r, w, p), excess_curvature(problem, log_r, w, p)
+    third, fourth = (
+        joint_curvature(problem, log_r, w, p),
+        excess_curvature(problem, log_r, w, head_drops(problem, log_r, w), p),
+    )
     assert third[:2] == (pytest.approx(value, abs=64 * EPS * r), pytest.approx(slope, abs=1e-10 * np.abs(slope).max()))
     assert third[2] == pytest.approx(curvature, abs=256 * EPS * r * np.abs(curvature).max())
     assert fourth[:2] == (pytest.approx(over, abs=64 * EPS * r), pytest.approx(by_p, abs=1e-10 * np.abs(by_p).max()))
@@ -185,7 +188,7 @@ def test_rows_drops_and_weights_are_those_of_the_tokens() -> None:
     sign, log_size = head_drops(problem, 1.0, w)
     assert sign * np.exp(log_size) == pytest.approx(expected, abs=64 * EPS)
     logs = problem.log_weights(p)
-    moves = log_moves(problem, 1.0, w, logs)
+    moves = log_moves((sign, log_size), logs)
     assert moves[0] * np.exp(moves[1]) == pytest.approx(np.exp(logs) * expected, abs=64 * EPS)
     for signs, sizes in ((sign, log_size), moves):
         assert (signs[~problem.others] == 0).all()
@@ -268,7 +271,7 @@ def test_where_no_token_is_worse_the_excess_is_not_positive() -> None:
     same = Joint(np.repeat(given.chosen[:, None], 4, axis=1), given.keys, given.alpha, given.svm)
     for found in (
         excess_gradient(same, 1.0, np.ones(3), np.ones(6)),
-        excess_curvature(same, 1.0, np.ones(3), np.ones(6)),
+        excess_curvature(same, 1.0, np.ones(3), head_drops(same, 1.0, np.ones(3)), np.ones(6)),
     ):
         assert found[0] == math.inf
         assert all((np.asarray(x) == 0).all() for x in found[1:])

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from reference_attention.losses import LOSSES
+from reference_attention.risk import scaled_gradient
+from reference_attention.training import batched, derivatives
 from reference_attention.training.batched import BatchedGradient
-from reference_attention.training.derivatives import NORMAL, Selected, gradient_field, hazards, newton_field
+from reference_attention.training.derivatives import (
+    NORMAL,
+    Differences,
+    Selected,
+    Terms,
+    gradient_field,
+    hazards,
+    newton_field,
+    terms,
+)
 
 EPS = float(np.finfo(float).eps)
 LOGISTIC, CORRELATION = LOSSES["logistic"], LOSSES["correlation"]
@@ -48,6 +61,9 @@ def test_a_batch_of_problems_has_the_gradient_of_each(b: int, ties: bool) -> Non
             single = gradient_field(keys[k], scores[k], LOGISTIC)(p[k])
             within = 8 * EPS * (1 + np.abs(keys[k]).max() * np.abs(p[k]).sum())  # of sums in another order, as logits
             assert direction[k] * np.exp(log_scale[k] - single[0]) == pytest.approx(single[1], rel=within, abs=within)
+            by_logarithms = scaled_gradient(keys[k], scores[k], LOGISTIC, p[k])
+            in_its_scale = direction[k] * np.exp(log_scale[k] - by_logarithms.log_scale)
+            assert in_its_scale == pytest.approx(by_logarithms.direction, rel=within, abs=within)
 
 
 def test_what_cancels_or_lies_far_below_is_left_to_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,18 +128,37 @@ def test_hazards_by_hand() -> None:
     """The widest input has scores 7·10⁹ apart; the longest key is (3, 4)·10⁵ in the other one."""
     keys = np.array([[[3e5, 4e5], [0.0, 1.0], [5e4, 0.0]], [[1.0, 1.0], [2.0, 0.0], [0.0, 3e5]]])
     scores = np.array([[1.0, 3.0, 2.0], [-4e9, 3e9, 0.0]])
-    tied, least = hazards(keys, scores)
-    assert not tied
+    close, least = hazards(keys, scores)
+    assert close == pytest.approx(1e-150 * 7e9, rel=1e-12, abs=0)
     assert least == pytest.approx((1e-150 * 5e5 * 7e9) ** 2, rel=1e-12, abs=0)
     assert hazards(keys * 1e-5, scores * 1e-9)[1] == NORMAL
-    for close, found in ((0.0, True), (1e-142, True), (1e-139, False)):
-        near = np.array([[0.0, close, 2.0], [-4e9, 3e9, 0.0]])
-        assert hazards(keys, near)[0] == found
-    assert hazards(keys, np.ones((2, 3)))[0]
     # Of a batch each its own.
     both = hazards(np.array([keys, keys]), np.array([scores, np.ones((2, 3))]))
-    assert both[0].tolist() == [False, True]
+    assert both[0].tolist() == [close, 0.0]
     assert both[1].tolist() == [least, NORMAL]
+
+
+@pytest.mark.parametrize(("gap", "ties"), [(0.0, True), (1e-151, True), (1e-149, False)])
+def test_logarithms_decide_where_a_token_ties_with_the_selected_one(
+    gap: float, ties: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as it is selected, and not where two others tie; the tokens of the first input select one another."""
+    asked: list[bool] = []
+
+    def counted(differences: Differences, *rest: Any) -> Terms:
+        asked.append(True)
+        return terms(differences, *rest)
+
+    for module in (derivatives, batched):
+        monkeypatch.setattr(module, "terms", counted)
+    keys = np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, -0.5]], [[0.0, 0.5], [0.5, 0.0], [0.0, 0.0]]])
+    scores = np.array([[gap, 0.0, 1.0], [1.0, 0.5, 0.0]])
+    fields = gradient_field(keys, scores, LOGISTIC), BatchedGradient(keys[None], scores[None], LOGISTIC)
+    for p, near in (([3.0, 0.1], ties), ([-3.0, -3.0], False), ([0.1, 3.0], ties), ([-3.0, -3.1], False)):
+        for field, at in zip(fields, (np.array(p), np.array([p])), strict=True):
+            asked.clear()
+            field(at)
+            assert asked == [True] * near
 
 
 def test_hessians_where_logarithms_decide_and_where_a_slope_is_lost() -> None:
