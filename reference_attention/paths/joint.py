@@ -272,6 +272,8 @@ def _logistic_excess(
             -sign * np.exp(np.minimum(log_y, 0.0)) / 2,
             np.log(np.abs(np.log1p(sign * np.exp(np.clip(log_y, -20.0, 2.0))))) - np.clip(log_y, -20.0, 2.0),
         )
+        if (log_size <= 0.0).all():
+            return np.asarray(base + log_expm1 + near)
         losses, at = log_losses(joint, log_r, E), log_losses(joint, log_r, at_alpha)
         top, low = np.maximum(losses, at), np.minimum(losses, at)
         far = top + np.log(-np.expm1(np.minimum(low - top, -1e-300)))

@@ -2,7 +2,7 @@
 
 NumPy's loops then run over the batch, and reductions over tokens are sums of whole rows. The arithmetic is that of
 :func:`reference_attention.training.derivatives.terms` with exponentials relative to the largest in place of logarithms:
-what is lost is below the normal numbers. Where the terms nearly cancel, or scores tie, logarithms decide.
+what is lost is below the normal numbers. Where the terms nearly cancel, logarithms decide.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ERM).
 """
@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.loss import Loss
 from reference_attention.training.ahead import ROOM
-from reference_attention.training.derivatives import FAR_BELOW, differences_to, hazards, newton_field, terms
+from reference_attention.training.derivatives import FAR_BELOW, cancelled, differences_to, newton_field, terms
 
 SMALL = 2000
 """Numbers per problem up to which NumPy's own loops beat a BLAS call per problem."""
@@ -64,8 +64,7 @@ class BatchedGradient:
         self._gaps = np.empty((n, tokens - 1, b))
         self._log_sizes = np.empty((n, tokens - 1, b))
         self._reference = np.empty((n, b))
-        self._closest = np.empty((b, n))
-        self._close, self._least = hazards(keys, scores)
+        self._least = cancelled(keys, scores)
         everywhere = np.indices((b, n))
         self._take(everywhere[0].ravel(), everywhere[1].ravel())
 
@@ -81,11 +80,8 @@ class BatchedGradient:
         with np.errstate(divide="ignore"):
             self._log_sizes[i, :, b] = np.log(np.linalg.norm(rows, axis=-1))
         reference = self._scores[b, i, token]
-        gaps = self._scores[b[:, None], i[:, None], others] - reference[:, None]
-        self._gaps[i, :, b] = gaps
+        self._gaps[i, :, b] = self._scores[b[:, None], i[:, None], others] - reference[:, None]
         self._reference[i, b] = reference
-        self._closest[b, i] = np.abs(gaps).min(axis=1)
-        self._tied = self._closest.min(axis=1) <= self._close
 
     def _logits(self, p: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "n others b"]:
         """Relative to those of the selected tokens."""
@@ -139,7 +135,7 @@ class BatchedGradient:
         else:
             direction = np.einsum("ntdb,ntb->bd", self._rows, coefficients)
         log_scale = top + (steepest - math.log(len(mean)))
-        unsure = self._tied | ~(np.vecdot(direction, direction) > self._least)
+        unsure = ~(np.vecdot(direction, direction) > self._least)
         if unsure.any():
             log_scale[unsure], direction[unsure] = self._by_logarithms(p, unsure)
         return log_scale, direction, _At(shares, largest / total, slopes, coefficients, outputs, unsure)

@@ -33,8 +33,6 @@ CANCELS = 1e-150
 """A gradient this short, in units of the largest row and gap, may owe something to what is that far below."""
 NORMAL = 1e-290
 """Squares below it are near the end of the range, where they lose digits."""
-CLOSE = 1e-150
-"""A gap this small, in units of the largest, is compared with a mean that may have lost digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +45,7 @@ class Differences:
         log_sizes: log ‖row‖, (*b, n, T−1); 0 where the row is zero.
         silent: 0, and −inf where the row is zero: such a token contributes nothing of its own.
         reference: γ_i,ref, (*b, n).
-        closest: the smallest |gap|, (*b,).
+        tied: whether any gap is zero.
     """
 
     rows: Float64[np.ndarray, "*b m d"]
@@ -55,7 +53,7 @@ class Differences:
     log_sizes: Float64[np.ndarray, "*b n others"]
     silent: Float64[np.ndarray, "*b n others"]
     reference: Float64[np.ndarray, "*b n"]
-    closest: Float64[np.ndarray, "*b"] | np.float64
+    tied: bool
 
 
 def differences_to(
@@ -76,7 +74,7 @@ def differences_to(
         log_sizes=np.log(np.where(zero, 1.0, size)) / 2,
         silent=np.where(zero, -math.inf, 0.0),
         reference=reference[..., 0],
-        closest=np.abs(gaps).min(axis=(-2, -1)),
+        tied=not gaps.all(),
     )
 
 
@@ -117,7 +115,7 @@ def terms(
     centred = differences.gaps - mean[..., None]
     with np.errstate(divide="ignore"):
         log_terms = np.log(np.abs(centred))
-    if not differences.closest.all():
+    if differences.tied:
         _where_scores_tie(differences, log_weights, shift, centred, log_terms)
     log_terms += log_weights
     log_terms += differences.silent
@@ -165,43 +163,43 @@ def hessian(differences: Differences, loss: Loss, at: Terms) -> Square:
     return np.asarray((rows.T * at.coefficients.ravel()) @ rows - cross - cross.T - curved)
 
 
-def hazards(
+def cancelled(
     keys: Float64[np.ndarray, "*b n T d"], scores: Float64[np.ndarray, "*b n T"]
-) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
-    """Where exponentials relative to the largest term do not do: gaps to the selected token down to which it ties, and
-    the square of a gradient's length below which its terms cancel; each of the batch axes' shape.
+) -> Float64[np.ndarray, "*b"]:
+    """The square of a gradient's length, relative to its largest term, down to which exponentials relative to that do
+    not do; of the batch axes' shape.
 
-    Other tokens may tie with each other: beside the selected one, which weighs 1/T at least, they do not cancel.
+    A longer one they give up to roundings of its terms, wherever scores tie: γ_t − γᵀs of a tie is the mean gap, whose
+    rounding is one of the other terms', since the selected token weighs 1/T at least.
     """
     widest = np.ptp(scores, axis=-1).max(axis=-1)
     longest = np.linalg.norm(keys, axis=-1).max(axis=(-2, -1))
-    return np.asarray(CLOSE * widest), np.asarray(np.maximum((CANCELS * longest * widest) ** 2, NORMAL))
+    return np.asarray(np.maximum((CANCELS * longest * widest) ** 2, NORMAL))
 
 
 def gradient_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss) -> GradientField:
     """:func:`reference_attention.risk.scaled_gradient` of one problem as a fast function of p (d,).
 
-    With exponentials relative to the largest term where nothing cancels or ties, with :func:`terms` elsewhere.
+    With exponentials relative to the largest term where they do not cancel, with :func:`terms` elsewhere.
     """
     at = Selected(keys, scores)
-    close, least = (found.item() for found in hazards(keys, scores))
+    least = cancelled(keys, scores).item()
     log_n = math.log(len(keys))
 
     def field(p: Point) -> tuple[float, Point]:
         differences, relative = at(p)
-        if differences.closest > close:
-            top = float(relative.max())
-            shares = np.exp(relative - top)
-            largest = math.exp(top)
-            total = 1.0 + largest * shares.sum(axis=1)
-            mean = largest * np.vecdot(shares, differences.gaps) / total
-            log_slope = loss.log_slope(differences.reference + mean)
-            steepest = float(log_slope.max())
-            shares *= mean[:, None] - differences.gaps
-            shares *= (np.exp(log_slope - steepest) / total)[:, None]
-            direction = shares.ravel() @ differences.rows
-            if direction @ direction > least:
-                return top + steepest - log_n, direction
+        top = float(relative.max())
+        shares = np.exp(relative - top)
+        largest = math.exp(top)
+        total = 1.0 + largest * shares.sum(axis=1)
+        mean = largest * np.vecdot(shares, differences.gaps) / total
+        log_slope = loss.log_slope(differences.reference + mean)
+        steepest = float(log_slope.max())
+        shares *= mean[:, None] - differences.gaps
+        shares *= (np.exp(log_slope - steepest) / total)[:, None]
+        direction = shares.ravel() @ differences.rows
+        if direction @ direction > least:
+            return top + steepest - log_n, direction
         found = terms(differences, loss, relative)
         return float(found.log_scale), found.coefficients.ravel() @ differences.rows
 

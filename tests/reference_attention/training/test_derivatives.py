@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from reference_attention.losses import LOSSES
 from reference_attention.risk import scaled_gradient
-from reference_attention.training import batched, derivatives
 from reference_attention.training.batched import BatchedGradient
 from reference_attention.training.derivatives import (
     NORMAL,
-    Differences,
     Selected,
-    Terms,
+    cancelled,
     gradient_field,
-    hazards,
     newton_field,
-    terms,
 )
 
 EPS = float(np.finfo(float).eps)
@@ -124,41 +118,40 @@ def test_a_batch_has_no_subnormal_weights() -> None:
         assert (direction[0, 1] != 0) == weighs
 
 
-def test_hazards_by_hand() -> None:
+def test_where_a_gradient_cancels_by_hand() -> None:
     """The widest input has scores 7·10⁹ apart; the longest key is (3, 4)·10⁵ in the other one."""
     keys = np.array([[[3e5, 4e5], [0.0, 1.0], [5e4, 0.0]], [[1.0, 1.0], [2.0, 0.0], [0.0, 3e5]]])
     scores = np.array([[1.0, 3.0, 2.0], [-4e9, 3e9, 0.0]])
-    close, least = hazards(keys, scores)
-    assert close == pytest.approx(1e-150 * 7e9, rel=1e-12, abs=0)
+    least = cancelled(keys, scores)
     assert least == pytest.approx((1e-150 * 5e5 * 7e9) ** 2, rel=1e-12, abs=0)
-    assert hazards(keys * 1e-5, scores * 1e-9)[1] == NORMAL
+    assert cancelled(keys * 1e-5, scores * 1e-9) == NORMAL
     # Of a batch each its own.
-    both = hazards(np.array([keys, keys]), np.array([scores, np.ones((2, 3))]))
-    assert both[0].tolist() == [close, 0.0]
-    assert both[1].tolist() == [least, NORMAL]
+    assert cancelled(np.array([keys, keys]), np.array([scores, np.ones((2, 3))])).tolist() == [least, NORMAL]
 
 
-@pytest.mark.parametrize(("gap", "ties"), [(0.0, True), (1e-151, True), (1e-149, False)])
-def test_logarithms_decide_where_a_token_ties_with_the_selected_one(
-    gap: float, ties: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As long as it is selected, and not where two others tie; the tokens of the first input select one another."""
-    asked: list[bool] = []
-
-    def counted(differences: Differences, *rest: Any) -> Terms:
-        asked.append(True)
-        return terms(differences, *rest)
-
-    for module in (derivatives, batched):
-        monkeypatch.setattr(module, "terms", counted)
-    keys = np.array([[[1.0, 0.0], [0.0, 1.0], [-1.0, -0.5]], [[0.0, 0.5], [0.5, 0.0], [0.0, 0.0]]])
-    scores = np.array([[gap, 0.0, 1.0], [1.0, 0.5, 0.0]])
-    fields = gradient_field(keys, scores, LOGISTIC), BatchedGradient(keys[None], scores[None], LOGISTIC)
-    for p, near in (([3.0, 0.1], ties), ([-3.0, -3.0], False), ([0.1, 3.0], ties), ([-3.0, -3.1], False)):
-        for field, at in zip(fields, (np.array(p), np.array([p])), strict=True):
-            asked.clear()
-            field(at)
-            assert asked == [True] * near
+@pytest.mark.parametrize("gap", [0.0, 1e-300, 1e-151, 1e-12])
+@pytest.mark.parametrize("third", [1.0, -1.0, 1e-9])
+def test_gradients_where_another_token_ties_with_the_selected_one(gap: float, third: float) -> None:
+    """Of its score, of its logit, of both; near the origin, where all weigh the same, and where the third weighs 0."""
+    keys = np.array(
+        [[[1.0, 0.0, 0.3], [0.0, 1.0, 0.0], [-1.0, -0.5, 0.0]], [[0.0, 0.5, 0.1], [0.5, 0.0, 0], [0.0] * 3]]
+    )
+    scores = np.array([[gap, 0.0, third], [1.0, 0.5, 0.0]])
+    along = np.array([[1.0, 1.0, 0.0], [3.0, 0.1, 0.0], [0.1, 3.0, 1.0], [1.0, 1.0 + 1e-9, 0.0]])
+    for size in (0.0, 1e-3, 1.0, 30.0, 300.0, 460.0, 700.0, 3000.0):
+        for n in (1, 2):
+            field = BatchedGradient(
+                np.repeat(keys[None, :n], 4, axis=0), np.repeat(scores[None, :n], 4, axis=0), LOGISTIC
+            )
+            log_scale, direction = field(size * along)
+            for k, p in enumerate(size * along):
+                expected = scaled_gradient(keys[:n], scores[:n], LOGISTIC, p)
+                alone = gradient_field(keys[:n], scores[:n], LOGISTIC)(p)
+                # Of logits, and of the logarithm of the scale, which is beyond them by that of a score.
+                within = 16 * EPS * (3 * size + 32) * float(np.linalg.norm(expected.direction))
+                for log, found in ((log_scale[k], direction[k]), alone):
+                    off = found * np.exp(log - expected.log_scale) - expected.direction
+                    assert np.linalg.norm(off) <= within
 
 
 def test_hessians_where_logarithms_decide_and_where_a_slope_is_lost() -> None:
