@@ -33,15 +33,15 @@ class Listening:
         self.sentences.append(sentence)
 
 
-def alive() -> int:
-    return len(multiprocessing.active_children())
+def alive() -> set[int | None]:
+    return {child.pid for child in multiprocessing.active_children()}
 
 
 def test_results_are_in_their_order_and_no_process_is_left() -> None:
     before = alive()
     units = [Adding(str(k), steps=k) for k in range(5)]
     assert [one.value for one in run(units, 2, Listening())] == [0, 1, 3, 6, 10]
-    assert alive() == before
+    assert alive() <= before  # another test's children may end meanwhile
 
 
 @pytest.mark.parametrize(
