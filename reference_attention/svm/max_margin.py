@@ -25,7 +25,7 @@ from reference_attention.notebook import html_table
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import as_array, checked_array
 from reference_attention.svm.certificate import Certificate, KeyRows
-from reference_attention.svm.complementarity import positive_duals
+from reference_attention.svm.complementarity import maximal_duals
 from reference_attention.svm.float_solution import FloatSolution, float_solution
 from reference_attention.svm.least_norm import Outcome, least_norm
 
@@ -128,18 +128,29 @@ class MaxMargin:
         return len(tight) <= self.p.size and int(self._rows.integers(tight).rank()) == len(tight)
 
     @cached_property
+    def exact_maximal_duals(self) -> dict[tuple[int, int], fmpq]:
+        """A dual solution that is positive wherever any dual solution is, by (i, t)."""
+        unit = -2 * self._rows.unit
+        duals = maximal_duals(self._rows, self._outcome)
+        return {self._rows.pair(j): times_power_of_two(x, unit) for j, x in duals.items()}
+
+    @cached_property
+    def dual_support(self) -> Bool[np.ndarray, "n T"]:
+        """The neighbours that have a positive dual in some dual solution, exact, shape (n, T)."""
+        support = np.zeros(self.neighbours.shape, dtype=bool)
+        for pair in self.exact_maximal_duals:
+            support[pair] = True
+        return _frozen(support)
+
+    @property
     def exact_positive_duals(self) -> dict[tuple[int, int], fmpq] | None:
         """A dual solution that is positive at every SVM-neighbour, by (i, t); None when there is none."""
-        duals = positive_duals(self._rows, self._outcome)
-        if duals is None:
-            return None
-        unit = -2 * self._rows.unit
-        return {self._rows.pair(j): times_power_of_two(x, unit) for j, x in duals.items()}
+        return self.exact_maximal_duals if self.strictly_complementary else None
 
     @property
     def strictly_complementary(self) -> bool:
         """Whether some dual solution is positive at every SVM-neighbour; proven either way."""
-        return self.exact_positive_duals is not None
+        return len(self.exact_maximal_duals) == int(self.neighbours.sum())
 
     @cached_property
     def positive_duals(self) -> Float64[np.ndarray, "n T"] | None:

@@ -2,8 +2,8 @@
 
 Claims are made or left out by these flags, so they are decided a second time, over the rationals, by code that shares
 nothing with :mod:`reference_attention.svm`: rank by elimination; positive duals by checking those that are given; that
-there are none by a direction z with p·z = 0 that no neighbour opposes and some neighbour gains by (Goldman and Tucker:
-0 = p·z = Σ λ_j g_j·z, so that neighbour's λ is 0 in every dual solution).
+a neighbour has none by a direction z with p·z = 0 that no neighbour opposes and this one gains by (Goldman and Tucker:
+0 = p·z = Σ λ_j g_j·z, so its λ is 0 in every dual solution).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM).
 """
@@ -38,36 +38,36 @@ def wrong_flag(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) 
     if svm.independent != (rank == len(rows)):
         said = "independent" if svm.independent else "dependent"
         return f"the rows of {len(rows)} neighbours have rank {rank}, and are called {said}"
-    given = svm.exact_positive_duals
-    if given is None:
-        if not _direction_without_dual(rows, list(svm.exact.p)):
-            return "no dual solution is said to be positive at every neighbour, and nothing proves it"
-    elif why := _no_such_duals(given, pairs, rows, list(svm.exact.p)):
+    given = svm.exact_maximal_duals
+    if why := _no_such_duals(given, pairs, rows, list(svm.exact.p)):
         return why
+    for k, pair in enumerate(pairs):
+        if pair not in given and not _gains_without_dual(rows, k, list(svm.exact.p)):
+            return f"token {pair[1]} of input {pair[0]} is said to have dual 0 in every solution, and nothing proves it"
     return ""
 
 
 def _no_such_duals(given: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[fmpq]], p: list[fmpq]) -> str:
     """Why those are no positive duals of p; empty if they are."""
-    if set(given) != set(pairs) or any(x <= 0 for x in given.values()):
-        return "the positive duals are not positive at exactly the neighbours"
-    total = combination(rows, [given[pair] for pair in pairs], len(p))
+    if not set(given) <= set(pairs) or any(x <= 0 for x in given.values()):
+        return "a positive dual is not positive, or not at a neighbour"
+    total = combination(rows, [given.get(pair, fmpq(0)) for pair in pairs], len(p))
     return "" if total == p else "the positive duals do not add up to p"
 
 
-def _direction_without_dual(rows: list[list[fmpq]], p: list[fmpq]) -> bool:
-    """Whether a z was found with p·z = 0, g·z ≥ 0 for every row g and g·z > 0 for one: a float guess, made exact."""
+def _gains_without_dual(rows: list[list[fmpq]], k: int, p: list[fmpq]) -> bool:
+    """Whether a z was found with p·z = 0, g·z ≥ 0 for every row g and g_k·z > 0: a float guess, made exact."""
     floats, unit = np.array([to_floats(row) for row in rows]), to_floats(p)
     floats, unit = floats / np.abs(floats).max(axis=1, keepdims=True), unit / np.abs(unit).max()
-    total, none = -np.sum(floats, axis=0), np.zeros(len(rows))
-    found = linprog(total, A_ub=-floats, b_ub=none, A_eq=unit[None], b_eq=[0.0], bounds=(-1, 1), method="highs")
+    none = np.zeros(len(rows))
+    found = linprog(-floats[k], A_ub=-floats, b_ub=none, A_eq=unit[None], b_eq=[0.0], bounds=(-1, 1), method="highs")
     if found.status != 0:
         return False
     gains = floats @ found.x
     idle = [row for row, gain in zip(rows, gains.tolist(), strict=True) if gain < GAIN]
     z = _projected(found.x, [p, *idle])
     gained = products(rows, z)
-    return all(x >= 0 for x in gained) and any(x > 0 for x in gained)
+    return all(x >= 0 for x in gained) and gained[k] > 0
 
 
 def _projected(z: Float64[np.ndarray, "d"], across: list[list[fmpq]]) -> list[fmpq]:

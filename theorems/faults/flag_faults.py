@@ -71,7 +71,8 @@ class Ties:
 
 def _with(right: MaxMargin, **flags: Any) -> MaxMargin:
     forced = copy(right)
-    vars(forced).pop("positive_duals", None)
+    for derived in ("positive_duals", "dual_support"):
+        vars(forced).pop(derived, None)
     vars(forced).update(flags)
     return forced
 
@@ -88,11 +89,13 @@ def _complementary(right: MaxMargin) -> MaxMargin:
     """The duals at hand, 1 where there is none."""
     pairs = [(int(i), int(t)) for i, t in np.argwhere(right.neighbours)]
     duals = {pair: right.exact.duals.get(pair) or fmpq(1) for pair in pairs}
-    return right if right.strictly_complementary else _with(right, exact_positive_duals=duals)
+    return right if right.strictly_complementary else _with(right, exact_maximal_duals=duals)
 
 
 def _not_complementary(right: MaxMargin) -> MaxMargin:
-    return _with(right, exact_positive_duals=None)
+    """Without the last of the duals."""
+    rest = dict(list(right.exact_maximal_duals.items())[:-1])
+    return _with(right, exact_maximal_duals=rest) if right.strictly_complementary else right
 
 
 FLAG_FAULTS = (

@@ -168,8 +168,11 @@ def assert_certified(
 def assert_complementarity(
     rows: dict[Pair, list[Fraction]], p: list[Fraction], neighbours: set[Pair], solution: MaxMargin
 ) -> None:
-    """Duals claimed positive are so; where none are claimed, enumeration finds none either."""
-    positive = solution.exact_positive_duals
+    """Duals claimed positive are so; they are claimed wherever enumeration finds one."""
+    maximal, positive = solution.exact_maximal_duals, solution.exact_positive_duals
+    assert all(x > 0 for x in maximal.values())
+    assert combination(rows, {pair: fraction(x) for pair, x in maximal.items()}) == p
+    assert pairs(solution.dual_support) == set(maximal)
     assert solution.strictly_complementary == (positive is not None)
     if positive is not None:
         assert set(positive) == neighbours
@@ -180,7 +183,8 @@ def assert_complementarity(
         return
     assert solution.positive_duals is None
     # The dual solutions are the hull of the basic ones; where all of those vanish, so does every other.
-    assert set().union(*basic_supports({pair: rows[pair] for pair in neighbours}, p)) < neighbours
+    assert set(maximal) < neighbours
+    assert set().union(*basic_supports({pair: rows[pair] for pair in neighbours}, p)) == set(maximal)
 
 
 def second_opinion(
@@ -343,6 +347,15 @@ def test_zero_dual_is_proven_to_stay_zero() -> None:
     assert solution.p.tolist() == [1.0, 0.0]
     assert solution.neighbours_of(0).tolist() == [1, 2]
     assert solution.independent
+    assert not solution.strictly_complementary
+
+
+def test_the_largest_support_of_a_dual_solution_where_not_every_neighbour_has_a_dual() -> None:
+    """Rows (1, 0, 0) and (1, ±1, 0) can all have a dual; (1, 0, 1) and (1, 1, 2) cannot: nothing undoes their last."""
+    solution = solved(*single((1.0, 0.0, 0.0), (1.0, 1.0, 0.0), (1.0, -1.0, 0.0), (1.0, 0.0, 1.0), (1.0, 1.0, 2.0)))
+    assert solution.neighbours_of(0).tolist() == [1, 2, 3, 4, 5]
+    assert np.flatnonzero(solution.dual_support[0]).tolist() == [1, 2, 3]
+    assert solution.supports < 3, "the dual solution at hand is smaller"
     assert not solution.strictly_complementary
 
 

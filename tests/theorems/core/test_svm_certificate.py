@@ -16,7 +16,7 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.core.svm_certificate import local_optimality_claim, svm_claim
-from theorems.core.svm_flags import _direction_without_dual
+from theorems.core.svm_flags import _gains_without_dual
 
 KEYS = np.array([[[0.0, 0], [-1, 1], [-3, -1]], [[0.0, 0], [-1, -1], [-2, 5]]])
 """Rows (1, −1), (3, 1) of the first input, (1, 1), (2, −5) of the second would ask for more: p_mm = (1, 0)."""
@@ -134,4 +134,5 @@ def test_local_optimality_is_asked_of_three_scores(scores: np.ndarray, called: s
 )
 def test_a_direction_proves_that_a_neighbour_has_no_dual(rows: list[list[Any]], proven: bool) -> None:
     """z = (0, 1) loses nothing on p = (1, 0) and gains on (1, 1); between (1, 1) and (1, −1) one always loses."""
-    assert _direction_without_dual([[fmpq(x) for x in row] for row in rows], [fmpq(1), fmpq(0)]) is proven
+    exact, p = [[fmpq(x) for x in row] for row in rows], [fmpq(1), fmpq(0)]
+    assert any(_gains_without_dual(exact, k, p) for k in range(len(rows))) is proven
