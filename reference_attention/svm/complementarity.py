@@ -1,7 +1,7 @@
 """The largest support that a dual solution can have, and a dual solution that has it. Decided over the rationals.
 
-The dual solutions are the λ ≥ 0 on the tight rows with Σ λ_j g_j = p. They form a convex set, so one of them is positive
-wherever any of them is. Let P be the support of the one at hand and Z other tight rows. Consider the z with
+The dual solutions are the λ ≥ 0 on the tight rows with Σ λ_j g_j = p. They form a convex set, so one of them is
+positive wherever any of them is. Let P be the support of the one at hand and Z other tight rows. Consider the z with
 g_k·z ≥ 0 for all k ∈ P ∪ Z, −Σ_P g_k·z ≥ 0 and Σ_Z g_k·z ≥ 1.
 
 - If there is one, the g_k·z vanish on P, so p·z = Σ λ_k g_k·z = 0. Every dual solution λ' on P ∪ Z has

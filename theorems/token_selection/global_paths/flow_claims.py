@@ -189,14 +189,11 @@ def _flow_direction(problem: Problem, svm: MaxMargin, flow: Flow, solver: Float6
         scale=np.maximum(size[late[1:]], 1.0),
         points="recorded norm",
     )
-    earlier = np.searchsorted(rho, rho[late] / 10)
-    inside = np.array([offsets.span.T @ (offsets.span @ (p[k] - offsets.q)) for k in late])
-    contracted = np.array([offsets.contracted(p[j], p[k]) for j, k in zip(earlier, late, strict=True)])
     yield at_least(
         "flow-offset-closed-form",
         Form.SHARP,
-        contracted,
-        np.linalg.norm(offsets.across(inside), axis=1),
+        np.minimum(offsets.contracted(p), rho + float(np.linalg.norm(offsets.q)))[late],
+        np.linalg.norm(offsets.inside(p[late] - offsets.q), axis=1),
         rounding=solver[late] + 8 * problem.d * EPS * rho[late],
         why=GRADIENT_FLOW,
         scale=np.maximum(size[late], 1.0),

@@ -3,43 +3,78 @@
 Under Assumption B with n = 1, −∇L(p) is a positive multiple of Σ_j e^{−g_j·p} g_j over all t ≠ opt *at every p*: the
 flow's curve is that of separable exponential regression on the g_j = k_opt − k_t. In units of ‖p_mm‖ and its own time,
 
-    dp/dt = Σ_j e^{−ĝ_j·p} ĝ_j,    p̄_mm = Σ_S w_j ĝ_j,    w = λ/Σλ > 0 on S.
+    dp/dt = Σ_j c_j e^{−ĝ_j·p} ĝ_j,    p̄_mm = Σ_S w_j ĝ_j,
 
-Let e^{−ĝ_j·q} = w_j on S and r = p − p̄_mm log t − q. Then, since w_j (e^{−x} − 1) x ≤ 0 and x e^{−x} ≤ 1/e,
+S the SVM-neighbours that have a dual in some dual solution (exact), w > 0 on S one that has the form c_j e^{−ĝ_j·q};
+m_j = ĝ_j·p̄_mm ≥ 1 is the SVM margin, 1 on S.
 
-    d|r|²/dt / 2 ≤ Σ_{j∉S} e^{−1−ĝ_j·q} t^{−m_j},    m_j = ĝ_j·p̄_mm ≥ 1 the SVM margin.        (*)
+**From the start.** Let r = p − p̄_mm log t − q and e = Σ_S c_j e^{−ĝ_j·q} ĝ_j − p̄_mm, which is zero but for what
+rounding (of nearly dependent rows: much of it) does to q. Then, since c_j e^{−ĝ_j·q} (e^{−x} − 1) x ≤ 0 and
+x e^{−x} ≤ 1/e,
+
+    d|r|²/d log t ≤ 2 |e| |r| + 2 Σ_{j∉S} c_j e^{−1−ĝ_j·q} t^{1−m_j}.                                      (*)
 
 So |r| is bounded by data if all m_j > 1 off S, and so is the offset from the ray: 1 − cos = O(‖p‖^{−2}). q is free
-in the complement of span(ĝ_S). If S misses an SVM-neighbour (its dual is zero in every dual solution), moving q by
-h log log t, h ⟂ ĝ_S and h·ĝ_j ≥ 1 there, keeps (*) integrable: 1 − cos = O((log‖p‖/‖p‖)²).
+in the complement of span(ĝ_S). If S misses an SVM-neighbour, moving q by h log log t, h ⟂ ĝ_S and h·ĝ_j ≥ 1 there,
+keeps (*) integrable: 1 − cos = O((log‖p‖/‖p‖)²).
 
-Source: D. Soudry et al., *The Implicit Bias of Gradient Descent on Separable Data*, JMLR 2018, proof of Theorem 4.
+**Within span(ĝ_S)** the offset tends to that of q. With u = ⟨p, p̄_mm⟩, z = p − u p̄_mm and ẑ_j = ĝ_j − m_j p̄_mm let
+
+    Φ(u, z) = log Σ_j c_j e^{−(m_j−1)u − ẑ_j·z},    E(p) = Φ − inf Φ,    inf Φ = log Σ_S c_j e^{−ẑ_j·q}.
+
+In the time τ in which the curve is dp/dτ = Σ_j s_j ĝ_j, Σ_j s_j = 1, that is Φ's own gradient flow in p,
+
+    dE/dτ = −M (M − 1) − |Σ_j s_j ẑ_j|² ≤ 0,    M = du/dτ = Σ_j s_j m_j ≥ 1,
+
+and |dp/dτ| falls, because Φ(p) − u is convex. Hence from each of its points on: with v the part of z − q in the span
+and x_j = ẑ_j·v, e^E = Σ_S w_j e^{−x_j} + Σ_{j∉S} f_j, where the first sum is ≥ 1 as Σ_S w_j x_j = 0. So
+
+- the pull of the other rows stays Σ_{j∉S} f_j ≤ e^E − 1 =: ε. (It need not fall: that of an SVM-neighbour without a
+  dual may rise while v is drawn along its row.)
+- w_j (e^{−x_j} − 1 + x_j) ≤ ε, and e^{−x} − 1 + x ≥ x²/(2 + x), so x_j ≤ X_j = (y + √(y² + 8y))/2 with y = ε/w_j.
+- d|v|/dτ ≤ (−σ|v| + A ε + |e|)/e^E, σ = λ_min of Σ_S w_j/(1 + X_j) ẑ_j ẑ_jᵀ on the span, A the largest part of a row
+  off S within it, for (1 − e^{−x}) x ≥ x²/(1 + X). From u to u' this time advances by at least (u' − u)/(|dp/dτ| e^E)
+  and at most u' − u:
+
+    |v(u')| ≤ |v| e^{−σθ} + (A ε + |e|)(1 − e^{−σ(u'−u)})/σ,    θ = (u' − u)/(|dp/dτ| e^E).               (**)
+
+ε falls exponentially if all m_j > 1 off S, and like 1/u if an SVM-neighbour has no dual.
+
+Source: D. Soudry et al., *The Implicit Bias of Gradient Descent on Separable Data*, JMLR 2018, proof of Theorem 4, for
+(*); (**) is ours.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from flint import fmpq_mat
 from jaxtyping import Bool, Float64
 from scipy.optimize import nnls
 
+from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.token_selection.global_paths.path_constants import Constraints
-from theorems.token_selection.global_paths.path_offset import FAR, Reduced, tangent_basis, tangent_span
+from theorems.token_selection.global_paths.path_offset import FAR, Reduced
+
+ROUNDS = 100
+"""Bounds that enter their own time are iterated that often; each round at least halves what is missing."""
 
 
 @dataclass(frozen=True, eq=False)
 class FlowOffset:
-    """What (*) speaks of, in units of ‖p_mm‖.
+    """What (*) and (**) speak of, in units of ‖p_mm‖.
 
     Attributes:
         constraints: rows ĝ_j and margins.
         direction: p̄_mm, shape (d,).
         support: S, shape (m,).
         weights: w on S, shape (s,).
-        span: orthonormal basis of span(ĝ_S), shape (rank, d).
+        tangents: orthonormal basis of the part of span(ĝ_S) across p̄_mm, shape (rank − 1, d).
         q: the q of least norm, inside the span, shape (d,).
         solved: whether the dual weights were found (dependent rows need Newton's method).
     """
@@ -48,91 +83,85 @@ class FlowOffset:
     direction: Float64[np.ndarray, "d"]
     support: Bool[np.ndarray, "m"]
     weights: Float64[np.ndarray, "s"]
-    span: Float64[np.ndarray, "rank d"]
+    tangents: Float64[np.ndarray, "k d"]
     q: Float64[np.ndarray, "d"]
     solved: bool
 
     @classmethod
     def of(cls, constraints: Constraints, svm: MaxMargin) -> FlowOffset:
-        """S = all SVM-neighbours where some dual solution is positive on them, else the support of the SVM's own."""
-        support, weights, solved = constraints.weights > 0, None, True
-        if svm.strictly_complementary and not svm.independent:
-            support = constraints.neighbours
-            span = tangent_span(constraints, tangent_basis(svm.direction))
-            costs = constraints.log_costs[support]
-            reduced = Reduced(constraints.rows[support] @ span, np.ones(len(costs)), costs, FAR)
-            y, solved = reduced.newton(np.zeros(span.shape[1]))
+        """S is exact, and so is the rank of its rows."""
+        support = svm.dual_support[constraints.others]
+        rows, costs = constraints.rows[support], constraints.log_costs[support]
+        across = rows - np.outer(rows @ svm.direction, svm.direction)
+        independent = svm.supports == len(rows)
+        rank = len(rows) if independent else _rank(svm)
+        tangents = np.linalg.svd(across, full_matrices=False)[2][: rank - 1]
+        weights, solved = constraints.weights[support], True
+        if not independent:
+            reduced = Reduced(rows @ tangents.T, np.ones(len(costs)), costs, FAR)
+            y, solved = reduced.newton(np.zeros(len(tangents)))
             weights = reduced.slopes(y)[0]
-        rows = constraints.rows[support]
-        weights = constraints.weights[support] if weights is None else weights
-        _, _, vectors = np.linalg.svd(rows, full_matrices=False)
-        # The support of the SVM's own duals is linearly independent.
-        span = vectors[: constraints.rank if support is constraints.neighbours else len(rows)]
         # Within the span ĝ_S·q = log(c/w) has exactly one solution: consistent, because w is a dual solution.
-        log_ratios = constraints.log_costs[support] - np.log(weights)
-        q = span.T @ np.linalg.lstsq(rows @ span.T, log_ratios, rcond=None)[0]
-        return cls(constraints, svm.direction, support, weights, span, q, solved)
+        span = np.vstack([svm.direction, tangents])
+        q = span.T @ np.linalg.lstsq(rows @ span.T, costs - np.log(weights), rcond=None)[0]
+        return cls(constraints, svm.direction, support, weights, tangents, q, solved)
 
     def across(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
         """The part orthogonal to p̄_mm."""
         return np.asarray(p - (p @ self.direction)[..., None] * self.direction)
 
+    def inside(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
+        """The part across p̄_mm within span(ĝ_S)."""
+        return np.asarray(self.across(p) @ self.tangents.T @ self.tangents)
+
     def free(self, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d"]:
         """The part orthogonal to span(ĝ_S)."""
-        return np.asarray(p - self.span.T @ (self.span @ p))
+        return np.asarray(self.across(p) - self.inside(p))
 
-    @property
-    def stiffness(self) -> float:
-        """σ = λ_min of Σ_S w_j ĝ_j ĝ_jᵀ on the span: |r| falls like e^{−σ log t} there."""
-        rows = self.constraints.rows[self.support] @ self.span.T
-        return float(np.linalg.eigvalsh((rows * self.weights[:, None]).T @ rows)[0])
+    def residual(self, q: Float64[np.ndarray, "d"]) -> float:
+        """|e| at q, and its rounding."""
+        rows, costs = self.constraints.rows[self.support], self.constraints.log_costs[self.support]
+        terms = np.exp(costs - rows @ q)
+        size = np.abs(rows) @ np.abs(q) + np.abs(costs) + 1
+        sums = (len(rows) + q.size + 4) * EPS * float((terms * size) @ np.linalg.norm(rows, axis=1))
+        return float(np.linalg.norm(terms @ rows - self.direction)) + sums
 
-    def growth(self, q: Float64[np.ndarray, "d"], begin: float, end: float) -> float:
-        """2 ∫ Σ_{j∉S} e^{−1−ĝ_j·q} t^{−m_j} dt between the times of logarithm ``begin`` and ``end``."""
+    def growth(self, q: Float64[np.ndarray, "d"], begin: float) -> Callable[[float], float]:
+        """2 ∫ Σ_{j∉S} c_j e^{−1−ĝ_j·q} t^{1−m_j} d log t from log t = ``begin``, as a function of where it ends."""
         off = ~self.support
         excess = self.constraints.margins[off] - 1
-        logs = self.constraints.log_costs[off] - self.constraints.rows[off] @ q - excess * begin
-        size = np.exp(np.minimum(logs, 700.0))
-        span = max(end - begin, 0.0)
-        lasting = np.where(excess * span > 1e-12, -np.expm1(-excess * span) / np.where(excess > 0, excess, 1.0), span)
-        return float(2 / math.e * (size @ lasting))
+        with np.errstate(over="ignore"):
+            sizes = np.exp(self.constraints.log_costs[off] - self.constraints.rows[off] @ q - excess * begin)
+        falling = excess > 0
+        flat, sizes, excess = float(sizes[~falling].sum()), sizes[falling], excess[falling]
+
+        def until(end: float) -> float:
+            span = max(end - begin, 0.0)
+            return float(2 / math.e * (flat * span - (sizes / excess) @ np.expm1(-excess * span))) if span else 0.0
+
+        return until
 
     def after(self, p: Float64[np.ndarray, "d"], rho: float, q: Float64[np.ndarray, "d"], delay: float = 0.0) -> float:
         """A bound on |r| at norm ρ for the flow through p, with log t = ⟨p − q, p̄_mm⟩ + delay at p.
 
-        The time at norm ρ is log t = ⟨p(t) − q − r, p̄_mm⟩ ≤ ρ − ⟨q, p̄_mm⟩ + |r|; |r| enters its own bound.
+        The time at norm ρ is log t = ⟨p(t) − q − r, p̄_mm⟩ ≤ ρ − ⟨q, p̄_mm⟩ + |r|; |r| enters its own bound. However far
+        the flow strays, the part of r across p̄_mm is at most ρ + |q|.
         """
         begin = float((p - q) @ self.direction) + delay
         first = float(np.sum(self.across(p - q) ** 2)) + delay**2
-        bound = math.sqrt(first)
-        for _ in range(60):
-            end = rho - float(q @ self.direction) + bound
-            new = math.sqrt(first + self.growth(q, begin, end))
-            if not math.isfinite(new) or new <= bound * (1 + 1e-9):
-                break
-            bound = new
-        return bound * (1 + 1e-6)
+        off, shift, grown = self.residual(q), float(q @ self.direction), self.growth(q, begin)
 
-    def contracted(self, p: Float64[np.ndarray, "d"], later: Float64[np.ndarray, "d"]) -> float:
-        """A bound on the part of r within the span at ``later``, for the flow that passed through p before.
+        def squared(bound: float) -> float:
+            end = rho - shift + bound
+            return first + grown(end) + 2 * bound * off * max(end - begin, 0.0)
 
-        With x_j = ĝ_j·r, (1 − e^{−x}) x ≥ x²/(1 + X) for |x| ≤ X, so d|r|/d log t ≤ −σ|r|/(1 + X) + f; f, the pull
-        of the other constraints t Σ_{j∉S} e^{−ĝ_j·p} |ĝ_j|, falls along the flow, so its value at p serves.
-        """
-        r = self.across(self.span.T @ (self.span @ (p - self.q)))
-        rows, off = self.constraints.rows, ~self.support
-        spread = 1 + float(np.abs(rows[self.support] @ r).max(initial=0.0))
-        log_time = float((p - self.q) @ self.direction)
-        pull = np.exp(np.minimum(log_time - rows[off] @ p, 700.0)) @ np.linalg.norm(rows[off] @ self.span.T, axis=1)
-        rate = self.stiffness / spread
-        elapsed = float((later - p) @ self.direction)
-        return float(np.linalg.norm(r) * math.exp(-max(rate * elapsed, 0.0)) + pull / rate)
+        return min(own_bound(squared, first), rho + float(np.linalg.norm(self.across(q))))
 
     def from_start(self, p: Float64[np.ndarray, "d"], rho: float) -> float:
         """A bound on the offset at norm ρ for the flow from p, over a grid of the freedom that (*) leaves."""
         base = self.q + self.free(p)
-        best = math.inf
-        h = self._escape()
+        best = rho
+        h = self.escape
         for shift in (0.0, 1.0, 2.0, math.log(1 + math.log(1 + rho)), math.log(1 + rho), 2 * math.log(1 + rho)):
             if shift > 0 and h is None:
                 break
@@ -142,8 +171,11 @@ class FlowOffset:
                 best = min(best, size + self.after(p, rho, q, delay))
         return best
 
-    def _escape(self) -> Float64[np.ndarray, "d"] | None:
-        """h ⟂ ĝ_S of least norm with h·ĝ_j ≥ 1 on the SVM-neighbours off S; None if there are none or no such h."""
+    @cached_property
+    def escape(self) -> Float64[np.ndarray, "d"] | None:
+        """h ⟂ ĝ_S of least norm with h·ĝ_j ≥ 1 on the SVM-neighbours off S; None if there are none or h is lost to
+        rounding.
+        """
         rest = self.constraints.neighbours & ~self.support
         if not rest.any():
             return None
@@ -151,9 +183,85 @@ class FlowOffset:
         target = np.zeros(rows.shape[1] + 1)
         target[-1] = 1.0
         stacked = np.vstack([rows.T, np.ones(len(rows))])
-        residual = target - stacked @ nnls(stacked, target)[0]
+        try:
+            residual = target - stacked @ nnls(stacked, target)[0]
+        except RuntimeError:  # it did not converge
+            return None
         if not residual[-1] > 1e-9:
             return None
         h = -residual[:-1] / residual[-1]
         smallest = float((rows @ h).min())
         return h / smallest if smallest > 0 else None
+
+    def contracted(self, p: Float64[np.ndarray, "r d"]) -> Float64[np.ndarray, "r"]:
+        """(**) at each recorded point, from whichever point before it says most; inf at the first, (r,)."""
+        rows, support, k = self.constraints.rows, self.support, len(self.tangents)
+        if k == 0:
+            return np.where(np.arange(len(p)) > 0, 0.0, np.inf)
+        u, v = p @ self.direction, np.linalg.norm(self.inside(p - self.q), axis=1)
+        energy, speed = self._energy(p)
+        with np.errstate(over="ignore", invalid="ignore"):
+            pulled = np.expm1(energy)
+            y = pulled[:, None] / self.weights
+            reach = (y + np.sqrt(y * (y + 8))) / 2
+            tangential = rows[support] @ self.tangents.T
+            stiffness = np.einsum("rs,sa,sb->rab", self.weights / (1 + reach), tangential, tangential)
+        # Points of so much energy say nothing: none of their weights is a number.
+        usable = np.isfinite(stiffness).all(axis=(1, 2)) & np.isfinite(pulled)
+        values = np.linalg.eigvalsh(np.where(usable[:, None, None], stiffness, 0.0))
+        sigma = np.maximum(values[:, 0] - 8 * k * EPS * values[:, -1], 0.0)
+        pull = float(np.linalg.norm(rows[~support] @ self.tangents.T, axis=1).max(initial=0.0))
+        drift = pull * pulled + self.residual(self.q)
+        apart = np.maximum(u[None, :] - u[:, None], 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            left = v[:, None] * np.exp(-sigma[:, None] * apart / (speed * np.exp(energy))[:, None])
+            safe = np.where(sigma > 0, sigma, 1.0)[:, None]
+            lasting = np.where(sigma[:, None] > 0, -np.expm1(-sigma[:, None] * apart) / safe, apart)
+            bounds = left + drift[:, None] * lasting
+        before = np.triu(np.ones_like(bounds, dtype=bool), 1) & usable[:, None]
+        return np.where(before & ~np.isnan(bounds), bounds, np.inf).min(axis=0)
+
+    def _energy(self, p: Float64[np.ndarray, "r d"]) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
+        """E and |dp/dτ|, not less than either, (r,) each.
+
+        A point of norm ρ is rounded by δ = 8 d eps ρ, which moves E by |Σ s_j ẑ_j| δ to first order. inf Φ is at least
+        the dual value at w less what w fails to balance.
+        """
+        margins, costs = self.constraints.margins, self.constraints.log_costs
+        z, u = self.across(p), p @ self.direction
+        rows = self.across(self.constraints.rows)
+        exponents = costs - z @ rows.T - u[:, None] * (margins - 1)
+        total = np.logaddexp.reduce(exponents, axis=1)
+        shares = np.exp(exponents - total[:, None])
+        turning, along = np.linalg.norm(shares @ rows, axis=1), shares @ margins
+        own = rows[self.support]
+        dual = float(self.weights @ (costs[self.support] - np.log(self.weights)))
+        unbalanced = float(np.linalg.norm(self.weights @ own) * np.linalg.norm(self.across(self.q)))
+        moved = 8 * p.shape[1] * EPS * np.linalg.norm(p, axis=1)
+        summed = np.sum(shares * (np.abs(z) @ np.abs(self.constraints.rows).T + np.abs(costs)), axis=1)
+        summed += float(np.abs(np.log(self.weights)).max())
+        rounding = turning * moved + (np.linalg.norm(own, axis=1).max() * moved) ** 2
+        rounding += (len(costs) + p.shape[1] + 8) * EPS * (1 + summed) + unbalanced
+        return np.maximum(total - dual, 0.0) + rounding, np.hypot(along, turning) * (1 + 1e-9)
+
+
+def own_bound(squared: Callable[[float], float], first: float) -> float:
+    """The least b with b² ≥ squared(b), increasing in b, from below; inf where there is none.
+
+    Args:
+        first: squared(0) or less.
+    """
+    bound = math.sqrt(first)
+    for _ in range(ROUNDS):
+        new = math.sqrt(squared(bound))
+        if new <= bound * (1 + 1e-9):
+            return bound * (1 + 1e-6)
+        if not math.isfinite(new):
+            break
+        bound = new
+    return math.inf
+
+
+def _rank(svm: MaxMargin) -> int:
+    """The rank of the rows of S, exact."""
+    return int(fmpq_mat([svm.exact.row(i, t) for i, t in svm.exact_maximal_duals]).rank())

@@ -20,7 +20,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.bounded import exact, value_of
 from theorems.token_selection.global_paths.flow_claims import FLOW_RELATIVE, followed
-from theorems.token_selection.global_paths.flow_offset import FlowOffset
+from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 from theorems.token_selection.global_paths.path_constants import Constraints
 
@@ -158,17 +158,17 @@ def _bound(
 ) -> float:
     """|r| at ρ_k; log t = ⟨p − q − r, p̄_mm⟩ is known to |r|, which enters its own bound."""
     begin, shift = float((p[0] - q) @ offsets.direction), float(q @ offsets.direction)
-    first = float(np.sum(offsets.across(p[0] - q) ** 2))
+    first, off = float(np.sum(offsets.across(p[0] - q) ** 2)), offsets.residual(q)
+    grown = offsets.growth(q, begin)
     rates = 2 * changed[:k] * np.expm1(changed[:k])
-    bound = math.sqrt(first)
-    for _ in range(60):
+
+    def squared(bound: float) -> float:
         times = np.maximum(rho[1 : k + 1] - p[:k] @ offsets.direction + 2 * bound, 0.0)
-        growth = math.exp(changed[0]) * offsets.growth(q, begin, float(rho[k]) - shift + bound)
-        new = math.sqrt(first + growth + float(rates @ times))
-        if not math.isfinite(new) or new <= bound * (1 + 1e-9):
-            break
-        bound = new
-    return bound * (1 + 1e-6)
+        end = float(rho[k]) - shift + bound
+        growth = math.exp(changed[0]) * grown(end) + 2 * bound * off * max(end - begin, 0.0)
+        return first + growth + float(rates @ times)
+
+    return min(own_bound(squared, first), float(rho[k]) + float(np.linalg.norm(offsets.across(q))))
 
 
 def _changed(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -192,6 +192,60 @@ def test_bound_from_the_start_covers_the_flow_and_is_not_absurd(name: str) -> No
     size = float(np.linalg.norm(z))
     assert size <= bound <= 100 * (1 + size)
     assert one_minus_cosine <= bound**2 / 1e12
+
+
+SPARSE = Problem(
+    [[[0, 0, 0, 0, 0], [-1, 0, 0, -2, -5], [-0.87, 0, 1.49, -1.98, -5], [-1.78, 0, 0, 1.95, -2.34],
+      [0.02, -1.85, 0, 1.78, -5], [-1, 0.29, 0, -2, -5]]],
+    [[0.0, -1, -1, -1, -1, -1]],
+)  # fmt: skip
+"""Of four SVM-neighbours three have a dual; the fourth is the first but for a coordinate in which p_mm is zero."""
+PARTLY = Problem(
+    [[[0, 0, 0, 0], [-1, 0, 0, 0], [-1, -1, 0, 0], [-1, 1, 0, 0], [-1, 0.5, 0, -1], [-1, 0, -1, -2]]],
+    [[0.0, -1, -1, -1, -1, -1]],
+)
+"""Three neighbours of dependent rows have a dual, in dual solutions of which each leaves one out; two have none."""
+
+
+@pytest.mark.parametrize("problem", [SPARSE, PARTLY])
+def test_neighbours_without_a_dual_are_no_counterexample(problem: Problem) -> None:
+    svm = _svm(problem)
+    assert not svm.strictly_complementary
+    assert svm.dual_support.sum() == 3
+    for seed in range(4):
+        outcome = check(statement("theorem-2"), Case(problem, seed=seed).normalised(), REFERENCE)
+        assert outcome.verdict is Verdict.UPHELD, outcome.reason
+        assert {c.name for c in outcome.claims} >= {*SINGLE, "flow-offset-closed-form"}
+
+
+RIGHT = FlowOffset.of
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """An offset whose q is moved by so much within the span: the limit of other duals."""
+
+    by: float
+
+    def of(self, constraints: Constraints, svm: MaxMargin) -> FlowOffset:
+        right = RIGHT(constraints, svm)
+        return replace(right, q=right.q + self.by * right.tangents[0])
+
+
+TRIANGLE = Problem([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0]])
+
+
+@pytest.mark.parametrize("problem", [PARTLY, TRIANGLE])
+def test_a_limit_beside_the_right_one_is_falsified(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds allow a q that does not balance what it fails by, and no more: the flow does not tend to it."""
+    where = "theorems.token_selection.global_paths.flow_claims.FlowOffset.of"
+    caught = []
+    for by in (1e-3, -1.0):
+        with monkeypatch.context() as planted:
+            planted.setattr(where, Elsewhere(by).of)
+            planted.setattr(FlowOffset, "residual", lambda self, q: 0.0)
+            caught.append(falsified("theorem-2", Case(problem, start=np.ones(problem.d)), REFERENCE))
+    assert all("flow-offset-closed-form" in names for names in caught), caught
 
 
 def test_several_inputs_may_reach_another_direction() -> None:
