@@ -271,3 +271,14 @@ def test_a_limit_that_was_not_found_leaves_what_does_not_need_it(
     }
     assert limits.items() <= found.items()
     assert Verdict.FALSIFIED not in found.values()
+
+
+def test_columns_of_very_different_units_are_no_false_alarm() -> None:
+    """Rows of 10⁶/‖p_mm‖, opposite but for a margin of 10⁻³, and a third one without a dual that is 10⁻⁵ off the first.
+
+    The sphere alone curves the program there, by 1/ρ: sixteen digits below the curvature along the rows.
+    """
+    keys = [[[0.0, 0.0, 0.0], [-1e-3, 2600.0, 0.0], [-1e-3, -2600.0, 0.0], [-1e-3, 2600.0, 1e-5]]]
+    made = claims_of("theorem-1", case(keys, [[1.0, 0.0, -1.0, 0.0]], "exponential"), REFERENCE)
+    assert {claim.verdict for claim in made.values()} == {Verdict.UPHELD}
+    assert "path-rate-with-logarithm" in made
