@@ -1,9 +1,10 @@
-"""Whether what a solution of ATT-SVM says about its neighbours is so: their rank, and whether all can have a dual.
+"""Whether what a solution of ATT-SVM says about its neighbours is so: their rank, and which of them can have a dual.
 
-Claims are made or left out by these flags, so they are decided a second time, over the rationals, by code that shares
-nothing with :mod:`reference_attention.svm`: rank by elimination; positive duals by checking those that are given; that
-a neighbour has none by a direction z with p·z = 0 that no neighbour opposes and this one gains by (Goldman and Tucker:
-0 = p·z = Σ λ_j g_j·z, so its λ is 0 in every dual solution).
+Claims are made or left out by these flags, so they are decided a second time, over the rationals: rank by elimination;
+positive duals by checking those that are given; that the others have none by a direction z that no neighbour opposes
+and each of the others gains by, while p·z = 0 (Goldman and Tucker: 0 = p·z = Σ λ_j g_j·z in every dual solution, a sum
+of non-negative terms, so λ_j = 0 wherever g_j·z > 0; and some z gains at all of them at once). Where z comes from is of
+no account: it is checked. No float can find it: a token that is a rounding off a support gains by as little as that.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM).
 """
@@ -11,19 +12,16 @@ References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM).
 from __future__ import annotations
 
 import numpy as np
-from flint import fmpq, fmpq_mat
-from jaxtyping import Float64, Int64
-from scipy.optimize import linprog
+from flint import fmpq, fmpq_mat, fmpz_mat
+from jaxtyping import Int64
 
-from reference_attention.exact import combination, products, rank_of, rational, to_floats
+from reference_attention.exact import combination, products, rank_of
 from reference_attention.outer_keys import rational_keys
 from reference_attention.problem import Problem
+from reference_attention.svm.least_norm import IntegerRows, least_norm
 from reference_attention.svm.max_margin import MaxMargin
 
 Pair = tuple[int, int]
-
-GAIN = 1e-7
-"""What a row of size one gains from z at least, to be taken for one that gains: only a guess, proven afterwards."""
 
 
 def wrong_flag(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
@@ -41,9 +39,10 @@ def wrong_flag(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) 
     given = svm.exact_maximal_duals
     if why := _no_such_duals(given, pairs, rows, list(svm.exact.p)):
         return why
-    for k, pair in enumerate(pairs):
-        if pair not in given and not _gains_without_dual(rows, k, list(svm.exact.p)):
-            return f"token {pair[1]} of input {pair[0]} is said to have dual 0 in every solution, and nothing proves it"
+    without = [pair not in given for pair in pairs]
+    if any(without) and not _proves(_gaining(rows, without), rows, without, list(svm.exact.p)):
+        i, t = pairs[without.index(True)]
+        return f"token {t} of input {i} is said to have dual 0 in every solution, and nothing proves it"
     return ""
 
 
@@ -55,27 +54,20 @@ def _no_such_duals(given: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[f
     return "" if total == p else "the positive duals do not add up to p"
 
 
-def _gains_without_dual(rows: list[list[fmpq]], k: int, p: list[fmpq]) -> bool:
-    """Whether a z was found with p·z = 0, g·z ≥ 0 for every row g and g_k·z > 0: a float guess, made exact."""
-    floats, unit = np.array([to_floats(row) for row in rows]), to_floats(p)
-    floats, unit = floats / np.abs(floats).max(axis=1, keepdims=True), unit / np.abs(unit).max()
-    none = np.zeros(len(rows))
-    found = linprog(-floats[k], A_ub=-floats, b_ub=none, A_eq=unit[None], b_eq=[0.0], bounds=(-1, 1), method="highs")
-    if found.status != 0:
-        return False
-    gains = floats @ found.x
-    idle = [row for row, gain in zip(rows, gains.tolist(), strict=True) if gain < GAIN]
-    z = _projected(found.x, [p, *idle])
-    gained = products(rows, z)
-    return all(x >= 0 for x in gained) and gained[k] > 0
+def _proves(z: list[fmpq], rows: list[list[fmpq]], without: list[bool], p: list[fmpq]) -> bool:
+    """Whether p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for those that are said to have no dual."""
+    gains = products(rows, z)
+    return products([p], z) == [0] and all(x > 0 if idle else x >= 0 for x, idle in zip(gains, without, strict=True))
 
 
-def _projected(z: Float64[np.ndarray, "d"], across: list[list[fmpq]]) -> list[fmpq]:
-    """z, as a rational vector, without its part in the span of some rows, not all zero."""
-    exact = [rational(float(x)) for x in z]
-    reduced, rank = fmpq_mat(across).rref()
-    basis = fmpq_mat(reduced.tolist()[: int(rank)])
-    gram = basis * basis.transpose()
-    share = gram.solve(basis * fmpq_mat([[x] for x in exact]))
-    part = (basis.transpose() * share).tolist()
-    return [x - row[0] for x, row in zip(exact, part, strict=True)]
+def _gaining(rows: list[list[fmpq]], without: list[bool]) -> list[fmpq]:
+    """z with g·z ≥ 1 for the rows without a dual, ≥ 0 for the others and ≤ 0 for their sum; 0 if there is none."""
+    used = [row for row, idle in zip(rows, without, strict=True) if not idle]
+    against = [-sum(column, fmpq(0)) for column in zip(*used, strict=True)] or [fmpq(0)] * len(rows[0])
+    whole, _ = fmpq_mat([*rows, against]).numer_denom()
+    found = least_norm(_integer_rows(whole), np.array([*without, False], dtype=np.int64))
+    return [fmpq(x) for x in found.exact.point] if found.feasible else [fmpq(0)] * len(rows[0])
+
+
+def _integer_rows(whole: fmpz_mat) -> IntegerRows:
+    return IntegerRows(whole, max(int(abs(x)).bit_length() for x in whole.entries()))

@@ -16,7 +16,7 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.core.svm_certificate import local_optimality_claim, svm_claim
-from theorems.core.svm_flags import _gains_without_dual
+from theorems.core.svm_flags import _gaining, _proves
 
 KEYS = np.array([[[0.0, 0], [-1, 1], [-3, -1]], [[0.0, 0], [-1, -1], [-2, 5]]])
 """Rows (1, −1), (3, 1) of the first input, (1, 1), (2, −5) of the second would ask for more: p_mm = (1, 0)."""
@@ -123,16 +123,35 @@ def test_local_optimality_is_asked_of_three_scores(scores: np.ndarray, called: s
 
 
 @pytest.mark.parametrize(
-    ("rows", "proven"),
+    ("rows", "without", "proven"),
     [
-        ([[1, 0], [1, 1]], True),
-        ([[1, 1], [1, -1]], False),
-        ([[1, 0]], False),
-        ([[1, 0], [2, 1], [1, 1]], True),
-        ([["1/4", 0], ["1/4", "1/4"]], True),
+        ([[1, 0], [1, 1]], [False, True], True),
+        ([[1, 0], [1, 1]], [True, False], False),
+        ([[1, 1], [1, -1]], [True, False], False),
+        ([[1, 0]], [True], False),
+        ([[1, 0], [2, 1], [1, 1]], [False, True, True], True),
+        ([["1/4", 0], ["1/4", "1/4"]], [False, True], True),
+        # A gain as small as the rounding of a duplicate, and one that asks for z of 10¹² elsewhere.
+        ([[1, 0], [1, "1/1000000000000"]], [False, True], True),
+        ([[1, 0, 0], [1, 5, 0], [1, -5, "1/1000000000000"]], [False, True, True], True),
+        ([[1, 0, 0], [1, 5, 0], [1, -5, 0]], [False, True, True], False),
     ],
 )
-def test_a_direction_proves_that_a_neighbour_has_no_dual(rows: list[list[Any]], proven: bool) -> None:
+def test_a_direction_proves_that_neighbours_have_no_dual(
+    rows: list[list[Any]], without: list[bool], proven: bool
+) -> None:
     """z = (0, 1) loses nothing on p = (1, 0) and gains on (1, 1); between (1, 1) and (1, −1) one always loses."""
-    exact, p = [[fmpq(x) for x in row] for row in rows], [fmpq(1), fmpq(0)]
-    assert any(_gains_without_dual(exact, k, p) for k in range(len(rows))) is proven
+    exact = [[fmpq(x) for x in row] for row in rows]
+    p = [fmpq(1), *[fmpq(0)] * (len(rows[0]) - 1)]
+    z = _gaining(exact, without)
+    assert _proves(z, exact, without, p) is proven
+    assert not _proves([-x for x in z], exact, without, p)
+
+
+def test_a_copy_of_a_support_token_that_is_a_rounding_off_has_no_dual() -> None:
+    """What it is off by is a coordinate that is constant otherwise; a gain of 1e-9 is a gain."""
+    problem = Problem([[[0.0, 0.0], [0.0, -1.0], [1e-9, -1.0]]], [[1.0, 0.0, 0.0]])
+    svm = solution(problem)
+    assert svm.neighbours.sum() == 2
+    assert not svm.strictly_complementary
+    assert verdict(svm, problem) == (Verdict.UPHELD, "2 margins, 2 of them exactly what is required")

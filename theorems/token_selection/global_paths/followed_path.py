@@ -18,7 +18,7 @@ from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import log_excess_of
 from theorems.token_selection.global_paths.path_constants import log_excess
-from theorems.token_selection.global_paths.path_offset import QUADRATIC, Reduced, solved
+from theorems.token_selection.global_paths.path_offset import QUADRATIC, Reduced
 
 STEPS = 60
 """Newton steps from the ray; a few suffice unless the costs differ by many orders of magnitude."""
@@ -69,7 +69,7 @@ class Sphere:
 
     def newton_step(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
         """Where the implementation's minimiser lies from y, to first order."""
-        return np.asarray(-solved(self.reduced.hessian(y), self.slope(y)))
+        return np.asarray(-self.reduced.solved(y, self.slope(y)))
 
     def follow(
         self, start: Float64[np.ndarray, "e"], resolution: float, precision: float
@@ -88,7 +88,7 @@ class Sphere:
         noise = 64 * EPS * self.reduced.rho * max(1.0, float(np.abs(self.reduced.rows).max()))
         for _ in range(STEPS):
             slope = self.slope(y)
-            step = np.asarray(-solved(self.reduced.hessian(y), slope))
+            step = np.asarray(-self.reduced.solved(y, slope))
             length = float(np.linalg.norm(step))
             if not np.isfinite(length):
                 return y, False

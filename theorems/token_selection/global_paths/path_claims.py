@@ -122,24 +122,33 @@ def path_claims(
     rng: np.random.Generator,
 ) -> Iterator[Claim]:
     """The path at increasing radii against its bound, its rate and its predicted offset."""
-    stationary = np.array([np.linalg.norm(f.sphere.newton_step(f.predicted)) for f in followed])
+    predicted = [f for f in followed if f.solved]
+    if not predicted:
+        yield undecided("path-is-stationary", followed[0].undecided, Form.SHARP)
+        return
+    stationary = np.array([np.linalg.norm(f.sphere.newton_step(f.predicted)) for f in predicted])
     # None where the risk under test does not fall outwards: no minimiser is anywhere near.
     stationary = np.where(np.isnan(stationary), np.inf, stationary)
-    rounding = np.array([f.rounding for f in followed])
     yield at_least(
-        "path-is-stationary", Form.SHARP, 0.0, stationary, rounding=rounding, why=PATH_ROUNDING, points="radius"
+        "path-is-stationary",
+        Form.SHARP,
+        0.0,
+        stationary,
+        rounding=np.array([f.rounding for f in predicted]),
+        why=PATH_ROUNDING,
+        points="radius",
     )
     span = tangent_span(constraints, basis)
     far = Reduced.limit(constraints, span)
     coordinates, solved = far.newton(np.zeros(span.shape[1]))
+    # Where Newton's method did not get there, ``limit`` bounds what it bounds all the same: any point does (Jensen).
     limit = basis.T @ (span @ coordinates)
-    missing = "" if solved else "Newton's method on the limit program did not converge"
-    missing = next((f.undecided for f in followed if f.undecided), missing)
-    if missing:
+    if missing := next((f.undecided for f in followed if f.undecided), ""):
         yield undecided("path-correlation", missing, Form.LIMIT)
         return
     one_minus = np.array([f.one_minus_cosine for f in followed])
     rho = np.array([f.rho for f in followed])
+    rounding = np.array([f.rounding for f in followed])
     size = np.array([np.linalg.norm(f.followed) for f in followed])
     dual, residual = far.approximate_dual(coordinates)
     lower = np.maximum(constraints.dual_value, dual - residual * size)
@@ -173,7 +182,10 @@ def path_claims(
         points="radius",
     )
     if svm.strictly_complementary:
-        yield from _limit_offset(followed, constraints, basis, limit, svm.independent)
+        if solved or svm.independent:
+            yield from _limit_offset(followed, constraints, basis, limit, svm.independent)
+        else:
+            yield undecided("offset-limit", "Newton's method on the limit program did not converge", Form.SHARP)
         return
     h = (limit - followed[0].predicted) / math.log(far.rho / rho[0])
     curve = [followed[0].predicted + h * math.log(r / rho[0]) for r in rho]

@@ -111,13 +111,23 @@ class Reduced:
         weights, slopes = self.slopes(y)
         return np.asarray(weights @ slopes)
 
-    def hessian(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e e"]:
-        """∇²F_ρ(y): covariance of the gradients, plus the curvature of the sphere."""
+    def factor(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "k e"]:
+        """J with JᵀJ = ∇²F_ρ(y): the covariance of the gradients, plus the curvature of the sphere."""
         weights, slopes = self.slopes(y)
         centred = slopes - weights @ slopes
-        height = self.height(y)
-        curvature = np.eye(y.size) / height + np.outer(y, y) / height**3
-        return np.asarray((centred * weights[:, None]).T @ centred + (weights @ self.margins) * curvature)
+        height, mean = self.height(y), float(weights @ self.margins)
+        sphere = math.sqrt(mean / height) * np.concatenate([np.eye(y.size), y[None] / height])
+        return np.concatenate([centred * np.sqrt(weights)[:, None], sphere])
+
+    def curvatures(self, y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "e e"]]:
+        """Eigenvalues of ∇²F_ρ(y), the largest first, and its eigenvectors as columns.
+
+        From singular values of J, off by eps σ_max: where columns of keys differ in their units by 10⁷, eigenvalues of
+        a computed JᵀJ, off by eps σ_max², say nothing of the sphere's 1/ρ, which bounds them from below.
+        """
+        weights, _ = self.slopes(y)
+        _, sizes, vectors = np.linalg.svd(np.linalg.qr(self.factor(y), mode="r"))
+        return np.maximum(sizes**2, float(weights @ self.margins) / self.height(y)), vectors.T
 
     def newton(self, start: Float64[np.ndarray, "e"], steps: int = 400) -> tuple[Float64[np.ndarray, "e"], bool]:
         """The minimiser, by Newton's method with backtracking; and whether it converged to rounding.
@@ -131,8 +141,8 @@ class Reduced:
             return y, True
         value, last = self.value(y), np.inf
         for _ in range(steps):
-            gradient, hessian = self.gradient(y), self.hessian(y)
-            step = -solved(hessian, gradient)
+            gradient = self.gradient(y)
+            step = -self.solved(y, gradient)
             length, decrement = float(np.linalg.norm(step)), float(-gradient @ step)
             noise = 8 * EPS * (1 + abs(value) + float(np.abs(self.rows @ y).max()))
             if decrement <= noise:
@@ -148,6 +158,13 @@ class Reduced:
                 new = self.value(y + scale * step)
             y, value = y + scale * step, new
         return y, False
+
+    def solved(self, y: Float64[np.ndarray, "e"], right: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
+        """H⁻¹ right, H = ∇²F_ρ(y)."""
+        if y.size == 0:
+            return right
+        values, vectors = self.curvatures(y)
+        return np.asarray(vectors @ (vectors.T @ right / values))
 
     def longest(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
         """How much of a Newton step to try: no term may come to outweigh today's sum by more than e^10.
@@ -179,12 +196,11 @@ class Reduced:
         if y.size == 0:
             return 0.0
         weights, slopes = self.slopes(y)
-        values, vectors = np.linalg.eigh(self.hessian(y))
-        floor = EPS * float(np.abs(values).max())
-        centred = (slopes - weights @ slopes) @ vectors / np.maximum(values, floor)
+        values, vectors = self.curvatures(y)
+        centred = (slopes - weights @ slopes) @ vectors / values
         first = exponent_error * float(weights @ np.linalg.norm(centred, axis=1))
         sums = (weights.size + y.size) * EPS * float(weights @ np.linalg.norm(slopes, axis=1))
-        return first + sums / max(float(values.min()), floor)
+        return first + sums / float(values[-1])
 
     def approximate_dual(self, y: Float64[np.ndarray, "e"]) -> tuple[float, float]:
         """(D(w), |Σ w_j ĝ_j|) for the weights w at y: F(y') ≥ D(w) − |Σ w_j ĝ_j| |y'| for every y' (Jensen)."""
@@ -207,33 +223,21 @@ class Reduced:
         |v − s| ≤ |v − s|_H / √λ_min(H).
         """
         weights, slopes = self.slopes(y)
-        hessian = self.hessian(y)
         gradient = weights @ slopes
-        if not np.isfinite(hessian).all():
+        if not (np.linalg.norm(y) < self.rho and np.isfinite(self.factor(y)).all()):
             # y lies outside the ball of this radius.
             return np.zeros_like(y), np.inf
-        step = -solved(hessian, gradient)
+        values, vectors = self.curvatures(y)
+        step = -self.solved(y, gradient)
         size = float(np.sqrt(max(-gradient @ step, 0.0)))
-        centred = slopes - gradient
-        reaches = np.sqrt(np.maximum(np.sum(centred * solved(hessian, centred.T).T, axis=1), 0.0))
+        reaches = np.linalg.norm((slopes - gradient) @ vectors / np.sqrt(values), axis=1)
         # A term that stays below rounding of the Hessian wherever the minimiser may be has no weight.
         grown = np.log(np.maximum(weights, 1e-300)) + 3 * reaches * size + 2 * np.log1p(reaches)
         reach = float(reaches[grown > math.log(EPS)].max())
         x = 2 * reach * size + float(np.linalg.norm(y)) / self.rho
         if not x <= 0.25:
             return step, np.inf
-        stiffness = max(float(np.linalg.eigvalsh(hessian)[0]), EPS)
-        return step, float(np.expm1(1.5 * x) * size / np.sqrt(stiffness))
-
-
-def solved(hessian: Float64[np.ndarray, "e e"], right: Float64[np.ndarray, "e *k"]) -> Float64[np.ndarray, "e *k"]:
-    """H⁻¹ right for a positive definite H whose smallest eigenvalues rounding may have lost."""
-    if right.shape[0] == 0:
-        return right
-    values, vectors = np.linalg.eigh(hessian)
-    scaled = vectors.T @ right
-    values = np.maximum(values, EPS * values[-1])
-    return np.asarray(vectors @ (scaled / (values if right.ndim == 1 else values[:, None])))
+        return step, float(np.expm1(1.5 * x) * size / np.sqrt(values[-1]))
 
 
 def closed_form(constraints: Constraints, basis: Float64[np.ndarray, "d e"]) -> tuple[Float64[np.ndarray, "e"], float]:

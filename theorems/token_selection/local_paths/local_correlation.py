@@ -38,6 +38,9 @@ from scipy.special import wrightomega
 _MOST = 1e6
 """κ beyond this is reported as ∞: no radius of interest qualifies."""
 
+LARGEST = 700.0
+"""Exponents beyond it count as this one: e^700 is more than any κ that is reported."""
+
 
 @dataclass(frozen=True)
 class HarmfulTokens:
@@ -55,16 +58,10 @@ class HarmfulTokens:
     tilt: Float64[np.ndarray, "h"]
     opening: float
 
-    def total(self, kappa: float) -> float:
-        """B(κ)."""
-        if self.log_size.size == 0:
-            return 0.0
-        if self.log_size.max() < -700.0 - math.log(self.log_size.size):
-            return 1e-300 * (1 + kappa)
-        if self.log_size.max() > 600.0:
-            return math.inf
+    def log_total(self, kappa: float) -> float:
+        """log B(κ), −∞ without harmful tokens: factors of e^κ would make a B that underflows count."""
         largest = max(self.opening, kappa)
-        return float(np.exp(self.log_size) @ (largest * self.margins + self.tilt))
+        return float(np.logaddexp.reduce(self.log_size + np.log(largest * self.margins + self.tilt), initial=-np.inf))
 
 
 def correlation_constant(
@@ -89,7 +86,8 @@ def correlation_constant(
     log_idle = np.append(log_idle, -np.inf) - unit
     harmful = replace(harmful, log_size=harmful.log_size - unit)
     return min(
-        _one_constraint(low, high, log_idle, harmful.total), _by_duality(duals, low, high, log_idle, harmful.total)
+        _one_constraint(low, high, log_idle, harmful.log_total),
+        _by_duality(duals, low, high, log_idle, harmful.log_total),
     )
 
 
@@ -97,17 +95,17 @@ def _one_constraint(
     low: Float64[np.ndarray, "s"],
     high: Float64[np.ndarray, "s"],
     log_idle: Float64[np.ndarray, "r"],
-    stray: Callable[[float], float],
+    log_stray: Callable[[float], float],
 ) -> float:
     """The smallest κ of the first proof, by bisection: both sides are monotone."""
     # In logarithms: weights of supports differ by factors of e^{10⁸} at scores of that size.
     others = np.where(np.eye(low.size, dtype=bool), -np.inf, high)
     sums = np.logaddexp(np.logaddexp.reduce(others, axis=1), np.logaddexp.reduce(log_idle))
     rest = float((np.maximum(sums, -690.0) - low).max())
-    weakest = math.exp(-min(0.0, float(low.min())))
 
     def enough(kappa: float) -> bool:
-        return kappa >= math.exp(min(rest - kappa - 1, 700.0)) + weakest * stray(kappa)
+        # The smallest ω⁻ is the unit.
+        return kappa >= math.exp(min(rest - kappa - 1, LARGEST)) + math.exp(min(log_stray(kappa), LARGEST))
 
     return _least(enough)
 
@@ -117,7 +115,7 @@ def _by_duality(
     low: Float64[np.ndarray, "s"],
     high: Float64[np.ndarray, "s"],
     log_idle: Float64[np.ndarray, "r"],
-    stray: Callable[[float], float],
+    log_stray: Callable[[float], float],
 ) -> float:
     """The smallest κ of the second proof over a grid of z that is refined twice; ∞ where it is beyond e^{600}."""
     if float(np.logaddexp.reduce(log_idle)) > 600.0:
@@ -126,8 +124,9 @@ def _by_duality(
     ratios = np.log(duals) - np.stack([high, low])
 
     def spread(z: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
-        w = wrightomega(np.maximum(z[:, None, None] + ratios, -700.0))
-        return np.asarray((w + 1 / w).max(axis=1) @ duals - 2)
+        logs = z[:, None, None] + ratios
+        w = wrightomega(np.maximum(logs, -LARGEST))
+        return np.asarray(np.where(logs < -LARGEST, np.inf, w + 1 / w).max(axis=1) @ duals - 2)
 
     start, stop = float(-ratios.max()) - 2.0, float(-ratios.min()) + 4.0 + math.log1p(idle)
     for _ in range(3):
@@ -135,12 +134,12 @@ def _by_duality(
         values = np.maximum(spread(z), 0.0) + np.exp(-z) * idle
         best = int(np.argmin(values))
         start, stop = z[max(best - 1, 0)], z[min(best + 1, z.size - 1)]
-    base, weight = float(values[best]), math.exp(min(-float(z[best]), 700.0))
+    base, log_weight = float(values[best]), -float(z[best])
     if base > 1e260:
         return math.inf
 
     def enough(kappa: float) -> bool:
-        return kappa >= base + weight * math.exp(min(kappa + 1, 700.0)) * stray(kappa)
+        return kappa >= base + math.exp(min(log_weight + kappa + 1 + log_stray(kappa), LARGEST))
 
     return base if enough(base) else _least(enough, base)
 

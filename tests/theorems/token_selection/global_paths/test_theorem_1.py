@@ -27,8 +27,10 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.rounding.bounded import Bounded
+from theorems.token_selection.global_paths.followed_path import Sphere
+from theorems.token_selection.global_paths.path_claims import Followed, path_claims
 from theorems.token_selection.global_paths.path_constants import Constraints, exact_to_rounding, log_kappa
-from theorems.token_selection.global_paths.path_offset import Reduced, closed_form, tangent_basis
+from theorems.token_selection.global_paths.path_offset import FAR, Reduced, closed_form, tangent_basis
 from theorems.token_selection.global_paths.sublevel_claims import sublevel_claims
 
 CAUGHT_BY: dict[str, str] = {
@@ -221,3 +223,62 @@ def test_a_gradient_turned_by_1e_11_is_seen() -> None:
     given_case = random_cases(2, equal=False)[0]
     assert not falsified("theorem-1", given_case, _nudged(1e-17))
     assert "path-is-stationary" in falsified("theorem-1", given_case, _nudged(1e-11))
+
+
+def _path_claims(given_case: Case, **changed: Any) -> dict[str, Verdict]:
+    """The claims about the path at two radii, with what is predicted at the second replaced."""
+    problem, svm = given_case.problem, _svm(given_case)
+    constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
+    spheres = [Sphere(problem, svm, basis, Reduced.at(constraints, basis, rho), REFERENCE) for rho in (1e3, 1e5)]
+    first, second = (Followed.at(sphere, constraints) for sphere in spheres)
+    made = path_claims([first, replace(second, **changed)], constraints, basis, svm, np.random.default_rng(0))
+    return {claim.name: claim.verdict for claim in made}
+
+
+def test_a_prediction_that_was_not_found_is_undecided() -> None:
+    """It is compared with nothing; taken for a prediction, it is falsified."""
+    given_case, far = CORNERS["more-neighbours-than-dimensions"], np.array([1e3])
+    assert set(_path_claims(given_case).values()) == {Verdict.UPHELD}
+    assert _path_claims(given_case, predicted=far)["path-is-stationary"] is Verdict.FALSIFIED
+    assert _path_claims(given_case, predicted=far, solved=False) == {
+        "path-is-stationary": Verdict.UPHELD,
+        "path-correlation": Verdict.INCONCLUSIVE,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "limits"),
+    [
+        ("several-inputs", {"offset-closed-form": Verdict.UPHELD}),
+        ("more-neighbours-than-dimensions", {"offset-limit": Verdict.INCONCLUSIVE}),
+        ("zero-dual", {"path-rate-with-logarithm": Verdict.UPHELD}),
+    ],
+)
+def test_a_limit_that_was_not_found_leaves_what_does_not_need_it(
+    name: str, limits: dict[str, Verdict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Columns of very different units keep Newton's method on the limit program from converging."""
+    right = Reduced.newton
+
+    def newton(self: Reduced, start: Any, steps: int = 400) -> tuple[Any, bool]:
+        y, solved = right(self, start, steps)
+        return y, solved and self.rho < FAR
+
+    monkeypatch.setattr(Reduced, "newton", newton)
+    found = _path_claims(CORNERS[name])
+    assert {"path-correlation", "path-is-lowest", "offset-at-radius"} <= {
+        claim for claim, verdict in found.items() if verdict is Verdict.UPHELD
+    }
+    assert limits.items() <= found.items()
+    assert Verdict.FALSIFIED not in found.values()
+
+
+def test_columns_of_very_different_units_are_no_false_alarm() -> None:
+    """Rows of 10⁶/‖p_mm‖, opposite but for a margin of 10⁻³, and a third one without a dual that is 10⁻⁵ off the first.
+
+    The sphere alone curves the program there, by 1/ρ: sixteen digits below the curvature along the rows.
+    """
+    keys = [[[0.0, 0.0, 0.0], [-1e-3, 2600.0, 0.0], [-1e-3, -2600.0, 0.0], [-1e-3, 2600.0, 1e-5]]]
+    made = claims_of("theorem-1", case(keys, [[1.0, 0.0, -1.0, 0.0]], "exponential"), REFERENCE)
+    assert {claim.verdict for claim in made.values()} == {Verdict.UPHELD}
+    assert "path-rate-with-logarithm" in made

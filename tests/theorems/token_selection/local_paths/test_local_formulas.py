@@ -26,7 +26,7 @@ from theorems.token_selection.local_paths.cone_points import ConeView, is_resolv
 from theorems.token_selection.local_paths.invariant_cone import SLACK, InvariantCone, _better, invariant_cone
 from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import LEVELS, _levels, _violation
 from theorems.token_selection.local_paths.local_constants import Apex, LocalConstants, local_constants
-from theorems.token_selection.local_paths.local_correlation import HarmfulTokens
+from theorems.token_selection.local_paths.local_correlation import HarmfulTokens, correlation_constant
 from theorems.token_selection.local_paths.margin_claims import margins_in_cone
 from theorems.token_selection.local_paths.theorem_3_local_convergence import SHORTEST, _rho, _shorter_step
 
@@ -170,8 +170,21 @@ def test_a_base_radius_gives_harmful_tokens_their_room() -> None:
 
 def test_harmful_terms_below_all_floats_are_still_something() -> None:
     tokens = HarmfulTokens(np.array([-1000.0]), np.array([2.0]), np.array([0.5]), 0.1)
-    assert tokens.total(3.0) > 0
-    assert tokens.total(30.0) > tokens.total(3.0)
+    assert tokens.log_total(3.0) == pytest.approx(math.log(3.0 * 2.0 + 0.5) - 1000)
+    assert tokens.log_total(30.0) > tokens.log_total(3.0)
+
+
+def test_harmful_terms_are_multiplied_by_more_than_floats_hold() -> None:
+    """e^{κ−z+1} B(κ) counts although neither e^κ nor e^{−z} is a float: κ ≈ z ≈ 2000."""
+    duals, weights, none = np.array([0.9995, 0.0005]), np.array([0.0, 2000.0]), np.empty(0)
+
+    def kappa(log_size: float) -> float:
+        harmful = HarmfulTokens(np.array([log_size]), np.array([2.0]), np.array([0.5]), 0.1)
+        return correlation_constant(duals, weights, weights, none, harmful)
+
+    assert kappa(-800.0) == pytest.approx(1990.4072, rel=1e-6)
+    assert kappa(-1.0) > 1992
+    assert kappa(2.0) == math.inf
 
 
 def widened(constants: LocalConstants) -> LocalConstants:
