@@ -42,13 +42,16 @@ from scipy.optimize import linprog
 from generators.case import Case
 from generators.finding import Finding, listed, vector
 from reference_attention.exact import rational, to_float
+from reference_attention.floats import EPS
 from reference_attention.paths.joint import chosen_of
 from reference_attention.risk import softmax_weights
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
 SAFETY = 1 - 2.0**-40
-"""ν and λ^max are computed in floats with a few dozen roundings and shrunk by this: a smaller ν remains a valid one."""
+"""λ^max and products of it are computed in floats with a few dozen roundings and shrunk by this: a smaller ν remains a
+valid one. What a difference of nearly equal lengths loses is taken off before.
+"""
 WITNESS_POINTS = 48
 """Prompts at which a refutation is looked for."""
 
@@ -136,8 +139,7 @@ def _cone_certificate(
                 0.0,
                 f"token {t} of support input {i} is outside the cone over the ball of radius Γ and z_iα",
             )
-        distance = float(np.linalg.norm(tokens[i, t] - c * chosen[i]))
-        rho = min(rho, svm.margin - distance / (1 - c))
+        rho = min(rho, svm.margin * (1 - 8 * EPS) - _distance(tokens[i, t], c, chosen[i]) / (1 - c))
         shares[i] = min(float(shares[i]), 1 - float(c))
     nu = rho * float(np.min(largest * np.array(shares))) * SAFETY
     if not nu > svm.margin * 2.0**-30:
@@ -179,6 +181,12 @@ def _mixing(token: Float64[np.ndarray, "d"], chosen: Float64[np.ndarray, "d"], g
             if best is None or room > best[0]:
                 best = (room, c)
     return None if best is None else best[1]
+
+
+def _distance(token: Float64[np.ndarray, "d"], c: float, chosen: Float64[np.ndarray, "d"]) -> float:
+    """‖token − c·chosen‖ to a rounding or two: of nearly the same tokens floats leave few digits of the difference."""
+    apart = [rational(a) - rational(c) * rational(b) for a, b in zip(token.tolist(), chosen.tolist(), strict=True)]
+    return math.sqrt(to_float(_dot(apart, apart)))
 
 
 def _dot(a: list[fmpq], b: list[fmpq]) -> fmpq:

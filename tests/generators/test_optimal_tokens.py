@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generators.case import Case
 from generators.datasets import DATASETS
 from generators.joint_cases import joint_cases
-from generators.optimal_tokens import support_of, token_optimality
+from generators.optimal_tokens import _mixing, support_of, token_optimality
 from reference_attention.paths.joint import chosen_of
 from reference_attention.problem import Dataset
 from reference_attention.svm.label_svm import LabelSvm, label_svm
@@ -146,3 +148,19 @@ def test_the_strategy_reaches_the_corners() -> None:
         "zero token",
         "rotated",
     }
+
+
+def test_nu_of_a_token_that_is_nearly_the_chosen_one_is_valid() -> None:
+    """Tokens within 1e-5 of chosen ones of length 1000: floats lose digits of what is between. Γ = 1, λ = 1/2."""
+    X = np.zeros((2, 2, 3))
+    X[:, 0] = [[1.0, 1000.1, 0.0], [1.0, -1000.1, 0.0]]
+    X[:, 1] = (1 - 2.0**-26) * X[:, 0]
+    X[:, 1, 2] = -0.8 * 2.0**-26
+    data = Dataset(X, np.ones(2), np.eye(3)[0], np.eye(3)[2:])
+    found = token_optimality(Case(data.problem, dataset=data, alpha=np.array([0, 0])))
+    assert found.holds
+    shares = [1 - Fraction(_mixing(token, chosen, fmpq(1)) or 0.0) for chosen, token in X]
+    rho = 2 * Fraction(found.nu) / min(shares)
+    for (chosen, token), rest in zip(X.tolist(), shares, strict=True):
+        apart = [Fraction(a) - (1 - rest) * Fraction(b) for a, b in zip(token, chosen, strict=True)]
+        assert sum(x * x for x in apart) <= ((1 - rho) * rest) ** 2

@@ -1,4 +1,10 @@
-"""Differences of keys with their rounding: none but that of the difference, also where keys are rounded products."""
+"""Differences of keys with their rounding, and with that of the keys where they are rounded products.
+
+What is decided exactly is decided for the factors x and z of a key x zᵀ, whose entries are in general no floats. An
+implementation is given floats, each of these entries rounded once: at W its logits, weights and gradient are those of
+these keys. Tokens that differ by little leave few digits of a difference of rounded keys, so that no formula on
+differences of factors says what it may be off by. The rows enclose both, and so does every number that is made of them.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +15,15 @@ import numpy as np
 from jaxtyping import Int64
 
 from reference_attention.problem import Problem
-from theorems.rounding.bounded import exact
-from theorems.rounding.bounded.arithmetic import Arithmetic, current
+from theorems.rounding.bounded import Bounded, exact
+from theorems.rounding.bounded.arithmetic import UNIT, Arithmetic, current
 
 LARGE = 4096
 """Entries of keys from which on it pays to ask whether points refer to the same tokens."""
 
 
 def key_rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
-    """k_i,token_i − k_it, shape (*b, n, T, d)."""
+    """k_i,token_i − k_it, of the factors and of the rounded keys, shape (*b, n, T, d)."""
     if problem.keys.size < LARGE:
         return _rows(problem, token)
     # Far out nearly every point refers to the tokens that are selected.
@@ -39,5 +45,11 @@ def _rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
     if factors is None:
         return exact(problem.keys[inputs, token])[..., None, :] - problem.keys
     apart = exact(factors.tokens[inputs, token])[..., None, :] - factors.tokens
-    products = apart[..., None] * factors.queries[:, None, None, :]
-    return products.reshape(*products.shape[:-2], problem.d)
+    products: Any = apart[..., None] * factors.queries[:, None, None, :]
+    rows = products.reshape(*products.shape[:-2], problem.d)
+    if not isinstance(rows, Bounded):
+        return rows
+    size = np.abs(problem.keys)
+    # Twice the unit covers the rounding of this sum, too. Where factors are the same, so are the rounded products.
+    keys = 2 * UNIT * (size[inputs, token][..., None, :] + size)
+    return rows.widened(np.where(rows.value == 0, 0.0, keys))

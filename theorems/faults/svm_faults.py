@@ -11,6 +11,7 @@ import numpy as np
 from flint import fmpq
 
 from reference_attention.exact import rational, to_floats
+from reference_attention.outer_keys import OuterKeys
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.fault import Fault, Kind
@@ -29,7 +30,7 @@ class ChangedSvm:
     def solve(self, keys: Any, alpha: Any) -> Solution:
         """As :func:`reference_attention.svm.max_margin.max_margin`."""
         right = max_margin(keys, alpha)
-        return right if isinstance(right, Infeasible) else self.change(right, keys, self.size)
+        return right if isinstance(right, Infeasible) else self.change(right, _floats(keys), self.size)
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
@@ -44,12 +45,17 @@ class OtherSvm:
 
     def solve(self, keys: Any, alpha: Any) -> Solution:
         """As :func:`reference_attention.svm.max_margin.max_margin`."""
-        wrong = max_margin(*self.change(keys, alpha))
+        wrong = max_margin(*self.change(_floats(keys), alpha))
         return wrong if isinstance(wrong, MaxMargin) else max_margin(keys, alpha)
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
         return REFERENCE.but("", max_margin=self.solve)
+
+
+def _floats(keys: Any) -> Any:
+    """The keys as an array, each entry rounded once where they are given by their factors."""
+    return keys.floats if isinstance(keys, OuterKeys) else keys
 
 
 def with_prompt(solution: MaxMargin, keys: Any, p: Any, exact_p: list[fmpq]) -> MaxMargin:

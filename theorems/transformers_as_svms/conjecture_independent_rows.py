@@ -23,6 +23,7 @@ from theorems.core.att_svm import certified
 from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least, undecided
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
+from theorems.core.key_rows import key_rows
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import always, statement
 from theorems.core.survival import RATE, RIGHT_HERE, SAME_END, VALUES
@@ -96,7 +97,7 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     is turning still, 1e5 (keys of order one), or 30 ‖W^mm_α‖ where none are selected by then; that α is locally optimal
     is decided exactly. Evidence for the limit (direction-rate): ‖W‖ times the deviation from W^mm_α does not double
     from a quarter of the norm to the end. Whether the flow has come into the cone where Theorem 5 proves the limit is
-    said with the claim.
+    said with the claim. A flow that has not outgrown the logits of its start says nothing yet.
     """
     yield from query_claims(case, under_test)
     problem = case.problem
@@ -107,7 +108,7 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
         if flow.stop is not Stop.NORM:
             break
         if _selected(problem, flow, alpha) and _lower(problem, alpha):
-            allowed, deviation = _deviations(problem, _solution(problem, alpha), flow)
+            allowed, deviation = _deviations(problem, _followed_to(problem, _solution(problem, alpha)), flow)
             if deviation <= allowed:
                 break
     if flow.stop is Stop.NORM and not _selected(problem, flow, alpha):
@@ -129,10 +130,18 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     svm = yield from certified(problem, alpha, under_test)
     chosen = "the optimal tokens" if np.array_equal(alpha, problem.optimal) else "other tokens"
     wrong = [(int(i), int(t)) for i, t in np.argwhere(svm.neighbours) if not _below(problem, alpha, int(i), int(t))]
+    if wrong and not _outgrown(problem, start, flow, alpha):
+        why = f"{reached} the logits of the start are larger than the margins of {chosen}: the flow is turning still"
+        yield replace(undecided(name, why, Form.LIMIT), not_found=True)
+        return
     said = f"{reached} {chosen} are selected"
     said += f", with an SVM-neighbour of no lower score, token {wrong[0][1]} of input {wrong[0][0]}" if wrong else ""
     yield Claim(name, Form.LIMIT, -1.0 if wrong else 0.0, 0.0, EXACT, said, branch=f"{chosen} are selected")
-    allowed, deviation = _deviations(problem, svm, flow)
+    allowed, deviation = _deviations(problem, _followed_to(problem, svm), flow)
+    if deviation > allowed and not _outgrown(problem, start, flow, alpha):
+        why = f"{reached} the logits of the start are larger than the margins: the flow is turning still"
+        yield replace(undecided("direction-rate", why, Form.LIMIT), not_found=True)
+        return
     rate = at_least("direction-rate", Form.LIMIT, allowed, deviation, rounding=0.0, why=INDEPENDENT_ROWS, points="norm")
     yield replace(rate, branch=_proven(problem, svm, flow))
 
@@ -150,6 +159,28 @@ def _solution(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> MaxMargin:
     svm = max_margin(problem.exact_keys, alpha)
     assert isinstance(svm, MaxMargin), "rows are independent"
     return svm
+
+
+def _followed_to(problem: Problem, svm: MaxMargin) -> MaxMargin:
+    """What the flow goes to by the conjecture: W^mm_α of the keys that it is given, rounded products as a rule.
+
+    Of tokens that are nearly the same, those of the factors and of rounded keys differ by more than a flow does from
+    its limit. Where rounding leaves no W, it is that of the factors.
+    """
+    if problem.factors is None:
+        return svm
+    rounded_keys = max_margin(problem.keys, svm.alpha)
+    return rounded_keys if isinstance(rounded_keys, MaxMargin) else svm
+
+
+def _outgrown(problem: Problem, start: Float64[np.ndarray, "d"], flow: Flow, alpha: Int64[np.ndarray, "n"]) -> bool:
+    """Whether every margin at the end is larger than what the start makes of any.
+
+    The flow keeps the start's logits until then: a token that these put far behind does not show before.
+    """
+    others = np.arange(problem.T) != alpha[:, None]
+    rows = value_of(key_rows(problem, alpha))[others]
+    return bool((rows @ flow.final).min() > np.abs(rows @ start).max())
 
 
 def _deviations(problem: Problem, svm: MaxMargin, flow: Flow) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
 from theorems.core.key_rows import LARGE, key_rows
 from theorems.rounding.bounded import Bounded, in_floats, spacing, value_of
@@ -44,3 +45,25 @@ def test_rows_are_of_the_numbers_that_are_asked_for(d: int) -> None:
     assert (plain == usual.value).all()
     assert (again.error == usual.error).all()
     assert coarse.error.max() > 1e6 * usual.error.max() > 0
+
+
+def test_rows_of_rounded_products_enclose_those_of_factors_and_of_floats() -> None:
+    """What is decided exactly is about factors; an implementation is given the floats."""
+    X = np.array([[[0.9, 0.3], [0.9009, 0.3], [-0.1, 1 / 3]]])
+    keys = OuterKeys(X, np.array([[0.7, 0.1]]))
+    problem = Problem(keys, np.zeros((1, 3)), "logistic")
+    assert problem.factors is keys
+    found = key_rows(problem, np.array([0]))[0]
+    chosen = [Fraction(a) * Fraction(b) for a in X[0, 0].tolist() for b in keys.queries[0].tolist()]
+    beyond_its_own = 0
+    for t in range(3):
+        products = [Fraction(a) * Fraction(b) for a in X[0, t].tolist() for b in keys.queries[0].tolist()]
+        for j, (value, error) in enumerate(zip(found.value[t].tolist(), found.error[t].tolist(), strict=True)):
+            of_floats = Fraction(problem.keys[0, 0, j]) - Fraction(problem.keys[0, t, j])
+            assert abs(chosen[j] - products[j] - Fraction(value)) <= Fraction(error)
+            assert abs(of_floats - Fraction(value)) <= Fraction(error)
+            beyond_its_own += abs(of_floats - Fraction(value)) > Fraction(2.0**-51 * abs(value))
+    assert beyond_its_own > 0
+    # The same token, and the same entry of two tokens: nothing was rounded differently.
+    assert (found.error[0] == 0).all()
+    assert (found.error[1, 2:] == 0).all()

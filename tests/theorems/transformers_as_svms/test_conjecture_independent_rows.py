@@ -131,3 +131,31 @@ def test_a_token_is_selected_from_a_weight_of_99_in_100_on(logit: float, selecte
     flow = flow_through([[9.0], [logit]], [9.0, logit])
     assert module._selected(problem, flow, np.array([0])) is selected
     assert not module._selected(problem, flow, np.array([1]))
+
+
+def test_the_limit_is_that_of_the_keys_that_the_flow_is_given() -> None:
+    """Two tokens differ by 1e-12: of the rounded products W^mm is 3e-8 away from that of the factors."""
+    X = np.array([[[0.003, 0.0], [0.0, 0.001]], [[0.001, 0.002], [0.000999999999, 0.002]]])
+    queries, v = np.array([[1.0, 0.0, 0.0], [0.748, 0.0, 0.663]]), np.array([-0.09564208984375, -0.392578125])
+    data = QueryDataset(X, queries, -np.ones(2), v, "exponential")
+    start = np.array([1.0, 0.0, -1.0, 1.0, 0.0, -1.0])
+    outcome = check(conjecture_independent_rows, Case(data.problem, queried=data, start=start), REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_a_flow_that_has_not_outgrown_its_start_says_nothing_yet() -> None:
+    """The start puts a token of input 1 behind by 4000; at ‖W‖ = 3e7 other margins are 120, and α is not locally
+    optimal. By 1e9 they are 4000, and the flow begins to turn.
+    """
+    X = np.zeros((3, 3, 5))
+    X[0, 1:] = [[0.0, 1e-6, 0.0, 0.0, -1e-6], [0.0, -1e-6, 0.0, 1e-6, -1e-6]]
+    X[1] = [[0.0, 1.0, 1.0, 0.0, 1.0], [0.0, -1.0, 1.0, 0.0, 1.0], [0.0, -1.0, 1.0, 0.0, 0.0]]
+    X[2] = [[0.0, -1.0, 0.0, 0.0, 0.0], [1.0, -1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0, -1.0]]
+    queries = 2000.0 * np.array([[-1.0, -1.0, 0.0, -1.0], [0.0, -1.0, -1.0, 1.0], [-1.0, -1.0, 1.0, -1.0]])
+    v = np.array([2.449, -0.317, -0.273, 1.082, -0.98])
+    start = np.array([[0, 1, -1, -1], [-1, 0, 0, 0], [0, 0, 0, -1], [0, -1, 1, 0], [-1, 0, -1, 1]], dtype=np.float64)
+    data = QueryDataset(X, queries, np.array([-1.0, 1.0, -1.0]), v, "exponential")
+    outcome = check(conjecture_independent_rows, Case(data.problem, queried=data, start=start.ravel()), REFERENCE)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert outcome.not_found
+    assert "turning still" in outcome.reason

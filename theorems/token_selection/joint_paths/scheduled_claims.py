@@ -6,11 +6,13 @@ min_t (k_iα − k_it)·p; :mod:`reference_attention.paths.scheduled_direction`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float64
 
+from reference_attention.floats import EPS
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.statement import always
@@ -27,7 +29,8 @@ SHARES = (0.0, 0.25, 0.5, 0.75, 1.0, 2.0)
 
 
 SCHEDULED_CLAIMS = always("scheduled-direction-is-best", "scheduled-direction-in-quadrant") | dict.fromkeys(
-    ("critical-ratio-suffices", "critical-ratio-is-needed"), "some non-support is in the way of p_relax: c* > 0"
+    ("critical-ratio-suffices", "critical-ratio-is-needed"),
+    "some non-support is in the way of p_relax: c* > 0 by more than the rounding of margins",
 )
 """The claims of :func:`scheduled_claims`, and when they are made."""
 
@@ -48,20 +51,20 @@ def scheduled_claims(setup: JointSetup, under_test: Implementation) -> Iterator[
     allowed = 2.0**-26 * joint.longest_row
     yield _claim("scheduled-direction-is-best", np.array(found), np.array(best), allowed)
     yield _claim("scheduled-direction-in-quadrant", np.array(lowest), np.zeros(len(SHARES)), allowed)
-    if critical > 0:
+    # A unit vector's margin is a sum of k rounded products of rounded factors. Where half of Θ − ρ_i is not more, as
+    # where the rows of i are those of a support but for a rounding, floats do not tell on which side of c* a ratio is.
+    margin_rounding = 2 * (towards.size + 4) * EPS * joint.longest_row
+    spare = joint.svm.slack[~joint.svm.support]
+    if critical * spare.min(initial=math.inf) / 2 > 4 * margin_rounding:
         relaxed = setup.target.direction[None]
         # At c*, p_relax is feasible for its own margin; below, some non-support is in its way.
         at, below = (_tau(setup, relaxed, share * critical)[0] for share in (1.0, 0.5))
         theta = setup.target.margin
         yield _claim("critical-ratio-suffices", np.array([at]), np.array([theta]), allowed)
-        yield _claim("critical-ratio-is-needed", np.array([theta]), np.array([below]), 0.0, strictly=True)
+        yield _claim("critical-ratio-is-needed", np.array([theta]), np.array([below + margin_rounding]), 0.0)
 
 
-def _claim(
-    name: str, left: Float64[np.ndarray, "m"], right: Float64[np.ndarray, "m"], allowed: float, strictly: bool = False
-) -> Claim:
-    if strictly:
-        right = np.nextafter(right, np.inf)
+def _claim(name: str, left: Float64[np.ndarray, "m"], right: Float64[np.ndarray, "m"], allowed: float) -> Claim:
     return at_least(name, Form.EFFECTIVE, left, right, rounding=allowed, why=SCHEDULED, points="ratio")
 
 

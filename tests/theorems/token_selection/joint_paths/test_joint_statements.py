@@ -12,12 +12,15 @@ from generators.assumptions import assumption_named
 from generators.case import Case
 from generators.datasets import DATASETS
 from reference_attention.losses import LOSSES
+from reference_attention.paths.scheduled_direction import critical_ratio
 from reference_attention.problem import Dataset
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
+from theorems.token_selection.joint_paths.joint_limit import sharp_claim
 from theorems.token_selection.joint_paths.joint_sublevel import Sublevel, joint_setup
+from theorems.token_selection.joint_paths.scheduled_claims import scheduled_claims
 
 JOINT = ("lemma-12", "lemma-13", "theorem-5", "theorem-6", "conjecture-joint-descent")
 
@@ -228,3 +231,51 @@ def test_the_ratio_of_the_norms_is_that_of_their_growth() -> None:
     case = Case(data.problem, dataset=data, alpha=np.zeros(3, dtype=np.int64), seed=1)
     outcome = check(statement_named("conjecture-joint-descent"), case, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_limit_is_reached_in_whatever_unit_tokens_are(seed: int) -> None:
+    """Along r = e^{RΘ} an output of tokens of size 1000 lost 1000 at R p̄_mm, and the limit was 10⁻⁵ away."""
+    tokens = 1000.0 * np.array([[[1.0, 0.0], [0.25, -0.5]]])
+    data = Dataset(tokens, np.array([1.0]), np.array([1.0, 0.0]))
+    case = Case(data.problem, dataset=data, alpha=np.array([0]), seed=seed)
+    outcome = check(statement_named("theorem-5"), case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_what_the_rounding_of_logits_hides_of_the_limit_is_no_false_alarm() -> None:
+    """Keys 1e-12 from that of α, and others 1/2: logits at RΘ = 2^28 are known to 1% of it."""
+    X = np.array([[[1.0, 0.0, 0.0], [0.25, -1e-12, 0.0], [0.25, -0.5, 0.25]]])
+    data = Dataset(X, np.ones(1), np.eye(3)[0], np.eye(3)[1:])
+    case = Case(data.problem, dataset=data, alpha=np.array([0]), seed=2)
+    outcome = check(statement_named("theorem-5"), case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+@pytest.mark.parametrize(("nearer", "made"), [(2.0**-53, False), (2.0**-50, False), (2.0**-10, True)])
+def test_an_input_that_is_in_the_way_by_a_rounding_is_no_false_alarm(nearer: float, made: bool) -> None:
+    """ρ of the second input is below Θ by that share: whether c*/2 is too little is not told by margins in floats."""
+    X = np.array([[[1.0, 0.0, 0.0], [0.0, -0.5, 0.0]], [[2.0, 0.0, 0.0], [0.0, -0.5 * (1 - nearer), 0.25]]])
+    data = Dataset(X, np.ones(2), np.eye(3)[0], np.eye(3)[1:])
+    setup = joint_setup(Case(data.problem, dataset=data, alpha=np.array([0, 0])).normalised(), REFERENCE)
+    assert critical_ratio(setup.joint, setup.target) > 0
+    claims = {claim.name: claim.verdict for claim in scheduled_claims(setup, REFERENCE)}
+    assert set(claims.values()) == {Verdict.UPHELD}
+    assert ("critical-ratio-is-needed" in claims) is made
+    doubled = REFERENCE.but("c* doubled", critical_ratio=lambda *given: 2 * critical_ratio(*given))
+    seen = {claim.name: claim.verdict for claim in scheduled_claims(setup, doubled)}
+    assert not made or seen["critical-ratio-is-needed"] is Verdict.FALSIFIED
+
+
+@pytest.mark.parametrize(("apart", "made"), [(2.0**-52, False), (0.5, True)])
+def test_neighbours_that_are_dependent_but_for_a_rounding_have_no_sharp_form(apart: float, made: bool) -> None:
+    """Two rows (1/2, ±apart): both have duals and they are independent, but floats have no inverse of them."""
+    X = np.array([[[1.0, 0.0, 0.0], [0.0, -0.5, apart], [0.5, -0.5, -apart]]])
+    data = Dataset(X, np.ones(1), np.eye(3)[0], np.eye(3)[1:])
+    setup = joint_setup(Case(data.problem, dataset=data, alpha=np.array([0])).normalised(), REFERENCE)
+    svm = setup.separator
+    assert svm.independent
+    assert (svm.duals[svm.neighbours] > 0).all()
+    starts = np.random.default_rng(0).normal(size=(8, 2))
+    claims = [claim.verdict for claim in sharp_claim(setup, REFERENCE, starts)]
+    assert claims == [Verdict.UPHELD] * made

@@ -148,6 +148,16 @@ def test_an_iterate_that_is_no_number_is_refuted() -> None:
     assert outcome.reason.endswith("an iterate is not finite")
 
 
+def test_slopes_beyond_float64_say_nothing_of_what_is_under_test() -> None:
+    """ℓ' = −e^{720} overflows in the suite's own back-propagation, not in the descent that it is compared with."""
+    case = Case(Problem([[[1.0, 0.0], [0.0, 1.0]]], [[-720.0, -721.0]], "exponential"))
+    outcome = check(statement_named("lemma-1"), case, REFERENCE)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "overflows float64" in outcome.reason
+    nearer = case.but(problem=Problem(case.problem.keys, [[-500.0, -501.0]], "exponential"))
+    assert check(statement_named("lemma-1"), nearer, REFERENCE).verdict is Verdict.UPHELD
+
+
 def test_what_a_distance_is_off_by_is_allowed_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one iterate, which is E_0: what forming it costs, and what the distance itself was rounded by."""
     seen: list[Any] = []

@@ -1,0 +1,56 @@
+"""Tokens and queries whose products are no floats, as decimals and pixels are: nothing true is called falsified.
+
+Tokens that differ by a thousandth leave few digits of a difference of rounded keys.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from reference_attention.query_dataset import QueryDataset
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.faults import fault_named
+from theorems.registry.lookup import statement_named
+
+STATEMENTS = ("tsvm-risk-floor", "tsvm-first-step", "tsvm-no-stationary-point", "tsvm-frobenius-path")
+
+
+def _case(X: list[list[list[float]]], queries: list[list[float]]) -> Case:
+    n, d = len(X), len(X[0][0])
+    data = QueryDataset(np.array(X), np.array(queries), np.ones(n), np.eye(d)[0])
+    return Case(data.problem, queried=data)
+
+
+CASES = {
+    "decimals": _case([[[0.9], [0.9009]]], [[0.7]]),
+    "a constant coordinate": _case([[[0.1, 0.7], [0.1001, 0.7]]], [[0.3]]),
+    "pixels": _case([[[1 / 255, 7 / 255], [1.001 / 255, 7 / 255]]], [[1 / 255, 7 / 255]]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_reference_upholds_them(statement: str, name: str) -> None:
+    case = CASES[name]
+    assert case.problem.factors is not None
+    outcome = check(statement_named(statement), case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        ("tsvm-risk-floor", "temperature"),
+        ("tsvm-first-step", "negated-gradient"),
+        ("tsvm-first-step", "rolled-coordinates"),
+        ("tsvm-no-stationary-point", "one-coordinate-off"),
+        ("tsvm-frobenius-path", "svm-scaled"),
+    ],
+)
+def test_faults_are_seen_on_them(statement: str, fault: str) -> None:
+    outcome = check(statement_named(statement), CASES["a constant coordinate"], fault_named(fault).implementation)
+    assert outcome.verdict is Verdict.FALSIFIED, outcome.reason
