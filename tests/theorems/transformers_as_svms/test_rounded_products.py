@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from generators.case import Case
+from reference_attention.losses import loss_named
 from reference_attention.query_dataset import QueryDataset
 from theorems.core.check import check
 from theorems.core.claim import Verdict
@@ -38,6 +39,27 @@ def test_reference_upholds_them(statement: str, name: str) -> None:
     case = CASES[name]
     assert case.problem.factors is not None
     outcome = check(statement_named(statement), case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_a_path_on_tokens_that_differ_in_their_tenth_digit() -> None:
+    """The minimiser of the rounded keys' risk is 1e-9 from the one predicted of the factors, and more is allowed."""
+    near = np.array(
+        [
+            [2.87e-10, 2.05e-10, 8.33e-10, -7.28e-10, 0.0],
+            [0.0, 5.33e-10, 2.53e-10, -3.68e-10, 1.78e-10],
+            [0.0, -1.94e-10, 0.0, -9.81e-10, 1e-09],
+        ]
+    )
+    tokens = np.array([0.0, 0.194, 0.0, 0.981, 0.0]) + np.vstack([np.zeros(5), near])
+    data = QueryDataset(
+        tokens[None],
+        np.array([[0.0, 0.194, 0.0, 0.981, 0.0]]),
+        np.ones(1),
+        np.array([-0.75732421875, 0.3515625, -0.1851806640625, 2.275390625, 2.05078125]),
+        loss=loss_named("correlation"),
+    )
+    outcome = check(statement_named("tsvm-frobenius-path"), Case(data.problem, queried=data, seed=29678), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 

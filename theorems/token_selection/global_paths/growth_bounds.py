@@ -12,6 +12,7 @@ from jaxtyping import Float64
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from theorems.core.key_rows import key_rows
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.bounded import Bounded, exact, value_of
 
@@ -29,8 +30,7 @@ def log_gaps(problem: Problem) -> Numbers:
 
 def reach(problem: Problem) -> Numbers:
     """D = max ‖k_i,opt − k_it‖."""
-    best = np.take_along_axis(problem.keys, problem.optimal[:, None, None], axis=1)
-    return np.max(np.linalg.norm(exact(best) - problem.keys, axis=2))
+    return np.max(np.linalg.norm(key_rows(problem, problem.optimal), axis=2))
 
 
 def log_climb(at: AttentionAt) -> Numbers:

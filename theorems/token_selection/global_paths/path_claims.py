@@ -91,7 +91,8 @@ class Followed:
         start = np.zeros(reduced.rows.shape[1])
         predicted, solved = reduced.newton(start)
         error = float(constraints.exponent_rounding(sphere.point(predicted) / sphere.svm.norm))
-        moved = reduced.displacement(predicted, error) + predicted.size * 4 * EPS * reduced.rho
+        moved = reduced.displacement(predicted, error, norm(constraints.row_errors, axis=1))
+        moved += predicted.size * 4 * EPS * reduced.rho
         followed, converged = sphere.follow(start, moved, error)
         return cls(sphere, predicted, solved, followed, converged, 2 * moved, error)
 

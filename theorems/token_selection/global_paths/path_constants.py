@@ -9,7 +9,7 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; its 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,15 @@ from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
+from theorems.core.key_rows import key_rows
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import exact
+from theorems.rounding.bounded import exact, value_of
 from theorems.token_selection.global_paths.growth_bounds import approximate
 
 EXPONENT_ROUNDING = tolerance(
     "exponent-rounding",
-    "(d + 6) eps (max_j Σ_k |ĝ_jk p_k| + max|log c_j| + m)",
+    "(d + 6) eps (max_j Σ_k |ĝ_jk p_k| + max|log c_j| + m), and of rounded products what they move a row by",
     "a logit difference is a sum of d products of rounded differences; the log-excess risk is a log-sum-exp of m"
     " of them plus the logarithms of slope and gap, and inherits the largest error of a term",
 )
@@ -46,6 +47,7 @@ class Constraints:
         weights: w_j = λ_j / Σλ from the duals λ of the SVM, shape (m,).
         rank: rank of the rows of the SVM-neighbours, exact.
         others: which entries of an (n, T) array the rows are, shape (n, T).
+        row_errors: how far those of keys that are rounded products may be from the rows, shape (m, d); 0 of other keys.
     """
 
     rows: Float64[np.ndarray, "m d"]
@@ -56,19 +58,20 @@ class Constraints:
     weights: Float64[np.ndarray, "m"]
     rank: int
     others: Bool[np.ndarray, "n T"]
+    row_errors: Float64[np.ndarray, "#m #d"] = field(default_factory=lambda: np.zeros((1, 1)))
 
     @classmethod
     def of(cls, problem: Problem, svm: MaxMargin) -> Constraints:
         """The constraints of a problem whose optimal tokens are unique and separable."""
         opt = problem.optimal
         others = np.arange(problem.T) != opt[:, None]
-        best = np.take_along_axis(problem.keys, opt[:, None, None], axis=1)
+        rows = key_rows(problem, opt)
         top = np.take_along_axis(problem.scores, opt[:, None], axis=1)
         log_slope = np.broadcast_to(problem.loss.log_slope(top), others.shape)
         duals = svm.duals[others]
         log_costs = log_slope[others] + np.log(problem.gaps()[others])
         return cls(
-            rows=svm.norm * (best - problem.keys)[others],
+            rows=svm.norm * value_of(rows)[others],
             margins=svm.margins[others],
             neighbours=svm.neighbours[others],
             log_costs=log_costs - log_costs.max(),
@@ -76,6 +79,7 @@ class Constraints:
             weights=duals / duals.sum(),
             rank=rank_of_neighbours(svm),
             others=others,
+            row_errors=np.zeros((1, 1)) if problem.factors is None else svm.norm * rows.error[others],
         )
 
     @property
@@ -95,11 +99,13 @@ class Constraints:
         """Largest error of a computed (k_i,opt − k_it)·p, p in units of ‖p_mm‖.
 
         A difference of keys carries one rounding per coordinate, a product one more, the sum d − 1, the
-        normaliser and the logarithms of cost and slope one each: (d + 6) eps Σ_k |ĝ_jk p_k|.
+        normaliser and the logarithms of cost and slope one each: (d + 6) eps Σ_k |ĝ_jk p_k|. An implementation that is
+        given rounded products has the rows of these.
         """
         size = np.max(np.abs(p) @ np.abs(self.rows).T, axis=-1)
+        given = np.max(np.abs(p) @ np.broadcast_to(self.row_errors, self.rows.shape).T, axis=-1)
         costs = np.abs(self.log_costs).max() + abs(self.log_unit)
-        return np.asarray((p.shape[-1] + 6) * EPS * (size + costs + self.others.size))
+        return np.asarray((p.shape[-1] + 6) * EPS * (size + costs + self.others.size) + given)
 
 
 def rank_of_neighbours(svm: MaxMargin) -> int:

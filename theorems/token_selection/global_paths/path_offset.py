@@ -50,6 +50,9 @@ def tangent_span(constraints: Constraints, basis: Float64[np.ndarray, "d e"]) ->
     return np.asarray(basis @ vectors[: constraints.rank - 1].T)
 
 
+NONE = np.zeros(1)
+
+
 @dataclass(frozen=True, eq=False)
 class Reduced:
     """F_ρ for some constraints, in coordinates of a basis of the complement of p̄_mm.
@@ -188,10 +191,12 @@ class Reduced:
         seen = weights * np.linalg.norm(centred, axis=1) > rounding
         return float(np.abs(centred[seen] @ step).max(initial=0.0))
 
-    def displacement(self, y: Float64[np.ndarray, "e"], exponent_error: float) -> float:
-        """How far errors of that size in every exponent can move the minimiser, to first order.
+    def displacement(
+        self, y: Float64[np.ndarray, "e"], exponent_error: float, row_errors: Float64[np.ndarray, "#m"] = NONE
+    ) -> float:
+        """How far errors of that size in every exponent, and in the rows, can move the minimiser, to first order.
 
-        δy = H⁻¹ Σ w_j ε_j (e_j − ē); rounding of the gradient's own sums moves it by ‖H⁻¹‖ m eps Σ w_j |e_j|.
+        δy = H⁻¹ Σ w_j (ε_j (e_j − ē) + δĝ_j); rounding of the gradient's own sums moves it by ‖H⁻¹‖ m eps Σ w_j |e_j|.
         """
         if y.size == 0:
             return 0.0
@@ -200,6 +205,7 @@ class Reduced:
         centred = (slopes - weights @ slopes) @ vectors / values
         first = exponent_error * float(weights @ np.linalg.norm(centred, axis=1))
         sums = (weights.size + y.size) * EPS * float(weights @ np.linalg.norm(slopes, axis=1))
+        sums += float(weights @ np.broadcast_to(row_errors, weights.shape))
         return first + sums / float(values[-1])
 
     def approximate_dual(self, y: Float64[np.ndarray, "e"]) -> tuple[float, float]:

@@ -59,6 +59,7 @@ from reference_attention.exact import to_float
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
+from theorems.core.key_rows import key_rows
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.bounded import Bounded, exact, rounded
 from theorems.token_selection.local_paths.local_correlation import HarmfulTokens, correlation_constant
@@ -130,6 +131,8 @@ class LocalConstants:
     @cached_property
     def rows(self) -> Numbers:
         """g_it = k_iα_i − k_it, zero at α, (n, T, d)."""
+        if self.carried:
+            return key_rows(self.problem, self.solution.alpha)
         return self._to_chosen(self.problem.keys)
 
     @cached_property
