@@ -45,17 +45,38 @@ def as_array(name: str, value: Any, wanted: str) -> np.ndarray:
         raise InvalidInput(f"{name}: {kind} is no array for NumPy ({error}); give float64 of shape {wanted}.") from None
 
 
+def refuse_truth_values(name: str, value: Any) -> None:
+    """That nothing in nested lists, an array or a tensor is true or false where a number is due.
+
+    Raises:
+        InvalidInput: something is; NumPy would take it for 1 or 0, and among numbers without a trace.
+    """
+    if _holds_truth_values(value):
+        raise InvalidInput(f"{name}: true and false are no numbers; write 1 for true and 0 for false.")
+
+
+def _holds_truth_values(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        kinds = {type(entry) for entry in value}
+        if bool in kinds or np.bool_ in kinds:
+            return True
+        return not kinds <= {float, int} and any(map(_holds_truth_values, value))
+    return isinstance(value, bool) or "bool" in str(getattr(value, "dtype", ""))
+
+
 def checked_array(name: str, value: Any, shape: tuple[int | str, ...]) -> Float64[np.ndarray, "..."]:
     """``value`` as a read-only float64 array of that shape (letters stand for any length), or a clear refusal.
 
     Lists, arrays and torch tensors (detached, brought to the CPU) are taken; torch is not imported for it.
 
     Raises:
-        InvalidInput: not numeric, wrong number of dimensions, NaN, infinite, or out of the range of magnitudes.
+        InvalidInput: not numeric, truth values, wrong number of dimensions, NaN, infinite, or out of the range of
+        magnitudes.
     """
+    refuse_truth_values(name, value)
     wanted = "(" + ", ".join(str(s) for s in shape) + ("," if len(shape) == 1 else "") + ")"
     raw = as_array(name, value, wanted)
-    if raw.dtype.kind not in "fiub":
+    if raw.dtype.kind not in "fiu":
         raise InvalidInput(f"{name}: dtype {raw.dtype} is not real numeric; give float64 of shape {wanted}.")
     if raw.ndim != len(shape):
         raise InvalidInput(f"{name}: shape {raw.shape} has {raw.ndim} dimension(s); give shape {wanted}.")
