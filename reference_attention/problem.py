@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -56,12 +57,20 @@ def refuse_truth_values(name: str, value: Any) -> None:
 
 
 def _holds_truth_values(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        kinds = {type(entry) for entry in value}
-        if bool in kinds or np.bool_ in kinds:
+    """Level by level, each in few calls: a file may hold millions of numbers."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind == "b"
+    level = [value]
+    while level:
+        kinds = set(map(type, level))
+        if bool in kinds:
             return True
-        return not kinds <= {float, int} and any(map(_holds_truth_values, value))
-    return isinstance(value, bool) or "bool" in str(getattr(value, "dtype", ""))
+        if not kinds <= {list, tuple}:
+            if not kinds <= {float, int} and any("bool" in str(getattr(one, "dtype", "")) for one in level):
+                return True
+            level = [one for one in level if isinstance(one, list | tuple)] if kinds & {list, tuple} else []
+        level = list(chain.from_iterable(level))
+    return False
 
 
 def checked_array(name: str, value: Any, shape: tuple[int | str, ...]) -> Float64[np.ndarray, "..."]:
