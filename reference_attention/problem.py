@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -45,17 +46,46 @@ def as_array(name: str, value: Any, wanted: str) -> np.ndarray:
         raise InvalidInput(f"{name}: {kind} is no array for NumPy ({error}); give float64 of shape {wanted}.") from None
 
 
+def refuse_truth_values(name: str, value: Any) -> None:
+    """That nothing in nested lists, an array or a tensor is true or false where a number is due.
+
+    Raises:
+        InvalidInput: something is; NumPy would take it for 1 or 0, and among numbers without a trace.
+    """
+    if _holds_truth_values(value):
+        raise InvalidInput(f"{name}: true and false are no numbers; write 1 for true and 0 for false.")
+
+
+def _holds_truth_values(value: Any) -> bool:
+    """Level by level, each in few calls: a file may hold millions of numbers."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind == "b"
+    level = [value]
+    while level:
+        kinds = set(map(type, level))
+        if bool in kinds:
+            return True
+        if not kinds <= {list, tuple}:
+            if not kinds <= {float, int} and any("bool" in str(getattr(one, "dtype", "")) for one in level):
+                return True
+            level = [one for one in level if isinstance(one, list | tuple)] if kinds & {list, tuple} else []
+        level = list(chain.from_iterable(level))
+    return False
+
+
 def checked_array(name: str, value: Any, shape: tuple[int | str, ...]) -> Float64[np.ndarray, "..."]:
     """``value`` as a read-only float64 array of that shape (letters stand for any length), or a clear refusal.
 
     Lists, arrays and torch tensors (detached, brought to the CPU) are taken; torch is not imported for it.
 
     Raises:
-        InvalidInput: not numeric, wrong number of dimensions, NaN, infinite, or out of the range of magnitudes.
+        InvalidInput: not numeric, truth values, wrong number of dimensions, NaN, infinite, or out of the range of
+        magnitudes.
     """
+    refuse_truth_values(name, value)
     wanted = "(" + ", ".join(str(s) for s in shape) + ("," if len(shape) == 1 else "") + ")"
     raw = as_array(name, value, wanted)
-    if raw.dtype.kind not in "fiub":
+    if raw.dtype.kind not in "fiu":
         raise InvalidInput(f"{name}: dtype {raw.dtype} is not real numeric; give float64 of shape {wanted}.")
     if raw.ndim != len(shape):
         raise InvalidInput(f"{name}: shape {raw.shape} has {raw.ndim} dimension(s); give shape {wanted}.")

@@ -23,7 +23,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.exact import ratio, times_power_of_two
 from reference_attention.notebook import html_table
 from reference_attention.outer_keys import OuterKeys
-from reference_attention.problem import as_array, checked_array
+from reference_attention.problem import as_array, checked_array, refuse_truth_values
 from reference_attention.svm.certificate import Certificate, KeyRows
 from reference_attention.svm.complementarity import maximal_duals
 from reference_attention.svm.float_solution import FloatSolution, float_solution
@@ -279,6 +279,8 @@ def offending_neighbours(solution: MaxMargin, scores: ArrayLike) -> list[tuple[i
 
 def _per_input(name: str, value: Any, n: int, largest: int) -> Int64[np.ndarray, "n"]:
     """``value`` as read-only int64 of shape (n,), within 0 … largest."""
+    if name != "required":
+        refuse_truth_values(name, value)
     array = as_array(name, value, f"({n},)")
     if array.dtype.kind not in ("iub" if name == "required" else "iu") or array.shape != (n,):
         raise InvalidInput(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES
@@ -58,6 +59,9 @@ def test_every_problem_is_that_of_a_dataset() -> None:
     assert again.loss is problem.loss
 
 
+TRUTH = "a: true and false are no numbers; write 1 for true and 0 for false."
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -79,6 +83,11 @@ def test_every_problem_is_that_of_a_dataset() -> None:
             np.array([[1.0, 0.5e-140]]),
             "a: magnitudes must be 0 or between 1e-140 and 1e+140 to be squared in float64; rescale the array.",
         ),
+        ([[0.5, True]], TRUTH),
+        ([np.array([1.0, 2.0]), (np.bool_(False), 1)], TRUTH),
+        (np.array([[True, False]]), TRUTH),
+        (torch.tensor([[True, False]]), TRUTH),
+        (np.array([[1.0, True]], dtype=object), "a: dtype object is not real numeric; give float64 of shape (n, 2)."),
     ],
 )
 def test_unsuitable_arrays_are_refused_in_one_sentence(value: Any, said: str) -> None:

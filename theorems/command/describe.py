@@ -56,9 +56,10 @@ def datasets() -> Table:
 
 def claims_table(statement: Statement) -> Table:
     """The claims that a statement may make, and when."""
-    made = table("claim", "made")
+    made = table("claim", "made", *(["is"] if statement.says_whose else []))
     for name, when in statement.claims.items():
-        made.add_row(Text(name, no_wrap=True), when)
+        part = [statement.part_of(name).words] if statement.says_whose else []
+        made.add_row(Text(name, no_wrap=True), when, *part)
     return made
 
 

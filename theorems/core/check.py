@@ -13,6 +13,7 @@ from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, Refused, asked_on, watched
+from theorems.core.parts import Parts, parts_on, said_of
 from theorems.core.statement import Statement
 
 
@@ -27,6 +28,7 @@ class Outcome:
         error: the type of the exception, if the conclusion (or an assumption's predicate) raised one.
         touched: which functions of the attention kernel under test were called; of a kernel only.
         not_found: inconclusive only because a search of the suite's own found nothing, with the reference, too.
+        parts: whose claims failed, and whose did not; of a falsified case only.
     """
 
     verdict: Verdict
@@ -35,6 +37,7 @@ class Outcome:
     error: str = ""
     touched: tuple[str, ...] = field(default=())
     not_found: bool = False
+    parts: Parts | None = None
 
 
 def check(statement: Statement, case: Subject, under_test: Implementation) -> Outcome:
@@ -43,7 +46,7 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
         # A NaN or overflow ends in a claim, where it is never a pass; a warning would only tear the report.
         warnings.simplefilter("ignore", RuntimeWarning)
         claims: list[Claim] = []
-        made: set[str] = set()
+        made: list[Claim] = []
         calls: set[str] = set()
         try:
             own, case = case, case.normalised()
@@ -53,13 +56,14 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
                 return Outcome(Verdict.NOT_APPLICABLE, reason=missing)
             for claim in claims_of(statement.conclusion(case, seen)):
                 _known(statement, claim)
-                made.add(claim.name)
+                made.append(claim)
                 if calls or not isinstance(under_test, OnKernel) or claim.verdict is not Verdict.UPHELD:
                     claims.append(claim)  # on a kernel, only what may depend on it
             if isinstance(under_test, OnKernel) and not calls and not claims:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
-            judged = replace(_judged(claims), touched=tuple(sorted(calls)))
-            if judged.verdict is Verdict.UPHELD and (lost := _lost(statement, case, under_test, made)):
+            judged = replace(_judged(statement, case, claims, made), touched=tuple(sorted(calls)))
+            names = {claim.name for claim in made}
+            if judged.verdict is Verdict.UPHELD and (lost := _lost(statement, case, under_test, names)):
                 return replace(judged, verdict=Verdict.INCONCLUSIVE, reason=lost)
             return replace(judged, not_found=_not_found(claims) and _not_found_either(statement, case, under_test))
         except Refused as refusal:
@@ -141,21 +145,39 @@ def line_in(file: str, error: BaseException) -> int:
     return lines[-1] if file and lines else 0
 
 
-def _judged(claims: list[Claim]) -> Outcome:
-    for verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE):
-        for claim in claims:
-            if claim.verdict is verdict:
-                reason = f"{claim.name}: {claim.undecided}" if claim.undecided else sentence(claim)
-                return Outcome(verdict, tuple(claims), reason)
+def _judged(statement: Statement, case: Subject, claims: list[Claim], made: list[Claim]) -> Outcome:
+    """The verdict of ``claims``; whose claim failed is judged by all that were made."""
+    falsified = next((claim for claim in claims if claim.verdict is Verdict.FALSIFIED), None)
+    if falsified is not None:
+        states = statement.states
+        due = None if states is None else {name: statement.claims[name] for name in states}
+        parts = parts_on(case, made, statement.part_of, due)
+        reason = sentence(falsified, whose(statement, falsified, parts))
+        return Outcome(Verdict.FALSIFIED, tuple(claims), reason, parts=parts)
+    open_one = next((claim for claim in claims if claim.verdict is Verdict.INCONCLUSIVE), None)
+    if open_one is not None:
+        reason = f"{open_one.name}: {open_one.undecided}" if open_one.undecided else sentence(open_one)
+        return Outcome(Verdict.INCONCLUSIVE, tuple(claims), reason)
     if not claims:
         return Outcome(Verdict.INCONCLUSIVE, reason="the conclusion made no claim")
     return Outcome(Verdict.UPHELD, tuple(claims))
 
 
-def sentence(claim: Claim) -> str:
-    """The claim with its numbers, for a reader."""
+def whose(statement: Statement, claim: Claim, parts: Parts | None) -> str:
+    """Whose claim it is that was falsified, and what came of the conclusion on that case; empty for a statement that
+    does not say which of its claims are its conclusion.
+    """
+    if parts is None or not statement.says_whose:
+        return ""
+    source = "the statement" if statement.file else "the paper"
+    return said_of(statement.part_of(claim.name), claim.form, parts, source)
+
+
+def sentence(claim: Claim, whose: str = "") -> str:
+    """The claim with its numbers, for a reader; ``whose`` claim it is stands after its name."""
     detail = f"; {claim.detail}" if claim.detail else ""
-    return f"{claim.name}: slack {claim.slack:.6g}, tolerance {claim.tolerance:.3g} ({claim.why}){detail}"
+    name = f"{claim.name} ({whose})" if whose else claim.name
+    return f"{name}: slack {claim.slack:.6g}, tolerance {claim.tolerance:.3g} ({claim.why}){detail}"
 
 
 def _missing_assumption(statement: Statement, case: Subject, own: Subject) -> str:

@@ -24,6 +24,7 @@ from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, until_undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import KernelUse
+from theorems.core.parts import Part
 
 Conclusion = Callable[[Any, Implementation], Iterator[Claim]]
 """Takes a case; of a capability of kernels, a call."""
@@ -50,6 +51,10 @@ class Statement:
         own_assumptions: assumptions that are not the suite's, by id.
         claims: the claims that it may make, by name, and when; empty where nobody has said.
         file: the file that it was read from; empty for the suite's own.
+        states: the claims that are its conclusion as the source states it; empty where no source states it, None where
+            nobody has said: then all its claims are.
+        premises: the claims that data, solutions and runs are those that the conclusion speaks of. What is neither is
+            a sharper form of the suite's own.
     """
 
     id: str
@@ -67,6 +72,19 @@ class Statement:
     own_assumptions: Mapping[str, Assumption] = field(default_factory=lambda: MappingProxyType({}))
     claims: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     file: str = ""
+    states: tuple[str, ...] | None = None
+    premises: tuple[str, ...] = ()
+
+    @property
+    def says_whose(self) -> bool:
+        """Whether it says which of its claims are the conclusion that its source states."""
+        return self.states is not None or bool(self.premises)
+
+    def part_of(self, claim: str) -> Part:
+        """Whether the claim of that name is a premise, the stated conclusion, or a sharper form of ours."""
+        if claim in self.premises:
+            return Part.PREMISE
+        return Part.STATED if self.states is None or claim in self.states else Part.SHARPER
 
     @property
     def own_id(self) -> str:
@@ -119,6 +137,8 @@ def statement(
     survives: Mapping[str, str] = MappingProxyType({}),
     needs: Mapping[str, str] = MappingProxyType({}),
     claims: Mapping[str, str] = MappingProxyType({}),
+    states: Sequence[str] | None = None,
+    premises: Sequence[str] = (),
 ) -> Callable[[Conclusion], Statement]:
     """Make the decorated conclusion a statement; in a paper's room, or in a file of one's own.
 
@@ -135,12 +155,16 @@ def statement(
         from_data: the cases of one user-supplied case (e.g. one per locally optimal α); itself if left out.
         aliases, kernel, survives, needs, claims: see :class:`Statement`. Where claims are listed, one that is not is an
             error, and a run in which one was never made says so; nobody has to list any.
+        states, premises: which of ``claims`` are the conclusion as the source states it, and which say that data,
+            solutions and runs are those that it speaks of; the others are sharper forms of one's own. A falsified
+            statement says whose claim failed. If ``states`` is left out, all but the premises are the conclusion.
 
     Raises:
         InvalidInput: an id or an assumption that cannot be used, no docstring, assumptions that no strategy here
-        builds.
+        builds, a name in ``states`` or ``premises`` that is not among ``claims``, or in both.
     """
     _check_id(id)
+    _check_parts(id, claims, states, premises)
     ids, own = _sorted_out(assumptions)
     strategy = _strategy(tuple(i for i in ids if i not in own), cases)
     if from_data is not None and not callable(from_data):
@@ -166,6 +190,8 @@ def statement(
             {id: NO_WEIGHTS[id] for id in ids if id in NO_WEIGHTS} | dict(needs),
             own,
             claims,
+            states=None if states is None else tuple(states),
+            premises=tuple(premises),
         )
 
     return made
@@ -179,6 +205,18 @@ def alone(case: Subject) -> Iterator[Subject]:
 def _check_id(id: str) -> None:
     if not isinstance(id, str) or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", id):
         raise InvalidInput(f"statement: the id {id!r} is not kebab-case; give one like 'my-conjecture'.")
+
+
+def _check_parts(id: str, claims: Mapping[str, str], states: Sequence[str] | None, premises: Sequence[str]) -> None:
+    for option, names in (("states", states or ()), ("premises", premises)):
+        if isinstance(names, str):
+            raise InvalidInput(f"statement {id}: {option} is a text; give a tuple of names of claims.")
+        for name in names:
+            if name not in claims:
+                raise InvalidInput(f"statement {id}: {option} has {name!r}, which is not among its claims; list it.")
+    both = next((name for name in states or () if name in premises), None)
+    if both is not None:
+        raise InvalidInput(f"statement {id}: {both!r} is in states and in premises; leave it in one of them.")
 
 
 def _sorted_out(assumptions: Sequence[str | Assumption]) -> tuple[tuple[str, ...], MappingProxyType[str, Assumption]]:

@@ -182,7 +182,7 @@ class Results:
             (
                 result.id,
                 result.title,
-                str(result.verdict),
+                result.verdict_in_words,
                 str(result.examples),
                 result.tightest.nearness if result.tightest else "",
                 result.failure.sentence if result.verdict is Verdict.FALSIFIED and result.failure else result.reason,

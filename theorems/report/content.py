@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from generators.assumptions import ASSUMPTIONS
-from theorems.core.claim import Verdict
+from theorems.core.claim import Form, Verdict
+from theorems.core.parts import Parts
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
 from theorems.core.version import version_of
@@ -133,7 +134,21 @@ def _sentence(run: RunRecord) -> str:
             names = f" ({', '.join(ids)})" if verdict is not Verdict.UPHELD else ""
             said.append(f"{len(ids)} {'is' if len(ids) == 1 else 'are'} {verdict}{names}")
     of = f"Of {total} statements" if total > 1 else "Of the one statement"
-    return f"{of}, {where}, {', '.join(said)}."
+    return f"{of}, {where}, {', '.join(said)}.{_whose(run)}"
+
+
+def _whose(run: RunRecord) -> str:
+    """Which of the falsified statements were not falsified in the conclusion that their source states."""
+    sentences = (
+        (Verdict.UPHELD, "a sharper form of the suite's own failed, and the conclusion of its source is upheld"),
+        (Verdict.INCONCLUSIVE, "what failed is not the conclusion of its source, which is not decided on these cases"),
+        (None, "what failed is a claim that no source states"),
+    )
+    said = ""
+    for stated, sentence in sentences:
+        ids = [one.id for one in run.statements if one.conclusion is not None and one.conclusion.stated is stated]
+        said += f" Of {', '.join(ids)}, {sentence}." if ids else ""
+    return said
 
 
 def _what_was_run(contents: Contents) -> Iterator[Block]:
@@ -158,7 +173,7 @@ def _summary(run: RunRecord) -> Table:
     for one in run.statements:
         claim = one.tightest
         slack = "" if claim is None or math.isnan(claim.worst_slack) else f"{_inequality(claim)} ({claim.name})"
-        rows.append((Reference(one.id), str(one.verdict), one.title, str(one.examples), slack))
+        rows.append((Reference(one.id), one.verdict_in_words, one.title, str(one.examples), slack))
     return Table(("statement", "verdict", "says", "examples", "worst slack"), tuple(rows))
 
 
@@ -197,9 +212,11 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
     known = contents.known.get(one.id)
     if known is not None:
         yield paragraph(f"Source: {known.source}. Assumes: {', '.join(known.assumptions) or 'nothing'}.")
-    yield paragraph(f"Verdict: {one.verdict}" + (f" ({one.tried})" if one.tried else "") + ".")
+    yield paragraph(f"Verdict: {one.verdict_in_words}" + (f" ({one.tried})" if one.tried else "") + ".")
     if one.reason:
         yield paragraph(one.reason)
+    if one.conclusion is not None:
+        yield Table(("part or form", "verdict where it was falsified"), _parts(one.conclusion))
     if one.claims:
         yield Table(
             ("claim", "form", "verdict", "examples", "worst slack", "tolerance", "of it used", "because of"),
@@ -225,6 +242,17 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
             ".",
         )
         yield Listing(failure.case)
+
+
+def _parts(conclusion: Parts) -> tuple[tuple[Text, ...], ...]:
+    """What the source states, premises, sharper forms of the suite's own; then the claims by their form."""
+    parts = (
+        ("the conclusion as its source states it", conclusion.stated),
+        ("premises", conclusion.premises),
+        ("sharper forms", conclusion.sharper),
+        *((f"{form} claims", conclusion.forms.get(form)) for form in Form),
+    )
+    return tuple((name, str(verdict)) for name, verdict in parts if verdict is not None)
 
 
 def _claim(claim: ClaimSummary) -> tuple[Text, ...]:

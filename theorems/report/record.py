@@ -11,6 +11,7 @@ from typing import Any
 from reference_attention.errors import InvalidInput
 from reference_attention.files import read_named_values
 from theorems.core.claim import Form, Verdict
+from theorems.core.parts import Parts
 from theorems.run.result import ClaimSummary, tightest_of
 
 NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -23,6 +24,7 @@ class StatementRecord:
     Attributes:
         not_found: examples that are inconclusive for nothing but a search that found nothing.
         never_made: claims that it may make and made on no example.
+        conclusion: where it was falsified, whose claims failed and whose did not.
     """
 
     id: str
@@ -34,6 +36,13 @@ class StatementRecord:
     reason: str
     not_found: int = 0
     never_made: tuple[str, ...] = ()
+    conclusion: Parts | None = None
+
+    @property
+    def verdict_in_words(self) -> str:
+        """The verdict; with what of it failed if that was not the conclusion as its source states it."""
+        note = self.conclusion.note if self.conclusion else ""
+        return f"{self.verdict} ({note})" if note else str(self.verdict)
 
     @property
     def tried(self) -> str:
@@ -105,6 +114,8 @@ def _statement(at: _Reader) -> StatementRecord:
         at.text("reason"),
         at.whole("not_found") if "not_found" in at.held else 0,
         at.texts("never_made") if "never_made" in at.held else (),
+        # Of an attention kernel nobody blames the paper.
+        at.parts("conclusion") if "conclusion" in at.held and not at.held.get("touched") else None,
     )
 
 
@@ -149,6 +160,12 @@ class _Reader:
         if not all(isinstance(value, str) for value in values):
             raise self.refused(key)
         return tuple(values)
+
+    def parts(self, key: str) -> Parts:
+        try:
+            return Parts.of_json(self.field(key, dict))
+        except (ValueError, TypeError):
+            raise self.refused(key) from None
 
     def whole(self, key: str) -> int:
         return int(self.field(key, int))

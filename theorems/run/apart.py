@@ -264,7 +264,8 @@ def described(progress: Progress, id: str) -> Statement:
     """The statement of that id, to be sent: what can be called stays here."""
     found = statement_named(id)
     own = {name: replace(one, check=_not_here) for name, one in found.own_assumptions.items()}
-    plain: dict[str, Any] = {name: dict(getattr(found, name)) for name in ("survives", "needs", "claims")}
+    plain: dict[str, Any] = {name: dict(getattr(found, name)) for name in ("survives", "needs")}
+    plain["claims"] = {name: str(when) for name, when in found.claims.items()}
     functions: dict[str, Any] = dict.fromkeys(("cases", "conclusion", "from_data"), _not_here)
     return replace(found, own_assumptions=own, **plain, **functions)
 

@@ -12,7 +12,7 @@ import numpy as np
 from generators.attention_call import AttentionCall, Memory
 from reference_attention.errors import InvalidInput
 from reference_attention.files import numbers, to_json
-from reference_attention.problem import checked_array
+from reference_attention.problem import checked_array, refuse_truth_values
 
 TENSORS = ("query", "key", "value", "upstream")
 OPTIONS = ("scale", "visible", "bias", "causal", "window", "softcap", "log_sum_exp", "memory", "exact", "seed", "name")
@@ -89,6 +89,8 @@ def _option(name: str, value: Any) -> Any:
 
 
 def _mask(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    if dtype is not bool:
+        refuse_truth_values(name, value)
     try:
         return np.broadcast_to(np.asarray(numbers(value), dtype=np.float64).astype(dtype), shape)
     except (ValueError, TypeError):

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from typing import Any, get_type_hints
 
+from cattrs.gen import make_dict_unstructure_fn, override
 from cattrs.preconf.json import make_converter
 
 from reference_attention.files import to_json
+from theorems.run.result import Failure, Result
 
 _CONVERTER = make_converter()
+
+
+def _left_out(kind: type, *names: str) -> None:
+    """Fields that are written only where they hold something: a journal from before they were there stays readable."""
+    rules = {name: override(omit_if_default=True) for name in names}
+    # mypy takes the rules for the keywords beside them.
+    _CONVERTER.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, _CONVERTER, **rules))  # type: ignore[arg-type]
+
+
+_left_out(Failure, "parts")
+_left_out(Result, "parts")
 
 
 def encoded(result: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from theorems.core.check import Outcome
 from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict
+from theorems.core.parts import Parts, merged_parts
 from theorems.core.statement import Statement
 
 
@@ -116,6 +117,7 @@ class Failure:
         shrunk: whether a smaller failing case was looked for.
         line: of a capability of an attention kernel: where it is wrong, by how much, perhaps why.
         test: the source of a test function that fails for it.
+        parts: whose claims failed on it, and whose did not.
     """
 
     verdict: Verdict
@@ -124,6 +126,7 @@ class Failure:
     shrunk: bool = False
     line: str = ""
     test: str = ""
+    parts: Parts | None = None
 
     @property
     def order(self) -> tuple[int, bool, int, str]:
@@ -149,6 +152,7 @@ class Result:
         touched: which functions of the attention kernel under test were called; of a kernel only.
         not_found: how many of the inconclusive cases are so for nothing but a search that found nothing.
         listed: the claims that the statement may make, where they are to be missed.
+        parts: whose claims failed, and whose did not, on the cases on which it was falsified.
     """
 
     id: str
@@ -165,6 +169,14 @@ class Result:
     touched: tuple[str, ...] = ()
     not_found: int = 0
     listed: tuple[str, ...] = ()
+    parts: Parts | None = None
+
+    @property
+    def conclusion(self) -> Parts | None:
+        """Whose claims failed, and whose did not: on the cases on which it was falsified, and on the smallest one that
+        was made of them. None where it was not falsified.
+        """
+        return merged_parts([self.parts, self.failure.parts if self.failure else None])
 
     @property
     def never_made(self) -> tuple[str, ...]:
@@ -193,6 +205,13 @@ class Result:
         if self.counts.get(Verdict.UPHELD):
             return Verdict.UPHELD
         return Verdict.INCONCLUSIVE if self.generated else Verdict.NOT_APPLICABLE
+
+    @property
+    def verdict_in_words(self) -> str:
+        """The verdict; with what of it failed if that was not the conclusion as its source states it."""
+        # Of an attention kernel nobody blames the paper.
+        note = self.conclusion.note if self.conclusion and not self.touched else ""
+        return f"{self.verdict} ({note})" if note else str(self.verdict)
 
     @property
     def too_few(self) -> str:
@@ -255,6 +274,7 @@ class Result:
             "not_found": self.not_found,
             "never_made": list(self.never_made),
             "reason": self.reason,
+            **({"conclusion": self.conclusion.as_json()} if self.conclusion else {}),
             **({"diagnosis": self.failure.line} if self.failure and self.failure.line else {}),
         }
 
@@ -276,6 +296,7 @@ def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Re
         bad_input=outcome.reason if outcome.error == "InvalidInput" and not (generated or outcome.touched) else "",
         touched=outcome.touched,
         not_found=int(outcome.not_found),
+        parts=outcome.parts,
     )
 
 
@@ -302,4 +323,5 @@ def _merged(a: Result, b: Result) -> Result:
         stopped=a.stopped or b.stopped,
         touched=tuple(sorted({*a.touched, *b.touched})),
         not_found=a.not_found + b.not_found,
+        parts=merged_parts([a.parts, b.parts]),
     )

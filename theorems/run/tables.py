@@ -84,7 +84,7 @@ def results_table(results: Sequence[Result]) -> Table:
         "statement", "says", "verdict", "examples", "worst slack", "seconds", right=("examples", "seconds")
     )
     for result in results:
-        verdict = Text("interrupted" if result.interrupted else str(result.verdict), STYLES[result.verdict])
+        verdict = Text("interrupted" if result.interrupted else result.verdict_in_words, STYLES[result.verdict])
         table.add_row(
             Text(result.id, no_wrap=len(result.id) <= LONGEST_ID),
             result.title,

@@ -29,7 +29,7 @@ from reference_attention.files import numbers, read_named_values, to_json
 from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
 from reference_attention.npz import MOST_AXES
-from reference_attention.problem import Dataset, Problem, checked_array
+from reference_attention.problem import Dataset, Problem, checked_array, refuse_truth_values
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
 from theorems.run.call_text import call_of, text_of
@@ -202,11 +202,12 @@ def _further(held: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
     found.update(within)
     arrays = {}
     for key, value in found.items():
+        refuse_truth_values(key, value)
         try:
             raw = _empty(value) if isinstance(value, Mapping) else np.asarray(numbers(value))
         except (ValueError, TypeError, OverflowError):
             raise InvalidInput(f"{key}: is not an array; give nested lists of numbers of equal length.") from None
-        if raw.dtype.kind not in "fiub":
+        if raw.dtype.kind not in "fiu":
             raise InvalidInput(f"{key}: dtype {raw.dtype} is not real numeric; give numbers.")
         array = raw.astype(np.float64)
         array.setflags(write=False)

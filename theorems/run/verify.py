@@ -17,7 +17,7 @@ from hypothesis.errors import HypothesisException
 
 from generators.attention_call import AttentionCall, Subject
 from reference_attention.files import from_json
-from theorems.core.check import Outcome, broken, check, sentence
+from theorems.core.check import Outcome, broken, check, sentence, whose
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, out_of_reach
@@ -211,7 +211,8 @@ def failure_of(statement: Statement, case: Subject, outcome: Outcome, claim: str
     falsified = [c for c in outcome.claims if c.verdict is Verdict.FALSIFIED]
     told = next((c for c in falsified if c.name == claim), falsified[0] if falsified else None)
     text = as_text(case, case_of=statement.id, claim=told.name if told else "")
-    return Failure(outcome.verdict, sentence(told) if told else outcome.reason, text, shrunk)
+    said = sentence(told, whose(statement, told, outcome.parts)) if told else outcome.reason
+    return Failure(outcome.verdict, said, text, shrunk, parts=outcome.parts)
 
 
 def verify_generated(

@@ -138,7 +138,10 @@ def _claims(statement: Statement, measured: RunRecord | None) -> Iterator[Block]
     record = _record(statement, measured)
     if record is None or measured is None:
         yield paragraph("No measurement of this statement is kept.")
-        yield Table(("claim", "made"), tuple((Code(name), when) for name, when in statement.claims.items()))
+        yield Table(
+            ("claim", "is", "made"),
+            tuple((Code(name), statement.part_of(name).words, when) for name, when in statement.claims.items()),
+        )
         return
     yield paragraph(
         f"On {record.examples} generated cases (seed {measured.seed}): {record.tried}. A claim holds when"
@@ -148,13 +151,13 @@ def _claims(statement: Statement, measured: RunRecord | None) -> Iterator[Block]
     made = {claim.name: claim for claim in record.claims}
     rows: list[tuple[Text, ...]] = []
     for name in dict.fromkeys([*statement.claims, *made]):
-        when, claim = statement.claims.get(name, ""), made.get(name)
+        when, claim, part = statement.claims.get(name, ""), made.get(name), statement.part_of(name).words
         if claim is None:
-            rows.append((Code(name), "", when, "0", "never made", "", ""))
+            rows.append((Code(name), part, "", when, "0", "never made", "", ""))
             continue
         numbers = (shown(claim.worst_slack), shown(claim.tolerance), _tolerance(claim.why))
-        rows.append((Code(name), str(claim.form), when, str(claim.cases), *numbers))
-    yield Table(("claim", "form", "made", "examples", "worst slack", "tolerance", "because of"), tuple(rows))
+        rows.append((Code(name), part, str(claim.form), when, str(claim.cases), *numbers))
+    yield Table(("claim", "is", "form", "made", "examples", "worst slack", "tolerance", "because of"), tuple(rows))
     for claim in record.claims:
         if claim.branches:
             yield paragraph(Code(claim.name), f": {claim.occurred}.")

@@ -62,6 +62,8 @@ def _cases() -> SearchStrategy[Case]:
     source="T-SVM, Section 4 (ours)",
     claims=QUERY_CLAIMS
     | always("flow-is-the-one-asked-for", "svm-is-optimal", "selected-tokens-are-locally-optimal", "direction-rate"),
+    states=(),
+    premises=("flow-is-the-one-asked-for", "svm-is-optimal", *QUERY_CLAIMS),
     assumptions=("queries-given", "well-behaved-loss", "distinct-scores", "independent-rows"),
     cases=_cases,
     kernel=FAR,

@@ -22,6 +22,7 @@ from theorems.core.claim import Claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.parts import Condition
 from theorems.core.statement import statement
 from theorems.transformers_as_svms.feasible_solution import Checked, Solved
 from theorems.transformers_as_svms.feasible_weights import smallest_gap
@@ -29,7 +30,10 @@ from theorems.transformers_as_svms.feasible_weights import smallest_gap
 MORE = 2
 """Random choices of tokens that are tried besides the case's own and the optimal ones."""
 
-BOTH = "where tokens within each input are affinely independent, and queries independent"
+BOTH = Condition(
+    "where tokens within each input are affinely independent, and queries independent",
+    lambda case: independent_tokens_and_queries(case).holds is not False,
+)
 ROWS = "where the rows (x_iα − x_it) z_iᵀ are independent"
 LABELS = "where queries separate the labels and one token of each input is best"
 ANY = "where one of these holds"
@@ -86,6 +90,8 @@ def _many_inputs(draw: DrawFn) -> Case:
     | dict.fromkeys(("labels-give-margin-one", "norm-at-most-by-labels"), LABELS)
     | dict.fromkeys(("solution-exists", "solution-is-feasible", "solution-is-the-projection"), ANY)
     | QUERY_CLAIMS,
+    states=("pseudoinverses-give-margin-one",),
+    premises=("solution-exists", "solution-is-feasible", "solution-is-the-projection", *QUERY_CLAIMS),
     assumptions=("queries-given",),
     cases=_cases,
     kernel=SVM_ONLY,

@@ -28,6 +28,7 @@ from theorems.rounding.bounded import exact
 from theorems.rounding.steps import starts_claim, steps_claim
 from theorems.token_selection.global_paths.descent_from_a_margin import (
     MARGIN_CLAIMS,
+    MARGIN_PREMISES,
     descent_from_a_margin,
     margin_claims,
 )
@@ -54,6 +55,8 @@ def _cases() -> SearchStrategy[Case]:
     "Gradient descent on W after a first step that separates",
     source="T-SVM, Theorem 3",
     claims=QUERY_CLAIMS | always(*FIRST_STEP_CLAIMS) | MARGIN_CLAIMS,
+    states=("climbs-along-p_mm", "norm-diverges", "flow-turns"),
+    premises=(*QUERY_CLAIMS, *FIRST_STEP_CLAIMS, *MARGIN_PREMISES),
     assumptions=("queries-given", *descent_from_a_margin.assumptions, "first-step-separates"),
     cases=_cases,
     kernel=SATURATED,

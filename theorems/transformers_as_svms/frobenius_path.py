@@ -23,6 +23,8 @@ from theorems.token_selection.global_paths.theorem_1_regularization_path import 
     "Regularization path of W: W̄(R)/R → W^mm/‖W^mm‖",
     source="T-SVM, Theorem 2 (W-ERM)",
     claims=QUERY_CLAIMS | dict(theorem_1.claims),
+    states=theorem_1.states,
+    premises=(*QUERY_CLAIMS, *theorem_1.premises),
     assumptions=("queries-given", *theorem_1.assumptions),
     cases=query_cases,
     kernel=BELOW_ROUNDING,

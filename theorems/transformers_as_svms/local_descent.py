@@ -36,6 +36,8 @@ def _cases() -> SearchStrategy[Case]:
     "Local convergence of gradient descent on W",
     source="T-SVM, Theorem 5",
     claims=QUERY_CLAIMS | dict(theorem_3.claims),
+    states=theorem_3.states,
+    premises=(*QUERY_CLAIMS, *theorem_3.premises),
     assumptions=("queries-given", *theorem_3.assumptions),
     cases=_cases,
     from_data=theorem_3.from_data,

@@ -14,7 +14,7 @@ from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.query_assumptions import independent_rows
+from generators.query_assumptions import independent_rows, label_separating_queries
 from generators.query_cases import Family, query_cases
 from generators.score_assumptions import equal_non_optimal_scores
 from theorems.core.att_svm import solved
@@ -22,6 +22,7 @@ from theorems.core.claim import Claim, Form, at_least
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
+from theorems.core.parts import Condition
 from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import always, statement
 from theorems.core.survival import ANY_STEP, VALUES
@@ -39,7 +40,13 @@ from theorems.transformers_as_svms.stationarity_claims import (
 
 POINTS = 150
 LONGER = "it descends along any feasible W', also a longer one"
-EQUAL = "non-optimal scores are equal within each input"
+SEPARATING = Condition(
+    "the queries separate the labels", lambda case: label_separating_queries(case).holds is not False
+)
+INDEPENDENT = Condition("the rows are independent", lambda case: independent_rows(case).holds is not False)
+EQUAL = Condition(
+    "non-optimal scores are equal within each input", lambda case: equal_non_optimal_scores(case).holds is not False
+)
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -57,10 +64,12 @@ def _cases() -> SearchStrategy[Case]:
     source="T-SVM, Theorem 4 (made sharper here)",
     claims=QUERY_CLAIMS
     | always("run-is-the-one-asked-for", "iterate-is-a-step", "gradients-are-summable", "head-direction")
-    | {"separating-query-descends": "the queries separate the labels"}
-    | {"gradient-norm": "the rows are independent"}
+    | {"separating-query-descends": SEPARATING}
+    | {"gradient-norm": INDEPENDENT}
     | {"saturation": "the same, and a point at which ∇L is short enough, in an input without ties"}
     | {"descent": EQUAL, "feasible-descent": EQUAL},
+    states=("separating-query-descends", "gradient-norm", "descent"),
+    premises=("run-is-the-one-asked-for", "iterate-is-a-step", *QUERY_CLAIMS),
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
     cases=_cases,
     kernel=calls("its gradient at every point and at every iterate of gradient descent", turn=7),

@@ -64,6 +64,8 @@ def _cases(draw: DrawFn) -> Case:
         "token-svm-is-optimal": "where n = 1 or queries are mutually orthogonal",
     }
     | QUERY_CLAIMS,
+    states=("rows-in-span-of-queries",),
+    premises=("svm-is-optimal", "token-svm-is-optimal", *QUERY_CLAIMS),
     assumptions=("queries-given", "separable"),
     cases=_cases,
     kernel=SVM_ONLY,

@@ -19,11 +19,12 @@ from generators.numbers import one_in
 from generators.query_cases import query_cases
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
-from reference_attention.svm.max_margin import Infeasible, MaxMargin
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.core.claim import Claim, Ended, Form, Verdict, at_least
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
+from theorems.core.parts import Condition
 from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import always, statement
 from theorems.core.svm_certificate import svm_claim
@@ -37,7 +38,11 @@ from theorems.transformers_as_svms.floor_bounds import FloorAt, smallest_gaps
 POINTS = 120
 RADII = (0.1, 1.0, 10.0, 1e2, 1e3, 1e6)
 """R of the points R W^mm."""
-FEASIBLE, INFEASIBLE = "where ATT-SVM(opt) is feasible", "where ATT-SVM(opt) is infeasible"
+FEASIBLE = Condition(
+    "where ATT-SVM(opt) is feasible",
+    lambda case: not isinstance(max_margin(case.problem.exact_keys, case.problem.optimal), Infeasible),
+)
+INFEASIBLE = "where ATT-SVM(opt) is infeasible"
 IN_LOGARITHMS = "unless it is a kernel, whose risks have no digits left of the difference"
 
 
@@ -74,6 +79,8 @@ def _cases(draw: DrawFn) -> Case:
     | dict.fromkeys(("svm-is-optimal", "excess-on-the-ray-at-most", "excess-on-the-ray-at-least"), FEASIBLE)
     | dict.fromkeys(("infeasibility-is-proven", "excess-stays-away"), INFEASIBLE)
     | QUERY_CLAIMS,
+    states=("risk-at-least", "excess-at-least", "excess-on-the-ray-at-most"),
+    premises=("svm-is-optimal", "infeasibility-is-proven", *QUERY_CLAIMS),
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum"),
     cases=_cases,
     kernel=calls("its risk, between both bounds at every point", turn=8, differentiates=False),

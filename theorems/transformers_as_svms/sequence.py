@@ -50,6 +50,14 @@ UNSEEN_POINTS = 12
         "sublevel-correlation-from-duals",
     )
     | {"unseen-tokens-do-not-matter": "where a query does not see every token"},
+    states=("sublevel-correlation",),
+    premises=(
+        "parts-are-the-data",
+        "svm-is-optimal",
+        "any-tokens-are-decided",
+        "excess-is-the-mean",
+        "unseen-tokens-do-not-matter",
+    ),
     assumptions=("well-behaved-loss", "sequence-given", "sequence-strict-optimum", "sequence-separable"),
     cases=sequence_cases,
     kernel=BELOW_ROUNDING,

@@ -26,8 +26,16 @@ def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.chdir(tmp_path)
 
 
+def _as_of_a_terminal() -> None:
+    """Signals as a command has them that is started in a terminal; under ``nohup`` the tests are started with some
+    ignored, which every child would inherit.
+    """
+    for number in CODES:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def started(program: list[str], *arguments: str, **options: object) -> subprocess.Popen[str]:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": _as_of_a_terminal, **options}
     return subprocess.Popen([*program, *arguments], text=True, env=ENVIRONMENT, start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
@@ -69,9 +77,10 @@ def test_while_it_starts(number: signal.Signals) -> None:
 
 
 def test_ignored_signals_stay_ignored() -> None:
-    hook = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-    hook += "from max_margin_theorems import stopping; stopping.listen(); signal.raise_signal(signal.SIGHUP)"
-    process = started([sys.executable, "-c", hook])
+    """As a command started with nohup has them."""
+    hook = "import signal; from max_margin_theorems import stopping; stopping.listen()\n"
+    hook += "signal.raise_signal(signal.SIGHUP)"
+    process = started([sys.executable, "-c", hook], preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     process.communicate(timeout=30)
     assert process.returncode == 0
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
+from reference_attention.errors import InvalidInput
+from reference_attention.files import to_json
 from theorems.core.claim import Verdict
 from theorems.run.user_data import load
 from theorems.run.verify import verify_data
@@ -26,3 +30,55 @@ def test_two_directions_beside_the_keys_are_those_of_lemma_8(tmp_path: Path) -> 
 
 def test_a_figure_that_shares_its_data_is_data_too() -> None:
     assert np.array_equal(load("figure-4b", 0).case.problem.keys, load("figure-4", 0).case.problem.keys)
+
+
+PAIR = {"keys": [[[1.0, 0.0], [0.0, 0.5]]], "scores": [[1, 0]]}
+TOKENS = {"X": [[[1.0, 0.0], [0.0, 0.5]]], "Y": [1], "v": [1, 0]}
+QUERIED = TOKENS | {"queries": [[1, 1]]}
+CALL = {name: [[[[1.0]]]] for name in ("query", "key", "value", "upstream")}
+
+
+@pytest.mark.parametrize(
+    ("held", "name", "value"),
+    [
+        (PAIR, "keys", [[[True, 0.0], [0.0, 0.5]]]),
+        (PAIR, "scores", [[True, False]]),
+        (PAIR, "alpha", [True]),
+        (PAIR, "start", [0.5, False]),
+        (PAIR, "p0", [False, 0.5]),
+        (PAIR, "q", [1, True]),
+        (PAIR, "eta", True),
+        (TOKENS, "X", [[[1.0, 0.0], [False, 0.5]]]),
+        (TOKENS, "Y", [True]),
+        (TOKENS, "v", [True, 0.0]),
+        (TOKENS, "W", [[1.0, True]]),
+        (QUERIED, "queries", [[1, True]]),
+        (QUERIED, "W0", [[1, True], [0, 1]]),
+        (CALL, "key", [[[[True]]]]),
+        (CALL, "bias", [[[[False]]]]),
+    ],
+)
+def test_truth_values_are_no_numbers(tmp_path: Path, held: dict[str, Any], name: str, value: Any) -> None:
+    """Among numbers NumPy takes them for 1 and 0 without a trace."""
+    for further in (
+        {name: value},
+        *([{"arrays": {name: value}}] if name in ("q", "eta") else []),
+    ):
+        (tmp_path / "data.json").write_text(to_json(held | further), encoding="utf-8")
+        with pytest.raises(InvalidInput) as refused:
+            load(str(tmp_path / "data.json"), 0, calls=True)
+        assert str(refused.value) == f"{name}: true and false are no numbers; write 1 for true and 0 for false."
+
+
+def test_truth_values_of_an_npz_file_are_no_numbers_either(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", keys=np.array([[[True, False], [False, True]]]), scores=[[1.0, 0.0]])
+    with pytest.raises(InvalidInput, match=r"^keys: true and false are no numbers"):
+        load(str(tmp_path / "data.npz"), 0)
+
+
+def test_masks_may_be_truth_values(tmp_path: Path) -> None:
+    """They say what is seen, in 0 and 1 as well."""
+    queried = TOKENS | {"Y": [[1, 1]], "queries": [[[1, 1], [1, 2]]]}
+    for further in ({"mask": [[[True, True], [False, True]]]}, {"mask": [[[1, 1], [0, 1]]]}, {"causal": True}):
+        (tmp_path / "data.json").write_text(to_json(queried | further), encoding="utf-8")
+        assert load(str(tmp_path / "data.json"), 0).case.sequence is not None

@@ -15,10 +15,11 @@ from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
 from generators.direction_cases import pair_cases, pairs_for
-from reference_attention.directions import margin_difference, neighbour_optimal, unit_difference
+from reference_attention.directions import direction, margin_difference, neighbour_optimal, unit_difference
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
+from theorems.core.parts import Condition
 from theorems.core.statement import always, statement
 from theorems.core.survival import VALUES
 from theorems.core.tolerances import EXACT
@@ -44,6 +45,19 @@ HIGHER_WINS = ("narrower-direction-wins", "gain-along-narrower", "gain-along-wid
 """What the claims far out are called in (a) and in (b)."""
 
 
+def _first_is_neighbour_optimal(case: Case) -> bool:
+    return neighbour_optimal(direction(case.problem.keys, case.arrays["q1"]), case.problem.scores)
+
+
+IN_A = Condition(
+    "both are neighbour-optimal (a), and rounding leaves the risks beyond R0 their size", _first_is_neighbour_optimal
+)
+IN_B = Condition(
+    "q1's neighbour scores higher (b), and rounding leaves the risks beyond R0 their size",
+    lambda case: not _first_is_neighbour_optimal(case),
+)
+
+
 def _cases() -> SearchStrategy[Case]:
     return pair_cases()
 
@@ -55,9 +69,11 @@ def _cases() -> SearchStrategy[Case]:
     claims=always(
         "definition-3-of-first", "definition-3-of-second", "wider-margin", "narrower-anywhere", "wider-anywhere"
     )
-    | dict.fromkeys(LOWER_WINS, "both are neighbour-optimal (a), and rounding leaves the risks beyond R0 their size")
-    | dict.fromkeys(HIGHER_WINS, "q1's neighbour scores higher (b), and rounding leaves the risks beyond R0 their size")
+    | dict.fromkeys(LOWER_WINS, IN_A)
+    | dict.fromkeys(HIGHER_WINS, IN_B)
     | dict.fromkeys(("leading-term-of-first", "leading-term-of-second"), LEADING),
+    states=("wider-direction-wins", "narrower-direction-wins"),
+    premises=("definition-3-of-first", "definition-3-of-second", "wider-margin"),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=pairs_for,

@@ -48,6 +48,8 @@ def _cases() -> SearchStrategy[Case]:
     "Directional neighbours of higher score: mixing beats selecting",
     source="Appendix B.5.2, Lemma 9",
     claims=always("definition-3", "gain", "gain-at-most") | {"leading-term": LEADING},
+    states=("gain",),
+    premises=("definition-3",),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=directions_for,

@@ -34,6 +34,8 @@ def _cases() -> SearchStrategy[Case]:
     source="Appendix B.5.2, Lemma 10",
     claims=always("neighbours", "ties", "definition-3")
     | {"neighbour-rank": "there are directional neighbours", "tie-rank": "tokens tie in selection"},
+    states=("neighbours",),
+    premises=("definition-3",),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=directions_for,

@@ -57,6 +57,8 @@ def _cases() -> SearchStrategy[Case]:
     "Local regularization paths reach nothing but locally optimal directions",
     source="Theorem 4; Appendix B.5.2, Theorem 7",
     claims=always("definition-3", "better-direction") | BEATEN_CLAIMS | OUTDONE_CLAIMS | PATH_CLAIMS,
+    states=("path-leaves-or-stays-bounded", "narrow-path-leaves-or-stays-bounded"),
+    premises=("definition-3", "path-is-no-higher-than-its-seeds", "narrow-path-is-no-higher-than-its-seeds"),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=directions_for,

@@ -48,6 +48,17 @@ MARGIN_CLAIMS = always("svm-is-optimal", *POINT_CLAIMS, *DESCENT_CLAIMS, *NORMAL
     FLOW_CLAIMS, "where float64 resolves the flow to 100 times the norm of its start"
 )
 """What is claimed from a start of enough margin."""
+MARGIN_PREMISES = (
+    "svm-is-optimal",
+    "run-is-the-one-asked-for",
+    "iterate-is-a-step",
+    "normalized-run-is-the-one-asked-for",
+    "normalized-iterate-is-a-step",
+    "flow-is-the-one-asked-for",
+    "flow-is-of-this-gradient",
+    "flow-chords",
+)
+"""Those which say that the solution and the runs are what the others speak of."""
 RESOLVED = 1e6
 """Where ‖p(0)‖ max‖g‖ is larger, the solver's tolerance at 100 times that norm is more than the margin of the start."""
 FARTHEST = 1e9
@@ -69,6 +80,8 @@ def _cases() -> SearchStrategy[Case]:
     "Gradient descent from a start of sufficient margin",
     source="own; sharper than Theorem 2",
     claims=MARGIN_CLAIMS,
+    states=(),
+    premises=MARGIN_PREMISES,
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=SATURATED,

@@ -40,6 +40,7 @@ def _cases() -> SearchStrategy[Case]:
     "The max-margin direction descends everywhere",
     source="Appendix B.1, Lemma 4",
     claims=always("descent"),
+    states=("descent",),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient descends along p_mm at every point", turn=3),

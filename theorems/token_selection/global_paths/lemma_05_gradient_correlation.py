@@ -41,6 +41,7 @@ def _cases() -> SearchStrategy[Case]:
     "Gradient correlation for a single input",
     source="Appendix B.1, Lemma 5",
     claims=always("correlation"),
+    states=("correlation",),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient at every point, n = 1", turn=2),

@@ -50,6 +50,14 @@ def _cases() -> SearchStrategy[Case]:
         "solution-is-no-longer",
     )
     | DATASET_CLAIMS,
+    states=("margins-at-least-one",),
+    premises=(
+        "gmm-exists",
+        "solution-is-feasible",
+        "solution-is-the-projection",
+        "solution-is-no-longer",
+        *DATASET_CLAIMS,
+    ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     aliases=("lemma-2",),

@@ -55,6 +55,14 @@ def _cases() -> SearchStrategy[Case]:
     claims=always("svm-is-optimal", "sublevel-margin", "sublevel-correlation", "sublevel-correlation-from-duals")
     | PATH_CLAIMS
     | MINIMISED_CLAIMS,
+    states=("path-correlation",),
+    premises=(
+        "svm-is-optimal",
+        "path-is-stationary",
+        "path-is-lowest",
+        "minimised-path-is-on-the-sphere",
+        "minimised-path-is-lowest",
+    ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=BELOW_ROUNDING,

@@ -21,12 +21,14 @@ from theorems.core.att_svm import certified
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
+from theorems.core.parts import Condition
 from theorems.core.statement import always, statement
 from theorems.core.survival import ANY_STEP, VALUES
 from theorems.token_selection.global_paths.descent_claims import descent_claims, starts_of
 from theorems.token_selection.global_paths.flow_claims import flow_claims, flow_start
 from theorems.token_selection.global_paths.normalized_claims import normalized_claims
 
+ONE_INPUT = Condition("n = 1", lambda case: bool(case.problem.n == 1))
 ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
 
 
@@ -65,7 +67,18 @@ def _cases() -> SearchStrategy[Case]:
             "flow-offset-is-kept",
             "flow-offset-closed-form",
         ),
-        "n = 1",
+        ONE_INPUT,
+    ),
+    states=("norm-diverges", "flow-correlation"),
+    premises=(
+        "svm-is-optimal",
+        "run-is-the-one-asked-for",
+        "iterate-is-a-step",
+        "normalized-run-is-the-one-asked-for",
+        "normalized-iterate-is-a-step",
+        "flow-is-the-one-asked-for",
+        "flow-is-of-this-gradient",
+        "flow-chords",
     ),
     assumptions=ASSUMPTIONS,
     cases=_cases,

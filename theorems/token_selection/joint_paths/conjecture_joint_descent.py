@@ -52,6 +52,8 @@ def conjecture_cases() -> SearchStrategy[Case]:
     "conjecture: normalized joint descent goes to v_mm and p(lim ‖v‖/‖p‖)",
     source="Section 3, Figure 3 (experiments only)",
     claims=GIVEN_CLAIMS | RUN_CLAIMS | always("prompt-rate", "head-rate"),
+    states=(),
+    premises=(*GIVEN_CLAIMS, *RUN_CLAIMS),
     assumptions=("optimal-support-tokens", "separable", "descent-selects"),
     cases=conjecture_cases,
     kernel=SATURATED,

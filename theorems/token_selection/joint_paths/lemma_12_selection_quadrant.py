@@ -29,6 +29,8 @@ LARGEST = 600.0
     "a prompt that selects α lies in the quadrant of α",
     source="Appendix C.2, Lemma 12",
     claims=GIVEN_CLAIMS | always("odds", "odds-reversed", "quadrant-from-r0"),
+    states=("odds",),
+    premises=tuple(GIVEN_CLAIMS),
     assumptions=("optimal-support-tokens", "separable"),
     cases=relaxed_cases,
     kernel=SATURATED,

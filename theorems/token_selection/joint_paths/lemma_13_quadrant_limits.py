@@ -48,6 +48,8 @@ def loose_cases() -> SearchStrategy[Case]:
     | SOLUTION_CLAIMS
     | EFFECTIVE_CLAIMS
     | {name: f"every token but α has less than the label margin Γ; {when}" for name, when in LIMIT_CLAIMS.items()},
+    states=("limit-direction", "limit-head"),
+    premises=(*GIVEN_CLAIMS, *SOLUTION_CLAIMS, "path-is-lowest"),
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=loose_cases,
     kernel=SATURATED,

@@ -47,6 +47,8 @@ LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0
     | EFFECTIVE_CLAIMS
     | LIMIT_CLAIMS
     | {"sharp-offset": "all inputs are supports, neighbours independent with positive duals, the radius within 2^24"},
+    states=("limit-direction", "limit-head"),
+    premises=(*GIVEN_CLAIMS, *SOLUTION_CLAIMS, *GRADIENT_CLAIMS, "path-is-lowest"),
     assumptions=("optimal-tokens", "separable"),
     cases=joint_cases,
     kernel=SATURATED,

@@ -56,6 +56,8 @@ def relaxed_cases() -> SearchStrategy[Case]:
     | EFFECTIVE_CLAIMS
     | LIMIT_CLAIMS
     | SCHEDULED_CLAIMS,
+    states=("limit-direction", "limit-head"),
+    premises=(*GIVEN_CLAIMS, *SOLUTION_CLAIMS, *GRADIENT_CLAIMS, "path-is-lowest"),
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=relaxed_cases,
     kernel=SATURATED,

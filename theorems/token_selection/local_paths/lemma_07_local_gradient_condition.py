@@ -73,6 +73,8 @@ def _cases() -> SearchStrategy[Case]:
         "correlation",
         "radius-of-pi",
     ),
+    states=("no-stationary-point", "lower-bound", "upper-bound", "radius-of-pi"),
+    premises=("svm-is-optimal", "locally-optimal-is-definition-2"),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=locally_optimal_choices,

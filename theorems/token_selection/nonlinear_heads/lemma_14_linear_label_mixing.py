@@ -62,6 +62,8 @@ def _cases() -> SearchStrategy[Case]:
     source="Appendix D.2, Lemma 14",
     claims=always("sandwich-above", "sandwich-below", "risk-sandwich-below", "risk-sandwich-above")
     | {"mixing-hurts": "ATT-SVM' is feasible"},
+    states=("mixing-hurts",),
+    premises=("sandwich-above", "sandwich-below"),
     assumptions=("well-behaved-loss", "mixing-hurts"),
     cases=_cases,
     kernel=calls("the sandwich of its prediction", turn=1, differentiates=False),

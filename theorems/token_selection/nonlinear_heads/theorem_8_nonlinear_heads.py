@@ -36,6 +36,8 @@ LARGEST_KAPPA = 1e5
     source="Appendix D, Theorem 8",
     claims=always("sublevel-margin", "sublevel-distance", "sublevel-distance-from-duals", "path-distance", "path-limit")
     | {name: f"no other optimal token competes; {when}" for name, when in PATH_CLAIMS.items()},
+    states=("path-limit",),
+    premises=("path-is-stationary", "path-is-lowest"),
     assumptions=("well-behaved-loss", "mixing-hurts", "separable-optimal-sets"),
     cases=optimal_set_cases,
     kernel=BELOW_ROUNDING,

@@ -72,6 +72,8 @@ def _cases() -> SearchStrategy[Case]:
     "Prompt and key-query weights: the same dynamics",
     source="Section 1, Lemma 1; Appendix A.2",
     claims=always("run-is-the-one-asked-for", "same-iterates", "one-step-from-a-common-point") | DATASET_CLAIMS,
+    states=("same-iterates", "one-step-from-a-common-point"),
+    premises=("run-is-the-one-asked-for", *DATASET_CLAIMS),
     assumptions=(),
     cases=_cases,
     kernel=calls("each step of the run and random points: its gradient against back-propagation through W", turn=4),

@@ -78,6 +78,8 @@ def _cases() -> SearchStrategy[Case]:
         "smoothness-is-its-formula",
     )
     | DATASET_CLAIMS,
+    states=("lipschitz", "descent-with-largest-step", "descent-with-small-step", "squared-gradients-are-summable"),
+    premises=("run-is-the-one-asked-for", "iterate-is-a-step", "smoothness-is-its-formula", *DATASET_CLAIMS),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient is Lipschitz and is that of its risk; descent steps along it", turn=5),

@@ -1,0 +1,189 @@
+"""Whose claim failed: premises, the conclusion as its source states it, sharper forms of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from generators.case import Case
+from reference_attention.errors import InvalidInput
+from reference_attention.problem import Problem
+from theorems.core.check import check
+from theorems.core.claim import Claim, Form, Verdict, undecided
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.parts import Condition, Parts, merged_parts
+from theorems.core.statement import Statement, always, statement
+from theorems.core.tolerances import EXACT
+from theorems.registry.suite import statements
+from theorems.run.encoding import decoded, encoded
+from theorems.run.result import Result, merged, of_outcome
+
+CASE = Case(Problem([[[1.0], [0.0]]], [[1.0, 0.0]]))
+UPHELD, FALSIFIED, INCONCLUSIVE = Verdict.UPHELD, Verdict.FALSIFIED, Verdict.INCONCLUSIVE
+SINGLE = Condition("n = 1", lambda case: bool(case.problem.n == 1))
+SEVERAL = Condition("n > 1", lambda case: bool(case.problem.n > 1))
+
+
+def made(name: str, holds: bool = True, form: Form = Form.EXACT) -> Claim:
+    return Claim(name, form, 0.0 if holds else -1.0, 0.0, EXACT)
+
+
+RUN, LIMIT, SHARP = made("run"), made("limit", form=Form.LIMIT), made("sharp", form=Form.SHARP)
+NO_RUN, NO_LIMIT = made("run", False), made("limit", False, Form.LIMIT)
+NO_SHARP = made("sharp", False, Form.SHARP)
+LISTED = always("run", "limit", "sharp") | {"single": SINGLE, "several": SEVERAL, "sometimes": "where it can be"}
+
+
+def stating(*claims: Claim, states: tuple[str, ...] | None = ("limit",), premises: tuple[str, ...] = ("run",)) -> Any:
+    """A statement that makes these claims on every case."""
+
+    @statement("stating", claims=LISTED, states=states, premises=premises)
+    def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        """It says what it is given."""
+        yield from claims
+
+    return conclusion
+
+
+def parts_of(tried: Statement) -> Parts:
+    found = check(tried, CASE, REFERENCE)
+    assert found.verdict is FALSIFIED
+    assert found.parts is not None
+    return found.parts
+
+
+def test_a_sharper_form_alone() -> None:
+    tried = stating(RUN, LIMIT, NO_SHARP)
+    parts = parts_of(tried)
+    assert (parts.stated, parts.premises, parts.sharper) == (UPHELD, UPHELD, FALSIFIED)
+    assert parts.forms == {Form.EXACT: UPHELD, Form.LIMIT: UPHELD, Form.SHARP: FALSIFIED}
+    result = of_outcome(tried, check(tried, CASE, REFERENCE), generated=False)
+    assert result.reason.startswith(
+        "sharp (a sharper form of ours; the paper's conclusion is upheld on this case): slack -1"
+    )
+    assert result.verdict is FALSIFIED
+    assert result.verdict_in_words == "falsified (a sharper form only)"
+    assert result.as_json()["conclusion"] == {
+        "stated": "upheld",
+        "premises": "upheld",
+        "sharper": "falsified",
+        "forms": {"exact": "upheld", "limit": "upheld", "sharp": "falsified"},
+    }
+
+
+def test_the_conclusion_itself() -> None:
+    tried = stating(RUN, NO_LIMIT, SHARP)
+    assert parts_of(tried).stated is FALSIFIED
+    result = of_outcome(tried, check(tried, CASE, REFERENCE), generated=False)
+    assert result.reason.startswith("limit (the paper's own conclusion): slack -1")
+    assert result.verdict_in_words == "falsified"
+    both = check(stating(RUN, NO_SHARP, NO_LIMIT), CASE, REFERENCE)
+    assert both.reason.startswith(
+        "sharp (a sharper form of ours; the paper's conclusion is falsified on this case, too)"
+    )
+
+
+def test_what_was_never_reached_is_not_upheld() -> None:
+    """The conclusion ended with the claim that failed, or left its own claim undecided."""
+    for claims in ([RUN, NO_SHARP], [RUN, undecided("limit", "too far", Form.LIMIT), NO_SHARP]):
+        tried = stating(*claims)
+        assert parts_of(tried).stated is INCONCLUSIVE
+        found = check(tried, CASE, REFERENCE)
+        assert "the paper's conclusion is not decided on this case" in found.reason
+        result = of_outcome(tried, found, generated=False)
+        assert result.verdict_in_words == "falsified (its conclusion is not decided)"
+
+
+@pytest.mark.parametrize(("states", "stated"), [(("limit", "several"), UPHELD), (("limit", "single"), INCONCLUSIVE)])
+def test_a_claim_is_missed_only_where_it_is_due(states: tuple[str, ...], stated: Verdict) -> None:
+    assert parts_of(stating(RUN, LIMIT, NO_SHARP, states=states)).stated is stated
+
+
+def test_a_condition_that_cannot_be_decided_counts_as_due() -> None:
+    assert parts_of(stating(RUN, LIMIT, NO_SHARP, states=("limit", "sometimes"))).stated is INCONCLUSIVE
+    assert not SEVERAL.holds(CASE)
+    broken = Condition("who knows", lambda case: case.nothing)
+    listed = always("sharp") | {"limit": broken}
+
+    @statement("broken", claims=listed, states=("limit",))
+    def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        """It says something sharp."""
+        yield NO_SHARP
+
+    assert parts_of(conclusion).stated is INCONCLUSIVE
+
+
+def test_where_a_premise_fails_nothing_is_said_of_the_conclusion() -> None:
+    for limit in (LIMIT, NO_LIMIT):
+        tried = stating(NO_RUN, limit)
+        assert parts_of(tried).stated is INCONCLUSIVE
+        reason = check(tried, CASE, REFERENCE).reason
+        assert reason.startswith("run (a premise, not what is concluded; the paper's conclusion is not decided")
+
+
+def test_a_claim_of_ours_that_no_source_states() -> None:
+    tried = stating(RUN, NO_SHARP, states=())
+    assert parts_of(tried).stated is None
+    assert "(a claim of ours, which the paper does not state)" in check(tried, CASE, REFERENCE).reason
+
+
+def test_somebody_who_says_nothing_concludes_everything() -> None:
+    tried = stating(RUN, LIMIT, NO_SHARP, states=None, premises=())
+    parts = parts_of(tried)
+    assert (parts.stated, parts.premises, parts.sharper) == (FALSIFIED, None, None)
+    assert check(tried, CASE, REFERENCE).reason.startswith("sharp: slack -1")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"states": ("limt",)}, "statement stating: states has 'limt', which is not among its claims; list it."),
+        ({"premises": ("rn",)}, "statement stating: premises has 'rn', which is not among its claims; list it."),
+        ({"states": "limit"}, "statement stating: states is a text; give a tuple of names of claims."),
+        (
+            {"states": ("limit", "run")},
+            "statement stating: 'run' is in states and in premises; leave it in one of them.",
+        ),
+    ],
+)
+def test_names_are_checked(wrong: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        stating(RUN, **wrong)
+    assert str(error.value) == sentence
+
+
+def test_only_falsified_cases_count_and_the_worst_of_them() -> None:
+    upheld, sharp, limit = (
+        of_outcome(tried, check(tried, CASE, REFERENCE), generated=False)
+        for tried in (stating(RUN, LIMIT, SHARP), stating(RUN, LIMIT, NO_SHARP), stating(RUN, NO_LIMIT, SHARP))
+    )
+    assert upheld.conclusion is None
+    assert "conclusion" not in upheld.as_json()
+    assert merged([upheld, sharp]).conclusion == sharp.conclusion
+    for order in ([sharp, limit], [limit, sharp]):
+        found = merged(order).conclusion
+        assert found is not None
+        assert (found.stated, found.sharper) == (FALSIFIED, FALSIFIED)
+    assert merged_parts([]) is None
+
+
+def test_parts_are_kept_and_older_records_are_read() -> None:
+    tried = stating(RUN, LIMIT, NO_SHARP)
+    result = of_outcome(tried, check(tried, CASE, REFERENCE), generated=False)
+    held = json.loads(json.dumps(encoded(result)))
+    assert decoded(held, Result) == result
+    older = {name: value for name, value in held.items() if name != "parts"}
+    assert decoded(older, Result).conclusion is None
+    assert "parts" not in encoded(Result("one", "says"))
+    assert result.conclusion is not None
+    assert Parts.of_json(result.conclusion.as_json()) == result.conclusion
+
+
+def test_every_statement_of_a_paper_says_which_claims_are_its_conclusion() -> None:
+    ours = {"descent-from-a-margin", "conjecture-joint-descent", "conjecture-independent-rows"}
+    for one in statements().values():
+        assert one.states is not None, one.id
+        assert (one.states == ()) == (one.id in ours), one.id

@@ -1,0 +1,138 @@
+"""A falsified theorem says whether it is the paper's conclusion that failed, or a sharper form of ours: everywhere."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient, scaled_gradient
+from theorems.command.junit import junit_xml
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.library.results import Results
+from theorems.registry.suite import statements
+from theorems.report.content import Contents, blocks
+from theorems.report.markdown import markdown
+from theorems.report.record import parsed
+from theorems.run.result import Result
+from theorems.run.user_data import Given
+from theorems.run.verify import verify_data, verify_generated
+from theorems.token_selection.global_paths.flow_offset import FlowOffset
+
+SINGLE = Given(Case(Problem([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]], [[1.0, 0.0, 0.0]])))
+SEVERAL = Given(Case(Problem([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [-1.0, 0.0]]], [[1.0, 0.0], [1.0, 0.0]])))
+
+
+def _without_a_sharp_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The closed form of the offset is off; nothing else is."""
+    monkeypatch.setattr(FlowOffset, "contracted", lambda self, before, p: -1.0)
+
+
+def _without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The angle between flow and p_mm is said to vanish."""
+    monkeypatch.setattr(FlowOffset, "from_start", lambda self, start, rho: -1.0)
+
+
+def test_upheld_all_is_as_before() -> None:
+    found = verify_data("theorem-2", SINGLE)
+    assert found.verdict is Verdict.UPHELD
+    assert found.verdict_in_words == "upheld"
+    assert "conclusion" not in found.as_json()
+
+
+def test_only_a_sharper_form_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    _without_a_sharp_form(monkeypatch)
+    found = verify_data("theorem-2", SINGLE)
+    assert found.verdict is Verdict.FALSIFIED
+    forms = {"exact": "upheld", "effective": "upheld", "limit": "upheld", "sharp": "falsified"}
+    parts = {"stated": "upheld", "premises": "upheld", "sharper": "falsified"}
+    assert found.as_json()["conclusion"] == parts | {"forms": forms}
+    said = "flow-offset-closed-form (a sharper form of ours; the paper's conclusion is upheld on this case): slack"
+    assert found.failure is not None
+    for text in (found.reason, found.failure.sentence, junit_xml([found], 0), str(_results(found))):
+        assert said in text.replace("&#x27;", "'")
+    row = next(line for line in str(_results(found)).splitlines() if line.strip().startswith("theorem-2 "))
+    assert "falsified (a" in row
+    report = _report(found)
+    assert (
+        "Of theorem-2, a sharper form of the suite's own failed, and the conclusion of its source is upheld." in report
+    )
+    assert "falsified (a sharper form only)" in report
+    assert "| the conclusion as its source states it | upheld |" in report
+
+
+def test_the_paper_s_conclusion_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    _without_a_limit(monkeypatch)
+    found = verify_data("theorem-2", SINGLE)
+    assert found.verdict_in_words == "falsified"
+    assert found.as_json()["conclusion"]["stated"] == "falsified"
+    assert "flow-correlation (the paper's own conclusion): slack" in found.reason
+    assert "sharper form of the suite's own" not in _report(found)
+
+
+def test_of_several_inputs_no_direction_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Theorem 2 states a limit of the direction for one input only."""
+    from theorems.token_selection.global_paths import descent_claims
+
+    usual = descent_claims.climb_bound
+    monkeypatch.setattr(descent_claims, "climb_bound", lambda *given: usual(*given) + 1e3)
+    found = verify_data("theorem-2", SEVERAL)
+    assert found.as_json()["conclusion"]["stated"] == "upheld"
+    assert "climbs-like-log-t (a sharper form of ours; the paper's conclusion is upheld" in found.reason
+
+
+def _uphill(*given: Any) -> ScaledGradient:
+    found = scaled_gradient(*given)
+    return ScaledGradient(found.log_scale, -np.asarray(found.direction))
+
+
+def _half_a_token_off(*given: Any, **options: Any) -> Any:
+    found = REFERENCE.max_margin(*given, **options)
+    return replace(found, p=np.asarray(found.p) * 1.5)  # type: ignore[type-var]
+
+
+def test_a_wrong_gradient_contradicts_the_lemma() -> None:
+    uphill = REFERENCE.but("uphill", scaled_gradient=_uphill)
+    found = verify_generated("lemma-4", 10, 0, uphill)
+    assert "descent (the paper's own conclusion, in its effective form): slack" in found.reason
+    assert found.failure is not None
+    assert found.failure.parts is not None
+    assert found.failure.parts.stated is Verdict.FALSIFIED
+
+
+def test_a_wrong_solution_says_nothing_of_the_theorem() -> None:
+    """The certificate fails and the conclusion ends: not reached is not upheld."""
+    found = verify_data("theorem-2", SINGLE, REFERENCE.but("long", max_margin=_half_a_token_off))
+    assert found.as_json()["conclusion"] == {
+        "stated": "inconclusive",
+        "premises": "falsified",
+        "forms": {"exact": "falsified"},
+    }
+    assert "svm-is-optimal (a premise, not what is concluded; the paper's conclusion is not decided" in found.reason
+    assert "which is not decided on these cases" in _report(found)
+
+
+def _results(found: Result) -> Results:
+    return Results((found,))
+
+
+def _report(found: Result) -> str:
+    run = parsed(json.loads(_results(found).to_json()) | {"data": "some.json"}, "r.json")
+    return markdown(blocks(Contents(run, statements(), None, None)))
+
+
+def test_a_report_refuses_what_it_cannot_read() -> None:
+    from reference_attention.errors import InvalidInput
+
+    found = verify_generated("lemma-4", 2, 0)
+    held = json.loads(_results(found).to_json())
+    for wrong in ({"stated": "perhaps", "forms": {}}, {"stated": "upheld"}, {"who": "upheld", "forms": {}}, []):
+        held["statements"][0]["conclusion"] = wrong
+        with pytest.raises(InvalidInput, match="conclusion is not what theorems verify --json writes"):
+            parsed(held, "r.json")
