@@ -89,10 +89,10 @@ def joint_cases(
         X[i, [0, a]] = X[i, [a, 0]]
     head = np.eye(d)[0]
     if users:
-        X = draw(realistic_joint_tokens(X, alpha, gamma))
+        X, W = draw(realistic_joint_tokens(X, alpha, gamma))
         same = draw(repeated_joint_inputs(len(X), max_n + 2 * non_supports))
         X, labels, alpha = X[same], labels[same], alpha[same]
-        data = Dataset(X * 2.0 ** draw(st.sampled_from((0, 0, 0, -10, 10))), labels, head)
+        data = Dataset(X * 2.0 ** draw(st.sampled_from((0, 0, 0, -10, 10))), labels, head, W)
         return Case(data.problem, dataset=data, alpha=alpha, seed=draw(st.integers(0, 2**16)), name="joint")
     W = draw(_key_queries(d))
     if draw(st.booleans()) and np.linalg.matrix_rank(chosen) == len(chosen):

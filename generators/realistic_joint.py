@@ -4,7 +4,8 @@ The chosen tokens are dual to each other, exactly, and stay as they are: small d
 any in the open cone over the ball of radius Γ and their input's chosen token; :mod:`generators.joint_cases` leaves an
 eighth of Γ (1 − c) ≥ Γ/16 free there. That is room for rounding to three digits or to float16, for a token that differs
 from another one by a thousandth, and for a step of 0.014 Γ away from a copied support in a coordinate that is 0
-everywhere else, which makes the copy an SVM-neighbour without a dual. W is the identity, and nothing is rotated.
+everywhere else, which makes the copy an SVM-neighbour without a dual. W selects coordinates, e_1 and that one among
+them, and nothing is rotated.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C.
 """
@@ -28,8 +29,10 @@ ASIDE = 0.014
 
 
 @st.composite
-def realistic_joint_tokens(draw: DrawFn, X: Tokens, alpha: Int64[np.ndarray, "n"], gamma: float) -> Tokens:
-    """The tokens with all but the chosen ones rounded, two all but equal, a coordinate constant, or a support copied.
+def realistic_joint_tokens(
+    draw: DrawFn, X: Tokens, alpha: Int64[np.ndarray, "n"], gamma: float
+) -> tuple[Tokens, Float64[np.ndarray, "k d"] | None]:
+    """W, and the tokens with all but the chosen ones rounded, two all but equal, one coordinate constant, one copied.
 
     Args:
         X: tokens of :func:`generators.joint_cases.joint_cases`, not rotated: e_1 separates.
@@ -47,14 +50,20 @@ def realistic_joint_tokens(draw: DrawFn, X: Tokens, alpha: Int64[np.ndarray, "n"
         # Upwards along e_1 it might no longer lie below the chosen token.
         made[i, second, axis] -= STEP
     if d < 3:
-        return made
+        return made, None
     axis = draw(st.integers(2, d - 1))
+    kept = np.ones(d, dtype=bool)
+    if draw(st.integers(0, 5)):
+        others = st.sampled_from([j for j in range(d) if j not in (1, axis)])
+        kept[draw(st.lists(others, min_size=1, max_size=d - 2))] = False
+    W = None if kept.all() else np.eye(d)[kept]
     if can_have_idle_neighbour(made.shape) and draw(st.integers(0, 3)):
         made[:, :, axis] = 0.0
-        return with_idle_neighbour(made, alpha, axis, ASIDE * gamma, solver(alpha))
+        solve = solver(alpha)
+        return with_idle_neighbour(made, alpha, axis, ASIDE * gamma, lambda flat: solve(flat[:, :, kept])), W
     if draw(one_in(3)):
         made[:, :, axis] = 0.0
-    return made
+    return made, W
 
 
 @st.composite
