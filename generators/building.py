@@ -48,6 +48,8 @@ def built_cases(
     plain: bool = False,
 ) -> Case:
     """A case with the wanted assumptions; see :func:`generators.problems.cases` for the arguments."""
+    wanted = wanted | {PLAIN} if plain else wanted
+    users = _as_users_have_them(draw, wanted)
     frame = draw(frames)
     loss = draw(st.sampled_from(losses))
     positive = "positive-labels" in wanted
@@ -58,14 +60,13 @@ def built_cases(
         data = draw(datasets_with_optimal_tokens(frame, loss, positive=positive, relaxed=relaxed))
     elif "head-in-key-range" in wanted:
         equal = "equal-non-optimal-scores" in wanted
-        users = _as_users_have_them(draw, wanted)
         data = draw(datasets_with_head_in_key_range(frame, loss, positive=positive, equal=equal, users=users))
     if data is not None:
         problem = data.problem
         alpha = problem.optimal if "locally-optimal" in wanted else None
     else:
         make = _locally_optimal if "locally-optimal" in wanted else _scores_first
-        keys, scores, alpha = make(draw, frame, wanted | {PLAIN} if plain else wanted, any_alpha)
+        keys, scores, alpha = make(draw, frame, wanted, any_alpha=any_alpha, users=users)
         problem = Problem(keys, scores, loss_named(loss))
         if dataset:
             data = draw(realisations(frame, problem, positive=positive))
@@ -80,9 +81,8 @@ def _as_users_have_them(draw: DrawFn, wanted: frozenset[str]) -> bool:
     return not wanted & {"general-position", PLAIN} and draw(one_in(5))
 
 
-def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], any_alpha: bool) -> Data:
+def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
     """Keys first, then the exact neighbours of α, then scores that make it locally optimal."""
-    users = _as_users_have_them(draw, wanted)
     alpha = draw(frame.integers("n", 0, frame.tokens - 1))
     every = np.ones((frame.n, frame.tokens), dtype=bool)
     if users:
@@ -105,12 +105,11 @@ def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], any_alp
     return keys, draw(scores), alpha
 
 
-def _scores_first(draw: DrawFn, frame: Frame, wanted: frozenset[str], any_alpha: bool) -> Data:
+def _scores_first(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
     """Scores first, then keys around the tokens to be chosen."""
     equal, distinct = "equal-non-optimal-scores" in wanted, "distinct-scores" in wanted
     strict = equal or distinct or "strict-optimum" in wanted
     by_sets = "separable-optimal-sets" in wanted
-    users = _as_users_have_them(draw, wanted)
     few = users and draw(st.booleans())
     if strict or by_sets or "mixing-hurts" in wanted:
         scores = draw(optimal_scores(frame, equal=equal, distinct=distinct, ties=not strict, few=few))

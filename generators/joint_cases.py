@@ -70,9 +70,9 @@ def joint_cases(
     """
     n = min(draw(st.sampled_from((1, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4))), max_n)
     T = draw(st.integers(2, max_T))
-    d = min(draw(st.sampled_from((2, 3, 3, 3, 3, 4, 4, 4, 4))), max_d)
-    gamma = draw(st.sampled_from((1.0, 0.5, 2.0)))
     users = draw(one_in(5))
+    d = min(4 if users else draw(st.sampled_from((2, 3, 3, 3, 3, 4, 4, 4, 4))), max_d)
+    gamma = draw(st.sampled_from((1.0, 0.5, 2.0)))
     few = users and draw(st.booleans())
     chosen, labels = draw(_chosen_tokens(n, d, gamma))
     others = [draw(_cone_tokens(chosen[i], T - 1, gamma, few=few)) for i in range(n)]
