@@ -17,6 +17,8 @@ from generators.case import Case
 from generators.directions import prompts
 from generators.keys import arbitrary_keys, nudged_to_general_position, rescaled, separable_keys
 from generators.numbers import Frame, one_in
+from generators.realistic import repeated_inputs
+from generators.realistic_keys import realistic_keys
 from generators.scores import free_scores, locally_optimal_scores, optimal_scores
 from generators.tokens import datasets_with_head_in_key_range, datasets_with_optimal_tokens, realisations
 from reference_attention.losses import loss_named
@@ -46,6 +48,8 @@ def built_cases(
     plain: bool = False,
 ) -> Case:
     """A case with the wanted assumptions; see :func:`generators.problems.cases` for the arguments."""
+    wanted = wanted | {PLAIN} if plain else wanted
+    users = _as_users_have_them(draw, wanted)
     frame = draw(frames)
     loss = draw(st.sampled_from(losses))
     positive = "positive-labels" in wanted
@@ -56,13 +60,13 @@ def built_cases(
         data = draw(datasets_with_optimal_tokens(frame, loss, positive=positive, relaxed=relaxed))
     elif "head-in-key-range" in wanted:
         equal = "equal-non-optimal-scores" in wanted
-        data = draw(datasets_with_head_in_key_range(frame, loss, positive=positive, equal=equal))
+        data = draw(datasets_with_head_in_key_range(frame, loss, positive=positive, equal=equal, users=users))
     if data is not None:
         problem = data.problem
         alpha = problem.optimal if "locally-optimal" in wanted else None
     else:
         make = _locally_optimal if "locally-optimal" in wanted else _scores_first
-        keys, scores, alpha = make(draw, frame, wanted | {PLAIN} if plain else wanted, any_alpha)
+        keys, scores, alpha = make(draw, frame, wanted, any_alpha=any_alpha, users=users)
         problem = Problem(keys, scores, loss_named(loss))
         if dataset:
             data = draw(realisations(frame, problem, positive=positive))
@@ -72,11 +76,21 @@ def built_cases(
     return Case(problem, dataset=data, alpha=alpha, start=first, seed=draw(st.integers(0, 2**32 - 1)))
 
 
-def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], any_alpha: bool) -> Data:
+def _as_users_have_them(draw: DrawFn, wanted: frozenset[str]) -> bool:
+    """One case in five, where nothing is moved into general position and numbers need not be readable."""
+    return not wanted & {"general-position", PLAIN} and draw(one_in(5))
+
+
+def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
     """Keys first, then the exact neighbours of α, then scores that make it locally optimal."""
     alpha = draw(frame.integers("n", 0, frame.tokens - 1))
     every = np.ones((frame.n, frame.tokens), dtype=bool)
-    keys = _separated(draw, frame, wanted, alpha, every)
+    if users:
+        repeats = draw(repeated_inputs(frame.n))
+        alpha = alpha[repeats]
+        keys = draw(realistic_keys(frame, alpha, every, repeats))
+    else:
+        keys = _separated(draw, frame, wanted, alpha, every)
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "keys are separable by construction"
     scores = locally_optimal_scores(
@@ -86,30 +100,38 @@ def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], any_alp
         strict="strict-optimum" in wanted,
         equal="equal-non-optimal-scores" in wanted,
         distinct="distinct-scores" in wanted,
+        few=users and draw(st.booleans()),
     )
     return keys, draw(scores), alpha
 
 
-def _scores_first(draw: DrawFn, frame: Frame, wanted: frozenset[str], any_alpha: bool) -> Data:
+def _scores_first(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
     """Scores first, then keys around the tokens to be chosen."""
     equal, distinct = "equal-non-optimal-scores" in wanted, "distinct-scores" in wanted
     strict = equal or distinct or "strict-optimum" in wanted
     by_sets = "separable-optimal-sets" in wanted
+    few = users and draw(st.booleans())
     if strict or by_sets or "mixing-hurts" in wanted:
-        scores = draw(optimal_scores(frame, equal=equal, distinct=distinct, ties=not strict))
+        scores = draw(optimal_scores(frame, equal=equal, distinct=distinct, ties=not strict, few=few))
     else:
-        scores = draw(free_scores(frame))
+        scores = draw(free_scores(frame, few=few))
+    repeats = draw(repeated_inputs(frame.n)) if users else np.arange(frame.n)
+    scores = scores[repeats]
     best = scores == scores.max(axis=1, keepdims=True)
-    alpha = draw(frame.integers("n", 0, frame.tokens - 1)) if any_alpha else None
+    alpha = draw(frame.integers("n", 0, frame.tokens - 1))[repeats] if any_alpha else None
     around: Int64[np.ndarray, "n"] = np.argmax(scores, axis=1) if alpha is None else alpha
     apart: Bool[np.ndarray, "n T"] = np.ones_like(best)
     if "separable" not in wanted and by_sets:
         # Any of the optimal tokens is separated, and from the non-optimal ones only.
         nth = draw(frame.integers("n", 0, frame.tokens - 1)) % best.sum(axis=1)
-        around = np.argmax(np.cumsum(best, axis=1) > nth[:, None], axis=1)
+        around = np.argmax(np.cumsum(best, axis=1) > nth[:, None], axis=1)[repeats]
         apart = ~best
     elif "separable" not in wanted and draw(st.booleans()):
+        if users:
+            return draw(realistic_keys(frame, around, np.zeros_like(best), repeats)), scores, alpha
         return _finished(draw, wanted, draw(arbitrary_keys(frame))), scores, alpha
+    if users:
+        return draw(realistic_keys(frame, around, apart, repeats)), scores, alpha
     return _separated(draw, frame, wanted, around, apart), scores, alpha
 
 

@@ -2,6 +2,10 @@
 
 Levels and keys are made in :mod:`generators.direction_keys`; scores follow what the keys turn out to be.
 
+One case in five has features as users have them, of few bits, in the directions that q leaves free, and scores of few
+levels. General position allows neither constant coordinates nor copies; without it a support may be copied and moved
+where neither q nor p_mm has an entry, if its level is not what the case is about.
+
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3, Lemmas 8–10, Theorem 7.
 """
 
@@ -21,6 +25,7 @@ from jaxtyping import Bool, Float64, Int64
 from generators.case import Case
 from generators.direction_keys import direction_levels, keys_of_levels
 from generators.general_position import matrices
+from generators.idle_neighbours import solver, with_idle_neighbour
 from generators.keys import key_directions
 from generators.numbers import Frame, Large, one_in
 from reference_attention.directions import direction, exact_direction, margin_difference, margin_sign
@@ -37,6 +42,8 @@ MOST_MATRICES_DRAWN = 1_200
 """Matrices of general position per drawn case."""
 LADDER = (1.0, 2.0, 0.5, 3.0, 0.125, 2.0**-20)
 """Distances between scores."""
+IDLE = ("higher", "mixed", "near")
+"""Kinds that stay what they are if one token is replaced by a copy of another one."""
 NEAR = (2.0**-20, 2.0**-10, 2.0**-30)
 """How far, relatively, a nearly locally optimal direction is from one; the first is 1e-6."""
 DISCERNIBLE = 2.0**-42
@@ -66,17 +73,22 @@ def _scores(
     above: Bool[np.ndarray, "n T"],
     *,
     distinct: bool,
+    few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
-    """Scores below α's where ``below``, above where ``above``, either elsewhere (also equal unless ``distinct``)."""
+    """Scores below α's where ``below``, above where ``above``, either elsewhere (also equal unless ``distinct``).
+
+    With ``few`` all inputs have the same ones, three unless they are distinct.
+    """
     n = frame.n
-    gaps = draw(frame.values("nT", st.sampled_from(LADDER)))
+    gaps = draw(frame.values("nT", st.sampled_from(LADDER[:1] if few else LADDER)))
     if distinct:
         order = np.argsort(draw(frame.values("nT", st.integers(0, 9))), axis=1, kind="stable")
         gaps = np.take_along_axis(np.cumsum(gaps, axis=1), order, axis=1)
     signs = draw(frame.values("nT", st.sampled_from((1.0, -1.0) if distinct else (1.0, -1.0, 0.0))))
     signs = np.where(below, -1.0, np.where(above, 1.0, signs))
     signs[np.arange(n), alpha] = 0.0
-    scores = draw(frame.values("n", st.integers(-2, 2).map(float)))[:, None] + signs * gaps
+    bases = np.zeros(n) if few else draw(frame.values("n", st.integers(-2, 2).map(float)))
+    scores = bases[:, None] + signs * gaps
     return np.asarray(scores * (4.0 if draw(one_in(8)) else 1.0))
 
 
@@ -106,12 +118,16 @@ def direction_cases(
     alpha = np.array(draw(frame.values("n", st.integers(0, frame.tokens - 1))), dtype=np.int64)
     q, pivot = draw(key_directions(frame))
     levels = draw(direction_levels(frame, alpha, ties=kind == "tied", single=False))
-    keys = draw(keys_of_levels(frame, alpha, levels, q, pivot, off_axis=kind == "lower", general=general))
+    users = draw(one_in(5))
+    keys = draw(keys_of_levels(frame, alpha, levels, q, pivot, off_axis=kind == "lower", general=general, users=users))
+    if users and not general and kind in IDLE:
+        keys = draw(_with_idle_neighbour(keys, alpha, q))
     if kind == "near":
         q = draw(_near_max_margin(keys, alpha))
     found = direction(keys, q)
     below, above = _constraints(draw, kind, keys, alpha, found.neighbours, found.selected)
-    scores = draw(_scores(frame, alpha, below, above, distinct=general))
+    few = users and draw(st.booleans())
+    scores = draw(_scores(frame, alpha, below, above, distinct=general, few=few))
     unit = 1 / found.margin if np.isfinite(found.margin) else 1.0
     arrays = {
         "q": np.asarray(q * draw(st.sampled_from((1.0, 1.0, 3.0, 2.0**-30)))),
@@ -121,6 +137,21 @@ def direction_cases(
     problem = Problem(keys, scores, loss_named(draw(st.sampled_from(tuple(losses)))))
     case = Case(problem, arrays=MappingProxyType(arrays), seed=draw(st.integers(0, 2**32 - 1)))
     return draw(_in_other_units(case, "q"))
+
+
+@st.composite
+def _with_idle_neighbour(
+    draw: DrawFn,
+    keys: Float64[np.ndarray, "n T d"],
+    alpha: Int64[np.ndarray, "n"],
+    q: Float64[np.ndarray, "d"],
+) -> Float64[np.ndarray, "n T d"]:
+    """The keys with a support copied and moved where q is zero, if it is anywhere; the levels of others stay."""
+    axes = np.flatnonzero(q == 0).tolist()
+    if not axes or keys.shape[1] < 3:
+        return keys
+    axis, aside = draw(st.sampled_from(axes)), draw(st.sampled_from((1.0, -1.0, 0.25)))
+    return with_idle_neighbour(keys, alpha, axis, float(keys[0, 0, axis]) + aside, solver(alpha), loose=False)
 
 
 @st.composite
@@ -206,7 +237,8 @@ def pair_cases(
     alpha = np.array(draw(frame.values("n", st.integers(0, frame.tokens - 1))), dtype=np.int64)
     q, pivot = draw(key_directions(frame))
     levels = draw(direction_levels(frame, alpha, ties=False, single=kind == "higher"))
-    keys = draw(keys_of_levels(frame, alpha, levels, q, pivot, off_axis=True, general=False))
+    users = draw(one_in(5))
+    keys = draw(keys_of_levels(frame, alpha, levels, q, pivot, off_axis=True, general=False, users=users))
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "q separates α by construction"
     share = draw(st.sampled_from((1.0, 0.5, 2.0**-4, 2.0**-10, 2.0**-20)))
@@ -221,7 +253,8 @@ def pair_cases(
     nothing = np.zeros_like(first.neighbours)
     below = first.neighbours | second.neighbours | solution.neighbours if kind == "lower" else nothing
     above = first.neighbours if kind == "higher" else nothing
-    scores = draw(_scores(frame, alpha, below, above, distinct=False))
+    few = users and draw(st.booleans())
+    scores = draw(_scores(frame, alpha, below, above, distinct=False, few=few))
     problem = Problem(keys, scores, loss_named(draw(st.sampled_from(tuple(losses)))))
     arrays = MappingProxyType({"q1": np.asarray(q), "q2": np.asarray(wider)})
     return draw(_in_other_units(Case(problem, arrays=arrays, seed=draw(st.integers(0, 2**32 - 1))), "q1", "q2"))

@@ -26,6 +26,8 @@ from jaxtyping import Float64, Int64
 from generators.general_position import offending_choice
 from generators.keys import NEAR_TIE
 from generators.numbers import Frame
+from generators.realistic import SHORT
+from generators.realistic_keys import realistic_tokens
 
 HIGHER_LEVELS = (2.0, 1.5, 3.0, NEAR_TIE, 1.0625, 8.0)
 DYADIC = st.one_of(
@@ -92,10 +94,14 @@ def keys_of_levels(
     *,
     off_axis: bool,
     general: bool,
+    users: bool = False,
 ) -> Float64[np.ndarray, "n T d"]:
-    """Keys with those levels of q; ``off_axis``: all rows of level 1 lean to one side, so that q is not max-margin."""
+    """Keys with those levels of q; ``off_axis``: all rows of level 1 lean to one side, so that q is not max-margin.
+
+    As ``users`` have them: what is orthogonal to q is made of features of few bits.
+    """
     n, _, d = frame.shape
-    sideways = draw(frame.values("nTd", DYADIC))
+    sideways = draw(realistic_tokens(frame, SHORT, scaled=False) if users else frame.values("nTd", DYADIC))
     bases = draw(frame.values("nd", st.integers(-2, 2).map(float)))
     _make_orthogonal(sideways, q, pivot)
     if off_axis and d > 1:

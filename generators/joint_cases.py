@@ -8,6 +8,9 @@ where h_i = 0), so e_1 separates and p_mm exists. Then everything may be rotated
 independent: supports survive rounding then), scaled by a power of two, permuted, and mapped by a W that keeps e_1:
 injective, or of lower rank. Nothing is filtered away.
 
+One case in five has tokens as users have them, so far as Assumption C leaves them free;
+:mod:`generators.realistic_joint` says how far that is.
+
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C, Theorems 5 and 6, Figure 3.
 """
 
@@ -23,6 +26,8 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
+from generators.numbers import one_in
+from generators.realistic_joint import realistic_joint_tokens, repeated_joint_inputs
 from reference_attention.problem import Dataset
 
 SHRINKS = (0.0, 0.5, 0.25, 0.75, 0.9375)
@@ -65,10 +70,12 @@ def joint_cases(
     """
     n = min(draw(st.sampled_from((1, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4))), max_n)
     T = draw(st.integers(2, max_T))
-    d = min(draw(st.sampled_from((2, 3, 3, 3, 3, 4, 4, 4, 4))), max_d)
+    users = draw(one_in(5))
+    d = min(4 if users else draw(st.sampled_from((2, 3, 3, 3, 3, 4, 4, 4, 4))), max_d)
     gamma = draw(st.sampled_from((1.0, 0.5, 2.0)))
+    few = users and draw(st.booleans())
     chosen, labels = draw(_chosen_tokens(n, d, gamma))
-    others = [draw(_cone_tokens(chosen[i], T - 1, gamma)) for i in range(n)]
+    others = [draw(_cone_tokens(chosen[i], T - 1, gamma, few=few)) for i in range(n)]
     if non_supports:
         for _ in range(draw(st.sampled_from((1, 2, 2, 2, 2, 2)))):
             token, label, rest = draw(_non_support(T, d, gamma, loose, gaps))
@@ -80,7 +87,14 @@ def joint_cases(
     alpha = np.array(draw(st.lists(st.integers(0, T - 1), min_size=len(X), max_size=len(X))), dtype=np.int64)
     for i, a in enumerate(alpha):
         X[i, [0, a]] = X[i, [a, 0]]
-    head, W = np.eye(d)[0], draw(_key_queries(d))
+    head = np.eye(d)[0]
+    if users:
+        X, W = draw(realistic_joint_tokens(X, alpha, gamma))
+        same = draw(repeated_joint_inputs(len(X), max_n + 2 * non_supports))
+        X, labels, alpha = X[same], labels[same], alpha[same]
+        data = Dataset(X * 2.0 ** draw(st.sampled_from((0, 0, 0, -10, 10))), labels, head, W)
+        return Case(data.problem, dataset=data, alpha=alpha, seed=draw(st.integers(0, 2**16)), name="joint")
+    W = draw(_key_queries(d))
     if draw(st.booleans()) and np.linalg.matrix_rank(chosen) == len(chosen):
         turn = draw(_rotation(d))
         X, head, W = X @ turn.T, turn @ head, None if W is None else W @ turn.T
@@ -112,15 +126,17 @@ def _chosen_tokens(
 
 @st.composite
 def _cone_tokens(
-    draw: DrawFn, chosen: Float64[np.ndarray, "d"], count: int, gamma: float
+    draw: DrawFn, chosen: Float64[np.ndarray, "d"], count: int, gamma: float, *, few: bool
 ) -> Float64[np.ndarray, "count d"]:
-    """Tokens c x_iα + e, ‖e‖ ≤ (7/8) Γ (1 − c), that e_1 separates from x_iα."""
+    """Tokens c x_iα + e, ‖e‖ ≤ (7/8) Γ (1 − c), that e_1 separates from x_iα; if ``few``, of few scores and sparse."""
     d = chosen.size
     rest = np.zeros((count, d))
     for t in range(count):
-        c = draw(st.sampled_from(SHRINKS))
+        c = draw(st.sampled_from(SHRINKS[:2] if few else SHRINKS))
         direction = np.array(draw(st.lists(st.integers(-3, 3), min_size=d, max_size=d)), dtype=np.float64)
         direction[1] = -abs(direction[1])
+        if few:
+            direction[np.arange(d) != 1] = 0.0
         reach = draw(st.sampled_from(REACHES))
         if chosen[1] == 0:
             direction[1] = min(direction[1], -1.0)

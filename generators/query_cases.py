@@ -10,6 +10,10 @@ ATT-SVM feasible:
 - orthogonal: tokens of an input are orthogonal and of equal length, queries are orthogonal. Then the first step of
   gradient descent from W = 0 separates opt.
 
+One case in five of the first two has tokens and queries as users have them, of few bits or, where nothing is moved
+later, in float32. With label-separating queries inputs may be there twice; with either a support may be copied and
+moved in a coordinate that W^mm does not use, unless scores are to be distinct. Orthogonal tokens are one-hot anyway.
+
 References: *Transformers as Support Vector Machines*, Theorems 1 and 3.
 """
 
@@ -26,8 +30,12 @@ from hypothesis.strategies import DrawFn
 from jaxtyping import Float64, Int64
 
 from generators.case import Case
+from generators.idle_neighbours import with_idle_neighbour
 from generators.margin_assumptions import difference_rows
 from generators.numbers import STYLES, Frame, Style, one_in
+from generators.realistic import EVERY as EVERY_KIND
+from generators.realistic import SHORT, repeated_inputs
+from generators.realistic_keys import realistic_tokens
 from generators.scores import optimal_scores
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.outer_keys import Keys
@@ -88,17 +96,28 @@ def query_cases(
     local = alpha == "locally-optimal"
     again = [Family.INDEPENDENT] * (2 if local and Family.INDEPENDENT in families else 0)
     family = draw(st.sampled_from([one for one in Family if one in families] + again))
-    frame = draw(_frames(family, single=single, equal=equal, local=local))
+    users = family is not Family.ORTHOGONAL and not plain and draw(one_in(5))
+    frame = draw(_frames(family, single=single, equal=equal, local=local, roomy=users and not distinct))
     Y = np.asarray(draw(frame.choices("n", (1.0, -1.0))))
+    unused = None
     if family is Family.ORTHOGONAL:
         X, queries, v = draw(_orthogonal(frame, Y))
     else:
-        scores = np.round(draw(optimal_scores(frame, equal=equal, distinct=distinct)) / GRID) * GRID
-        X = draw(frame.entries("nTd", draw(_SHORT)))
-        X[:, :, 0] = Y[:, None] * scores
-        v = np.eye(frame.d)[0]
+        few = users and draw(st.booleans())
+        scores = np.round(draw(optimal_scores(frame, equal=equal, distinct=distinct, few=few)) / GRID) * GRID
+        if users and not distinct and draw(st.integers(0, 2)):
+            unused = draw(st.integers(1, frame.d - 1))
         make = _label_separating if family is Family.LABEL_SEPARATING else _independent
-        X, queries = draw(make(frame, X, Y))
+        any_kind = users and family is Family.LABEL_SEPARATING and draw(st.booleans())
+        if any_kind:
+            X = draw(realistic_tokens(frame, EVERY_KIND)).astype(np.float32).astype(np.float64)
+        else:
+            X = draw(realistic_tokens(frame, SHORT, scaled=False) if users else frame.entries("nTd", draw(_SHORT)))
+        X[:, :, 0] = Y[:, None] * scores
+        if unused is not None:
+            X[:, :, unused] = 0.0
+        v = np.eye(frame.d)[0]
+        X, queries = draw(make(frame, X, Y, users=users, own=not any_kind, unused=unused))
     chosen: Int64[np.ndarray, "n"] | None = None
     if alpha != "optimal":
         chosen = np.argmax(Y[:, None] * (X @ v), axis=1).astype(np.int64)
@@ -106,6 +125,11 @@ def query_cases(
             chosen = draw(_chosen(frame, Y[:, None] * (X @ v), local=local))
     if alpha == "locally-optimal" and chosen is not None:
         X, queries, chosen = _made_locally_optimal(X, queries, Y, v, chosen)
+    if unused is not None:
+        X = _with_idle_neighbour(draw, X, queries, Y, v, chosen, unused)
+    if users and family is Family.LABEL_SEPARATING:
+        same = draw(repeated_inputs(frame.n))
+        X, queries, Y, chosen = X[same], queries[same], Y[same], None if chosen is None else chosen[same]
     if not plain and draw(one_in(6)):
         queries = queries * 2.0 ** draw(st.integers(-20, 20))
     data = QueryDataset(X, queries, Y, v, loss_named(draw(st.sampled_from(tuple(LOSSES)))))
@@ -119,26 +143,55 @@ _SHORT = STYLES.map(lambda style: Style.HALVES if style is Style.DECIMALS else s
 
 
 @st.composite
-def _frames(draw: DrawFn, family: Family, *, single: bool, equal: bool, local: bool) -> Frame:
+def _frames(draw: DrawFn, family: Family, *, single: bool, equal: bool, local: bool, roomy: bool) -> Frame:
+    """If ``roomy``, a token can be another one's copy and a coordinate left unused."""
     inputs, tokens, dims = MOST
     n = 1 if single else draw(st.integers(1, inputs))
     # A token that scores above α and one below it take three.
-    least = 3 if family is Family.INDEPENDENT and local else 2
+    least = 3 if roomy or (family is Family.INDEPENDENT and local) else 2
     T = draw(st.integers(least, 2 if family is Family.ORTHOGONAL and equal else tokens))
     lowest = {
         Family.LABEL_SEPARATING: 1,
         Family.INDEPENDENT: max(T - 1, int(np.ceil(np.sqrt(n * (T - 1))))),
         Family.ORTHOGONAL: max(T, n),
-    }[family]
+    }[family] + roomy
     d = draw(st.integers(lowest, max(lowest, dims)))
     return Frame(n, T, d, (inputs, tokens, max(tokens, dims)))
 
 
+def _with_idle_neighbour(
+    draw: DrawFn,
+    X: Tokens,
+    queries: Queries,
+    Y: Float64[np.ndarray, "n"],
+    v: Float64[np.ndarray, "d"],
+    chosen: Int64[np.ndarray, "n"] | None,
+    unused: int,
+) -> Tokens:
+    """A support copied and moved where all tokens are 0: its row is independent of the others, its dual 0."""
+    alpha = np.argmax(Y[:, None] * (X @ v), axis=1).astype(np.int64) if chosen is None else chosen
+
+    def solve(tokens: Tokens) -> MaxMargin | None:
+        found = max_margin(QueryDataset(tokens, queries, Y, v).keys, alpha)
+        return found if isinstance(found, MaxMargin) else None
+
+    return with_idle_neighbour(X, alpha, unused, draw(st.sampled_from((1.0, -1.0, 0.25))), solve, loose=False)
+
+
 @st.composite
-def _label_separating(draw: DrawFn, frame: Frame, X: Tokens, Y: Float64[np.ndarray, "n"]) -> tuple[Tokens, Queries]:
-    """Queries with q·z_i = Y_i c_i, c_i ≥ 1; of a self-attention the first tokens."""
-    own = frame.d > 1 and draw(st.booleans())
-    z = X[:, 0] if own else draw(frame.entries("nd", draw(_SHORT)))
+def _label_separating(
+    draw: DrawFn,
+    frame: Frame,
+    X: Tokens,
+    Y: Float64[np.ndarray, "n"],
+    *,
+    users: bool,
+    own: bool,
+    unused: int | None,
+) -> tuple[Tokens, Queries]:
+    """Queries with q·z_i = Y_i c_i, c_i ≥ 1; if ``own`` sometimes, of a self-attention, the first tokens."""
+    own = own and unused is None and frame.d > 1 and draw(st.booleans())
+    z = X[:, 0] if own else _drawn_queries(draw, frame, users=users)
     q = draw(frame.integers("d", -2, 2)).astype(np.float64)
     # The first entry of a token is its score, which is left alone.
     pivot = draw(st.integers(1, frame.d - 1)) if own else draw(st.integers(0, frame.d - 1))
@@ -148,11 +201,30 @@ def _label_separating(draw: DrawFn, frame: Frame, X: Tokens, Y: Float64[np.ndarr
     return X, z.copy()
 
 
+def _drawn_queries(draw: DrawFn, frame: Frame, *, users: bool) -> Queries:
+    if not users:
+        return draw(frame.entries("nd", draw(_SHORT)))
+    one = Frame(frame.n, 1, frame.d, (frame.most[0], 1, frame.most[2]))
+    return draw(realistic_tokens(one, SHORT, scaled=False))[:, 0]
+
+
 @st.composite
-def _independent(draw: DrawFn, frame: Frame, X: Tokens, Y: Float64[np.ndarray, "n"]) -> tuple[Tokens, Queries]:
-    """Tokens and queries with independent rows; of a self-attention queries are the first tokens, where that can be."""
-    own = frame.d > 1 and draw(st.booleans())
-    z = X[:, 0] if own else draw(frame.entries("nd", draw(_SHORT)))
+def _independent(
+    draw: DrawFn,
+    frame: Frame,
+    X: Tokens,
+    Y: Float64[np.ndarray, "n"],
+    *,
+    users: bool,
+    own: bool,
+    unused: int | None,
+) -> tuple[Tokens, Queries]:
+    """Tokens and queries with independent rows; of a self-attention queries are the first tokens, where that can be.
+
+    In the ``unused`` coordinate tokens stay 0.
+    """
+    own = own and unused is None and frame.d > 1 and draw(st.booleans())
+    z = X[:, 0] if own else _drawn_queries(draw, frame, users=users)
     opt = np.argmax(Y[:, None] * X[:, :, 0], axis=1).astype(np.int64)
     nudged, query, tries = X, z, 0
     while not independent(QueryDataset(nudged, query, Y, np.eye(frame.d)[0]).keys, opt):
@@ -160,6 +232,8 @@ def _independent(draw: DrawFn, frame: Frame, X: Tokens, Y: Float64[np.ndarray, "
         rng = np.random.default_rng(tries)
         steps = rng.integers(-(4**tries), 4**tries + 1, size=X.shape) / 4.0**tries / 4
         steps[:, :, 0] = 0.0
+        if unused is not None:
+            steps[:, :, unused] = 0.0
         nudged = X + steps
         # Scores stay as they are; where those of first tokens are 0, say, no such queries will do.
         own = own and tries < TRIES

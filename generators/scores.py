@@ -16,17 +16,26 @@ GAPS = (1.0, 2.0, 0.5, 3.0, 0.1, 2.0**-20)
 """Distances between scores; the last is tiny, 0.1 is no dyadic number."""
 LEVELS = 3
 """The largest of the integers that scores are measured from."""
+STEP = (1.0,)
+"""The distance of scores of few levels, such as marks or counts."""
 
 
 @st.composite
-def free_scores(draw: DrawFn, frame: Frame) -> Float64[np.ndarray, "n T"]:
-    """Any scores; small integers, so ties are frequent."""
-    return draw(frame.integers("nT", -LEVELS, LEVELS)).astype(np.float64)
+def free_scores(draw: DrawFn, frame: Frame, *, few: bool = False) -> Float64[np.ndarray, "n T"]:
+    """Any scores; small integers, so ties are frequent; if ``few``, three of them."""
+    largest = 1 if few else LEVELS
+    return draw(frame.integers("nT", -largest, largest)).astype(np.float64)
 
 
 @st.composite
 def optimal_scores(
-    draw: DrawFn, frame: Frame, *, equal: bool = False, distinct: bool = False, ties: bool = False
+    draw: DrawFn,
+    frame: Frame,
+    *,
+    equal: bool = False,
+    distinct: bool = False,
+    ties: bool = False,
+    few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
     """Scores with one optimal token per input, anywhere.
 
@@ -35,10 +44,11 @@ def optimal_scores(
         equal: all others score the same (Assumption B).
         distinct: no two tokens of an input score the same.
         ties: further tokens may share the optimal score, but some token of some input is not optimal.
+        few: all inputs have the same few scores, three of them or, where they are distinct, T.
     """
     n, tokens, _ = frame.shape
     best = draw(frame.integers("n", 0, tokens - 1))
-    below = draw(frame.choices("nT", GAPS))
+    below = draw(frame.choices("nT", STEP if few and distinct else GAPS[:2] if few else GAPS))
     if equal:
         below[:] = below[:, :1]
     elif distinct:
@@ -49,7 +59,7 @@ def optimal_scores(
         shared[0, (best[0] + 1) % tokens] = False
         below[shared] = 0
     below[np.arange(n), best] = 0
-    return _spread(draw, draw(frame.integers("n", -LEVELS, LEVELS))[:, None] - below)
+    return _spread(draw, _bases(draw, frame, few=few)[:, None] - below)
 
 
 @st.composite
@@ -62,6 +72,7 @@ def locally_optimal_scores(
     strict: bool = False,
     equal: bool = False,
     distinct: bool = False,
+    few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
     """Scores below α's for the SVM-neighbours, anything for the others: α is often not globally optimal.
 
@@ -72,17 +83,18 @@ def locally_optimal_scores(
         strict: one token per input scores strictly highest.
         equal: Assumption B; then an input with neighbours has α as its optimal token, any other input any token.
         distinct: no two tokens of an input score the same.
+        few: all inputs have the same few scores, as a rule three of them.
     """
     n, tokens, _ = frame.shape
     every, chosen = np.arange(n), np.arange(tokens) == alpha[:, None]
-    steps = draw(frame.choices("nT", GAPS))
+    steps = draw(frame.choices("nT", STEP if few else GAPS))
     # The best token where one is wanted: not a neighbour, so that it may exceed α.
     best = draw(frame.integers("n", 0, tokens - 1))
     best = np.where(neighbours.any(axis=1) if equal else neighbours[every, best], alpha, best)
     if equal:
         above = np.zeros((n, tokens))
         above[every, best] = steps[every, best]
-        return _spread(draw, draw(frame.integers("n", -LEVELS, LEVELS))[:, None] + above)
+        return _spread(draw, _bases(draw, frame, few=few)[:, None] + above)
     if distinct:
         steps = _ladder(draw, frame, steps)
     signs = draw(frame.choices("nT", (-1.0, 1.0) if distinct else (-1.0, 1.0, 0.0)))
@@ -93,7 +105,12 @@ def locally_optimal_scores(
         above = np.where(own & ~chosen, -steps, above)
         higher = np.maximum(0.0, above.max(axis=1)) + steps[every, best]
         above[every, best] = np.where(best == alpha, 0.0, higher)
-    return _spread(draw, draw(frame.integers("n", -LEVELS, LEVELS))[:, None] + above)
+    return _spread(draw, _bases(draw, frame, few=few)[:, None] + above)
+
+
+def _bases(draw: DrawFn, frame: Frame, *, few: bool) -> Int64[np.ndarray, "n"]:
+    """What the scores of each input are measured from; if ``few``, the same for all."""
+    return np.asarray(np.zeros(frame.n, dtype=np.int64) if few else draw(frame.integers("n", -LEVELS, LEVELS)))
 
 
 def _ladder(draw: DrawFn, frame: Frame, gaps: Float64[np.ndarray, "n T"]) -> Float64[np.ndarray, "n T"]:

@@ -5,6 +5,9 @@ input are distinct, so that every query has one optimal token among those it see
 separate the labels, Y_ik qᵀz_ik ≥ 1, and W = v qᵀ, scaled, separates opt for any number of tokens; or the rows
 (x_iα − x_it) z_ikᵀ of all queries are linearly independent.
 
+One case in five has tokens and queries as users have them, of few bits, in which an input may be there twice. As values
+are distinct no token is another one's copy.
+
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
 """
 
@@ -19,8 +22,10 @@ from hypothesis.strategies import DrawFn
 from jaxtyping import Bool, Float64
 
 from generators.case import Case
-from generators.numbers import Style, entries, integers, one_in
-from generators.scores import GAPS, LEVELS
+from generators.numbers import Frame, Style, entries, integers, one_in
+from generators.realistic import SHORT, repeated_inputs
+from generators.realistic_keys import realistic_tokens
+from generators.scores import GAPS, LEVELS, STEP
 from generators.sequence_assumptions import optimal_tokens_of, sequence_rows
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.sequence_dataset import SequenceDataset
@@ -54,13 +59,25 @@ def sequence_cases(draw: DrawFn) -> Case:
     d = draw(st.integers(2 if own else 1, dims))
     e = d if own else draw(st.integers(1, dims))
     style = draw(st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES)))
-    X = draw(entries((n, T, d), style, most=(inputs, tokens, dims)))
+    users = draw(one_in(5))
+    few = users and draw(st.booleans())
+    if users:
+        X = draw(realistic_tokens(Frame(n, T, d, MOST), SHORT, scaled=False))
+    else:
+        X = draw(entries((n, T, d), style, most=(inputs, tokens, dims)))
     order = np.argsort(draw(integers((n, T), 0, 9, most=(inputs, tokens))), axis=1, kind="stable")
-    gaps = np.array(GAPS)[draw(integers((n, T), 0, len(GAPS) - 1, most=(inputs, tokens)))]
+    steps = STEP if few else GAPS
+    gaps = np.array(steps)[draw(integers((n, T), 0, len(steps) - 1, most=(inputs, tokens)))]
     values = np.take_along_axis(np.cumsum(gaps, axis=1), order, axis=1)
-    values += draw(integers((n,), -LEVELS, 0, most=(inputs,)))[:, None]
+    if not few:
+        values += draw(integers((n,), -LEVELS, 0, most=(inputs,)))[:, None]
     X[:, :, 0] = np.round(values / GRID) * GRID
-    z = X if own else draw(entries((n, L, e), style, most=(inputs, tokens, dims)))
+    if own:
+        z = X
+    elif users:
+        z = draw(realistic_tokens(Frame(n, L, e, MOST), SHORT, scaled=False))
+    else:
+        z = draw(entries((n, L, e), style, most=(inputs, tokens, dims)))
     Y = 1.0 - 2.0 * draw(integers((n, L), 0, 1, most=(inputs, tokens)))
     mask = _mask(draw, sees, (n, L, T))
     loss = loss_named(draw(st.sampled_from(tuple(LOSSES))))
@@ -68,6 +85,9 @@ def sequence_cases(draw: DrawFn) -> Case:
     if not (draw(st.booleans()) and independent_sequence_rows(data)):
         z = _label_separating(draw, z, Y, first=int(own))
         data = SequenceDataset(z if own else X, z, Y, np.eye(d)[0], loss, mask)
+    if users:
+        same = draw(repeated_inputs(n))
+        data = SequenceDataset(data.X[same], data.queries[same], Y[same], data.v, loss, mask[same])
     if draw(one_in(6)):
         data = data.with_queries_scaled(2.0 ** draw(st.integers(-20, 20)))
     return Case(data.problem, sequence=data, seed=draw(st.integers(0, 2**32 - 1)))

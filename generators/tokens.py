@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from jaxtyping import Bool, Float64
 
+from generators.idle_neighbours import can_have_idle_neighbour, solver, with_idle_neighbour
 from generators.numbers import Frame, Style, entries, integers, one_in
+from generators.realistic import EVERY, SHORT, repeated_inputs
+from generators.realistic_keys import realistic_tokens
 from reference_attention.losses import loss_named
 from reference_attention.problem import Dataset, Problem
 
@@ -53,17 +56,26 @@ def key_query_weights(draw: DrawFn, frame: Frame) -> tuple[Float64[np.ndarray, "
 
 @st.composite
 def datasets_with_head_in_key_range(
-    draw: DrawFn, frame: Frame, loss: str, *, positive: bool, equal: bool = False
+    draw: DrawFn, frame: Frame, loss: str, *, positive: bool, equal: bool = False, users: bool = False
 ) -> Dataset:
     """v ∈ range(Wᵀ) and one strictly best token per input (Lemma 2), keys of dimension d.
 
     The best token is lifted along the largest entry of v; with ``equal`` all others differ by vectors
-    orthogonal to v, so that their scores are the same (Assumption B).
+    orthogonal to v, so that their scores are the same (Assumption B). Tokens as ``users`` have them are then of few
+    bits, so that the same they are; otherwise they are any, and the best one is lifted by more than is rounded away.
     """
     W, v = draw(key_query_weights(frame))
     Y = draw(labels(frame, positive=positive))
     (n, tokens, _), width = frame.shape, len(v)
-    X = draw(entries((n, tokens, width), Style.INTEGERS, most=(*frame.most[:2], frame.most[2] + 1)))
+    unused = None
+    if users and W is None and can_have_idle_neighbour(frame.shape) and draw(st.integers(0, 3)):
+        unused = draw(st.integers(0, width - 1))
+        v[unused], v[unused - 1] = 0.0, v[unused - 1] or 1.0
+    most = (*frame.most[:2], frame.most[2] + 1)
+    if users:
+        X = draw(realistic_tokens(Frame(n, tokens, width, most), SHORT if equal else EVERY, scaled=not equal))
+    else:
+        X = draw(entries((n, tokens, width), Style.INTEGERS, most=most))
     best = draw(frame.integers("n", 0, tokens - 1))
     axis = int(np.argmax(np.abs(v)))
     if equal:
@@ -73,11 +85,16 @@ def datasets_with_head_in_key_range(
         X = X[:, :1] + orthogonal
     scores = Y[:, None] * (X @ v)
     scores[np.arange(n), best] = -np.inf
-    gain = draw(frame.integers("n", 1, 3))
+    gain = draw(frame.integers("n", 1, 3)) + users
     for i, t in enumerate(best):
         missing = scores[i].max() - Y[i] * (X[i, t] @ v)
         X[i, t, axis] += Y[i] * np.sign(v[axis]) * max(0, np.floor(missing / abs(v[axis])) + gain[i])
-    return Dataset(X, Y, v, W, loss_named(loss))
+    if unused is not None:
+        # Scores do not depend on that coordinate; with the keys the head separates.
+        aside = draw(st.sampled_from((1.0, -1.0, 0.25)))
+        X = with_idle_neighbour(X, best, unused, aside, solver(best))
+    same = draw(repeated_inputs(n)) if users else np.arange(n)
+    return Dataset(X[same], Y[same], v, W, loss_named(loss))
 
 
 @st.composite

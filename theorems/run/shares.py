@@ -23,6 +23,7 @@ from reference_attention.losses import LOSSES
 from reference_attention.paths.joint import chosen_of
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import MaxMargin, max_margin
+from theorems.run.looks import OF_CASES, OF_COPIES, OF_FEATURES, features_of
 
 LARGE = 7
 """T or d from which sizes count as large; small strategies end at 5."""
@@ -99,6 +100,14 @@ def _of_svm(property: Callable[[MaxMargin], bool]) -> Property:
         return None if svm is None else bool(property(svm))
 
     return holds
+
+
+def _of_features(property: Callable[[Any], bool | None]) -> Property:
+    return lambda case: property(features_of(case))
+
+
+def _of_copies(property: Callable[[Case, MaxMargin | None], bool | None]) -> Property:
+    return lambda case: property(case, _svm(case))
 
 
 def _near_tie(svm: MaxMargin) -> bool:
@@ -181,6 +190,9 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
         "dependent neighbours": _of_svm(lambda svm: not svm.independent),
         "degenerate duals": _of_svm(lambda svm: not svm.strictly_complementary),
         "near tie of margins": _of_svm(_near_tie),
+        **{name: _of_features(holds) for name, holds in OF_FEATURES.items()},
+        **OF_CASES,
+        **{name: _of_copies(holds) for name, holds in OF_COPIES.items()},
         "q neighbour-optimal": _of_direction(lambda q, case: q.unique and neighbour_optimal(q, case.problem.scores)),
         "ties in selection": _of_direction(lambda q, case: not q.unique),
         "q beyond 2^±40": _of_direction(lambda q, case: not 2.0**-40 < q.norm < 2.0**40),

@@ -1,0 +1,79 @@
+"""SVM-neighbours without a dual: a copy of a support that differs from it where p_mm is zero.
+
+In one coordinate all tokens are alike, so that p_mm is zero there. A copy of a support that is moved in that coordinate
+has margin 1 as the support has, and no dual solution gives it weight: nothing else would make up for the move. Tokens
+whose margin exceeds 1 may then have anything in that coordinate, as p_mm, feasible still and the same combination of
+the same rows, stays the solution. Sparse, one-hot and rounded features often make such neighbours.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+
+Keys = Float64[np.ndarray, "n T d"]
+
+MOST_SOLVED = 2**10
+"""Entries of keys up to which ATT-SVM is solved to find a support."""
+
+
+def can_have_idle_neighbour(shape: tuple[int, ...]) -> bool:
+    """Whether there is room for a copy and a coordinate to move it in, and a support is found soon."""
+    n, tokens, d = shape
+    return tokens > 2 and d > 1 and n * tokens * d <= MOST_SOLVED
+
+
+def solver(alpha: Int64[np.ndarray, "n"]) -> Callable[[Keys], MaxMargin | None]:
+    """ATT-SVM(α) of keys, None where it is infeasible."""
+
+    def solve(keys: Keys) -> MaxMargin | None:
+        found = max_margin(keys, alpha)
+        return found if isinstance(found, MaxMargin) else None
+
+    return solve
+
+
+def with_idle_neighbour(
+    tokens: Keys,
+    alpha: Int64[np.ndarray, "n"],
+    axis: int,
+    moved_to: float,
+    solve: Callable[[Keys], MaxMargin | None],
+    *,
+    loose: bool = True,
+) -> Keys:
+    """The tokens with such a copy in the place of another one; a support of the first input that has one is copied.
+
+    Args:
+        tokens: shape (n, T, d), T ≥ 3; separable also when all are alike on the axis.
+        alpha: the chosen tokens.
+        axis: the coordinate that p_mm is not to use.
+        moved_to: what the copy has there; all others have what the first token has, or 0 if that is the same.
+        solve: ATT-SVM(α) of tokens; None where it is infeasible, and then the tokens are left as they are.
+        loose: tokens of margin above 1 keep what they have on the axis.
+    """
+    flat = tokens.copy()
+    same = float(tokens[0, 0, axis])
+    flat[:, :, axis] = same if same != moved_to else 0.0 if moved_to != 0 else 1.0
+    while (svm := solve(flat)) is not None:
+        i, t = (int(k) for k in np.argwhere(svm.duals > 0)[0])
+        others = [k for k in range(flat.shape[1]) if k not in (t, alpha[i])]
+        slot = next((k for k in others if svm.duals[i, k] == 0), others[0])
+        spare = svm.duals[i, slot] == 0
+        flat[i, slot] = flat[i, t]
+        # Of two equal tokens only one is a support, so that each input gets its spare token once.
+        if not spare:
+            continue
+        if loose:
+            far = ~svm.neighbours & (np.arange(flat.shape[1]) != alpha[:, None])
+            far[i, slot] = False
+            flat[far, axis] = tokens[far, axis]
+        flat[i, slot, axis] = moved_to
+        return flat
+    return tokens

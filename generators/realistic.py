@@ -1,0 +1,151 @@
+"""Numbers as users have them: what features look like, on a grid of whole levels, so that an order is kept exactly.
+
+Each kind is an increasing function of a level in each coordinate, rounded once at most. Two levels that are ``least``
+apart are two different floats, so whoever sets levels knows which of two entries is larger.
+
+References: issue reports; scikit-learn, *TfidfTransformer*; PyTorch, *torch.bfloat16*.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Float64, Int64
+
+from generators.numbers import Frame, one_in
+
+
+class Kind(StrEnum):
+    """What features look like, in the order in which they shrink."""
+
+    SPARSE = "sparse"
+    """Small counts, most of them 0."""
+    ONE_HOT = "one-hot"
+    """Flags of one or two categorical features."""
+    DECIMALS = "decimals"
+    """Two or three digits after the point; sometimes a column, or all of them, in units a thousand times off."""
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+    PIXELS = "pixels"
+    """k/255, often dark."""
+    TF_IDF = "tf-idf"
+    """Counts of terms times the logarithm of how rare a term is, sometimes scaled to norm one."""
+
+
+EVERY = tuple(Kind)
+SHORT = (Kind.SPARSE, Kind.ONE_HOT, Kind.FLOAT16, Kind.BFLOAT16)
+"""Kinds of few bits: multiples of 2⁻²⁰ where nothing is scaled, so that products and small sums of them are exact."""
+
+SCALED = (Kind.SPARSE, Kind.DECIMALS, Kind.FLOAT16, Kind.BFLOAT16)
+"""Kinds that come in units a thousand times smaller or larger."""
+LARGEST = 3
+"""Size of the largest number before it is scaled."""
+SCALES = (-3, 3)
+"""Powers of ten."""
+DOCUMENTS = 20
+"""How many there are when a term's rarity is counted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The numbers of one data set, a function of whole levels that increases in each coordinate.
+
+    Attributes:
+        kind: what they look like.
+        low, high: the smallest and the largest level.
+        unit: levels of a difference of about one.
+        least: two levels so far apart are different floats.
+        factor: number per level before it is rounded to the kind's format, a numerator and a denominator, shape (d,).
+        sparse: most entries are 0.
+        unit_norm: tokens are scaled to norm one in the end.
+    """
+
+    kind: Kind
+    low: int
+    high: int
+    unit: int
+    least: int
+    factor: tuple[Float64[np.ndarray, "d"], Float64[np.ndarray, "d"]]
+    sparse: bool = False
+    unit_norm: bool = False
+
+    def values(self, levels: Int64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
+        """The numbers of these levels."""
+        numerator, denominator = self.factor
+        exact = levels * numerator / denominator
+        if self.kind is Kind.FLOAT16:
+            return np.asarray(exact.astype(np.float16).astype(np.float64))
+        return in_bfloat16(exact) if self.kind is Kind.BFLOAT16 else np.asarray(exact)
+
+
+def in_bfloat16(values: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
+    """The nearest numbers of eight significant bits; of moderate size, for which that is all of the format."""
+    mantissa, exponent = np.frexp(values)
+    return np.asarray(np.ldexp(np.round(mantissa * 256) / 256, exponent))
+
+
+@st.composite
+def grids(draw: DrawFn, d: int, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool = True) -> Grid:
+    """A grid of numbers in d coordinates, each kind about as often as any other."""
+    kind = draw(st.sampled_from(kinds))
+    one = np.ones(d)
+    if kind is Kind.SPARSE:
+        low, high, unit, least, divisor, sparse = -LARGEST, LARGEST, 1, 1, 1, True
+    elif kind is Kind.ONE_HOT:
+        return Grid(kind, 0, 1, 1, 1, (one, one), sparse=True)
+    elif kind is Kind.PIXELS:
+        return Grid(kind, 0, 255, 128, 1, (one, 255 * one), sparse=draw(st.booleans()))
+    elif kind is Kind.TF_IDF:
+        having = np.array(draw(st.lists(st.integers(0, DOCUMENTS), min_size=d, max_size=d)))
+        rarity = np.log((1 + DOCUMENTS) / (1 + having)) + 1
+        return Grid(kind, 0, 6, 1, 1, (rarity, one), sparse=True, unit_norm=draw(st.booleans()))
+    else:
+        # A number of 11 or 8 significant bits below 4 is off by less than 3 and 20 thousandths from the next one.
+        divisor = draw(st.sampled_from((100, 1000))) if kind is Kind.DECIMALS else 1000
+        unit, least = divisor, {Kind.DECIMALS: 1, Kind.FLOAT16: 3, Kind.BFLOAT16: 20}[kind]
+        low, high, sparse = -LARGEST * divisor, LARGEST * divisor, draw(one_in(3))
+    powers = np.zeros(d)
+    if scaled and draw(one_in(3)):
+        only = draw(st.integers(-1, d - 1))
+        powers[only if only >= 0 else slice(None)] = draw(st.sampled_from(SCALES))
+    factor = (10.0 ** np.maximum(powers, 0), divisor * 10.0 ** np.maximum(-powers, 0))
+    return Grid(kind, low, high, unit, least, factor, sparse=sparse)
+
+
+@st.composite
+def levels(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n T d"]:
+    """Levels of tokens, anywhere on the grid; two of three are 0 where it is sparse."""
+    if grid.kind is Kind.ONE_HOT:
+        return flags(draw, frame, draw(st.integers(1, frame.d)))
+    if not grid.sparse:
+        return np.asarray(draw(frame.integers("nTd", grid.low, grid.high)))
+    # Twice as many more levels stand for 0 as there are others.
+    below, above = 3 * grid.low, 3 * grid.high
+    drawn = draw(frame.integers("nTd", below, above))
+    return np.asarray(np.where(drawn > 0, np.maximum(drawn - 2 * grid.high, 0), np.minimum(drawn - 2 * grid.low, 0)))
+
+
+def flags(draw: DrawFn, frame: Frame, first: int) -> Int64[np.ndarray, "n T d"]:
+    """One-hot flags of a feature of ``first`` categories and, if coordinates are left, of one of as many as those are.
+
+    A token may have none, as one of an unknown category has.
+    """
+    made = np.zeros(frame.shape, dtype=np.int64)
+    for group in (range(first), range(first, frame.d)):
+        if len(group):
+            which = draw(frame.integers("nT", 0, max(frame.d, len(group)))) % (len(group) + 1)
+            made[:, :, group] = which[:, :, None] == np.arange(1, len(group) + 1)
+    return made
+
+
+@st.composite
+def repeated_inputs(draw: DrawFn, n: int) -> Int64[np.ndarray, "n"]:
+    """Which input each one repeats: itself, or, one time in three, the last one an earlier one."""
+    which = np.arange(n)
+    if n > 1 and draw(one_in(3)):
+        which[-1] = draw(st.integers(0, n - 2))
+    return which

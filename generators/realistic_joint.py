@@ -1,0 +1,78 @@
+"""Tokens of joint training as users have them, so far as Assumption C leaves them free.
+
+The chosen tokens are dual to each other, exactly, and stay as they are: small dyadic multiples of Γ. The others may be
+any in the open cone over the ball of radius Γ and their input's chosen token; :mod:`generators.joint_cases` leaves an
+eighth of Γ (1 − c) ≥ Γ/16 free there. That is room for rounding to three digits or to float16, for a token that differs
+from another one by a thousandth, and for a step of 0.014 Γ away from a copied support in a coordinate that is 0
+everywhere else, which makes the copy an SVM-neighbour without a dual. Of four coordinates W leaves out e_0, and nothing
+is rotated.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Assumption C.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Float64, Int64
+
+from generators.idle_neighbours import can_have_idle_neighbour, solver, with_idle_neighbour
+from generators.numbers import one_in
+
+Tokens = Float64[np.ndarray, "n T d"]
+
+STEP = 0.001
+"""By what tokens that are all but equal differ."""
+ASIDE = 0.014
+"""By what a copy differs from a support, in units of Γ: less than a quarter of the least Γ (1 − c)."""
+
+
+@st.composite
+def realistic_joint_tokens(
+    draw: DrawFn, X: Tokens, alpha: Int64[np.ndarray, "n"], gamma: float
+) -> tuple[Tokens, Float64[np.ndarray, "k d"] | None]:
+    """W, and the tokens with all but the chosen ones rounded, two all but equal, one coordinate constant, one copied.
+
+    Args:
+        X: tokens of :func:`generators.joint_cases.joint_cases`, not rotated: e_1 separates.
+        alpha: the chosen tokens.
+        gamma: Γ, at least 1/2.
+    """
+    n, T, d = X.shape
+    free = np.arange(T) != alpha[:, None]
+    rounded = np.round(X, 3) if draw(st.booleans()) else X.astype(np.float16).astype(np.float64)
+    made = np.where(free[:, :, None], rounded, X)
+    if T > 2 and draw(one_in(3)):
+        i, axis = draw(st.integers(0, n - 1)), draw(st.integers(0, d - 1))
+        first, second = np.flatnonzero(free[i])[:2]
+        made[i, second] = made[i, first]
+        # Upwards along e_1 it might no longer lie below the chosen token.
+        made[i, second, axis] -= STEP
+    if d < 3:
+        return made, None
+    axis = draw(st.integers(2, d - 1))
+    kept = np.ones(d, dtype=bool)
+    if d > 3:
+        # A coordinate is left beside e_1 and the axis: of these two alone p_mm would be a multiple of e_1.
+        kept[0] = False
+    W = None if kept.all() else np.eye(d)[kept]
+    if can_have_idle_neighbour(made.shape) and draw(st.integers(0, 3)):
+        made[:, :, axis] = 0.0
+        solve = solver(alpha)
+        return with_idle_neighbour(made, alpha, axis, ASIDE * gamma, lambda flat: solve(flat[:, :, kept])), W
+    if draw(one_in(3)):
+        made[:, :, axis] = 0.0
+    return made, W
+
+
+@st.composite
+def repeated_joint_inputs(draw: DrawFn, n: int, most: int) -> Int64[np.ndarray, "m"]:
+    """The inputs, and one time in three one of them twice, if that makes no more than ``most``.
+
+    Its dual is then shared: the head's max-margin solution stays.
+    """
+    every = np.arange(n)
+    if n < most and draw(one_in(3)):
+        return np.append(every, draw(st.integers(0, n - 1)))
+    return every

@@ -1,0 +1,166 @@
+"""Strategies for tokens as users have them: any, or separable because of one coordinate.
+
+In that coordinate, the pivot, the chosen token of each input lies beyond every other constrained token of it by a
+whole level or more, so that ± e_pivot separates; all else is arbitrary, and p_mm is anything. What users' data have
+besides is then put in: tokens that are all but equal, a constant coordinate, a neighbour without a dual.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM); issue reports.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Bool, Float64, Int64
+
+from generators.idle_neighbours import can_have_idle_neighbour, solver, with_idle_neighbour
+from generators.numbers import Frame, one_in
+from generators.realistic import EVERY, Grid, Kind, grids, levels
+
+Levels = Int64[np.ndarray, "n T d"]
+Keys = Float64[np.ndarray, "n T d"]
+Chosen = Int64[np.ndarray, "n"]
+
+
+@st.composite
+def realistic_tokens(draw: DrawFn, frame: Frame, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool = True) -> Keys:
+    """Tokens as users have them, separable or not."""
+    grid = draw(grids(frame.d, kinds, scaled=scaled))
+    drawn = draw(levels(frame, grid))
+    if draw(one_in(3)):
+        drawn = _all_but_equal(draw, drawn, grid, None, None)
+    tokens = _finished(grid, drawn)
+    if frame.d > 1 and draw(one_in(3)):
+        axis = draw(st.integers(0, frame.d - 1))
+        tokens[:, :, axis] = tokens[0, 0, axis]
+    return tokens
+
+
+@st.composite
+def realistic_keys(
+    draw: DrawFn,
+    frame: Frame,
+    alpha: Chosen,
+    constrained: Bool[np.ndarray, "n T"],
+    repeats: Int64[np.ndarray, "n"],
+    kinds: tuple[Kind, ...] = EVERY,
+) -> Keys:
+    """Keys as users have them for which some direction separates α_i from every constrained token of each input.
+
+    Args:
+        frame: the sizes.
+        alpha: the chosen tokens.
+        constrained: the tokens to separate from; the others are arbitrary.
+        repeats: the input that each one repeats, mostly itself; chosen and constrained tokens are those of that input.
+        kinds: what the numbers may look like.
+    """
+    n, tokens, d = frame.shape
+    grid = draw(grids(d, kinds))
+    drawn = draw(levels(frame, grid))
+    pivot = draw(st.integers(0, d - 1))
+    # Nothing lies below the flags and counts of 0 that the other tokens then have.
+    upwards = grid.kind is Kind.ONE_HOT or grid.unit_norm or draw(st.booleans())
+    free = constrained & (np.arange(tokens) != alpha[:, None])
+    gain = _gains(draw, frame, grid)
+    _set_apart(drawn[:, :, pivot], alpha, free, gain, grid, up=upwards)
+    if draw(one_in(3)) and not grid.unit_norm:
+        drawn = _all_but_equal(draw, drawn, grid, (pivot, -1 if upwards else 1), (alpha, free))
+    keys = _finished(grid, drawn)
+    if d == 1:
+        return keys[repeats]
+    axis = (pivot + draw(st.integers(1, d - 1))) % d
+    every = bool((free | (np.arange(tokens) == alpha[:, None])).all())
+    if every and can_have_idle_neighbour(frame.shape) and draw(st.integers(0, 3)):
+        moved = grid.values(np.full(d, _moved(draw, grid)))[axis]
+        # An input that is there twice asks the same twice, so that p_mm is that of the others.
+        own = np.flatnonzero(repeats == np.arange(n))
+        keys[own] = with_idle_neighbour(keys[own], alpha[own], axis, float(moved), solver(alpha[own]))
+    elif draw(one_in(3)):
+        keys[:, :, axis] = keys[0, 0, axis]
+    return keys[repeats]
+
+
+def _moved(draw: DrawFn, grid: Grid) -> int:
+    """A level other than 0: that of the copy."""
+    return int(draw(st.sampled_from((grid.unit, grid.high, max(1, grid.unit // 4), grid.least))))
+
+
+def _gains(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n"]:
+    """By how many levels the chosen tokens lie beyond the others; seldom by the least."""
+    most = (grid.high - grid.low) // 2
+    sizes = (grid.unit, 2 * grid.unit, grid.unit // 2, 3 * grid.unit, grid.unit, grid.unit // 4, grid.unit, grid.least)
+    gains = np.asarray(draw(frame.choices("n", tuple(max(grid.least, min(x, most)) for x in sizes))))
+    if draw(one_in(3)):
+        # Mostly an input without neighbours.
+        gains[draw(st.integers(0, frame.n - 1))] = grid.high - grid.low
+    return gains
+
+
+def _set_apart(
+    column: Int64[np.ndarray, "n T"],
+    alpha: Chosen,
+    free: Bool[np.ndarray, "n T"],
+    gain: Int64[np.ndarray, "n"],
+    grid: Grid,
+    *,
+    up: bool,
+) -> None:
+    """Move levels of one coordinate in place until α_i lies beyond the free tokens of its input by its gain."""
+    n = len(alpha)
+    sign = 1 if up else -1
+    top = grid.high if up else -grid.low
+    signed = sign * column
+    if grid.unit_norm:
+        # What is 0 is still 0 when tokens are scaled one by one.
+        signed[free] = 0
+    signed = np.where(free, np.minimum(signed, (top - gain)[:, None]), signed)
+    highest = np.where(free, signed, np.iinfo(np.int64).min // 2).max(axis=1)
+    own = signed[np.arange(n), alpha]
+    signed[np.arange(n), alpha] = np.maximum(own, highest + gain)
+    column[:] = sign * signed
+
+
+def _all_but_equal(
+    draw: DrawFn,
+    drawn: Levels,
+    grid: Grid,
+    pivot: tuple[int, int] | None,
+    kept: tuple[Chosen, Bool[np.ndarray, "n T"]] | None,
+) -> Levels:
+    """One token made another one's copy but for a step in one coordinate, one time in four the chosen one's copy.
+
+    A copy of a constrained token may step away from the chosen one only along the pivot, a copy of the chosen token
+    steps there and nowhere else. Where that would leave the grid the copy is exact.
+    """
+    n, tokens, d = drawn.shape
+    i = draw(st.integers(0, n - 1))
+    first, slot = (draw(st.integers(0, tokens - 1)) for _ in range(2))
+    axis, step = draw(st.integers(0, d - 1)), grid.least * draw(st.sampled_from((1, -1)))
+    made = drawn.copy()
+    if kept is not None and pivot is not None:
+        alpha, free = int(kept[0][i]), kept[1][i]
+        if not free.any():
+            return drawn
+        others = np.flatnonzero(free)
+        slot = int(others[slot % len(others)])
+        first = alpha if draw(one_in(4)) else int(others[first % len(others)])
+        if first == alpha:
+            axis = pivot[0]
+        if axis == pivot[0]:
+            step = grid.least * pivot[1]
+        if first == alpha and not grid.low <= made[i, alpha, axis] + step <= grid.high:
+            return drawn
+    made[i, slot] = made[i, first]
+    if slot != first and grid.low <= made[i, slot, axis] + step <= grid.high:
+        made[i, slot, axis] += step
+    return made
+
+
+def _finished(grid: Grid, drawn: Levels) -> Keys:
+    """The numbers, of norm one if they are to be; tokens of zeros stay so."""
+    tokens = grid.values(drawn)
+    if not grid.unit_norm:
+        return tokens
+    norms = np.sqrt(np.sum(tokens**2, axis=2, keepdims=True))
+    return np.asarray(tokens / np.where(norms > 0, norms, 1.0))
