@@ -157,7 +157,7 @@ def chunks(seed: int, examples: int, rules: tuple[str, ...], steps: int) -> list
     return [Generated(seed, k, min(k + CHUNK, examples), rules, steps) for k in range(0, examples, CHUNK)]
 
 
-def units_of(
+def units(
     sources: Sequence[str], rules: Sequence[str], steps: int, seed: int, examples: int
 ) -> list[Named | Generated]:
     """All of them: data by data, then the generated problems; each rule of a file by itself."""

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import math
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
 from max_margin_theorems import stopping
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, from_json, to_json, write_text
-from theorems.command.away import away
 from theorems.core.check import sentence
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
-from theorems.core.statement import Statement
 from theorems.core.version import version
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import Examined, examine, in_own_units
@@ -34,19 +35,19 @@ from theorems.hunting.search import ROUND, Effort, Hunt, Looked
 from theorems.hunting.table import Row, Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
 from theorems.registry.user_file import is_in_a_file
-from theorems.run.apart import apart
-from theorems.run.crew import PATIENCE as PATIENT
+from theorems.run.description import Heading, heading_of
 from theorems.run.engines.coordinator import OVER
 from theorems.run.engines.named import LOCAL, coordinator
 from theorems.run.findings import Found
-from theorems.run.identity import identity, of_statements
+from theorems.run.identity import identity, of_headings
 from theorems.run.journal import Journal, close
-from theorems.run.processes import Interrupted, run
-from theorems.run.progress import watching
+from theorems.run.pool import PATIENCE as PATIENT
+from theorems.run.progress import shown_progress, totals_of
 from theorems.run.reproduce import check_directory
+from theorems.run.sandbox import open_sandbox
+from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import assumptions_table, case_lines, case_table, column_table, console
-from theorems.run.verify import Progress as Told
-from theorems.run.verify import nothing
+from theorems.run.verify import Progress, nothing
 from theorems.without.weakened import Weakened
 
 PATIENCE = 10.0
@@ -95,12 +96,60 @@ def hunt_and_report(request: HuntRequest) -> int:
             return Exit.INTERRUPTED if interrupted else Exit.INCONCLUSIVE
         request = replace(request, seen=seen, spent=time.monotonic() - began)
     if is_in_a_file(request.id) and request.isolate:
-
-        def where(done: int) -> str:
-            return f"hunting {request.id}, case {done + 1}"
-
-        return away("theorems.command.hunting:hunt_here", request, where, request.patience)
+        with open_sandbox(1, request.patience) as sandbox:
+            code, text = sandbox.call(Hunting(request, sys.stdout.isatty()), settles=True)
+        sys.stdout.write(text)
+        return code
     return hunt_here(request)
+
+
+class _Text(io.StringIO):
+    """What is printed, for a terminal if that is where it goes in the end."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@dataclass(frozen=True)
+class Hunting:
+    """A hunt as a whole in another process, which has the statement and its cases."""
+
+    request: HuntRequest
+    terminal: bool
+
+    def run(self, progress: Progress) -> tuple[int, str]:
+        """The exit code, and what is to be printed; a signal ends it with what is finished, as it does everywhere."""
+        stopping.listen()
+        stopping.let_through()
+        own, sys.stdout = sys.stdout, _Text(self.terminal)
+        try:
+            return hunt_here(self.request, progress), sys.stdout.getvalue()
+        finally:
+            sys.stdout = own
+
+    def where(self, done: int) -> str:
+        """The case."""
+        return f"hunting {self.request.id}, case {done + 1}"
+
+
+@dataclass(frozen=True)
+class Weakening:
+    """Look for the statement without the assumption."""
+
+    id: str
+    without: str
+
+    def run(self, progress: Progress) -> Heading:
+        """The heading of the statement."""
+        return heading_of(weakened_named(self.id, self.without).statement)
+
+    def where(self, done: int) -> str:
+        """That it is loaded."""
+        return f"loading {self.id.rpartition(':')[0]}"
 
 
 def searched(request: HuntRequest) -> tuple[Seen, bool]:
@@ -111,8 +160,13 @@ def searched(request: HuntRequest) -> tuple[Seen, bool]:
     Raises:
         InvalidInput: unknown ids, or an engine that cannot be used.
     """
-    with apart(1, request.patience) if request.isolate else nullcontext():
-        statement = weakened_named(request.id, request.without).statement
+    weakening = Weakening(request.id, request.without)
+    if is_in_a_file(request.id) and request.isolate:
+        with open_sandbox(1, request.patience) as sandbox:
+            heading = sandbox.call(weakening)
+    else:
+        heading = weakening.run(nothing)
+    about = _run_of(request, heading)
     work, found = rounds_of(request.id, request.without, request.seed, request.cases), False
     ends = time.monotonic() + request.seconds
 
@@ -124,19 +178,16 @@ def searched(request: HuntRequest) -> tuple[Seen, bool]:
     def over() -> bool:
         return not found and time.monotonic() > ends
 
-    def about() -> dict[str, Any]:
-        return _run_of(request, statement)
-
     err = console(stderr=True)
-    journal = None if request.resume is None else Journal(request.resume, about())
+    journal = None if request.resume is None else Journal(request.resume, about)
     try:
         with (
             coordinator(request.engine, about, request.resume) as engine,
-            watching(err, [work], what="hunts", steps="cases") as watcher,
+            shown_progress(err, totals_of([work]), what="hunts", steps="cases") as progress,
         ):
             assert engine is not None
             engine.until = over
-            [seen] = run([work], 1, watcher, journal=journal, enough=enough, patience=request.patience, engine=engine)
+            [seen] = run([work], 1, progress, journal=journal, enough=enough, patience=request.patience, engine=engine)
     except Interrupted as stopped:
         return stopped.results[0], True
     finally:
@@ -149,17 +200,19 @@ def searched(request: HuntRequest) -> tuple[Seen, bool]:
     return replace(seen, rounds=finished, failed=why), False
 
 
-def _run_of(request: HuntRequest, statement: Statement) -> dict[str, Any]:
-    return identity("hunt", **of_statements([statement]), without=request.without, seed=request.seed)
+def _run_of(request: HuntRequest, heading: Heading) -> dict[str, Any]:
+    return identity("hunt", **of_headings([heading]), without=request.without, seed=request.seed)
 
 
-def hunt_here(request: HuntRequest, progress: Told = nothing) -> int:
+def hunt_here(request: HuntRequest, progress: Progress = nothing) -> int:
     """The same in this process; ``progress`` is called with the number of cases looked at."""
     weakened = weakened_named(request.id, request.without)
     check_directory(request.out)
     if request.json is not None:
         check_writable(request.json)
-    journal = None if request.resume is None else Journal(request.resume, _run_of(request, weakened.statement))
+    journal = (
+        None if request.resume is None else Journal(request.resume, _run_of(request, heading_of(weakened.statement)))
+    )
     # What comes after rounds that were looked through elsewhere is no beginning of a hunt here.
     kept = Kept(journal if request.seen is None else None)
     rounds, known = _as_known(request, kept.known)
@@ -284,8 +337,8 @@ def table_and_report(directory: Path, as_markdown: bool, jobs: int = 1, json: Pa
     out, err = console(), console(stderr=True)
     units = pairs_in(directory)
     try:
-        with watching(err, units, what="pairs", steps="replays") as watcher:
-            found = run(units, jobs, watcher)
+        with shown_progress(err, totals_of(units), what="pairs", steps="replays") as progress:
+            found = run(units, jobs, progress)
     except Interrupted:
         err.print("theorems: interrupted; nothing is printed of a part of the table.", soft_wrap=True)
         return Exit.INTERRUPTED
@@ -368,7 +421,7 @@ def _watching(err: Console, name: str, seconds: float) -> Iterator[Callable[[Eff
 
     if err.is_terminal:
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=err, transient=True) as bars:
+        with Bars(*columns, console=err, transient=True) as bars:
             task = bars.add_task(name, total=seconds)
 
             def show(effort: Effort) -> None:

@@ -24,7 +24,7 @@ from theorems.hunting.rounds import Seen
 from theorems.hunting.search import ROUND, Effort, Hunt, Looked
 from theorems.library.verify import verify
 from theorems.power.work import Column
-from theorems.run.processes import Interrupted
+from theorems.run.schedule import Interrupted
 from theorems.run.tables import case_lines
 from theorems.run.user_data import case_of
 

@@ -19,10 +19,10 @@ from theorems.hunting import search
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.rounds import Rounds, Seen, rounds_of
 from theorems.hunting.search import Hunt
-from theorems.run.apart import Silence
 from theorems.run.engines.coordinator import Coordinator
 from theorems.run.engines.engine import OnExecutor
-from theorems.run.processes import run
+from theorems.run.events import ignore
+from theorems.run.schedule import run
 
 EASY = ("lemma-11", "strict-optimum")
 HARMLESS = ("lemma-11", "")
@@ -43,7 +43,7 @@ def hunted(id: str, without: str, **more: Any) -> Hunt:
 
 
 def test_rounds_of_a_hunt_are_those_that_it_has() -> None:
-    [seen] = run([rounds_of(*HARMLESS, 3, 9)], 1, Silence())
+    [seen] = run([rounds_of(*HARMLESS, 3, 9)], 1, ignore)
     assert [len(one) for one in seen.rounds] == [4] * 3
     # Each is drawn from a seed of its own.
     whole = hunted(*HARMLESS, cases=9)
@@ -54,7 +54,7 @@ def test_rounds_of_a_hunt_are_those_that_it_has() -> None:
 
 
 def test_the_first_round_with_a_counterexample_ends_it() -> None:
-    [seen] = run([rounds_of(*EASY, 3, 60)], 1, Silence())
+    [seen] = run([rounds_of(*EASY, 3, 60)], 1, ignore)
     assert seen.found
     assert not any(one[-1].counterexample for one in seen.rounds[:-1])
     there = hunted(*EASY, rounds=seen.rounds[:-1], known=seen.rounds[-1])

@@ -26,8 +26,8 @@ from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement
 from theorems.run import verify as runner
-from theorems.run.processes import run
 from theorems.run.result import ClaimSummary, Result, merged, of_outcome, summarised, tightest_of
+from theorems.run.schedule import run
 from theorems.run.unit import Unit
 from theorems.run.user_data import Given, as_text, case_of, load
 from theorems.run.verify import seed_of, verify_data, verify_generated

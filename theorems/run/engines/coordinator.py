@@ -6,7 +6,7 @@ import os
 import pickle
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
 from contextlib import suppress
 from pathlib import Path
@@ -15,13 +15,13 @@ from typing import Any
 from max_margin_theorems import stopping
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
-from theorems.run.crew import LOOK, PATIENCE, TRIES, Told
 from theorems.run.encoding import decoded, result_kind, so_far_kind
 from theorems.run.engines.address import address
 from theorems.run.engines.engine import Answer, Engine
 from theorems.run.engines.sameness import needed
 from theorems.run.engines.task import Said, Sent, Task
 from theorems.run.engines.union import folder_of, union
+from theorems.run.pool import LOOK, PATIENCE, TRIES, Tell
 from theorems.run.work import Enough
 
 OVER = "out of time"
@@ -29,7 +29,7 @@ OVER = "out of time"
 
 
 class Coordinator:
-    """Workers for :func:`theorems.run.processes.run`, wherever the engine has them.
+    """Workers for :func:`theorems.run.schedule.run`, wherever the engine has them.
 
     Attributes:
         until: asked often; whether to stop although there is more to do.
@@ -56,12 +56,12 @@ class Coordinator:
         self,
         order: Sequence[int],
         unit: Callable[[int], Any],
-        told: Told,
+        tell: Tell,
         *,
         timeout: float | None = None,
         patience: float = PATIENCE,
-    ) -> None:
-        """As :meth:`theorems.run.crew.Crew.work`.
+    ) -> Iterator[None]:
+        """As :meth:`theorems.run.pool.Pool.work`.
 
         Raises:
             KeyboardInterrupt: a signal came.
@@ -74,7 +74,7 @@ class Coordinator:
         self._read_journals()
         try:
             while True:
-                bundles = self._bundles(waiting, self._engine.window - len(out), unit, told)
+                bundles = self._bundles(waiting, self._engine.window - len(out), unit, tell)
                 tasks = [self._task(bundle, unit, timeout, patience) for bundle in bundles]
                 out |= dict(zip(self._engine.submit(tasks), bundles, strict=True))
                 if not out and not waiting:
@@ -87,9 +87,10 @@ class Coordinator:
                     print(f"theorems: {said}", file=sys.stderr)
                 lost: dict[int, str] = {}
                 for answer in wait(out, LOOK, FIRST_COMPLETED).done:
-                    lost |= self._hear(answer, out.pop(answer), unit, told)
+                    lost |= self._hear(answer, out.pop(answer), unit, tell)
                 if lost:
-                    waiting.extendleft(reversed(self._again(lost, told)))
+                    waiting.extendleft(reversed(self._again(lost, tell)))
+                yield
         finally:
             for answer in out:
                 answer.cancel()
@@ -100,7 +101,7 @@ class Coordinator:
                 self._folder.mkdir(exist_ok=True)
             self._known = union(self._folder)
 
-    def _bundles(self, waiting: deque[int], room: int, unit: Callable[[int], Any], told: Told) -> list[list[int]]:
+    def _bundles(self, waiting: deque[int], room: int, unit: Callable[[int], Any], tell: Tell) -> list[list[int]]:
         """The numbers of the next tasks; units that take alike are neighbours, and go into different ones."""
         size = self._engine.per_task(len(waiting))
         numbers: list[int] = []
@@ -113,7 +114,7 @@ class Coordinator:
             if held is None:
                 numbers.append(k)
             else:
-                told(k, "finished", decoded(held, result_kind(one)))
+                tell(k, "finished", decoded(held, result_kind(one)))
         count = -(-len(numbers) // size)
         return [numbers[j::count] for j in range(count)]
 
@@ -129,7 +130,7 @@ class Coordinator:
             sent.append(Sent(pickle.dumps(one), self._addresses[k], getattr(one, "foreign", False)))
         return Task(tuple(sent), timeout, patience, self._surroundings, os.getcwd(), str(self._folder or ""))
 
-    def _hear(self, answer: Answer, bundle: list[int], unit: Callable[[int], Any], told: Told) -> dict[int, str]:
+    def _hear(self, answer: Answer, bundle: list[int], unit: Callable[[int], Any], tell: Tell) -> dict[int, str]:
         """Tell of the units of a task; why there is no answer on those that have none."""
         try:
             said = answer.result()
@@ -137,24 +138,24 @@ class Coordinator:
             why = f"was lost ({type(error).__name__}{f': {error}' if str(error) else ''})"
             return dict.fromkeys(bundle, why)
         for k, one in zip(bundle, said, strict=True):
-            self._say(k, one, unit(k), told)
+            self._say(k, one, unit(k), tell)
         return {}
 
-    def _say(self, k: int, said: Said, unit: Any, told: Told) -> None:
+    def _say(self, k: int, said: Said, unit: Any, tell: Tell) -> None:
         word, value, done, so_far = said
         if unit is None:
             return
         if done >= 0:
-            told(k, "progressed", done)
+            tell(k, "progressed", done)
         if so_far is not None:
-            told(k, "so far", decoded(so_far, so_far_kind(unit)))
+            tell(k, "so far", decoded(so_far, so_far_kind(unit)))
         if word == "finished":
             if "refused" in value:
                 raise InvalidInput(f"--engine: {value['refused']}.")
             value = decoded(value["result"], result_kind(unit))
-        told(k, word, value)
+        tell(k, word, value)
 
-    def _again(self, lost: Mapping[int, str], told: Told) -> list[int]:
+    def _again(self, lost: Mapping[int, str], tell: Tell) -> list[int]:
         """Of the units without an answer those that begin again.
 
         A worker that died has perhaps finished some, as its journal says: they are found there.
@@ -166,8 +167,8 @@ class Coordinator:
         for k, why in lost.items():
             self._tries[k] += 1
             if self._tries[k] < TRIES or self._addresses[k] in self._known:
-                told(k, "again", why)
+                tell(k, "again", why)
                 again.append(k)
             else:
-                told(k, "died", f"{why}, {TRIES} times")
+                tell(k, "died", f"{why}, {TRIES} times")
         return again

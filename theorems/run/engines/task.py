@@ -13,14 +13,12 @@ import pickle
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing import util
 from typing import Any
 
-from theorems.run.crew import Crew
 from theorems.run.engines.union import append
+from theorems.run.pool import Pool
 
 Said = tuple[str, Any, int, Any]
 """A last word on a unit, its value, how many steps were done, and what need not be done again as JSON has it."""
@@ -91,13 +89,12 @@ class _Opened:
 
         return {"result": plain(unit.run(tell))}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+    def prepare(self) -> None:
+        """Where it runs; and what takes long to import is there before the time of the unit runs."""
         with suppress(OSError):
             os.chdir(self.folder)
         if self.folder not in sys.path:
             sys.path.append(self.folder)
-        # What takes long to import is there before the time of the unit runs.
         import theorems.run.engines.sameness  # noqa: F401
 
 
@@ -110,7 +107,7 @@ def work(task: Task) -> list[Said]:
     def unit(k: int) -> _Opened:
         return _Opened(task.units[k].content, task.surroundings, task.folder, task.units[k].foreign, held.get(k))
 
-    def told(k: int, word: str, value: Any) -> None:
+    def tell(k: int, word: str, value: Any) -> None:
         if word == "progressed":
             done[k] = value
         elif word == "so far":
@@ -120,28 +117,12 @@ def work(task: Task) -> list[Said]:
             if word == "finished" and "result" in value and task.journals:
                 append(task.journals, json.dumps({"address": task.units[k].address, **value}))
 
-    with _crew() as workers:
-        workers.work(range(len(task.units)), unit, told, timeout=task.timeout, patience=task.patience)
+    if not hasattr(_OWN, "pool"):
+        _OWN.pool = Pool(1)
+    for _ in _OWN.pool.work(range(len(task.units)), unit, tell, timeout=task.timeout, patience=task.patience):
+        pass
     return [said[k] for k in range(len(task.units))]
 
 
-_idle: list[Crew] = []
-_lock = threading.Lock()
-
-
-@contextmanager
-def _crew() -> Iterator[Crew]:
-    """A process that is kept for the next task; a worker with several threads has one for each."""
-    with _lock:
-        made = _idle.pop() if _idle else None
-    if made is None:
-        made = Crew(1)
-        # Before multiprocessing waits for its children at the end of this process.
-        util.Finalize(None, made.dismiss, exitpriority=100)
-    try:
-        yield made
-    except BaseException:
-        made.dismiss()
-        raise
-    with _lock:
-        _idle.append(made)
+_OWN = threading.local()
+"""The pool of a thread of this worker: its process is kept for the next task, and ends with the worker."""
