@@ -23,6 +23,7 @@ import typer.main
 
 from examples.kernels import handwritten
 from generators.datasets import DATASETS
+from generators.user_data import load
 from tests import documents as documents_
 from tests.documents import Block, Shown, agree, blocks, commands, documents, inline, lines, read, rows
 from tests.places import ROOT
@@ -36,7 +37,6 @@ from theorems.hunting.entries import weakened_named
 from theorems.kernel.check import assert_kernel
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
-from theorems.run.user_data import load
 
 DOCUMENTS = documents()
 EVERY = sorted({*DOCUMENTS, *documents_.ELSEWHERE})

@@ -152,9 +152,9 @@ def verify(
     Exit code 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2: bad input;
     3: inconclusive, or nothing could be tried.
     """
+    from generators.user_data import load
     from theorems.command.verify import Outputs, in_profile, under_test_of, verify_and_report
     from theorems.run.session import Request
-    from theorems.run.user_data import load
 
     under_test, kernel = under_test_of(attention, dtype, interface, device)
     given = None if data is None else load(data, seed, calls=True)

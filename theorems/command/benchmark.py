@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from generators.user_data import load
 from max_margin_theorems import stopping
 from reference_attention.files import check_writable, from_json, to_json, write_bytes, write_text
 from theorems.benchmark.against import Verdict as Compare
@@ -31,7 +32,6 @@ from theorems.run.progress import shown_progress, totals_of
 from theorems.run.sandbox import Sandbox, open_sandbox
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import console
-from theorems.run.user_data import load
 
 DATA = ("figure-1a", "figure-1b", "figure-1c")
 """The data sets of the paper that are compared unless others are named; Figure 4 has those of 1(c)."""

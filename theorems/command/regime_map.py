@@ -13,6 +13,7 @@ from rich.text import Text
 
 from generators.case import Case
 from generators.datasets import DATASETS
+from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, to_json, write_text
 from theorems.core.exit_code import Exit
@@ -20,7 +21,6 @@ from theorems.core.version import version
 from theorems.run.progress import shown_progress, totals_of
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import column_table, console
-from theorems.run.user_data import load
 from theorems.token_selection.joint_paths.regime_map import Regime, generated, regimes
 
 COLUMNS = ("data", "schedule", "r/R →", "ends at", "from p_mm", "from p_relax", "from p(r/R)", "1 − cos(v, v_mm)")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, from_json, write_text
 from theorems.command.verify import exit_code_of, exit_code_said
@@ -24,7 +25,6 @@ from theorems.run.pool import PATIENCE
 from theorems.run.progress import shown_progress
 from theorems.run.session import Request, Session
 from theorems.run.tables import console
-from theorems.run.user_data import load
 
 RENDERERS: Mapping[str, Callable[[Document], str]] = {".md": markdown, ".html": html}
 

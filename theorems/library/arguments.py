@@ -10,6 +10,7 @@ from typing import Any
 from generators.attention_call import AttentionCall
 from generators.case import Case
 from generators.datasets import DATASETS, NAMES
+from generators.user_data import Given, given_of, load
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
@@ -20,7 +21,6 @@ from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
 from theorems.registry.user_file import is_in_a_file
 from theorems.run.opening import UnderTest
-from theorems.run.user_data import Given, given_of, load
 
 Data = (
     Problem | Dataset | QueryDataset | SequenceDataset | Case | AttentionCall | Mapping[str, Any] | str | PathLike[str]

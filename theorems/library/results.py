@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from generators.user_data import subject_of
 from reference_attention.files import from_json, to_json
 from reference_attention.notebook import html_table
 from theorems.core.claim import WORST_FIRST, Verdict
@@ -20,7 +21,6 @@ from theorems.run.findings import Found
 from theorems.run.findings import as_json as findings_json
 from theorems.run.result import ClaimSummary, Result
 from theorems.run.text_report import text_report
-from theorems.run.user_data import subject_of
 
 LISTED = 4
 """Statements of one verdict that are listed by id in a line; more are counted."""

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from generators.assumptions import ASSUMPTIONS, Assumption
 from generators.attention_call import AttentionCall
+from generators.user_data import Given
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
 from theorems.core.check import broken
 from theorems.core.statement import Statement
-from theorems.run.user_data import Given
 
 
 class Found(NamedTuple):

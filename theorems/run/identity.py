@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import reference_attention
+from generators.user_data import Given, as_text
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.version import version, version_of
 from theorems.run.description import Heading
-from theorems.run.user_data import Given, as_text
 
 LIBRARIES = ("numpy", "scipy", "hypothesis", "python-flint", "scikit-learn", "torch")
 """Another version may draw other cases, or compute other last digits."""

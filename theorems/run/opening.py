@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from generators.user_data import Given, as_text, subject_of
 from reference_attention.files import from_json
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import KernelByName, KernelDescription, OnKernel
@@ -13,7 +14,6 @@ from theorems.run.description import Heading, heading_of, lost_heading
 from theorems.run.findings import Found, findings
 from theorems.run.identity import of_implementation
 from theorems.run.sandbox import ProcessDied, Sandbox
-from theorems.run.user_data import Given, as_text, subject_of
 from theorems.run.verify import Progress, nothing
 
 UnderTest = Implementation | KernelByName

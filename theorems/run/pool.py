@@ -36,8 +36,8 @@ STARTING = 60.0
 """Seconds that a process may take to import what it needs, on a busy machine."""
 CLOSING = 1.0
 """Seconds after the end of a process in which all that it has sent is read."""
-PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from theorems.run.worker import serve; serve()"
-"""What a process runs: it imports what this one would."""
+PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from theorems.run.worker import serve; serve()"
+"""What a process runs, given the id of this one: it imports what this one would."""
 
 Tell = Callable[[int, str, Any], None]
 
@@ -57,7 +57,7 @@ class _Worker:
         unit: what it works on; None while it has nothing to do.
         untrusted: whether that is somebody else's code.
         began: when it began with it; None while it still imports what it needs.
-        heard: when it last sent something.
+        active: when it last sent something.
         ended: when it was found to have ended, while what it sent is still being read.
     """
 
@@ -65,7 +65,7 @@ class _Worker:
     unit: int | None = None
     untrusted: bool = False
     began: float | None = None
-    heard: float = 0.0
+    active: float = 0.0
     ended: float | None = None
 
     def kill(self) -> None:
@@ -158,7 +158,7 @@ class Pool:
     def _spawn(self) -> _Worker:
         # A signal that the terminal sends to all is for this process to handle, not for them.
         group: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
-        command = [sys.executable, "-c", PROGRAM, *sys.path]
+        command = [sys.executable, "-c", PROGRAM, str(os.getpid()), *map(str, sys.path)]
         with stopping.held_back():
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **group)
         worker = _Worker(process)
@@ -166,7 +166,7 @@ class Pool:
         return worker
 
     def _send(self, worker: _Worker, number: int, unit: Callable[[int], Any], tell: Tell) -> None:
-        worker.unit, worker.began, worker.heard = number, None, time.monotonic()
+        worker.unit, worker.began, worker.active = number, None, time.monotonic()
         try:
             sent = unit(number)
             worker.untrusted = getattr(sent, "foreign", False)
@@ -192,11 +192,11 @@ class Pool:
     def _take(self, worker: _Worker, message: Any, tell: Tell) -> int | None:
         """Take one message; the number of the unit if the process died and the unit has to begin again."""
         if isinstance(message, _Closed):
-            return self._bury(worker, tell, message.why)
+            return self._remove(worker, tell, message.why)
         number, (word, value) = worker.unit, message
         if number is None:
             return None
-        worker.heard = time.monotonic()
+        worker.active = time.monotonic()
         if word == "begun":
             worker.began = time.monotonic()
             return None
@@ -207,7 +207,7 @@ class Pool:
         tell(number, word, value)
         return None
 
-    def _bury(self, worker: _Worker, tell: Tell, why: str) -> int | None:
+    def _remove(self, worker: _Worker, tell: Tell, why: str) -> int | None:
         """A process has ended, or is of no use any more."""
         self._workers.remove(worker)
         with suppress(subprocess.TimeoutExpired):
@@ -246,7 +246,7 @@ class Pool:
             now = time.monotonic()
             late = timeout is not None and worker.began is not None and now - worker.began > timeout
             limit = patience if worker.began is not None else max(patience, STARTING)
-            if late or (worker.untrusted and now - worker.heard > limit):
+            if late or (worker.untrusted and now - worker.active > limit):
                 self._workers.remove(worker)
                 worker.kill()
                 _reap(worker)

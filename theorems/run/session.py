@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from generators.user_data import Given
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import chosen_statements
@@ -29,7 +30,6 @@ from theorems.run.result import Result
 from theorems.run.sandbox import ProcessDied, Sandbox, open_sandbox
 from theorems.run.schedule import Interrupted, scheduled
 from theorems.run.unit import Unit
-from theorems.run.user_data import Given
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from generators.user_data import Given, as_text, subject_of
 from reference_attention.files import from_json
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
@@ -14,7 +15,6 @@ from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
 from theorems.registry.user_file import is_in_a_file
 from theorems.run.result import Result, merged
-from theorems.run.user_data import Given, as_text, subject_of
 from theorems.run.verify import PART, Progress, SoFar, part_sizes, verify_data, verify_generated
 
 

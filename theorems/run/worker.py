@@ -128,7 +128,12 @@ def single_threaded() -> None:
 
 
 def end_with_parent() -> None:
-    """Linux ends this process when its parent ends, whatever it does; elsewhere the end of its input does."""
+    """Linux ends this process when its parent ends, whatever it does; elsewhere the end of its input does.
+
+    The first argument of the process is the id of its parent, which may be gone already.
+    """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != int(sys.argv[1]):
+            os._exit(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -75,9 +75,9 @@ def test_what_is_not_finished_has_no_case() -> None:
 
 
 @contextmanager
-def on_threads(name: str, run: Callable[[], dict[str, Any]], journal: Path | None) -> Iterator[Coordinator]:
+def on_threads(name: str, run: dict[str, Any], journal: Path | None) -> Iterator[Coordinator]:
     with ThreadPoolExecutor(2) as executor:
-        yield Coordinator(OnExecutor(executor), run(), journal)
+        yield Coordinator(OnExecutor(executor), run, journal)
 
 
 @pytest.mark.parametrize(
@@ -111,19 +111,18 @@ class Busy(OnExecutor):
 
     answers = 0
 
-    def submit(self, tasks: Any) -> Any:
-        now = min(self.answers, len(tasks))
-        self.answers -= now
-        return [*super().submit(tasks[:now]), *(Future() for _ in tasks[now:])]
+    def submit(self, task: Any) -> Any:
+        self.answers -= 1
+        return super().submit(task) if self.answers >= 0 else Future()
 
 
 def test_the_time_of_a_hunt_ends_it_everywhere(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextmanager
-    def busy(name: str, run: Callable[[], dict[str, Any]], journal: Path | None) -> Iterator[Coordinator]:
+    def busy(name: str, run: dict[str, Any], journal: Path | None) -> Iterator[Coordinator]:
         with ThreadPoolExecutor(1) as executor:
-            yield Coordinator(Busy(executor), run(), journal)
+            yield Coordinator(Busy(executor), run, journal)
 
     monkeypatch.setattr(theorems.command.hunting, "coordinator", busy)
     monkeypatch.chdir(tmp_path)
@@ -146,6 +145,6 @@ def test_rounds_in_a_journal_are_not_looked_through_again(
 
 
 @contextmanager
-def never(name: str, run: Callable[[], dict[str, Any]], journal: Path | None) -> Iterator[Coordinator]:
+def never(name: str, run: dict[str, Any], journal: Path | None) -> Iterator[Coordinator]:
     with ThreadPoolExecutor(1) as executor:
-        yield Coordinator(Busy(executor), run(), journal)
+        yield Coordinator(Busy(executor), run, journal)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from generators.datasets import dataset_named
+from generators.user_data import Given
 from reference_attention.errors import InvalidInput
 from tests.places import ROOT
 from tests.theorems.fake_statements import install
@@ -20,7 +21,6 @@ from theorems.run.events import CaseDone, Died, Event, Finished, Started, Stoppe
 from theorems.run.result import Result
 from theorems.run.sandbox import ProcessDied
 from theorems.run.session import Request, Session
-from theorems.run.user_data import Given
 
 HOSTILE = ROOT / "tests" / "theorems" / "run" / "hostile.py"
 

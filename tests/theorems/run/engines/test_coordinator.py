@@ -74,15 +74,14 @@ class Losing(OnExecutor):
         self.lost = lost
         self.away = away
 
-    def submit(self, tasks: Any) -> Any:
-        answers = super().submit(tasks)
-        for k, answer in enumerate(answers):
-            if self.lost:
-                self.lost -= 1
-                answer.result()
-                answers[k] = Future()
-                answers[k].set_exception(RuntimeError("no answer"))
-        return answers
+    def submit(self, task: Any) -> Any:
+        answer: Any = super().submit(task)
+        if self.lost:
+            self.lost -= 1
+            answer.result()
+            answer = Future()
+            answer.set_exception(RuntimeError("no answer"))
+        return answer
 
     def back(self) -> str:
         return self.away

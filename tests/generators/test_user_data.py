@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from generators.user_data import load
 from theorems.core.claim import Verdict
-from theorems.run.user_data import load
 from theorems.run.verify import verify_data
 
 
