@@ -89,6 +89,12 @@ def held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def let_through() -> None:
+    """Undo :func:`held_back` in a process that was started within it."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
 def _code(number: int) -> int:
     return 130 if number == signal.SIGINT else 143
 

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from tests.places import ROOT
 from theorems.hunting import record as hunted
 from theorems.library.explain import explain
 from theorems.report import record as reported
-from theorems.run.user_data import load
 
 LONGEST = 10.0
 """Seconds that one file may take."""

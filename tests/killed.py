@@ -89,14 +89,14 @@ def session(leader: int) -> list[int]:
 
 
 def workers(leader: int) -> list[int]:
-    """Those of the session that work: not what multiprocessing keeps beside them."""
+    """Those of the session that work."""
     found = []
     for pid in session(leader):
         try:
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        if b"spawn_main" in line:
+        if b"theorems.run.worker" in line:
             found.append(pid)
     return found
 

@@ -23,6 +23,7 @@ import typer.main
 
 from examples.kernels import handwritten
 from generators.datasets import DATASETS
+from generators.user_data import load
 from tests import documents as documents_
 from tests.documents import Block, Shown, agree, blocks, commands, documents, inline, lines, read, rows
 from tests.places import ROOT
@@ -36,7 +37,6 @@ from theorems.hunting.entries import weakened_named
 from theorems.kernel.check import assert_kernel
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
-from theorems.run.user_data import load
 
 DOCUMENTS = documents()
 EVERY = sorted({*DOCUMENTS, *documents_.ELSEWHERE})
@@ -71,11 +71,7 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
         "theorems drawn --markdown": ("a minute", "theorems drawn lemma-9 --examples 5 --markdown"),
         "theorems verify --data mine.npz": ("all statements", "theorems verify theorem-2 --data mine.npz"),
         "theorems verify --examples 31250 --engine dask://127.0.0.1:8786 --resume night.jsonl": (
-            "needs a cluster and days; tests/theorems/run/engines/test_on_dask.py has both small",
-            "",
-        ),
-        "theorems verify --examples 31250 --engine slurm --resume night.jsonl": (
-            "needs Slurm; tests/theorems/run/engines/test_on_slurm.py runs it through submitit's local executor",
+            "needs a cluster and days; tests/theorems/run/engines/test_on_dask.py has it small",
             "",
         ),
         "theorems bench": ("a minute", "theorems bench --data figure-1b --rule normalized-1 --examples 0"),

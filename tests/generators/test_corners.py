@@ -12,9 +12,9 @@ from hypothesis import Phase, find, given, settings
 
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
+from generators.drawing import drawing_from_the_seed_alone
 from generators.problems import cases
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from theorems.run.drawing import drawing_from_the_seed_alone
 
 EXAMPLES, FEWER = 200, 60
 """A corner must turn up among so many examples: it is no rarer than about one in fifty, one in fifteen."""

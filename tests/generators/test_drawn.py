@@ -13,6 +13,7 @@ import theorems
 from generators.case import Case
 from generators.datasets import dataset_named
 from generators.numbers import BLOCKS, MODERATE, SOLVABLE_BLOCKS, Large
+from generators.shares import PROPERTIES, Drawn, drawn_shares
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
@@ -21,7 +22,6 @@ from theorems.command.app import main
 from theorems.power.table import short
 from theorems.registry.lookup import statement_named
 from theorems.run import verify
-from theorems.run.shares import PROPERTIES, Drawn, drawn_shares
 
 EXAMPLES = 50
 

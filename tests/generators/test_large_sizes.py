@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from generators.case import Case
+from generators.drawing import drive
 from generators.numbers import AROUND_BLOCKS, BLOCKS, MODERATE, SOLVABLE_BLOCKS, Large
 from generators.problems import cases
 from reference_attention.errors import InvalidInput
 from tests.generators.test_strategies import broken_assumptions
-from theorems.run.drawing import drive
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from generators import building, direction_cases, joint_cases, query_cases, realistic_keys, sequence_cases
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
+from generators.drawing import drawing_from_the_seed_alone, each_case_drawn_anew
 from generators.idle_neighbours import solver, with_idle_neighbour
 from generators.numbers import MODERATE, Frame
 from generators.problems import cases
@@ -22,7 +23,6 @@ from generators.realistic import EVERY, SHORT, Grid, Kind, grids, in_bfloat16, l
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.generators.test_strategies import COMBINATIONS, broken_assumptions
 from theorems.registry.lookup import statement_named
-from theorems.run.drawing import drawing_from_the_seed_alone, each_case_drawn_anew
 
 EXAMPLES = 60
 OWN = [id for id in COMBINATIONS if not {"general-position", "optimal-tokens", "optimal-support-tokens"} & {*id}]

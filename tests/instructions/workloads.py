@@ -13,6 +13,7 @@ import numpy as np
 
 from generators.datasets import dataset_named
 from generators.random_trials import random_trial
+from generators.user_data import load
 from reference_attention.files import to_json, write_text
 from reference_attention.svm.max_margin import max_margin
 from reference_attention.training.batched_flow import gradient_flows
@@ -21,7 +22,6 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
-from theorems.run.user_data import load
 
 Work = Callable[[], object]
 

@@ -5,18 +5,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-
-from theorems.run.worker import end_with
-
-if __name__ == "__main__":
-    os.environ["FAKE_PARENT"] = str(os.getpid())
-if __name__ == "__mp_main__":  # in a worker, where the imports below take longer than an orphan may live
-    end_with(int(os.environ["FAKE_PARENT"]))
 
 import numpy as np
 from hypothesis import strategies as st
@@ -128,14 +119,20 @@ def install(put: Callable[[object, str, object], object] = setattr, fakes: dict[
         put(module, "statements", lambda: fakes)
 
 
-if __name__ in ("__main__", "__mp_main__"):  # in worker processes as well
-    install()
+WORKER = """
+import sys; sys.path[:] = sys.argv[2:]
+from theorems.run.worker import end_with_parent, serve
+end_with_parent()  # what follows takes longer to import than an orphan may live
+from tests.theorems.fake_statements import install; install(); serve()
+"""
+
 if __name__ == "__main__":
-    import theorems.run.crew
+    import theorems.run.pool
     from max_margin_theorems import stopping
     from theorems.command.app import main
 
-    theorems.run.crew._no_main = nullcontext  # workers have to run this script
+    install()
+    theorems.run.pool.PROGRAM = WORKER
     stopping.listen()
     code = main()
     sys.exit(stopping.exit_code() or code)

@@ -15,6 +15,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.random_trials import random_trial
+from generators.user_data import load
 from reference_attention.problem import Problem
 from theorems.benchmark.compared import Compared, Progress, compared
 from theorems.benchmark.measure import NoLimit
@@ -22,7 +23,6 @@ from theorems.benchmark.optimisers.run import NotAPoint
 from theorems.core.check import line_in
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.registry.user_file import is_in_a_file, parts_of
-from theorems.run.user_data import load
 
 Problems = tuple[Sequence[Problem], Sequence[Float64[np.ndarray, "d"]], Sequence[str], tuple[int, ...]]
 """Problems, starts, names, and the shape of what is trained."""
@@ -157,7 +157,7 @@ def chunks(seed: int, examples: int, rules: tuple[str, ...], steps: int) -> list
     return [Generated(seed, k, min(k + CHUNK, examples), rules, steps) for k in range(0, examples, CHUNK)]
 
 
-def units_of(
+def units(
     sources: Sequence[str], rules: Sequence[str], steps: int, seed: int, examples: int
 ) -> list[Named | Generated]:
     """All of them: data by data, then the generated problems; each rule of a file by itself."""

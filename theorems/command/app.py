@@ -152,33 +152,39 @@ def verify(
     Exit code 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2: bad input;
     3: inconclusive, or nothing could be tried.
     """
-    from theorems.command.session import Request, verify_and_report
+    from generators.user_data import load
+    from theorems.command.verify import Outputs, in_profile, under_test_of, verify_and_report
+    from theorems.run.session import Request
 
+    under_test, kernel = under_test_of(attention, dtype, interface, device)
+    given = None if data is None else load(data, seed, calls=True)
     request = Request(
         tuple(ids or ()),
         examples,
         seed,
-        data,
-        json,
-        out,
-        jobs,
-        attention=attention,
-        dtype=dtype,
-        interface=interface,
-        device=device,
-        profile=profile,
-        engine=engine,
-        resume=resume,
+        given,
+        under_test,
+        capabilities=attention is not None and given is None,
+        jobs=jobs,
         timeout=timeout,
         patience=case_timeout,
         isolate=isolate,
-        fail_fast=fail_fast,
-        junit_xml=junit_xml,
-        known_failures=known_failures,
-        write_known_failures=write_known_failures,
-        emit_test=emit_test,
+        engine=engine,
+        journal=resume,
     )
-    return verify_and_report(request)
+    outputs = Outputs(
+        out,
+        json,
+        junit_xml,
+        known_failures,
+        write_known_failures,
+        emit_test,
+        fail_fast,
+        data,
+        kernel,
+        profile,
+    )
+    return verify_and_report(in_profile(request, outputs), outputs)
 
 
 @app.command()
@@ -537,9 +543,9 @@ def _complaint(error: Exception) -> int:
 
 
 def _died(error: Exception) -> bool:
-    from theorems.run.apart import Died
+    from theorems.run.sandbox import ProcessDied
 
-    return isinstance(error, Died)
+    return isinstance(error, ProcessDied)
 
 
 def _say(sentence: str) -> None:

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from generators.user_data import load
 from max_margin_theorems import stopping
 from reference_attention.files import check_writable, from_json, to_json, write_bytes, write_text
 from theorems.benchmark.against import Verdict as Compare
 from theorems.benchmark.against import check_comparable, compared_rows, earlier
 from theorems.benchmark.compared import Compared, merged
+from theorems.benchmark.optimisers.users import LoadingRule
 from theorems.benchmark.record import as_json
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.table import comparison_table, markdown, print_tables
 from theorems.benchmark.timing import Ratio, ratios
-from theorems.benchmark.work import Batch, Named, start_of, units_of
+from theorems.benchmark.work import Batch, Named, start_of, units
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.core.version import version
 from theorems.figures.optimisers import check_kind, plotted
 from theorems.registry.user_file import is_in_a_file, parts_of
-from theorems.run.apart import Apart, apart
-from theorems.run.crew import PATIENCE
 from theorems.run.identity import identity, of_data, of_files
 from theorems.run.journal import Journal, close
-from theorems.run.processes import Interrupted, run
-from theorems.run.progress import watching
+from theorems.run.pool import PATIENCE
+from theorems.run.progress import shown_progress, totals_of
+from theorems.run.sandbox import Sandbox, open_sandbox
+from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import console
-from theorems.run.user_data import load
 
 DATA = ("figure-1a", "figure-1b", "figure-1c")
 """The data sets of the paper that are compared unless others are named; Figure 4 has those of 1(c)."""
@@ -81,12 +80,10 @@ def bench_and_report(request: BenchRequest) -> int:
         then = earlier(request.compare)
         now = {"steps": request.steps, "seed": request.seed, "examples": request.examples, "contents": contents}
         check_comparable(then, now, request.compare)
-    with apart(request.jobs, request.patience) if foreign else nullcontext() as here:
+    with open_sandbox(request.jobs, request.patience) as sandbox:
         for rule in foreign:
-            assert here is not None
-            where = partial("loading {0}".format, parts_of(rule)[0])
-            here.ask("theorems.benchmark.optimisers.users:described", rule, where=where)
-        return _bench(request, rules, sources, contents, then, here)
+            sandbox.call(LoadingRule(rule))
+        return _bench(request, rules, sources, contents, then, sandbox)
 
 
 def _bench(
@@ -95,22 +92,23 @@ def _bench(
     sources: tuple[str, ...],
     contents: Mapping[str, str | None],
     then: Mapping[str, Any] | None,
-    here: Apart | None,
+    sandbox: Sandbox,
 ) -> int:
     journal = None
     if request.resume is not None:
         options = {"rules": rules, "steps": request.steps, "examples": request.examples, "seed": request.seed}
         files = of_files(parts_of(rule)[0] for rule in rules if is_in_a_file(rule))
         journal = Journal(request.resume, identity("bench", data=contents, **options, **files))
-    units = units_of(sources, rules, request.steps, request.seed, request.examples)
+    work = units(sources, rules, request.steps, request.seed, request.examples)
     err = console(stderr=True)
     times: list[Ratio] = []
     interrupted = False
     batches: list[Batch] = []
     try:
-        with watching(err, units, what="problems", steps="rules" if here is None else "steps") as watcher:
-            workers = None if here is None else here.workers
-            batches = run(units, request.jobs, watcher, journal=journal, patience=request.patience, workers=workers)
+        steps = "steps" if any(map(is_in_a_file, rules)) else "rules"
+        with shown_progress(err, totals_of(work), what="problems", steps=steps) as progress:
+            patience, pool = request.patience, sandbox.pool
+            batches = run(work, request.jobs, progress, journal=journal, patience=patience, pool=pool)
         if request.time:
             with stopping.interruptible():
                 times = _times(sources, [rule for rule in rules if not is_in_a_file(rule)], request)
@@ -120,7 +118,7 @@ def _bench(
         interrupted = True
     close(journal)
     by_kind: tuple[list[Batch], list[Batch]] = ([], [])
-    for unit, batch in zip(units, batches, strict=False):
+    for unit, batch in zip(work, batches, strict=False):
         by_kind[not isinstance(unit, Named)].append(batch)
     named, generated = (merged((one for batch in some for one in batch.compared), rules) for some in by_kind)
     report = _report(request, rules, named, generated, contents, times, [one.id for one in batches if one.failed])

@@ -70,7 +70,7 @@ def figures(incomplete: str) -> list[str]:
 
 def engines(incomplete: str) -> list[str]:
     """Who may do the work."""
-    return _beginning(incomplete, ("local", "dask://", "slurm"))
+    return _beginning(incomplete, ("local", "dask://"))
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from generators.shares import Drawn
 from reference_attention.files import check_writable, to_json, write_text
 from theorems.core.exit_code import Exit
 from theorems.core.version import version
 from theorems.library.drawn import drawn, size_cells
 from theorems.power.table import short
-from theorems.run.shares import Drawn
 from theorems.run.tables import column_table, console
 
 

@@ -19,8 +19,8 @@ from theorems.figures.work import Computed, sheets
 from theorems.run.engines.named import LOCAL, coordinator
 from theorems.run.identity import identity
 from theorems.run.journal import Journal, close
-from theorems.run.processes import Interrupted, run
-from theorems.run.progress import watching
+from theorems.run.progress import shown_progress, totals_of
+from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import column_table, console
 
 
@@ -57,14 +57,11 @@ def figures_and_report(request: FiguresRequest) -> int:
     if request.cifar10 is not None:
         cifar_10(request.cifar10)
 
-    def about() -> dict[str, Any]:
-        options: dict[str, object] = {"trials": request.trials, "seed": request.seed, "epochs": request.epochs}
-        if request.cifar10 is not None:
-            options["cifar10"] = str(request.cifar10.resolve())
-        names = sorted({one.name for one in figures})
-        return identity("figures", figures=names, **options)
-
-    journal = None if request.resume is None else Journal(request.resume, about())
+    options: dict[str, Any] = {"trials": request.trials, "seed": request.seed, "epochs": request.epochs}
+    if request.cifar10 is not None:
+        options["cifar10"] = str(request.cifar10.resolve())
+    about = identity("figures", figures=sorted({one.name for one in figures}), **options)
+    journal = None if request.resume is None else Journal(request.resume, about)
     settings = Settings(
         request.trials, request.seed, epochs=request.epochs, cifar10=request.cifar10, checkpoints=request.out
     )
@@ -74,9 +71,9 @@ def figures_and_report(request: FiguresRequest) -> int:
     try:
         with (
             coordinator(request.engine, about, request.resume) as engine,
-            watching(err, units, what="figures", steps="epochs") as watcher,
+            shown_progress(err, totals_of(units), what="figures", steps="epochs") as progress,
         ):
-            computed = run(units, request.jobs, watcher, journal=journal, engine=engine)
+            computed = run(units, request.jobs, progress, journal=journal, engine=engine)
     except Interrupted as stopped:
         computed, interrupted = stopped.results, True
     close(journal)

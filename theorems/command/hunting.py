@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
-import math
-import shlex
+import io
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from max_margin_theorems import stopping
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, from_json, to_json, write_text
-from theorems.command.away import away
-from theorems.core.check import sentence
-from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
-from theorems.core.statement import Statement
 from theorems.core.version import version
 from theorems.hunting.entries import weakened_named
-from theorems.hunting.examine import Examined, examine, in_own_units
+from theorems.hunting.examine import examine, in_own_units
 from theorems.hunting.kept import Kept
+from theorems.hunting.printing import hunt_progress, print_counterexample, print_examined, print_nothing, rows_table
 from theorems.hunting.record import load, save
 from theorems.hunting.rounds import Seen, rounds_of
 from theorems.hunting.search import ROUND, Effort, Hunt, Looked
-from theorems.hunting.table import Row, Status, as_json, markdown, pairs_in
+from theorems.hunting.table import Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
 from theorems.registry.user_file import is_in_a_file
-from theorems.run.apart import apart
-from theorems.run.crew import PATIENCE as PATIENT
+from theorems.run.description import Heading, heading_of
 from theorems.run.engines.coordinator import OVER
 from theorems.run.engines.named import LOCAL, coordinator
-from theorems.run.findings import Found
-from theorems.run.identity import identity, of_statements
+from theorems.run.identity import identity, of_headings
 from theorems.run.journal import Journal, close
-from theorems.run.processes import Interrupted, run
-from theorems.run.progress import watching
+from theorems.run.pool import PATIENCE
+from theorems.run.progress import shown_progress, totals_of
 from theorems.run.reproduce import check_directory
-from theorems.run.tables import assumptions_table, case_lines, case_table, column_table, console
-from theorems.run.verify import Progress as Told
-from theorems.run.verify import nothing
-from theorems.without.weakened import Weakened
-
-PATIENCE = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
+from theorems.run.sandbox import open_sandbox
+from theorems.run.schedule import Interrupted, run
+from theorems.run.tables import case_lines, case_table, console
+from theorems.run.verify import Progress, nothing
 
 
 @dataclass(frozen=True)
@@ -72,7 +60,7 @@ class HuntRequest:
     record: bool = False
     json: Path | None = None
     resume: Path | None = None
-    patience: float = PATIENT
+    patience: float = PATIENCE
     isolate: bool = True
     engine: str = LOCAL
     seen: Seen | None = None
@@ -95,12 +83,60 @@ def hunt_and_report(request: HuntRequest) -> int:
             return Exit.INTERRUPTED if interrupted else Exit.INCONCLUSIVE
         request = replace(request, seen=seen, spent=time.monotonic() - began)
     if is_in_a_file(request.id) and request.isolate:
-
-        def where(done: int) -> str:
-            return f"hunting {request.id}, case {done + 1}"
-
-        return away("theorems.command.hunting:hunt_here", request, where, request.patience)
+        with open_sandbox(1, request.patience) as sandbox:
+            code, text = sandbox.call(Hunting(request, sys.stdout.isatty()), settles=True)
+        sys.stdout.write(text)
+        return code
     return hunt_here(request)
+
+
+class _Text(io.StringIO):
+    """What is printed, for a terminal if that is where it goes in the end."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@dataclass(frozen=True)
+class Hunting:
+    """A hunt as a whole in another process, which has the statement and its cases."""
+
+    request: HuntRequest
+    terminal: bool
+
+    def run(self, progress: Progress) -> tuple[int, str]:
+        """The exit code, and what is to be printed; a signal ends it with what is finished, as it does everywhere."""
+        stopping.listen()
+        stopping.let_through()
+        own, sys.stdout = sys.stdout, _Text(self.terminal)
+        try:
+            return hunt_here(self.request, progress), sys.stdout.getvalue()
+        finally:
+            sys.stdout = own
+
+    def where(self, done: int) -> str:
+        """The case."""
+        return f"hunting {self.request.id}, case {done + 1}"
+
+
+@dataclass(frozen=True)
+class Weakening:
+    """Look for the statement without the assumption."""
+
+    id: str
+    without: str
+
+    def run(self, progress: Progress) -> Heading:
+        """The heading of the statement."""
+        return heading_of(weakened_named(self.id, self.without).statement)
+
+    def where(self, done: int) -> str:
+        """That it is loaded."""
+        return f"loading {self.id.rpartition(':')[0]}"
 
 
 def searched(request: HuntRequest) -> tuple[Seen, bool]:
@@ -111,8 +147,13 @@ def searched(request: HuntRequest) -> tuple[Seen, bool]:
     Raises:
         InvalidInput: unknown ids, or an engine that cannot be used.
     """
-    with apart(1, request.patience) if request.isolate else nullcontext():
-        statement = weakened_named(request.id, request.without).statement
+    weakening = Weakening(request.id, request.without)
+    if is_in_a_file(request.id) and request.isolate:
+        with open_sandbox(1, request.patience) as sandbox:
+            heading = sandbox.call(weakening)
+    else:
+        heading = weakening.run(nothing)
+    about = _run_of(request, heading)
     work, found = rounds_of(request.id, request.without, request.seed, request.cases), False
     ends = time.monotonic() + request.seconds
 
@@ -124,19 +165,16 @@ def searched(request: HuntRequest) -> tuple[Seen, bool]:
     def over() -> bool:
         return not found and time.monotonic() > ends
 
-    def about() -> dict[str, Any]:
-        return _run_of(request, statement)
-
     err = console(stderr=True)
-    journal = None if request.resume is None else Journal(request.resume, about())
+    journal = None if request.resume is None else Journal(request.resume, about)
     try:
         with (
             coordinator(request.engine, about, request.resume) as engine,
-            watching(err, [work], what="hunts", steps="cases") as watcher,
+            shown_progress(err, totals_of([work]), what="hunts", steps="cases") as progress,
         ):
             assert engine is not None
             engine.until = over
-            [seen] = run([work], 1, watcher, journal=journal, enough=enough, patience=request.patience, engine=engine)
+            [seen] = run([work], 1, progress, journal=journal, enough=enough, patience=request.patience, engine=engine)
     except Interrupted as stopped:
         return stopped.results[0], True
     finally:
@@ -149,23 +187,25 @@ def searched(request: HuntRequest) -> tuple[Seen, bool]:
     return replace(seen, rounds=finished, failed=why), False
 
 
-def _run_of(request: HuntRequest, statement: Statement) -> dict[str, Any]:
-    return identity("hunt", **of_statements([statement]), without=request.without, seed=request.seed)
+def _run_of(request: HuntRequest, heading: Heading) -> dict[str, Any]:
+    return identity("hunt", **of_headings([heading]), without=request.without, seed=request.seed)
 
 
-def hunt_here(request: HuntRequest, progress: Told = nothing) -> int:
+def hunt_here(request: HuntRequest, progress: Progress = nothing) -> int:
     """The same in this process; ``progress`` is called with the number of cases looked at."""
     weakened = weakened_named(request.id, request.without)
     check_directory(request.out)
     if request.json is not None:
         check_writable(request.json)
-    journal = None if request.resume is None else Journal(request.resume, _run_of(request, weakened.statement))
+    journal = (
+        None if request.resume is None else Journal(request.resume, _run_of(request, heading_of(weakened.statement)))
+    )
     # What comes after rounds that were looked through elsewhere is no beginning of a hunt here.
     kept = Kept(journal if request.seen is None else None)
     rounds, known = _as_known(request, kept.known)
     out, err = console(), console(stderr=True)
     interrupted = False
-    with _watching(err, weakened.name, request.seconds) as show:
+    with hunt_progress(err, weakened.name, request.seconds) as show:
 
         def watch(effort: Effort) -> None:
             progress(effort.tried)
@@ -194,14 +234,14 @@ def hunt_here(request: HuntRequest, progress: Told = nothing) -> int:
     if request.json is not None:
         write_text(request.json, _json(hunted, interrupted))
     if hunted.examined is None:
-        _print_nothing(out, hunt, interrupted)
+        print_nothing(out, hunt, interrupted)
         if request.record and not interrupted:
             save(weakened, hunted.record(), request.out, name=f"{weakened.name}.json")
         if interrupted:
             return Exit.INTERRUPTED
         return Exit.INCONCLUSIVE if hunt.effort.nothing_decided else Exit.UPHELD
     path = save(weakened, hunted.record(), request.out, name=f"{weakened.name}.json" if request.record else "")
-    _print_counterexample(out, hunt, hunted.examined, path)
+    print_counterexample(out, hunt, hunted.examined, path)
     if interrupted:
         err.print(
             "theorems: interrupted while it was made smaller; what is written is a counterexample.", soft_wrap=True
@@ -263,7 +303,7 @@ def replay_and_report(path: Path, json: Path | None = None) -> int:
         }
         write_text(json, to_json(about, indent=2) + "\n")
     out = console()
-    _print_examined(out, record.weakened, seen)
+    print_examined(out, record.weakened, seen)
     out.print(case_table(record.case))
     for line in case_lines(record.case):
         out.print(Text(f"  {line}"), soft_wrap=True)
@@ -284,8 +324,8 @@ def table_and_report(directory: Path, as_markdown: bool, jobs: int = 1, json: Pa
     out, err = console(), console(stderr=True)
     units = pairs_in(directory)
     try:
-        with watching(err, units, what="pairs", steps="replays") as watcher:
-            found = run(units, jobs, watcher)
+        with shown_progress(err, totals_of(units), what="pairs", steps="replays") as progress:
+            found = run(units, jobs, progress)
     except Interrupted:
         err.print("theorems: interrupted; nothing is printed of a part of the table.", soft_wrap=True)
         return Exit.INTERRUPTED
@@ -294,94 +334,8 @@ def table_and_report(directory: Path, as_markdown: bool, jobs: int = 1, json: Pa
     if as_markdown:
         print(markdown(found), end="")
     else:
-        out.print(_rows_table(found))
+        out.print(rows_table(found))
     bad = [row for row in found if row.status in (Status.HOLE, Status.DOES_NOT_REPLAY)]
     for row in bad:
         err.print(f"theorems: {row.id}: {row.status}. {row.said}", soft_wrap=True)
     return Exit.FALSIFIED if bad else Exit.UPHELD
-
-
-def _rows_table(found: list[Row]) -> Table:
-    table = column_table("statement", "without", "", "n, T, d", "what fails")
-    for row in found:
-        shape = ", ".join(map(str, row.shape)) if row.shape else ""
-        table.add_row(Text(row.statement, no_wrap=True), row.without, str(row.status), shape, row.said)
-    return table
-
-
-def _print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
-    """No counterexample: what was tried, which is not a proof."""
-    effort, name = hunt.effort, _title(hunt.weakened)
-    how = "interrupted" if interrupted else f"{hunt.seconds:g} s"
-    out.print(Text(f"{name}: no counterexample found", "bold"), soft_wrap=True)
-    best = "nothing was measured" if effort.best == -math.inf else f"largest violation {effort.best:.3g}"
-    out.print(f"  {effort.tried} cases in {effort.rounds} rounds, seed {hunt.seed}, {how}; {best}", soft_wrap=True)
-    without = hunt.weakened.without
-    if without and hunt.weakened.violation is None:
-        out.print(f"  on {effort.met} of them {without} fails and the other assumptions hold", soft_wrap=True)
-    if effort.undecided:
-        out.print(Text(f"  {effort.undecided} of them undecided, the first: {effort.why_undecided}"), soft_wrap=True)
-    if effort.nothing_decided:
-        out.print("  No case was decided, so the hunt says nothing.", soft_wrap=True)
-    out.print("  That nothing was found proves nothing.", soft_wrap=True)
-
-
-def _print_counterexample(out: Console, hunt: Hunt, seen: Examined, path: Path) -> None:
-    assert hunt.found is not None
-    _print_examined(out, hunt.weakened, seen)
-    out.print(case_table(hunt.found))
-    for line in case_lines(hunt.found):
-        out.print(Text(f"  {line}"), soft_wrap=True)
-    effort = hunt.effort
-    out.print(f"  found at case {effort.tried}; {effort.shrinking} cases tried to make it smaller", soft_wrap=True)
-    out.print(Text(f"  Replay with: theorems replay {shlex.quote(str(path))}"), soft_wrap=True)
-
-
-def _print_examined(out: Console, weakened: Weakened, seen: Examined) -> None:
-    """The sentence refuted, the claim violated, and every assumption with its evidence."""
-    word = "refuted" if seen.is_counterexample else "not refuted"
-    out.print(Text(f"{_title(weakened)}: {word}", "bold"), soft_wrap=True)
-    out.print(Text(f"  It says: {weakened.refutes}"), soft_wrap=True)
-    for claim in seen.claims:
-        if claim.verdict is Verdict.FALSIFIED or claim is seen.violated:
-            out.print(Text(f"  violated: {sentence(claim)}"), soft_wrap=True)
-    out.print(Text(f"  Why: {' '.join(weakened.why.split())}"), soft_wrap=True)
-    findings = [*seen.kept, *([(weakened.without, seen.dropped)] if weakened.without else [])]
-    rows = [Found(id, weakened.statement.assumption(id).title, f.holds, f.evidence) for id, f in findings]
-    out.print(assumptions_table(rows))
-
-
-def _title(weakened: Weakened) -> str:
-    return f"{weakened.statement.id} without {weakened.without}" if weakened.without else weakened.statement.id
-
-
-@contextmanager
-def _watching(err: Console, name: str, seconds: float) -> Iterator[Callable[[Effort], None]]:
-    """Examples per second and the largest violation so far: a bar on a terminal, a line now and then otherwise."""
-    began = time.monotonic()
-
-    def said(effort: Effort) -> str:
-        rate = (effort.tried + effort.shrinking) / max(time.monotonic() - began, 1e-9)
-        best = "—" if effort.best == -math.inf else f"{effort.best:.3g}"
-        more = f", {effort.shrinking} to make it smaller" if effort.shrinking else ""
-        return f"{effort.phase}: {effort.tried} cases{more}, {rate:.0f}/s, largest violation {best}"
-
-    if err.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=err, transient=True) as bars:
-            task = bars.add_task(name, total=seconds)
-
-            def show(effort: Effort) -> None:
-                bars.update(task, description=f"{name} {said(effort)}", completed=time.monotonic() - began)
-
-            yield show
-        return
-    last = began
-
-    def line(effort: Effort) -> None:
-        nonlocal last
-        if time.monotonic() - last > PATIENCE:
-            last = time.monotonic()
-            err.print(f"{name}: {said(effort)}", soft_wrap=True)
-
-    yield line

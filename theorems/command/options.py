@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from theorems.command import completion
-from theorems.run.crew import PATIENCE as PATIENCE
+from theorems.run.pool import PATIENCE as PATIENCE
 
 JOBS = min(2, os.cpu_count() or 1)
 """Processes unless told otherwise."""
@@ -83,8 +83,8 @@ LOCAL = "local"
 Engine = Annotated[
     str,
     typer.Option(
-        metavar="local|dask://HOST:PORT|slurm",
-        help="Who works: processes here, the workers of a Dask cluster, Slurm jobs; the results do not depend on it.",
+        metavar="local|dask://HOST:PORT",
+        help="Who works: processes here, or the workers of a Dask cluster; the results do not depend on it.",
         autocompletion=completion.engines,
     ),
 ]

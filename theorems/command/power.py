@@ -16,15 +16,16 @@ from theorems.faults import FAULTS, Fault, fault_named
 from theorems.power.table import LEGEND, as_json, catchers, markdown, power_table, sizes_table
 from theorems.power.trial import Found
 from theorems.power.work import AT_A_TIME, Column, Faced, Shrunk, Smallest
-from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
-from theorems.run.apart import Apart, apart
-from theorems.run.crew import PATIENCE
+from theorems.run.description import Heading
 from theorems.run.engines.named import LOCAL, coordinator
-from theorems.run.identity import identity, of_statements
+from theorems.run.identity import identity, of_headings
 from theorems.run.journal import Journal, close
-from theorems.run.processes import Interrupted, run
-from theorems.run.progress import watching
+from theorems.run.opening import headings
+from theorems.run.pool import PATIENCE
+from theorems.run.progress import shown_progress, totals_of
+from theorems.run.sandbox import Sandbox, open_sandbox
+from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import console
 
 QUICKEST = 4
@@ -56,43 +57,42 @@ def power_and_report(request: PowerRequest) -> int:
     """
     if request.json is not None:
         check_writable(request.json)
-    with apart(request.jobs, request.patience) as here:
-        return _tabulated(request, here)
+    with open_sandbox(request.jobs, request.patience) as sandbox:
+        return _tabulated(request, sandbox)
 
 
-def _tabulated(request: PowerRequest, here: Apart) -> int:
-    chosen = list(dict.fromkeys(statement_named(id).id for id in request.ids)) or list(statements())
+def _tabulated(request: PowerRequest, sandbox: Sandbox) -> int:
+    known = {one.id: one for one in headings(request.ids or tuple(statements()), sandbox)}
     faults = list({name: fault_named(name) for name in request.faults}.values()) or list(FAULTS.values())
     names = tuple(fault.name for fault in faults)
-
-    def about() -> dict[str, Any]:
-        options = {"examples": request.examples, "seed": request.seed, "faults": list(names)}
-        return identity("power", **of_statements([statement_named(id) for id in chosen]), **options)
-
-    journal = None if request.resume is None else Journal(request.resume, about())
+    options = {"examples": request.examples, "seed": request.seed, "faults": list(names)}
+    about = identity("power", **of_headings(list(known.values())), **options)
+    journal = None if request.resume is None else Journal(request.resume, about)
     with coordinator(request.engine, about, request.resume) as engine:
-        how = {"journal": journal, "patience": request.patience, "workers": here.workers, "engine": engine}
-        return _tabulated_by(request, chosen, faults, how)
+        how = {"journal": journal, "patience": request.patience, "pool": sandbox.pool, "engine": engine}
+        return _tabulated_by(request, known, faults, how)
 
 
-def _tabulated_by(request: PowerRequest, chosen: Sequence[str], faults: Sequence[Fault], how: Mapping[str, Any]) -> int:
+def _tabulated_by(
+    request: PowerRequest, known: Mapping[str, Heading], faults: Sequence[Fault], how: Mapping[str, Any]
+) -> int:
     names = tuple(fault.name for fault in faults)
     journal = how["journal"]
     out, err = console(), console(stderr=True)
     at_a_time = 0 if request.engine == LOCAL else AT_A_TIME
-    facing = [Faced(id, names, request.examples, request.seed, at_a_time=at_a_time) for id in chosen]
+    facing = [Faced(id, names, request.examples, request.seed, at_a_time=at_a_time) for id in known]
     smallest: list[Smallest] = []
     interrupted = False
     try:
-        with watching(err, facing, what="statements", steps="faults") as watcher:
-            columns = run(facing, request.jobs, watcher, **how)
+        with shown_progress(err, totals_of(facing), what="statements", steps="faults") as progress:
+            columns = run(facing, request.jobs, progress, **how)
     except Interrupted as stopped:
         columns, interrupted = stopped.results, True
     shrinking = _shrinking(request, faults, columns) if request.sizes and not interrupted else []
     if shrinking:
         try:
-            with watching(err, shrinking, what="sizes", steps="statements") as watcher:
-                smallest = run(shrinking, request.jobs, watcher, **how)
+            with shown_progress(err, totals_of(shrinking), what="sizes", steps="statements") as progress:
+                smallest = run(shrinking, request.jobs, progress, **how)
         except Interrupted as stopped:
             smallest, interrupted = stopped.results, True
     close(journal)
@@ -103,7 +103,7 @@ def _tabulated_by(request: PowerRequest, chosen: Sequence[str], faults: Sequence
         err.print("theorems: interrupted; no document is printed of a part of the table.", soft_wrap=True)
         return Exit.INTERRUPTED
     if request.markdown:
-        print(markdown(faults, columns, smallest, _command(request), _reference(columns)), end="")
+        print(markdown(faults, columns, smallest, _command(request), _reference(columns), known), end="")
     else:
         out.print(power_table(faults, columns))
         out.print(LEGEND, soft_wrap=True)

@@ -13,14 +13,14 @@ from rich.text import Text
 
 from generators.case import Case
 from generators.datasets import DATASETS
+from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, to_json, write_text
 from theorems.core.exit_code import Exit
 from theorems.core.version import version
-from theorems.run.processes import Interrupted, run
-from theorems.run.progress import watching
+from theorems.run.progress import shown_progress, totals_of
+from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import column_table, console
-from theorems.run.user_data import load
 from theorems.token_selection.joint_paths.regime_map import Regime, generated, regimes
 
 COLUMNS = ("data", "schedule", "r/R →", "ends at", "from p_mm", "from p_relax", "from p(r/R)", "1 − cos(v, v_mm)")
@@ -130,8 +130,8 @@ def regime_map_and_report(data: str | None, *, markdown: bool, jobs: int = 1, js
         units = [Mapped(load(data, 0).case.name, data)]
     err = console(stderr=True)
     try:
-        with watching(err, units, what="data", steps="schedules") as watcher:
-            found = run(units, jobs, watcher)
+        with shown_progress(err, totals_of(units), what="data", steps="schedules") as progress:
+            found = run(units, jobs, progress)
     except Interrupted:
         err.print("theorems: interrupted; nothing is printed of a part of the map.", soft_wrap=True)
         return Exit.INTERRUPTED

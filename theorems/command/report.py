@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, from_json, write_text
-from theorems.command.session import Request, as_json, exit_code_of, exit_code_said, journal_of, results_of
+from theorems.command.verify import exit_code_of, exit_code_said
 from theorems.core.exit_code import Exit
-from theorems.core.statement import Statement
-from theorems.registry.lookup import chosen_statements
+from theorems.library.results import Results
+from theorems.registry.lookup import chosen_statements, statement_named
 from theorems.report.content import Contents, blocks, installed
 from theorems.report.document import Document
 from theorems.report.evidence import hunted, power
 from theorems.report.html import html
 from theorems.report.markdown import markdown
 from theorems.report.record import parsed, read
-from theorems.run.apart import Apart, apart, findings_of, tolerances_here
-from theorems.run.crew import PATIENCE
+from theorems.run.description import Description, heading_of
+from theorems.run.events import Event, Started, Stopped
+from theorems.run.pool import PATIENCE
+from theorems.run.progress import shown_progress
+from theorems.run.session import Request, Session
 from theorems.run.tables import console
-from theorems.run.user_data import load
 
 RENDERERS: Mapping[str, Callable[[Document], str]] = {".md": markdown, ".html": html}
 
@@ -57,8 +59,7 @@ def report_and_write(request: ReportRequest) -> int:
         check_writable(request.out)
     if request.results is not None:
         return _from_results(request)
-    with apart(request.jobs, request.patience) if request.isolate else nullcontext() as here:
-        return _from_run(request, here)
+    return _from_run(request)
 
 
 def _from_results(request: ReportRequest) -> int:
@@ -70,50 +71,54 @@ def _from_results(request: ReportRequest) -> int:
             raise InvalidInput(f"--from: the run is done already; leave out {option}.")
     run = read(request.results)
     every = {one.id: one for one in chosen_statements(())}
-    known = {one.id: every[one.id] for one in run.statements if one.id in every}
+    chosen = [every[one.id] for one in run.statements if one.id in every]
+    known = {one.id: heading_of(one) for one in chosen}
     whole = set(every) == {one.id for one in run.statements}
-    _write(request, Contents(run, known, hunted(known.values()), power(known.values()), all_statements=whole))
+    _write(request, Contents(run, known, hunted(chosen), power(chosen), all_statements=whole))
     verdicts = {one.verdict for one in run.statements}
     return exit_code_said(console(stderr=True), verdicts, "no statement of the file is upheld")
 
 
-def _from_run(request: ReportRequest, here: Apart | None) -> int:
+def _from_run(request: ReportRequest) -> int:
     if request.json is not None:
         check_writable(request.json)
     given = None if request.data is None else load(request.data, request.seed)
-    ids = request.ids or ((given.failed,) if given and given.failed else ())
-    chosen = chosen_statements(ids, subject=given.case if given else None)
-    known: dict[str, Statement] = {one.id: one for one in chosen}
-    evidence = hunted(chosen), power(chosen)
-    err = console(stderr=True)
-    # Failing cases stand in the document itself, so no folder is needed for them.
     asked = Request(
         request.ids,
         request.examples,
         request.seed,
-        request.data,
-        request.json,
-        Path("falsified"),
-        request.jobs,
-        resume=request.resume,
+        given,
+        jobs=request.jobs,
         timeout=request.timeout,
         patience=request.patience,
+        isolate=request.isolate,
+        journal=request.resume,
     )
-    journal = journal_of(asked, chosen, given)
-    results, interrupted = results_of(asked, chosen, given, err, journal, here)
-    if interrupted:
+    about, evidence = Description(), (hunted(()), power(()))
+
+    def note(event: Event) -> None:
+        nonlocal about, evidence
+        if isinstance(event, Started):
+            about = event.about
+            suite = [statement_named(one.id) for one in about.statements if not one.file]
+            evidence = hunted(suite), power(suite)
+
+    err = console(stderr=True)
+    with shown_progress(err) as progress:
+        last = Session(asked).run(note, progress)
+    if isinstance(last, Stopped):
         err.print("theorems: interrupted; no report is written of a part of the run.", soft_wrap=True)
         return Exit.INTERRUPTED
-    about_data = findings_of(given, chosen, here) if given else []
-    text = as_json(asked, results, about_data)
-    failures = {result.id: result.failure for result in results if result.failure is not None}
-    run = parsed(from_json(text), "report")
+    text = Results(last.results, request.examples, request.seed, request.data, about).to_json()
+    known = {one.id: one for one in about.statements}
+    failures = {result.id: result.failure for result in last.results if result.failure is not None}
     whole = not request.ids and given is None
-    own = tolerances_here(chosen, here)
-    _write(request, Contents(run, known, *evidence, failures, about_data, installed(), whole, own))
+    own = {key: one for heading in about.statements for key, one in heading.tolerances.items()}
+    run = parsed(from_json(text), "report")
+    _write(request, Contents(run, known, *evidence, failures, about.findings, installed(), whole, own))
     if request.json is not None:
         write_text(request.json, text)
-    return exit_code_of(err, results)
+    return exit_code_of(err, last.results)
 
 
 def _write(request: ReportRequest, contents: Contents) -> None:

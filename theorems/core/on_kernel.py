@@ -4,10 +4,9 @@ it.
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 from generators.attention_call import AttentionCall, Subject
 from generators.case import Case
@@ -91,6 +90,28 @@ def not_explained(*given: Any) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
+class KernelDescription:
+    """What is to be said of an attention kernel.
+
+    Attributes:
+        name, source, dtype: as of the :class:`theorems.kernel.kernel.Kernel`.
+        headline: what is called, how, in which numbers.
+        json: the same for ``--json``.
+    """
+
+    name: str
+    source: str
+    dtype: str
+    headline: str
+    json: Mapping[str, object]
+
+
+def no_description() -> KernelDescription:
+    """Of an implementation of which nobody has said what it is."""
+    return KernelDescription("", "", "", "", {})
+
+
+@dataclass(frozen=True)
 class OnKernel(Implementation):
     """An implementation whose softmax, risk and gradient are a kernel's.
 
@@ -99,12 +120,16 @@ class OnKernel(Implementation):
         attend: one call of it, forward and backward.
         explained: (statement, falsifying call, this) → a line for a maintainer, and the source of a test.
         on_queries: (factors, keys vec(x zᵀ)) → its weights, risk and scaled gradient where it is given W z as queries.
+        described: → what is to be said of it.
+        hints: → what may be wrong with it, once it is falsified.
     """
 
     kernel: Any = None
     attend: Callable[[AttentionCall], Answer] = no_kernel
     explained: Callable[..., tuple[str, str]] = not_explained
     on_queries: Callable[[OuterKeys, Array], Any] | None = None
+    described: Callable[[], KernelDescription] = no_description
+    hints: Callable[[], Sequence[str]] = tuple
 
 
 def asked_on(under_test: Implementation, case: Subject) -> Implementation:
@@ -117,51 +142,30 @@ def asked_on(under_test: Implementation, case: Subject) -> Implementation:
     return replace(under_test, weights=asked.weights, risk=asked.risk, scaled_gradient=asked.scaled_gradient)
 
 
-@dataclass(frozen=True)
-class Described:
-    """What this process knows of a kernel that was loaded and probed in another one.
+@runtime_checkable
+class KernelByName(Protocol):
+    """A kernel that is given by its name: whichever process calls it loads it."""
 
-    Attributes:
-        name, source, dtype: as of the :class:`theorems.kernel.kernel.Kernel`.
-        headline: what is called, how, in which numbers.
-        json: the same for ``--json``.
-        identity: what its results depend on, for a journal.
-        sent: the implementation made of it, pickled; to be unpickled in another process.
-    """
+    @property
+    def source(self) -> str:
+        """The name that it is imported by."""
 
-    name: str
-    source: str
-    dtype: str
-    headline: str
-    json: Mapping[str, object]
-    identity: str | None
-    sent: bytes
+    def prepare(self) -> None:
+        """Import what of ours it needs."""
 
+    def find(self) -> None:
+        """Import it.
 
-def _not_here(*given: Any, **named: Any) -> NoReturn:
-    raise RuntimeError("somebody else's kernel is called in another process, not in this one")
+        Raises:
+            InvalidInput: it cannot be imported.
+        """
 
+    def load(self) -> OnKernel:
+        """Import it and try it; once in a process.
 
-@dataclass(frozen=True)
-class Elsewhere(OnKernel):
-    """A kernel that is called in other processes only: there it arrives as what it is.
-
-    Attributes:
-        kernel: a :class:`Described`.
-    """
-
-    weights: Callable[..., Any] = field(default=_not_here)
-    risk: Callable[..., Any] = field(default=_not_here)
-    scaled_gradient: Callable[..., Any] = field(default=_not_here)
-    attend: Callable[[AttentionCall], Answer] = field(default=_not_here)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pickle.loads, (self.kernel.sent,)
-
-
-def elsewhere(described: Described) -> Elsewhere:
-    """The implementation that stands for it here."""
-    return Elsewhere(name=described.name, kernel=described)
+        Raises:
+            InvalidInput: it cannot be imported, or is no kernel.
+        """
 
 
 def out_of_reach(use: KernelUse | None, under_test: Implementation) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from generators.case import Case
+from generators.user_data import Given
 from theorems.core.statement import Statement
 from theorems.registry.suite import statements
 from theorems.run.findings import Found, findings
-from theorems.run.user_data import Given
 
 QUANTIFIED = ("direction-given", "not-locally-optimal-direction")
 """The statement is about every such direction, so that none has to be given."""

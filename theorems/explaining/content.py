@@ -16,7 +16,7 @@ from theorems.explaining.facts import Facts, Token
 from theorems.explaining.selection import Chosen, Followed
 from theorems.explaining.words import TOKENS, headline, paragraphs
 from theorems.run.tables import HOLDS, column_table
-from theorems.run.told import WIDTH
+from theorems.run.text_report import WIDTH
 
 MOST_INPUTS = 12
 """Inputs whose tokens are shown; the JSON has all."""

@@ -1,6 +1,6 @@
 """A counterexample as a file: enough to check it again from the data alone, and to read it.
 
-References: JSON as in :mod:`reference_attention.files`; the case as in :mod:`theorems.run.user_data`.
+References: JSON as in :mod:`reference_attention.files`; the case as in :mod:`generators.user_data`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from generators.case import Case
+from generators.user_data import as_text, case_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json, read_named_values, to_json, write_text
 from theorems.core.check import sentence
@@ -20,7 +21,6 @@ from theorems.hunting.examine import Examined
 from theorems.hunting.search import Effort
 from theorems.run.findings import Found
 from theorems.run.findings import as_json as findings_json
-from theorems.run.user_data import as_text, case_of
 from theorems.without.weakened import Weakened
 
 REQUIRED = ("statement", "without", "claim", "case")

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, Phase, target
 
 from generators.case import Case
+from generators.drawing import drive, seed_from
 from theorems.hunting.examine import Examined, examine
 from theorems.hunting.simplify import simplified
-from theorems.run.drawing import drive, seed_from
 from theorems.without.weakened import Weakened
 
 ROUND = 400

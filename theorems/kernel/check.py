@@ -9,21 +9,23 @@ assert_kernel("my_package.attention:kernel", dtype="float32", examples=200)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
-from theorems.core.on_kernel import OnKernel, out_of_reach
-from theorems.kernel.apart import headline_of, hints_of, kernel_under_test
+from theorems.core.on_kernel import KernelDescription, out_of_reach
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named, kernel_of
+from theorems.kernel.source import KernelSource
 from theorems.kernel.table import was_tried
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import asked_of_a_kernel
-from theorems.run.apart import Apart, apart, results_here, units_of
+from theorems.registry.user_file import is_in_a_file
+from theorems.run.events import Event, Finished, Started, Stopped
+from theorems.run.opening import UnderTest
 from theorems.run.result import Result
-from theorems.run.told import told
+from theorems.run.session import Request, Session
+from theorems.run.text_report import text_report
 
 EXAMPLES = 50
 """Generated cases per statement unless told otherwise."""
@@ -55,10 +57,8 @@ def verify_kernel(
     Raises:
         InvalidInput: no kernel, an unknown id.
     """
-    with _somewhere(kernel) as here:
-        under_test = _found(kernel, dtype, here)
-        ids = [statement_named(id).id for id in statements or asked_of_a_kernel()]
-        return _results(ids, examples, seed, under_test, here)
+    ids = tuple(statements or asked_of_a_kernel())
+    return list(_verified(Request(ids, examples, seed, under_test=_under_test(kernel, dtype)))[0].results)
 
 
 def assert_kernel(
@@ -78,17 +78,20 @@ def assert_kernel(
         NotAsked: the statements ask for what this kernel has no parameter for.
     """
     __tracebackhide__ = True
-    with _somewhere(kernel) as here:
-        try:
-            under_test = _found(kernel, dtype, here)
-        except InvalidInput as error:
-            raise AssertionError(str(error)) from None
-        ids = [statement_named(id).id for id in statements or sorted(asked_of_a_kernel(), key=_turn)]
-        results = _results(ids, examples, seed, under_test, here, enough=_falsified)
-        if {result.verdict for result in results} == {Verdict.NOT_APPLICABLE}:
-            raise NotAsked("; ".join(f"{result.id}: {result.reason}" for result in results))
-        if {result.verdict for result in results if was_tried(result) or statements} != {Verdict.UPHELD}:
-            raise AssertionError(_told(under_test, results, examples, seed, here))
+    ids = tuple(statements or sorted(asked_of_a_kernel(), key=_turn))
+    for id in ids:
+        if not is_in_a_file(id):
+            statement_named(id)
+    try:
+        under_test = _under_test(kernel, dtype)
+        last, described = _verified(Request(ids, examples, seed, under_test=under_test, enough=_falsified))
+    except InvalidInput as error:
+        raise AssertionError(str(error)) from None
+    results = [result for result in last.results if result.stopped != NOT_TRIED]
+    if {result.verdict for result in results} == {Verdict.NOT_APPLICABLE}:
+        raise NotAsked("; ".join(f"{result.id}: {result.reason}" for result in results))
+    if {result.verdict for result in results if was_tried(result) or statements} != {Verdict.UPHELD}:
+        raise AssertionError(_text(described, results, last.hints, examples, seed))
     return results
 
 
@@ -106,21 +109,17 @@ def asked_of(kernel: str | Callable[..., Any], dtype: str | None = None) -> tupl
     return found, [id for id in asked_of_a_kernel() if not out_of_reach(statement_named(id).kernel, under_test)]
 
 
-def _somewhere(kernel: str | Callable[..., Any] | Kernel) -> AbstractContextManager[Apart | None]:
-    """Other processes for a kernel that is given by its name."""
-    return apart(1) if isinstance(kernel, str) else nullcontext()
+def _verified(request: Request) -> tuple[Finished, KernelDescription]:
+    found: list[KernelDescription] = []
 
+    def note(event: Event) -> None:
+        if isinstance(event, Started) and event.about.kernel is not None:
+            found.append(event.about.kernel)
 
-def _results(
-    ids: Sequence[str],
-    examples: int,
-    seed: int,
-    under_test: OnKernel,
-    here: Apart | None,
-    enough: Callable[[Result], str] | None = None,
-) -> list[Result]:
-    units = units_of([statement_named(id) for id in ids], examples, seed, None, under_test, here)
-    return [result for result in results_here(units, here, enough) if result.stopped != NOT_TRIED]
+    last = Session(request).run(note)
+    if isinstance(last, Stopped):
+        raise KeyboardInterrupt
+    return last, found[0]
 
 
 def _falsified(result: Result) -> str:
@@ -133,21 +132,20 @@ def _turn(id: str) -> int:
     return use.turn if use else 0
 
 
-def _found(kernel: str | Callable[..., Any] | Kernel, dtype: str | None, here: Apart | None) -> OnKernel:
+def _under_test(kernel: str | Callable[..., Any] | Kernel, dtype: str | None) -> UnderTest:
     if isinstance(kernel, Kernel):
         return kernel.as_implementation()
     if isinstance(kernel, str):
-        return kernel_under_test(kernel, dtype, here)
+        return KernelSource(kernel, dtype)
     return kernel_of(kernel, dtype).as_implementation()
 
 
-def _told(under_test: OnKernel, results: Sequence[Result], examples: int, seed: int, here: Apart | None) -> str:
+def _text(kernel: KernelDescription, results: Sequence[Result], hints: Sequence[str], examples: int, seed: int) -> str:
     """The report of the command, as text."""
 
     def again(result: Result) -> str:
-        options = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={under_test.kernel.dtype!r}"
+        options = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={kernel.dtype!r}"
         return f"Reproduce with: assert_kernel(…, {options})"
 
     tried = [result for result in results if was_tried(result)]
-    after = hints_of(under_test, results, here)
-    return told(results, again=again, tried=tried, before=headline_of(under_test), after=after)
+    return text_report(results, again=again, tried=tried, before=kernel.headline, after=hints)

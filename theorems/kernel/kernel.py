@@ -34,6 +34,7 @@ from theorems.kernel.asked import Prompted, Queried
 from theorems.kernel.diagnosis import explained
 from theorems.kernel.importing import imported
 from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, Request
+from theorems.kernel.report import described, hints
 from theorems.kernel.with_torch import torch
 from theorems.rounding.bounded.formats import FORMATS, HALF, Format
 
@@ -385,6 +386,8 @@ class Kernel:
             attend=self.answer,
             explained=explained,
             on_queries=partial(Queried, self),
+            described=partial(described, self),
+            hints=partial(hints, self),
         )
 
     def but(self, **changed: Any) -> Kernel:

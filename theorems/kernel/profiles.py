@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from reference_attention.errors import InvalidInput
-from theorems.core.statement import Statement
 
 
 @dataclass(frozen=True)
@@ -23,10 +22,6 @@ class Profile:
     name: str
     examples: int
     left_out: tuple[str, ...]
-
-    def chosen(self, statements: Sequence[Statement]) -> list[Statement]:
-        """Those that are tried."""
-        return [one for one in statements if one.id not in self.left_out]
 
     def says(self) -> str:
         """What it leaves out, for a reader."""

@@ -1,18 +1,20 @@
-"""What the command prints about an attention kernel under test."""
+"""What is to be said of a :class:`theorems.kernel.kernel.Kernel` under test."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from reference_attention.errors import InvalidInput
 from reference_attention.risk import softmax_weights
-from theorems.kernel.kernel import Kernel
+from theorems.core.on_kernel import KernelDescription
 
 HINT_WIDTHS = (1, 4, 16)
 """Dimensions in which the scale of a kernel is looked at."""
 
 
-def headline(kernel: Kernel) -> str:
+def headline(kernel: Any) -> str:
     """What is called, how, in which numbers, and what that decides."""
     shapes = f", shapes {kernel.layout}" if kernel.interface.name == "plain" else ""
     computes = "" if kernel.computes_in == kernel.dtype else f", computes in {kernel.computes_in}"
@@ -29,7 +31,7 @@ def headline(kernel: Kernel) -> str:
     return "\n".join(lines)
 
 
-def scale_hint(kernel: Kernel) -> str:
+def scale_hint(kernel: Any) -> str:
     """A sentence if the kernel multiplies k·p by something else than 1; it is what most often goes wrong.
 
     With keys e₁ and 0 and prompt a e₁ the odds of the first token are e^{ca}, c the scale; it is one if two a agree.
@@ -59,7 +61,7 @@ def scale_hint(kernel: Kernel) -> str:
     )
 
 
-def precision_hint(kernel: Kernel) -> str:
+def precision_hint(kernel: Any) -> str:
     """A sentence if a float64 kernel has the digits of float32: moderate logits, weights off by 1e-9 to 1e-5."""
     rng = np.random.default_rng(0)
     keys, p = rng.standard_normal((4, 5, 3)), rng.standard_normal((16, 3))
@@ -75,12 +77,12 @@ def precision_hint(kernel: Kernel) -> str:
     )
 
 
-def hints(kernel: Kernel) -> list[str]:
+def hints(kernel: Any) -> list[str]:
     """What may be wrong with a kernel that was falsified."""
     return [hint for hint in (scale_hint(kernel), precision_hint(kernel)) if hint]
 
 
-def kernel_json(kernel: Kernel) -> dict[str, object]:
+def kernel_json(kernel: Any) -> dict[str, object]:
     """For ``--json``."""
     return {
         "name": kernel.name,
@@ -92,3 +94,8 @@ def kernel_json(kernel: Kernel) -> dict[str, object]:
         "differentiable": kernel.differentiable,
         "device": kernel.device,
     }
+
+
+def described(kernel: Any) -> KernelDescription:
+    """All of it but the hints."""
+    return KernelDescription(kernel.name, kernel.source, kernel.dtype, headline(kernel), kernel_json(kernel))

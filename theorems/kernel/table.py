@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from theorems.core.claim import WORST_FIRST, Verdict
-from theorems.registry.lookup import statement_named
+from theorems.core.on_kernel import KernelUse
 from theorems.registry.suite import capabilities
 from theorems.run.result import Result
 from theorems.run.tables import column_table
@@ -20,11 +20,15 @@ def was_tried(result: Result) -> bool:
     return bool(result.touched) or result.verdict is not Verdict.NOT_APPLICABLE
 
 
-def kernel_table(results: Sequence[Result]) -> Table:
-    """Statement, what is checked on the kernel; then what is not, one row per reason."""
+def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]) -> Table:
+    """Statement, what is checked on the kernel; then what is not, one row per reason.
+
+    Args:
+        uses: what statements call of a kernel, by id.
+    """
     table = column_table("statement", "on this kernel")
     for result in filter(was_tried, results):
-        use = statement_named(result.id).kernel
+        use = uses.get(result.id)
         table.add_row(Text(result.id, no_wrap=True), use.says if use and use.called else "")
     reasons: dict[str, list[str]] = {}
     for result in results:

@@ -10,17 +10,17 @@ from typing import Any
 from generators.attention_call import AttentionCall
 from generators.case import Case
 from generators.datasets import DATASETS, NAMES
+from generators.user_data import Given, given_of, load
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.kernel.apart import kernel_under_test
+from theorems.kernel.source import KernelSource
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
 from theorems.registry.user_file import is_in_a_file
-from theorems.run.apart import Apart
-from theorems.run.user_data import Given, given_of, load
+from theorems.run.opening import UnderTest
 
 Data = (
     Problem | Dataset | QueryDataset | SequenceDataset | Case | AttentionCall | Mapping[str, Any] | str | PathLike[str]
@@ -52,11 +52,11 @@ def names_data(text: str) -> bool:
 
 
 def _check_id(text: str) -> None:
+    if is_in_a_file(text):
+        return  # the session reads it
     try:
         statement_named(text)
     except InvalidInput:
-        if is_in_a_file(text):
-            raise
         raise InvalidInput(
             f"{text!r} is neither a statement ({', '.join(statements())}, PATH.py:NAME) nor data"
             f" ({', '.join(DATASETS)}, a file that ends in .npz or .json)."
@@ -102,11 +102,10 @@ def name_of(data: Any) -> str | None:
 def implementation_of(
     attention: Attention | None,
     dtype: str | None,
-    here: Apart | None = None,
     interface: str | None = None,
     device: str | None = None,
-) -> Implementation:
-    """What is under test: the reference, or somebody's attention kernel in its place; by its name, elsewhere.
+) -> UnderTest:
+    """What is under test: the reference, or somebody's attention kernel in its place, perhaps by its name.
 
     Raises:
         InvalidInput: no kernel, or ``dtype`` without one.
@@ -117,7 +116,7 @@ def implementation_of(
                 raise InvalidInput(f"{name}: is that of an attention kernel; give the kernel with attention=….")
         return attention or REFERENCE
     if isinstance(attention, str):
-        return kernel_under_test(attention, dtype, here, interface, device)
+        return KernelSource(attention, dtype, interface, device)
     from theorems.kernel.loading import kernel_of  # imports torch
 
     return kernel_of(attention, dtype, interface=interface, device=device).as_implementation()

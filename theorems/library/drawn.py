@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from generators.shares import Drawn, drawn_shares
 from theorems.library.table import Table
 from theorems.registry.lookup import chosen_statements
 from theorems.run import verify
-from theorems.run.shares import Drawn, drawn_shares
 
 
 def drawn(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:

@@ -7,21 +7,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from generators.user_data import subject_of
 from reference_attention.files import from_json, to_json
 from reference_attention.notebook import html_table
 from theorems.core.claim import WORST_FIRST, Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
-from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import OnKernel
+from theorems.core.on_kernel import KernelDescription
 from theorems.core.version import version
-from theorems.kernel.apart import headline_of, json_of
 from theorems.kernel.table import capabilities_json, was_tried
+from theorems.run.description import Description
 from theorems.run.findings import Found
 from theorems.run.findings import as_json as findings_json
 from theorems.run.result import ClaimSummary, Result
-from theorems.run.told import told
-from theorems.run.user_data import subject_of
+from theorems.run.text_report import text_report
 
 LISTED = 4
 """Statements of one verdict that are listed by id in a line; more are counted."""
@@ -36,8 +35,7 @@ class Results:
         examples: cases that were to be generated per statement.
         seed: same seed, same results.
         data: what the data are called; None for generated cases.
-        under_test: the reference, or an attention kernel in its place.
-        findings: which assumptions hold on the data; none for generated cases.
+        about: what was under test, and which assumptions hold on the data.
         hints: what may be wrong with a kernel that was falsified.
         known_failures: why a statement is known to be falsified, by id.
 
@@ -55,8 +53,7 @@ class Results:
     examples: int = 0
     seed: int = 0
     data: str | None = None
-    under_test: Implementation = REFERENCE
-    findings: tuple[Found, ...] = ()
+    about: Description = field(default_factory=Description)
     hints: tuple[str, ...] = ()
     known_failures: Mapping[str, str] = field(default_factory=dict)
 
@@ -73,6 +70,16 @@ class Results:
             if result.id == which:
                 return result
         raise KeyError(which)
+
+    @property
+    def findings(self) -> tuple[Found, ...]:
+        """Which assumptions hold on the data; none for generated cases."""
+        return self.about.findings
+
+    @property
+    def kernel(self) -> KernelDescription | None:
+        """The attention kernel under test; None for the reference."""
+        return self.about.kernel
 
     @property
     def verdict(self) -> Verdict:
@@ -118,13 +125,13 @@ class Results:
             "seed": self.seed,
             "examples": self.examples,
             "data": self.data,
-            "implementation": self.under_test.name,
+            "implementation": self.about.implementation,
             "statements": [result.as_json() for result in self.results],
         }
         if self.data is not None:
             report["assumptions"] = findings_json(self.findings)
-        if isinstance(self.under_test, OnKernel):
-            report["kernel"] = json_of(self.under_test) | {"capabilities": capabilities_json(self.results)}
+        if self.kernel is not None:
+            report["kernel"] = {**self.kernel.json} | {"capabilities": capabilities_json(self.results)}
             report["statements"] = [result.as_json() | {"touched": list(result.touched)} for result in self.results]
         for statement in report["statements"]:
             if statement["id"] in self.known_failures:
@@ -163,16 +170,16 @@ class Results:
 
     def __str__(self) -> str:
         """Table, reasons, failing cases: the report of the command."""
-        if not isinstance(self.under_test, OnKernel):
-            return told(self.results, again=self._again)
+        if self.kernel is None:
+            return text_report(self.results, again=self._again)
         tried = [result for result in self.results if was_tried(result)]
-        before = headline_of(self.under_test)
-        return told(self.results, tried=tried, before=before, after=self.hints, again=self._again)
+        before = self.kernel.headline
+        return text_report(self.results, tried=tried, before=before, after=self.hints, again=self._again)
 
     def _again(self, result: Result) -> str:
         options = "" if self.data is not None else f", examples={self.examples}, seed={self.seed}"
-        if isinstance(self.under_test, OnKernel):
-            options += f", attention=…, dtype={self.under_test.kernel.dtype!r}"
+        if self.kernel is not None:
+            options += f", attention=…, dtype={self.kernel.dtype!r}"
         data = "" if self.data is None else ", data=…"
         return f"Reproduce with: verify({result.id!r}{data}{options}); the case is results.case({result.id!r})"
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 from reference_attention.errors import InvalidInput
-from theorems.kernel.apart import hints_of
 from theorems.library.arguments import Attention, Data, data_and_ids, given, implementation_of, name_of
 from theorems.library.results import Results
-from theorems.registry.lookup import chosen_statements
 from theorems.registry.suite import asked_of_a_kernel
-from theorems.run.apart import apart, findings_of, results_here, units_of
+from theorems.run.description import Description
+from theorems.run.events import Event, Started, Stopped
+from theorems.run.session import Request, Session
 
 
 def verify(
@@ -58,17 +57,26 @@ def verify(
     """
     if examples < 1 or seed < 0:
         raise InvalidInput(f"examples: at least 1 and seed at least 0, not {examples} and {seed}.")
-    with apart(1) if attention is None or isinstance(attention, str) else nullcontext() as here:
-        source, wanted = data_and_ids(what, ids, data)
-        under_test = implementation_of(attention, dtype, here, interface, device)
-        held = None if source is None else given(source, seed, calls=True)
-        ids = wanted or ((held.failed,) if held and held.failed else ())
-        chosen = chosen_statements(ids, subject=held.case if held else None)
-        units = units_of(chosen, examples, seed, held, under_test, here)
-        results = tuple(results_here(units, here))
-        found = () if held is None else tuple(findings_of(held, chosen, here))
-        hints = hints_of(under_test, results, here)
-        return Results(results, examples, seed, name_of(source), under_test, found, hints)
+    source, wanted = data_and_ids(what, ids, data)
+    request = Request(
+        wanted,
+        examples,
+        seed,
+        None if source is None else given(source, seed, calls=True),
+        implementation_of(attention, dtype, interface, device),
+        isolate=attention is None or isinstance(attention, str),
+    )
+    about = Description()
+
+    def note(event: Event) -> None:
+        nonlocal about
+        if isinstance(event, Started):
+            about = event.about
+
+    last = Session(request).run(note)
+    if isinstance(last, Stopped):
+        raise KeyboardInterrupt
+    return Results(last.results, examples, seed, name_of(source), about, last.hints)
 
 
 def check_attention(

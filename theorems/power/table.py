@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -12,7 +12,7 @@ from theorems.faults import FAULTS, Fault
 from theorems.faults.spared import why_spared
 from theorems.power.trial import Cell, Found
 from theorems.power.work import Column, Smallest
-from theorems.registry.lookup import statement_named
+from theorems.run.description import Heading
 from theorems.run.tables import column_table
 
 SIGNS = {Found.MISSED: "–", Found.UNDECIDED: "?", Found.UNMOVED: "=", Found.UNTOUCHED: ""}
@@ -105,9 +105,14 @@ def power_of_ten(size: float) -> str:
 
 
 def markdown(
-    faults: Sequence[Fault], columns: Sequence[Column], smallest: Sequence[Smallest], command: str, reference: str
+    faults: Sequence[Fault],
+    columns: Sequence[Column],
+    smallest: Sequence[Smallest],
+    command: str,
+    reference: str,
+    known: Mapping[str, Heading],
 ) -> str:
-    """The document."""
+    """The document; ``known`` has the headings of the statements."""
     head = ["fault", "in", *(short(column.id) for column in columns)]
     rows = [
         [f"`{f.name}`", str(f.kind), *(_escaped(sign(column.cells.get(f.name))) for column in columns)] for f in faults
@@ -131,7 +136,7 @@ def markdown(
             ),
         ]
     parts += ["## The faults", _table(["fault", "is", "caught by", "on the claim"], _fault_rows(faults, columns))]
-    spared = _spared(faults, columns)
+    spared = _spared(faults, columns, known)
     if spared:
         parts += ["## Why a fault is not caught", *spared]
     return "\n\n".join(parts) + "\n"
@@ -153,7 +158,7 @@ def _statements(count: int) -> str:
     return "1 statement" if count == 1 else f"{count} statements"
 
 
-def _spared(faults: Sequence[Fault], columns: Sequence[Column]) -> list[str]:
+def _spared(faults: Sequence[Fault], columns: Sequence[Column], known: Mapping[str, Heading]) -> list[str]:
     lines = []
     for fault in faults:
         reasons: dict[str, list[str]] = {}
@@ -161,7 +166,7 @@ def _spared(faults: Sequence[Fault], columns: Sequence[Column]) -> list[str]:
             cell = column.cells.get(fault.name)
             if cell and cell.found in (Found.MISSED, Found.UNDECIDED):
                 said = f"undecided there: {cell.why}" if cell.why else "not explained"
-                reason = why_spared(fault, statement_named(column.id), cell.found is Found.UNDECIDED) or said
+                reason = why_spared(fault, known[column.id].survives, cell.found is Found.UNDECIDED) or said
                 reasons.setdefault(reason, []).append(f"`{column.id}`")
         lines += [f"- `{fault.name}`, {', '.join(ids)}: {_escaped(reason)}." for reason, ids in reasons.items()]
     return ["\n".join(lines)] if lines else []

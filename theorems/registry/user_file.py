@@ -11,8 +11,6 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -36,8 +34,6 @@ def statement_in_file(id: str) -> Statement:
     Raises:
         InvalidInput: no such file; it cannot be run (with the line); no such name, or one that is no statement.
     """
-    if _read_by is not None:
-        return _read_by(id)
     shown, name = parts_of(id)
     file = _loaded(shown, str(Path(shown).resolve()), _text(Path(shown), "a statement"))
     found = file.find(name)
@@ -61,20 +57,6 @@ def names_in_file(shown: str, what: str) -> dict[str, Any]:
         InvalidInput: no such file, or it cannot be run (with the line).
     """
     return vars(_module(shown, str(Path(shown).resolve()), _text(Path(shown), what)))
-
-
-_read_by: Callable[[str], Statement] | None = None
-
-
-@contextmanager
-def read_by(reader: Callable[[str], Statement]) -> Iterator[None]:
-    """Within it no file is run in this process: ``reader`` says what the statement of an id is."""
-    global _read_by
-    before, _read_by = _read_by, reader
-    try:
-        yield
-    finally:
-        _read_by = before
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from generators.assumptions import ASSUMPTIONS
 from theorems.core.claim import Form, Verdict
 from theorems.core.parts import Parts
-from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
 from theorems.core.version import version_of
 from theorems.hunting.table import Status
@@ -36,6 +35,7 @@ from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENTS, Hunt
 from theorems.report.limits import LIMITS
 from theorems.report.pictures import headroom, limit_picture, used
 from theorems.report.record import RunRecord, StatementRecord
+from theorems.run.description import Heading as StatementHeading
 from theorems.run.findings import Found
 from theorems.run.result import ClaimSummary, Failure, shown
 from theorems.run.tables import HOLDS
@@ -57,7 +57,7 @@ class Contents:
 
     Attributes:
         run: what verify found.
-        known: the statements as this version has them, by id.
+        known: the headings of the statements as this version has them, by id.
         hunted: what is recorded of each without its assumptions; ``None`` if that is not at hand.
         power: which planted faults are caught; ``None`` if that is not at hand.
         failures: cases on which a statement failed, by id; of a run of this command only.
@@ -68,7 +68,7 @@ class Contents:
     """
 
     run: RunRecord
-    known: Mapping[str, Statement]
+    known: Mapping[str, StatementHeading]
     hunted: Sequence[Hunted] | None
     power: Power | None
     failures: Mapping[str, Failure] = field(default_factory=dict)

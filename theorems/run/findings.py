@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from generators.assumptions import ASSUMPTIONS, Assumption
 from generators.attention_call import AttentionCall
+from generators.user_data import Given
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
 from theorems.core.check import broken
 from theorems.core.statement import Statement
-from theorems.run.user_data import Given
 
 
 class Found(NamedTuple):
@@ -38,11 +38,15 @@ def as_json(findings: Iterable[Found]) -> list[dict[str, Any]]:
     return held
 
 
-def findings(given: Given, chosen: Sequence[Statement]) -> list[Found]:
-    """Every assumption that one of the statements makes; none of a call, which assumes nothing."""
+def findings(given: Given, chosen: Sequence[Statement], further: Iterable[str] = ()) -> list[Found]:
+    """Every assumption that one of the statements makes; none of a call, which assumes nothing.
+
+    Args:
+        further: ids of assumptions of the suite's that are asked for, too.
+    """
     if isinstance(given.case, AttentionCall):
         return []
-    made = {id for statement in chosen for id in statement.assumptions}
+    made = {id for statement in chosen for id in statement.assumptions} | {*further}
     # Own assumptions of two files may have the same id.
     needed: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in made]
     needed += [(a, statement) for statement in chosen for a in statement.own_assumptions.values()]

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import reference_attention
+from generators.user_data import Given, as_text
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import Described, OnKernel
-from theorems.core.statement import Statement
+from theorems.core.on_kernel import OnKernel
 from theorems.core.version import version, version_of
-from theorems.run.user_data import Given, as_text
+from theorems.run.description import Heading
 
 LIBRARIES = ("numpy", "scipy", "hypothesis", "python-flint", "scikit-learn", "torch")
 """Another version may draw other cases, or compute other last digits."""
@@ -31,7 +31,7 @@ def surroundings() -> dict[str, Any]:
     return {"version": version(), "source": _source(), "libraries": _libraries()}
 
 
-def of_statements(chosen: Sequence[Statement]) -> dict[str, Any]:
+def of_headings(chosen: Sequence[Heading]) -> dict[str, Any]:
     """Statements by id, and the files of those that are somebody's own."""
     return {"statements": [one.id for one in chosen], **of_files(one.file for one in chosen if one.file)}
 
@@ -56,8 +56,6 @@ def of_implementation(under_test: Implementation) -> str | None:
     if not isinstance(under_test, OnKernel):
         return under_test.name
     kernel = under_test.kernel
-    if isinstance(kernel, Described):
-        return kernel.identity
     try:
         held = _digest([Path(inspect.getsourcefile(kernel.call) or "")])
     except (TypeError, OSError):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from theorems.run.work import Finished, Watcher, Work
+from theorems.run.events import CaseDone, Event, Handler, Notice, Started, UnitDone
+from theorems.run.work import Work
 
 PATIENCE = 30.0
 """Seconds between two lines about a statement that takes long."""
@@ -24,59 +25,78 @@ class Lines:
         self._steps = steps
         self._total = total
         self._done = 0
-        self._said = time.monotonic()
+        self._printed = time.monotonic()
 
-    def progressed(self, id: str, done: int) -> None:
-        """A line, if there was none for a while."""
-        if time.monotonic() - self._said > PATIENCE:
-            self._said = time.monotonic()
-            self._out.print(f"{id}: {done} {self._steps} so far", soft_wrap=True)
+    def __call__(self, event: Event) -> None:
+        """Print what there is to print of an event."""
+        match event:
+            case Started(about):
+                self._total = len(about.statements)
+            case CaseDone(id, done) if time.monotonic() - self._printed > PATIENCE:
+                self._line(f"{id}: {done} {self._steps} so far")
+            case UnitDone(result):
+                self._done += 1
+                self._line(f"[{self._done}/{self._total}] {result.id}: {result.summary}")
+            case Notice(sentence):
+                self._out.print(f"theorems: {sentence}", soft_wrap=True)
 
-    def finished(self, result: Finished) -> None:
-        """A line."""
-        self._done += 1
-        self._said = time.monotonic()
-        self._out.print(f"[{self._done}/{self._total}] {result.id}: {result.summary}", soft_wrap=True)
-
-    def said(self, sentence: str) -> None:
-        """A line."""
-        self._out.print(f"theorems: {sentence}", soft_wrap=True)
+    def _line(self, text: str) -> None:
+        self._printed = time.monotonic()
+        self._out.print(text, soft_wrap=True)
 
 
 class Bars:
     """A bar for the whole and one for each unit under way."""
 
-    def __init__(self, bars: Progress, units: Sequence[Work[Any]], what: str) -> None:
+    def __init__(self, bars: Progress, totals: Mapping[str, int | None], what: str) -> None:
         self._bars = bars
-        self._of = {unit.id: unit.total for unit in units}
+        self._of = totals
         self._tasks: dict[str, TaskID] = {}
-        self._all = bars.add_task(what, total=len(units))
+        self._all = bars.add_task(what, total=len(totals))
 
-    def progressed(self, id: str, done: int) -> None:
-        """The bar of the unit grows."""
-        if id not in self._tasks:
-            self._tasks[id] = self._bars.add_task(id, total=self._of[id])
-        self._bars.update(self._tasks[id], completed=done)
-
-    def finished(self, result: Finished) -> None:
-        """The bar of the unit goes, that of the whole grows."""
-        if result.id in self._tasks:
-            self._bars.remove_task(self._tasks.pop(result.id))
-        self._bars.advance(self._all)
-
-    def said(self, sentence: str) -> None:
-        """A line above the bars."""
-        self._bars.console.print(f"theorems: {sentence}", soft_wrap=True)
+    def __call__(self, event: Event) -> None:
+        """The bar of a unit grows with its cases; when it is done that goes, and that of the whole grows."""
+        match event:
+            case Started(about):
+                self._of = {one.id: about.examples for one in about.statements}
+                self._bars.update(self._all, total=len(self._of))
+                self._bars.start()
+            case CaseDone(id, done):
+                if id not in self._tasks:
+                    self._tasks[id] = self._bars.add_task(id, total=self._of[id])
+                self._bars.update(self._tasks[id], completed=done)
+            case UnitDone(result):
+                if result.id in self._tasks:
+                    self._bars.remove_task(self._tasks.pop(result.id))
+                self._bars.advance(self._all)
+            case Notice(sentence):
+                self._bars.console.print(f"theorems: {sentence}", soft_wrap=True)
 
 
 @contextmanager
-def watching(
-    out: Console, units: Sequence[Work[Any]], *, what: str = "statements", steps: str = "examples"
-) -> Iterator[Watcher]:
-    """A watcher for the units, fit for the console; ``what`` they are, and what their ``steps`` are, in the plural."""
+def shown_progress(
+    out: Console, totals: Mapping[str, int | None] | None = None, *, what: str = "statements", steps: str = "examples"
+) -> Iterator[Handler]:
+    """A handler of events, fit for the console.
+
+    Args:
+        totals: how many steps each unit has, by id, where that is known; of a session its start says so.
+        what: the units are, in the plural.
+        steps: theirs are.
+    """
     if not out.is_terminal:
-        yield Lines(out, len(units), steps)
+        yield Lines(out, len(totals or {}), steps)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=out, transient=True) as bars:
-        yield Bars(bars, units, what)
+    bars = Progress(*columns, console=out, transient=True)
+    try:
+        if totals is not None:
+            bars.start()
+        yield Bars(bars, totals or {}, what)
+    finally:
+        bars.stop()
+
+
+def totals_of(units: Sequence[Work[Any]]) -> dict[str, int | None]:
+    """How many steps each unit has."""
+    return {unit.id: unit.total for unit in units}

@@ -15,11 +15,11 @@ from rich.text import Text
 
 from generators.attention_call import AttentionCall
 from generators.case import Case
+from generators.user_data import subject_of
 from reference_attention.files import from_json
 from theorems.core.claim import Verdict
 from theorems.run.findings import Found
 from theorems.run.result import Failure, Result
-from theorems.run.user_data import subject_of
 
 STYLES = {
     Verdict.UPHELD: "green",

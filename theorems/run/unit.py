@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from generators.user_data import Given, as_text, subject_of
 from reference_attention.files import from_json
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import KERNEL_UNTOUCHED, Elsewhere
+from theorems.core.on_kernel import KERNEL_UNTOUCHED, KernelByName
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
 from theorems.registry.user_file import is_in_a_file
 from theorems.run.result import Result, merged
-from theorems.run.user_data import Given, as_text, subject_of
 from theorems.run.verify import PART, Progress, SoFar, part_sizes, verify_data, verify_generated
 
 
@@ -27,10 +27,12 @@ class Unit:
         examples: how many generated cases.
         seed: drives them.
         data: user data to check instead; ``None`` for generated cases.
-        under_test: its functions must live in modules to be sent to other processes.
+        under_test: its functions must live in modules to be sent to other processes; a kernel by its name is loaded in
+            the process that runs it.
         so_far: what need not be done again; the result does not depend on it.
         lost: why its statement could not be read; it is not tried then.
-        isolated: whether somebody else's code, if it is some, must run in another process.
+        isolated: whether untrusted code, if it is some, must run in another process.
+        title: of the statement, for a result without a case.
         part: which :data:`PART` cases of a statement these are; only the first part may have more, and is the whole.
     """
 
@@ -38,16 +40,17 @@ class Unit:
     examples: int
     seed: int
     data: Given | None = None
-    under_test: Implementation = REFERENCE
+    under_test: Implementation | KernelByName = REFERENCE
     so_far: SoFar | None = None
     lost: str = ""
     isolated: bool = True
     part: int = 0
+    title: str = ""
 
     @property
     def foreign(self) -> bool:
-        """Whether it runs somebody else's code, in a process that may die of it."""
-        return self.isolated and (is_in_a_file(self.id) or isinstance(self.under_test, Elsewhere))
+        """Whether it runs untrusted code, in a process that may die of it."""
+        return self.isolated and (is_in_a_file(self.id) or isinstance(self.under_test, KernelByName))
 
     def where(self, done: int | None) -> str:
         """Where it is when so many cases are done."""
@@ -64,19 +67,25 @@ class Unit:
 
     def unfinished(self, why: str) -> Result:
         """The result of a unit that was interrupted, or whose process failed: of the cases that were finished."""
-        statement = statement_named(self.id)
-        begun = self.so_far.result if self.so_far else Result(statement.id, statement.title)
+        begun = self.so_far.result if self.so_far else Result(self.id, self.title)
         return replace(begun, generated=self.data is None, interrupted=not why, stopped=why or "interrupted")
 
     def run(self, progress: Progress) -> Result:
         """The result."""
         statement_named(self.id)
+        under_test = self.under_test.load() if isinstance(self.under_test, KernelByName) else self.under_test
         progress(self.so_far.result.examples if self.so_far else 0)
         if self.data is not None:
-            return verify_data(self.id, self.data, self.under_test, progress, self.so_far)
+            return verify_data(self.id, self.data, under_test, progress, self.so_far)
         if len(parts := self.parts()) > 1:
             return self._all(parts, progress)
-        return verify_generated(self.id, self.examples, self.seed, self.under_test, progress, self.so_far, self.part)
+        return verify_generated(self.id, self.examples, self.seed, under_test, progress, self.so_far, self.part)
+
+    def prepare(self) -> None:
+        """Import what is ours before its time runs."""
+        statements()
+        if isinstance(self.under_test, KernelByName):
+            self.under_test.prepare()
 
     def parts(self) -> Sequence[Unit]:
         """The first :data:`PART` cases, the next ones, …"""
@@ -119,5 +128,4 @@ class Unit:
             text, failed = state["data"]
             state["data"] = Given(subject_of(from_json(text)), failed)
         state["under_test"] = state["under_test"] or REFERENCE
-        statements()  # imported before its time runs
         self.__dict__.update(state)

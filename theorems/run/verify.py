@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, Phase
 from hypothesis.errors import HypothesisException
 
 from generators.attention_call import AttentionCall, Subject
+from generators.drawing import drive, seed_from
+from generators.user_data import Given, as_text, subject_of
 from reference_attention.files import from_json
 from theorems.core.check import Outcome, broken, check, sentence, whose
 from theorems.core.claim import Verdict
@@ -23,9 +25,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, out_of_reach
 from theorems.core.statement import Statement
 from theorems.registry.lookup import statement_named
-from theorems.run.drawing import drive, seed_from
 from theorems.run.result import Failure, Result, merged, of_outcome
-from theorems.run.user_data import Given, as_text, subject_of
 
 PART = 250
 """Cases that are drawn from one seed. What Hypothesis draws depends on what it drew before, so more cases are drawn in

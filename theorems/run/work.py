@@ -1,15 +1,15 @@
-"""Units of work, who does them, and who is told of it."""
+"""Units of work, and who does them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from theorems.run.verify import Progress
 
 
 @runtime_checkable
-class Finished(Protocol):
+class UnitResult(Protocol):
     """What a unit of work results in."""
 
     @property
@@ -21,13 +21,17 @@ class Finished(Protocol):
         """What came of it, in a few words."""
 
 
-R = TypeVar("R", bound=Finished)
-R_co = TypeVar("R_co", bound=Finished, covariant=True)
+R = TypeVar("R", bound=UnitResult)
+R_co = TypeVar("R_co", bound=UnitResult, covariant=True)
 
 
 @runtime_checkable
 class Work(Protocol[R_co]):
-    """A unit of work: a pure function of its fields, which can be sent to another process."""
+    """A unit of work: a pure function of its fields, which can be sent to another process.
+
+    It may have ``foreign``, whether it runs untrusted code, with ``where(done)``, which says where that is; ``lost``,
+    why it cannot be tried; and ``prepare()``, which imports what it needs before its time runs.
+    """
 
     @property
     def id(self) -> str:
@@ -63,33 +67,19 @@ class Whole(Protocol[R]):
 
 @runtime_checkable
 class Workers(Protocol):
-    """Processes that do work, here or elsewhere; :class:`theorems.run.crew.Crew` says what the arguments are."""
+    """Processes that do work, here or elsewhere; :class:`theorems.run.pool.Pool` says what the arguments are."""
 
     def work(
         self,
         order: Sequence[int],
         unit: Callable[[int], Any],
-        told: Callable[[int, str, Any], None],
+        tell: Callable[[int, str, Any], None],
         *,
         timeout: float | None = None,
         patience: float = ...,
-    ) -> None:
-        """Until all are finished, failed or out of time."""
+    ) -> Iterator[None]:
+        """Until all are finished, failed or out of time; yields now and then."""
 
 
 class Enough(Exception):
     """The rest of the units need not be run, or cannot be; why is what unfinished ones are told."""
-
-
-@runtime_checkable
-class Watcher(Protocol):
-    """Told how the work goes on."""
-
-    def progressed(self, id: str, done: int) -> None:
-        """So many steps of the unit are done."""
-
-    def finished(self, result: Finished) -> None:
-        """A unit is done."""
-
-    def said(self, sentence: str) -> None:
-        """Something that the user should know."""

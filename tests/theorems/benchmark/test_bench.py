@@ -23,7 +23,7 @@ from theorems.benchmark.optimisers.gradient_descent import log_step
 from theorems.benchmark.proven import proven
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.summary import spread, summaries
-from theorems.benchmark.work import Generated, Named, chunks, units_of
+from theorems.benchmark.work import Generated, Named, chunks, units
 from theorems.command.app import main
 from theorems.command.benchmark import DATA
 from theorems.core.implementation import REFERENCE
@@ -163,8 +163,8 @@ def test_rates_are_fitted_to_what_was_run() -> None:
 
 
 def test_rules_of_files_have_units_of_their_own_and_are_put_together() -> None:
-    units = units_of(["figure-1a"], ["a.py:B", "gd-1", "normalized-1"], 9, 0, 12)
-    assert [unit.id for unit in units] == [
+    found = units(["figure-1a"], ["a.py:B", "gd-1", "normalized-1"], 9, 0, 12)
+    assert [unit.id for unit in found] == [
         "figure-1a",
         "figure-1a, a.py:B",
         "generated 1-10",
@@ -172,7 +172,7 @@ def test_rules_of_files_have_units_of_their_own_and_are_put_together() -> None:
         "generated 1-10, a.py:B",
         "generated 11-12, a.py:B",
     ]
-    assert [unit.foreign for unit in units] == [False, True, False, False, True, True]
+    assert [unit.foreign for unit in found] == [False, True, False, False, True, True]
     parts = [Named("figure-1a", (rule,), 5).run(nothing).compared[0] for rule in ("gd-1", "normalized-mirror-3-1")]
     (whole,) = merged(parts, ["normalized-mirror-3-1", "gd-1"])
     assert [run.rule for run in whole.rules] == ["normalized-mirror-3-1", "gd-1"]

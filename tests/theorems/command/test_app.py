@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 from generators.case import Case
+from generators.user_data import as_text
 from reference_attention.problem import Problem
 from tests.places import ROOT
 from tests.theorems.fake_statements import FAKES, install
 from theorems.command.app import main
 from theorems.command.describe import tolerances_markdown
 from theorems.registry.suite import tolerances
-from theorems.run.user_data import as_text
 
 FAKE_COMMAND = ROOT / "tests" / "theorems" / "fake_statements.py"
 
@@ -159,7 +159,7 @@ def test_an_internal_error_is_not_a_verdict(
     def broken(*arguments: object) -> None:
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr("theorems.command.session.results_table", broken)
+    monkeypatch.setattr("theorems.command.verify.results_table", broken)
     assert main(["verify", "true", "--examples", "2"]) == 3
     assert "out of order" in capsys.readouterr().err
 

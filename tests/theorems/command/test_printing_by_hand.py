@@ -13,20 +13,22 @@ import pytest
 from rich.console import Console
 
 from generators.case import Case
+from generators.user_data import case_of
 from tests.places import ROOT
-from theorems.command import hunting, power
+from theorems.command import power
 from theorems.command.app import main
-from theorems.command.hunting import HuntRequest, _as_known, _watching
+from theorems.command.hunting import HuntRequest, _as_known
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS
+from theorems.hunting import printing
+from theorems.hunting.printing import hunt_progress
 from theorems.hunting.rounds import Seen
 from theorems.hunting.search import ROUND, Effort, Hunt, Looked
 from theorems.library.verify import verify
 from theorems.power.work import Column
-from theorems.run.processes import Interrupted
+from theorems.run.schedule import Interrupted
 from theorems.run.tables import case_lines
-from theorems.run.user_data import case_of
 
 FILE = ROOT / "counterexamples" / "theorem-2-without-single-input.json"
 
@@ -87,9 +89,9 @@ def test_a_hunt_says_how_it_ended(
 def test_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """With cases per second; not before some seconds have passed, nor again at once."""
     now = [100.0]
-    monkeypatch.setattr(hunting.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(printing.time, "monotonic", lambda: now[0])
     heard = Heard()
-    with _watching(heard, "lemma-3", 60.0) as watch:
+    with hunt_progress(heard, "lemma-3", 60.0) as watch:
         for passed, effort in (
             (5.0, Effort(tried=7)),
             (11.0, Effort(tried=20, shrinking=2)),

@@ -41,8 +41,8 @@ from theorems.figures import (
 from theorems.figures.figure import Numbers, Settings
 from theorems.figures.registry import FIGURES
 from theorems.figures.work import Computed, sheets
-from theorems.run.apart import Silence
-from theorems.run.processes import run
+from theorems.run.events import ignore
+from theorems.run.schedule import run
 
 TRIALS = 12
 NEAR = (0.5 / 80) ** 2 / 2
@@ -76,7 +76,7 @@ def test_random_trials_in_pieces_are_the_same_trials(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(random_trials, "BLOCK", 2)
     [unit] = sheets([FIGURES["9a"], FIGURES["10"]], settings)
     assert [one.piece for one in unit.parts()] == [(d, k, min(k + 2, 5)) for d in (2, 10) for k in (0, 2, 4)]
-    [found] = run([unit], 1, Silence())
+    [found] = run([unit], 1, ignore)
     assert found.numbers == whole
     assert unit.total == 6
     # A piece that is missing is not left out in silence.

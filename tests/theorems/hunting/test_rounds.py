@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,10 +19,10 @@ from theorems.hunting import search
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.rounds import Rounds, Seen, rounds_of
 from theorems.hunting.search import Hunt
-from theorems.run.apart import Silence
 from theorems.run.engines.coordinator import Coordinator
 from theorems.run.engines.engine import OnExecutor
-from theorems.run.processes import run
+from theorems.run.events import ignore
+from theorems.run.schedule import run
 
 EASY = ("lemma-11", "strict-optimum")
 HARMLESS = ("lemma-11", "")
@@ -43,7 +43,7 @@ def hunted(id: str, without: str, **more: Any) -> Hunt:
 
 
 def test_rounds_of_a_hunt_are_those_that_it_has() -> None:
-    [seen] = run([rounds_of(*HARMLESS, 3, 9)], 1, Silence())
+    [seen] = run([rounds_of(*HARMLESS, 3, 9)], 1, ignore)
     assert [len(one) for one in seen.rounds] == [4] * 3
     # Each is drawn from a seed of its own.
     whole = hunted(*HARMLESS, cases=9)
@@ -54,7 +54,7 @@ def test_rounds_of_a_hunt_are_those_that_it_has() -> None:
 
 
 def test_the_first_round_with_a_counterexample_ends_it() -> None:
-    [seen] = run([rounds_of(*EASY, 3, 60)], 1, Silence())
+    [seen] = run([rounds_of(*EASY, 3, 60)], 1, ignore)
     assert seen.found
     assert not any(one[-1].counterexample for one in seen.rounds[:-1])
     there = hunted(*EASY, rounds=seen.rounds[:-1], known=seen.rounds[-1])
@@ -75,9 +75,9 @@ def test_what_is_not_finished_has_no_case() -> None:
 
 
 @contextmanager
-def on_threads(name: str, run: Callable[[], dict[str, Any]], journal: Path | None) -> Iterator[Coordinator]:
+def on_threads(name: str, run: dict[str, Any], journal: Path | None) -> Iterator[Coordinator]:
     with ThreadPoolExecutor(2) as executor:
-        yield Coordinator(OnExecutor(executor), run(), journal)
+        yield Coordinator(OnExecutor(executor), run, journal)
 
 
 @pytest.mark.parametrize(
@@ -111,19 +111,18 @@ class Busy(OnExecutor):
 
     answers = 0
 
-    def submit(self, tasks: Any) -> Any:
-        now = min(self.answers, len(tasks))
-        self.answers -= now
-        return [*super().submit(tasks[:now]), *(Future() for _ in tasks[now:])]
+    def submit(self, task: Any) -> Any:
+        self.answers -= 1
+        return super().submit(task) if self.answers >= 0 else Future()
 
 
 def test_the_time_of_a_hunt_ends_it_everywhere(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextmanager
-    def busy(name: str, run: Callable[[], dict[str, Any]], journal: Path | None) -> Iterator[Coordinator]:
+    def busy(name: str, run: dict[str, Any], journal: Path | None) -> Iterator[Coordinator]:
         with ThreadPoolExecutor(1) as executor:
-            yield Coordinator(Busy(executor), run(), journal)
+            yield Coordinator(Busy(executor), run, journal)
 
     monkeypatch.setattr(theorems.command.hunting, "coordinator", busy)
     monkeypatch.chdir(tmp_path)
@@ -146,6 +145,6 @@ def test_rounds_in_a_journal_are_not_looked_through_again(
 
 
 @contextmanager
-def never(name: str, run: Callable[[], dict[str, Any]], journal: Path | None) -> Iterator[Coordinator]:
+def never(name: str, run: dict[str, Any], journal: Path | None) -> Iterator[Coordinator]:
     with ThreadPoolExecutor(1) as executor:
-        yield Coordinator(Busy(executor), run(), journal)
+        yield Coordinator(Busy(executor), run, journal)

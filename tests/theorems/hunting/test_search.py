@@ -11,6 +11,7 @@ import pytest
 
 from generators.case import Case
 from generators.finding import Finding
+from generators.user_data import as_text
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from tests.theorems.fake_statements import small_cases
@@ -21,7 +22,6 @@ from theorems.hunting.examine import FAR, Examined, examine
 from theorems.hunting.record import as_record
 from theorems.hunting.search import Effort, Hunt, Looked
 from theorems.registry.lookup import statement_named
-from theorems.run.user_data import as_text
 from theorems.without.followed import direction_claims, norm_claim
 from theorems.without.weakened import Weakened
 

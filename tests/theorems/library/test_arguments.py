@@ -14,6 +14,7 @@ from generators.datasets import DATASETS, dataset_named
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from theorems.core.implementation import REFERENCE
+from theorems.kernel.source import KernelSource
 from theorems.library.arguments import data_and_ids, given, implementation_of, name_of, names_data
 from theorems.library.hunt import hunt
 from theorems.library.verify import verify
@@ -104,7 +105,8 @@ def test_a_kernel_an_implementation_or_the_reference() -> None:
     planted = REFERENCE.but("planted")
     assert implementation_of(planted, None) is planted
     named = implementation_of("torch.nn.functional:scaled_dot_product_attention", "float32")
-    assert named.textbook_eps == 2.0**-23
+    assert isinstance(named, KernelSource)  # it is loaded where it is called
+    assert named.load().textbook_eps == 2.0**-23
     with pytest.raises(InvalidInput, match=r"^dtype: is that of an attention kernel"):
         implementation_of(None, "float32")
 

@@ -29,8 +29,8 @@ from theorems.power.trial import Baseline, Found, baseline, replaced_by, smalles
 from theorems.power.work import Faced, Shrunk
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
-from theorems.run.apart import Silence
-from theorems.run.processes import run
+from theorems.run.events import ignore
+from theorems.run.schedule import run
 from theorems.run.verify import drawn
 
 LATER = tuple(dropwhile(lambda id: id != "descent-from-a-margin", statements()))
@@ -373,7 +373,7 @@ def test_a_column_in_parts_is_the_column() -> None:
     whole = Faced("lemma-11", names, 3, 0)
     cut = replace(whole, at_a_time=2)
     assert [one.faults for one in cut.parts()] == [names[:2], names[2:4], names[4:]]
-    [found], [wanted] = run([cut], 1, Silence()), run([whole], 1, Silence())
+    [found], [wanted] = run([cut], 1, ignore), run([whole], 1, ignore)
     assert replace(found, seconds=0.0) == replace(wanted, seconds=0.0)
     assert list(found.cells) == list(names)
     # What is interrupted before it began says nothing of the reference, and takes nothing from what is said.
@@ -385,6 +385,6 @@ def test_a_column_in_parts_is_the_column() -> None:
 def test_sizes_in_parts_are_the_sizes() -> None:
     fault = next(one for one in FAULTS.values() if one.caught_by == "lemma-3" and one.unit)
     unit = Shrunk(fault.name, ("lemma-3", "lemma-11"), 2, 0)
-    [found] = run([unit], 1, Silence())
+    [found] = run([unit], 1, ignore)
     assert found == unit.run(lambda done, so_far=None: None)
     assert len(unit.parts()) == len(found.sizes) == 2

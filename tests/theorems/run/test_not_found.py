@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from generators.case import Case
+from generators.user_data import Given
 from reference_attention.problem import Problem
 from tests.theorems.fake_statements import install, made
 from theorems.core.check import check
 from theorems.core.claim import Claim, Form, Verdict, undecided
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import EXACT
-from theorems.run.user_data import Given
 from theorems.run.verify import verify_data, verify_generated
 
 HOLDS = Claim("holds", Form.EXACT, 0.0, 0.0, EXACT)

@@ -10,35 +10,23 @@ import pytest
 
 from generators.case import Case
 from tests.theorems.fake_statements import FAKES, install, made, weights_sum_to_one
-from tests.theorems.run.test_crew import Listening
+from tests.theorems.run.test_pool import Listening
 from tests.theorems.run.units import Letters, Text
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.statement import Statement
 from theorems.run import unit as units_of_verify
 from theorems.run import verify as runner
-from theorems.run.apart import results_here
 from theorems.run.journal import Journal
-from theorems.run.processes import run
 from theorems.run.result import Result, merged
+from theorems.run.schedule import run
 from theorems.run.unit import Unit
 from theorems.run.verify import drawn, part_sizes, seed_of, verify_generated
 
 
-class Steps(Listening):
-    """Remembers how far units were."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps: list[tuple[str, int]] = []
-
-    def progressed(self, id: str, done: int) -> None:
-        self.steps.append((id, done))
-
-
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_parts_are_joined_in_their_order(jobs: int) -> None:
-    steps = Steps()
+    steps = Listening()
     found = run([Letters("one", "abcde"), Letters("two", "x"), Letters("three", "fg")], jobs, steps)
     assert found == [Text("one", "<abcde>"), Text("two", "x"), Text("three", "<fg>")]
     assert sorted(one.id for one in steps.results) == ["one", "three", "two"]  # units, not parts
@@ -112,7 +100,6 @@ def test_a_statement_in_parts_is_its_parts_joined(id: str) -> None:
     assert same(whole) == same(merged(parts))
     assert whole.examples == 20
     assert [same(one) for one in run([unit], 1, Listening())] == [same(whole)]
-    assert [same(one) for one in results_here([unit], None)] == [same(whole)]
 
 
 def rare(at: int) -> Statement:

@@ -14,6 +14,8 @@ from rich.console import Console
 
 from generators.case import Case
 from generators.datasets import DATASETS
+from generators.shares import NEARLY, PROPERTIES, drawn_shares
+from generators.user_data import Given, case_of
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.problem import Dataset, Problem
@@ -28,10 +30,8 @@ from theorems.run.identity import of_statements
 from theorems.run.journal import Journal
 from theorems.run.known_failures import checked_of, read
 from theorems.run.result import ClaimSummary, Failure, Result, of_outcome
-from theorems.run.shares import NEARLY, PROPERTIES, drawn_shares
 from theorems.run.tables import _vector, case_rows
 from theorems.run.unit import Unit
-from theorems.run.user_data import Given, case_of
 from theorems.run.verify import PART, SoFar, part_sizes, verify_data, verify_generated
 
 

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from generators.case import Case
+from generators.user_data import Given, as_text, case_of, load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json
 from reference_attention.problem import Dataset, Problem
@@ -26,10 +27,9 @@ from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement
 from theorems.run import verify as runner
-from theorems.run.processes import run
 from theorems.run.result import ClaimSummary, Result, merged, of_outcome, summarised, tightest_of
+from theorems.run.schedule import run
 from theorems.run.unit import Unit
-from theorems.run.user_data import Given, as_text, case_of, load
 from theorems.run.verify import seed_of, verify_data, verify_generated
 
 
@@ -188,7 +188,7 @@ from hypothesis import strategies as st
 from reference_attention.problem import Problem
 from generators.case import Case
 from theorems.core.claim import Claim, Form
-from theorems.run.user_data import as_text
+from generators.user_data import as_text
 from theorems.run.verify import verify_generated
 
 def look(case, under_test):

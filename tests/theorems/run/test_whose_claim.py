@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from generators.case import Case
+from generators.user_data import Given
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient, scaled_gradient
 from theorems.command.junit import junit_xml
@@ -21,7 +22,6 @@ from theorems.report.content import Contents, blocks
 from theorems.report.markdown import markdown
 from theorems.report.record import parsed
 from theorems.run.result import Result
-from theorems.run.user_data import Given
 from theorems.run.verify import verify_data, verify_generated
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 

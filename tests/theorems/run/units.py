@@ -152,10 +152,18 @@ class Letters:
         return replace(result, text=f"<{result.text}>")
 
 
-def double(progress: Any, value: Any) -> Any:
-    """An errand."""
-    if value == "die":
-        os._exit(0)
-    if value is None:
-        raise InvalidInput("give something.")
-    return 2 * value
+@dataclass(frozen=True)
+class Double:
+    """A call for a sandbox."""
+
+    value: Any
+
+    def run(self, progress: Any) -> Any:
+        if self.value == "die":
+            os._exit(0)
+        if self.value is None:
+            raise InvalidInput("give something.")
+        return 2 * self.value
+
+    def where(self, done: int) -> str:
+        return f"doubling, step {done}"

@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, Phase
 
 from generators.attention_call import AttentionCall
 from generators.case import Case
+from generators.drawing import drive
+from generators.user_data import as_text, case_of
 from reference_attention.files import from_json
 from theorems.core.check import check
 from theorems.core.claim import Claim, Form, Verdict, at_least
@@ -24,8 +26,6 @@ from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
 from theorems.rounding.bounded import value_of
-from theorems.run.drawing import drive
-from theorems.run.user_data import as_text, case_of
 
 KEPT = Path(__file__).parent / "kept"
 CASES, LARGEST = 3, 100

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, Phase
 
 from generators.case import Case
+from generators.drawing import drive
 from reference_attention.files import read_named_values
 from tests.places import ROOT
 from theorems.hunting.record import load
-from theorems.run.drawing import drive
 from theorems.without.weakened import Weakened
 
 FILES = sorted((ROOT / "counterexamples").glob("*.json"))

@@ -64,17 +64,19 @@ def theory_of(found: type[Optimiser], name: str) -> Theory:
 
 
 @dataclass(frozen=True)
-class Described:
-    """A rule of a file, as far as this process knows it."""
+class LoadingRule:
+    """Read the file of a rule."""
 
     id: str
 
+    def run(self, progress: Progress) -> None:
+        """Whether it can be used.
 
-def described(progress: Progress, id: str) -> Described:
-    """That the rule of that id can be used: asked of another process.
+        Raises:
+            InvalidInput: it cannot.
+        """
+        optimiser_in_file(self.id)
 
-    Raises:
-        InvalidInput: it cannot.
-    """
-    optimiser_in_file(id)
-    return Described(id)
+    def where(self, done: int) -> str:
+        """That it is loaded."""
+        return f"loading {parts_of(self.id)[0]}"

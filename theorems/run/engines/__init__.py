@@ -1,1 +1,1 @@
-"""Past one machine: units on any ``concurrent.futures.Executor``, on Dask, on Slurm."""
+"""Past one machine: units on any ``concurrent.futures.Executor``, on Dask."""

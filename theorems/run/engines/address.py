@@ -12,6 +12,8 @@ from theorems.run.journal import key_of
 
 OF_THE_RUN = ("statements", "examples", "faults", "figures")
 """What an identity says of all units together; each unit has its own share of it among its fields."""
+BESIDE = ("so_far", "lost", "isolated", "title")
+"""Fields of a unit that its result does not depend on."""
 _PLAIN = (str, int, float, bool, type(None), tuple)
 
 
@@ -23,7 +25,7 @@ def address(unit: Any, run: Mapping[str, Any]) -> str:
         run: :func:`theorems.run.identity.identity`, with sources, libraries, data and kernel.
     """
     shared = {name: value for name, value in run.items() if name not in OF_THE_RUN}
-    own = {one.name: getattr(unit, one.name) for one in fields(unit) if one.name not in ("so_far", "lost", "isolated")}
+    own = {one.name: getattr(unit, one.name) for one in fields(unit) if one.name not in BESIDE}
     plain = {name: value for name, value in own.items() if isinstance(value, _PLAIN)}
     text = to_json({"run": shared, "unit": key_of(unit), "fields": plain})
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,4 +1,7 @@
-"""Hands out units to an engine, and hears of their results; a coordinator that dies loses none that is in a journal."""
+"""Hands out units to an engine and takes their results: no unit is done twice that a journal has.
+
+A coordinator that dies, or a worker, loses none that is in a journal.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 import pickle
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
 from contextlib import suppress
 from pathlib import Path
@@ -15,13 +18,13 @@ from typing import Any
 from max_margin_theorems import stopping
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
-from theorems.run.crew import LOOK, PATIENCE, TRIES, Told
 from theorems.run.encoding import decoded, result_kind, so_far_kind
 from theorems.run.engines.address import address
 from theorems.run.engines.engine import Answer, Engine
 from theorems.run.engines.sameness import needed
-from theorems.run.engines.task import Said, Sent, Task
+from theorems.run.engines.task import Message, Task
 from theorems.run.engines.union import folder_of, union
+from theorems.run.pool import LOOK, PATIENCE, TRIES, Tell
 from theorems.run.work import Enough
 
 OVER = "out of time"
@@ -29,7 +32,7 @@ OVER = "out of time"
 
 
 class Coordinator:
-    """Workers for :func:`theorems.run.processes.run`, wherever the engine has them.
+    """Workers for :func:`theorems.run.schedule.run`, wherever the engine has them.
 
     Attributes:
         until: asked often; whether to stop although there is more to do.
@@ -56,40 +59,48 @@ class Coordinator:
         self,
         order: Sequence[int],
         unit: Callable[[int], Any],
-        told: Told,
+        tell: Tell,
         *,
         timeout: float | None = None,
         patience: float = PATIENCE,
-    ) -> None:
-        """As :meth:`theorems.run.crew.Crew.work`.
+    ) -> Iterator[None]:
+        """As :meth:`theorems.run.pool.Pool.work`.
 
         Raises:
             KeyboardInterrupt: a signal came.
             Enough: ``until`` says so, or the engine is gone.
             InvalidInput: a worker has other sources or libraries.
         """
-        waiting, out = deque(order), dict[Answer, list[int]]()
+        waiting, out = deque(order), dict[Answer, int]()
         self._tries.clear()
         self._addresses.clear()
         self._read_journals()
         try:
             while True:
-                bundles = self._bundles(waiting, self._engine.window - len(out), unit, told)
-                tasks = [self._task(bundle, unit, timeout, patience) for bundle in bundles]
-                out |= dict(zip(self._engine.submit(tasks), bundles, strict=True))
+                while waiting and len(out) < self._engine.window:
+                    k = waiting.popleft()
+                    if (task := self._task(k, unit(k), tell, timeout, patience)) is not None:
+                        out[self._engine.submit(task)] = k
                 if not out and not waiting:
                     return
                 if stopping.asked():
                     raise KeyboardInterrupt
                 if self.until():
                     raise Enough(OVER)
-                if said := self._engine.look():
-                    print(f"theorems: {said}", file=sys.stderr)
+                if sentence := self._engine.look():
+                    print(f"theorems: {sentence}", file=sys.stderr)
                 lost: dict[int, str] = {}
                 for answer in wait(out, LOOK, FIRST_COMPLETED).done:
-                    lost |= self._hear(answer, out.pop(answer), unit, told)
+                    k = out.pop(answer)
+                    try:
+                        message = answer.result()
+                    except (Exception, CancelledError) as error:
+                        lost[k] = f"was lost ({type(error).__name__}{f': {error}' if str(error) else ''})"
+                    else:
+                        self._take(k, message, unit(k), tell)
                 if lost:
-                    waiting.extendleft(reversed(self._again(lost, told)))
+                    waiting.extendleft(reversed(self._again(lost, tell)))
+                yield
         finally:
             for answer in out:
                 answer.cancel()
@@ -100,61 +111,34 @@ class Coordinator:
                 self._folder.mkdir(exist_ok=True)
             self._known = union(self._folder)
 
-    def _bundles(self, waiting: deque[int], room: int, unit: Callable[[int], Any], told: Told) -> list[list[int]]:
-        """The numbers of the next tasks; units that take alike are neighbours, and go into different ones."""
-        size = self._engine.per_task(len(waiting))
-        numbers: list[int] = []
-        while waiting and len(numbers) < room * size:
-            k = waiting.popleft()
-            one = unit(k)
-            if one is None:
-                continue
-            held = self._known.get(self._address(k, one))
-            if held is None:
-                numbers.append(k)
-            else:
-                told(k, "finished", decoded(held, result_kind(one)))
-        count = -(-len(numbers) // size)
-        return [numbers[j::count] for j in range(count)]
+    def _task(self, k: int, unit: Any, tell: Tell, timeout: float | None, patience: float) -> Task | None:
+        """What is to be sent; None where it need not be done, or a journal has its result."""
+        if unit is None:
+            return None
+        found = self._addresses.setdefault(k, address(unit, self._run))
+        if (held := self._known.get(found)) is not None:
+            tell(k, "finished", decoded(held, result_kind(unit)))
+            return None
+        foreign = getattr(unit, "foreign", False)
+        journals = str(self._folder or "")
+        sent = pickle.dumps(unit), found, foreign
+        return Task(*sent, timeout, patience, self._surroundings, os.getcwd(), journals)
 
-    def _address(self, k: int, unit: Any) -> str:
-        if k not in self._addresses:
-            self._addresses[k] = address(unit, self._run)
-        return self._addresses[k]
-
-    def _task(self, bundle: list[int], unit: Callable[[int], Any], timeout: float | None, patience: float) -> Task:
-        sent = []
-        for k in bundle:
-            one = unit(k)
-            sent.append(Sent(pickle.dumps(one), self._addresses[k], getattr(one, "foreign", False)))
-        return Task(tuple(sent), timeout, patience, self._surroundings, os.getcwd(), str(self._folder or ""))
-
-    def _hear(self, answer: Answer, bundle: list[int], unit: Callable[[int], Any], told: Told) -> dict[int, str]:
-        """Tell of the units of a task; why there is no answer on those that have none."""
-        try:
-            said = answer.result()
-        except (Exception, CancelledError) as error:
-            why = f"was lost ({type(error).__name__}{f': {error}' if str(error) else ''})"
-            return dict.fromkeys(bundle, why)
-        for k, one in zip(bundle, said, strict=True):
-            self._say(k, one, unit(k), told)
-        return {}
-
-    def _say(self, k: int, said: Said, unit: Any, told: Told) -> None:
-        word, value, done, so_far = said
+    def _take(self, k: int, message: Message, unit: Any, tell: Tell) -> None:
+        word, value, done, so_far = message
         if unit is None:
             return
         if done >= 0:
-            told(k, "progressed", done)
+            tell(k, "progressed", done)
         if so_far is not None:
-            told(k, "so far", decoded(so_far, so_far_kind(unit)))
+            tell(k, "so far", decoded(so_far, so_far_kind(unit)))
         if word == "finished":
             if "refused" in value:
                 raise InvalidInput(f"--engine: {value['refused']}.")
             value = decoded(value["result"], result_kind(unit))
-        told(k, word, value)
+        tell(k, word, value)
 
-    def _again(self, lost: Mapping[int, str], told: Told) -> list[int]:
+    def _again(self, lost: Mapping[int, str], tell: Tell) -> list[int]:
         """Of the units without an answer those that begin again.
 
         A worker that died has perhaps finished some, as its journal says: they are found there.
@@ -166,8 +150,8 @@ class Coordinator:
         for k, why in lost.items():
             self._tries[k] += 1
             if self._tries[k] < TRIES or self._addresses[k] in self._known:
-                told(k, "again", why)
+                tell(k, "again", why)
                 again.append(k)
             else:
-                told(k, "died", f"{why}, {TRIES} times")
+                tell(k, "died", f"{why}, {TRIES} times")
         return again

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from theorems.run.engines.engine import Answer
-from theorems.run.engines.task import Said, Task, work
+from theorems.run.engines.task import Message, Task, work
 
 OVER = ("memory", "erred")
 """What a scheduler says of a task that is done."""
@@ -27,7 +27,7 @@ class Handed:
     """
 
     future: Any
-    answer: Answer = field(default_factory=Future[list[Said]])
+    answer: Answer = field(default_factory=Future[Message])
     known: bool = False
     unheard: bool = False
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from typing import Protocol, runtime_checkable
 
-from theorems.run.engines.task import Said, Task, work
+from theorems.run.engines.task import Message, Task, work
 
-Answer = Future[list[Said]]
+Answer = Future[Message]
 
 WINDOW = 1000
 """Tasks that are handed out at a time: more than the cores of most clusters, and few enough to be taken back."""
@@ -20,11 +19,8 @@ class Engine(Protocol):
 
     window: int
 
-    def per_task(self, waiting: int) -> int:
-        """How many of the units that wait go into one task."""
-
-    def submit(self, tasks: Sequence[Task]) -> list[Answer]:
-        """Their answers, in their order."""
+    def submit(self, task: Task) -> Answer:
+        """Its answer."""
 
     def look(self) -> str:
         """Called often; a sentence for the user, if there is one. An answer that will not come is ended here."""
@@ -44,13 +40,9 @@ class OnExecutor:
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
 
-    def per_task(self, waiting: int) -> int:
-        """One: what is done is known at once."""
-        return 1
-
-    def submit(self, tasks: Sequence[Task]) -> list[Answer]:
-        """One by one."""
-        return [self.executor.submit(work, task) for task in tasks]
+    def submit(self, task: Task) -> Answer:
+        """The future of the executor."""
+        return self.executor.submit(work, task)
 
     def look(self) -> str:
         """Nothing to say."""

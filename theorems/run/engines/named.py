@@ -1,8 +1,8 @@
-"""An engine by what the user calls it: ``local``, ``dask://HOST:PORT``, ``slurm``."""
+"""An engine by what the user calls it: ``local`` or ``dask://HOST:PORT``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from theorems.run.engines.engine import Engine
 LOCAL = "local"
 
 
-def engine_named(name: str, journal: Path | None) -> Engine | None:
+def engine_named(name: str) -> Engine | None:
     """The engine; None for processes of this machine.
 
     Raises:
@@ -26,25 +26,21 @@ def engine_named(name: str, journal: Path | None) -> Engine | None:
         from theorems.run.engines.on_dask import OnDask
 
         return OnDask(name.removeprefix("dask://"))
-    if name in ("slurm", "slurm:local"):
-        from theorems.run.engines.on_slurm import OnSlurm
-
-        return OnSlurm(journal, "local" if name.endswith("local") else "slurm")
-    raise InvalidInput(f"--engine: {name!r} is not one of local, dask://HOST:PORT, slurm.")
+    raise InvalidInput(f"--engine: {name!r} is not one of local, dask://HOST:PORT.")
 
 
 @contextmanager
-def coordinator(name: str, run: Callable[[], Mapping[str, Any]], journal: Path | None) -> Iterator[Coordinator | None]:
+def coordinator(name: str, run: Mapping[str, Any], journal: Path | None) -> Iterator[Coordinator | None]:
     """Who does the work of a run with that identity; None for processes of this machine.
 
     Raises:
         InvalidInput: as :func:`engine_named`.
     """
-    engine = engine_named(name, journal)
+    engine = engine_named(name)
     if engine is None:
         yield None
         return
     try:
-        yield Coordinator(engine, run(), journal)
+        yield Coordinator(engine, run, journal)
     finally:
         engine.close()

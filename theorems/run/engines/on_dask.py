@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -69,13 +68,16 @@ class OnDask:
             said = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InvalidInput(f"--engine dask://{scheduler}: no scheduler answers there ({said}).") from None
 
-    def per_task(self, waiting: int) -> int:
-        """One: Dask hands out tasks in a millisecond."""
-        return 1
-
-    def submit(self, tasks: Sequence[Task]) -> list[Answer]:
-        """One by one, in this order of priority."""
-        return [self._submit(task) for task in tasks]
+    def submit(self, task: Task) -> Answer:
+        """Those submitted first have priority."""
+        try:
+            one = handed(self._client, task)
+        except Exception as error:
+            refused: Answer = Future()
+            refused.set_exception(error)
+            return refused
+        self._out.append(one)
+        return one.answer
 
     def look(self) -> str:
         """Answers that will not come are lost; that there are no workers, if there are none for a while."""
@@ -114,16 +116,6 @@ class OnDask:
     def close(self) -> None:
         """The cluster stays."""
         self._let_go("the run is over")
-
-    def _submit(self, task: Task) -> Answer:
-        try:
-            one = handed(self._client, task)
-        except Exception as error:
-            refused: Answer = Future()
-            refused.set_exception(error)
-            return refused
-        self._out.append(one)
-        return one.answer
 
     def _broken(self, identity: dict[str, Any] | None) -> str:
         """Why this client is of no use any more; empty if it is."""

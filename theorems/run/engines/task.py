@@ -1,8 +1,8 @@
 """What is sent to a worker, and what it does with it.
 
-A worker runs each unit in a process of its own, one that it keeps: whatever a unit does there (somebody else's code, a
-limit of time, memory that runs out), the worker goes on and says so. Only the standard library is imported here, so
-that nothing but that process needs to import the statements.
+A worker runs each unit in a process of its own, one that it keeps: whatever a unit does there (untrusted code, a limit
+of time, memory that runs out), the worker goes on and says so. Only the standard library is imported here, so that
+nothing but that process needs to import the statements.
 """
 
 from __future__ import annotations
@@ -13,47 +13,34 @@ import pickle
 import socket
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing import util
 from typing import Any
 
-from theorems.run.crew import Crew
 from theorems.run.engines.union import append
+from theorems.run.pool import Pool
 
-Said = tuple[str, Any, int, Any]
-"""A last word on a unit, its value, how many steps were done, and what need not be done again as JSON has it."""
+Message = tuple[str, Any, int, Any]
+"""The last word on a unit, its value, how many steps were done, and what need not be done again as JSON has it."""
 
 
 @dataclass(frozen=True)
-class Sent:
-    """A unit on its way.
+class Task:
+    """A unit on its way to a worker.
 
     Attributes:
         content: the unit, pickled; opened only where the sources are known to be the same.
         address: of its result.
-        foreign: whether it is somebody else's code.
+        foreign: whether it is untrusted code.
+        timeout, patience: as in :func:`theorems.run.schedule.run`.
+        surroundings: JSON of the sources and libraries that the result depends on.
+        folder: the working directory of the coordinator, used where it is there.
+        journals: the folder of the workers' journals; empty for none.
     """
 
     content: bytes
     address: str
     foreign: bool
-
-
-@dataclass(frozen=True)
-class Task:
-    """Units for one worker.
-
-    Attributes:
-        units: done one after another.
-        timeout, patience: as in :func:`theorems.run.processes.run`.
-        surroundings: JSON of the sources and libraries that the results depend on.
-        folder: the working directory of the coordinator, used where it is there.
-        journals: the folder of the workers' journals; empty for none.
-    """
-
-    units: tuple[Sent, ...]
     timeout: float | None
     patience: float
     surroundings: str
@@ -65,11 +52,13 @@ class Task:
 class _Opened:
     """A unit in the process that runs it."""
 
-    content: bytes
-    surroundings: str
-    folder: str
-    foreign: bool
+    task: Task
     so_far: Any
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is untrusted code."""
+        return self.task.foreign
 
     def run(self, progress: Any) -> dict[str, Any]:
         """The result as JSON has it, or why it is refused."""
@@ -77,71 +66,50 @@ class _Opened:
         from theorems.run.encoding import decoded, encoded, so_far_kind
         from theorems.run.engines.sameness import difference
 
-        if why := difference(json.loads(self.surroundings)):
+        if why := difference(json.loads(self.task.surroundings)):
             return {"refused": f"the worker {socket.gethostname()} {why}"}
-        unit = pickle.loads(self.content)
+        unit = pickle.loads(self.task.content)
         if self.so_far is not None:
             unit = replace(unit, so_far=decoded(self.so_far, so_far_kind(unit)))
 
         def plain(value: Any) -> Any:
             return json.loads(to_json(encoded(value)))
 
-        def tell(done: int, so_far: Any = None) -> None:
+        def send(done: int, so_far: Any = None) -> None:
             progress(done, None if so_far is None else plain(so_far))
 
-        return {"result": plain(unit.run(tell))}
+        return {"result": plain(unit.run(send))}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+    def prepare(self) -> None:
+        """Where it runs; and what takes long to import is there before the time of the unit runs."""
         with suppress(OSError):
-            os.chdir(self.folder)
-        if self.folder not in sys.path:
-            sys.path.append(self.folder)
-        # What takes long to import is there before the time of the unit runs.
+            os.chdir(self.task.folder)
+        if self.task.folder not in sys.path:
+            sys.path.append(self.task.folder)
         import theorems.run.engines.sameness  # noqa: F401
 
 
-def work(task: Task) -> list[Said]:
-    """Do the units; a last word on each."""
-    said: dict[int, Said] = {}
-    done: dict[int, int] = {}
-    held: dict[int, Any] = {}
+def work(task: Task) -> Message:
+    """Do the unit; the last word on it."""
+    steps, so_far, last = -1, None, ("died", "", -1, None)
 
-    def unit(k: int) -> _Opened:
-        return _Opened(task.units[k].content, task.surroundings, task.folder, task.units[k].foreign, held.get(k))
-
-    def told(k: int, word: str, value: Any) -> None:
+    def tell(_: int, word: str, value: Any) -> None:
+        nonlocal steps, so_far, last
         if word == "progressed":
-            done[k] = value
+            steps = value
         elif word == "so far":
-            held[k] = value
+            so_far = value
         elif word != "again":
-            said[k] = (word, value, done.get(k, -1), None if word == "finished" else held.get(k))
+            last = (word, value, steps, None if word == "finished" else so_far)
             if word == "finished" and "result" in value and task.journals:
-                append(task.journals, json.dumps({"address": task.units[k].address, **value}))
+                append(task.journals, json.dumps({"address": task.address, **value}))
 
-    with _crew() as workers:
-        workers.work(range(len(task.units)), unit, told, timeout=task.timeout, patience=task.patience)
-    return [said[k] for k in range(len(task.units))]
-
-
-_idle: list[Crew] = []
-_lock = threading.Lock()
+    if not hasattr(_OWN, "pool"):
+        _OWN.pool = Pool(1)
+    for _ in _OWN.pool.work([0], lambda _: _Opened(task, so_far), tell, timeout=task.timeout, patience=task.patience):
+        pass
+    return last
 
 
-@contextmanager
-def _crew() -> Iterator[Crew]:
-    """A process that is kept for the next task; a worker with several threads has one for each."""
-    with _lock:
-        made = _idle.pop() if _idle else None
-    if made is None:
-        made = Crew(1)
-        # Before multiprocessing waits for its children at the end of this process.
-        util.Finalize(None, made.dismiss, exitpriority=100)
-    try:
-        yield made
-    except BaseException:
-        made.dismiss()
-        raise
-    with _lock:
-        _idle.append(made)
+_OWN = threading.local()
+"""The pool of a thread of this worker: its process is kept for the next task, and ends with the worker."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reference_attention.errors import InvalidInput
-from tests.theorems.run.test_crew import Listening
+from tests.theorems.run.test_pool import Listening
 from tests.theorems.run.units import Adding, Letters, Sum, Text
 from theorems.run.engines.address import address
 from theorems.run.engines.coordinator import Coordinator
@@ -21,7 +21,7 @@ from theorems.run.engines.engine import OnExecutor
 from theorems.run.engines.union import append, folder_of, union
 from theorems.run.identity import identity
 from theorems.run.journal import Journal
-from theorems.run.processes import run
+from theorems.run.schedule import run
 
 RUN = identity("add", seed=1)
 
@@ -74,15 +74,14 @@ class Losing(OnExecutor):
         self.lost = lost
         self.away = away
 
-    def submit(self, tasks: Any) -> Any:
-        answers = super().submit(tasks)
-        for k, answer in enumerate(answers):
-            if self.lost:
-                self.lost -= 1
-                answer.result()
-                answers[k] = Future()
-                answers[k].set_exception(RuntimeError("no answer"))
-        return answers
+    def submit(self, task: Any) -> Any:
+        answer: Any = super().submit(task)
+        if self.lost:
+            self.lost -= 1
+            answer.result()
+            answer = Future()
+            answer.set_exception(RuntimeError("no answer"))
+        return answer
 
     def back(self) -> str:
         return self.away

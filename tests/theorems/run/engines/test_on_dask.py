@@ -16,7 +16,7 @@ import pytest
 
 from reference_attention.errors import InvalidInput
 from tests.theorems.run.engines.clusters import Cluster, free_port
-from tests.theorems.run.test_crew import Listening
+from tests.theorems.run.test_pool import Listening
 from tests.theorems.run.units import Adding, Letters
 from theorems.command.app import main
 from theorems.core.exit_code import Exit
@@ -27,7 +27,7 @@ from theorems.run.engines.named import engine_named
 from theorems.run.engines.on_dask import OnDask
 from theorems.run.identity import identity
 from theorems.run.journal import Journal
-from theorems.run.processes import run
+from theorems.run.schedule import run
 
 pytestmark = [
     pytest.mark.skipif(find_spec("distributed") is None, reason='pip install "max-margin-theorems[dask]"'),
@@ -205,10 +205,10 @@ def test_a_scheduler_that_stays_away_ends_the_run_with_what_there_is(tmp_path: P
     assert found.failed == f"the scheduler at {short.address} was away for 0.5 s; go on with --resume"
 
 
-@pytest.mark.parametrize("name", ["dask://nowhere", "dask://", "dask://a b:1", "dusk", "slurm:there"])
+@pytest.mark.parametrize("name", ["dask://nowhere", "dask://", "dask://a b:1", "dusk", "slurm"])
 def test_what_is_no_engine_is_said(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"^--engine.*(HOST:PORT)"):
-        engine_named(name, None)
+        engine_named(name)
 
 
 def test_a_scheduler_that_is_not_there_is_said(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from generators.case import Case
 from generators.optimal_set_cases import case_with_head, optimal_set_cases, symmetric_cases
 from generators.optimal_sets import LinearMixing, linear_mixing
+from generators.user_data import as_text, case_of
 from reference_attention.files import from_json
 from reference_attention.heads import Head
 from reference_attention.losses import LOSSES
@@ -28,7 +29,6 @@ from theorems.core.claim import Verdict, at_least
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
 from theorems.rounding.bounded import exact, value_of
-from theorems.run.user_data import as_text, case_of
 from theorems.token_selection.global_paths.path_constants import Constraints, log_kappa
 from theorems.token_selection.nonlinear_heads import set_path
 from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention

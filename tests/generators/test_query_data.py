@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from generators.user_data import as_text, load
 from reference_attention.errors import InvalidInput
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.core.claim import Verdict
 from theorems.registry.lookup import chosen_statements
 from theorems.run.findings import findings
-from theorems.run.user_data import as_text, load
 from theorems.run.verify import verify_data
 
 

@@ -13,7 +13,7 @@ from theorems.run.tables import print_failure, print_reasons, results_table
 WIDTH = 120
 
 
-def told(
+def text_report(
     results: Sequence[Result],
     *,
     again: Callable[[Result], str],

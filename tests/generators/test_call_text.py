@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from generators.attention_call import AttentionCall
+from generators.call_text import call_of, text_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json
 from theorems import check_attention, verify
 from theorems.command.app import main
 from theorems.core.claim import Verdict
 from theorems.registry.suite import capabilities
-from theorems.run.call_text import call_of, text_of
 from theorems.run.verify import drawn
 
 SDPA = "torch.nn.functional:scaled_dot_product_attention"

@@ -16,6 +16,7 @@ import numpy as np
 
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
+from generators.looks import OF_CASES, OF_COPIES, OF_FEATURES, features_of
 from generators.optimal_sets import head_of
 from generators.score_assumptions import optimal_sets
 from reference_attention.directions import direction, neighbour_optimal
@@ -23,7 +24,6 @@ from reference_attention.losses import LOSSES
 from reference_attention.paths.joint import chosen_of
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from theorems.run.looks import OF_CASES, OF_COPIES, OF_FEATURES, features_of
 
 LARGE = 7
 """T or d from which sizes count as large; small strategies end at 5."""

@@ -22,8 +22,10 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from generators.attention_call import AttentionCall, Subject
+from generators.call_text import call_of, text_of
 from generators.case import Case
 from generators.optimal_sets import HEAD_ARRAYS
+from generators.query_data import QUERIES, check_query_names, queried_of, start_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import numbers, read_named_values, to_json
 from reference_attention.loss import Loss
@@ -32,8 +34,6 @@ from reference_attention.npz import MOST_AXES
 from reference_attention.problem import Dataset, Problem, checked_array, refuse_truth_values
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
-from theorems.run.call_text import call_of, text_of
-from theorems.run.query_data import QUERIES, check_query_names, queried_of, start_of
 
 TOKENS = ("X", "Y", "v", "W")
 PAIR = ("keys", "scores")

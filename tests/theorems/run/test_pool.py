@@ -4,37 +4,48 @@ it.
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.theorems.run.units import Adding, Sum
-from theorems.run.crew import Crew, _no_daemon, _Worker
+from theorems.run.events import CaseDone, Event, Notice, UnitDone
 from theorems.run.journal import Journal
-from theorems.run.processes import Interrupted, run
+from theorems.run.pool import open_pool
+from theorems.run.schedule import Interrupted, run, scheduled
 
 
 class Listening:
-    """A watcher that remembers."""
+    """A handler that remembers."""
 
     def __init__(self) -> None:
         self.results: list[Any] = []
         self.sentences: list[str] = []
+        self.steps: list[tuple[str, int]] = []
 
-    def progressed(self, id: str, done: int) -> None: ...
+    def __call__(self, event: Event) -> None:
+        match event:
+            case CaseDone(id, done):
+                self.progressed(id, done)
+            case UnitDone(result):
+                self.finished(result)
+            case Notice(sentence):
+                self.sentences.append(sentence)
+
+    def progressed(self, id: str, done: int) -> None:
+        self.steps.append((id, done))
 
     def finished(self, result: Any) -> None:
         self.results.append(result)
 
-    def said(self, sentence: str) -> None:
-        self.sentences.append(sentence)
 
-
-def alive() -> set[int | None]:
-    return {child.pid for child in multiprocessing.active_children()}
+def alive() -> set[int]:
+    """The processes that this one has started."""
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    return {int(pid) for pid in children.read_text().split()} if children.exists() else set()
 
 
 def test_results_are_in_their_order_and_no_process_is_left() -> None:
@@ -124,46 +135,27 @@ def test_what_was_finished_when_a_signal_came_is_kept(tmp_path: Path) -> None:
     assert [one.id for one in listening.results] == ["two", "one"]
 
 
-class Saying:
-    """The connection of a process that is gone: what it had said is still in it."""
-
-    def __init__(self, *words: tuple[str, Any]) -> None:
-        self.words = list(words)
-
-    def poll(self) -> bool:
-        return bool(self.words)
-
-    def recv(self) -> tuple[str, Any]:
-        return self.words.pop(0)
-
-    def close(self) -> None: ...
+def test_it_can_be_told_of_events_or_asked_for_them() -> None:
+    told = Listening()
+    steps = scheduled(
+        [Adding("one", 3)], 1, told, journal=None, timeout=9.0, enough=None, patience=9.0, pool=None, engine=None
+    )
+    for _ in steps:
+        pass
+    assert told.results == [Sum("one", 6, 3)]
 
 
-@pytest.mark.parametrize(
-    ("words", "heard"),
-    [
-        ([], [("out of time", None)]),
-        ([("begun", None), ("progressed", 2)], [("progressed", 2), ("out of time", None)]),
-        ([("progressed", 2), ("finished", "result")], [("progressed", 2), ("finished", "result")]),
-    ],
-)
-def test_the_last_words_of_a_process_are_heard(words: list[tuple[str, Any]], heard: list[tuple[str, Any]]) -> None:
-    told: list[tuple[str, Any]] = []
-    worker = _Worker.__new__(_Worker)
-    connection: Any = Saying(*words)
-    worker.unit, worker.connection = 3, connection
-    Crew._last_words(Crew.__new__(Crew), worker, lambda number, word, value: told.append((word, value)), "out of time")
-    assert told == heard
-
-
-def test_a_daemon_is_one_again() -> None:
-    config = multiprocessing.current_process()._config  # type: ignore[attr-defined]
-    for before in ({}, {"daemon": True}):
-        held = dict(config)
-        config.pop("daemon", None)
-        config.update(before)
-        with _no_daemon():
-            assert "daemon" not in config
-        assert {name: config[name] for name in config if name == "daemon"} == before
-        config.clear()
-        config.update(held)
+def test_units_that_nobody_waits_for_are_ended() -> None:
+    before = alive()
+    with open_pool(1) as pool:
+        steps = pool.work([0], lambda k: Adding("hangs", manner="hangs"), lambda k, word, value: None)
+        for _ in zip(range(5), steps, strict=False):
+            pass
+        assert len(alive() - before) == 1
+        steps.close()
+        assert alive() <= before
+        # and the pool goes on with what is asked next
+        found = []
+        for _ in pool.work([7], lambda k: Adding("right"), lambda k, word, value: found.append((k, word))):
+            pass
+        assert (7, "finished") in found

@@ -7,16 +7,18 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reference_attention.errors import InvalidInput
 from tests.places import ROOT
-from tests.theorems.run.units import Adding
-from theorems.run.apart import Apart, Died, Errand, apart
-from theorems.run.processes import run
+from tests.theorems.run.units import Adding, Double
+from theorems.run.events import ignore
+from theorems.run.sandbox import ProcessDied, Sandbox, open_sandbox
+from theorems.run.schedule import run
 
 HOSTILE = ROOT / "tests" / "theorems" / "run" / "hostile.py"
 SAID = {
@@ -84,11 +86,11 @@ def test_a_hunt(tmp_path: Path) -> None:
 
 SCRIPT = """
 from theorems import check_attention, verify
-from theorems.run.apart import Died
+from theorems.run.sandbox import ProcessDied
 
 try:
     check_attention("endless:kernel")
-except Died as error:
+except ProcessDied as error:
     print(error)
 print(verify("mine.py:leaves", "mine.py:rearranges", examples=3))
 """
@@ -108,14 +110,6 @@ def test_from_a_script_without_a_guard(tmp_path: Path) -> None:
     assert "mine.py:leaves: inconclusive: the process that worked on it ended with code 0 in case 2" in done.stdout
 
 
-class Quiet:
-    def progressed(self, id: str, done: int) -> None: ...
-
-    def finished(self, result: object) -> None: ...
-
-    def said(self, sentence: str) -> None: ...
-
-
 @pytest.mark.parametrize(
     ("manner", "why"),
     [
@@ -133,46 +127,50 @@ class Quiet:
     ],
 )
 def test_a_unit_of_somebody_else_ends_at_a_step(manner: str, why: str) -> None:
-    wrong, right = run([Adding("wrong", manner=manner, foreign=True), Adding("right")], 1, Quiet(), patience=0.5)
+    wrong, right = run([Adding("wrong", manner=manner, foreign=True), Adding("right")], 1, ignore, patience=0.5)
     assert wrong.failed.startswith(why)
     assert wrong.steps == 2
     assert right.value == 10
 
 
-def test_what_is_asked_is_answered_or_refused() -> None:
-    with apart(1, 5.0) as here:
-        assert here.ask("tests.theorems.run.units:double", 4, where=str) == 8
-        with pytest.raises(ValueError, match="give something"):
-            here.ask("tests.theorems.run.units:double", None, where=str)
-        with pytest.raises(Died, match="ended with code 0; nothing is concluded"):
-            here.ask("tests.theorems.run.units:double", "die", where=str)
+def test_a_call_has_a_value_or_is_refused() -> None:
+    with open_sandbox(1, 5.0) as sandbox:
+        assert sandbox.call(Double(4)) == 8
+        with pytest.raises(InvalidInput, match="give something"):
+            sandbox.call(Double(None))
+        with pytest.raises(ProcessDied, match=r"^doubling, step 0: .* ended with code 0; nothing is concluded"):
+            sandbox.call(Double("die"))
+        assert sandbox.call(Double(4)) == 8
 
 
 class Answering:
-    """Workers that tell what they are made for."""
+    """A pool that sends what it is made for."""
 
-    def __init__(self, *told: tuple[str, Any]) -> None:
-        self.told = told
+    def __init__(self, *messages: tuple[str, Any]) -> None:
+        self.messages = messages
 
     def work(
-        self, order: list[int], unit: Callable[[int], Errand], told: Callable[..., None], *, patience: float
-    ) -> None:
-        for word, value in self.told:
-            told(order[0], word, value)
+        self, order: list[int], unit: Callable[[int], Any], tell: Callable[..., None], *, patience: float
+    ) -> Iterator[None]:
+        for word, value in self.messages:
+            tell(order[0], word, value)
+            yield
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("messages", "said"),
     [
-        ([("failed", "ValueError: 3")], "step 0: the process that worked on it failed: ValueError: 3"),
-        ([("progressed", 2), ("failed", "x")], "step 2: the process that worked on it failed: x"),
-        ([("progressed", 4), ("died", "was killed by SIGKILL")], "step 4: the process that worked on it was killed by"),
-        ([("out of patience", None)], "step 0: out of time after 7 s"),
+        ([("failed", "ValueError: 3")], "doubling, step 0: the process that worked on it failed: ValueError: 3"),
+        ([("progressed", 2), ("failed", "x")], "doubling, step 2: the process that worked on it failed: x"),
+        (
+            [("progressed", 4), ("died", "was killed by SIGKILL")],
+            "doubling, step 4: the process that worked on it was killed by",
+        ),
+        ([("out of patience", None)], "doubling, step 0: out of time after 7 s"),
     ],
 )
-def test_an_errand_without_an_answer_says_where_it_ended(told: list[tuple[str, Any]], said: str) -> None:
-    workers: Any = Answering(*told)
-    own = Apart.__new__(Apart)
-    own.workers, own.patience = workers, 7.0
-    with pytest.raises(Died, match=f"^{re.escape(said)}"):
-        own.ask("module:function", where=lambda done: f"step {done}")
+def test_a_call_without_a_value_says_where_it_ended(messages: list[tuple[str, Any]], said: str) -> None:
+    sandbox: Any = Sandbox.__new__(Sandbox)
+    sandbox.pool, sandbox.patience = Answering(*messages), 7.0
+    with pytest.raises(ProcessDied, match=f"^{re.escape(said)}"):
+        sandbox.call(Double(1))

@@ -8,31 +8,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Generic
 
+from theorems.run.events import CaseDone, Handler, UnitDone
 from theorems.run.journal import Journal
-from theorems.run.work import Enough, R, Watcher, Whole, Work
+from theorems.run.work import Enough, R, Whole, Work
 
 
-class UnderWay(Generic[R]):
-    """Units under way, their parts by number.
+class Parts(Generic[R]):
+    """Units that are worked on, and their parts by number.
 
     Attributes:
-        watcher: told of units, not of their parts.
+        handle: is given events of units, not of their parts.
         left: the parts, with what need not be done again.
     """
 
     def __init__(
         self,
         units: Sequence[Work[R]],
-        watcher: Watcher,
+        handle: Handler,
         journal: Journal | None,
         enough: Callable[[R], str] | None,
     ) -> None:
-        self.watcher = watcher
+        self.handle = handle
         self.journal = journal
         self.left: dict[int, Work[R]] = {}
         self._enough = enough
         self._why = ""
-        self._units = units
         self._joining: list[_Joining[R]] = []
         for unit in units:
             parts = list(unit.parts()) if isinstance(unit, Whole) else [unit]
@@ -47,7 +47,7 @@ class UnderWay(Generic[R]):
         for one in self._joining:
             if one.result is None and (lost := getattr(one.unit, "lost", "")):
                 one.result = one.unit.unfinished(lost)
-                watcher.finished(one.result)
+                handle(UnitDone(one.result))
 
     def order(self, *, backwards: bool) -> list[int]:
         """The parts that are to be done: unit after unit, the last unit first if ``backwards``."""
@@ -68,7 +68,7 @@ class UnderWay(Generic[R]):
         one = self._of(k)
         if one.result is None:
             one.steps[k] = done
-            self.watcher.progressed(one.unit.id, one.steps.total())
+            self.handle(CaseDone(one.unit.id, one.steps.total()))
 
     def so_far(self, k: int, so_far: Any) -> None:
         """What need not be done again of a part."""
@@ -115,7 +115,7 @@ class UnderWay(Generic[R]):
         one = self._of(k)
         one.take(k, result)
         if one.result is not None:
-            self.watcher.finished(one.result)
+            self.handle(UnitDone(one.result))
         if self._enough and not self._why:
             self._why = self._enough(result)
 
@@ -168,42 +168,3 @@ class _Joining(Generic[R]):
 
     def _concluded(self, result: R) -> R:
         return result if self._whole is None else self._whole.concluded(result)
-
-
-class Telling(Generic[R]):
-    """Hears of the workers what becomes of the parts."""
-
-    def __init__(self, runs: UnderWay[R], timeout: float | None, patience: float) -> None:
-        self._runs = runs
-        self._timeout = timeout
-        self._patience = patience
-        self._done: dict[int, int] = {}
-
-    def __call__(self, k: int, word: str, value: Any) -> None:
-        """A word of :meth:`theorems.run.crew.Crew.work`."""
-        runs, unit = self._runs, self._runs.left[k]
-        if word == "progressed":
-            self._done[k] = value
-            runs.progressed(k, value)
-        elif word == "so far":
-            runs.so_far(k, value)
-        elif word == "again":
-            runs.watcher.said(f"{unit.id}: the process that worked on it {value}; it goes on in another.")
-        elif word == "finished":
-            runs.finished(k, value)
-        else:
-            if word in ("out of time", "out of patience"):
-                runs.kept(k)
-            runs.given_up(k, unit.unfinished(self._why(k, word, value)))
-
-    def _why(self, k: int, word: str, value: Any) -> str:
-        """Why there is no more of a unit; of somebody else's code, where it was."""
-        unit = self._runs.left[k]
-        where = f" {unit.where(self._done.get(k))}" if getattr(unit, "foreign", False) else ""  # type: ignore[attr-defined]
-        if word == "out of time":
-            return f"out of time after {self._timeout:g} s{where}"
-        if word == "out of patience":
-            return f"out of time after {self._patience:g} s{where}"
-        if word == "died":
-            return f"the process that worked on it {value}{where}"
-        return f"the process that worked on it failed{where}: {value}"

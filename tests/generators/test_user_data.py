@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
 from theorems.core.claim import Verdict
-from theorems.run.user_data import load
 from theorems.run.verify import verify_data
 
 

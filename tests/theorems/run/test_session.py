@@ -1,0 +1,158 @@
+"""A session yields typed events: what happens is known without a table being read."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from generators.datasets import dataset_named
+from generators.user_data import Given
+from reference_attention.errors import InvalidInput
+from tests.places import ROOT
+from tests.theorems.fake_statements import install
+from theorems.core.claim import Verdict
+from theorems.core.on_kernel import KernelByName
+from theorems.kernel.source import KernelSource
+from theorems.run.events import CaseDone, Died, Event, Finished, Started, Stopped, UnitDone
+from theorems.run.result import Result
+from theorems.run.sandbox import ProcessDied
+from theorems.run.session import Request, Session
+
+HOSTILE = ROOT / "tests" / "theorems" / "run" / "hostile.py"
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch.setattr)
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder with a file of statements and kernels, from which everything is started."""
+    (tmp_path / "mine.py").write_text(HOSTILE.read_text())
+    (tmp_path / "dead.py").write_text("import os\n\nos._exit(0)\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+def same(result: Result) -> Result:
+    return replace(result, seconds=0.0)
+
+
+@pytest.mark.usefixtures("fakes")
+def test_events_in_their_order() -> None:
+    events = list(Session(Request(("true", "false"), examples=3)).events())
+    started, *between, finished = events
+    assert isinstance(started, Started)
+    assert isinstance(finished, Finished)
+    assert [(one.id, one.file, one.lost) for one in started.about.statements] == [("true", "", ""), ("false", "", "")]
+    assert (started.about.implementation, started.about.kernel, started.about.examples) == ("reference", None, 3)
+    assert set(kinds(between)) == {"CaseDone", "UnitDone"}
+    assert [event.done for event in between if isinstance(event, CaseDone) and event.id == "true"] == [0, 1, 2, 3]
+    done = {event.result.id: event.result for event in between if isinstance(event, UnitDone)}
+    assert [done[result.id] for result in finished.results] == list(finished.results)
+    assert [(result.id, result.verdict) for result in finished.results] == [
+        ("true", Verdict.UPHELD),
+        ("false", Verdict.FALSIFIED),
+    ]
+
+
+@pytest.mark.usefixtures("fakes")
+def test_handlers_are_given_what_events_are_asked_for() -> None:
+    session, seen = Session(Request(("true", "undecided"), examples=3, seed=5)), list[Event]()
+    last = session.run(seen.append)
+    asked = list(session.events())
+    assert kinds(seen) == kinds(asked)
+    assert seen[-1] is last
+    assert isinstance(asked[-1], Finished)
+    assert list(map(same, last.results)) == list(map(same, asked[-1].results))
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_result_may_be_enough() -> None:
+    request = Request(
+        ("false", "true"), examples=9, enough=lambda one: "enough" if one.verdict is Verdict.FALSIFIED else ""
+    )
+    last = Session(request).run()
+    assert [result.stopped for result in last.results] == ["", "enough"]
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_signal_stops_it_and_what_is_finished_is_there() -> None:
+    def interrupt(event: Event) -> None:
+        if isinstance(event, CaseDone) and event.id == "slow":  # the last statement goes first
+            signal.raise_signal(signal.SIGINT)
+
+    last = Session(Request(("slow", "true"), examples=2)).run(interrupt)
+    assert isinstance(last, Stopped)
+    assert [(result.id, result.interrupted) for result in last.results] == [("slow", True), ("true", False)]
+    assert last.results[1].examples == 2
+
+
+@pytest.mark.usefixtures("fakes")
+def test_data_are_looked_at_before_anything_runs() -> None:
+    given = Given(dataset_named("figure-1a"))
+    started = next(Session(Request(("single",), given=given)).events())
+    assert isinstance(started, Started)
+    assert [(one.id, one.holds) for one in started.about.findings] == [("single-input", True)]
+    assert started.about.examples is None
+
+
+def test_what_cannot_be_used_is_said_before_anything_happens() -> None:
+    seen: list[Event] = []
+    with pytest.raises(InvalidInput, match="'lemma-99' is not a statement"):
+        Session(Request(("lemma-99",))).run(seen.append)
+    assert seen == []
+
+
+@pytest.mark.usefixtures("files")
+def test_untrusted_statements_are_loaded_and_run_in_another_process() -> None:
+    ids = ("mine.py:rearranges", "mine.py:leaves", "dead.py:any")
+    started, *between, finished = Session(Request(ids, examples=3)).events()
+    assert isinstance(started, Started)
+    assert isinstance(finished, Finished)
+    *loaded, lost = started.about.statements
+    assert [(one.title, one.file, one.assumptions) for one in loaded] == [
+        ("One is more than zero", "mine.py", ("separable",))
+    ] * 2
+    assert lost.lost == "loading dead.py: the process that worked on it ended with code 0"
+    upheld, died, unread = finished.results
+    assert (upheld.verdict, upheld.examples) == (Verdict.UPHELD, 3)
+    assert died.reason.startswith("the process that worked on it ended with code 0 in case 2, with 1 example finished")
+    assert (unread.id, unread.title, unread.verdict) == ("dead.py:any", "could not be loaded", Verdict.INCONCLUSIVE)
+    assert {event.result.id for event in between if isinstance(event, UnitDone)} == set(ids)
+
+
+@pytest.mark.usefixtures("files")
+def test_a_kernel_that_does_not_survive_being_loaded_is_the_only_event() -> None:
+    events = list(Session(Request(("lemma-3",), under_test=KernelSource("dead:kernel"))).events())
+    sentence = (
+        "--attention: loading dead:kernel: the process that worked on it ended with code 0; nothing is concluded."
+    )
+    assert events == [Died(sentence)]
+    with pytest.raises(ProcessDied, match="loading dead:kernel"):
+        Session(Request(("lemma-3",), under_test=KernelSource("dead:kernel"))).run()
+
+
+def test_a_kernel_by_its_name_is_plain_data_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = "def right(query, keys, values):\n    return (query @ keys.mT).softmax(dim=-1) @ values\n"
+    (tmp_path / "only_there.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    source = KernelSource("only_there:right")
+    assert isinstance(source, KernelByName)
+    started, *_, finished = Session(Request(("lemma-3",), examples=2, under_test=source)).events()
+    assert isinstance(started, Started)
+    assert isinstance(finished, Finished)
+    kernel = started.about.kernel
+    assert kernel is not None
+    assert (kernel.name, kernel.dtype, kernel.json["computes_in"]) == ("only_there:right", "float64", "float64")
+    assert [result.verdict for result in finished.results] == [Verdict.UPHELD]
+    assert "only_there" not in sys.modules

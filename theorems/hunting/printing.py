@@ -1,0 +1,116 @@
+"""What a hunt prints: its progress, a counterexample, or what was tried in vain."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+from rich.text import Text
+
+from theorems.core.check import sentence
+from theorems.core.claim import Verdict
+from theorems.hunting.examine import Examined
+from theorems.hunting.search import Effort, Hunt
+from theorems.hunting.table import Row
+from theorems.run.findings import Found
+from theorems.run.tables import assumptions_table, case_lines, case_table, column_table
+from theorems.without.weakened import Weakened
+
+PATIENCE = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+def rows_table(found: Sequence[Row]) -> Table:
+    """The table statement × assumption."""
+    table = column_table("statement", "without", "", "n, T, d", "what fails")
+    for row in found:
+        shape = ", ".join(map(str, row.shape)) if row.shape else ""
+        table.add_row(Text(row.statement, no_wrap=True), row.without, str(row.status), shape, row.said)
+    return table
+
+
+def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
+    """No counterexample: what was tried, which is not a proof."""
+    effort, name = hunt.effort, _title(hunt.weakened)
+    how = "interrupted" if interrupted else f"{hunt.seconds:g} s"
+    out.print(Text(f"{name}: no counterexample found", "bold"), soft_wrap=True)
+    best = "nothing was measured" if effort.best == -math.inf else f"largest violation {effort.best:.3g}"
+    out.print(f"  {effort.tried} cases in {effort.rounds} rounds, seed {hunt.seed}, {how}; {best}", soft_wrap=True)
+    without = hunt.weakened.without
+    if without and hunt.weakened.violation is None:
+        out.print(f"  on {effort.met} of them {without} fails and the other assumptions hold", soft_wrap=True)
+    if effort.undecided:
+        out.print(Text(f"  {effort.undecided} of them undecided, the first: {effort.why_undecided}"), soft_wrap=True)
+    if effort.nothing_decided:
+        out.print("  No case was decided, so the hunt says nothing.", soft_wrap=True)
+    out.print("  That nothing was found proves nothing.", soft_wrap=True)
+
+
+def print_counterexample(out: Console, hunt: Hunt, seen: Examined, path: Path) -> None:
+    """The counterexample, and how to replay it."""
+    assert hunt.found is not None
+    print_examined(out, hunt.weakened, seen)
+    out.print(case_table(hunt.found))
+    for line in case_lines(hunt.found):
+        out.print(Text(f"  {line}"), soft_wrap=True)
+    effort = hunt.effort
+    out.print(f"  found at case {effort.tried}; {effort.shrinking} cases tried to make it smaller", soft_wrap=True)
+    out.print(Text(f"  Replay with: theorems replay {shlex.quote(str(path))}"), soft_wrap=True)
+
+
+def print_examined(out: Console, weakened: Weakened, seen: Examined) -> None:
+    """The sentence refuted, the claim violated, and every assumption with its evidence."""
+    word = "refuted" if seen.is_counterexample else "not refuted"
+    out.print(Text(f"{_title(weakened)}: {word}", "bold"), soft_wrap=True)
+    out.print(Text(f"  It says: {weakened.refutes}"), soft_wrap=True)
+    for claim in seen.claims:
+        if claim.verdict is Verdict.FALSIFIED or claim is seen.violated:
+            out.print(Text(f"  violated: {sentence(claim)}"), soft_wrap=True)
+    out.print(Text(f"  Why: {' '.join(weakened.why.split())}"), soft_wrap=True)
+    findings = [*seen.kept, *([(weakened.without, seen.dropped)] if weakened.without else [])]
+    rows = [Found(id, weakened.statement.assumption(id).title, f.holds, f.evidence) for id, f in findings]
+    out.print(assumptions_table(rows))
+
+
+def _title(weakened: Weakened) -> str:
+    return f"{weakened.statement.id} without {weakened.without}" if weakened.without else weakened.statement.id
+
+
+@contextmanager
+def hunt_progress(err: Console, name: str, seconds: float) -> Iterator[Callable[[Effort], None]]:
+    """Examples per second and the largest violation so far: a bar on a terminal, a line now and then otherwise."""
+    began = time.monotonic()
+
+    def said(effort: Effort) -> str:
+        rate = (effort.tried + effort.shrinking) / max(time.monotonic() - began, 1e-9)
+        best = "—" if effort.best == -math.inf else f"{effort.best:.3g}"
+        more = f", {effort.shrinking} to make it smaller" if effort.shrinking else ""
+        return f"{effort.phase}: {effort.tried} cases{more}, {rate:.0f}/s, largest violation {best}"
+
+    if err.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        with Bars(*columns, console=err, transient=True) as bars:
+            task = bars.add_task(name, total=seconds)
+
+            def show(effort: Effort) -> None:
+                bars.update(task, description=f"{name} {said(effort)}", completed=time.monotonic() - began)
+
+            yield show
+        return
+    last = began
+
+    def line(effort: Effort) -> None:
+        nonlocal last
+        if time.monotonic() - last > PATIENCE:
+            last = time.monotonic()
+            err.print(f"{name}: {said(effort)}", soft_wrap=True)
+
+    yield line

@@ -1,0 +1,52 @@
+"""A kernel by its name, ``MODULE:CALLABLE``: plain data, until it is loaded in the process that calls it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+
+from reference_attention.errors import InvalidInput
+from theorems.core.on_kernel import OnKernel
+from theorems.kernel.importing import imported
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """The arguments of :func:`theorems.kernel.loading.kernel_named`."""
+
+    source: str
+    dtype: str | None = None
+    interface: str | None = None
+    device: str | None = None
+
+    def prepare(self) -> None:
+        """Import what is ours, and torch."""
+        with suppress(InvalidInput):  # it is missing: said when the kernel is loaded
+            import_module("theorems.kernel.loading")
+
+    def find(self) -> None:
+        """Import the kernel.
+
+        Raises:
+            InvalidInput: it cannot be imported.
+        """
+        imported(self.source)
+
+    def load(self) -> OnKernel:
+        """Import and try the kernel, once in a process.
+
+        Raises:
+            InvalidInput: it cannot be imported, or is no kernel.
+        """
+        return _loaded(self)
+
+
+@lru_cache(maxsize=4)
+def _loaded(source: KernelSource) -> OnKernel:
+    from theorems.kernel.loading import kernel_named  # imports torch
+
+    return kernel_named(
+        source.source, source.dtype, interface=source.interface, device=source.device
+    ).as_implementation()

@@ -1,0 +1,308 @@
+"""Processes that work on units: one that dies is replaced, one that takes too long is killed with all that it started.
+
+Neither pebble nor loky will do. Both answer with the result of a task and with nothing on the way: no heartbeat, and
+nothing is left of a unit whose process dies. loky gives up all tasks when one process dies, and does not say whose it
+was; pebble ends a process, but not those that it started, and its workers share a pipe, which one that is killed
+within a message leaves in pieces for the others. What is needed is small: a ``subprocess`` with pipes of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from max_margin_theorems import stopping
+
+LOOK = 0.1
+"""Seconds between two looks at signals and clocks."""
+TRIES = 3
+"""How often a unit is begun while the process that works on it dies before it gets any further; once where it is
+untrusted code that ends the process. Signal 9 comes from outside, and may have hit the wrong one."""
+PATIENCE = 60.0
+"""Seconds that untrusted code may take for one case: a thousand times what a case takes on a kernel, and long enough
+for a first call that compiles."""
+STARTING = 60.0
+"""Seconds that a process may take to import what it needs, on a busy machine."""
+CLOSING = 1.0
+"""Seconds after the end of a process in which all that it has sent is read."""
+PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from theorems.run.worker import serve; serve()"
+"""What a process runs, given the id of this one: it imports what this one would."""
+
+Tell = Callable[[int, str, Any], None]
+
+
+@dataclass(frozen=True)
+class _Closed:
+    """Nothing more comes from a process; ``why`` if that is not its end."""
+
+    why: str = ""
+
+
+@dataclass(eq=False)
+class _Worker:
+    """One process.
+
+    Attributes:
+        unit: what it works on; None while it has nothing to do.
+        untrusted: whether that is somebody else's code.
+        began: when it began with it; None while it still imports what it needs.
+        active: when it last sent something.
+        ended: when it was found to have ended, while what it sent is still being read.
+    """
+
+    process: subprocess.Popen[bytes]
+    unit: int | None = None
+    untrusted: bool = False
+    began: float | None = None
+    active: float = 0.0
+    ended: float | None = None
+
+    def kill(self) -> None:
+        """With the processes that were started in it, which may hold our output open."""
+        with suppress(OSError):
+            if hasattr(os, "killpg"):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+
+
+class Pool:
+    """Up to ``size`` processes; they are started when there is work for them."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._workers: list[_Worker] = []
+        self._deaths: Counter[int] = Counter()
+        self._inbox: SimpleQueue[tuple[_Worker, Any]] = SimpleQueue()
+
+    def work(
+        self,
+        order: Sequence[int],
+        unit: Callable[[int], Any],
+        tell: Tell,
+        *,
+        timeout: float | None = None,
+        patience: float = PATIENCE,
+    ) -> Iterator[None]:
+        """Work on units until all are finished, failed or out of time; yields after every look at the processes.
+
+        Args:
+            order: their numbers.
+            unit: the unit of a number, as it is now: with what it need not do again; None if it need not be done.
+            tell: called with the number, a word and a value: those of :func:`theorems.run.worker.serve`,
+                ``out of time`` (None), ``out of patience`` (None), ``again`` or ``died`` (how).
+            timeout: seconds after which a unit is ended.
+            patience: seconds without a message after which a unit that is ``foreign`` is ended.
+
+        Raises:
+            KeyboardInterrupt: a signal came.
+        """
+        waiting = deque(order)
+        self._deaths.clear()
+        try:
+            while waiting or any(worker.unit is not None for worker in self._workers):
+                if stopping.asked():
+                    raise KeyboardInterrupt
+                while _wanted(waiting, unit) and (worker := self._idle()) is not None:
+                    self._send(worker, waiting.popleft(), unit, tell)
+                for worker, message in self._received():
+                    number = self._take(worker, message, tell)
+                    if number is not None:
+                        waiting.appendleft(number)
+                self._look_at_processes()
+                self._end_late_ones(tell, timeout, patience)
+                yield
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            self.close()  # what they work on is of no use to anybody
+            raise
+
+    def interrupt(self, tell: Tell, seconds: float) -> None:
+        """Hand a signal on to the units that are worked on, and take what they send for so long."""
+        for worker in self._workers:
+            if worker.unit is not None:
+                worker.process.send_signal(signal.SIGINT)
+        until = time.monotonic() + seconds
+        while any(worker.unit is not None for worker in self._workers) and time.monotonic() < until:
+            for worker, message in self._received():
+                self._take(worker, message, tell)
+            self._look_at_processes()
+
+    def close(self) -> None:
+        """End all processes."""
+        with stopping.held_back():
+            for worker in self._workers:
+                worker.kill()
+            for worker in self._workers:
+                _reap(worker)
+            self._workers.clear()
+
+    def _idle(self) -> _Worker | None:
+        free = next((worker for worker in self._workers if worker.unit is None and worker.ended is None), None)
+        if free is None and len(self._workers) < self._size:
+            free = self._spawn()
+            self._workers.append(free)
+        return free
+
+    def _spawn(self) -> _Worker:
+        # A signal that the terminal sends to all is for this process to handle, not for them.
+        group: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
+        command = [sys.executable, "-c", PROGRAM, str(os.getpid()), *map(str, sys.path)]
+        with stopping.held_back():
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **group)
+        worker = _Worker(process)
+        threading.Thread(target=_read, args=(worker, self._inbox), daemon=True).start()
+        return worker
+
+    def _send(self, worker: _Worker, number: int, unit: Callable[[int], Any], tell: Tell) -> None:
+        worker.unit, worker.began, worker.active = number, None, time.monotonic()
+        try:
+            sent = unit(number)
+            worker.untrusted = getattr(sent, "foreign", False)
+            content = pickle.dumps((pickle.dumps(sent), worker.untrusted))
+        except Exception as error:
+            worker.unit = None
+            tell(number, "failed", f"{type(error).__name__}: {error}")
+            return
+        assert worker.process.stdin is not None
+        with suppress(OSError):  # it is dead, and will be found to be
+            worker.process.stdin.write(content)
+            worker.process.stdin.flush()
+
+    def _received(self) -> Iterator[tuple[_Worker, Any]]:
+        """What is sent by now, of processes that are still of this pool."""
+        with suppress(Empty):
+            found = self._inbox.get(timeout=LOOK)
+            while True:
+                if found[0] in self._workers:
+                    yield found
+                found = self._inbox.get_nowait()
+
+    def _take(self, worker: _Worker, message: Any, tell: Tell) -> int | None:
+        """Take one message; the number of the unit if the process died and the unit has to begin again."""
+        if isinstance(message, _Closed):
+            return self._remove(worker, tell, message.why)
+        number, (word, value) = worker.unit, message
+        if number is None:
+            return None
+        worker.active = time.monotonic()
+        if word == "begun":
+            worker.began = time.monotonic()
+            return None
+        if word == "so far":
+            self._deaths.pop(number, None)  # it gets on
+        if word in ("finished", "failed"):
+            worker.unit = None
+        tell(number, word, value)
+        return None
+
+    def _remove(self, worker: _Worker, tell: Tell, why: str) -> int | None:
+        """A process has ended, or is of no use any more."""
+        self._workers.remove(worker)
+        with suppress(subprocess.TimeoutExpired):
+            worker.process.wait(LOOK)
+        if worker.process.poll() is None:
+            why = why or "closed its connection"
+        worker.kill()
+        code = _reap(worker)
+        number = worker.unit
+        if number is None:
+            return None
+        if worker.untrusted and (why or not _from_outside(code)):
+            tell(number, "died", why or _how(code))
+            return None
+        self._deaths[number] += 1
+        if self._deaths[number] < TRIES:
+            tell(number, "again", why or _how(code))
+            return number
+        tell(number, "died", f"{why or _how(code)}, {TRIES} times at the same place")
+        return None
+
+    def _look_at_processes(self) -> None:
+        """Of one that has ended what it sent is read to its end; those that it started may hold that open."""
+        now = time.monotonic()
+        for worker in self._workers:
+            if worker.ended is None and worker.process.poll() is not None:
+                worker.ended = now
+                worker.kill()
+            elif worker.ended is not None and now - worker.ended > CLOSING:
+                self._inbox.put((worker, _Closed()))
+
+    def _end_late_ones(self, tell: Tell, timeout: float | None, patience: float) -> None:
+        for worker in list(self._workers):
+            if worker.unit is None or worker.ended is not None:
+                continue
+            now = time.monotonic()
+            late = timeout is not None and worker.began is not None and now - worker.began > timeout
+            limit = patience if worker.began is not None else max(patience, STARTING)
+            if late or (worker.untrusted and now - worker.active > limit):
+                self._workers.remove(worker)
+                worker.kill()
+                _reap(worker)
+                tell(worker.unit, "out of time" if late else "out of patience", None)
+
+
+def _read(worker: _Worker, inbox: SimpleQueue[tuple[_Worker, Any]]) -> None:
+    """In a thread of its own: somebody else's code may send half a message, and nobody waits for the other half."""
+    assert worker.process.stdout is not None
+    why = ""
+    try:
+        while True:
+            word, value = pickle.load(worker.process.stdout)
+            inbox.put((worker, (word, value)))
+    except (EOFError, OSError):
+        pass
+    except Exception as error:
+        why = f"sent what cannot be read ({type(error).__name__}: {error})"
+    inbox.put((worker, _Closed(why)))
+
+
+def _wanted(waiting: deque[int], unit: Callable[[int], Any]) -> bool:
+    """Whether there is more to do; what need not be done is left out."""
+    while waiting and unit(waiting[0]) is None:
+        waiting.popleft()
+    return bool(waiting)
+
+
+@contextmanager
+def open_pool(size: int) -> Iterator[Pool]:
+    """Processes that end with the block."""
+    made = Pool(size)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _reap(worker: _Worker) -> int:
+    """The exit code of a process that was killed or has ended, which leaves the table of processes."""
+    code = worker.process.wait()
+    assert worker.process.stdin is not None
+    with suppress(OSError):
+        worker.process.stdin.close()
+    return code
+
+
+def _from_outside(code: int) -> bool:
+    return code < 0 and -code == getattr(signal, "SIGKILL", 0)
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = str(-code)
+    return f"was killed by {name}{', for memory perhaps' if _from_outside(code) else ''}"

@@ -1,0 +1,154 @@
+"""Run many units of work, in this process or in others; the results do not depend on how many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from max_margin_theorems import stopping
+from theorems.run.events import Handler, Notice
+from theorems.run.journal import Journal
+from theorems.run.parts import Parts
+from theorems.run.pool import PATIENCE, Pool, Tell, open_pool
+from theorems.run.work import Enough, R, Work, Workers
+
+
+class Interrupted(Exception):
+    """Ctrl-C, SIGTERM or SIGHUP.
+
+    Attributes:
+        results: what there is so far, one per unit; those not finished are marked as interrupted.
+    """
+
+    def __init__(self, results: list[Any]) -> None:
+        super().__init__("interrupted")
+        self.results = results
+
+
+def run(
+    units: Sequence[Work[R]],
+    jobs: int,
+    handle: Handler,
+    *,
+    journal: Journal | None = None,
+    timeout: float | None = None,
+    enough: Callable[[R], str] | None = None,
+    patience: float = PATIENCE,
+    pool: Pool | None = None,
+    engine: Workers | None = None,
+) -> list[R]:
+    """The results of the units, in their order.
+
+    Args:
+        units: the work; one that is a :class:`theorems.run.work.Whole` is done part by part.
+        jobs: how many processes; 1 stays in this one, unless there is a ``timeout`` or untrusted code.
+        handle: is given an event for every step and every result.
+        journal: what it holds is not done again; it keeps what is finished.
+        timeout: seconds after which a unit, or a part of one, is ended; what it had finished by then is its result.
+        enough: why to stop after a result, also of a part; empty to go on.
+        patience: the same for a step of a unit of untrusted code.
+        pool: processes that are there already, in place of others that end with the run.
+        engine: what does all of the work in place of processes here.
+
+    Raises:
+        Interrupted: on a signal, with the results so far.
+    """
+    options: dict[str, Any] = {"journal": journal, "timeout": timeout, "enough": enough, "patience": patience}
+    steps = scheduled(units, jobs, handle, **options, pool=pool, engine=engine)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            results: list[R] = end.value
+            return results
+
+
+def scheduled(
+    units: Sequence[Work[R]],
+    jobs: int,
+    handle: Handler,
+    *,
+    journal: Journal | None,
+    timeout: float | None,
+    enough: Callable[[R], str] | None,
+    patience: float,
+    pool: Pool | None,
+    engine: Workers | None,
+) -> Generator[None, None, list[R]]:
+    """The same step by step, as :func:`run`: whoever iterates sees events between the steps; returns the results."""
+    stopping.keep()
+    parts = Parts(units, handle, journal, enough)
+    foreign = any(getattr(unit, "foreign", False) for unit in units)
+    # The later statements of the paper follow limits and take longest: they go first. A run that stops at the first
+    # result of a kind is after the quick ones.
+    order = parts.order(backwards=enough is None)
+    try:
+        parts.check()
+        if engine is None and (jobs == 1 or len(order) <= 1) and timeout is None and not foreign:
+            yield from _one_after_another(parts, order)
+        elif order:
+            given: Any = engine or pool
+            with nullcontext(given) if given else open_pool(min(jobs, len(order))) as workers:
+                tell = _teller(parts, timeout, patience)
+                yield from workers.work(order, parts.wanted, tell, timeout=timeout, patience=patience)
+    except KeyboardInterrupt:
+        raise Interrupted(parts.results("")) from None
+    except Enough as found:
+        return parts.results(str(found))
+    return parts.results("")
+
+
+def _one_after_another(parts: Parts[R], order: list[int]) -> Generator[None, None, None]:
+    for k in order:
+        unit = parts.wanted(k)
+        if unit is None:
+            continue
+
+        def progress(done: int, so_far: Any = None, k: int = k) -> None:
+            with stopping.undisturbed():
+                parts.progressed(k, done)
+                if so_far is not None:
+                    parts.so_far(k, so_far)
+
+        # More threads add up in another order, and get in each other's way.
+        with threadpool_limits(1, "blas"), stopping.interruptible():
+            result = unit.run(progress)
+        parts.finished(k, result)
+        yield
+
+
+def _teller(parts: Parts[R], timeout: float | None, patience: float) -> Tell:
+    """What is done with the messages of the processes, :meth:`theorems.run.pool.Pool.work`."""
+    steps: dict[int, int] = {}
+
+    def why(k: int, word: str, value: Any) -> str:
+        unit: Any = parts.left[k]
+        where = f" {unit.where(steps.get(k))}" if getattr(unit, "foreign", False) else ""
+        if word == "out of time":
+            return f"out of time after {timeout:g} s{where}"
+        if word == "out of patience":
+            return f"out of time after {patience:g} s{where}"
+        if word == "died":
+            return f"the process that worked on it {value}{where}"
+        return f"the process that worked on it failed{where}: {value}"
+
+    def tell(k: int, word: str, value: Any) -> None:
+        if word == "progressed":
+            steps[k] = value
+            parts.progressed(k, value)
+        elif word == "so far":
+            parts.so_far(k, value)
+        elif word == "again":
+            id = parts.left[k].id
+            parts.handle(Notice(f"{id}: the process that worked on it {value}; it goes on in another."))
+        elif word == "finished":
+            parts.finished(k, value)
+        else:
+            if word in ("out of time", "out of patience"):
+                parts.kept(k)
+            parts.given_up(k, parts.left[k].unfinished(why(k, word, value)))
+
+    return tell

@@ -1,0 +1,190 @@
+"""A session: a request goes in, events come out.
+
+The command, the library, the check of a kernel and the report make a :class:`Request` and handle the events of its
+:class:`Session`; tables, JSON, JUnit, progress and known failures are handlers.
+
+Untrusted code (a kernel given by its name, a statement in somebody's file) crosses one boundary, the sandbox: its
+processes load it and run the units, this one supervises them and sees plain data.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from generators.user_data import Given
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.registry.lookup import chosen_statements
+from theorems.run.description import Description, Heading
+from theorems.run.engines.named import LOCAL, coordinator
+from theorems.run.events import Died, Event, Finished, Handler, Started, Stopped
+from theorems.run.identity import identity, of_data, of_headings
+from theorems.run.journal import Journal, close
+from theorems.run.opening import UnderTest, findings_on, headings, hints_on, kernel_opened
+from theorems.run.pool import PATIENCE
+from theorems.run.result import Result
+from theorems.run.sandbox import ProcessDied, Sandbox, open_sandbox
+from theorems.run.schedule import Interrupted, scheduled
+from theorems.run.unit import Unit
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be verified, and how.
+
+    Attributes:
+        ids: statements; by default the one that failed on ``given``, or all.
+        examples: generated cases per statement.
+        seed: same seed, same cases.
+        given: data to check instead of generated cases.
+        under_test: the reference, another implementation, or an attention kernel by its name.
+        capabilities: whether "all statements" includes what attention kernels may be able to do.
+        left_out: ids that are not among all statements.
+        jobs: how many processes.
+        timeout: seconds for a statement, or a part of its cases.
+        patience: seconds for a case of untrusted code.
+        isolate: whether untrusted code runs in other processes.
+        engine: ``local``, or who else does the work.
+        journal: what is finished, to go on from.
+        enough: why to stop after a result; empty to go on.
+    """
+
+    ids: tuple[str, ...] = ()
+    examples: int = 50
+    seed: int = 0
+    given: Given | None = None
+    under_test: UnderTest = REFERENCE
+    capabilities: bool = False
+    left_out: tuple[str, ...] = ()
+    jobs: int = 1
+    timeout: float | None = None
+    patience: float = PATIENCE
+    isolate: bool = True
+    engine: str = LOCAL
+    journal: Path | None = None
+    enough: Callable[[Result], str] | None = None
+
+
+class Session:
+    """One run of a request."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+    def events(self) -> Iterator[Event]:
+        """What happens: :class:`Started`, then ``CaseDone``, ``UnitDone`` and ``Notice``, at last ``Finished`` or
+        ``Stopped``; or ``Died`` alone.
+
+        With one process, cases are told when their unit is done; :meth:`run` tells them at once.
+
+        Raises:
+            InvalidInput: what is requested cannot be used; before anything runs.
+        """
+        events: deque[Event] = deque()
+        for _ in self._steps(events.append):
+            while events:
+                yield events.popleft()
+        yield from events
+
+    def run(self, *handlers: Handler) -> Finished | Stopped:
+        """Run to the end; each handler is given each event as it happens.
+
+        Raises:
+            InvalidInput: what is requested cannot be used; before anything runs.
+            ProcessDied: untrusted code ended the process that loaded it.
+        """
+        last: Event | None = None
+
+        def handle(event: Event) -> None:
+            nonlocal last
+            last = event
+            for handler in handlers:
+                handler(event)
+
+        for _ in self._steps(handle):
+            pass
+        if isinstance(last, Died):
+            raise ProcessDied(last.sentence)
+        assert isinstance(last, Finished | Stopped)
+        return last
+
+    def _steps(self, handle: Handler) -> Generator[None, None, None]:
+        request = self.request
+        with open_sandbox(request.jobs, request.patience) as processes:
+            sandbox = processes if request.isolate else None
+            try:
+                name, kernel, depends_on = kernel_opened(request.under_test, sandbox)
+            except ProcessDied as error:
+                handle(Died(str(error)))
+                return
+            chosen = self._chosen(sandbox)
+            run = self._identity(chosen, depends_on)
+            journal = None if request.journal is None else Journal(request.journal, run)
+            try:
+                with coordinator(request.engine, run, request.journal) as engine:
+                    given, examples = request.given, request.examples
+                    found = () if given is None else tuple(findings_on(given, chosen, sandbox))
+                    about = Description(tuple(chosen), name, kernel, None if given else examples, found)
+                    handle(Started(about))
+                    yield
+                    results = yield from scheduled(
+                        self._units(chosen),
+                        request.jobs,
+                        handle,
+                        journal=journal,
+                        timeout=request.timeout,
+                        enough=request.enough,
+                        patience=request.patience,
+                        pool=processes.pool,
+                        engine=engine,
+                    )
+            except Interrupted as stopped:
+                handle(Stopped(tuple(stopped.results)))
+                return
+            finally:
+                close(journal)
+            handle(Finished(tuple(results), self._hints(results, sandbox)))
+
+    def _chosen(self, sandbox: Sandbox | None) -> list[Heading]:
+        request = self.request
+        given = request.given
+        ids = request.ids or ((given.failed,) if given and given.failed else ())
+        if not ids:
+            known = chosen_statements((), of_kernels=request.capabilities, subject=given.case if given else None)
+            ids = tuple(one.id for one in known if one.id not in request.left_out)
+        return headings(ids, sandbox)
+
+    def _identity(self, chosen: list[Heading], kernel: str | None) -> dict[str, Any]:
+        """What the results depend on."""
+        return identity(
+            "verify",
+            **of_headings(chosen),
+            examples=self.request.examples,
+            seed=self.request.seed,
+            data=of_data(self.request.given),
+            kernel=kernel,
+        )
+
+    def _units(self, chosen: list[Heading]) -> list[Unit]:
+        request = self.request
+        return [
+            Unit(
+                one.id,
+                request.examples,
+                request.seed,
+                request.given,
+                request.under_test,
+                lost=one.lost,
+                isolated=request.isolate,
+                title=one.title,
+            )
+            for one in chosen
+        ]
+
+    def _hints(self, results: list[Result], sandbox: Sandbox | None) -> tuple[str, ...]:
+        falsified = any(result.verdict is Verdict.FALSIFIED for result in results)
+        return hints_on(self.request.under_test, sandbox) if falsified else ()
