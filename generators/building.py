@@ -17,7 +17,7 @@ from generators.case import Case
 from generators.directions import prompts
 from generators.keys import arbitrary_keys, nudged_to_general_position, rescaled, separable_keys
 from generators.numbers import Frame, one_in
-from generators.realistic import repeated_inputs
+from generators.realistic import is_realistic, repeated_inputs
 from generators.realistic_keys import realistic_keys
 from generators.scores import free_scores, locally_optimal_scores, optimal_scores
 from generators.tokens import datasets_with_head_in_key_range, datasets_with_optimal_tokens, realisations
@@ -78,7 +78,7 @@ def built_cases(
 
 def _as_users_have_them(draw: DrawFn, wanted: frozenset[str]) -> bool:
     """One case in five, where nothing is moved into general position and numbers need not be readable."""
-    return not wanted & {"general-position", PLAIN} and draw(one_in(5))
+    return not wanted & {"general-position", PLAIN} and draw(is_realistic())
 
 
 def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_alpha: bool, users: bool) -> Data:

@@ -28,6 +28,7 @@ from generators.general_position import matrices
 from generators.idle_neighbours import solver, with_idle_neighbour
 from generators.keys import key_directions
 from generators.numbers import Frame, Large, one_in
+from generators.realistic import is_realistic
 from reference_attention.directions import direction, exact_direction, margin_difference, margin_sign
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.problem import Problem
@@ -118,7 +119,7 @@ def direction_cases(
     alpha = np.array(draw(frame.values("n", st.integers(0, frame.tokens - 1))), dtype=np.int64)
     q, pivot = draw(key_directions(frame))
     levels = draw(direction_levels(frame, alpha, ties=kind == "tied", single=False))
-    users = draw(one_in(5))
+    users = draw(is_realistic())
     keys = draw(keys_of_levels(frame, alpha, levels, q, pivot, off_axis=kind == "lower", general=general, users=users))
     if users and not general and kind in IDLE:
         keys = draw(_with_idle_neighbour(keys, alpha, q))
@@ -237,7 +238,7 @@ def pair_cases(
     alpha = np.array(draw(frame.values("n", st.integers(0, frame.tokens - 1))), dtype=np.int64)
     q, pivot = draw(key_directions(frame))
     levels = draw(direction_levels(frame, alpha, ties=False, single=kind == "higher"))
-    users = draw(one_in(5))
+    users = draw(is_realistic())
     keys = draw(keys_of_levels(frame, alpha, levels, q, pivot, off_axis=True, general=False, users=users))
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "q separates α by construction"

@@ -26,7 +26,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.numbers import one_in
+from generators.realistic import is_realistic
 from generators.realistic_joint import realistic_joint_tokens, repeated_joint_inputs
 from reference_attention.problem import Dataset
 
@@ -70,7 +70,7 @@ def joint_cases(
     """
     n = min(draw(st.sampled_from((1, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4))), max_n)
     T = draw(st.integers(2, max_T))
-    users = draw(one_in(5))
+    users = draw(is_realistic())
     d = min(4 if users else draw(st.sampled_from((2, 3, 3, 3, 3, 4, 4, 4, 4))), max_d)
     gamma = draw(st.sampled_from((1.0, 0.5, 2.0)))
     few = users and draw(st.booleans())

@@ -34,7 +34,7 @@ from generators.idle_neighbours import with_idle_neighbour
 from generators.margin_assumptions import difference_rows
 from generators.numbers import STYLES, Frame, Style, one_in
 from generators.realistic import EVERY as EVERY_KIND
-from generators.realistic import SHORT, repeated_inputs
+from generators.realistic import SHORT, is_realistic, repeated_inputs
 from generators.realistic_keys import realistic_tokens
 from generators.scores import optimal_scores
 from reference_attention.losses import LOSSES, loss_named
@@ -96,7 +96,7 @@ def query_cases(
     local = alpha == "locally-optimal"
     again = [Family.INDEPENDENT] * (2 if local and Family.INDEPENDENT in families else 0)
     family = draw(st.sampled_from([one for one in Family if one in families] + again))
-    users = family is not Family.ORTHOGONAL and not plain and draw(one_in(5))
+    users = family is not Family.ORTHOGONAL and not plain and draw(is_realistic())
     frame = draw(_frames(family, single=single, equal=equal, local=local, roomy=users and not distinct))
     Y = np.asarray(draw(frame.choices("n", (1.0, -1.0))))
     unused = None

@@ -8,12 +8,15 @@ References: issue reports; scikit-learn, *TfidfTransformer*; PyTorch, *torch.bfl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
+from hypothesis.strategies import DrawFn, SearchStrategy
 from jaxtyping import Float64, Int64
 
 from generators.numbers import Frame, one_in
@@ -48,6 +51,24 @@ SCALES = (-3, 3)
 """Powers of ten."""
 DOCUMENTS = 20
 """How many there are when a term's rarity is counted."""
+
+
+_ONLY: ContextVar[bool] = ContextVar("only realistic cases", default=False)
+
+
+@contextmanager
+def only_realistic(only: bool = True) -> Iterator[None]:
+    """Strategies draw nothing but cases as users have them, wherever theirs can."""
+    before = _ONLY.set(only)
+    try:
+        yield
+    finally:
+        _ONLY.reset(before)
+
+
+def is_realistic() -> SearchStrategy[bool]:
+    """Whether a case is to be as users have them: one in five, or all within :func:`only_realistic`."""
+    return st.just(True) if _ONLY.get() else one_in(5)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float64
 
 from generators.case import Case
 from generators.numbers import Frame, Style, entries, integers, one_in
-from generators.realistic import SHORT, repeated_inputs
+from generators.realistic import SHORT, is_realistic, repeated_inputs
 from generators.realistic_keys import realistic_tokens
 from generators.scores import GAPS, LEVELS, STEP
 from generators.sequence_assumptions import optimal_tokens_of, sequence_rows
@@ -59,7 +59,7 @@ def sequence_cases(draw: DrawFn) -> Case:
     d = draw(st.integers(2 if own else 1, dims))
     e = d if own else draw(st.integers(1, dims))
     style = draw(st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES)))
-    users = draw(one_in(5))
+    users = draw(is_realistic())
     few = users and draw(st.booleans())
     if users:
         X = draw(realistic_tokens(Frame(n, T, d, MOST), SHORT, scaled=False))

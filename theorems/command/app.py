@@ -103,6 +103,9 @@ def verify(
     ids: options.Ids = None,
     examples: options.Examples = 50,
     seed: Annotated[int, options.same_seed("cases")] = 0,
+    realistic: Annotated[
+        bool, typer.Option("--realistic", help="Generate only cases as users have them: sparse, rounded, repeated, …")
+    ] = False,
     data: options.DataNotGenerated = None,
     attention: Annotated[
         str | None,
@@ -171,6 +174,7 @@ def verify(
         isolate=isolate,
         engine=engine,
         journal=resume,
+        realistic=realistic,
     )
     outputs = Outputs(
         out,

@@ -22,6 +22,7 @@ def verify(
     attention: Attention | None = None,
     examples: int = 50,
     seed: int = 0,
+    realistic: bool = False,
     dtype: str | None = None,
     interface: str | None = None,
     device: str | None = None,
@@ -41,6 +42,7 @@ def verify(
         examples: generated cases per statement.
         seed: of the generated cases; on data, of the points at which a "for every p" conclusion is tried. A Case has
             its own.
+        realistic: generate only cases as users have them: sparse, rounded, repeated and the like.
         dtype, interface, device: of the kernel, as for :func:`check_attention`.
 
     Raises:
@@ -65,6 +67,7 @@ def verify(
         None if source is None else given(source, seed, calls=True),
         implementation_of(attention, dtype, interface, device),
         isolate=attention is None or isinstance(attention, str),
+        realistic=realistic,
     )
     about = Description()
 

@@ -51,6 +51,7 @@ class Request:
         engine: ``local``, or who else does the work.
         journal: what is finished, to go on from.
         enough: why to stop after a result; empty to go on.
+        realistic: whether only cases as users have them are generated.
     """
 
     ids: tuple[str, ...] = ()
@@ -67,6 +68,7 @@ class Request:
     engine: str = LOCAL
     journal: Path | None = None
     enough: Callable[[Result], str] | None = None
+    realistic: bool = False
 
 
 class Session:
@@ -167,6 +169,7 @@ class Session:
             seed=self.request.seed,
             data=of_data(self.request.given),
             kernel=kernel,
+            **({"realistic": True} if self.request.realistic else {}),
         )
 
     def _units(self, chosen: list[Heading]) -> list[Unit]:
@@ -181,6 +184,7 @@ class Session:
                 lost=one.lost,
                 isolated=request.isolate,
                 title=one.title,
+                realistic=request.realistic,
             )
             for one in chosen
         ]

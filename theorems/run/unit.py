@@ -33,6 +33,7 @@ class Unit:
         lost: why its statement could not be read; it is not tried then.
         isolated: whether untrusted code, if it is some, must run in another process.
         title: of the statement, for a result without a case.
+        realistic: whether only cases as users have them are generated.
         part: which :data:`PART` cases of a statement these are; only the first part may have more, and is the whole.
     """
 
@@ -46,6 +47,7 @@ class Unit:
     isolated: bool = True
     part: int = 0
     title: str = ""
+    realistic: bool = False
 
     @property
     def foreign(self) -> bool:
@@ -79,7 +81,9 @@ class Unit:
             return verify_data(self.id, self.data, under_test, progress, self.so_far)
         if len(parts := self.parts()) > 1:
             return self._all(parts, progress)
-        return verify_generated(self.id, self.examples, self.seed, under_test, progress, self.so_far, self.part)
+        return verify_generated(
+            self.id, self.examples, self.seed, under_test, progress, self.so_far, self.part, self.realistic
+        )
 
     def prepare(self) -> None:
         """Import what is ours before its time runs."""

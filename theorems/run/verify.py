@@ -17,6 +17,7 @@ from hypothesis.errors import HypothesisException
 
 from generators.attention_call import AttentionCall, Subject
 from generators.drawing import drive, seed_from
+from generators.realistic import only_realistic
 from generators.user_data import Given, as_text, subject_of
 from reference_attention.files import from_json
 from theorems.core.check import Outcome, broken, check, sentence, whose
@@ -86,7 +87,9 @@ def part_sizes(examples: int) -> list[int]:
     return [min(PART, examples - begun) for begun in range(0, examples, PART)]
 
 
-def _drive(statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool]) -> None:
+def _drive(
+    statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], realistic: bool = False
+) -> None:
     """Call ``fails`` on generated cases; once it says so, on smaller and smaller ones."""
 
     def visit(case: Subject) -> None:
@@ -94,16 +97,17 @@ def _drive(statement: Statement, examples: int, seed: int, fails: Callable[[Subj
         if fails(case):
             raise _Found
 
-    drive(
-        statement.cases(),
-        visit,
-        examples=examples,
-        seed=seed,
-        phases=(Phase.generate, Phase.shrink),
-        # These two look at the clock or at the caller; the others find defects of a strategy and stay.
-        unchecked=(HealthCheck.too_slow, HealthCheck.differing_executors),
-        near_copies=False,
-    )
+    with only_realistic(realistic):
+        drive(
+            statement.cases(),
+            visit,
+            examples=examples,
+            seed=seed,
+            phases=(Phase.generate, Phase.shrink),
+            # These two look at the clock or at the caller; the others find defects of a strategy and stay.
+            unchecked=(HealthCheck.too_slow, HealthCheck.differing_executors),
+            near_copies=False,
+        )
 
 
 def drawn(statement: Statement, examples: int, seed: int) -> list[Any]:
@@ -223,6 +227,7 @@ def verify_generated(
     progress: Progress = nothing,
     so_far: SoFar | None = None,
     part: int = 0,
+    realistic: bool = False,
 ) -> Result:
     """Try a statement on cases from its strategy; the first falsified one is made small and ends it.
 
@@ -236,15 +241,16 @@ def verify_generated(
         progress: called with the number of cases done.
         so_far: what ``progress`` was told last, of a run of the same arguments that was cut off.
         part: which part of the cases, if there are more than :data:`PART` in all.
+        realistic: whether only cases as users have them are drawn, see :mod:`generators.realistic`.
     """
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
         return _not_about(statement, why)
     trial = _Trial(statement, under_test, progress, so_far)
     drawn_from = seed_of(statement.own_id, seed, part)
-    stopped = _finished(statement, examples, drawn_from, trial.generating)
+    stopped = _finished(statement, examples, drawn_from, trial.generating, realistic)
     if trial.so_far.error and not stopped and trial.so_far.falsified is None:
-        _finished(statement, examples, drawn_from, trial.repeating)
+        _finished(statement, examples, drawn_from, trial.repeating, realistic)
     result = trial.result
     if stopped:
         result = merged([result, of_outcome(statement, stopped, generated=True)])
@@ -264,10 +270,12 @@ def _not_about(statement: Statement, why: str) -> Result:
     return of_outcome(statement, Outcome(Verdict.NOT_APPLICABLE, reason=why), generated=False)
 
 
-def _finished(statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool]) -> Outcome | None:
+def _finished(
+    statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], realistic: bool
+) -> Outcome | None:
     """Drive to the end; an outcome only if the strategy itself broke down."""
     try:
-        _drive(statement, examples, seed, fails)
+        _drive(statement, examples, seed, fails, realistic)
     except (_Found, _Enough):
         return None
     except HypothesisException as error:
