@@ -16,6 +16,7 @@ help:
 	@echo "make verify   set everything up and verify the theorems on generated data"
 	@echo "make test     set everything up and run lint, types and the tests"
 	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy, Dask against processes"
+	@echo "make facts    how large and how plain the project is, as a table for CONTRIBUTING.md"
 	@echo "make docs     the documentation site, in build/docs"
 	@echo "make adapters the tests on other libraries' attention, which it installs"
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on, ENGINE=dask://HOST:PORT)"
@@ -60,6 +61,10 @@ docs: $(READY)
 	@$(BIN)/python -m theorems.site build/docs/source
 	@$(BIN)/sphinx-build -q -W --keep-going -c docs/site build/docs/source build/docs/html
 	@echo "Open $(CURDIR)/build/docs/html/index.html"
+
+.PHONY: facts
+facts: $(READY)
+	@$(BIN)/python -m tests.facts
 
 adapters: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,adapters]"

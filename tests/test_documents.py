@@ -25,6 +25,7 @@ from examples.kernels import handwritten
 from generators.datasets import DATASETS
 from generators.user_data import load
 from tests import documents as documents_
+from tests import facts
 from tests.documents import Block, Shown, agree, blocks, commands, documents, inline, lines, read, rows
 from tests.places import ROOT
 from tests.test_layers import ROOMS
@@ -230,7 +231,8 @@ def check_python(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     """The script or the module is there, and knows the options."""
     _, script, *rest = shlex.split(shown.command)
     if script == "-m":
-        script = f"{rest[0].replace('.', '/')}/__main__.py"
+        module = ROOT / rest[0].replace(".", "/")
+        script = str(module / "__main__.py" if module.is_dir() else module.with_suffix(".py"))
     source = (ROOT / script).read_text(encoding="utf-8")
     assert [one for one in rest if one.startswith("--") and f'"{one}"' not in source] == []
 
@@ -346,8 +348,19 @@ def test_the_table_of_statements_is_the_registry() -> None:
     assert found == [(one.id, one.title, one.source) for one in statements().values()]
 
 
+def test_the_facts_are_those_of_the_code() -> None:
+    """`make facts` prints them, `python -m tests.facts --write` puts them there."""
+    assert facts.table() in read("CONTRIBUTING.md")
+
+
+def test_words_of_blocks_and_of_printed_tables_are_not_counted() -> None:
+    text = "Two words.\n\n<!-- printed -->\n\n| a | table |\n\nand more\n```console\n$ theorems list\nout\n```\n"
+    assert facts.count_words(text) == 4
+    assert facts.count_words("| a | table |\n") == 2
+
+
 def test_the_table_of_rooms_is_that_of_the_layers() -> None:
-    table = read("CONTRIBUTING.md").partition("## The rooms")[2].partition("\n## ")[0]
+    table = read("ARCHITECTURE.md").partition("## The rooms")[2].partition("\n## ")[0]
     assert tuple(re.findall(r"^\| `([a-z_.]+)` \|", table, re.MULTILINE)) == ROOMS
 
 

@@ -27,7 +27,7 @@ START = "README.md"
 """The document that is the site's first page."""
 MEASURED = Path("docs/verify.json")
 """The run of verify that slacks are taken from; a statement that it lacks has a page without."""
-REFERENCE = ("docs/library.md", "CONTRIBUTING.md", "CHANGELOG.md")
+REFERENCE = ("docs/library.md", "docs/glossary.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 FINDINGS = (
     "FINDINGS.md",
     "docs/assumptions.md",
