@@ -12,3 +12,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if os.environ.get("THEOREMS_TYPECHECK"):
     check_shapes()
+
+from theorems.command import options  # noqa: E402 - after the checks of shapes
+
+# A process costs seconds to start, and results do not depend on how many there are. Tests of that ask for two.
+options.JOBS = 1
