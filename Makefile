@@ -10,7 +10,7 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit deep bench docs adapters clean
+.PHONY: help setup verify test lint types unit shapes documents mutants deep bench docs adapters clean
 
 help:
 	@echo "make verify   set everything up and verify the theorems on generated data"
@@ -18,6 +18,9 @@ help:
 	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy, Dask against processes"
 	@echo "make docs     the documentation site, in build/docs"
 	@echo "make adapters the tests on other libraries' attention, which it installs"
+	@echo "make shapes   the tests with shapes and dtypes checked at every call (every night)"
+	@echo "make documents  the long commands of the documents (every night)"
+	@echo "make mutants  mutation testing of reference_attention, or of PART=reference_attention.svm (every night)"
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on, ENGINE=dask://HOST:PORT)"
 	@echo "make clean    remove the environment and the caches"
 
@@ -44,7 +47,23 @@ types: $(READY)
 	@$(BIN)/mypy
 
 unit: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadscope
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not documents"
+
+shapes: $(READY)
+	@THEOREMS_TYPECHECK=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not documents"
+
+documents: $(READY)
+	@$(BIN)/python -m pytest -m documents
+
+# As mutmut names them: reference_attention.svm is a package, reference_attention.exact a module.
+mutants: PART := reference_attention
+mutants: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,mutants]"
+	@$(BIN)/mutmut run "$(PART).*"
+	@$(BIN)/mutmut export-cicd-stats > /dev/null
+	@$(BIN)/python -c 'import json; n = json.load(open("mutants/mutmut-cicd-stats.json")); \
+	  k = n["killed"] + n["timeout"] + n["segfault"]; m = k + n["survived"] + n["suspicious"] + n["no_tests"]; \
+	  print(f"$(PART): {k} of {m} mutants killed, {k / m:.1%}")'
 
 deep: SEED := $(or $(SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '))
 deep: ENGINE := local
@@ -66,4 +85,4 @@ adapters: $(READY)
 	@$(BIN)/python -m pytest -m adapters
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build *.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build mutants *.egg-info
