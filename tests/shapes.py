@@ -65,7 +65,7 @@ def check_shapes() -> None:
 def failures() -> Iterator[str]:
     """A line for each signature that is broken when statements draw a case, or hold on their smallest kept one."""
     # Modules that are imported before check_shapes() are not checked.
-    from theorems.run.drawing import drive
+    from generators.drawing import drive
 
     from examples.kernels import handwritten
     from reference_attention.errors import InvalidInput
