@@ -65,9 +65,8 @@ def check_shapes() -> None:
 def failures() -> Iterator[str]:
     """A line for each signature that is broken when statements draw a case, or hold on their smallest kept one."""
     # Modules that are imported before check_shapes() are not checked.
-    from generators.drawing import drive
-
     from examples.kernels import handwritten
+    from generators.drawing import drive
     from reference_attention.errors import InvalidInput
     from reference_attention.svm.max_margin_sets import max_margin_sets
     from tests.theorems.strength.claims import ids, kept
