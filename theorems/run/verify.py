@@ -213,9 +213,9 @@ class _Trial:
 def failure_of(statement: Statement, case: Subject, outcome: Outcome, claim: str = "", shrunk: bool = False) -> Failure:
     """The case, to be written down; ``claim`` names the falsified claim to tell of, by default the first."""
     falsified = [c for c in outcome.claims if c.verdict is Verdict.FALSIFIED]
-    told = next((c for c in falsified if c.name == claim), falsified[0] if falsified else None)
-    text = as_text(case, case_of=statement.id, claim=told.name if told else "")
-    said = sentence(told, whose(statement, told, outcome.parts)) if told else outcome.reason
+    named = next((c for c in falsified if c.name == claim), falsified[0] if falsified else None)
+    text = as_text(case, case_of=statement.id, claim=named.name if named else "")
+    said = sentence(named, whose(statement, named, outcome.parts)) if named else outcome.reason
     return Failure(outcome.verdict, said, text, shrunk, parts=outcome.parts)
 
 
@@ -239,7 +239,7 @@ def verify_generated(
         seed: drives the cases.
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
-        so_far: what ``progress`` was told last, of a run of the same arguments that was cut off.
+        so_far: what ``progress`` was given last, of a run of the same arguments that was cut off.
         part: which part of the cases, if there are more than :data:`PART` in all.
         realistic: whether only cases as users have them are drawn, see :mod:`generators.realistic`.
     """
@@ -303,7 +303,7 @@ def verify_data(
         given: the data; a failing case that was written down is run exactly as it is.
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
-        so_far: what ``progress`` was told last, of a run of the same arguments that was cut off.
+        so_far: what ``progress`` was given last, of a run of the same arguments that was cut off.
     """
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
@@ -330,7 +330,7 @@ def verify_data(
 
 
 def _explained(statement: Statement, result: Result, under_test: Implementation) -> Result:
-    """The result with what a maintainer of the kernel is told of the failing call."""
+    """The result with a line and a test for a maintainer of the kernel."""
     failure = result.failure
     if failure is None or failure.verdict is not Verdict.FALSIFIED or not isinstance(under_test, OnKernel):
         return result
@@ -339,6 +339,6 @@ def _explained(statement: Statement, result: Result, under_test: Implementation)
         return result
     try:
         line, test = under_test.explained(statement, call, under_test)
-    except Exception as error:  # it is somebody else's kernel that is called once more
+    except Exception as error:  # an untrusted kernel is called once more
         line, test = f"{statement.id}: called again on its failing case it raised {type(error).__name__}", ""
     return replace(result, failure=replace(failure, line=line, test=test))

@@ -33,7 +33,6 @@ FINDINGS = (
     "docs/assumptions.md",
     "docs/power.md",
     "docs/power_tsvm.md",
-    "docs/mutants.md",
     "docs/regime_map.md",
 )
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
