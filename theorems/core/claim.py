@@ -71,6 +71,8 @@ class Claim:
     not_found: bool = False
 
     def __post_init__(self) -> None:
+        # A declared name carries when the claim is made, which need not travel with it.
+        object.__setattr__(self, "name", str(self.name))
         if not isinstance(self.why, Reason) and self.why not in TOLERANCES:
             raise ValueError(f"claim {self.name}: no tolerance named {self.why!r} is declared")
         if self.tolerance < 0:

@@ -23,7 +23,6 @@ from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import always, statement
-from theorems.core.survival import ROOM, SEARCH_ONLY, VALUES
 from theorems.core.svm_certificate import local_optimality_claim
 from theorems.core.tolerances import tolerance
 from theorems.rounding.bounded import exact, value_of
@@ -79,7 +78,6 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     from_data=locally_optimal_choices,
     kernel=FAR,
-    survives={"risk": VALUES, "gradient": SEARCH_ONLY, "float32-softmax": ROOM, "sparsemax": ROOM, "score-off": ROOM},
     needs={
         "separable": "the cone is one around W^mm_α, which exists only if ATT-SVM(α) is feasible",
         "locally-optimal": "κ_α and R0 are made of the gaps to SVM-neighbours, which must be positive",

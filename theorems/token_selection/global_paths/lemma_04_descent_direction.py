@@ -44,11 +44,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient descends along p_mm at every point", turn=3),
-    survives={
-        "gradient-too-long": "twice the gradient descends twice as much",
-        "surrogate-loss": "log(1 + e^−u) is steeper than σ(−u) at every u, and descends more",
-        "svm-scaled": "a longer p_mm descends all the more",
-    },
 )
 def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumptions A and B, if GMM exists, ⟨∇L(p), p_mm⟩ < 0 for every p. Effective form:

@@ -24,7 +24,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import always, statement
-from theorems.core.survival import ROOM
 from theorems.rounding.attention_at import AttentionAt, violation_of
 from theorems.rounding.bounded import exact, rounded
 
@@ -45,21 +44,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient at every point, n = 1", turn=2),
-    survives={
-        "sparsemax": ROOM,
-        "tokens-after-the-eighth-forgotten": ROOM,
-        "running-maximum-never-rescaled": ROOM,
-        "temperature": "a colder softmax obeys the same bound, with a smaller R_π",
-        "scaled-by-root-d": ROOM,
-        "gradient-too-long": "only the direction of the gradient enters",
-        "wrong-loss-derivative": "with one input ℓ' is a positive factor, and only the direction enters",
-        "loss-derivative-dropped": "with one input ℓ' is a positive factor, and only the direction enters",
-        "surrogate-loss": "with one input ℓ' is a positive factor, and only the direction enters",
-        "svm-scaled": "a longer p_mm makes R_π larger, where the bound holds as well",
-        "svm-of-float32-keys": ROOM,
-        "float32-gradient": ROOM,
-        "score-off": ROOM,
-    },
 )
 def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A and B hold and GMM exist. For every π > 0 there is R_π such that ‖p‖ ≥ R_π

@@ -21,7 +21,6 @@ from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import always, statement
-from theorems.core.survival import VALUES
 from theorems.token_selection.global_paths.followed_path import Sphere
 from theorems.token_selection.global_paths.minimised_path import MINIMISED_CLAIMS, minimised_path
 from theorems.token_selection.global_paths.path_claims import PATH_CLAIMS, Followed, path_claims
@@ -66,7 +65,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=BELOW_ROUNDING,
-    survives={"risk": VALUES},
 )
 def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumption A, with one strictly best token per input and a solution p_mm of ATT-SVM(opt), the

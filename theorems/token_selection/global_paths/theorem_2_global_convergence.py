@@ -23,7 +23,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.parts import Condition
 from theorems.core.statement import always, statement
-from theorems.core.survival import ANY_STEP, VALUES
 from theorems.token_selection.global_paths.descent_claims import descent_claims, starts_of
 from theorems.token_selection.global_paths.flow_claims import flow_claims, flow_start
 from theorems.token_selection.global_paths.normalized_claims import normalized_claims
@@ -83,7 +82,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("every iterate of gradient descent on it; the limit is left to the reference", turn=6),
-    survives={"step": ANY_STEP, "risk": VALUES},
 )
 def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumptions A and B, if p_mm = p_mm(opt) exists, gradient descent with η ≤ 1/L_p from any p(0) has

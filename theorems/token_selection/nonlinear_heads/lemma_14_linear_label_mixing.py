@@ -27,7 +27,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, points_around, probe_points
 from theorems.core.statement import always, statement
-from theorems.core.survival import POINTS_ONLY, ROOM, VALUES
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.bounded import exact, in_floats
@@ -67,14 +66,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=("well-behaved-loss", "mixing-hurts"),
     cases=_cases,
     kernel=calls("the sandwich of its prediction", turn=1, differentiates=False),
-    survives={
-        "risk": VALUES,
-        "score-off": ROOM,
-        "ragged-tail-forgotten": ROOM,
-        "ragged-tail-padded": ROOM,
-        "svm": POINTS_ONLY,
-        "sets": POINTS_ONLY,
-    },
 )
 def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If ν_i − c1_i q_i(p) ≤ Y_i ψ(X_iᵀs_i) ≤ ν_i − c0_i q_i(p) for all p, q_i the weight on the non-optimal tokens,

@@ -19,7 +19,6 @@ from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import always, statement
-from theorems.core.survival import CLAIMS_LOST, NO_NEIGHBOUR, VALUES
 from theorems.token_selection.global_paths.path_claims import PATH_CLAIMS
 from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
 from theorems.token_selection.nonlinear_heads.set_constants import mixing_kappa
@@ -41,15 +40,6 @@ LARGEST_KAPPA = 1e5
     assumptions=("well-behaved-loss", "mixing-hurts", "separable-optimal-sets"),
     cases=optimal_set_cases,
     kernel=BELOW_ROUNDING,
-    survives={
-        "risk": VALUES,
-        "gradient-too-long": "a factor moves no minimiser",
-        "loss-derivative-dropped": "the gradient is asked for with the correlation loss, whose ℓ' is −1 anyway",
-        "surrogate-loss": "the gradient is asked for with the correlation loss, unless the head is linear",
-        "neighbour-lost": NO_NEIGHBOUR,
-        "never-independent": CLAIMS_LOST,
-        "never-complementary": CLAIMS_LOST,
-    },
 )
 def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """L(p) = (1/n) Σ_i ℓ(Y_i ψ(X_iᵀs_i)) with Assumption D for sets O_i, and ATT-SVM' feasible with least norm 1/Θ and
