@@ -206,6 +206,24 @@ def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
     return concluded
 
 
+def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Claim]]:
+    """Part of a conclusion: where it raises :class:`Ended` it ends, with what is undecided, and the next part goes on.
+
+    A number that is none ends the whole conclusion all the same.
+    """
+
+    @wraps(claims)
+    def made(*given: Any, **options: Any) -> Iterator[Claim]:
+        try:
+            yield from claims(*given, **options)
+        except NotANumber:
+            raise
+        except Ended as stop:
+            yield from stop.claims
+
+    return made
+
+
 def undecided(claim: str, why: str, form: Form = Form.EXACT) -> Claim:
     """A claim that could not be decided, where the conclusion goes on with others."""
     return Claim(claim, form, 0.0, 0.0, EXACT, undecided=why)

@@ -27,9 +27,9 @@ from theorems.core.key_rows import key_rows
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT, tolerance
+from theorems.curves.flow_chords import asked_for
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import value_of
-from theorems.token_selection.global_paths.flow_chords import asked_for
 from theorems.token_selection.local_paths.invariant_cone import cone_for_flow
 from theorems.token_selection.local_paths.local_constants import local_constants
 

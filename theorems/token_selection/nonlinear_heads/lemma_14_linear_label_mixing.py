@@ -28,10 +28,10 @@ from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, points_around, probe_points
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import tolerance
+from theorems.curves.constraints import log_excess
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.bounded import exact, in_floats
 from theorems.rounding.weights_under_test import weights_of
-from theorems.token_selection.global_paths.path_constants import log_excess
 from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
 from theorems.token_selection.nonlinear_heads.set_constants import log_slope_bounds
 

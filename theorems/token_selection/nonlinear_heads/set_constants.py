@@ -1,6 +1,6 @@
 """Constants of Theorem 8 and Lemma 14: κ for sets of optimal tokens, costs of single tokens, the bound from the duals.
 
-Lengths are in units of ‖p_mm‖, see :mod:`.path_constants`; the singleton case with a linear head is Theorem 1.
+Lengths are in units of ‖p_mm‖, see :mod:`theorems.curves.constraints`; singletons with a linear head are Theorem 1's.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, Lemma 14, Theorem 8.
 """
@@ -21,9 +21,10 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets, exact_logits
 from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
+from theorems.curves.constraints import Constraints, log_excess, rank_of_neighbours
+from theorems.rounding.approximate import bend
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.bounded import exact, possibly_at_least, rounded
-from theorems.token_selection.global_paths.path_constants import Constraints, bend, log_excess, rank_of_neighbours
 
 
 def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:

@@ -20,11 +20,12 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
+from theorems.curves.constraints import EXPONENT_ROUNDING, log_excess
+from theorems.curves.followed_path import Followed, FollowedPath
+from theorems.curves.reduced import Reduced, tangent_basis
+from theorems.curves.sphere import Sphere
 from theorems.rounding.bounded import exact, rounded
-from theorems.token_selection.global_paths.followed_path import Sphere
-from theorems.token_selection.global_paths.path_claims import Followed, path_claims
-from theorems.token_selection.global_paths.path_constants import EXPONENT_ROUNDING, log_excess
-from theorems.token_selection.global_paths.path_offset import Reduced, tangent_basis
+from theorems.token_selection.global_paths.theorem_1_regularization_path import PATH_CORRELATION, on_the_path
 from theorems.token_selection.nonlinear_heads.set_constants import (
     allowed_choices,
     constraints_of,
@@ -151,7 +152,8 @@ def sharp_claims(
             lowest, best = value, (constraints, basis, solution, spheres)
     if best is not None:
         constraints, basis, solution, spheres = best
-        yield from path_claims([Followed.at(s, constraints) for s in spheres], constraints, basis, solution.svm, rng)
+        at = [Followed.at(s, constraints) for s in spheres]
+        yield from on_the_path(FollowedPath(at, constraints, basis, solution.svm, rng, PATH_CORRELATION))
 
 
 def first_order_is_exact(

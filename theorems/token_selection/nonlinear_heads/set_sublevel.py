@@ -17,10 +17,10 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import MaxMarginSets
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
+from theorems.curves.constraints import EXPONENT_ROUNDING, log_excess
+from theorems.curves.reduced import Reduced, tangent_basis
+from theorems.curves.sublevel_hunt import hunt
 from theorems.rounding.bounded import exact
-from theorems.token_selection.global_paths.path_constants import EXPONENT_ROUNDING, log_excess
-from theorems.token_selection.global_paths.path_offset import Reduced, tangent_basis
-from theorems.token_selection.global_paths.sublevel_hunt import hunt
 from theorems.token_selection.nonlinear_heads.set_constants import (
     allowed_choices,
     constraints_of,

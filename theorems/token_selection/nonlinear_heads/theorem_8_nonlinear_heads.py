@@ -19,7 +19,7 @@ from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import always, statement
-from theorems.token_selection.global_paths.path_claims import PATH_CLAIMS
+from theorems.token_selection.global_paths.theorem_1_regularization_path import PATH_CLAIMS
 from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
 from theorems.token_selection.nonlinear_heads.set_constants import mixing_kappa
 from theorems.token_selection.nonlinear_heads.set_path import path_to_the_set, sharp_claims
@@ -34,7 +34,7 @@ LARGEST_KAPPA = 1e5
     "Nonlinear heads, sets of optimal tokens: the path goes to the solutions of ATT-SVM'",
     source="Appendix D, Theorem 8",
     claims=always("sublevel-margin", "sublevel-distance", "sublevel-distance-from-duals", "path-distance", "path-limit")
-    | {name: f"no other optimal token competes; {when}" for name, when in PATH_CLAIMS.items()},
+    | {name: f"no other optimal token competes; {name.when}" for name in PATH_CLAIMS},
     states=("path-limit",),
     premises=("path-is-stationary", "path-is-lowest"),
     assumptions=("well-behaved-loss", "mixing-hurts", "separable-optimal-sets"),
@@ -68,9 +68,9 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Effective, from the duals**, same points: ⟨p, p_α⟩/‖p_α‖² ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(p) −
     L_*) over the same choices α, w = λ/Σλ, C_iβ = |ℓ'(ν_i)| e_iβ e^{−b min(x,1)}/(|O_i| + |Ō_i|e^{−(ρ−κ)}), e_iβ = Σ_j
-    |b_j|(least secant of φ_j) g_iβj, x = T e^{−(ρ−κ)}, b of :func:`.path_constants.bend` on [ν_i − c1_i, ν_i], 0 for
-    convex ℓ. *Derivation.* s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit; then Jensen as in
-    Theorem 1.
+    |b_j|(least secant of φ_j) g_iβj, x = T e^{−(ρ−κ)}, b of :func:`theorems.rounding.approximate.bend` on [ν_i − c1_i,
+    ν_i], 0 for convex ℓ. *Derivation.* s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit; then
+    Jensen as in Theorem 1.
 
     **Limit.** For *every* minimiser p̄(R), 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ, D the minimum above
     and p' any point of the sphere: O(1/ρ). Descended from each of G_mm to ρ = 10⁶(1 + κ): 1 − cos ≤ 10⁻⁶ there.

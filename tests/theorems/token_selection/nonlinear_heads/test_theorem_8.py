@@ -27,9 +27,10 @@ from tests.theorems.token_selection.faults import FAULTS
 from theorems.core.check import check
 from theorems.core.claim import Verdict, at_least
 from theorems.core.implementation import REFERENCE
+from theorems.curves.constraints import Constraints
 from theorems.registry.lookup import statement_named
 from theorems.rounding.bounded import exact, value_of
-from theorems.token_selection.global_paths.path_constants import Constraints, log_kappa
+from theorems.token_selection.global_paths.theorem_1_regularization_path import log_kappa
 from theorems.token_selection.nonlinear_heads import set_path
 from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
 from theorems.token_selection.nonlinear_heads.set_constants import (
