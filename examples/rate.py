@@ -30,7 +30,7 @@ from theorems.api import (
     reason,
     statement,
 )
-from theorems.token_selection.global_paths.growth_bounds import climb_bound, log_rate, reach
+from theorems.token_selection.global_paths.theorem_2_global_convergence import climb_bound, log_rate, reach
 
 STEPS = 2_000
 

@@ -26,6 +26,7 @@ ROOMS = (
     "theorems.rounding.bounded",
     "theorems.core",
     "theorems.rounding",
+    "theorems.curves",
     "theorems.capabilities",
     "theorems.token_selection.softmax",
     "theorems.token_selection.global_paths",

@@ -71,6 +71,8 @@ class Claim:
     not_found: bool = False
 
     def __post_init__(self) -> None:
+        # A declared name carries when the claim is made, which need not travel with it.
+        object.__setattr__(self, "name", str(self.name))
         if not isinstance(self.why, Reason) and self.why not in TOLERANCES:
             raise ValueError(f"claim {self.name}: no tolerance named {self.why!r} is declared")
         if self.tolerance < 0:
@@ -202,6 +204,24 @@ def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
         return claims(made) if isinstance(made, Iterable) else made
 
     return concluded
+
+
+def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Claim]]:
+    """Part of a conclusion: where it raises :class:`Ended` it ends, with what is undecided, and the next part goes on.
+
+    A number that is none ends the whole conclusion all the same.
+    """
+
+    @wraps(claims)
+    def made(*given: Any, **options: Any) -> Iterator[Claim]:
+        try:
+            yield from claims(*given, **options)
+        except NotANumber:
+            raise
+        except Ended as stop:
+            yield from stop.claims
+
+    return made
 
 
 def undecided(claim: str, why: str, form: Form = Form.EXACT) -> Claim:

@@ -22,6 +22,7 @@ from generators.case import Case
 from generators.problems import cases as cases_with
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, until_undecided
+from theorems.core.claim_name import ALWAYS, ClaimName
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import KernelUse
 from theorems.core.parts import Part
@@ -46,7 +47,8 @@ class Statement:
         from_data: the cases of one user-supplied case (e.g. one per locally optimal α); itself by default.
         aliases: other ids of the same statement.
         kernel: what it calls of an attention kernel, or why it calls none; None where nobody has said.
-        survives: why it stays true under planted faults that it touches: by the name of the fault, or by its kind.
+        survives: why it stays true under planted faults that it touches: by the name of the fault, or by its kind; of
+            the suite's own statements :mod:`theorems.faults.survivors` says it.
         needs: assumptions that its own words need, so that there is nothing to hunt without them: id → why.
         own_assumptions: assumptions that are not the suite's, by id.
         claims: the claims that it may make, by name, and when; empty where nobody has said.
@@ -100,10 +102,6 @@ class Statement:
         return self.own_assumptions.get(id) or assumption_named(id)
 
 
-ALWAYS = "on every case"
-"""When a claim is made, unless one before it ends the conclusion."""
-
-
 def always(*names: str) -> dict[str, str]:
     """Claims that are made on every case: for ``claims=always("a", "b") | {"c": "where tokens tie"}``."""
     return dict.fromkeys(names, ALWAYS)
@@ -136,7 +134,7 @@ def statement(
     kernel: KernelUse | None = None,
     survives: Mapping[str, str] = MappingProxyType({}),
     needs: Mapping[str, str] = MappingProxyType({}),
-    claims: Mapping[str, str] = MappingProxyType({}),
+    claims: Mapping[str, str] | Sequence[ClaimName] = MappingProxyType({}),
     states: Sequence[str] | None = None,
     premises: Sequence[str] = (),
 ) -> Callable[[Conclusion], Statement]:
@@ -153,18 +151,25 @@ def statement(
             :func:`generators.problems.cases` builds some for the suite's assumptions; those on which an own one fails
             count as not applicable.
         from_data: the cases of one user-supplied case (e.g. one per locally optimal α); itself if left out.
-        aliases, kernel, survives, needs, claims: see :class:`Statement`. Where claims are listed, one that is not is an
-            error, and a run in which one was never made says so; nobody has to list any.
-        states, premises: which of ``claims`` are the conclusion as the source states it, and which say that data,
-            solutions and runs are those that it speaks of; the others are sharper forms of one's own. A falsified
-            statement says whose claim failed. If ``states`` is left out, all but the premises are the conclusion.
+        aliases, kernel, survives, needs: see :class:`Statement`. Why the suite's own statements survive a fault is in
+            :mod:`theorems.faults.survivors`.
+        claims: every claim that it may make: declarations of :mod:`theorems.core.claim_name`, or names and when each is
+            made. One that is not listed is an error, and a run in which one was never made says so; nobody has to list
+            any.
+        states, premises: where ``claims`` are names, which of them are the conclusion as the source states it, and
+            which say that data, solutions and runs are those that it speaks of; the others are sharper forms of one's
+            own. A falsified statement says whose claim failed. If ``states`` is left out, all but the premises are the
+            conclusion.
 
     Raises:
         InvalidInput: an id or an assumption that cannot be used, no docstring, assumptions that no strategy here
         builds, a name in ``states`` or ``premises`` that is not among ``claims``, or in both.
     """
     _check_id(id)
+    if not isinstance(claims, Mapping):
+        claims, states, premises = _declared(id, claims, states, premises)
     _check_parts(id, claims, states, premises)
+    when = MappingProxyType({str(name): said for name, said in claims.items()})
     ids, own = _sorted_out(assumptions)
     strategy = _strategy(tuple(i for i in ids if i not in own), cases)
     if from_data is not None and not callable(from_data):
@@ -189,7 +194,7 @@ def statement(
             survives,
             {id: NO_WEIGHTS[id] for id in ids if id in NO_WEIGHTS} | dict(needs),
             own,
-            claims,
+            when,
             states=None if states is None else tuple(states),
             premises=tuple(premises),
         )
@@ -205,6 +210,21 @@ def alone(case: Subject) -> Iterator[Subject]:
 def _check_id(id: str) -> None:
     if not isinstance(id, str) or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", id):
         raise InvalidInput(f"statement: the id {id!r} is not kebab-case; give one like 'my-conjecture'.")
+
+
+def _declared(
+    id: str, claims: Sequence[ClaimName], states: Sequence[str] | None, premises: Sequence[str]
+) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
+    """When each claim is made, those of the conclusion and the premises, from declarations."""
+    if isinstance(claims, str) or not all(isinstance(name, ClaimName) for name in claims):
+        raise InvalidInput(f"statement {id}: claims are neither names with when each is made nor declarations.")
+    if states is not None or premises:
+        raise InvalidInput(f"statement {id}: its declared claims say which part they are; leave out states, premises.")
+    twice = next((name for name in claims if claims.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"statement {id}: the claim {twice!r} is declared twice.")
+    of = {part: tuple(str(name) for name in claims if name.part is part) for part in Part}
+    return {str(name): name.when for name in claims}, of[Part.STATED], of[Part.PREMISE]
 
 
 def _check_parts(id: str, claims: Mapping[str, str], states: Sequence[str] | None, premises: Sequence[str]) -> None:

@@ -166,7 +166,8 @@ def _spared(faults: Sequence[Fault], columns: Sequence[Column], known: Mapping[s
             cell = column.cells.get(fault.name)
             if cell and cell.found in (Found.MISSED, Found.UNDECIDED):
                 said = f"undecided there: {cell.why}" if cell.why else "not explained"
-                reason = why_spared(fault, known[column.id].survives, cell.found is Found.UNDECIDED) or said
+                heading, open_one = known[column.id], cell.found is Found.UNDECIDED
+                reason = why_spared(fault, heading.id, heading.survives, open_one) or said
                 reasons.setdefault(reason, {}).setdefault(fault.name, []).append(short(column.id))
     return [row for reason, spared in reasons.items() for row in _spared_rows(reason, spared)]
 

@@ -203,7 +203,7 @@ def _faults(statement: Statement, power: Mapping[str, Mapping[str, str]]) -> Ite
 def _spared(statement: Statement, column: Mapping[str, str]) -> Iterator[tuple[Text, ...]]:
     for fault, sign in column.items():
         if sign in ("–", "?"):
-            why = why_spared(FAULTS[fault], statement.survives, sign == "?") or (
+            why = why_spared(FAULTS[fault], statement.id, statement.survives, sign == "?") or (
                 "undecided" if sign == "?" else "not explained"
             )
             yield (Code(fault), FAULTS[fault].says, why)

@@ -26,11 +26,10 @@ from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import always, statement
-from theorems.core.survival import RATE, RIGHT_HERE, SAME_END, VALUES
 from theorems.core.tolerances import EXACT, tolerance
+from theorems.curves.flow_chords import asked_for
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import value_of
-from theorems.token_selection.global_paths.flow_chords import asked_for
 from theorems.token_selection.local_paths.invariant_cone import cone_for_flow
 from theorems.token_selection.local_paths.local_constants import local_constants
 
@@ -67,21 +66,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=("queries-given", "well-behaved-loss", "distinct-scores", "independent-rows"),
     cases=_cases,
     kernel=FAR,
-    survives={
-        "risk": VALUES,
-        "softmax": RATE,
-        "gradient": RATE,
-        "key-off": RATE,
-        "score-off": RATE,
-        "flow-jumps-sideways": SAME_END,
-        "flow-on-the-ray": SAME_END,
-        "flow-interpolates": SAME_END,
-        "flow-of-another-loss": SAME_END,
-        "flow-of-other-scores": SAME_END,
-        "flow-of-other-keys": SAME_END,
-        "always-independent": RIGHT_HERE,
-        "always-complementary": RIGHT_HERE,
-    },
 )
 def conjecture_independent_rows(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """*A conjecture: neither paper states it.* Let the rows (x_iα − x_it) z_iᵀ be linearly independent, and no two

@@ -22,7 +22,6 @@ from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import always, statement
-from theorems.core.survival import RIGHT_HERE
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import exact
 from theorems.rounding.steps import starts_claim, steps_claim
@@ -60,8 +59,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=("queries-given", *descent_from_a_margin.assumptions, "first-step-separates"),
     cases=_cases,
     kernel=SATURATED,
-    survives=dict(descent_from_a_margin.survives)
-    | dict.fromkeys(("svm-of-float32-keys", "neighbours-by-tolerance", "always-independent"), RIGHT_HERE),
     needs=dict(descent_from_a_margin.needs)
     | {"first-step-separates": "without it W(1) has no positive margin, and the claims are those from another start"},
 )

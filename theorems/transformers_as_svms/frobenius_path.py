@@ -14,7 +14,6 @@ from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
-from theorems.core.survival import VALUES
 from theorems.token_selection.global_paths.theorem_1_regularization_path import theorem_1
 
 
@@ -28,7 +27,6 @@ from theorems.token_selection.global_paths.theorem_1_regularization_path import 
     assumptions=("queries-given", *theorem_1.assumptions),
     cases=query_cases,
     kernel=BELOW_ROUNDING,
-    survives={"risk": VALUES},
 )
 def tsvm_frobenius_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, one token of each input be strictly best, (x_i,opt − x_it)ᵀ W z_i ≥ 1 be feasible and W^mm

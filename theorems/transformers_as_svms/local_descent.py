@@ -17,7 +17,6 @@ from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import statement
-from theorems.core.survival import RIGHT_HERE, ROOM
 from theorems.token_selection.local_paths.local_cases import followable
 from theorems.token_selection.local_paths.theorem_3_local_convergence import theorem_3
 
@@ -42,8 +41,6 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     from_data=theorem_3.from_data,
     kernel=FAR,
-    survives=dict(theorem_3.survives)
-    | {"flow-on-the-ray": ROOM, "always-independent": RIGHT_HERE, "always-complementary": RIGHT_HERE},
     needs=theorem_3.needs,
 )
 def tsvm_local_descent(case: Case, under_test: Implementation) -> Iterator[Claim]:

@@ -23,7 +23,6 @@ from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import always, statement
-from theorems.core.survival import ROOM, SEARCH_ONLY, VALUES
 from theorems.core.svm_certificate import local_optimality_claim
 from theorems.core.tolerances import tolerance
 from theorems.rounding.bounded import exact, value_of
@@ -79,7 +78,6 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     from_data=locally_optimal_choices,
     kernel=FAR,
-    survives={"risk": VALUES, "gradient": SEARCH_ONLY, "float32-softmax": ROOM, "sparsemax": ROOM, "score-off": ROOM},
     needs={
         "separable": "the cone is one around W^mm_α, which exists only if ATT-SVM(α) is feasible",
         "locally-optimal": "κ_α and R0 are made of the gaps to SVM-neighbours, which must be positive",
@@ -109,7 +107,7 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     W_o of norm ρP with the offset o of the sharp form from the ray, which it is seeded with; that it is the minimum is
     not claimed, and nothing here needs it. So it has the bounds (path-margin), and with w = λ/Σλ,
     c_j = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ_α)}, r = ‖W_R‖/P, and b of
-    :func:`theorems.token_selection.global_paths.path_constants.bend`,
+    :func:`theorems.curves.constraints.bend`,
 
         1 − cos(W_R, W^mm_α) ≤ (log(n(L(W_o) − L_α) + c_max H) + ρ − D + log1p(x) + b min(x, 1))/r
 

@@ -25,7 +25,6 @@ from theorems.core.on_kernel import calls
 from theorems.core.parts import Condition
 from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import always, statement
-from theorems.core.survival import ANY_STEP, VALUES
 from theorems.rounding.attention_at import AttentionAt, violation_of
 from theorems.token_selection.global_paths.lemma_04_descent_direction import lemma_4
 from theorems.transformers_as_svms.stationarity_claims import (
@@ -39,7 +38,6 @@ from theorems.transformers_as_svms.stationarity_claims import (
 )
 
 POINTS = 150
-LONGER = "it descends along any feasible W', also a longer one"
 SEPARATING = Condition(
     "the queries separate the labels", lambda case: label_separating_queries(case).holds is not False
 )
@@ -73,7 +71,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
     cases=_cases,
     kernel=calls("its gradient at every point and at every iterate of gradient descent", turn=7),
-    survives={"step": ANY_STEP, "risk": VALUES, "svm-scaled": LONGER, "svm-coordinate-off": LONGER},
 )
 def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ATT-SVM(opt) be feasible, one token of each input strictly best. L has no stationary point, and gradient

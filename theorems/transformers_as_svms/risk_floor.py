@@ -84,9 +84,6 @@ def _cases(draw: DrawFn) -> Case:
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum"),
     cases=_cases,
     kernel=calls("its risk, between both bounds at every point", turn=8, differentiates=False),
-    survives={
-        "excess-linearised": "|ℓ'(γ_i,opt)| δ_i lies between both bounds at every δ_i; its value is claimed by Lemma 3"
-    },
     needs={"well-behaved-loss": "c_min and c_max bound |ℓ'|", "strict-optimum": "opt is one token of each input"},
 )
 def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:

@@ -18,7 +18,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.points import probe_points
 from theorems.core.statement import always, statement
-from theorems.core.survival import VALUES
 from theorems.rounding.bounded import value_of
 from theorems.transformers_as_svms.sequence_data_claims import (
     choices_claim,
@@ -61,7 +60,6 @@ UNSEEN_POINTS = 12
     assumptions=("well-behaved-loss", "sequence-given", "sequence-strict-optimum", "sequence-separable"),
     cases=sequence_cases,
     kernel=BELOW_ROUNDING,
-    survives={"risk": VALUES},
     needs={
         "sequence-given": "it speaks of several queries",
         "sequence-separable": "W^mm exists only if it is",

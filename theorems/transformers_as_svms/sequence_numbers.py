@@ -21,12 +21,11 @@ from reference_attention.svm.sequence_max_margin import SequenceMaxMargin
 from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
+from theorems.rounding.approximate import approximate, bend
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.bounded import Bounded, exact, rounded, value_of
 from theorems.rounding.excess import excess
 from theorems.rounding.sized import Sized
-from theorems.token_selection.global_paths.growth_bounds import approximate
-from theorems.token_selection.global_paths.path_constants import bend
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,11 +18,11 @@ from reference_attention.problem import Problem
 from reference_attention.svm.sequence_max_margin import SequenceMaxMargin
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.points import climb, probe_points
+from theorems.curves.reduced import Reduced, tangent_basis
+from theorems.curves.sublevel_hunt import hunt
 from theorems.rounding.attention_at import Numbers, violation_of
 from theorems.rounding.bounded import exact, rounded, value_of
 from theorems.rounding.sized import sized_equal
-from theorems.token_selection.global_paths.path_offset import Reduced, tangent_basis
-from theorems.token_selection.global_paths.sublevel_hunt import hunt
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows, dual_value
 
 POINTS = 60

@@ -25,7 +25,7 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.bounded import exact, rounded, value_of
 from theorems.rounding.excess import log_excess_of
 from theorems.rounding.steps import starts_claim, steps_claim
-from theorems.token_selection.global_paths.growth_bounds import log_climb
+from theorems.token_selection.global_paths.lemma_04_descent_direction import log_climb
 from theorems.transformers_as_svms.row_independence import (
     certified_eigenvalue,
     difference_gram,

@@ -23,7 +23,6 @@ from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.statement import statement
-from theorems.core.survival import ROOM
 from theorems.core.tolerances import tolerance
 
 SUM = tolerance("sum-of-weights", "8 eps T", "T weights, each rounded a few times")
@@ -35,7 +34,7 @@ SUM = tolerance("sum-of-weights", "8 eps T", "T weights, each rounded a few time
     source="nowhere",
     assumptions=("single-input",),
     kernel=calls("its weights", turn=9),
-    survives={"temperature": ROOM},
+    survives={"temperature": "weights sum to one at any temperature"},
 )
 def lemma_99(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If n = 1, then Σ_it s_it = 1 at every p."""

@@ -78,10 +78,10 @@ def test_the_paper_s_conclusion_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_of_several_inputs_no_direction_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     """Theorem 2 states a limit of the direction for one input only."""
-    from theorems.token_selection.global_paths import descent_claims
+    from theorems.token_selection.global_paths import theorem_2_global_convergence as theorem
 
-    usual = descent_claims.climb_bound
-    monkeypatch.setattr(descent_claims, "climb_bound", lambda *given: usual(*given) + 1e3)
+    usual = theorem.climb_bound
+    monkeypatch.setattr(theorem, "climb_bound", lambda *given: usual(*given) + 1e3)
     found = verify_data("theorem-2", SEVERAL)
     assert found.as_json()["conclusion"]["stated"] == "upheld"
     assert "climbs-like-log-t (a sharper form of ours; the paper's conclusion is upheld" in found.reason

@@ -23,9 +23,9 @@ from tests.theorems.transformers_as_svms.test_conjecture_independent_rows import
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
+from theorems.curves.flow_chords import asked_for
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import exact
-from theorems.token_selection.global_paths.flow_chords import asked_for
 from theorems.token_selection.local_paths.local_constants import local_constants
 from theorems.transformers_as_svms import conjecture_independent_rows as conjecture
 from theorems.transformers_as_svms import local_path

@@ -21,7 +21,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.parts import Condition
 from theorems.core.statement import always, statement
-from theorems.core.survival import VALUES
 from theorems.core.tolerances import EXACT
 from theorems.rounding.bounded import exact
 from theorems.rounding.sized import Sized, sized_at_least
@@ -78,7 +77,6 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     from_data=pairs_for,
     kernel=BELOW_ROUNDING,
-    survives={"risk": VALUES},
 )
 def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let unit vectors q1, q2 select the same single tokens α, with directional margins θ1 < θ2.

@@ -22,7 +22,6 @@ from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import always, statement
-from theorems.core.survival import ROOM, SEARCH_ONLY, VALUES
 from theorems.core.tolerances import EXACT
 from theorems.token_selection.directions.better_directions import leaving_only_higher, selecting_best, tilted
 from theorems.token_selection.directions.definition_3 import as_defined
@@ -64,17 +63,6 @@ def _cases() -> SearchStrategy[Case]:
     from_data=directions_for,
     aliases=("theorem-7",),
     kernel=BELOW_ROUNDING,
-    survives={
-        "risk": VALUES,
-        "score-off": ROOM,
-        "tokens-after-the-eighth-forgotten": ROOM,
-        "ragged-tail-forgotten": ROOM,
-        "ragged-tail-padded": ROOM,
-        "direction-saturates": "an inequality with room around q, in which a rounded q stays",
-        "svm-with-bias": ALSO_BETTER,
-        "svm-of-float32-keys": ALSO_BETTER,
-        "gradient": SEARCH_ONLY,
-    },
     needs={"direction-given": "the theorem speaks of a direction q; without one it says nothing"},
 )
 def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:

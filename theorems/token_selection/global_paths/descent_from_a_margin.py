@@ -25,7 +25,6 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import always, statement
-from theorems.core.survival import ANY_STEP, RIGHT_HERE, ROOM
 from theorems.rounding.bounded import exact, value_of
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 from theorems.token_selection.global_paths.margin_flow import FLOW_CLAIMS, flow_claims
@@ -85,7 +84,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=SATURATED,
-    survives={"step": ANY_STEP, "score-off": ROOM, "always-complementary": RIGHT_HERE},
     needs={
         "separable": "p_mm exists only if ATT-SVM is feasible",
         "well-behaved-loss": "the margin that it asks of a start is made of bounds of |ℓ'| > 0",

@@ -58,8 +58,8 @@ from scipy.optimize import nnls
 
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin
-from theorems.token_selection.global_paths.path_constants import Constraints
-from theorems.token_selection.global_paths.path_offset import FAR, Reduced
+from theorems.curves.constraints import Constraints
+from theorems.curves.reduced import FAR, Reduced
 
 ROUNDS = 100
 """Bounds that enter their own time are iterated that often; each round at least halves what is missing."""

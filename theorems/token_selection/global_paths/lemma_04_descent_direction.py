@@ -17,15 +17,18 @@ from jaxtyping import Float64
 from generators.case import Case
 from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
+from reference_attention.problem import Problem
 from theorems.core.att_svm import solved
 from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import stated
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, probe_points
-from theorems.core.statement import always, statement
-from theorems.rounding.attention_at import AttentionAt, violation_of
-from theorems.rounding.bounded import rounded
-from theorems.token_selection.global_paths.growth_bounds import log_climb
+from theorems.core.statement import statement
+from theorems.rounding.attention_at import AttentionAt, Numbers, violation_of
+from theorems.rounding.bounded import exact, rounded
+
+DESCENT = stated("descent")
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable")
 POINTS = 150
@@ -39,16 +42,10 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-4",
     "The max-margin direction descends everywhere",
     source="Appendix B.1, Lemma 4",
-    claims=always("descent"),
-    states=("descent",),
+    claims=(DESCENT,),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient descends along p_mm at every point", turn=3),
-    survives={
-        "gradient-too-long": "twice the gradient descends twice as much",
-        "surrogate-loss": "log(1 + e^−u) is steeper than σ(−u) at every u, and descends more",
-        "svm-scaled": "a longer p_mm descends all the more",
-    },
 )
 def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumptions A and B, if GMM exists, ⟨∇L(p), p_mm⟩ < 0 for every p. Effective form:
@@ -64,13 +61,24 @@ def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the gradient, and compared so at any norm of p.
     """
     problem = case.problem
-    solution = solved(problem, problem.optimal, under_test, "descent", Form.EFFECTIVE).p
+    solution = solved(problem, problem.optimal, under_test, DESCENT, Form.EFFECTIVE).p
 
     def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
         at = AttentionAt(problem, points, under_test.textbook_eps)
         climbs = np.exp(log_climb(at) - at.log_scale[:, None])
-        return -at.gradient_of(under_test, "descent") @ rounded(solution), np.sum(climbs, axis=-1)
+        return -at.gradient_of(under_test, DESCENT) @ rounded(solution), np.sum(climbs, axis=-1)
 
     rng = case.rng()
     points = climb(rng, probe_points(rng, problem, solution, m=affordable(problem, POINTS)), violation_of(sides))
-    yield at_least("descent", Form.EFFECTIVE, *sides(points))
+    yield at_least(DESCENT, Form.EFFECTIVE, *sides(points))
+
+
+def log_climb(at: AttentionAt) -> Numbers:
+    """Lemma 4's terms: log of (1/n)|ℓ'(γ_iᵀs_i)| gap_i s_i,opt (1 − s_i,opt), (b, n)."""
+    factors = at.log_slopes + (log_gaps(at.problem) - np.log(exact(at.problem.n)))
+    return factors + at.log_weight_of(at.problem.optimal) + at.log_complement(at.problem.optimal)
+
+
+def log_gaps(problem: Problem) -> Numbers:
+    """log gap_i, gap_i = γ_i,opt − the common score of the other tokens (Assumption B)."""
+    return np.log(exact(problem.scores.max(axis=1)) - problem.scores.min(axis=1))

@@ -20,13 +20,15 @@ from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
 from theorems.core.att_svm import solved
 from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import stated
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, probe_points
-from theorems.core.statement import always, statement
-from theorems.core.survival import ROOM
+from theorems.core.statement import statement
 from theorems.rounding.attention_at import AttentionAt, violation_of
 from theorems.rounding.bounded import exact, rounded
+
+CORRELATION = stated("correlation")
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable", "single-input")
 POINTS = 150
@@ -40,26 +42,10 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-5",
     "Gradient correlation for a single input",
     source="Appendix B.1, Lemma 5",
-    claims=always("correlation"),
-    states=("correlation",),
+    claims=(CORRELATION,),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient at every point, n = 1", turn=2),
-    survives={
-        "sparsemax": ROOM,
-        "tokens-after-the-eighth-forgotten": ROOM,
-        "running-maximum-never-rescaled": ROOM,
-        "temperature": "a colder softmax obeys the same bound, with a smaller R_π",
-        "scaled-by-root-d": ROOM,
-        "gradient-too-long": "only the direction of the gradient enters",
-        "wrong-loss-derivative": "with one input ℓ' is a positive factor, and only the direction enters",
-        "loss-derivative-dropped": "with one input ℓ' is a positive factor, and only the direction enters",
-        "surrogate-loss": "with one input ℓ' is a positive factor, and only the direction enters",
-        "svm-scaled": "a longer p_mm makes R_π larger, where the bound holds as well",
-        "svm-of-float32-keys": ROOM,
-        "float32-gradient": ROOM,
-        "score-off": ROOM,
-    },
 )
 def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A and B hold and GMM exist. For every π > 0 there is R_π such that ‖p‖ ≥ R_π
@@ -77,10 +63,10 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     p_mm is at least 1. With T = 2, π = 0. Both sides are divided by e^{log_scale} of the gradient.
     """
     problem = case.problem
-    solution = solved(problem, problem.optimal, under_test, "correlation", Form.EFFECTIVE).p
+    solution = solved(problem, problem.optimal, under_test, CORRELATION, Form.EFFECTIVE).p
 
     def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
-        gradient = AttentionAt(problem, points, under_test.textbook_eps).gradient_of(under_test, "correlation")
+        gradient = AttentionAt(problem, points, under_test.textbook_eps).gradient_of(under_test, CORRELATION)
         p, p_mm = exact(points), rounded(solution)
         pi = norm(p_mm) * np.log(exact(problem.T - 1)) / norm(p, axis=-1)
         return np.vecdot(gradient, p) / norm(p, axis=-1), (1 + pi) * (gradient @ p_mm) / norm(p_mm)
@@ -88,4 +74,4 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     rng = case.rng()
     points = probe_points(rng, problem, solution, m=affordable(problem, POINTS))
     points = climb(rng, points[np.any(points != 0, axis=1)], violation_of(sides))
-    yield at_least("correlation", Form.EFFECTIVE, *sides(points))
+    yield at_least(CORRELATION, Form.EFFECTIVE, *sides(points))

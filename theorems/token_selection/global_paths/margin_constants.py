@@ -19,9 +19,9 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.claim import Form, Undecided
 from theorems.core.key_rows import key_rows
+from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.bounded import exact, rounded, value_of
-from theorems.token_selection.global_paths.growth_bounds import approximate
 
 LARGEST = 1e4
 """A larger margin that is asked for leaves no start from which a float resolves both the weights and the steps."""

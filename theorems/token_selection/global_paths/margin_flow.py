@@ -16,13 +16,14 @@ from jaxtyping import Float64
 from reference_attention.floats import EPS
 from reference_attention.training.flow import Flow
 from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.claim_name import premises
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
+from theorems.curves.constraints import Constraints
+from theorems.curves.followed_flow import FollowedFlow
 from theorems.rounding.bounded import exact, value_of
-from theorems.token_selection.global_paths.flow_claims import FLOW_RELATIVE, followed
 from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
-from theorems.token_selection.global_paths.path_constants import Constraints
 
 MARGIN_FLOW = tolerance(
     "margin-flow",
@@ -31,6 +32,8 @@ MARGIN_FLOW = tolerance(
     " solver's local errors, at most rtol‖p‖ + atol per coordinate and gradient, add; the rest is rounding",
 )
 
+FLOW_RELATIVE = 1e-12
+"""Relative tolerance of the flow's solver: the offset from the ray is read off."""
 NEARLY = 1e-2
 """E, how far log|coefficient of a row| may be from its limit where the offset is read off first."""
 
@@ -54,11 +57,11 @@ def flow_claims(
 ) -> Iterator[Claim]:
     """Follow the flow from a start of margin κ + log(2(T−1)A) to norm 1e6‖p_mm‖, or as far as float64 resolves it."""
     problem, unit = constants.problem, constants.svm.norm
-    flow = yield from followed(problem, under_test, start, unit, FLOW_RELATIVE, rng)
-    if flow is None:
-        return
-    solver = flow.evaluations * math.sqrt(problem.d) * (flow.relative * flow.norms + flow.absolute)
-    solver = solver + 8 * problem.d * EPS * flow.norms
+    followed = FollowedFlow.of(problem, under_test, start, unit, FLOW_RELATIVE, rng, "norm-diverges")
+    yield from premises(followed)
+    yield from followed.diverges()
+    flow = followed.flow
+    solver = followed.solver + 8 * problem.d * EPS * flow.norms
     margins = constants.margins(exact(flow.points))
     least = margins[0] - constants.kappa
     lost = value_of(constants.reach) * solver

@@ -17,10 +17,10 @@ from reference_attention.floats import EPS
 from reference_attention.training.descent import Stop, Trajectory
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, undecided
 from theorems.core.implementation import Implementation
+from theorems.curves.descent import DESCENT_ROUNDING
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.bounded import Bounded, exact, value_of
 from theorems.rounding.steps import starts_claim, steps_claim
-from theorems.token_selection.global_paths.descent_claims import DESCENT_ROUNDING
 from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
 
 STEPS, NORMALIZED_STEPS = 200, 300

@@ -3,43 +3,106 @@
 Main results: an explicit bound on cos and margin over a whole sublevel set; the path itself at radii up to 1e6 with
 its rate −2; its offset from the ray of p_mm, at finite radius and in closed form.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1, Appendix B.2; :mod:`.path_offset`.
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1, Appendix B.2.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 from hypothesis.strategies import SearchStrategy
+from jaxtyping import Float64, Int64
+from numpy.linalg import norm
 
 from generators.case import Case
 from generators.numbers import MODERATE
 from generators.problems import cases
 from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.att_svm import certified
-from theorems.core.claim import Claim, Form, Undecided
+from theorems.core.claim import Claim, Form, Undecided, at_least, section, undecided
+from theorems.core.claim_name import premise, premises, sharper, stated
 from theorems.core.implementation import Implementation
+from theorems.core.key_rows import key_rows
 from theorems.core.on_kernel import BELOW_ROUNDING
-from theorems.core.statement import always, statement
-from theorems.core.survival import VALUES
-from theorems.token_selection.global_paths.followed_path import Sphere
-from theorems.token_selection.global_paths.minimised_path import MINIMISED_CLAIMS, minimised_path
-from theorems.token_selection.global_paths.path_claims import PATH_CLAIMS, Followed, path_claims
-from theorems.token_selection.global_paths.path_constants import (
-    Constraints,
-    exact_to_rounding,
-    log_kappa,
-)
-from theorems.token_selection.global_paths.path_offset import Reduced, tangent_basis
-from theorems.token_selection.global_paths.sublevel_claims import sublevel_claims
+from theorems.core.statement import statement
+from theorems.core.tolerances import tolerance
+from theorems.curves.constraints import Constraints, exact_to_rounding
+from theorems.curves.followed_path import FOLLOWED, PATH_PREMISES, PATH_ROUNDING, Followed, FollowedPath
+from theorems.curves.minimised_path import MINIMISED_PREMISES, MinimisedPath
+from theorems.curves.reduced import Reduced, closed_form, tangent_basis
+from theorems.curves.sphere import Sphere
+from theorems.curves.sublevel_hunt import sublevel_points
+from theorems.rounding.approximate import approximate, bend
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.bounded import exact, rounded
+from theorems.rounding.excess import log_excess_of
 
+PATH_DUAL_GAP = tolerance(
+    "path-dual-gap",
+    "(|y| e + e²)/ρ² + (m + d + 8) eps (Σ_j w_j|exponent_j| + 1 + max|log c| + max|log w|)/ρ",
+    "1 − cos ≤ (F_ρ(y') − D)/ρ holds without a margin; e is the rounding of the followed point (path-rounding), the"
+    " rest that of the sums F and D of logarithms",
+)
+OFFSET_CONVERGENCE = tolerance(
+    "offset-convergence",
+    "|H⁻¹∇F_ρ| + (e^{1.5 x} − 1)|H⁻¹∇F_ρ|_H/√λ_min(H) + path-rounding",
+    "the distance of a limit point from the minimiser at radius ρ, O(1/ρ), bounded by the gradient there:"
+    " log-sum-exp is quasi-self-concordant (theorems.curves.reduced.Reduced.correction)",
+)
+RATE_FIT = tolerance(
+    "rate-fit",
+    "Σ|x_i| e_i / Σ x_i², x_i = log ρ_i − mean, e_i = 2 log((|o| + τ_i)/(|o| − τ_i)) + 4|o|²/ρ_i²",
+    "log(1 − cos) = log(|o|²/2) − 2 log ρ + an error e_i that follows from the bound τ_i on the offset's distance"
+    " from its limit; a least-squares slope is linear in it",
+)
+PATH_OPTIMISER = tolerance(
+    "path-optimiser",
+    "path-rounding + 1e-8 (|y| + 1/(κ‖p_mm‖))",
+    "the optimiser ends when Newton's steps no longer shrink below 1e-8 of the offset plus 1/κ, because rounding along"
+    " weak curvature keeps them there; the predicted offset and the found one carry the rounding of the path besides",
+)
+
+SVM_IS_OPTIMAL = premise("svm-is-optimal")
+MARGIN = sharper("sublevel-margin")
+CORRELATION = sharper("sublevel-correlation")
+FROM_DUALS = sharper("sublevel-correlation-from-duals")
+PATH_CORRELATION = stated("path-correlation", when=FOLLOWED)
+AT_RADIUS = sharper("offset-at-radius", when=FOLLOWED)
+CLOSED_FORM = sharper("offset-closed-form", when="the neighbours are independent with positive duals, d > 1")
+OFFSET_LIMIT = sharper("offset-limit", when="the neighbours are dependent with positive duals, d > 1")
+CORRECTION = sharper("offset-first-correction", when="the neighbours have positive duals, d > 1")
+RATE = sharper("path-rate", when="the offset is known to half its size at two radii")
+LOG_RATE = sharper("path-rate-with-logarithm", when="some neighbour has dual zero in every dual solution")
+MINIMISED_OFFSET = sharper(
+    "minimised-path-offset", when="the same, at a radius where the reduced program predicts the offset"
+)
+PATH_CLAIMS = (
+    *PATH_PREMISES,
+    PATH_CORRELATION,
+    AT_RADIUS,
+    CLOSED_FORM,
+    OFFSET_LIMIT,
+    CORRECTION,
+    RATE,
+    LOG_RATE,
+)
+"""The claims of :func:`on_the_path`."""
+
+SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
+"""RΘ/κ of the sublevel sets."""
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
 """RΘ of the path."""
 LARGEST_KAPPA = 1e5
 """Beyond it the path of PATH_RADII has not begun to turn."""
 LARGEST_ROUNDING = 1e-3
 """Errors of an exponent beyond it leave no digits of the path; it bounds radii where ‖p_mm‖ is large."""
-
+STALLED = 1e-8
+"""See :data:`PATH_OPTIMISER`."""
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 
@@ -52,21 +115,18 @@ def _cases() -> SearchStrategy[Case]:
     "theorem-1",
     "Regularization path: p̄(R)/R → p̄_mm",
     source="Theorem 1, Appendix B.2",
-    claims=always("svm-is-optimal", "sublevel-margin", "sublevel-correlation", "sublevel-correlation-from-duals")
-    | PATH_CLAIMS
-    | MINIMISED_CLAIMS,
-    states=("path-correlation",),
-    premises=(
-        "svm-is-optimal",
-        "path-is-stationary",
-        "path-is-lowest",
-        "minimised-path-is-on-the-sphere",
-        "minimised-path-is-lowest",
+    claims=(
+        SVM_IS_OPTIMAL,
+        MARGIN,
+        CORRELATION,
+        FROM_DUALS,
+        *PATH_CLAIMS,
+        *MINIMISED_PREMISES,
+        MINIMISED_OFFSET,
     ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=BELOW_ROUNDING,
-    survives={"risk": VALUES},
 )
 def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumption A, with one strictly best token per input and a solution p_mm of ATT-SVM(opt), the
@@ -83,7 +143,7 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the feasible set: ⟨p/a, p_mm⟩ ≥ ‖p_mm‖². So cos ≥ a‖p_mm‖/‖p‖ ≥ a/ρ ≥ 1 − κ/ρ.
 
     **Effective, from the duals.** With c_j = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it), w_j = λ_j/Σλ, x = (T−1)e^{−(ρ−κ)} and b of
-    :func:`.path_constants.bend`, which is 0 where ℓ is convex:
+    :func:`theorems.rounding.approximate.bend`, which is 0 where ℓ is convex:
     ‖p‖Θ cos(p, p_mm) ≥ Σ_j w_j log(c_j/w_j) − log1p(x) − b min(x, 1) − log n(L(R p̄_mm) − L_opt).
     *Derivation.* Input i loses δ_i ≤ Γ_i min(x, 1), Γ_i the range of its scores, so n(L − L_opt) ≥ Σ c_j s_j e^{−b
     min(x,1)} (convexity, or :meth:`.loss.Loss.steepening`), and s_j ≥ e^{−a_j}/(1 + x). Jensen's inequality: log Σ c_j
@@ -91,7 +151,7 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Limit.** On the path, 1 − cos ≤ (F_ρ(y') − D)/ρ for *every* tangent y', D = Σ w_j log(c_j/w_j) (or the minimum
     of F_∞, which is the largest D over all duals): the Jensen step above on the sphere gives F_ρ(y) ≥ D + ρ(1 − cos)
-    and the path minimises F_ρ (:mod:`.path_offset`). With y' near the minimiser this is |o|²/(2ρ²)(1 + o(1)).
+    and the path minimises F_ρ (:mod:`theorems.curves.reduced`). With y' near it this is |o|²/(2ρ²)(1 + o(1)).
     If some SVM-neighbour has dual zero in every dual solution there is no minimiser of F_∞; then y' = y_S + h log ρ,
     h·ĝ_j = 0 on the other neighbours and ≥ 1 on these, shows |y_ρ|² ≤ |y_S + h log ρ|² + O(1): 1 − cos = O((log ρ/ρ)²).
     Otherwise log(1 − cos) falls with slope −2 in log ρ.
@@ -102,20 +162,174 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem = case.problem
     svm = yield from certified(problem, problem.optimal, under_test)
-    constraints = Constraints.of(problem, svm)
-    basis = tangent_basis(svm.direction)
-    carried = log_kappa(problem)
-    kappa = float(carried.value)
-    if not kappa < 1 / EPS:
-        why = f"κ = {kappa:.3g}: at RΘ = κ the rounding of a logit is larger than a logit"
-        raise Undecided("sublevel-margin", why, Form.EFFECTIVE)
-    yield from sublevel_claims(case, under_test, constraints, basis, svm, carried)
+    constraints, basis, kappa = Constraints.of(problem, svm), tangent_basis(svm.direction), log_kappa(problem)
+    if not kappa.value < 1 / EPS:
+        why = f"κ = {kappa.value:.3g}: at RΘ = κ the rounding of a logit is larger than a logit"
+        raise Undecided(MARGIN, why, Form.EFFECTIVE)
+    rhos = float(kappa.value) * np.array(SUBLEVEL_RADII)
+    points, of = sublevel_points(problem, under_test, svm, constraints, basis, rhos, case.rng())
+    yield from in_sublevel_sets(problem, under_test, svm, kappa, rhos, points, of)
     if under_test.textbook_eps:
         # Such a kernel's gradient is rounding noise at these radii.
         return
+    path = _followed(problem, under_test, svm, constraints, basis, float(kappa.value), case.rng())
+    yield from on_the_path(path)
+    yield from as_minimised(MinimisedPath.of(path.at, under_test))
+
+
+def in_sublevel_sets(
+    problem: Problem,
+    under_test: Implementation,
+    svm: MaxMargin,
+    kappa: Numbers,
+    rhos: Float64[np.ndarray, "r"],
+    points: Float64[np.ndarray, "m d"],
+    of: Int64[np.ndarray, "m"],
+) -> Iterator[Claim]:
+    """The effective claims at points of sublevel sets.
+
+    A point p of the ball whose risk is larger than at R p̄_mm by a factor e^o belongs to the sublevel set of RΘ − o in
+    place of RΘ. So the bounds, with RΘ − o in them, are for points whose risk is not surely smaller, too.
+    """
+    p, p_mm, rho, what = exact(points), rounded(svm.p), rhos[of], {"points": "point of a sublevel set"}
+    log_edge = log_excess_of(under_test, problem, rhos[:, None] * p_mm, MARGIN)[of]
+    over = np.maximum(log_excess_of(under_test, problem, p, MARGIN) - log_edge, 0.0)
+    rows = key_rows(problem, problem.optimal)[np.arange(problem.T) != problem.optimal[:, None]]
+    length, along = norm(p, axis=1) / norm(p_mm), p @ p_mm / (p_mm @ p_mm)
+
+    # (k_i,opt − k_it)·p ≥ ρ − κ and cos(p, p_mm) ≥ 1 − κ/ρ.
+    least = rho - over - kappa
+    yield at_least(MARGIN, Form.EFFECTIVE, np.min(p @ rows.T, axis=1), least, **what)
+    yield at_least(CORRELATION, Form.EFFECTIVE, along / length, least / np.maximum(length, rho), **what)
+
+    # ‖p‖Θ cos(p, p_mm) ≥ D(w) − log1p(x) − b min(x, 1) − log n(L(R p̄_mm) − L_opt).
+    x = (problem.T - 1) * np.exp(-np.maximum(least, 0.0))
+    b = bend(problem.loss, problem.scores.max(axis=1), problem.gaps().max(axis=1))
+    lost = np.log1p(x) + b * np.minimum(x, 1.0)
+    bound = dual_value(problem, svm) - lost - (log_edge + over + np.log(exact(problem.n)))
+    yield at_least(FROM_DUALS, Form.EFFECTIVE, along, bound, **what)
+
+
+@section
+def on_the_path(path: FollowedPath) -> Iterator[Claim]:
+    """The limit and sharp claims, at every radius ρ to which the path is followed; o = y is its offset from the ray."""
+    yield from premises(path)
+    rho, size, one_minus = path.rho, path.size, path.one_minus_cosine
+    noise = (size * path.rounding + path.rounding**2) / rho**2 + path.value_rounding / rho
+    gap: dict[str, Any] = {"rounding": noise, "why": PATH_DUAL_GAP, "scale": one_minus[-1:].max(initial=EPS)}
+
+    # 1 − cos ≤ (F_ρ(y') − D)/ρ, y' = argmin F_ρ.
+    bound = (path.values([f.predicted for f in path.at]) - path.dual) / rho
+    yield at_least(PATH_CORRELATION, Form.LIMIT, bound, one_minus, points="radius", **gap)
+
+    # o = argmin F_ρ.
+    off = np.array([np.linalg.norm(f.followed - f.predicted) for f in path.at])
+    moved: dict[str, Any] = {"rounding": path.rounding, "why": PATH_ROUNDING, "scale": np.maximum(size, 1.0)}
+    yield at_least(AT_RADIUS, Form.SHARP, 0.0, off, points="radius", **moved)
+
+    if path.svm.strictly_complementary:
+        yield from _in_the_limit(path)
+        return
+    # The same with y' = y_S + h log ρ.
+    first, r0 = path.at[0].predicted, rho[0]
+    h = (path.limit - first) / math.log(path.far[0].rho / r0)
+    bound = (path.values([first + h * math.log(r / r0) for r in rho]) - path.dual) / rho
+    yield at_least(LOG_RATE, Form.LIMIT, bound, one_minus, points="radius", **gap)
+
+
+def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
+    """o → argmin F_∞, with its first term beyond, at the radii that are near enough for an error bound."""
+    limit, independent = path.limit, path.svm.independent
+    if not (path.far[2] or independent):
+        yield undecided(OFFSET_LIMIT, "Newton's method on the limit program did not converge", Form.SHARP)
+        return
+    if limit.size == 0:
+        return
+    name, slack = OFFSET_LIMIT, 8 * EPS * (1 + float(np.linalg.norm(limit)))
+    if independent:
+        limit, condition = closed_form(path.constraints, path.basis)
+        name, slack = CLOSED_FORM, slack * condition
+    corrections = [f.sphere.reduced.correction(limit) for f in path.at]
+    near = [k for k, (_, rest) in enumerate(corrections) if np.isfinite(rest)]
+    if not near:
+        # A margin of 1 + 3e-9 still counts at these radii; the finite-radius claim has covered it.
+        return
+    off = np.array([path.at[k].followed - limit for k in near])
+    first, rest = np.array([corrections[k][0] for k in near]), np.array([corrections[k][1] for k in near])
+    rounding, total = path.rounding[near] + slack, np.linalg.norm(first, axis=1) + rest
+    size = float(np.linalg.norm(limit))
+    what: dict[str, Any] = {"why": OFFSET_CONVERGENCE, "scale": max(size, 1.0), "points": "radius"}
+
+    # |o − argmin F_∞| = O(1/ρ), and less −H⁻¹y/ρ of a higher order.
+    apart, beyond = np.linalg.norm(off, axis=1), np.linalg.norm(off - first, axis=1)
+    yield at_least(name, Form.SHARP, 0.0, apart, rounding=total + rounding, **what)
+    yield at_least(CORRECTION, Form.SHARP, 0.0, beyond, rounding=rest + rounding, **what)
+    yield from rate(path.rho[near], path.one_minus_cosine[near], size, total + rounding)
+
+
+def rate(
+    rho: Float64[np.ndarray, "r"],
+    one_minus_cosine: Float64[np.ndarray, "r"],
+    size: float,
+    error: Float64[np.ndarray, "r"],
+) -> Iterator[Claim]:
+    """The slope of log(1 − cos) in log ρ is −2; an error e of the offset o changes it by 2 log((|o|+e)/(|o|−e))."""
+    usable = error < size / 2
+    if usable.sum() < 2:
+        return
+    log_rho, log_gap, e = np.log(rho[usable]), np.log(one_minus_cosine[usable]), error[usable]
+    # 1 − cos = |y|²/(ρ(ρ + h)) differs from |y|²/2ρ² by a relative |y|²/4ρ² to first order.
+    change = 2 * np.log((size + e) / (size - e)) + (2 * size / np.exp(log_rho)) ** 2
+    x = log_rho - log_rho.mean()
+    slope, allowed = float(x @ log_gap / (x @ x)), float(np.abs(x) @ change / (x @ x))
+    yield Claim(RATE, Form.LIMIT, -abs(slope + 2), allowed, RATE_FIT, f"slope {slope:.9f} over {len(x)} radii")
+
+
+def as_minimised(path: MinimisedPath) -> Iterator[Claim]:
+    """The optimiser says that its points have the offset that the reduced program predicts, and they have it."""
+    yield from premises(path)
+    sphere, offsets = path.asked[0].sphere, path.offsets
+    apart, size = norm(offsets - path.predicted, axis=2).max(axis=0), norm(offsets[0], axis=1)
+    allowed = path.rounding + STALLED * (size + 1 / (sphere.problem.key_scale * sphere.svm.norm))
+    what: dict[str, Any] = {"why": PATH_OPTIMISER, "scale": np.maximum(size, 1.0), "points": "radius"}
+    yield at_least(MINIMISED_OFFSET, Form.SHARP, 0.0, apart, rounding=allowed, **what)
+
+
+def log_kappa(problem: Problem) -> Numbers:
+    """κ = log(2 n (T−1) c_max Γ_max / (c_min Γ_min)), from logarithms throughout.
+
+    c_max, c_min bound |ℓ'| on the score range, Γ_max, Γ_min the gaps γ_i,opt − γ_it over all t ≠ opt_i.
+    """
+    others = np.arange(problem.T) != problem.optimal[:, None]
+    log_gaps: Any = np.log(exact(problem.scores.max(axis=1))[:, None] - problem.scores)[others]
+    bounds = np.array([bound(*problem.score_range) for bound in (problem.loss.log_bound, problem.loss.log_floor)])
+    largest, smallest = approximate(bounds, 8 * EPS * (1 + np.abs(bounds)))
+    pairs = np.log(exact(2 * problem.n * (problem.T - 1)))
+    return pairs + (largest - smallest) + (np.max(log_gaps) - np.min(log_gaps))
+
+
+def dual_value(problem: Problem, svm: MaxMargin) -> Numbers:
+    """D(w) = Σ w_j log(c_j / w_j) ≤ log Σ c_j e^{−g_j·y} for every y ⊥ p_mm (Jensen, Σ w_j g_j ∥ p_mm)."""
+    used, best = svm.duals > 0, exact(problem.scores.max(axis=1))[:, None]
+    duals: Any = rounded(svm.duals[used])
+    w = duals / np.sum(duals)
+    log_costs = problem.loss.log_slope(best) + np.log(best - problem.scores)
+    return np.sum(w * (log_costs[used] - np.log(w)))
+
+
+def _followed(
+    problem: Problem,
+    under_test: Implementation,
+    svm: MaxMargin,
+    constraints: Constraints,
+    basis: Float64[np.ndarray, "d e"],
+    kappa: float,
+    rng: np.random.Generator,
+) -> FollowedPath:
+    """The path at those radii at which it has begun to turn and rounding leaves some digits of it."""
     if not kappa < LARGEST_KAPPA:
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ, out of reach of {PATH_RADII[-1]:g}"
-        raise Undecided("path-correlation", why, Form.LIMIT)
+        raise Undecided(PATH_CORRELATION, why, Form.LIMIT)
     begun = [rho for rho in PATH_RADII if exact_to_rounding(problem, kappa, rho)]
     # In one dimension the path is the ray whatever the rounding.
     radii = [
@@ -123,10 +337,7 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     ]
     if not radii:
         why = f"‖p_mm‖ = {svm.norm:.3g}: rounding of the logits at RΘ = {begun[0]:g} hides the path"
-        raise Undecided("path-correlation", why, Form.LIMIT)
-    followed = [
-        Followed.at(Sphere(problem, svm, basis, Reduced.at(constraints, basis, rho), under_test), constraints)
-        for rho in radii
-    ]
-    yield from path_claims(followed, constraints, basis, svm, case.rng())
-    yield from minimised_path(followed, under_test)
+        raise Undecided(PATH_CORRELATION, why, Form.LIMIT)
+    spheres = [Sphere(problem, svm, basis, Reduced.at(constraints, basis, rho), under_test) for rho in radii]
+    at = [Followed.at(sphere, constraints) for sphere in spheres]
+    return FollowedPath(at, constraints, basis, svm, rng, PATH_CORRELATION)

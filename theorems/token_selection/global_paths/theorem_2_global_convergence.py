@@ -10,25 +10,72 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2, Appe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from numpy.linalg import norm
 
 from generators.case import Case
 from generators.numbers import MODERATE
 from generators.problems import cases
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.training.flow import RELATIVE
 from theorems.core.att_svm import certified
-from theorems.core.claim import Claim
+from theorems.core.claim import Claim, Form, Undecided, at_least, section
+from theorems.core.claim_name import premise, premises, sharper, stated
 from theorems.core.implementation import Implementation
+from theorems.core.key_rows import key_rows
 from theorems.core.on_kernel import calls
 from theorems.core.parts import Condition
-from theorems.core.statement import always, statement
-from theorems.core.survival import ANY_STEP, VALUES
-from theorems.token_selection.global_paths.descent_claims import descent_claims, starts_of
-from theorems.token_selection.global_paths.flow_claims import flow_claims, flow_start
-from theorems.token_selection.global_paths.normalized_claims import normalized_claims
+from theorems.core.statement import statement
+from theorems.core.tolerances import tolerance
+from theorems.curves.constraints import Constraints
+from theorems.curves.descent import (
+    DESCENT_PREMISES,
+    DESCENT_ROUNDING,
+    NORMALIZED_PREMISES,
+    Descent,
+    NormalizedDescent,
+    starts_around,
+)
+from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow, flow_start
+from theorems.rounding.approximate import approximate
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.bounded import exact, rounded, value_of
+from theorems.token_selection.global_paths.flow_offset import FlowOffset
+from theorems.token_selection.global_paths.lemma_04_descent_direction import log_climb, log_gaps
+
+GRADIENT_FLOW = tolerance(
+    "gradient-flow",
+    "evaluations · √d (1e-12 ‖p‖ + max(1e-10/κ, 64 eps ‖p_end‖)) + 8 d eps ‖p‖",
+    "the solver keeps its local error below rtol‖p‖ + atol per coordinate and step; for n = 1 the flow is the"
+    " gradient flow of the convex Σ e^{−g_j·p}, which amplifies no error, and ⟨p, p_mm⟩ rises along every flow, so"
+    " errors only add; the last term is the rounding of a point of that norm; rtol is 1e-9 for n > 1",
+)
+LARGEST_LOGARITHM = 1e6
+"""Logarithms beyond it leave fewer than ten digits of what they are the logarithm of."""
+FLOW_RELATIVE = 1e-12
+"""Relative tolerance of the flow's solver for n = 1, where the offset from the ray is read off."""
 
 ONE_INPUT = Condition("n = 1", lambda case: bool(case.problem.n == 1))
+SVM_IS_OPTIMAL = premise("svm-is-optimal")
+CLIMBS = sharper("climbs-to-max-margin")
+CLIMBS_LIKE_LOG = sharper("climbs-like-log-t")
+NORM_GROWS = sharper("norm-grows-like-log-t")
+SUMMABLE = sharper("steps-are-summable")
+CORRELATION_STEP = sharper("correlation-step", when=ONE_INPUT)
+CORRELATION = sharper("correlation-lower-bound", when=ONE_INPUT)
+NORMALIZED_CLIMBS = sharper("normalized-run-climbs")
+NORM_DIVERGES = stated("norm-diverges")
+ARC_CLIMBS = sharper("arc-climbs")
+FLOW_CORRELATION = stated("flow-correlation", when=ONE_INPUT)
+OFFSET_KEPT = sharper("flow-offset-is-kept", when=ONE_INPUT)
+OFFSET_CLOSED_FORM = sharper("flow-offset-closed-form", when=ONE_INPUT)
+
 ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
 
 
@@ -42,48 +89,27 @@ def _cases() -> SearchStrategy[Case]:
     "theorem-2",
     "Global convergence of gradient descent",
     source="Theorem 2, Appendix B.3",
-    claims=always(
-        "svm-is-optimal",
-        "run-is-the-one-asked-for",
-        "iterate-is-a-step",
-        "normalized-run-is-the-one-asked-for",
-        "normalized-iterate-is-a-step",
-        "normalized-run-climbs",
-        "climbs-to-max-margin",
-        "climbs-like-log-t",
-        "norm-grows-like-log-t",
-        "steps-are-summable",
-        "norm-diverges",
-        "flow-is-the-one-asked-for",
-        "flow-is-of-this-gradient",
-        "flow-chords",
-        "arc-climbs",
-    )
-    | dict.fromkeys(
-        (
-            "correlation-step",
-            "correlation-lower-bound",
-            "flow-correlation",
-            "flow-offset-is-kept",
-            "flow-offset-closed-form",
-        ),
-        ONE_INPUT,
-    ),
-    states=("norm-diverges", "flow-correlation"),
-    premises=(
-        "svm-is-optimal",
-        "run-is-the-one-asked-for",
-        "iterate-is-a-step",
-        "normalized-run-is-the-one-asked-for",
-        "normalized-iterate-is-a-step",
-        "flow-is-the-one-asked-for",
-        "flow-is-of-this-gradient",
-        "flow-chords",
+    claims=(
+        SVM_IS_OPTIMAL,
+        *DESCENT_PREMISES,
+        *NORMALIZED_PREMISES,
+        NORMALIZED_CLIMBS,
+        CLIMBS,
+        CLIMBS_LIKE_LOG,
+        NORM_GROWS,
+        SUMMABLE,
+        NORM_DIVERGES,
+        *FLOW_PREMISES,
+        ARC_CLIMBS,
+        CORRELATION_STEP,
+        CORRELATION,
+        FLOW_CORRELATION,
+        OFFSET_KEPT,
+        OFFSET_CLOSED_FORM,
     ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("every iterate of gradient descent on it; the limit is left to the reference", turn=6),
-    survives={"step": ANY_STEP, "risk": VALUES},
 )
 def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumptions A and B, if p_mm = p_mm(opt) exists, gradient descent with η ≤ 1/L_p from any p(0) has
@@ -93,7 +119,7 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     w(t) ≥ w(0) + log(1 + D²βt)/D² with β = η e^{−D‖p(0)‖} (1/n)Σ c_i gap_i/(4(T−1)), hence ‖p(t)‖ ≥ Θ w(t) → ∞.
     *Derivation.* −∇L = (1/n)Σ|ℓ'| gap_i s_i,opt Σ_t s_it (k_i,opt − k_it) has norm at most D times its lower bound of
     Lemma 4, so ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)) and ‖p(t)‖ ≤ ‖p(0)‖ + D x_t, x_t = w(t) − w(0). As s(1 − s) ≥
-    e^{−D‖p‖}/(4(T−1)) (:func:`.growth_bounds.log_rate`), x_{t+1} ≥ x_t + β e^{−D² x_t}. Then
+    e^{−D‖p‖}/(4(T−1)) (:func:`log_rate`), x_{t+1} ≥ x_t + β e^{−D² x_t}. Then
     e^{D² x_{t+1}} ≥ e^{D² x_t}(1 + D²β e^{−D² x_t}) = e^{D² x_t} + D²β.
 
     **Exact.** The points of which all this is claimed are the run: p(0) is the start, and each iterate looked at is
@@ -109,10 +135,10 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Limit**, along the gradient flow (the same curve in arc length) from starts near, far and opposite to p_mm. That
     it is one is claimed: it begins at the start, the gradient at its recorded points is the one under test, and pieces
-    between them, integrated again by another method, end where it goes on (:mod:`.flow_chords`). The norm reaches 1e6
-    (1e5 or 1e4 where float64 resolves no more), because w rises by at least s/D along an arc of length s. For n = 1,
-    1 − cos ≤ 1 − √(1 − (B/ρ)²) at norm ρ‖p_mm‖ with B computed from the data and p(0) alone (:mod:`.flow_offset`); B
-    grows like log ρ if an SVM-neighbour has no positive dual.
+    between them, integrated again by another method, end where it goes on (:mod:`theorems.curves.flow_chords`). The
+    norm reaches 1e6 (1e5 or 1e4 where float64 resolves no more), because w rises by at least s/D along an arc of length
+    s. For n = 1, 1 − cos ≤ 1 − √(1 − (B/ρ)²) at norm ρ‖p_mm‖ with B computed from the data and p(0) alone
+    (:mod:`.flow_offset`); B grows like log ρ if an SVM-neighbour has no positive dual.
 
     **Sharp**, n = 1. The offset from the ray tends to q: G_S q = −log(λ/Σλ) on the support of the duals, that of the
     regularization path; orthogonally to span(G_S) it tends to a point that the rows outside S move away from p(0)'s.
@@ -120,10 +146,150 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     problem = case.problem
     svm = yield from certified(problem, problem.optimal, under_test)
     rng = case.rng()
-    starts, fractions = starts_of(case, svm, rng)
-    yield from descent_claims(problem, under_test, svm, starts, fractions)
+    starts, fractions = starts_around(case, svm, rng)
+    yield from at_every_iterate(Descent.of(problem, under_test, starts, fractions, CLIMBS), svm)
     if under_test.textbook_eps:
         # Such a kernel's gradient is rounding noise long before a limit is visible, and its direction sooner.
         return
-    yield from normalized_claims(problem, under_test, svm, starts)
-    yield from flow_claims(problem, under_test, svm, flow_start(case, svm, rng), rng)
+    yield from at_every_normalized_step(NormalizedDescent.of(problem, under_test, starts), svm)
+    single, start = problem.n == 1, flow_start(case, svm, rng)
+    # The direction is seen in units of p_mm; that the norm diverges, in those of the keys.
+    unit, relative = (svm.norm, FLOW_RELATIVE) if single else (1 / problem.key_scale, RELATIVE)
+    flow = FollowedFlow.of(problem, under_test, start, unit, relative, rng, NORM_DIVERGES)
+    yield from along_the_flow(flow, svm)
+    if single:
+        yield from in_the_limit(flow, svm)
+
+
+@section
+def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
+    """The effective claims, at every iterate looked at."""
+    yield from premises(descent)
+    problem, at, log_step = descent.problem, descent.at, descent.log_step
+    log_climbs = log_climb(at)
+    largest, error = float(np.abs(log_climbs.value).max()), float(log_climbs.error.max())
+    if not (largest < LARGEST_LOGARITHM and error < 1):
+        why = f"log|∇L| reaches {largest:.3g} with an error of {error:.3g}: no digits left in float64"
+        raise Undecided(CLIMBS, why, Form.EFFECTIVE)
+    p_mm, iterate, drifted = rounded(svm.p), {"points": "iterate"}, {"points": "iterate", "why": DESCENT_ROUNDING}
+
+    # −⟨∇L, p_mm⟩ ≥ (1/n) Σ_i |ℓ'| gap_i s_i,opt (1 − s_i,opt), both sides in units of the gradient.
+    climbs = np.sum(np.exp(log_climbs - at.log_scale[:, None]), axis=1)
+    yield at_least(CLIMBS, Form.EFFECTIVE, descent.direction @ p_mm, climbs, **iterate)
+
+    p, norms, t = descent.p, descent.norms, descent.looked
+    w, climbed = p @ p_mm, climb_bound(problem, log_step + log_rate(problem, norms[0]), t)
+    yield at_least(CLIMBS_LIKE_LOG, Form.EFFECTIVE, (w - w[0])[1:], climbed[1:], **drifted)
+    yield at_least(NORM_GROWS, Form.EFFECTIVE, norms[t][1:], ((w[0] + climbed) / norm(p_mm))[1:], **drifted)
+
+    # η (L(p(0)) − L_opt) ≥ ½ Σ_s ‖Δ_s‖².
+    lengths, drop = norm(descent.moved, axis=-1), descent.drop(SUMMABLE)
+    taken = np.sum(lengths * lengths, axis=0) / 2
+    yield at_least(SUMMABLE, Form.EFFECTIVE, drop, taken, why=DESCENT_ROUNDING, points="start")
+    if problem.n > 1:
+        return
+
+    # ⟨Δ, p̄_mm⟩ (‖p‖ + λ) ≥ ⟨Δ, p⟩, per unit of the step; then summed from the first p with ‖p‖ + λ > 0 on.
+    lag = norm(p_mm) * np.log(exact(problem.T - 1))
+    towards = descent.direction @ p_mm / norm(p_mm) * (norm(exact(at.points), axis=-1) + lag)
+    yield at_least(CORRELATION_STEP, Form.EFFECTIVE, towards, np.vecdot(descent.direction, at.points), **iterate)
+
+    first = np.where(norms[0].value + lag.value > 0, 0, 1)
+    begin = exact(descent.run.points[first, np.arange(len(first))])
+    turned = (p - begin) @ p_mm / norm(p_mm)
+    gained = norm(p, axis=-1) - norm(begin, axis=-1) - correlation_deficit(norms, lengths, lag)[t]
+    later = t[:, None] > first
+    yield at_least(CORRELATION, Form.EFFECTIVE, turned[later], gained[later], **drifted)
+
+
+@section
+def at_every_normalized_step(descent: NormalizedDescent, svm: MaxMargin) -> Iterator[Claim]:
+    """⟨p(t) − p(0), p_mm⟩ ≥ s t/D for steps of length s, as ‖∇L‖ is at most D times −⟨∇L, p_mm⟩."""
+    yield from premises(descent)
+    least = exact(descent.length) * descent.times / reach(descent.problem)
+    yield at_least(NORMALIZED_CLIMBS, Form.EFFECTIVE, descent.moved @ rounded(svm.p), least, points="iterate")
+
+
+def along_the_flow(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
+    """Its norm reaches what was asked for, and w(s) − w(0) ≥ s/D at arc length s."""
+    yield from premises(followed)
+    yield from followed.diverges()
+    flow, w = followed.flow, followed.flow.points @ svm.p
+    yield at_least(
+        ARC_CLIMBS,
+        Form.LIMIT,
+        w[1:] - w[0],
+        flow.arc_length[1:] / value_of(reach(followed.problem)),
+        rounding=(svm.norm * followed.solver + 16 * EPS * np.abs(w))[1:],
+        why=GRADIENT_FLOW,
+        scale=svm.norm * (flow.norms + flow.arc_length)[1:],
+        points="recorded norm",
+    )
+
+
+def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
+    """n = 1: the offset z from the ray, in units of ‖p_mm‖, at each recorded norm ρ; B and q of :mod:`.flow_offset`."""
+    offsets = FlowOffset.of(Constraints.of(followed.problem, svm), svm)
+    if not offsets.solved:
+        raise Undecided(FLOW_CORRELATION, "Newton's method for the dual weights did not converge", Form.LIMIT)
+    p, rho, solver = followed.flow.points / svm.norm, followed.flow.norms / svm.norm, followed.solver / svm.norm
+    z = offsets.across(p)
+    size = np.linalg.norm(z, axis=1)
+    large = np.maximum(size, 1.0)
+    noise = solver + 8 * followed.problem.d * EPS * rho
+    flow: dict[str, Any] = {"why": GRADIENT_FLOW, "points": "recorded norm"}
+
+    # B(p(0), ρ) ≥ |z|: 1 − cos = 1 − √(1 − |z|²/ρ²).
+    bound = np.array([offsets.from_start(p[0], r) for r in rho[1:]])
+    yield at_least(FLOW_CORRELATION, Form.LIMIT, bound, size[1:], rounding=solver[1:], scale=large[1:], **flow)
+
+    # From each late point to the next z stays as near to its limit there, q and what is orthogonal to span(G_S).
+    late = np.flatnonzero(rho >= max(100.0, 10 * rho[0]))
+    k, after = late[:-1], late[1:]
+    limits = [offsets.q + offsets.free(p[j]) for j in k]
+    remaining = np.array([offsets.after(p[j], rho[j + 1], q) for j, q in zip(k, limits, strict=True)])
+    moved = np.array([np.linalg.norm(z[j + 1] - offsets.across(q)) for j, q in zip(k, limits, strict=True)])
+    yield at_least(OFFSET_KEPT, Form.SHARP, remaining, moved, rounding=noise[after], scale=large[after], **flow)
+
+    # Within span(G_S): |z − q| is no more than what (**) leaves of it.
+    least = np.minimum(offsets.contracted(p), rho + float(np.linalg.norm(offsets.q)))[late]
+    inside = np.linalg.norm(offsets.inside(p[late] - offsets.q), axis=1)
+    yield at_least(OFFSET_CLOSED_FORM, Form.SHARP, least, inside, rounding=noise[late], scale=large[late], **flow)
+
+
+def reach(problem: Problem) -> Numbers:
+    """D = max ‖k_i,opt − k_it‖."""
+    return np.max(np.linalg.norm(key_rows(problem, problem.optimal), axis=2))
+
+
+def log_rate(problem: Problem, start_norm: Any) -> Numbers:
+    """log of β/η = e^{−D‖p(0)‖} (1/n) Σ_i c_i gap_i / (4(T−1)), c_i the least |ℓ'| between the scores of input i.
+
+    s(1 − s) = o/(1 + o)² for the odds o = Σ_{t≠opt} e^{−a_t} against the optimal token. |a_t| ≤ D‖p‖ puts log o into
+    ±(D‖p‖ + log(T−1)), and o/(1 + o)² = 1/(2 + 2 cosh log o) ≥ e^{−|log o|}/4.
+    """
+    low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
+    floors = np.array([problem.loss.log_floor(float(a), float(b)) for a, b in zip(low, high, strict=True)])
+    total = np.logaddexp.reduce(approximate(floors, 8 * EPS * (1 + np.abs(floors))) + log_gaps(problem))
+    return total - np.log(exact(4 * problem.n * (problem.T - 1))) - reach(problem) * start_norm
+
+
+def climb_bound(problem: Problem, log_beta: Any, steps: Any) -> Numbers:
+    """log(1 + D² β t)/D², by which ⟨p(t), p_mm⟩ has grown at least, shape (r, b)."""
+    D = reach(problem)
+    return np.logaddexp(0.0, 2 * np.log(D) + log_beta + np.log(exact(steps))[:, None]) / (D * D)
+
+
+def correlation_deficit(norms: Any, lengths: Any, lag: Any) -> Any:
+    """What ⟨p(t), p̄_mm⟩ − ⟨p(b), p̄_mm⟩ may fall short of ‖p(t)‖ − ‖p(b)‖ for n = 1, shape (r, b).
+
+    λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ_{b≤s<t} ‖p(s+1) − p(s)‖²/(2(‖p(s)‖ + λ)), λ = ‖p_mm‖ log(T−1); b = 0, or 1
+    where ‖p(0)‖ + λ = 0 (the first step of such a start is along p_mm itself).
+    """
+    shifted = norms + lag
+    away = value_of(shifted)[:-1] > 0
+    base = np.where(away[0], shifted[0], shifted[1])
+    halves = 2 * np.where(away, shifted[:-1], 1.0)
+    terms = np.where(away, lengths * lengths / halves, 0.0)
+    bend = lag * np.log1p((shifted - base) / base) if value_of(lag) > 0 else np.zeros_like(norms)
+    return bend + np.concatenate([np.zeros_like(terms[:1]), np.cumsum(terms, axis=0)])

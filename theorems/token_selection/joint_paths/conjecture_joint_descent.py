@@ -19,7 +19,6 @@ from theorems.core.claim import Claim, Form, Verdict, at_least, undecided
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import always, statement
-from theorems.core.survival import RATE
 from theorems.core.tolerances import tolerance
 from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
 from theorems.token_selection.joint_paths.joint_steps import RUN_CLAIMS, run_claims
@@ -57,14 +56,6 @@ def conjecture_cases() -> SearchStrategy[Case]:
     assumptions=("optimal-support-tokens", "separable", "descent-selects"),
     cases=conjecture_cases,
     kernel=SATURATED,
-    survives={
-        "softmax": RATE,
-        "gradient": RATE,
-        "data": RATE,
-        "svm": "the limit is p(c), which is found without p_mm; p_mm sets the unit of the steps",
-        "labels": RATE,
-        "joint": "p(c) below c* lies within a logit of its neighbours on such short runs",
-    },
 )
 def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """*A conjecture: the paper shows Figure 3 and proves nothing about joint descent.*

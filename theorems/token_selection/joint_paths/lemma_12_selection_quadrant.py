@@ -12,7 +12,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.points import probe_points
 from theorems.core.statement import always, statement
-from theorems.core.survival import POINTS_ONLY
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import exact
 from theorems.rounding.weights_under_test import weights_of
@@ -34,11 +33,6 @@ LARGEST = 600.0
     assumptions=("optimal-support-tokens", "separable"),
     cases=relaxed_cases,
     kernel=SATURATED,
-    survives={
-        "epsilon-in-denominator": "odds are ratios of weights, in which the denominator cancels",
-        "svm": POINTS_ONLY,
-        "labels": POINTS_ONLY,
-    },
 )
 def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If s_iα(p_R) → 1 for all i, then from some R₀ on min_{i,t} (k_iα − k_it)·p_R ≥ 0.

@@ -14,7 +14,6 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
-from theorems.core.survival import OWN_SOLVER, ROOM
 from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
 from theorems.token_selection.joint_paths.joint_claims import (
     EFFECTIVE_CLAIMS,
@@ -53,10 +52,6 @@ def loose_cases() -> SearchStrategy[Case]:
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=loose_cases,
     kernel=SATURATED,
-    survives={
-        "svm": OWN_SOLVER,
-        "top-2": ROOM,
-    },
 )
 def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Among prompts with (k_iα − k_it)·p ≥ 0 for all i, t, the joint path has v_r/r → v̄_mm and p̃_R/R →

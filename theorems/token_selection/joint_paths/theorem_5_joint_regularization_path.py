@@ -12,7 +12,6 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
-from theorems.core.survival import NO_NEIGHBOUR
 from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
 from theorems.token_selection.joint_paths.joint_claims import (
     COMPETITOR_CLAIMS,
@@ -52,11 +51,6 @@ LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0
     assumptions=("optimal-tokens", "separable"),
     cases=joint_cases,
     kernel=SATURATED,
-    survives={
-        "top-2": "less weight off the selected token: the bounds on it hold all the more",
-        "neighbours-by-tolerance": "with a token of zero dual among the neighbours the sharp form makes no claim",
-        "neighbour-lost": NO_NEIGHBOUR,
-    },
 )
 def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Logistic loss, Assumption C for α with ν, p_mm(α) exists. (v_r, p_R) minimise L over ‖v‖ ≤ r, ‖p‖ ≤ R; then

@@ -15,7 +15,6 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
-from theorems.core.survival import OWN_SOLVER
 from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
 from theorems.token_selection.joint_paths.joint_claims import (
     COMPETITOR_CLAIMS,
@@ -61,10 +60,6 @@ def relaxed_cases() -> SearchStrategy[Case]:
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=relaxed_cases,
     kernel=SATURATED,
-    survives={
-        "top-2": "less weight off the selected token: the bounds on it hold all the more",
-        "svm": OWN_SOLVER,
-    },
 )
 def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """As Theorem 5, with Assumption C over the support set S of v_mm only; p_R selects α asymptotically. Then v_r/r →

@@ -18,11 +18,11 @@ from reference_attention.training.flow import Flow
 from theorems.core.claim import Claim, Form, Verdict, at_least, undecided
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import tolerance
+from theorems.curves.flow_chords import asked_for
+from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.bounded import exact, rounded, value_of
 from theorems.rounding.steps import steps_claim
-from theorems.token_selection.global_paths.flow_chords import asked_for
-from theorems.token_selection.global_paths.growth_bounds import approximate
 from theorems.token_selection.local_paths.cone_descent import Descent
 from theorems.token_selection.local_paths.cone_points import (
     ConeView,

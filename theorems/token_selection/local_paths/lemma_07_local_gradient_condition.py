@@ -27,7 +27,6 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.points import Violation, climb
 from theorems.core.statement import always, statement
-from theorems.core.survival import ROOM
 from theorems.core.svm_certificate import local_optimality_claim
 from theorems.rounding.bounded import exact, in_floats
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
@@ -79,7 +78,6 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     from_data=locally_optimal_choices,
     kernel=FAR,
-    survives={"key-off": ROOM, "score-off": ROOM},
 )
 def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and α be locally optimal, p_mm = p_mm(α). There are μ and R such that in C_{μ,R}(p_mm):

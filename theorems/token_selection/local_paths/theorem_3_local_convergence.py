@@ -29,7 +29,6 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.points import affordable
 from theorems.core.statement import always, statement
-from theorems.core.survival import ANY_STEP, ROOM
 from theorems.core.svm_certificate import local_optimality_claim
 from theorems.rounding.steps import starts_claim
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
@@ -168,19 +167,6 @@ def _from_data(case: Case) -> Iterator[Case]:
     cases=_strategy,
     from_data=_from_data,
     kernel=FAR,
-    survives={
-        "step": ANY_STEP,
-        "gradient-too-long": "another step size, still short in the cone",
-        "one-coordinate-off": ROOM,
-        "key-off": ROOM,
-        "score-off": ROOM,
-        "descent-stops-far-out": "where no step changes a coordinate any more, nor does stopping",
-        "descent-clips-steps": "where no step changes a coordinate any more, nor does a clipped one",
-        "flow-of-another-loss": SAME_LIMIT,
-        "flow-of-other-scores": SAME_LIMIT,
-        "flow-interpolates": "the bound is on the distance from the ray, which a chord keeps; Theorem 2 sees the chord",
-        "step-above-bound": "at the norms of its cone a step is e^−1000 of p; a thousand times that is as nothing",
-    },
     needs={
         "separable": "the cone, local optimality and the limit are defined by p_mm(α), which exists only if"
         " ATT-SVM(α) is feasible"

@@ -23,18 +23,18 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import MaxMarginSets
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least
+from theorems.core.claim_name import premise, sharper, stated
 from theorems.core.implementation import Implementation
+from theorems.core.nonlinear_head import HeadedAttention
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, points_around, probe_points
-from theorems.core.statement import always, statement
-from theorems.core.survival import POINTS_ONLY, ROOM, VALUES
+from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
+from theorems.curves.constraints import log_excess
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.bounded import exact, in_floats
 from theorems.rounding.weights_under_test import weights_of
-from theorems.token_selection.global_paths.path_constants import log_excess
-from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
-from theorems.token_selection.nonlinear_heads.set_constants import log_slope_bounds
+from theorems.token_selection.nonlinear_heads.optimal_set_points import log_slope_bounds
 
 MIXING = tolerance(
     "mixing",
@@ -42,6 +42,10 @@ MIXING = tolerance(
     "Lemma 14: what a log-excess risk under test may be off by: it is a sum of softmax weights times slopes and gaps,"
     " in logarithms, taken by another formula than the statement's own; the rest both sides carry",
 )
+
+ABOVE, BELOW = premise("sandwich-above"), premise("sandwich-below")
+RISK_BELOW, RISK_ABOVE = sharper("risk-sandwich-below"), sharper("risk-sandwich-above")
+MIXING_HURTS = stated("mixing-hurts", when="ATT-SVM' is feasible")
 
 DELTAS = (0.125, 1.0, 8.0)
 """The Δ of Assumption D."""
@@ -60,21 +64,10 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-14",
     "Linear label mixing implies that mixing hurts",
     source="Appendix D.2, Lemma 14",
-    claims=always("sandwich-above", "sandwich-below", "risk-sandwich-below", "risk-sandwich-above")
-    | {"mixing-hurts": "ATT-SVM' is feasible"},
-    states=("mixing-hurts",),
-    premises=("sandwich-above", "sandwich-below"),
+    claims=(ABOVE, BELOW, RISK_BELOW, RISK_ABOVE, MIXING_HURTS),
     assumptions=("well-behaved-loss", "mixing-hurts"),
     cases=_cases,
     kernel=calls("the sandwich of its prediction", turn=1, differentiates=False),
-    survives={
-        "risk": VALUES,
-        "score-off": ROOM,
-        "ragged-tail-forgotten": ROOM,
-        "ragged-tail-padded": ROOM,
-        "svm": POINTS_ONLY,
-        "sets": POINTS_ONLY,
-    },
 )
 def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If ν_i − c1_i q_i(p) ≤ Y_i ψ(X_iᵀs_i) ≤ ν_i − c0_i q_i(p) for all p, q_i the weight on the non-optimal tokens,
@@ -98,7 +91,7 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     mixing = linear_mixing(case)
     if isinstance(mixing, Finding):
-        raise Undecided("sandwich-above", f"mixing-hurts: {mixing.evidence}", Form.EFFECTIVE)
+        raise Undecided(ABOVE, f"mixing-hurts: {mixing.evidence}", Form.EFFECTIVE)
     problem, rng = case.problem, case.rng()
     sets = under_test.max_margin_sets(problem.keys, mixing.optimal, under_test.max_margin)
     axis = sets.solutions[0].p if isinstance(sets, MaxMarginSets) else None
@@ -139,7 +132,7 @@ class Sandwich:
     def sides(self, at: AttentionAt) -> tuple[Numbers, Numbers, Numbers]:
         """For mixed inputs: ν − Y ψ, c0 q, c1 q, each (m, k)."""
         mixing, head, used = self.mixing, self.mixing.head, self.mixing.mixed
-        lost = head.outputs_of(exact(mixing.best)) - head.outputs(weights_of(at, self.under_test, "sandwich-above"))
+        lost = head.outputs_of(exact(mixing.best)) - head.outputs(weights_of(at, self.under_test, ABOVE))
         q = np.exp(self.log_q(at))
         return lost[:, used], mixing.c0[used] * q, mixing.c1[used] * q
 
@@ -153,13 +146,13 @@ class Sandwich:
         """The sandwich of the prediction, and that of the risk in logarithms."""
         at = self.at(points)
         lost, low, high = self.sides(at)
-        yield at_least("sandwich-above", Form.EFFECTIVE, lost, low, points="point and input")
-        yield at_least("sandwich-below", Form.EFFECTIVE, high, lost, points="point and input")
+        yield at_least(ABOVE, Form.EFFECTIVE, lost, low, points="point and input")
+        yield at_least(BELOW, Form.EFFECTIVE, high, lost, points="point and input")
         log_q, excess = self.risks(at)
         total = excess + np.log(exact(self.problem.n))
         low, high = (np.logaddexp.reduce(logs + log_q, axis=-1) for logs in (self.log_low, self.log_high))
-        yield at_least("risk-sandwich-below", Form.EFFECTIVE, total, low, why=MIXING)
-        yield at_least("risk-sandwich-above", Form.EFFECTIVE, high, total, why=MIXING)
+        yield at_least(RISK_BELOW, Form.EFFECTIVE, total, low, why=MIXING)
+        yield at_least(RISK_ABOVE, Form.EFFECTIVE, high, total, why=MIXING)
 
     def risks(self, at: AttentionAt) -> tuple[Numbers, Numbers]:
         """log q_i and the log-excess risk under test with what it may be off by, :data:`MIXING`."""
@@ -169,7 +162,7 @@ class Sandwich:
         allowed = 2 * log_q.error.max(axis=-1) + 4 * EPS * count * (1 + logs)
         excess = log_excess(self.seen, self.problem, at.points)
         if np.isnan(excess).any():
-            raise NotANumber("risk-sandwich-below", "the excess risk under test is negative or no number")
+            raise NotANumber(RISK_BELOW, "the excess risk under test is negative or no number")
         # A risk of exactly L_* is −∞ in logarithms, and no rounding makes it that.
         return log_q, exact(excess).widened(np.where(np.isneginf(excess), 0.0, allowed))
 
@@ -183,4 +176,4 @@ class Sandwich:
             others = np.where(worst[low, None] <= (1 + delta) * worst, highest, np.inf)
             first = np.flatnonzero((others < np.inf).any(axis=1))
             left, right = excess[np.argmin(others[first], axis=1)], excess[low[first]] + more
-            yield at_least("mixing-hurts", Form.EFFECTIVE, left, right, why=MIXING, points=f"pair for Δ = {delta:g}")
+            yield at_least(MIXING_HURTS, Form.EFFECTIVE, left, right, why=MIXING, points=f"pair for Δ = {delta:g}")

@@ -10,46 +10,74 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from numpy.linalg import norm
+
 from generators.case import Case
 from generators.finding import Finding
 from generators.optimal_set_cases import optimal_set_cases
-from generators.optimal_sets import linear_mixing
-from reference_attention.svm.max_margin_sets import InfeasibleSets
-from theorems.core.claim import Claim, Form, Undecided
+from generators.optimal_sets import LinearMixing, linear_mixing
+from reference_attention.floats import EPS
+from reference_attention.loss import Loss
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets
+from theorems.core.claim import Claim, Form, Undecided, at_least
+from theorems.core.claim_name import sharper, stated
 from theorems.core.implementation import Implementation
+from theorems.core.nonlinear_head import HeadedAttention
 from theorems.core.on_kernel import BELOW_ROUNDING
-from theorems.core.statement import always, statement
-from theorems.core.survival import CLAIMS_LOST, NO_NEIGHBOUR, VALUES
-from theorems.token_selection.global_paths.path_claims import PATH_CLAIMS
-from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
-from theorems.token_selection.nonlinear_heads.set_constants import mixing_kappa
-from theorems.token_selection.nonlinear_heads.set_path import path_to_the_set, sharp_claims
-from theorems.token_selection.nonlinear_heads.set_sublevel import sublevel_claims
+from theorems.core.statement import statement
+from theorems.curves.constraints import EXPONENT_ROUNDING
+from theorems.rounding.approximate import bend
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.bounded import exact, possibly_at_least, rounded
+from theorems.token_selection.global_paths.theorem_1_regularization_path import (
+    PATH_CLAIMS,
+    PATH_CORRELATION,
+    on_the_path,
+)
+from theorems.token_selection.nonlinear_heads.optimal_set_points import (
+    excess_of,
+    excess_rounding,
+    log_rounding,
+    log_slope_bounds,
+    log_token_costs,
+    minimisers,
+    path_to_the_lowest,
+    sublevel_points,
+)
 
 LARGEST_KAPPA = 1e5
 """Beyond it the path has not begun to turn within the radii that are followed."""
+SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
+"""RΘ/κ of the sublevel sets."""
+RADII = (1e2, 1e4, 1e6)
+"""RΘ/(1 + κ) of the spheres."""
+REACHED = 1e-6
+"""1 − cos that is reached at the last radius: there κ/RΘ is below it."""
+
+MARGIN = sharper("sublevel-margin")
+DISTANCE = sharper("sublevel-distance")
+FROM_DUALS = sharper("sublevel-distance-from-duals")
+PATH_DISTANCE = sharper("path-distance")
+PATH_LIMIT = stated("path-limit")
+ALONE = "no other optimal token competes"
+"""When the path is Theorem 1's. Its conclusion is a sharper form of this one: of one solution, with an offset."""
+SHARP_CLAIMS = tuple(
+    sharper(name, when=f"{ALONE}; {name.when}") if name == PATH_CORRELATION else name.only(ALONE)
+    for name in PATH_CLAIMS
+)
 
 
 @statement(
     "theorem-8",
     "Nonlinear heads, sets of optimal tokens: the path goes to the solutions of ATT-SVM'",
     source="Appendix D, Theorem 8",
-    claims=always("sublevel-margin", "sublevel-distance", "sublevel-distance-from-duals", "path-distance", "path-limit")
-    | {name: f"no other optimal token competes; {when}" for name, when in PATH_CLAIMS.items()},
-    states=("path-limit",),
-    premises=("path-is-stationary", "path-is-lowest"),
+    claims=(MARGIN, DISTANCE, FROM_DUALS, PATH_DISTANCE, PATH_LIMIT, *SHARP_CLAIMS),
     assumptions=("well-behaved-loss", "mixing-hurts", "separable-optimal-sets"),
     cases=optimal_set_cases,
     kernel=BELOW_ROUNDING,
-    survives={
-        "risk": VALUES,
-        "gradient-too-long": "a factor moves no minimiser",
-        "loss-derivative-dropped": "the gradient is asked for with the correlation loss, whose ℓ' is −1 anyway",
-        "surrogate-loss": "the gradient is asked for with the correlation loss, unless the head is linear",
-        "neighbour-lost": NO_NEIGHBOUR,
-        "never-independent": CLAIMS_LOST,
-        "never-complementary": CLAIMS_LOST,
-    },
 )
 def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """L(p) = (1/n) Σ_i ℓ(Y_i ψ(X_iᵀs_i)) with Assumption D for sets O_i, and ATT-SVM' feasible with least norm 1/Θ and
@@ -78,9 +106,9 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Effective, from the duals**, same points: ⟨p, p_α⟩/‖p_α‖² ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(p) −
     L_*) over the same choices α, w = λ/Σλ, C_iβ = |ℓ'(ν_i)| e_iβ e^{−b min(x,1)}/(|O_i| + |Ō_i|e^{−(ρ−κ)}), e_iβ = Σ_j
-    |b_j|(least secant of φ_j) g_iβj, x = T e^{−(ρ−κ)}, b of :func:`.path_constants.bend` on [ν_i − c1_i, ν_i], 0 for
-    convex ℓ. *Derivation.* s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit; then Jensen as in
-    Theorem 1.
+    |b_j|(least secant of φ_j) g_iβj, x = T e^{−(ρ−κ)}, b of :func:`theorems.rounding.approximate.bend` on [ν_i − c1_i,
+    ν_i], 0 for convex ℓ. *Derivation.* s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit; then
+    Jensen as in Theorem 1.
 
     **Limit.** For *every* minimiser p̄(R), 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ, D the minimum above
     and p' any point of the sphere: O(1/ρ). Descended from each of G_mm to ρ = 10⁶(1 + κ): 1 − cos ≤ 10⁻⁶ there.
@@ -89,22 +117,148 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     among G_mm, the path is Theorem 1's with costs c_iβ = |ℓ'(ν_i)| Σ_j |b_j| φ'_j(z*_ij) g_iβj over the number of
     optimal tokens that share α's key: same offset, same rate −2.
     """
-    mixing = linear_mixing(case)
+    mixing, problem = linear_mixing(case), case.problem
     if isinstance(mixing, Finding):
-        raise Undecided("sublevel-margin", f"mixing-hurts: {mixing.evidence}", Form.EFFECTIVE)
-    problem = case.problem
+        raise Undecided(MARGIN, f"mixing-hurts: {mixing.evidence}", Form.EFFECTIVE)
     sets = under_test.max_margin_sets(problem.keys, mixing.optimal, under_test.max_margin)
     if isinstance(sets, InfeasibleSets):
-        raise Undecided("sublevel-margin", "ATT-SVM' was reported infeasible", Form.EFFECTIVE)
+        raise Undecided(MARGIN, "ATT-SVM' was reported infeasible", Form.EFFECTIVE)
     linear = "head_features" not in case.arrays
     seen = under_test if linear else HeadedAttention(problem, mixing, under_test).as_implementation()
     kappa, rng = mixing_kappa(mixing, problem.loss), case.rng()
-    yield from sublevel_claims(problem, mixing, sets, seen, kappa, rng)
+    rhos = kappa * np.array(SUBLEVEL_RADII)
+    points, of = sublevel_points(problem, mixing, sets, seen, rhos, rng)
+    yield from in_sublevel_sets(problem, mixing, sets, seen, kappa, rhos, points, of)
     if under_test.textbook_eps:
         # Such a kernel's gradient is rounding noise at these radii.
         return
     if not kappa < LARGEST_KAPPA:
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ"
-        raise Undecided("path-distance", why, Form.LIMIT)
-    yield from path_to_the_set(problem, mixing, sets, seen, kappa)
-    yield from sharp_claims(problem, mixing, sets, seen, kappa, rng)
+        raise Undecided(PATH_DISTANCE, why, Form.LIMIT)
+    yield from of_minimisers(problem, mixing, sets, seen, kappa)
+    path = path_to_the_lowest(problem, mixing, sets, seen, kappa, rng, PATH_CORRELATION)
+    if path is not None:
+        yield from on_the_path(path)
+
+
+def in_sublevel_sets(
+    problem: Problem,
+    mixing: LinearMixing,
+    sets: MaxMarginSets,
+    seen: Implementation,
+    kappa: float,
+    rhos: Float64[np.ndarray, "r"],
+    points: Float64[np.ndarray, "m d"],
+    of: Int64[np.ndarray, "m"],
+) -> Iterator[Claim]:
+    """The effective claims at points of sublevel sets, ``of`` the radius of each."""
+    ray = sets.norm * (rhos[:, None] * sets.solutions[0].svm.direction)
+    p, rho, what = exact(points), rhos[of], {"points": "point of a sublevel set"}
+
+    # a ≥ ρ − κ.
+    least = least_margin(mixing, problem, kappa, rhos, ray)[of]
+    yield at_least(MARGIN, Form.EFFECTIVE, set_margins(mixing, problem, p), least, **what)
+
+    # ⟨p, p̄_α⟩/(ρ‖p_mm‖) ≥ 1 − κ/ρ for the p_α of some choice α with Θ_α ≥ Θ − κ/R.
+    allowed = allowed_choices(sets, least, p)
+    near = nearest(sets, allowed, p)
+    yield at_least(DISTANCE, Form.EFFECTIVE, near / rho, least / rho, **what)
+
+    # ⟨p, p̄_α⟩/‖p_mm‖ ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(R p̄_mm) − L_*).
+    edge = excess_of(seen, problem, mixing, ray, FROM_DUALS, Form.EFFECTIVE) + np.log(exact(problem.n))
+    bound = dual_bound(problem, mixing, sets, allowed, least) - edge[of]
+    useful = bound > 0
+    yield at_least(FROM_DUALS, Form.EFFECTIVE, near[useful], bound[useful], why=EXPONENT_ROUNDING, **what)
+
+
+def of_minimisers(
+    problem: Problem, mixing: LinearMixing, sets: MaxMarginSets, seen: Implementation, kappa: float
+) -> Iterator[Claim]:
+    """The limit claims: the distance to G_mm of whatever lies below the ray, at minimisers on spheres."""
+    rhos = (1 + kappa) * np.array(RADII)
+    points, ray = minimisers(problem, sets, seen, rhos)
+    p, length = exact(points), norm(exact(points), axis=1, keepdims=True)
+    value = excess_of(seen, problem, mixing, points, PATH_DISTANCE, Form.LIMIT)
+    # It is below the ray up to what both of them may be off by.
+    least = least_margin(mixing, problem, kappa, np.resize(rhos, len(ray)), ray)
+    least = least.widened(2 * excess_rounding(problem, mixing, ray))
+    allowed = allowed_choices(sets, least, p)
+    duals = dual_bound(problem, mixing, sets, allowed, least) - value - np.log(exact(problem.n))
+    # ‖p̄ − p̄_α‖²/2: 1 − cos without cancellation.
+    off = np.sum(((p / length)[:, None] - towards(sets)) ** 2, axis=-1) / 2
+    apart = np.min(np.where(allowed, off, np.inf), axis=-1)
+
+    # 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ; at the last radius that is 10⁻⁶.
+    bound = 1 - np.maximum(least, duals) * norm(rounded(sets.choices[0].p)) / length[:, 0]
+    yield at_least(PATH_DISTANCE, Form.LIMIT, bound, apart, why=EXPONENT_ROUNDING, points="minimiser on a sphere")
+    yield at_least(PATH_LIMIT, Form.LIMIT, REACHED, apart[len(rhos) - 1 :: len(rhos)], points="solution")
+
+
+def mixing_kappa(mixing: LinearMixing, loss: Loss) -> float:
+    """κ = log Σ_i C1_i |Ō_i| − min_i log(C0_i/(1 + |O_i|)); never above Theorem 1's where that applies."""
+    low, high = log_slope_bounds(mixing, loss)
+    used = mixing.mixed
+    size = mixing.optimal.sum(axis=1)
+    upper = np.logaddexp.reduce((high + np.log(np.maximum(mixing.optimal.shape[1] - size, 1)))[used])
+    return float(upper - np.min((low - np.log1p(size))[used]))
+
+
+def set_margins(mixing: LinearMixing, problem: Problem, p: Numbers) -> Numbers:
+    """min_i max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p, shape (*b, d) → (*b,)."""
+    keys, optimal = exact(problem.keys[mixing.mixed]), mixing.optimal[mixing.mixed]
+    logits = np.vecdot(keys - keys[:, :1], p[..., None, None, :])
+    best = np.max(np.where(optimal, logits, -np.inf), axis=-1)
+    other = np.max(np.where(optimal, -np.inf, logits), axis=-1)
+    return np.min(best - other, axis=-1)
+
+
+def least_margin(
+    mixing: LinearMixing, problem: Problem, kappa: float, rho: Float64[np.ndarray, "m"], ray: Float64[np.ndarray, "m d"]
+) -> Numbers:
+    """ρ − κ, less than which no point below ``ray`` has, (m,); off by κ and by a dozen roundings of ray's ρ p_mm."""
+    moved = set_margins(mixing, problem, exact(ray) * exact(1.0).widened(8 * EPS)).error
+    return (exact(rho) - kappa).widened(moved + log_rounding(mixing, problem.loss))
+
+
+def allowed_choices(sets: MaxMarginSets, least: Numbers, p: Numbers) -> Bool[np.ndarray, "m c"]:
+    """Choices with ‖p‖Θ_α ≥ ``least``, a lower bound of the margin of p: those which p may select; (m, c)."""
+    best = sets.choices[0].norm_squared
+    # 1 − Θ_α/Θ = x/(1 + √(1 − x)), x = 1 − (Θ_α/Θ)², without cancellation.
+    x = rounded([float((c.norm_squared - best) / c.norm_squared) for c in sets.choices])
+    length = norm(p, axis=1) / norm(rounded(sets.choices[0].p))
+    return np.asarray(possibly_at_least((length - least)[:, None], length[:, None] * (x / (1 + np.sqrt(1 - x)))))
+
+
+def nearest(sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], p: Numbers) -> Numbers:
+    """The largest ⟨p, p̄_α⟩/‖p_mm‖ over the allowed choices, shape (m,)."""
+    along = p @ towards(sets).T / norm(rounded(sets.choices[0].p))
+    return np.max(np.where(allowed, along, -np.inf), axis=-1)
+
+
+def towards(sets: MaxMarginSets) -> Numbers:
+    """p̄_α of all choices, (c, d)."""
+    solutions = rounded(np.array([c.p for c in sets.choices]))
+    return solutions / norm(solutions, axis=1, keepdims=True)
+
+
+def dual_bound(
+    problem: Problem, mixing: LinearMixing, sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], beyond: Numbers
+) -> Numbers:
+    """min over the allowed choices of Σ_j w_j log(C_j/w_j), where all margins are at least ``beyond``, shape (m,).
+
+    C_iβ = |ℓ'(ν_i)| (least cost of β) e^{−b x} / (|O_i| + |Ō_i| e^{−beyond}), w = λ/Σλ; x = min(1, T e^{−beyond}) ≥ q_i
+    and b of :func:`bend`.
+    """
+    size = mixing.optimal.sum(axis=1)
+    log_costs, lost = log_token_costs(mixing, problem.loss, secants=True), log_rounding(mixing, problem.loss)
+    small = np.exp(-np.maximum(beyond, 0.0))
+    normaliser = np.log(size + (problem.T - size) * small[:, None])
+    bent = bend(problem.loss, mixing.nu[mixing.mixed], mixing.c1[mixing.mixed]) * np.minimum(problem.T * small, 1.0)
+    bounds = []
+    for choice in sets.choices:
+        # A token that stands twice in the SVM has the sum of its duals.
+        duals, used = rounded(choice.duals) * exact(1.0).widened(problem.T * EPS), choice.duals > 0
+        w = duals / np.sum(duals)
+        fixed = np.sum(w[used] * (exact(log_costs[used]).widened(lost) - np.log(w[used])))
+        bounds.append(fixed - bent - normaliser @ np.sum(w, axis=1))
+    return np.min(np.where(allowed, np.stack(bounds, axis=-1), np.inf), axis=-1)

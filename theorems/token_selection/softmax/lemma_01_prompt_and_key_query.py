@@ -32,7 +32,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, directions, log_uniform
 from theorems.core.statement import always, statement
-from theorems.core.survival import NO_SQUARE
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import Bounded, exact, in_floats, spacing, value_of
@@ -77,15 +76,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=(),
     cases=_cases,
     kernel=calls("each step of the run and random points: its gradient against back-propagation through W", turn=4),
-    survives={
-        "no-maximum-subtracted": "its logits stay below 710",
-        "descent-stops-far-out": "its run stays nearer",
-        "descent-skips-a-step": "ten steps are asked for at a time; the eleventh is the first of another run",
-        "cancelling-gradient": "the other of its two paths is textbook back-propagation, which is known no better",
-        "keys-of-transposed-weights": NO_SQUARE,
-        "keys-are-tokens": NO_SQUARE,
-        "scores-of-keys": NO_SQUARE,
-    },
 )
 def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Fix u ≠ 0, f_p(X) = ⟨Xv, softmax(Xp)⟩ and f_W(X) = ⟨Xv, softmax(XWᵀu)⟩, any differentiable loss.

@@ -26,7 +26,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, directions, log_uniform, probe_points
 from theorems.core.statement import always, statement
-from theorems.core.survival import NO_SQUARE, ROOM
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import LARGEST_EXPONENT, AttentionAt
 from theorems.rounding.bounded import Bounded, exact, value_of
@@ -83,13 +82,6 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient is Lipschitz and is that of its risk; descent steps along it", turn=5),
-    survives={
-        "risk": ROOM,
-        "descent-stops-far-out": "its run stays nearer",
-        "keys-of-transposed-weights": NO_SQUARE,
-        "keys-are-tokens": NO_SQUARE,
-        "scores-of-keys": NO_SQUARE,
-    },
 )
 def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Under Assumption A, ∇L is L_p-Lipschitz with

@@ -12,8 +12,8 @@ from reference_attention.problem import Problem
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
+from theorems.curves.flow_chords import PIECES, VACUOUS, ArcFlow, asked_for, chords
 from theorems.faults import fault_named
-from theorems.token_selection.global_paths.flow_chords import PIECES, VACUOUS, ArcFlow, asked_for, chords
 
 KEYS = np.array([[[1.0, 0.2, 0], [0, 0.1, 0.5], [-0.3, 1, 0]], [[0.7, 0.9, 1], [0, 0, 0], [0.1, 0.3, -1]]])
 PROBLEM = Problem(KEYS, np.array([[1.0, 0.5, 0.5], [2, 0, 0]]), loss_named("logistic"))
@@ -105,7 +105,7 @@ def test_the_field_is_a_unit_vector_wherever_there_is_one() -> None:
 
 
 def test_a_piece_ends_with_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("theorems.token_selection.global_paths.flow_chords.MOST_STEPS", 2)
+    monkeypatch.setattr("theorems.curves.flow_chords.MOST_STEPS", 2)
     piece = ArcFlow(PROBLEM).piece(START, 0.0, 1e3, 1e-10, 1e-12)
     assert piece.failed == "running after 2 steps at arc length 0"
 

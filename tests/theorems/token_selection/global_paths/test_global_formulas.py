@@ -17,17 +17,18 @@ from reference_attention.training.flow import gradient_flow
 from tests.theorems.flows import flow_through
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE
+from theorems.curves.constraints import Constraints
+from theorems.curves.followed_flow import vanishes
+from theorems.curves.followed_path import Followed
+from theorems.curves.reduced import Reduced, tangent_basis
+from theorems.curves.sphere import Sphere
 from theorems.registry.lookup import statement_named
 from theorems.rounding.bounded import exact
-from theorems.token_selection.global_paths.flow_claims import _vanishes
 from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
-from theorems.token_selection.global_paths.followed_path import Sphere
 from theorems.token_selection.global_paths.lemma_11_feasibility import _sign, _solution, least_norm_preimage
 from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
 from theorems.token_selection.global_paths.margin_flow import _turns
-from theorems.token_selection.global_paths.path_claims import Followed, _rate
-from theorems.token_selection.global_paths.path_constants import Constraints, log_kappa
-from theorems.token_selection.global_paths.path_offset import Reduced, tangent_basis
+from theorems.token_selection.global_paths.theorem_1_regularization_path import log_kappa, rate
 
 
 def posed(keys: Any, scores: Any, loss: str = "correlation") -> tuple[Problem, MaxMargin]:
@@ -140,30 +141,15 @@ def test_what_rounding_moves_is_little() -> None:
     assert 0 < followed.rounding < 1e-10
 
 
-class At(Followed):
-    """A point of a path of which only the rate is asked."""
-
-    rho, one_minus_cosine = 0.0, 0.0  # type: ignore[assignment]
-
-    def __init__(self, rho: float, one_minus_cosine: float) -> None:
-        object.__setattr__(self, "rho", rho)
-        object.__setattr__(self, "one_minus_cosine", one_minus_cosine)
-
-
-def path(power: float) -> list[tuple[Followed, Any, float]]:
-    """1 − cos = 2/ρ^power."""
-    return [(At(r, 2 / r**power), np.zeros(1), 0.0) for r in (10.0, 100.0, 1000.0)]
-
-
 def test_a_rate_is_told_with_what_errors_make_of_it() -> None:
     """1 − cos = 2/ρ² at ρ = 10, 100, 1000 for an offset 2 that is known to 0.01, 0.02, 0.04."""
     rho = np.array([10.0, 100.0, 1000.0])
     errors = np.array([0.01, 0.02, 0.04])
-    (claim,) = _rate(path(2), 2.0, errors)
+    (claim,) = rate(rho, 2 / rho**2, 2.0, errors)
     change = 2 * np.log((2 + errors) / (2 - errors)) + (4 / rho) ** 2
     assert claim.tolerance == pytest.approx((change[0] + change[2]) / (2 * math.log(10)), rel=1e-12)
     assert claim.verdict is Verdict.UPHELD
-    (claim,) = _rate(path(2.2), 2.0, errors)
+    (claim,) = rate(rho, 2 / rho**2.2, 2.0, errors)
     assert claim.verdict is Verdict.FALSIFIED
 
 
@@ -361,8 +347,8 @@ def test_of_tied_scores_lemma_11_says_nothing() -> None:
 
 def test_a_gradient_vanishes_where_scores_are_equal() -> None:
     p = np.array([0.3, -2.0])
-    for scores, vanishes in (([[1.0, 1.0, 1.0]], True), ([[1.0, 0.5, 1.0]], False)):
-        assert _vanishes(Problem([[[1.0, 2.0], [0.0, 1.0], [-3.0, 1.0]]], scores), p) is vanishes
+    for scores, zero in (([[1.0, 1.0, 1.0]], True), ([[1.0, 0.5, 1.0]], False)):
+        assert vanishes(Problem([[[1.0, 2.0], [0.0, 1.0], [-3.0, 1.0]]], scores), p) is zero
 
 
 def test_how_far_a_flow_turns_by_hand() -> None:

@@ -16,7 +16,11 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.registry.lookup import statement_named
 from theorems.rounding.bounded import exact, in_floats
-from theorems.token_selection.global_paths.growth_bounds import climb_bound, correlation_deficit, log_rate
+from theorems.token_selection.global_paths.theorem_2_global_convergence import (
+    climb_bound,
+    correlation_deficit,
+    log_rate,
+)
 
 LINE = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]), LOSSES["correlation"])
 """Two tokens on a line, D = 1: the climb is at least log(1 + η e^{−‖p(0)‖} t/4)."""

@@ -16,12 +16,19 @@ from reference_attention.training.descent import Stop, Trajectory
 from tests.theorems.token_selection.path_cases import figure_1a
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
+from theorems.curves.descent import NormalizedDescent
 from theorems.token_selection.global_paths import margin_runs
-from theorems.token_selection.global_paths.normalized_claims import normalized_claims
+from theorems.token_selection.global_paths.theorem_2_global_convergence import at_every_normalized_step
 
 PROBLEM: Problem = figure_1a().problem
 SVM = max_margin(PROBLEM.exact_keys, PROBLEM.optimal)
 STARTS = np.array([[0.0, 0.5], [1.0, -1.0]])
+
+
+def normalized_claims(under_test: Implementation) -> list[Claim]:
+    """Of a run from the starts."""
+    assert isinstance(SVM, MaxMargin)
+    return list(at_every_normalized_step(NormalizedDescent.of(PROBLEM, under_test, STARTS), SVM))
 
 
 def claims_of(lost: int = 0, **changed: Any) -> list[Claim]:
@@ -32,7 +39,7 @@ def claims_of(lost: int = 0, **changed: Any) -> list[Claim]:
         run = REFERENCE.normalized_gradient_descent(*given, steps=steps - lost, **asked)
         return replace(run, **changed)
 
-    return list(normalized_claims(PROBLEM, REFERENCE.but("other", normalized_gradient_descent=loop), SVM, STARTS))
+    return normalized_claims(REFERENCE.but("other", normalized_gradient_descent=loop))
 
 
 def test_a_run_that_is_too_short_is_all_that_is_said() -> None:
@@ -49,8 +56,8 @@ def test_steps_along_a_gradient_that_is_hardly_known_may_be_anywhere() -> None:
     """A direction that is off by more than its length is off by 2, and so are all iterates after it."""
     assert isinstance(SVM, MaxMargin)
     coarse = replace(REFERENCE, textbook_eps=0.25)
-    by_name = {one.name: one for one in normalized_claims(PROBLEM, coarse, SVM, STARTS)}
-    usual = {one.name: one for one in normalized_claims(PROBLEM, REFERENCE, SVM, STARTS)}
+    by_name = {one.name: one for one in normalized_claims(coarse)}
+    usual = {one.name: one for one in normalized_claims(REFERENCE)}
     assert by_name["normalized-run-climbs"].tolerance > 0.1
     assert 0 <= usual["normalized-run-climbs"].tolerance < 1e-9
 

@@ -26,12 +26,19 @@ from tests.theorems.token_selection.path_cases import (
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
+from theorems.curves.constraints import Constraints, exact_to_rounding
+from theorems.curves.followed_path import Followed, FollowedPath
+from theorems.curves.reduced import FAR, Reduced, closed_form, tangent_basis
+from theorems.curves.sphere import Sphere
+from theorems.curves.sublevel_hunt import sublevel_points
 from theorems.rounding.bounded import Bounded
-from theorems.token_selection.global_paths.followed_path import Sphere
-from theorems.token_selection.global_paths.path_claims import Followed, path_claims
-from theorems.token_selection.global_paths.path_constants import Constraints, exact_to_rounding, log_kappa
-from theorems.token_selection.global_paths.path_offset import FAR, Reduced, closed_form, tangent_basis
-from theorems.token_selection.global_paths.sublevel_claims import sublevel_claims
+from theorems.token_selection.global_paths.theorem_1_regularization_path import (
+    PATH_CORRELATION,
+    SUBLEVEL_RADII,
+    in_sublevel_sets,
+    log_kappa,
+    on_the_path,
+)
 
 CAUGHT_BY: dict[str, str] = {
     "temperature": "sublevel-correlation-from-duals",
@@ -143,7 +150,9 @@ def test_a_quarter_of_kappa_is_falsified() -> None:
     kappa = log_kappa(problem)
 
     def wrong(kappa: Bounded) -> set[str]:
-        made = sublevel_claims(given_case, REFERENCE, constraints, basis, svm, kappa)
+        rhos = float(kappa.value) * np.array(SUBLEVEL_RADII)
+        found = sublevel_points(problem, REFERENCE, svm, constraints, basis, rhos, given_case.rng())
+        made = in_sublevel_sets(problem, REFERENCE, svm, kappa, rhos, *found)
         return {claim.name for claim in made if claim.verdict is Verdict.FALSIFIED}
 
     assert wrong(kappa) == set()
@@ -231,7 +240,8 @@ def _path_claims(given_case: Case, **changed: Any) -> dict[str, Verdict]:
     constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
     spheres = [Sphere(problem, svm, basis, Reduced.at(constraints, basis, rho), REFERENCE) for rho in (1e3, 1e5)]
     first, second = (Followed.at(sphere, constraints) for sphere in spheres)
-    made = path_claims([first, replace(second, **changed)], constraints, basis, svm, np.random.default_rng(0))
+    at = [first, replace(second, **changed)]
+    made = on_the_path(FollowedPath(at, constraints, basis, svm, np.random.default_rng(0), PATH_CORRELATION))
     return {claim.name: claim.verdict for claim in made}
 
 

@@ -27,10 +27,14 @@ from tests.theorems.token_selection.path_cases import (
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
+from theorems.curves.constraints import Constraints
 from theorems.rounding.bounded import in_floats
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
-from theorems.token_selection.global_paths.growth_bounds import climb_bound, correlation_deficit, log_rate
-from theorems.token_selection.global_paths.path_constants import Constraints
+from theorems.token_selection.global_paths.theorem_2_global_convergence import (
+    climb_bound,
+    correlation_deficit,
+    log_rate,
+)
 
 SINGLE = {"correlation-step", "correlation-lower-bound", "flow-correlation", "flow-offset-is-kept"}
 """Claims that are made for one input only."""
@@ -238,7 +242,7 @@ TRIANGLE = Problem([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0]])
 @pytest.mark.parametrize("problem", [PARTLY, TRIANGLE])
 def test_a_limit_beside_the_right_one_is_falsified(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds allow a q that does not balance what it fails by, and no more: the flow does not tend to it."""
-    where = "theorems.token_selection.global_paths.flow_claims.FlowOffset.of"
+    where = "theorems.token_selection.global_paths.theorem_2_global_convergence.FlowOffset.of"
     caught = []
     for by in (1e-3, -1.0):
         with monkeypatch.context() as planted:

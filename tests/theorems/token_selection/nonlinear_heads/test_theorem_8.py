@@ -27,22 +27,21 @@ from tests.theorems.token_selection.faults import FAULTS
 from theorems.core.check import check
 from theorems.core.claim import Verdict, at_least
 from theorems.core.implementation import REFERENCE
+from theorems.core.nonlinear_head import HeadedAttention
+from theorems.curves.constraints import Constraints
 from theorems.registry.lookup import statement_named
 from theorems.rounding.bounded import exact, value_of
-from theorems.token_selection.global_paths.path_constants import Constraints, log_kappa
-from theorems.token_selection.nonlinear_heads import set_path
-from theorems.token_selection.nonlinear_heads.nonlinear_head import HeadedAttention
-from theorems.token_selection.nonlinear_heads.set_constants import (
+from theorems.token_selection.global_paths.theorem_1_regularization_path import log_kappa
+from theorems.token_selection.nonlinear_heads import theorem_8_nonlinear_heads as module
+from theorems.token_selection.nonlinear_heads.optimal_set_points import constraints_of, separation
+from theorems.token_selection.nonlinear_heads.theorem_8_nonlinear_heads import (
     allowed_choices,
-    constraints_of,
     dual_bound,
     least_margin,
     mixing_kappa,
     nearest,
-    separation,
     set_margins,
 )
-from theorems.token_selection.nonlinear_heads.set_sublevel import sublevel_claims
 
 PAPER = Case(Problem(np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]), np.array([[1.0, 1.0, 0.0]])), name="paper")
 
@@ -153,7 +152,9 @@ def test_a_smaller_kappa_is_refuted() -> None:
     kappa = mixing_kappa(mixing, case.problem.loss)
     assert kappa == pytest.approx(math.log(1e4 * 2 * 3), rel=1e-12)
     for share, expected in ((1.0, set()), (0.75, {"sublevel-margin"})):
-        claims = list(sublevel_claims(case.problem, mixing, sets, REFERENCE, share * kappa, case.rng()))
+        rhos = share * kappa * np.array(module.SUBLEVEL_RADII)
+        found = module.sublevel_points(case.problem, mixing, sets, REFERENCE, rhos, case.rng())
+        claims = list(module.in_sublevel_sets(case.problem, mixing, sets, REFERENCE, share * kappa, rhos, *found))
         assert {c.name for c in claims if c.verdict is Verdict.FALSIFIED} & {"sublevel-margin"} == expected
 
 
@@ -291,16 +292,16 @@ def test_a_distance_is_bounded_by_what_the_duals_leave_of_the_value(monkeypatch:
 
     mixing, sets, _ = parts(SYMMETRIC)
     problem = SYMMETRIC.problem
-    monkeypatch.setattr(set_path, "dual_bound", lambda *given: exact(np.full(len(given[-1]), 1e9)))
-    monkeypatch.setattr(set_path, "at_least", recorder)
-    excess, values = set_path.excess_of, []
+    monkeypatch.setattr(module, "dual_bound", lambda *given: exact(np.full(len(given[-1]), 1e9)))
+    monkeypatch.setattr(module, "at_least", recorder)
+    excess, values = module.excess_of, []
 
     def of(*given: Any) -> Any:
         values.append((excess(*given), given[3]))
         return values[-1][0]
 
-    monkeypatch.setattr(set_path, "excess_of", of)
-    claims = list(set_path.path_to_the_set(problem, mixing, sets, REFERENCE, 2.0))
+    monkeypatch.setattr(module, "excess_of", of)
+    claims = list(module.of_minimisers(problem, mixing, sets, REFERENCE, 2.0))
     assert claims[0].verdict is Verdict.FALSIFIED
     [(value, p)] = values
     P = np.linalg.norm(sets.choices[0].p)

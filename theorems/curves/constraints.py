@@ -17,14 +17,11 @@ from flint import fmpq_mat
 from jaxtyping import Bool, Float64
 
 from reference_attention.floats import EPS
-from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.key_rows import key_rows
 from theorems.core.tolerances import tolerance
-from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import exact, value_of
-from theorems.token_selection.global_paths.growth_bounds import approximate
+from theorems.rounding.bounded import value_of
 
 EXPONENT_ROUNDING = tolerance(
     "exponent-rounding",
@@ -114,28 +111,6 @@ def rank_of_neighbours(svm: MaxMargin) -> int:
     if svm.independent:
         return len(pairs)
     return int(fmpq_mat([svm.exact.row(i, t) for i, t in pairs]).rank())
-
-
-def log_kappa(problem: Problem) -> Numbers:
-    """κ = log(2 n (T−1) c_max Γ_max / (c_min Γ_min)), from logarithms throughout.
-
-    c_max, c_min bound |ℓ'| on the score range, Γ_max, Γ_min the gaps γ_i,opt − γ_it over all t ≠ opt_i.
-    """
-    others = np.arange(problem.T) != problem.optimal[:, None]
-    log_gaps: Any = np.log(exact(problem.scores.max(axis=1))[:, None] - problem.scores)[others]
-    bounds = np.array([bound(*problem.score_range) for bound in (problem.loss.log_bound, problem.loss.log_floor)])
-    largest, smallest = approximate(bounds, 8 * EPS * (1 + np.abs(bounds)))
-    pairs = np.log(exact(2 * problem.n * (problem.T - 1)))
-    return pairs + (largest - smallest) + (np.max(log_gaps) - np.min(log_gaps))
-
-
-def bend(loss: Loss, top: Float64[np.ndarray, "n"], length: Float64[np.ndarray, "n"]) -> Numbers:
-    """b = max_i κ_i Γ_i/2, κ_i = ``loss.steepening`` on the interval of input i below top, Γ_i long; 0 for convex ℓ.
-
-    Where input i loses δ_i ≤ xΓ_i, x ≤ 1, its risk rises by at least |ℓ'| δ_i e^{−bx}.
-    """
-    bends = [loss.steepening(a - b, a) * b / 2 for a, b in zip(top.tolist(), length.tolist(), strict=True)]
-    return approximate(np.array(max(bends)), np.array(8 * EPS * max(bends)))
 
 
 def log_excess(under_test: Any, problem: Problem, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.floats import EPS
-from theorems.token_selection.global_paths.path_constants import Constraints
+from theorems.curves.constraints import Constraints
 
 QUADRATIC = 0.1
 """Newton steps that change no exponent by more shrink quadratically, so that one that does not shrink is rounding."""

@@ -22,6 +22,7 @@ from reference_attention.problem import Problem
 from reference_attention.training.derivatives import gradient_field, newton_field
 from reference_attention.training.flow import Flow
 from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.claim_name import premise
 from theorems.core.tolerances import EXACT, tolerance
 
 CHORD = tolerance(
@@ -32,6 +33,9 @@ CHORD = tolerance(
     " and gradient; within the piece they grow by no more than A, which is integrated along it: the exponential of the"
     " logarithmic norm, and how far the curve turns",
 )
+
+FLOW_IS_ASKED_FOR = premise("flow-is-the-one-asked-for")
+FLOW_CHORDS = premise("flow-chords")
 
 LOOSER, RELATIVE = 10.0, 1e-9
 """A piece is integrated to so many times the relative tolerance of the flow, and no less than this: N times the flow's
@@ -142,7 +146,7 @@ def asked_for(flow: Flow, start: Point, norm: float) -> Claim:
         wrong = "its norms are not those of its points"
     elif flow.reached and not math.isclose(norms[-1], norm, rel_tol=8 * len(start) * EPS):
         wrong = f"it ends at norm {norms[-1]:.6g}, asked for {norm:.6g}"
-    return Claim("flow-is-the-one-asked-for", Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
+    return Claim(FLOW_IS_ASKED_FOR, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 
 def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
@@ -169,6 +173,6 @@ def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
             continue
         ends.append((float(np.linalg.norm(piece.end - flow.points[k + 1])), rounding, end - begin))
     if not ends:
-        return undecided("flow-chords", f"no piece of the flow was integrated again: {why}", Form.LIMIT)
+        return undecided(FLOW_CHORDS, f"no piece of the flow was integrated again: {why}", Form.LIMIT)
     apart, allowed, arc = np.array(ends).T
-    return at_least("flow-chords", Form.LIMIT, 0.0, apart, rounding=allowed, scale=arc, why=CHORD, points="piece")
+    return at_least(FLOW_CHORDS, Form.LIMIT, 0.0, apart, rounding=allowed, scale=arc, why=CHORD, points="piece")

@@ -15,10 +15,10 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.implementation import Implementation
+from theorems.curves.constraints import log_excess
+from theorems.curves.reduced import QUADRATIC, Reduced
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import log_excess_of
-from theorems.token_selection.global_paths.path_constants import log_excess
-from theorems.token_selection.global_paths.path_offset import QUADRATIC, Reduced
 
 STEPS = 60
 """Newton steps from the ray; a few suffice unless the costs differ by many orders of magnitude."""

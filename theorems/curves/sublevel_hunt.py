@@ -11,7 +11,17 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from theorems.core.implementation import Implementation
+from theorems.curves.constraints import Constraints, log_excess
+from theorems.curves.reduced import Reduced
+
+HUNT_BUDGET = 150_000
+"""About how many floats one batch of hunted points may occupy."""
 
 Inside = Callable[[Float64[np.ndarray, "r b d"]], Bool[np.ndarray, "r b"]]
 
@@ -139,3 +149,43 @@ def hunt(
         bent = np.where((np.arange(count) % 4 < 2)[None, :, None], worst[0], worst[1]) + noise
         u = bent / np.linalg.norm(bent, axis=-1, keepdims=True)
     return found
+
+
+def sublevel_points(
+    problem: Problem,
+    under_test: Implementation,
+    svm: MaxMargin,
+    constraints: Constraints,
+    basis: Float64[np.ndarray, "d e"],
+    rhos: Float64[np.ndarray, "r"],
+    rng: np.random.Generator,
+) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
+    """Points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, with as little margin and correlation as are found;
+    and of which radius each is. R p̄_mm is among them.
+    """
+    ray = rhos[:, None] * svm.direction
+    edge = log_excess(under_test, problem, svm.norm * ray)
+
+    def inside(points: Float64[np.ndarray, "r b d"]) -> Bool[np.ndarray, "r b"]:
+        excess = log_excess(under_test, problem, svm.norm * points)
+        short = np.linalg.norm(points, axis=-1) <= rhos[:, None] * (1 + 4 * EPS)
+        return np.asarray(short & (excess <= edge[:, None]))
+
+    flat = np.zeros(problem.d - 1)
+    centres = np.array([Reduced.at(constraints, basis, rho).newton(flat, 60)[0] for rho in rhos])
+    size = int(np.clip(HUNT_BUDGET // (len(rhos) * problem.keys.size), 6, 32))
+    found = hunt(
+        inside,
+        svm.direction,
+        basis,
+        constraints.rows,
+        constraints.neighbours,
+        rhos,
+        centres,
+        size=size,
+        rounds=2,
+        rng=rng,
+    )
+    found.append((ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_)))
+    points = svm.norm * np.concatenate([batch[good] for batch, good in found])
+    return points, np.concatenate([np.nonzero(good)[0] for _, good in found])

@@ -1,0 +1,24 @@
+"""Why statements survive faults, as the table says it."""
+
+from __future__ import annotations
+
+from theorems.faults import FAULTS, Kind
+from theorems.faults.spared import why_spared
+from theorems.faults.survivors import SURVIVORS
+from theorems.registry.suite import statements
+
+
+def test_every_reason_is_of_a_statement_and_of_a_fault() -> None:
+    assert set(SURVIVORS) <= set(statements())
+    known = {*FAULTS, *map(str, Kind)}
+    assert {name for reasons in SURVIVORS.values() for name in reasons} <= known
+
+
+def test_a_fault_is_looked_up_by_its_name_and_then_by_its_kind() -> None:
+    fault = FAULTS["gradient-too-long"]
+    assert why_spared(fault, "lemma-5", {}) == SURVIVORS["lemma-5"]["gradient-too-long"]
+    assert why_spared(fault, "lemma-99", {}) == ""
+    own = {str(fault.kind): "no gradient enters"}
+    assert why_spared(fault, "lemma-99", own) == "no gradient enters"
+    assert why_spared(fault, "lemma-99", own, undecided=True) == ""
+    assert why_spared(fault, "lemma-5", {fault.name: "said in the file"}) == "said in the file"

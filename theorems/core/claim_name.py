@@ -1,0 +1,85 @@
+"""The name of a claim, typed once: declared with what it is to its statement and when it is made, then used.
+
+A statement's file declares each of its claims, lists the declarations in ``claims=`` and makes the claims by them::
+
+    IS_A_STEP = premise("iterate-is-a-step")
+    NORM_DIVERGES = stated("norm-diverges")
+    CLIMBS = sharper("climbs-to-max-margin", when=ONE_INPUT)
+
+    @statement("theorem-2", claims=(IS_A_STEP, NORM_DIVERGES, CLIMBS), ...)
+    def theorem_2(case, under_test):
+        yield at_least(CLIMBS, Form.EFFECTIVE, left, right)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, runtime_checkable
+
+from theorems.core.claim import Claim
+from theorems.core.parts import Part
+
+ALWAYS = "on every case"
+"""When a claim is made, unless one before it ends the conclusion."""
+
+
+class ClaimName(str):
+    """The name of a claim, with its part in the statement and when it is made.
+
+    Attributes:
+        part: a premise, the stated conclusion, or a sharper form of ours.
+        when: on which cases, in words; a :class:`theorems.core.parts.Condition` can be decided.
+    """
+
+    part: Part
+    when: str
+
+    def __new__(cls, name: str, part: Part, when: str = ALWAYS) -> ClaimName:
+        """The name itself is the string."""
+        made = super().__new__(cls, name)
+        made.part, made.when = part, when
+        return made
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Between processes it is a plain string: conditions do not travel."""
+        return str, (str(self),)
+
+    def only(self, when: str) -> ClaimName:
+        """The same claim, of a statement that makes it on fewer cases."""
+        return ClaimName(self, self.part, when if self.when == ALWAYS else f"{when}; {self.when}")
+
+
+def stated(name: str, *, when: str = ALWAYS) -> ClaimName:
+    """A claim that is the conclusion as its source states it, at finite points or in the limit."""
+    return ClaimName(name, Part.STATED, when)
+
+
+def premise(name: str, *, when: str = ALWAYS) -> ClaimName:
+    """A claim that data, solutions or runs are those that the conclusion speaks of."""
+    return ClaimName(name, Part.PREMISE, when)
+
+
+def sharper(name: str, *, when: str = ALWAYS) -> ClaimName:
+    """A claim that says more than the source does."""
+    return ClaimName(name, Part.SHARPER, when)
+
+
+@runtime_checkable
+class Given(Protocol):
+    """Something that a conclusion speaks of: a solution, a run, points."""
+
+    def premises(self) -> Iterator[Claim]:
+        """The claims that it is what the conclusion takes it for."""
+
+
+def premises(*given: Given | Iterable[Claim] | Claim) -> Iterator[Claim]:
+    """The claims that the objects are what the conclusion takes them for: ``yield from premises(descent, flow)``.
+
+    Raises:
+        Ended: one of the objects is so far from it that no claim about it would mean anything.
+    """
+    for one in given:
+        if isinstance(one, Claim):
+            yield one
+        else:
+            yield from one if isinstance(one, Iterable) else one.premises()

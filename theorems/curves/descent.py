@@ -1,0 +1,262 @@
+"""Gradient descent and normalized gradient descent by the implementation under test, with the premises of being one.
+
+What a computed run differs by from an exact one, step by step, is carried by its points: an inequality that is summed
+over iterates is compared to that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy.linalg import norm
+
+from generators.case import Case
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.training.descent import Stop, Trajectory
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict
+from theorems.core.claim_name import premise
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import tolerance
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import Bounded, exact
+from theorems.rounding.steps import starts_claim, steps_claim
+
+DESCENT_ROUNDING = tolerance(
+    "descent-rounding",
+    "what both sides carry, iterates by coordinate: t · max_s η|δ∇L(p(s))| + Σ_s eps (|p(s)| + |p(s+1)| +"
+    " (2 + |log η∇L|)|Δ_s|)",
+    "a computed iterate differs from p − η∇L(p) by the error of the gradient (AttentionAt.gradient_of), of the step's"
+    " exponential and one rounding of the sum; the inequalities are summed over iterates, and so are their errors",
+)
+
+RUN_IS_ASKED_FOR = premise("run-is-the-one-asked-for")
+IS_A_STEP = premise("iterate-is-a-step")
+DESCENT_PREMISES = (RUN_IS_ASKED_FOR, IS_A_STEP)
+"""The premises of a run of gradient descent."""
+NORMALIZED_RUN_IS_ASKED_FOR = premise("normalized-run-is-the-one-asked-for")
+IS_A_NORMALIZED_STEP = premise("normalized-iterate-is-a-step")
+NORMALIZED_PREMISES = (NORMALIZED_RUN_IS_ASKED_FOR, IS_A_NORMALIZED_STEP)
+"""Those of a run of normalized gradient descent."""
+
+STEPS = 1000
+"""Iterations of gradient descent at which every claim is checked."""
+KERNEL_STEPS = 200
+"""The same for a kernel, whose automatic differentiation costs ten times as much."""
+EVALUATIONS = 3_000_000
+"""About how many floats the evaluation of the iterates may occupy at a time."""
+NORMALIZED_STEPS = 50
+"""Iterations of normalized gradient descent."""
+LENGTH = 0.5
+"""Length of a normalized step in units of 1/max|k|: some logits per run."""
+
+
+def starts_around(
+    case: Case, svm: MaxMargin, rng: np.random.Generator
+) -> tuple[Float64[np.ndarray, "b d"], Float64[np.ndarray, "b"]]:
+    """p(0): the origin, near it, far, opposite to p_mm, the case's own; and log of each step size times L_p."""
+    d = case.problem.d
+    scale = 1 / case.problem.key_scale
+    # Margins of −3, but none below −300: where p_mm is long, the weights there would be e^{−10⁹}.
+    opposite = 3 * min(1.0, 100 / float(svm.margins[np.isfinite(svm.margins)].max()))
+    starts = [
+        np.zeros(d),
+        scale * rng.normal(size=d),
+        scale * 30 * rng.normal(size=d),
+        -opposite * svm.p + 0.1 * scale * rng.normal(size=d),
+    ]
+    if case.start is not None:
+        starts.append(case.start)
+    fractions = np.array([0.0, *np.log(rng.uniform(0.01, 1.0, len(starts) - 1))])
+    return np.array(starts), fractions
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """p(t+1) = p(t) − η∇L(p(t)) from b starts, looked at at r of its t + 1 iterates.
+
+    Attributes:
+        problem: keys, scores, loss.
+        under_test: what ran it.
+        starts: p(0), (b, d).
+        log_step: log η, (b,).
+        steps: how many were asked for.
+        run: what came back.
+        claim: what fails, or is not decided, where an iterate or its gradient is no number.
+    """
+
+    problem: Problem
+    under_test: Implementation
+    starts: Float64[np.ndarray, "b d"]
+    log_step: Float64[np.ndarray, "b"]
+    steps: int
+    run: Trajectory
+    claim: str
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        under_test: Implementation,
+        starts: Float64[np.ndarray, "b d"],
+        fractions: Float64[np.ndarray, "b"],
+        claim: str,
+    ) -> Descent:
+        """With η = e^fractions/L_p."""
+        log_step = fractions - under_test.log_smoothness(problem)
+        steps = KERNEL_STEPS if under_test.textbook_eps else STEPS
+        run = under_test.gradient_descent(
+            problem, starts, steps=steps, log_step=log_step, gradient=under_test.scaled_gradient
+        )
+        return cls(problem, under_test, starts, log_step, steps, run, claim)
+
+    def premises(self) -> Iterator[Claim]:
+        """It begins at the starts, has the steps asked for, and each iterate looked at is followed by p − η∇L(p).
+
+        Raises:
+            Ended: it is another run.
+            Undecided: a step overflows, or no digit of a gradient is left.
+        """
+        asked = starts_claim(RUN_IS_ASKED_FOR, self.run.points, self.starts, self.steps)
+        yield asked
+        if asked.verdict is Verdict.FALSIFIED:
+            raise Ended(asked.name)
+        if self.run.stop is Stop.OVERFLOW:
+            raise Undecided(self.claim, "a step of gradient descent overflows float64", Form.EFFECTIVE)
+        if not np.isfinite(self.run.points).all():
+            raise NotANumber(self.claim, "an iterate of gradient descent is not finite")
+        if not np.isfinite(self.at.gradient).all():
+            raise Undecided(self.claim, "a gradient has no digits left in float64", Form.EFFECTIVE)
+        t, shape = self.looked[:-1], (len(self.looked), *self.run.points.shape[1:])
+        gradient, log_scale = -self.direction.reshape(shape), self.at.log_scale.reshape(shape[:2])
+        points = self.run.points
+        yield steps_claim(IS_A_STEP, points[t], points[t + 1], gradient[:-1], log_scale[:-1], self.log_step)
+
+    @cached_property
+    def looked(self) -> Int64[np.ndarray, "r"]:
+        """Which iterates are looked at, the first and the last among them."""
+        stride = max(1, math.ceil(self.run.points.size * self.problem.n * self.problem.T / EVALUATIONS))
+        return np.unique(np.append(np.arange(0, self.steps + 1, stride), self.steps))
+
+    @cached_property
+    def at(self) -> AttentionAt:
+        """The attention at the iterates looked at, one after another, r·b points."""
+        points = self.run.points[self.looked].reshape(-1, self.problem.d)
+        return AttentionAt(self.problem, points, self.under_test.textbook_eps)
+
+    @cached_property
+    def direction(self) -> Bounded:
+        """−∇L e^{−log_scale} under test at these points, (r·b, d)."""
+        return -self.at.gradient_of(self.under_test, self.claim)
+
+    @cached_property
+    def norms(self) -> Bounded:
+        """‖p(t)‖ of the iterates as they are, all of them, (t + 1, b)."""
+        return norm(exact(self.run.points), axis=-1)
+
+    @property
+    def p(self) -> Bounded:
+        """p(t) at the iterates looked at, with what it differs by from p(0) − Σ η∇L, (r, b, d)."""
+        drift = np.concatenate([np.zeros_like(self._rounding[:1]), np.cumsum(self._rounding, axis=0)])
+        return exact(self.run.points[self.looked]).widened(drift[self.looked])
+
+    @property
+    def moved(self) -> Bounded:
+        """Δ_t = p(t+1) − p(t), with what it differs by from −η∇L, (t, b, d)."""
+        return exact(np.diff(self.run.points, axis=0)).widened(self._rounding)
+
+    @cached_property
+    def _rounding(self) -> Float64[np.ndarray, "t b d"]:
+        """What each step differs by from −η∇L; between iterates looked at, the most of those before."""
+        shape = (len(self.looked), len(self.log_step))
+        logs = self.log_step + self.at.log_scale.reshape(shape)
+        of_gradient = np.exp(np.minimum(logs, 700.0))[..., None] * self.direction.error.reshape(*shape, -1)
+        points = self.run.points
+        last = np.searchsorted(self.looked, np.arange(len(points) - 1), side="right") - 1
+        moved = np.diff(points, axis=0)
+        sizes = np.abs(points[1:]) + np.abs(points[:-1]) + (2 + np.abs(logs[last]))[..., None] * np.abs(moved)
+        return np.asarray(np.maximum.accumulate(of_gradient, axis=0)[last] + EPS * sizes)
+
+    def drop(self, claim: str) -> Bounded:
+        """η (L(p(0)) − L_opt) under test, with what an implementation's excess may be off by, (b,)."""
+        problem = self.problem
+        _, log_excess = self.under_test.log_excess_risk(
+            problem.keys, problem.scores, problem.loss, self.starts, problem.optimal
+        )
+        drop = np.exp(np.minimum(self.log_step + log_excess, 700.0))
+        if np.isnan(drop).any():
+            raise NotANumber(claim, "the excess risk under test is NaN")
+        return exact(drop).widened(128 * problem.d * EPS * (1 + self.norms[0].value) * drop)
+
+
+@dataclass(frozen=True, eq=False)
+class NormalizedDescent:
+    """p(t+1) = p(t) − s ∇L/‖∇L‖ from b starts, at every iterate.
+
+    Attributes:
+        problem, under_test, starts, run: as of :class:`Descent`.
+        length: s.
+    """
+
+    problem: Problem
+    under_test: Implementation
+    starts: Float64[np.ndarray, "b d"]
+    length: float
+    run: Trajectory
+
+    @classmethod
+    def of(cls, problem: Problem, under_test: Implementation, starts: Float64[np.ndarray, "b d"]) -> NormalizedDescent:
+        """Steps of some logits together."""
+        length = LENGTH / problem.key_scale
+        run = under_test.normalized_gradient_descent(
+            problem, starts, steps=NORMALIZED_STEPS, step=length, gradient=under_test.scaled_gradient
+        )
+        return cls(problem, under_test, starts, length, run)
+
+    def premises(self) -> Iterator[Claim]:
+        """It begins at the starts, has the steps asked for, and each is one of normalized gradient descent.
+
+        Raises:
+            Ended: it is another run, or says itself that it overflows.
+        """
+        asked = starts_claim(NORMALIZED_RUN_IS_ASKED_FOR, self.run.points, self.starts, NORMALIZED_STEPS)
+        yield asked
+        if asked.verdict is Verdict.FALSIFIED or self.run.stop is Stop.OVERFLOW:
+            raise Ended(asked.name)
+        if not np.isfinite(self.run.points).all():
+            raise NotANumber(IS_A_NORMALIZED_STEP, "an iterate of normalized gradient descent is not finite")
+        before, after = self.run.points[:-1], self.run.points[1:]
+        log_scale = self.at.log_scale.reshape(before.shape[:-1])
+        log_step = float(np.log(self.length))
+        yield steps_claim(IS_A_NORMALIZED_STEP, before, after, self.gradient, log_scale, log_step, normalized=True)
+
+    @cached_property
+    def at(self) -> AttentionAt:
+        """The attention at all iterates but the last, one after another, t·b points."""
+        return AttentionAt(self.problem, self.run.points[:-1].reshape(-1, self.problem.d), self.under_test.textbook_eps)
+
+    @cached_property
+    def gradient(self) -> Bounded:
+        """∇L e^{−log_scale} under test there, (t, b, d)."""
+        return self.at.gradient_of(self.under_test, IS_A_NORMALIZED_STEP).reshape(self.run.points[:-1].shape)
+
+    @property
+    def times(self) -> Bounded:
+        """t = 1, 2, …, (t, 1)."""
+        return exact(np.arange(NORMALIZED_STEPS + 1.0))[1:, None]
+
+    @property
+    def moved(self) -> Bounded:
+        """p(t) − p(0), with what that differs by from the sum of exact steps, (t, b, d)."""
+        # An iterate is rounded as it is made, and its step is off by what the gradient's direction is: |g/|g| − h/|h||
+        # ≤ 2|g − h|/|g|, and 2 where nothing is known of it. So are those before it.
+        off = 2 * norm(self.gradient.error, axis=-1) / np.maximum(norm(self.gradient.value, axis=-1), EPS)
+        drift = EPS * np.abs(self.run.points[1:]) + self.length * np.fmin(off, 2.0)[..., None]
+        moved = exact(self.run.points) - self.run.points[0]
+        return moved[1:].widened(np.cumsum(drift, axis=0))

@@ -1,0 +1,152 @@
+"""Gradient flow followed to where a limit is visible, with the premises that it is one of the gradient under test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.linalg import norm
+
+from generators.case import Case
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.training.descent import Stop
+from reference_attention.training.flow import Flow
+from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict, at_least, undecided
+from theorems.core.claim_name import premise
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT
+from theorems.curves.flow_chords import FLOW_CHORDS, FLOW_IS_ASKED_FOR, asked_for, chords
+from theorems.rounding.attention_at import AttentionAt
+
+IS_OF_THIS_GRADIENT = premise("flow-is-of-this-gradient")
+FLOW_PREMISES = (FLOW_IS_ASKED_FOR, IS_OF_THIS_GRADIENT, FLOW_CHORDS)
+"""The premises of a flow."""
+
+FLOW_NORMS = (1e6, 1e5, 1e4)
+"""Norms to which the flow is followed, in the unit asked for: the first one at which float64 still resolves it. Where
+rows differ a thousandfold and more, the logits of the longest lose their digits.
+"""
+FAR, OPPOSITE = 1e3, 10.0
+"""Norms of a far start, in units of 1/(scale of the keys), and of an opposite one, in units of ‖p_mm‖."""
+BEYOND = 100.0
+"""The flow is followed at least to so many times the norm of its start."""
+
+
+def flow_start(case: Case, svm: MaxMargin, rng: np.random.Generator) -> Float64[np.ndarray, "d"]:
+    """Where the flow starts: the case's own start, or one near the origin, far from it, or opposite to p_mm."""
+    if case.start is not None:
+        return case.start
+    near = rng.normal(size=svm.p.size) / case.problem.key_scale
+    return [near, near, FAR * near, -OPPOSITE * svm.p][int(rng.integers(4))]
+
+
+@dataclass(frozen=True, eq=False)
+class FollowedFlow:
+    """The gradient flow from a start to the largest of :data:`FLOW_NORMS` that float64 resolves.
+
+    Attributes:
+        problem, under_test: what it is a flow of, and what followed it.
+        start: p(0), (d,).
+        end: the norm it was asked to reach.
+        flow: what came back.
+        rng: chooses the pieces that are integrated again.
+        claim: what is undecided where it ends too early.
+    """
+
+    problem: Problem
+    under_test: Implementation
+    start: Float64[np.ndarray, "d"]
+    end: float
+    flow: Flow
+    rng: np.random.Generator
+    claim: str
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        under_test: Implementation,
+        start: Float64[np.ndarray, "d"],
+        unit: float,
+        relative: float,
+        rng: np.random.Generator,
+        claim: str,
+    ) -> FollowedFlow:
+        """To norms in this unit, with this relative tolerance of the solver.
+
+        Raises:
+            Undecided: it was not followed to any of them.
+        """
+        begin = float(np.linalg.norm(start))
+        for size in FLOW_NORMS:
+            end = max(size * unit, BEYOND * begin)
+            flow = under_test.gradient_flow(problem, start, norm=end, relative=relative)
+            if flow.stop is not Stop.FAILED:
+                return cls(problem, under_test, start, end, flow, rng, claim)
+        raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT)
+
+    def premises(self) -> Iterator[Claim]:
+        """It begins at the start, is tangent to the gradient under test, and between recorded points it is a flow.
+
+        Raises:
+            Ended: it is another flow, or that cannot be decided.
+            Undecided: it ends where the gradient does not vanish.
+        """
+        asked = asked_for(self.flow, self.start, self.end)
+        yield asked
+        if asked.verdict is Verdict.FALSIFIED:
+            raise Ended(asked.name)
+        tangent = self._is_tangent()
+        yield tangent
+        if tangent.undecided:
+            raise Ended(tangent.name)
+        yield chords(self.problem, self.flow, self.rng)
+        flow = self.flow
+        if flow.stop is Stop.STATIONARY and not vanishes(self.problem, flow.final):
+            why = f"the flow solver stopped at ‖p‖ = {flow.norms[-1]:.6g}, where the gradient does not vanish"
+            raise Undecided(self.claim, why, Form.LIMIT)
+
+    def diverges(self) -> Iterator[Claim]:
+        """The claim that it reached the norm asked for.
+
+        Raises:
+            Ended: it did not.
+        """
+        flow = self.flow
+        reached = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
+        yield Claim(self.claim, Form.LIMIT, 0.0 if flow.reached else -1.0, 0.0, EXACT, reached)
+        if not flow.reached:
+            raise Ended(self.claim)
+
+    @cached_property
+    def solver(self) -> Float64[np.ndarray, "r"]:
+        """Local errors of the solver up to each recorded point: evaluations · √d (rtol ‖p‖ + atol), (r,)."""
+        flow = self.flow
+        errors = flow.evaluations * math.sqrt(self.problem.d) * (flow.relative * flow.norms + flow.absolute)
+        return np.asarray(errors)
+
+    def _is_tangent(self) -> Claim:
+        """The gradient under test is tangent to the curve at every recorded point, so the curve is its flow too.
+
+        The curve itself is integrated with the suite's gradient and its Jacobian: without one, or with a gradient that
+        is rounding noise, a stiff solver takes minutes.
+        """
+        at = AttentionAt(self.problem, self.flow.points)
+        mine = at.gradient
+        if not np.isfinite(mine).all():
+            why = "the rounding error of log|ℓ'| is too large: no digit of the gradient's direction is left in float64"
+            return undecided(IS_OF_THIS_GRADIENT, why, Form.EFFECTIVE)
+        theirs = at.gradient_of(self.under_test, IS_OF_THIS_GRADIENT)
+        apart = theirs / norm(theirs, axis=1, keepdims=True) - mine / norm(mine, axis=1, keepdims=True)
+        size, what = norm(apart, axis=1), "recorded norm"
+        return at_least(IS_OF_THIS_GRADIENT, Form.EFFECTIVE, 0.0, size, scale=1.0, points=what)
+
+
+def vanishes(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
+    """Whether the gradient is zero at p to the rounding of its terms."""
+    return not (AttentionAt(problem, p[None]).gradient != 0).any()

@@ -1,0 +1,201 @@
+"""The regularization path at increasing radii: predicted from the SVM, and followed with what is under test.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; :mod:`theorems.curves.reduced`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from reference_attention.svm.max_margin import MaxMargin
+from theorems.core.claim import Claim, Ended, Form, Undecided, at_least, undecided
+from theorems.core.claim_name import premise
+from theorems.core.tolerances import tolerance
+from theorems.curves.constraints import Constraints
+from theorems.curves.reduced import Reduced, tangent_span
+from theorems.curves.sphere import Sphere
+from theorems.rounding.bounded import exact
+
+PATH_ROUNDING = tolerance(
+    "path-rounding",
+    "2 (ε Σ_j w_j |H⁻¹(e_j − ē)| + m eps Σ_j w_j |e_j| / λ_min(H)) + 8 d eps ρ",
+    "a minimiser moves by −H⁻¹δ∇F: ε is the error of an exponent (exponent-rounding), the second term that of the"
+    " sums of the gradient, the third that of the point and of the direction themselves; doubled, because the"
+    " predicted and the followed minimiser both carry it",
+)
+
+FOLLOWED = "the path is followed"
+PATH_IS_STATIONARY = premise("path-is-stationary", when=FOLLOWED)
+PATH_IS_LOWEST = premise("path-is-lowest", when=FOLLOWED)
+PATH_PREMISES = (PATH_IS_STATIONARY, PATH_IS_LOWEST)
+"""The premises of a path."""
+LOWER_TRIES = 12
+"""Points per radius and kind that try to have less risk than the path."""
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """The path at one radius: predicted from the SVM, and followed with the implementation under test.
+
+    Attributes:
+        sphere: the implementation on that sphere.
+        predicted: argmin F_ρ, shape (e,).
+        solved: whether Newton's method found it.
+        followed: the tangential part of the implementation's minimiser, shape (e,).
+        converged: whether it was found.
+        rounding: how far rounding may move the two apart.
+        exponent_rounding: largest error of an exponent there.
+    """
+
+    sphere: Sphere
+    predicted: Float64[np.ndarray, "e"]
+    solved: bool
+    followed: Float64[np.ndarray, "e"]
+    converged: bool
+    rounding: float
+    exponent_rounding: float
+
+    @classmethod
+    def at(cls, sphere: Sphere, constraints: Constraints) -> Followed:
+        """Both, from the ray of p_mm."""
+        reduced = sphere.reduced
+        start = np.zeros(reduced.rows.shape[1])
+        predicted, solved = reduced.newton(start)
+        error = float(constraints.exponent_rounding(sphere.point(predicted) / sphere.svm.norm))
+        moved = reduced.displacement(predicted, error, norm(constraints.row_errors, axis=1))
+        moved += predicted.size * 4 * EPS * reduced.rho
+        followed, converged = sphere.follow(start, moved, error)
+        return cls(sphere, predicted, solved, followed, converged, 2 * moved, error)
+
+    @property
+    def rho(self) -> float:
+        """The radius."""
+        return self.sphere.reduced.rho
+
+    @property
+    def one_minus_cosine(self) -> float:
+        """1 − √(1 − |y|²/ρ²), without cancellation."""
+        y = self.followed
+        return float(y @ y) / (self.rho * (self.rho + self.sphere.reduced.height(y)))
+
+    @property
+    def undecided(self) -> str:
+        """Why there is nothing to compare, empty if there is."""
+        if not self.solved:
+            return f"Newton's method on the reduced program did not converge at RΘ = {self.rho:g}"
+        return "" if self.converged else f"the path was not followed to RΘ = {self.rho:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class FollowedPath:
+    """The path at r radii, in units of ‖p_mm‖.
+
+    Attributes:
+        at: the path at each radius.
+        constraints, basis, svm: rows and costs of the SVM, the complement of p̄_mm, p_mm itself.
+        rng: places the points that try to have less risk.
+        claim: what is undecided where it was not followed.
+    """
+
+    at: list[Followed]
+    constraints: Constraints
+    basis: Float64[np.ndarray, "d e"]
+    svm: MaxMargin
+    rng: np.random.Generator
+    claim: str
+
+    def premises(self) -> Iterator[Claim]:
+        """The predicted minimisers are stationary for the gradient under test, and no point has less risk.
+
+        Raises:
+            Ended: none was predicted.
+            Undecided: one was not predicted, or not followed.
+        """
+        predicted = [f for f in self.at if f.solved]
+        if not predicted:
+            yield undecided(PATH_IS_STATIONARY, self.at[0].undecided, Form.SHARP)
+            raise Ended(PATH_IS_STATIONARY)
+        stationary = np.array([np.linalg.norm(f.sphere.newton_step(f.predicted)) for f in predicted])
+        # None where the risk under test does not fall outwards: no minimiser is anywhere near.
+        stationary = np.where(np.isnan(stationary), np.inf, stationary)
+        error = np.array([f.rounding for f in predicted])
+
+        yield at_least(
+            PATH_IS_STATIONARY, Form.SHARP, 0.0, stationary, rounding=error, why=PATH_ROUNDING, points="radius"
+        )
+        if missing := next((f.undecided for f in self.at if f.undecided), ""):
+            raise Undecided(self.claim, missing, Form.LIMIT)
+        yield self._lowest()
+
+    @cached_property
+    def rho(self) -> Float64[np.ndarray, "r"]:
+        """The radii."""
+        return np.array([f.rho for f in self.at])
+
+    @cached_property
+    def size(self) -> Float64[np.ndarray, "r"]:
+        """|y| of the path."""
+        return np.array([np.linalg.norm(f.followed) for f in self.at])
+
+    @cached_property
+    def one_minus_cosine(self) -> Float64[np.ndarray, "r"]:
+        """1 − cos(p̄(R), p_mm)."""
+        return np.array([f.one_minus_cosine for f in self.at])
+
+    @cached_property
+    def rounding(self) -> Float64[np.ndarray, "r"]:
+        """How far rounding may move prediction and path apart, :data:`PATH_ROUNDING`."""
+        return np.array([f.rounding for f in self.at])
+
+    @cached_property
+    def far(self) -> tuple[Reduced, Float64[np.ndarray, "k"], bool]:
+        """F_∞ on the span of the neighbours, its minimiser there, and whether Newton's method found that."""
+        far = Reduced.limit(self.constraints, tangent_span(self.constraints, self.basis))
+        return far, *far.newton(np.zeros(far.rows.shape[1]))
+
+    @cached_property
+    def limit(self) -> Float64[np.ndarray, "e"]:
+        """argmin F_∞; where Newton's method did not get there, some other point."""
+        return np.asarray(self.basis.T @ (tangent_span(self.constraints, self.basis) @ self.far[1]))
+
+    @cached_property
+    def dual(self) -> Float64[np.ndarray, "r"]:
+        """D, or the minimum of F_∞ where it is larger; any point bounds that from below (Jensen)."""
+        far, coordinates, _ = self.far
+        dual, residual = far.approximate_dual(coordinates)
+        return np.maximum(self.constraints.dual_value, dual - residual * self.size)
+
+    def values(self, tries: list[Float64[np.ndarray, "e"]]) -> Float64[np.ndarray, "r"]:
+        """F_ρ(y') of one y' per radius."""
+        return np.array([f.sphere.reduced.value(y) for f, y in zip(self.at, tries, strict=True)])
+
+    @cached_property
+    def value_rounding(self) -> Float64[np.ndarray, "r"]:
+        """The rounding of the sums F and D of logarithms."""
+        values = np.array([f.sphere.reduced.value_rounding(f.predicted) for f in self.at])
+        return np.asarray(values + self.constraints.dual_rounding)
+
+    def _lowest(self) -> Claim:
+        """No other point of the sphere has less risk: neighbours at all distances, the ray, and points anywhere."""
+        others, path, rng = [], [], self.rng
+        for f in self.at:
+            e, rho, sphere = f.followed.size, f.rho, f.sphere
+            sizes = np.exp(rng.uniform(np.log(1e-3), np.log(rho), (LOWER_TRIES, 1)))
+            near = f.followed + sizes * rng.normal(size=(LOWER_TRIES, e))
+            ray = rho * sphere.svm.direction[None]
+            points = np.concatenate([rho * sphere.svm.direction + near @ sphere.basis.T, ray])
+            points = np.concatenate([points, rng.normal(size=(LOWER_TRIES, points.shape[1]))])
+            own = exact(sphere.point(f.followed)[None])
+            # All on the sphere through the path's point: a rounding of the radius would tell at large ones.
+            on_sphere = points * (norm(own) / norm(exact(points), axis=1))[:, None]
+            others.append(sphere.log_excess_of(on_sphere, PATH_IS_LOWEST))
+            path.append(np.broadcast_to(sphere.log_excess_of(own, PATH_IS_LOWEST), len(points)))
+        left, right = np.concatenate(others), np.concatenate(path)
+        return at_least(PATH_IS_LOWEST, Form.LIMIT, left, right, points="other point of the sphere")

@@ -1,0 +1,299 @@
+"""What Theorem 8 and Lemma 14 try their inequalities at: points of sublevel sets, minimisers on spheres, the path.
+
+Constants first: C0 and C1 of Lemma 14, the costs of single tokens, what rounding does to a log-excess risk. Lengths are
+in units of ‖p_mm‖, see :mod:`theorems.curves.constraints`; singletons with a linear head are Theorem 1's.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, Lemma 14, Theorem 8.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from scipy.optimize import minimize
+
+from generators.optimal_sets import LinearMixing
+from reference_attention.floats import EPS
+from reference_attention.loss import Loss
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets, exact_logits
+from theorems.core.claim import Form, NotANumber
+from theorems.core.implementation import Implementation
+from theorems.curves.constraints import Constraints, log_excess, rank_of_neighbours
+from theorems.curves.followed_path import Followed, FollowedPath
+from theorems.curves.reduced import Reduced, tangent_basis
+from theorems.curves.sphere import Sphere
+from theorems.curves.sublevel_hunt import hunt
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.bounded import exact
+
+HUNT_BUDGET = 20_000
+"""About how many floats one batch of hunted points may occupy."""
+MOST_FOLLOWED = 3
+"""Solutions from which the path is followed."""
+SHARP_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
+"""RΘ of the spheres on which the offset from the ray is predicted."""
+LARGEST_ROUNDING = 1e-3
+"""Errors of an exponent beyond it leave no digits of the path."""
+
+
+def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
+    """log C0_i, log C1_i with C0_i q_i ≤ ℓ(Y_i ψ) − ℓ(ν_i) ≤ C1_i q_i: c0, c1 times the extreme |ℓ'| on [ν − c1, ν].
+
+    Not mixed inputs lose nothing: +inf and −inf.
+    """
+    low, high = np.full(len(mixing.nu), np.inf), np.full(len(mixing.nu), -np.inf)
+    for i in np.flatnonzero(mixing.mixed).tolist():
+        interval = float(mixing.nu[i] - mixing.c1[i]), float(mixing.nu[i])
+        low[i] = math.log(mixing.c0[i]) + loss.log_floor(*interval)
+        high[i] = math.log(mixing.c1[i]) + loss.log_bound(*interval)
+    return low, high
+
+
+@lru_cache(maxsize=1)
+def log_rounding(mixing: LinearMixing, loss: Loss) -> float:
+    """Error of the logarithms of slopes, gaps, weights and their sums: of κ, of a token's costs, of log(L − L_*)."""
+    size = max(float(np.abs(x[mixing.mixed]).max()) for x in log_slope_bounds(mixing, loss))
+    return 4 * EPS * (sum(mixing.gaps.shape) + 8) * (1 + size)
+
+
+def excess_rounding(
+    problem: Problem, mixing: LinearMixing, p: Float64[np.ndarray, "*b d"]
+) -> Float64[np.ndarray, "*b"]:
+    """What an implementation may lose of log(L − L_*): in a logit, 2 (d + 4) eps max Σ_k |δk_k p_k|; in logarithms."""
+    reach = np.max(problem.keys, axis=1) - np.min(problem.keys, axis=1)
+    logits = 2 * (problem.d + 4) * EPS * np.max(np.abs(p) @ reach.T, axis=-1)
+    return np.asarray(logits + log_rounding(mixing, problem.loss))
+
+
+def excess_of(
+    seen: Implementation, problem: Problem, mixing: LinearMixing, p: Float64[np.ndarray, "m d"], claim: str, form: Form
+) -> Numbers:
+    """log(L − L_*) under test with what it may be off by, (m,); ``claim`` is falsified where it is no number."""
+    excess = log_excess(seen, problem, p)
+    if np.isnan(excess).any():
+        raise NotANumber(claim, "the excess risk under test is negative or no number", form)
+    return exact(excess).widened(np.where(np.isinf(excess), 0.0, excess_rounding(problem, mixing, p)))
+
+
+def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) -> Float64[np.ndarray, "n T"]:
+    """log of |ℓ'(ν_i)| Σ_j |b_j| φ'_j g_itj, what a little weight on token t costs; −inf at optimal tokens.
+
+    Args:
+        secants: with the least secant slope of φ_j instead: what weight on t costs at least.
+    """
+    head = mixing.head
+    reach = mixing.gaps.max(axis=1)
+    slopes = (
+        head.units("lowest_secant", mixing.best, head.signs, reach)
+        if secants
+        else head.units("slope", mixing.best, head.signs)
+    )
+    rate = np.sum(mixing.gaps * (np.abs(head.weights) * slopes)[:, None], axis=2)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(rate) + loss.log_slope(mixing.nu)[:, None])
+
+
+def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) -> tuple[float, Float64[np.ndarray, "n"]]:
+    """How far, in margins of p_mm, other optimal tokens with other keys stay behind α at p_mm; how many equal α's key.
+
+    The first is 0 for an exact tie and +inf when there is no such token. Decided over the rationals.
+    """
+    least, multiplicity = math.inf, np.ones(problem.n)
+    for i in np.flatnonzero(~sets.optimal.all(axis=1)).tolist():
+        keys, own = problem.keys[i], int(choice.alpha[i])
+        logits = exact_logits(keys, choice.svm)
+        rivals = sets.optimal[i] & (keys != keys[own]).any(axis=1)
+        multiplicity[i] = sets.optimal[i].sum() - rivals.sum()
+        for t in np.flatnonzero(rivals).tolist():
+            least = min(least, max(float(logits[own] - logits[t]), 0.0))
+    return least, multiplicity
+
+
+def constraints_of(
+    problem: Problem, mixing: LinearMixing, choice: ChoiceSolution, multiplicity: Float64[np.ndarray, "n"]
+) -> Constraints:
+    """The constraints of one choice with the costs of the tokens, as those of Theorem 1; α's key may be shared."""
+    others = ~mixing.optimal
+    best = problem.keys[np.arange(problem.n), choice.alpha]
+    log_costs = (log_token_costs(mixing, problem.loss) - np.log(multiplicity)[:, None])[others]
+    duals = choice.duals[others]
+    return Constraints(
+        rows=choice.svm.norm * (best[:, None] - problem.keys)[others],
+        margins=choice.margins[others],
+        neighbours=choice.neighbours[others],
+        log_costs=log_costs - log_costs.max(),
+        log_unit=float(log_costs.max()),
+        weights=duals / duals.sum(),
+        rank=rank_of_neighbours(choice.svm),
+        others=others,
+    )
+
+
+def sublevel_points(
+    problem: Problem,
+    mixing: LinearMixing,
+    sets: MaxMarginSets,
+    seen: Implementation,
+    rhos: Float64[np.ndarray, "r"],
+    rng: np.random.Generator,
+) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
+    """Points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, hunted around two solutions and the best of the other
+    choices; and of which radius each is. R p̄_mm is the first of each.
+
+    Args:
+        seen: the implementation, with the head of the case.
+    """
+    unit = sets.norm
+    ray = rhos[:, None] * sets.solutions[0].svm.direction
+    edge = log_excess(seen, problem, unit * ray)
+    level = edge - excess_rounding(problem, mixing, unit * ray)
+
+    def inside(points: Float64[np.ndarray, "r b d"]) -> Bool[np.ndarray, "r b"]:
+        excess = log_excess(seen, problem, unit * points)
+        room = excess_rounding(problem, mixing, unit * points)
+        short = np.linalg.norm(points, axis=-1) <= rhos[:, None] * (1 + 4 * EPS)
+        return np.asarray(short & (excess <= level[:, None] - room))
+
+    # The first solution, and another one or the best of the other choices.
+    origins = [*sets.solutions, *([sets.runner_up] if sets.runner_up else [])][:2]
+    size = int(np.clip(HUNT_BUDGET // (len(rhos) * problem.keys.size), 4, 16))
+    found = [(ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_))]
+    for rounds, choice in zip((1, 0), origins, strict=False):
+        constraints = constraints_of(problem, mixing, choice, np.ones(problem.n))
+        basis = tangent_basis(choice.svm.direction)
+        flat = np.zeros(problem.d - 1)
+        centres = np.array([Reduced.at(constraints, basis, rho).newton(flat, 30)[0] for rho in rhos])
+        found += hunt(
+            inside,
+            choice.svm.direction,
+            basis,
+            constraints.rows,
+            constraints.neighbours,
+            rhos,
+            centres,
+            size=size,
+            rounds=rounds,
+            rng=rng,
+        )
+    points = unit * np.concatenate([batch[good] for batch, good in found])
+    return points, np.concatenate([np.nonzero(good)[0] for _, good in found])
+
+
+def minimisers(
+    problem: Problem, sets: MaxMarginSets, seen: Implementation, rhos: Float64[np.ndarray, "r"]
+) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m d"]]:
+    """On spheres, descended from the ray of each solution; and where the rays meet the spheres. By solution."""
+    rays, points = [], []
+    for solution in sets.solutions[:MOST_FOLLOWED]:
+        basis = tangent_basis(solution.svm.direction)
+        y = np.zeros(problem.d - 1)
+        for rho in rhos.tolist():
+            y, point = descend(problem, seen, sets.norm, solution, basis, rho, y)
+            rays.append(sets.norm * (rho * solution.svm.direction))
+            points.append(point)
+    return np.array(points), np.array(rays)
+
+
+def descend(
+    problem: Problem,
+    seen: Implementation,
+    unit: float,
+    solution: ChoiceSolution,
+    basis: Float64[np.ndarray, "d e"],
+    rho: float,
+    start: Float64[np.ndarray, "e"],
+) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "d"]]:
+    """A minimiser of log(L − L_*) on the sphere, its tangential coordinates and itself; never above the ray or the
+    start.
+    """
+    axis = solution.svm.direction
+
+    def point(y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "d"], float]:
+        size = float(np.linalg.norm(y))
+        height = math.sqrt(max((rho - size) * (rho + size), 0.0))
+        return unit * (height * axis + basis @ y), height
+
+    def objective(y: Float64[np.ndarray, "e"]) -> tuple[float, Float64[np.ndarray, "e"]]:
+        if not np.linalg.norm(y) < 0.9 * rho:
+            return 1e300, np.zeros_like(y)
+        p, height = point(y)
+        value = float(log_excess(seen, problem, p))
+        found = seen.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+        slope = unit * math.exp(min(float(found.log_scale) - value, 600.0)) * np.asarray(found.direction)
+        return value + rho, basis.T @ slope - (slope @ axis) * y / height
+
+    tries = [np.zeros_like(start), start]
+    if start.size:
+        tries.append(np.asarray(minimize(objective, start, jac=True, method="BFGS", options={"maxiter": 30}).x))
+    values = log_excess(seen, problem, np.array([point(y)[0] for y in tries]))
+    best = int(np.nanargmin(values)) if np.isfinite(values).any() else 0
+    return tries[best], point(tries[best])[0]
+
+
+def path_to_the_lowest(
+    problem: Problem,
+    mixing: LinearMixing,
+    sets: MaxMarginSets,
+    seen: Implementation,
+    kappa: float,
+    rng: np.random.Generator,
+    claim: str,
+) -> FollowedPath | None:
+    """The path near the lowest solution; None where another optimal token competes with it in the limit.
+
+    There L − L_* is, to rounding, Σ_j c_j e^{−margin_j} with the first-order costs of :func:`log_token_costs`,
+    divided by how many optimal tokens share the key of α.
+    """
+    lowest, best = math.inf, None
+    for solution in sets.solutions[:MOST_FOLLOWED]:
+        basis = tangent_basis(solution.svm.direction)
+        ahead, multiplicity = separation(problem, sets, solution)
+        constraints = constraints_of(problem, mixing, solution, multiplicity)
+        radii = [
+            rho for rho in SHARP_RADII if constraints.exponent_rounding(rho * solution.svm.direction) < LARGEST_ROUNDING
+        ]
+        spheres = []
+        for rho in radii:
+            reduced = Reduced.at(constraints, basis, rho)
+            y, _ = reduced.newton(np.zeros(problem.d - 1))
+            if first_order_is_exact(problem, mixing, solution, kappa, rho, ahead, float(np.linalg.norm(y))):
+                spheres.append(Sphere(problem, solution.svm, basis, reduced, seen))
+        if not spheres:
+            return None
+        value = spheres[-1].reduced.value(spheres[-1].reduced.newton(np.zeros(problem.d - 1))[0]) + constraints.log_unit
+        if value < lowest:
+            lowest, best = value, (constraints, basis, solution, spheres)
+    if best is None:
+        return None
+    constraints, basis, solution, spheres = best
+    at = [Followed.at(sphere, constraints) for sphere in spheres]
+    return FollowedPath(at, constraints, basis, solution.svm, rng, claim)
+
+
+def first_order_is_exact(
+    problem: Problem,
+    mixing: LinearMixing,
+    solution: ChoiceSolution,
+    kappa: float,
+    rho: float,
+    ahead: float,
+    offset: float,
+) -> bool:
+    """Whether normaliser, curvature of loss and head, and other optimal tokens are below rounding on the path at ρ.
+
+    All margins are at least ρ − κ there, so q ≤ T e^{−(ρ−κ)}; an optimal token that is ``ahead`` behind at p_mm is by
+    ahead·ρ − ‖k_α − k_α'‖·‖p_mm‖·offset behind on the path.
+    """
+    head = mixing.head
+    stiff = head.units("log_stiffness", mixing.best, head.signs)
+    reach = np.log(np.maximum(mixing.gaps.max(axis=1), 2.0**-1000))
+    curvature = np.logaddexp.reduce([0.0, math.log(float(mixing.c1.max())), float(np.max(stiff + reach))])
+    small = math.log(problem.T) + float(curvature) - (rho - kappa)
+    best = problem.keys[np.arange(problem.n), solution.alpha]
+    apart = float(np.linalg.norm(problem.keys - best[:, None], axis=2).max()) * solution.svm.norm
+    rivals = math.log(problem.T) - (ahead * rho - apart * offset) if ahead < math.inf else -math.inf
+    return max(small, rivals) < math.log(EPS) - 3
