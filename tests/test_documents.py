@@ -266,8 +266,8 @@ CHECKS: Mapping[str, Callable[[Shown, pytest.CaptureFixture[str]], None]] = Mapp
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 def test_every_block_is_one_that_is_checked(block: Block) -> None:
-    assert block.language in ("console", "python", "indented")
-    if block.language != "python":
+    assert block.language in ("console", "python", "py", "indented")
+    if block.language not in ("python", "py"):
         assert [shown.name for shown in commands(block) if shown.command.split()[0] not in CHECKS] == []
         assert list(commands(block))
 

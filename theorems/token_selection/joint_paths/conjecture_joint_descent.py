@@ -26,7 +26,7 @@ from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, join
 
 JOINT_DESCENT = tolerance(
     "joint-descent",
-    "‖p‖·‖p/‖p‖ − p(c)‖ at step 4k is at most twice that at step k or than one logit, or log 4 logits more",
+    "‖p‖·‖p/‖p‖ − p(c)‖ at step 4k is at most twice that at step k or than one logit, or 1 + log 4 logits more",
     "argued rate of a conjecture: an O(1/R) deviation keeps R·deviation bounded, but that a tight token without a dual"
     " is left by log R logits of its difference from a tight one; a limit elsewhere makes it grow fourfold",
 )
@@ -127,7 +127,9 @@ def _claims(
     unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.chosen, axis=-1)))
     target = under_test.scheduled_direction(joint, ratio)
-    drift = math.log(prompts[1] / prompts[0]) * _longest_logit(joint, run.prompts[late], target) if drifting else 0.0
+    # What stays bounded may change by a logit besides.
+    logits = 1 + math.log(prompts[1] / prompts[0])
+    drift = logits * _longest_logit(joint, run.prompts[late], target) if drifting else 0.0
     return [
         _rate("prompt-rate", run.prompts[[early, late]], target, unit, drift),
         _rate("head-rate", run.heads[[early, late]], joint.svm.direction, size),
