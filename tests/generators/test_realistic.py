@@ -19,7 +19,7 @@ from generators.drawing import drawing_from_the_seed_alone, each_case_drawn_anew
 from generators.idle_neighbours import solver, with_idle_neighbour
 from generators.numbers import MODERATE, Frame
 from generators.problems import cases
-from generators.realistic import EVERY, SHORT, Grid, Kind, grids, in_bfloat16, levels, only_realistic, repeated_inputs
+from generators.realistic import EVERY, SHORT, Grid, Kind, grids, in_bfloat16, levels, realistic, repeated_inputs
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.generators.test_strategies import COMBINATIONS, broken_assumptions
 from theorems.registry.lookup import statement_named
@@ -55,7 +55,7 @@ def sample(strategy: SearchStrategy[Any], examples: int = EXAMPLES) -> list[Any]
 @pytest.fixture
 def users_only() -> Iterator[None]:
     """Every case is as users have it, where the assumptions allow it."""
-    with only_realistic():
+    with realistic(True):
         yield
 
 

@@ -17,7 +17,7 @@ from hypothesis.errors import HypothesisException
 
 from generators.attention_call import AttentionCall, Subject
 from generators.drawing import drive, seed_from
-from generators.realistic import only_realistic
+from generators.realistic import realistic
 from generators.user_data import Given, as_text, subject_of
 from reference_attention.files import from_json
 from theorems.core.check import Outcome, broken, check, sentence, whose
@@ -88,7 +88,7 @@ def part_sizes(examples: int) -> list[int]:
 
 
 def _drive(
-    statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], realistic: bool = False
+    statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], every: bool | None = None
 ) -> None:
     """Call ``fails`` on generated cases; once it says so, on smaller and smaller ones."""
 
@@ -97,7 +97,7 @@ def _drive(
         if fails(case):
             raise _Found
 
-    with only_realistic(realistic):
+    with realistic(every):
         drive(
             statement.cases(),
             visit,
@@ -110,8 +110,12 @@ def _drive(
         )
 
 
-def drawn(statement: Statement, examples: int, seed: int) -> list[Any]:
-    """The cases on which so many examples of a statement are tried, part after part."""
+def drawn(statement: Statement, examples: int, seed: int, *, every: bool | None = None) -> list[Any]:
+    """The cases on which so many examples of a statement are tried, part after part.
+
+    Args:
+        every: as of :func:`generators.realistic.realistic`.
+    """
     cases: list[Any] = []
 
     def keep(case: Subject) -> bool:
@@ -119,7 +123,7 @@ def drawn(statement: Statement, examples: int, seed: int) -> list[Any]:
         return False
 
     for part, size in enumerate(part_sizes(examples)):
-        _drive(statement, size, seed_of(statement.own_id, seed, part), keep)
+        _drive(statement, size, seed_of(statement.own_id, seed, part), keep, every)
     return cases
 
 
@@ -227,7 +231,7 @@ def verify_generated(
     progress: Progress = nothing,
     so_far: SoFar | None = None,
     part: int = 0,
-    realistic: bool = False,
+    only_realistic: bool = False,
 ) -> Result:
     """Try a statement on cases from its strategy; the first falsified one is made small and ends it.
 
@@ -241,16 +245,16 @@ def verify_generated(
         progress: called with the number of cases done.
         so_far: what ``progress`` was given last, of a run of the same arguments that was cut off.
         part: which part of the cases, if there are more than :data:`PART` in all.
-        realistic: whether only cases as users have them are drawn, see :mod:`generators.realistic`.
+        only_realistic: whether only cases as users have them are drawn, see :mod:`generators.realistic`.
     """
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
         return _not_about(statement, why)
     trial = _Trial(statement, under_test, progress, so_far)
-    drawn_from = seed_of(statement.own_id, seed, part)
-    stopped = _finished(statement, examples, drawn_from, trial.generating, realistic)
+    drawn_from, every = seed_of(statement.own_id, seed, part), True if only_realistic else None
+    stopped = _finished(statement, examples, drawn_from, trial.generating, every)
     if trial.so_far.error and not stopped and trial.so_far.falsified is None:
-        _finished(statement, examples, drawn_from, trial.repeating, realistic)
+        _finished(statement, examples, drawn_from, trial.repeating, every)
     result = trial.result
     if stopped:
         result = merged([result, of_outcome(statement, stopped, generated=True)])
@@ -271,11 +275,11 @@ def _not_about(statement: Statement, why: str) -> Result:
 
 
 def _finished(
-    statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], realistic: bool
+    statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], every: bool | None
 ) -> Outcome | None:
     """Drive to the end; an outcome only if the strategy itself broke down."""
     try:
-        _drive(statement, examples, seed, fails, realistic)
+        _drive(statement, examples, seed, fails, every)
     except (_Found, _Enough):
         return None
     except HypothesisException as error:

@@ -90,7 +90,7 @@ class Lazily(Sequence[Baseline]):
 
     def __init__(self, id: str) -> None:
         self._statement = statement_named(id)
-        self._cases = drawn(self._statement, EXAMPLES_OF.get(id, EXAMPLES), 0)
+        self._cases = drawn(self._statement, EXAMPLES_OF.get(id, EXAMPLES), 0, every=False)
         self._made: dict[int, Baseline] = {}
 
     def __len__(self) -> int:

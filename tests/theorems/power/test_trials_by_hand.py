@@ -98,7 +98,7 @@ def test_a_column_says_where_it_is() -> None:
 
 
 def test_progress_counts_the_reference_and_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("theorems.power.work.drawn", lambda *given: [CASE])
+    monkeypatch.setattr("theorems.power.work.drawn", lambda *given, every: [CASE])
     monkeypatch.setattr("theorems.power.work.baseline", lambda *given: base())
     monkeypatch.setattr("theorems.power.work.fault_named", lambda name: fault())
     monkeypatch.setattr("theorems.power.work.statement_named", lambda id: BELOW)
