@@ -368,7 +368,7 @@ BAD = {
     "shapes": ({**GOOD, "Y": np.ones(3)}, "Y: shape"),
     "one token": ({**GOOD, "X": X[:, :1]}, "T = 1"),
     "labels 0 and 1": ({**GOOD, "Y": np.array([0, 1])}, "give 2*Y - 1"),
-    "labels true and false": ({**GOOD, "Y": np.array([True, False])}, "give 2*Y - 1"),
+    "labels true and false": ({**GOOD, "Y": np.array([True, False])}, "write 1 for true"),
     "nan": ({**GOOD, "X": X * np.nan}, "NaN"),
     "complex": ({**GOOD, "X": X + 0j}, "complex"),
     "text": ({**GOOD, "X": X.astype(str)}, "real numeric"),
