@@ -20,7 +20,7 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
-from theorems.core.att_svm import certified
+from theorems.core.att_svm import certify
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
@@ -133,7 +133,7 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
     ρ = 1e6 unless a neighbour has no positive dual, or nearly none.
     """
     problem = case.problem
-    svm = yield from certified(problem, problem.optimal, under_test)
+    svm = yield from certify(problem, problem.optimal, under_test)
     constants = MarginConstants(problem, svm)
     rng = case.rng()
     yield from margin_claims(constants, under_test, _starts(case, constants, rng), rng)

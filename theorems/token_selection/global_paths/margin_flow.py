@@ -15,7 +15,7 @@ from jaxtyping import Float64
 
 from reference_attention.floats import EPS
 from reference_attention.training.flow import Flow
-from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import premises
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
@@ -133,7 +133,7 @@ def _offset_is_kept(
     begins = np.flatnonzero(changed <= NEARLY)
     if not offsets.solved or len(begins) == 0 or begins[0] + 1 >= len(changed):
         why = "Newton's method for the dual weights did not converge" if not offsets.solved else "margins stay small"
-        return undecided("flow-offset-is-kept", why, Form.SHARP)
+        return undecided_claim("flow-offset-is-kept", why, Form.SHARP)
     b = int(begins[0])
     p, rho = flow.points[b:] / constants.svm.norm, flow.norms[b:] / constants.svm.norm
     q = offsets.q + offsets.free(p[0])

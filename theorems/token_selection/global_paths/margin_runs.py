@@ -15,7 +15,7 @@ from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.training.descent import Stop, Trajectory
-from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, undecided
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.implementation import Implementation
 from theorems.curves.descent import DESCENT_ROUNDING
 from theorems.rounding.attention_at import AttentionAt, Numbers
@@ -164,7 +164,7 @@ def _margin_is_kept(constants: MarginConstants, run: Run, log_step: Float64[np.n
     allowed = _factor_of(constants, run, kept) * run.drift[-1]
     if not (allowed < MOST_DRIFT).all():
         why = f"the rounding of the steps may raise the risk by a factor e^{np.max(allowed):.3g}"
-        return undecided("margin-is-kept", why, Form.EFFECTIVE)
+        return undecided_claim("margin-is-kept", why, Form.EFFECTIVE)
     return at_least("margin-is-kept", Form.EFFECTIVE, run.margins[1:], least, points="iterate")
 
 
@@ -200,7 +200,7 @@ def _turning(
         made = at_least(name, Form.EFFECTIVE, left, right, why=DESCENT_ROUNDING, points="iterate")
         if made.verdict is not Verdict.FALSIFIED and not there.all():
             why = f"the run leaves m(p) ≥ log(2(T−1)A) after {int(there.sum(axis=0).min())} steps"
-            made = undecided(name, why, Form.EFFECTIVE)
+            made = undecided_claim(name, why, Form.EFFECTIVE)
         yield made
 
 
