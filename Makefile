@@ -10,15 +10,20 @@ READY  := $(VENV)/.ready
 export OMP_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit deep bench docs adapters clean
+.PHONY: help setup verify test lint types unit shapes documents mutants deep realistic bench docs adapters clean
 
 help:
 	@echo "make verify   set everything up and verify the theorems on generated data"
 	@echo "make test     set everything up and run lint, types and the tests"
 	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy, Dask against processes"
+	@echo "make facts    how large and how plain the project is, as a table for CONTRIBUTING.md"
 	@echo "make docs     the documentation site, in build/docs"
 	@echo "make adapters the tests on other libraries' attention, which it installs"
+	@echo "make shapes   the tests with shapes and dtypes checked at every call (every night)"
+	@echo "make documents  the long commands of the documents (every night)"
+	@echo "make mutants  mutation testing of reference_attention, or of PART=reference_attention.svm (every night)"
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on, ENGINE=dask://HOST:PORT)"
+	@echo "make realistic 2,000 or 200 cases per statement of data as users have them, an hour; goes on where it stopped"
 	@echo "make clean    remove the environment and the caches"
 
 $(READY): pyproject.toml setup.py constraints.txt
@@ -44,13 +49,36 @@ types: $(READY)
 	@$(BIN)/mypy
 
 unit: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist loadscope
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not documents"
+
+shapes: $(READY)
+	@THEOREMS_TYPECHECK=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not documents"
+
+documents: $(READY)
+	@$(BIN)/python -m pytest -m documents
+
+# As mutmut names them: reference_attention.svm is a package, reference_attention.exact a module.
+mutants: PART := reference_attention
+mutants: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,mutants]"
+	@$(BIN)/mutmut run "$(PART).*"
+	@$(BIN)/mutmut export-cicd-stats > /dev/null
+	@$(BIN)/python -c 'import json; n = json.load(open("mutants/mutmut-cicd-stats.json")); \
+	  k = n["killed"] + n["timeout"] + n["segfault"]; m = k + n["survived"] + n["suspicious"] + n["no_tests"]; \
+	  print(f"$(PART): {k} of {m} mutants killed, {k / m:.1%}")'
 
 deep: SEED := $(or $(SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '))
 deep: ENGINE := local
 deep: $(READY)
 	@echo "If it is cut off, go on with: make deep SEED=$(SEED) ENGINE=$(ENGINE)"
 	@$(BIN)/theorems verify --examples 2000 --seed $(SEED) --resume deep-$(SEED).jsonl --engine $(ENGINE)
+
+# Statements of which 2,000 cases take a minute or two; the others take that for 200.
+CHEAP := lemma-3 lemma-4 lemma-5 lemma-8 lemma-9 lemma-10 lemma-11 lemma-14 tsvm-rank tsvm-feasibility tsvm-risk-floor
+realistic: $(READY)
+	-@$(BIN)/theorems verify --realistic --examples 200 --seed 1 --resume realistic-200.jsonl --json realistic-200.json
+	-@$(BIN)/theorems verify $(CHEAP) --realistic --examples 2000 --seed 1 --resume realistic-2000.jsonl --json realistic-2000.json
+	@$(BIN)/python -m tests.realistic realistic-200.json realistic-2000.json
 
 bench: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
@@ -61,9 +89,13 @@ docs: $(READY)
 	@$(BIN)/sphinx-build -q -W --keep-going -c docs/site build/docs/source build/docs/html
 	@echo "Open $(CURDIR)/build/docs/html/index.html"
 
+.PHONY: facts
+facts: $(READY)
+	@$(BIN)/python -m tests.facts
+
 adapters: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,adapters]"
 	@$(BIN)/python -m pytest -m adapters
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build *.egg-info
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build mutants *.egg-info

@@ -111,6 +111,7 @@ def direction_cases(
         losses: names of losses.
         large: one case in five has such sizes, as far as general position can be decided.
     """
+    users = draw(is_realistic())
     kind = draw(st.sampled_from(tuple(kinds)))
     wide = large is not None and draw(one_in(5))
     shapes = _wide_shapes(large) if large and wide else _shapes(2 if kind in ("lower", "near", "tied") else 1)
@@ -119,7 +120,6 @@ def direction_cases(
     alpha = np.array(draw(frame.values("n", st.integers(0, frame.tokens - 1))), dtype=np.int64)
     q, pivot = draw(key_directions(frame))
     levels = draw(direction_levels(frame, alpha, ties=kind == "tied", single=False))
-    users = draw(is_realistic())
     keys = draw(keys_of_levels(frame, alpha, levels, q, pivot, off_axis=kind == "lower", general=general, users=users))
     if users and not general and kind in IDLE:
         keys = draw(_with_idle_neighbour(keys, alpha, q))
@@ -232,13 +232,13 @@ def pair_cases(
     draw: DrawFn, *, kinds: Collection[Kind] = ("lower", "higher"), losses: Collection[str] = tuple(LOSSES)
 ) -> Case:
     """A case of Lemma 8: q1 = q, and q2 between it and the max-margin direction, whose margin is larger."""
+    users = draw(is_realistic())
     kind = draw(st.sampled_from(tuple(kinds)))
     shape = draw(st.sampled_from(_shapes(2)))
     frame = Frame(*shape, shape)
     alpha = np.array(draw(frame.values("n", st.integers(0, frame.tokens - 1))), dtype=np.int64)
     q, pivot = draw(key_directions(frame))
     levels = draw(direction_levels(frame, alpha, ties=False, single=kind == "higher"))
-    users = draw(is_realistic())
     keys = draw(keys_of_levels(frame, alpha, levels, q, pivot, off_axis=True, general=False, users=users))
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "q separates α by construction"

@@ -53,22 +53,23 @@ DOCUMENTS = 20
 """How many there are when a term's rarity is counted."""
 
 
-_ONLY: ContextVar[bool] = ContextVar("only realistic cases", default=False)
+_EVERY: ContextVar[bool | None] = ContextVar("whether every case is realistic", default=None)
 
 
 @contextmanager
-def only_realistic(only: bool = True) -> Iterator[None]:
-    """Strategies draw nothing but cases as users have them, wherever theirs can."""
-    before = _ONLY.set(only)
+def realistic(every: bool | None) -> Iterator[None]:
+    """Strategies draw every case as users have them, wherever they can; or none; or, if None, one in five."""
+    before = _EVERY.set(every)
     try:
         yield
     finally:
-        _ONLY.reset(before)
+        _EVERY.reset(before)
 
 
 def is_realistic() -> SearchStrategy[bool]:
-    """Whether a case is to be as users have them: one in five, or all within :func:`only_realistic`."""
-    return st.just(True) if _ONLY.get() else one_in(5)
+    """Whether a case is to be as users have them: one in five, unless :func:`realistic` says otherwise."""
+    every = _EVERY.get()
+    return one_in(5) if every is None else st.just(every)
 
 
 @dataclass(frozen=True, eq=False)

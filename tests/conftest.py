@@ -1,55 +1,19 @@
-"""Shapes and dtypes in signatures are checked at every call while the tests run (not in the benchmarks)."""
+"""What holds in all tests; with ``THEOREMS_TYPECHECK=1`` shapes and dtypes in signatures are checked at every call."""
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable
-from pathlib import Path
 
-import hypothesis.strategies
-from jaxtyping import install_import_hook
-
-# The function that a composite strategy draws with is no instance of Hypothesis' own protocol for it.
-hypothesis.strategies.DrawFn = Callable  # type: ignore[misc, assignment]
+from tests.shapes import check_shapes
 
 # A run in the background inherits that Ctrl-C is ignored; tests and the commands they start are about what it does.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-INNER_LOOPS = {
-    "reference_attention.exact",
-    "reference_attention.floats",
-    "reference_attention.loss",
-    "reference_attention.losses",
-    "reference_attention.paths.ball_search",
-    "reference_attention.paths.excess",
-    "reference_attention.paths.joint",
-    "reference_attention.paths.joint_curvature",
-    "reference_attention.paths.joint_newton",
-    "reference_attention.paths.local_path",
-    "reference_attention.pieces",
-    "reference_attention.risk",
-    "reference_attention.svm.certificate",
-    "reference_attention.svm.float_solution",
-    "reference_attention.svm.least_norm",
-    "reference_attention.training.arc_length",
-    "reference_attention.training.derivatives",
-    "reference_attention.training.iteration",
-    "reference_attention.training.joint_descent",
-    "theorems.rounding.bounded.arithmetic",
-    "theorems.rounding.bounded.array",
-    "theorems.token_selection.local_paths.local_constants",
-    "theorems.token_selection.local_paths.local_correlation",
-}
-"""Called thousands of times by one call of a module that is checked, or making functions by the thousand, each of
-which would be wrapped: checking them too costs most of the tests' time."""
+if os.environ.get("THEOREMS_TYPECHECK"):
+    check_shapes()
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = ("reference_attention", "generators", "theorems")
-CHECKED = [
-    ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    for package in PACKAGES
-    for path in sorted((ROOT / package).rglob("*.py"))
-    if path.stem != "__init__"
-]
+from theorems.command import options  # noqa: E402 - after the checks of shapes
 
-install_import_hook([name for name in CHECKED if name not in INNER_LOOPS], "beartype.beartype")
+# A process costs seconds to start, and results do not depend on how many there are. Tests of that ask for two.
+options.JOBS = 1

@@ -25,6 +25,7 @@ from examples.kernels import handwritten
 from generators.datasets import DATASETS
 from generators.user_data import load
 from tests import documents as documents_
+from tests import facts
 from tests.documents import Block, Shown, agree, blocks, commands, documents, inline, lines, read, rows
 from tests.places import ROOT
 from tests.test_layers import ROOMS
@@ -42,7 +43,7 @@ DOCUMENTS = documents()
 EVERY = sorted({*DOCUMENTS, *documents_.ELSEWHERE})
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document, read(document))]
 SHOWN = [shown for block in BLOCKS if block.language in ("console", "indented") for shown in commands(block)]
-PYTHON = [block for block in BLOCKS if block.language == "python"]
+PYTHON = [block for block in BLOCKS if block.language == "python"]  # ```py needs what no machine of ours has
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -111,6 +112,14 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 """Commands that are not run: why not, and what is run in place of each (its rows must be among those shown)."""
+AT_NIGHT = ("theorems figures 9-followed --trials 1000 --out docs/images",)
+"""Commands that take more than ten seconds of a processor, and are not run by ``make test``."""
+
+APART = ("theorems verify lemma-3 --attention examples.kernels:handwritten", "theorems verify mine.py:long_p")
+"""Of the commands that run a kernel or a file of the reader's, those that have processes of their own here, too.
+
+A start costs seconds, and what is printed is the same; tests/theorems/run/test_apart.py has what isolation is for.
+"""
 
 PLACES: Mapping[str, Any] = MappingProxyType(
     {
@@ -193,15 +202,22 @@ def printed(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What a command prints to standard output; it may end in any way but with a complaint."""
     given = shlex.split(command)[1:]
     capsys.readouterr()
-    if given[0] == "hunt":
-        # The checks of shapes that these tests switch on are part of a strategy's label, which directs a hunt's draws.
+    if given[0] == "hunt" and os.environ.get("THEOREMS_TYPECHECK"):
+        # The checks of shapes are part of a strategy's label, which directs a hunt's draws.
         done = subprocess.run([sys.executable, "-m", "theorems", *given], capture_output=True, env=FRESH, check=False)
         code, out, err = done.returncode, done.stdout.decode(), done.stderr.decode()
     else:
+        foreign = "--attention" in given or any(".py:" in one for one in given)
+        if foreign and given[0] in ("verify", "hunt") and command not in APART:
+            given += ["--no-isolate", *(["--jobs", "1"] if given[0] == "verify" else [])]
         code = main(given)
         out, err = capsys.readouterr()
     assert code in (Exit.UPHELD, Exit.FALSIFIED, Exit.INCONCLUSIVE), err
     return lines(out)
+
+
+PRINTED: dict[str, list[str]] = {}
+"""What the shorter commands have printed: two documents may show the same long one."""
 
 
 def check_theorems(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,7 +226,9 @@ def check_theorems(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     _, instead = LONG.get(shown.command, ("", shown.command))
     if not instead:
         return
-    out = printed(instead, capsys)
+    if instead != shown.command and instead not in PRINTED:
+        PRINTED[instead] = printed(instead, capsys)
+    out = PRINTED[instead] if instead != shown.command else printed(instead, capsys)
     if instead == shown.command:
         assert not shown.output or agree(shown.output, out), "\n".join(out)
     elif shown.output:
@@ -230,7 +248,8 @@ def check_python(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     """The script or the module is there, and knows the options."""
     _, script, *rest = shlex.split(shown.command)
     if script == "-m":
-        script = f"{rest[0].replace('.', '/')}/__main__.py"
+        module = ROOT / rest[0].replace(".", "/")
+        script = str(module / "__main__.py" if module.is_dir() else module.with_suffix(".py"))
     source = (ROOT / script).read_text(encoding="utf-8")
     assert [one for one in rest if one.startswith("--") and f'"{one}"' not in source] == []
 
@@ -247,20 +266,31 @@ CHECKS: Mapping[str, Callable[[Shown, pytest.CaptureFixture[str]], None]] = Mapp
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 def test_every_block_is_one_that_is_checked(block: Block) -> None:
-    assert block.language in ("console", "python", "indented")
-    if block.language != "python":
+    assert block.language in ("console", "python", "py", "indented")
+    if block.language not in ("python", "py"):
         assert [shown.name for shown in commands(block) if shown.command.split()[0] not in CHECKS] == []
         assert list(commands(block))
 
 
-@pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: shown.name)
+@pytest.mark.parametrize("shown", [one for one in SHOWN if one.command in AT_NIGHT], ids=lambda shown: shown.name)
+@pytest.mark.usefixtures("desk")
+def test_commands_that_are_run_at_night_exist(shown: Shown) -> None:
+    check_names(*parsed(shown.command))
+
+
+def at_night(shown: Shown) -> Any:
+    """The parameter of a test, marked if its command takes long."""
+    return pytest.param(shown, id=shown.name, marks=[pytest.mark.documents] * (shown.command in AT_NIGHT))
+
+
+@pytest.mark.parametrize("shown", [at_night(shown) for shown in SHOWN])
 @pytest.mark.usefixtures("desk")
 def test_commands_do_what_is_shown(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     CHECKS[shown.command.split()[0]](shown, capsys)
 
 
 def test_every_command_called_long_is_in_a_document() -> None:
-    assert set(LONG) - {shown.command for shown in SHOWN} == set()
+    assert {*LONG, *AT_NIGHT} - {shown.command for shown in SHOWN} == set()
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=lambda block: block.name)
@@ -346,8 +376,19 @@ def test_the_table_of_statements_is_the_registry() -> None:
     assert found == [(one.id, one.title, one.source) for one in statements().values()]
 
 
+def test_the_facts_are_those_of_the_code() -> None:
+    """`make facts` prints them, `python -m tests.facts --write` puts them there."""
+    assert facts.table() in read("CONTRIBUTING.md")
+
+
+def test_words_of_blocks_and_of_printed_tables_are_not_counted() -> None:
+    text = "Two words.\n\n<!-- printed -->\n\n| a | table |\n\nand more\n```console\n$ theorems list\nout\n```\n"
+    assert facts.count_words(text) == 4
+    assert facts.count_words("| a | table |\n") == 2
+
+
 def test_the_table_of_rooms_is_that_of_the_layers() -> None:
-    table = read("CONTRIBUTING.md").partition("## The rooms")[2].partition("\n## ")[0]
+    table = read("ARCHITECTURE.md").partition("## The rooms")[2].partition("\n## ")[0]
     assert tuple(re.findall(r"^\| `([a-z_.]+)` \|", table, re.MULTILINE)) == ROOMS
 
 
@@ -380,8 +421,8 @@ def shown_in(text: str) -> Shown:
 TRUE = """$ theorems verify lemma-10 --examples 2
  statement   says                             verdict   examples   worst slack          seconds
  ──────────────────────────────────────────────────────────────────────────────────────────────
- lemma-10    At most d directional neighbours upheld           2   1 ≥ 0 (ties)       7.7
-lemma-10: of 2 examples, claimed on fewer: tie-rank 1, neighbour-rank 1"""
+ lemma-10    At most d directional neighbours upheld           2   1 ≥ 0 (neighbours)  7.7
+lemma-10: of 2 examples, claimed on fewer: neighbour-rank 1"""
 
 
 def test_what_is_true_passes(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -398,7 +439,7 @@ def test_what_is_true_passes(desk: Path, capsys: pytest.CaptureFixture[str]) -> 
         ("lemma-10 --", "lemma-99 --"),
         ("verify lemma-10", "verfy lemma-10"),
         (" seconds\n", " s\n"),
-        ("(ties)       7.7", "(ties)       7.7\n more"),
+        ("(neighbours)  7.7", "(neighbours)  7.7\n more"),
     ],
 )
 def test_what_is_wrong_is_noticed(desk: Path, capsys: pytest.CaptureFixture[str], right: str, wrong: str) -> None:

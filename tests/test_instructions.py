@@ -40,11 +40,12 @@ def test_a_hot_loop_costs_what_it_did(name: str, now: dict[str, Cost]) -> None:
     if name not in KEPT:
         pytest.skip(f"nothing is kept of it for Python {PYTHON}; python -m tests.instructions --write does")
     off = changes(KEPT[name].cost, now[name])
-    assert off == {}, "python -m tests.instructions --write keeps the new count, with --why where it has grown"
+    assert off == {}, 'to keep the new counts: python -m tests.instructions --write, for a rise with --why "…"'
 
 
 def test_each_is_kept_for_some_python() -> None:
-    assert {name for kept in json.loads(FILE.read_text()).values() for name in kept} == set(WORKLOADS)
+    named = {name for kept in json.loads(FILE.read_text()).values() for name in kept}
+    assert named == set(WORKLOADS), "to keep counts of a new workload: python -m tests.instructions --write"
 
 
 def test_counts_are_the_same_again(now: dict[str, Cost]) -> None:

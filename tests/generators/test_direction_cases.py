@@ -90,12 +90,17 @@ def test_levels_that_general_position_forbids() -> None:
     assert not levels_allowed(np.array([[0.0, 1.0, 2.0], [0.0, 1.0, 3.0], [0.0, 1.0, 7.0]]), 2)
 
 
+@pytest.fixture(scope="module")
+def simplest() -> Case:
+    """The simplest case with a direction, which takes seconds to find."""
+    return find(direction_cases(), lambda case: True)
+
+
 @pytest.mark.parametrize(
     "id", ["direction-given", "not-locally-optimal-direction", "wider-direction", "higher-neighbours"]
 )
-def test_without_a_direction_nothing_is_established(id: str) -> None:
-    case = find(direction_cases(), lambda case: True)
-    assert ASSUMPTIONS[id].check(Case(case.problem)).holds is None
+def test_without_a_direction_nothing_is_established(id: str, simplest: Case) -> None:
+    assert ASSUMPTIONS[id].check(Case(simplest.problem)).holds is None
 
 
 def test_an_lmm_direction_is_refused_and_one_beside_it_is_not() -> None:

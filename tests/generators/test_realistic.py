@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from generators import building, direction_cases, joint_cases, query_cases, realistic_keys, sequence_cases
+from generators import building, realistic_keys
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from generators.drawing import drawing_from_the_seed_alone, each_case_drawn_anew
 from generators.idle_neighbours import solver, with_idle_neighbour
 from generators.numbers import MODERATE, Frame
 from generators.problems import cases
-from generators.realistic import EVERY, SHORT, Grid, Kind, grids, in_bfloat16, levels, repeated_inputs
+from generators.realistic import EVERY, SHORT, Grid, Kind, grids, in_bfloat16, levels, realistic, repeated_inputs
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.generators.test_strategies import COMBINATIONS, broken_assumptions
 from theorems.registry.lookup import statement_named
@@ -53,16 +53,10 @@ def sample(strategy: SearchStrategy[Any], examples: int = EXAMPLES) -> list[Any]
 
 
 @pytest.fixture
-def users_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every case is as users have it, where the assumptions allow it; sizes are small."""
-
-    def one_in(k: int) -> SearchStrategy[bool]:
-        return st.just(True) if k == 5 else st.integers(0, k - 1).map(lambda x: x == k - 1)
-
-    apart = {"general-position", building.PLAIN}
-    monkeypatch.setattr(building, "_as_users_have_them", lambda draw, wanted: not wanted & apart)
-    for module in (joint_cases, query_cases, sequence_cases, direction_cases):
-        monkeypatch.setattr(module, "one_in", one_in)
+def users_only() -> Iterator[None]:
+    """Every case is as users have it, where the assumptions allow it."""
+    with realistic(True):
+        yield
 
 
 @pytest.mark.parametrize("kind", EVERY)

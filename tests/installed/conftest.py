@@ -14,7 +14,18 @@ import pytest
 
 from tests.places import ROOT
 
-NOT_SOURCES = (".*cache", ".git", ".venv", ".hypothesis", ".benchmarks", "__pycache__", "*.egg-info", "build", "dist")
+NOT_SOURCES = (
+    ".*cache",
+    ".git",
+    ".venv",
+    ".hypothesis",
+    ".benchmarks",
+    "__pycache__",
+    "*.egg-info",
+    "build",
+    "dist",
+    "mutants",
+)
 """What a fresh clone does not have: files left by an earlier build would hide what is missing from this one."""
 
 

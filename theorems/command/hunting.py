@@ -72,7 +72,7 @@ def hunt_and_report(request: HuntRequest) -> int:
 
     Raises:
         InvalidInput: unknown ids, a directory that cannot be used; before anything runs.
-        Died: the statement stands in somebody's file, which ended the process that it ran in.
+        ProcessDied: the statement stands in a file, which ended the process that it ran in.
     """
     if request.engine != LOCAL:
         check_directory(request.out)

@@ -11,7 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from generators.assumptions import ASSUMPTIONS
 from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
 from theorems.hunting.entries import droppable, entries
@@ -157,13 +156,13 @@ def markdown(found: list[Row]) -> str:
     lines = [
         "# Why every assumption is there",
         "",
-        "Each statement without one of its assumptions: a certified counterexample (all other assumptions hold"
-        " exactly, the",
+        "Each statement without one of its assumptions: a certified counterexample (the other assumptions hold exactly,"
+        " the",
         "violation is at least a hundred times its tolerance, limits are followed to norms of a million), or what was"
         " tried.",
-        "Printed by `theorems counterexamples --markdown`, which replays every file of"
-        " [counterexamples](../counterexamples)",
-        "first; `theorems replay FILE` shows one, `theorems hunt ID --without ASSUMPTION` finds one from scratch.",
+        "`theorems counterexamples --markdown` prints this table, after replaying every file of"
+        " [counterexamples](../counterexamples).",
+        "Each file names the mechanism of the failure in a few sentences; `theorems replay FILE` prints it.",
         "",
         "| statement | without | | n, T, d | what fails |",
         "|---|---|---|---|---|",
@@ -172,11 +171,7 @@ def markdown(found: list[Row]) -> str:
         shape = ", ".join(map(str, row.shape)) if row.shape else ""
         status = f"[{row.status}](../counterexamples/{row.file})" if row.file else str(row.status)
         lines.append(f"| `{row.statement}` | `{row.without}` | {status} | {shape} | {_cell(row.said)} |")
-    lines += ["", "## Why", ""]
-    for row in found:
-        if row.why:
-            lines += [f"**{row.statement} without {row.without}** ({ASSUMPTIONS[row.without].title}). {row.why}", ""]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _cell(text: str) -> str:

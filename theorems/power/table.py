@@ -138,7 +138,7 @@ def markdown(
     parts += ["## The faults", _table(["fault", "is", "caught by", "on the claim"], _fault_rows(faults, columns))]
     spared = _spared(faults, columns, known)
     if spared:
-        parts += ["## Why a fault is not caught", *spared]
+        parts += ["## Why a fault is not caught", _table(["because", "upheld", "under"], spared)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -158,19 +158,26 @@ def _statements(count: int) -> str:
     return "1 statement" if count == 1 else f"{count} statements"
 
 
-def _spared(faults: Sequence[Fault], columns: Sequence[Column], known: Mapping[str, Heading]) -> list[str]:
-    lines = []
+def _spared(faults: Sequence[Fault], columns: Sequence[Column], known: Mapping[str, Heading]) -> list[list[str]]:
+    """Rows of a reason, the faults that it explains, and the statements that these do not falsify."""
+    reasons: dict[str, dict[str, list[str]]] = {}
     for fault in faults:
-        reasons: dict[str, list[str]] = {}
         for column in columns:
             cell = column.cells.get(fault.name)
             if cell and cell.found in (Found.MISSED, Found.UNDECIDED):
                 said = f"undecided there: {cell.why}" if cell.why else "not explained"
                 heading, open_one = known[column.id], cell.found is Found.UNDECIDED
                 reason = why_spared(fault, heading.id, heading.survives, open_one) or said
-                reasons.setdefault(reason, []).append(f"`{column.id}`")
-        lines += [f"- `{fault.name}`, {', '.join(ids)}: {_escaped(reason)}." for reason, ids in reasons.items()]
-    return ["\n".join(lines)] if lines else []
+                reasons.setdefault(reason, {}).setdefault(fault.name, []).append(short(column.id))
+    return [row for reason, spared in reasons.items() for row in _spared_rows(reason, spared)]
+
+
+def _spared_rows(reason: str, spared: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Faults that the same statements survive share a row; ``spared`` has the headings of those, by fault."""
+    faults: dict[str, list[str]] = {}
+    for fault, columns in spared.items():
+        faults.setdefault(", ".join(columns), []).append(f"`{fault}`")
+    return [[_escaped(reason), columns, ", ".join(names)] for columns, names in faults.items()]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -86,7 +86,7 @@ class Faced:
         """The column."""
         began = time.perf_counter()
         statement = statement_named(self.id)
-        bases = [baseline(statement, case) for case in drawn(statement, self.examples, self.seed)]
+        bases = [baseline(statement, case) for case in drawn(statement, self.examples, self.seed, every=False)]
         wrong = next((base for base in bases if base.verdict is Verdict.FALSIFIED), None)
         column = Column(
             statement.id,
@@ -196,7 +196,7 @@ class Shrunk:
             if id in found.sizes:
                 continue
             statement = statement_named(id)
-            bases = [baseline(statement, case) for case in drawn(statement, self.examples, self.seed)]
+            bases = [baseline(statement, case) for case in drawn(statement, self.examples, self.seed, every=False)]
             found = replace(found, sizes={**found.sizes, id: smallest_caught(statement, fault, bases)})
             progress(len(found.sizes), found)
         return found

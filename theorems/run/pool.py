@@ -55,7 +55,7 @@ class _Worker:
 
     Attributes:
         unit: what it works on; None while it has nothing to do.
-        untrusted: whether that is somebody else's code.
+        untrusted: whether that is untrusted code.
         began: when it began with it; None while it still imports what it needs.
         active: when it last sent something.
         ended: when it was found to have ended, while what it sent is still being read.
@@ -212,8 +212,8 @@ class Pool:
         self._workers.remove(worker)
         with suppress(subprocess.TimeoutExpired):
             worker.process.wait(LOOK)
-        if worker.process.poll() is None:
-            why = why or "closed its connection"
+        # One that is killed within a message leaves it in pieces: what ended it is to be said, not that.
+        why = (why or "closed its connection") if worker.process.poll() is None else ""
         worker.kill()
         code = _reap(worker)
         number = worker.unit
@@ -254,17 +254,18 @@ class Pool:
 
 
 def _read(worker: _Worker, inbox: SimpleQueue[tuple[_Worker, Any]]) -> None:
-    """In a thread of its own: somebody else's code may send half a message, and nobody waits for the other half."""
+    """In a thread of its own: untrusted code may send half a message, and nobody waits for the other half."""
     assert worker.process.stdout is not None
     why = ""
-    try:
-        while True:
-            word, value = pickle.load(worker.process.stdout)
-            inbox.put((worker, (word, value)))
-    except (EOFError, OSError):
-        pass
-    except Exception as error:
-        why = f"sent what cannot be read ({type(error).__name__}: {error})"
+    with worker.process.stdout as stream:
+        try:
+            while True:
+                word, value = pickle.load(stream)
+                inbox.put((worker, (word, value)))
+        except (EOFError, OSError):
+            pass
+        except Exception as error:
+            why = f"sent what cannot be read ({type(error).__name__}: {error})"
     inbox.put((worker, _Closed(why)))
 
 

@@ -1,4 +1,4 @@
-"""Calls in another process: whatever somebody else's code does there, this process goes on and says how it ended.
+"""Calls in another process: whatever untrusted code does there, this process goes on and says how it ended.
 
 An object that the caller of a Python function hands over stays in his process: a child that is forked has neither CUDA
 nor autograd's threads, one that is spawned would import something else under its name, and no debugger follows.

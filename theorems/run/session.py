@@ -81,7 +81,7 @@ class Session:
         """What happens: :class:`Started`, then ``CaseDone``, ``UnitDone`` and ``Notice``, at last ``Finished`` or
         ``Stopped``; or ``Died`` alone.
 
-        With one process, cases are told when their unit is done; :meth:`run` tells them at once.
+        With one process, cases come when their unit is done; :meth:`run` hands them on at once.
 
         Raises:
             InvalidInput: what is requested cannot be used; before anything runs.

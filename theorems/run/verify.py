@@ -17,7 +17,7 @@ from hypothesis.errors import HypothesisException
 
 from generators.attention_call import AttentionCall, Subject
 from generators.drawing import drive, seed_from
-from generators.realistic import only_realistic
+from generators.realistic import realistic
 from generators.user_data import Given, as_text, subject_of
 from reference_attention.files import from_json
 from theorems.core.check import Outcome, broken, check, sentence, whose
@@ -88,7 +88,7 @@ def part_sizes(examples: int) -> list[int]:
 
 
 def _drive(
-    statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], realistic: bool = False
+    statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], every: bool | None = None
 ) -> None:
     """Call ``fails`` on generated cases; once it says so, on smaller and smaller ones."""
 
@@ -97,7 +97,7 @@ def _drive(
         if fails(case):
             raise _Found
 
-    with only_realistic(realistic):
+    with realistic(every):
         drive(
             statement.cases(),
             visit,
@@ -110,8 +110,12 @@ def _drive(
         )
 
 
-def drawn(statement: Statement, examples: int, seed: int) -> list[Any]:
-    """The cases on which so many examples of a statement are tried, part after part."""
+def drawn(statement: Statement, examples: int, seed: int, *, every: bool | None = None) -> list[Any]:
+    """The cases on which so many examples of a statement are tried, part after part.
+
+    Args:
+        every: as of :func:`generators.realistic.realistic`.
+    """
     cases: list[Any] = []
 
     def keep(case: Subject) -> bool:
@@ -119,7 +123,7 @@ def drawn(statement: Statement, examples: int, seed: int) -> list[Any]:
         return False
 
     for part, size in enumerate(part_sizes(examples)):
-        _drive(statement, size, seed_of(statement.own_id, seed, part), keep)
+        _drive(statement, size, seed_of(statement.own_id, seed, part), keep, every)
     return cases
 
 
@@ -213,9 +217,9 @@ class _Trial:
 def failure_of(statement: Statement, case: Subject, outcome: Outcome, claim: str = "", shrunk: bool = False) -> Failure:
     """The case, to be written down; ``claim`` names the falsified claim to tell of, by default the first."""
     falsified = [c for c in outcome.claims if c.verdict is Verdict.FALSIFIED]
-    told = next((c for c in falsified if c.name == claim), falsified[0] if falsified else None)
-    text = as_text(case, case_of=statement.id, claim=told.name if told else "")
-    said = sentence(told, whose(statement, told, outcome.parts)) if told else outcome.reason
+    named = next((c for c in falsified if c.name == claim), falsified[0] if falsified else None)
+    text = as_text(case, case_of=statement.id, claim=named.name if named else "")
+    said = sentence(named, whose(statement, named, outcome.parts)) if named else outcome.reason
     return Failure(outcome.verdict, said, text, shrunk, parts=outcome.parts)
 
 
@@ -227,7 +231,7 @@ def verify_generated(
     progress: Progress = nothing,
     so_far: SoFar | None = None,
     part: int = 0,
-    realistic: bool = False,
+    only_realistic: bool = False,
 ) -> Result:
     """Try a statement on cases from its strategy; the first falsified one is made small and ends it.
 
@@ -239,18 +243,18 @@ def verify_generated(
         seed: drives the cases.
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
-        so_far: what ``progress`` was told last, of a run of the same arguments that was cut off.
+        so_far: what ``progress`` was given last, of a run of the same arguments that was cut off.
         part: which part of the cases, if there are more than :data:`PART` in all.
-        realistic: whether only cases as users have them are drawn, see :mod:`generators.realistic`.
+        only_realistic: whether only cases as users have them are drawn, see :mod:`generators.realistic`.
     """
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
         return _not_about(statement, why)
     trial = _Trial(statement, under_test, progress, so_far)
-    drawn_from = seed_of(statement.own_id, seed, part)
-    stopped = _finished(statement, examples, drawn_from, trial.generating, realistic)
+    drawn_from, every = seed_of(statement.own_id, seed, part), True if only_realistic else None
+    stopped = _finished(statement, examples, drawn_from, trial.generating, every)
     if trial.so_far.error and not stopped and trial.so_far.falsified is None:
-        _finished(statement, examples, drawn_from, trial.repeating, realistic)
+        _finished(statement, examples, drawn_from, trial.repeating, every)
     result = trial.result
     if stopped:
         result = merged([result, of_outcome(statement, stopped, generated=True)])
@@ -271,11 +275,11 @@ def _not_about(statement: Statement, why: str) -> Result:
 
 
 def _finished(
-    statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], realistic: bool
+    statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], every: bool | None
 ) -> Outcome | None:
     """Drive to the end; an outcome only if the strategy itself broke down."""
     try:
-        _drive(statement, examples, seed, fails, realistic)
+        _drive(statement, examples, seed, fails, every)
     except (_Found, _Enough):
         return None
     except HypothesisException as error:
@@ -303,7 +307,7 @@ def verify_data(
         given: the data; a failing case that was written down is run exactly as it is.
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
-        so_far: what ``progress`` was told last, of a run of the same arguments that was cut off.
+        so_far: what ``progress`` was given last, of a run of the same arguments that was cut off.
     """
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
@@ -330,7 +334,7 @@ def verify_data(
 
 
 def _explained(statement: Statement, result: Result, under_test: Implementation) -> Result:
-    """The result with what a maintainer of the kernel is told of the failing call."""
+    """The result with a line and a test for a maintainer of the kernel."""
     failure = result.failure
     if failure is None or failure.verdict is not Verdict.FALSIFIED or not isinstance(under_test, OnKernel):
         return result
@@ -339,6 +343,6 @@ def _explained(statement: Statement, result: Result, under_test: Implementation)
         return result
     try:
         line, test = under_test.explained(statement, call, under_test)
-    except Exception as error:  # it is somebody else's kernel that is called once more
+    except Exception as error:  # an untrusted kernel is called once more
         line, test = f"{statement.id}: called again on its failing case it raised {type(error).__name__}", ""
     return replace(result, failure=replace(failure, line=line, test=test))

@@ -82,4 +82,4 @@ class Workers(Protocol):
 
 
 class Enough(Exception):
-    """The rest of the units need not be run, or cannot be; why is what unfinished ones are told."""
+    """The rest of the units need not be run, or cannot be; why is what unfinished ones say."""

@@ -16,8 +16,9 @@ from theorems.kernel import check
 from theorems.kernel.importing import imported
 from theorems.kernel.interface import INTERFACES, Request, _swapped
 from theorems.kernel.kernel import Kernel, _unit
-from theorems.kernel.loading import kernel_named
+from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline
+from theorems.run.events import Finished
 from theorems.run.result import Result
 
 
@@ -142,7 +143,8 @@ def test_a_kernel_is_right_of_what_was_tried_and_of_what_was_asked(
     verdict: Verdict, asked: tuple[str, ...], right: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = results(("lemma-3", Verdict.UPHELD), ("lemma-5", verdict))
-    monkeypatch.setattr(check, "_results", lambda *given, **how: found)
+    described = kernel_of(attention, "float64").as_implementation().described()
+    monkeypatch.setattr(check, "_verified", lambda request: (Finished(tuple(found)), described))
     if right:
         assert check.assert_kernel(attention, statements=asked) == found
     else:

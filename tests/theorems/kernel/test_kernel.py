@@ -304,9 +304,8 @@ def test_right_kernels_are_upheld(kernel: Any, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kernel", wrong_kernels.CAUGHT, ids=lambda kernel: kernel.__name__)
 def test_wrong_kernels_are_caught(kernel: Any, dtype: str) -> None:
-    (result,) = verify_kernel(kernel, statements=["lemma-3"], examples=20, dtype=dtype)
-    assert result.verdict is Verdict.FALSIFIED
-    with pytest.raises(AssertionError, match="lemma-3"):
+    """The table in what is raised has the verdict of ``verify_kernel``, so that one run shows both."""
+    with pytest.raises(AssertionError, match=r"(?m)^ *lemma-3 .* falsified "):
         assert_kernel(kernel, statements=["lemma-3"], examples=20, dtype=dtype)
 
 

@@ -21,7 +21,8 @@ SDPA = "torch.nn.functional:scaled_dot_product_attention"
 
 def main(arguments: list[str]) -> int:
     """The command in this process, which is quicker; tests/theorems/run/test_apart.py has the others."""
-    return whole_command([*arguments, "--no-isolate"] if arguments[0] in ("verify", "report") else arguments)
+    inside = ["--no-isolate", *(["--jobs", "1"] if "--jobs" not in arguments else [])]
+    return whole_command([*arguments, *inside] if arguments[0] in ("verify", "report") else arguments)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The fixtures of the pytest plugin in a stranger's suite, in a process of its own."""
+"""The fixtures of the pytest plugin in a stranger's suite, in a child of this process or in one of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch  # noqa: F401 - once, and not in every child
 
+from tests.forked import in_a_fork
 from tests.places import ROOT
 from theorems.kernel.interface import ALWAYS
 from theorems.registry.suite import capabilities, on_a_kernel
@@ -24,22 +26,29 @@ def wrong(q, k, v):
 """
 
 
+PLUGIN = ("-p", "max_margin_theorems.pytest_plugin", "-p", "no:cacheprovider")
+"""As an installed package would bring it."""
+
+
+def suite(folder: Path, test: str, config: str) -> None:
+    """Write a suite of one file."""
+    (folder / "my_kernels.py").write_text(KERNELS)
+    (folder / "test_mine.py").write_text(test)
+    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = .\n{config}")
+
+
 def run(tmp_path: Path, test: str, *options: str, config: str = "") -> subprocess.CompletedProcess[str]:
-    """The outcome of ``pytest`` on a suite of one file; the plugin as an installed package would bring it."""
-    (tmp_path / "my_kernels.py").write_text(KERNELS)
-    (tmp_path / "test_mine.py").write_text(test)
-    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = .\n{config}")
+    """The outcome of ``pytest`` on a suite of one file, forked: it finds torch and the package imported."""
+    suite(tmp_path, test, config)
+    given = [*PLUGIN, f"--rootdir={tmp_path}", *options]
+    return in_a_fork(lambda: pytest.main(given), tmp_path, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+
+
+def run_anew(tmp_path: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """As :func:`run`, in a process that has imported nothing."""
+    suite(tmp_path, test, "")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "max_margin_theorems.pytest_plugin",
-        "-p",
-        "no:cacheprovider",
-        *options,
-    ]
+    command = [sys.executable, "-m", "pytest", *PLUGIN, *options]
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
 
 
@@ -50,7 +59,7 @@ EACH = "import my_kernels\n\ndef test_attention(max_margin_theorem):\n    max_ma
 
 
 def test_two_lines_pass_for_a_right_kernel(tmp_path: Path) -> None:
-    done = run(tmp_path, ALL.format("right"), "--max-margin-examples", "2")
+    done = run_anew(tmp_path, ALL.format("right"), "--max-margin-examples", "2")
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
 
@@ -131,7 +140,7 @@ def test_whoever_does_not_use_it_pays_nothing(tmp_path: Path) -> None:
         "    heavy = {'torch', 'hypothesis', 'numpy', 'reference_attention', 'generators', 'theorems'}\n"
         "    assert not heavy & set(sys.modules)\n"
     )
-    done = run(tmp_path, text)
+    done = run_anew(tmp_path, text)
     assert done.returncode == 0, done.stdout
 
 

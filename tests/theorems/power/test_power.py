@@ -24,7 +24,7 @@ from theorems.faults import FAULTS, Fault, Kind, fault_named
 from theorems.faults.attention_faults import OnOtherKeys
 from theorems.faults.fault import right
 from theorems.faults.size_faults import SIZE_FAULTS
-from theorems.power.table import short
+from theorems.power.table import _spared_rows, short
 from theorems.power.trial import Baseline, Found, baseline, replaced_by, smallest_caught, tried
 from theorems.power.work import Faced, Shrunk
 from theorems.registry.lookup import statement_named
@@ -90,7 +90,7 @@ class Lazily(Sequence[Baseline]):
 
     def __init__(self, id: str) -> None:
         self._statement = statement_named(id)
-        self._cases = drawn(self._statement, EXAMPLES_OF.get(id, EXAMPLES), 0)
+        self._cases = drawn(self._statement, EXAMPLES_OF.get(id, EXAMPLES), 0, every=False)
         self._made: dict[int, Baseline] = {}
 
     def __len__(self) -> int:
@@ -361,6 +361,14 @@ def test_the_documents_have_all_faults_and_statements(name: str) -> None:
     sized = [name for name, fault in FAULTS.items() if fault.unit]
     if name == "power.md":
         assert rows[len(FAULTS) : len(FAULTS) + len(sized)] == sized
+
+
+def test_faults_that_the_same_statements_survive_share_a_row() -> None:
+    spared = {"temperature": ["L4"], "top-2": ["L4", "T1"], "sparsemax": ["L4"]}
+    assert _spared_rows("|ℓ'| has room", spared) == [
+        ["\\|ℓ'\\| has room", "L4", "`temperature`, `sparsemax`"],
+        ["\\|ℓ'\\| has room", "L4, T1", "`top-2`"],
+    ]
 
 
 def test_the_reference_is_no_fault() -> None:

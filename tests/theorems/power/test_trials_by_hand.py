@@ -98,7 +98,7 @@ def test_a_column_says_where_it_is() -> None:
 
 
 def test_progress_counts_the_reference_and_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("theorems.power.work.drawn", lambda *given: [CASE])
+    monkeypatch.setattr("theorems.power.work.drawn", lambda *given, every: [CASE])
     monkeypatch.setattr("theorems.power.work.baseline", lambda *given: base())
     monkeypatch.setattr("theorems.power.work.fault_named", lambda name: fault())
     monkeypatch.setattr("theorems.power.work.statement_named", lambda id: BELOW)
@@ -131,5 +131,5 @@ def test_tables_of_sizes_have_a_row_for_each_fault() -> None:
     ]
     assert sizes_table(found).row_count == 2
     unit, planted = rows[0][1:3]
-    said = markdown([], [Column("lemma-3")], found, "command", "reference")
+    said = markdown([], [Column("lemma-3")], found, "command", "reference", {})
     assert f"| `temperature` | {unit} | {planted} | {power_of_ten(1e-4)} | `lemma-5` |" in said

@@ -84,6 +84,14 @@ def test_a_unit_whose_process_is_killed_goes_on_where_it_was(tmp_path: Path) -> 
     assert steps.count("5") == 2
 
 
+def test_half_a_message_is_not_what_ended_a_process(tmp_path: Path) -> None:
+    listening = Listening()
+    unit = Adding("killed", 3, "is killed within a message", 3, str(tmp_path), foreign=True)
+    assert run([unit], 1, listening, patience=30.0) == [Sum("killed", 6, 3)]
+    [sentence] = listening.sentences
+    assert "was killed by SIGKILL" in sentence
+
+
 def test_a_unit_out_of_time_keeps_what_it_had(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j", {})
     late, quick = run(

@@ -26,7 +26,9 @@ from theorems.core.tolerances import EXACT
 from theorems.faults import fault_named
 from theorems.registry.lookup import statement_named
 from theorems.run import progress
-from theorems.run.identity import of_statements
+from theorems.run.description import heading_of
+from theorems.run.events import CaseDone
+from theorems.run.identity import of_headings
 from theorems.run.journal import Journal
 from theorems.run.known_failures import checked_of, read
 from theorems.run.result import ClaimSummary, Failure, Result, of_outcome
@@ -117,7 +119,7 @@ def test_what_is_checked_counts_decided_claims() -> None:
 
 
 def test_statements_of_the_suite_have_no_file_of_their_own() -> None:
-    assert of_statements([statement_named("lemma-3")]) == {"statements": ["lemma-3"]}
+    assert of_headings([heading_of(statement_named("lemma-3"))]) == {"statements": ["lemma-3"]}
 
 
 def test_numbers_and_what_is_left_of_many_tokens() -> None:
@@ -263,7 +265,7 @@ def test_a_unit_that_takes_long_is_told_of_now_and_then(monkeypatch: pytest.Monk
     lines = progress.Lines(out, 3, "cases")
     for second in (1.0, progress.PATIENCE + 1, progress.PATIENCE + 2, 2 * progress.PATIENCE + 2):
         now[0] = second
-        lines.progressed("lemma-3", int(second))
+        lines(CaseDone("lemma-3", int(second)))
     assert isinstance(out.file, StringIO)
     assert out.file.getvalue().splitlines() == ["lemma-3: 31 cases so far", "lemma-3: 62 cases so far"]
 

@@ -27,6 +27,7 @@ from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement
 from theorems.run import verify as runner
+from theorems.run.events import ignore
 from theorems.run.result import ClaimSummary, Result, merged, of_outcome, summarised, tightest_of
 from theorems.run.schedule import run
 from theorems.run.unit import Unit
@@ -264,17 +265,9 @@ def test_the_worst_slack_is_that_of_a_case_that_tells_something() -> None:
     assert tightest_of([exact, seen("trivial", 0.0), seen("wrong", -1.0)]).name == "wrong"
 
 
-class Silent:
-    def progressed(self, id: str, done: int) -> None: ...
-
-    def finished(self, result: Result) -> None: ...
-
-    def said(self, sentence: str) -> None: ...
-
-
 def test_units_give_results_in_their_order() -> None:
     units = [Unit(id, 5, 0) for id in ("true", "false", "true-too")]
-    assert [result.id for result in run(units, 1, Silent())] == ["true", "false", "true-too"]
+    assert [result.id for result in run(units, 1, ignore)] == ["true", "false", "true-too"]
 
 
 # ---- user data -------------------------------------------------------------------------------------------
@@ -375,7 +368,7 @@ BAD = {
     "shapes": ({**GOOD, "Y": np.ones(3)}, "Y: shape"),
     "one token": ({**GOOD, "X": X[:, :1]}, "T = 1"),
     "labels 0 and 1": ({**GOOD, "Y": np.array([0, 1])}, "give 2*Y - 1"),
-    "labels true and false": ({**GOOD, "Y": np.array([True, False])}, "give 2*Y - 1"),
+    "labels true and false": ({**GOOD, "Y": np.array([True, False])}, "write 1 for true"),
     "nan": ({**GOOD, "X": X * np.nan}, "NaN"),
     "complex": ({**GOOD, "X": X + 0j}, "complex"),
     "text": ({**GOOD, "X": X.astype(str)}, "real numeric"),

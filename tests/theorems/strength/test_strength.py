@@ -22,11 +22,13 @@ from theorems.rounding.bounded import exact
 
 @pytest.mark.parametrize("id", ids())
 def test_claims_are_as_strong_as_they_were(id: str) -> None:
-    assert changes(id) == [], f"python -m tests.theorems.strength {id}, and --write if that is meant"
+    assert changes(id) == [], f"if that is meant: python -m tests.theorems.strength {id} --write"
 
 
 def test_something_is_kept_of_each_and_of_nothing_else() -> None:
-    assert sorted(path.stem for path in KEPT.iterdir()) == sorted(ids())
+    missing = " ".join(sorted(set(ids()) - {path.stem for path in KEPT.iterdir()}))
+    assert sorted(path.stem for path in KEPT.iterdir()) == sorted(ids()), f"""
+        to keep cases of a new statement: python -m tests.theorems.strength {missing} --write"""
     for id in ids():
         held = list(kept(id))
         assert len(held) >= 2

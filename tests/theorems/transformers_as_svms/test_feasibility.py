@@ -194,7 +194,8 @@ def test_the_witness_of_the_proof_has_independent_rows() -> None:
 def test_where_no_first_token_can_be_the_query_another_is_drawn(data: st.DataObject) -> None:
     """Scores of first tokens are 0, so that first tokens in the plane are parallel: 4 rows of rank 2."""
     X = np.array([[[0.0, 1.0], [a, 2.0]] for a in (1.0, 2.0, -1.0, 0.5)])
-    nudged, queries = data.draw(_independent(Frame(4, 2, 2, (4, 2, 2)), X, np.ones(4)))
+    frame = Frame(4, 2, 2, (4, 2, 2))
+    nudged, queries = data.draw(_independent(frame, X, np.ones(4), users=False, own=True, unused=None))
     assert (nudged[:, :, 0] == X[:, :, 0]).all()
     assert independent(OuterKeys(nudged, queries), np.zeros(4, dtype=np.int64))
 

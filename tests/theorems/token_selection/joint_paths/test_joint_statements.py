@@ -12,7 +12,7 @@ from generators.assumptions import assumption_named
 from generators.case import Case
 from generators.datasets import DATASETS
 from reference_attention.losses import LOSSES
-from reference_attention.paths.scheduled_direction import critical_ratio
+from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.problem import Dataset
 from theorems.core.check import check
 from theorems.core.claim import Verdict
@@ -279,3 +279,36 @@ def test_neighbours_that_are_dependent_but_for_a_rounding_have_no_sharp_form(apa
     starts = np.random.default_rng(0).normal(size=(8, 2))
     claims = [claim.verdict for claim in sharp_claim(setup, REFERENCE, starts)]
     assert claims == [Verdict.UPHELD] * made
+
+
+NEARLY_TWICE = Dataset(
+    [
+        [[0.5, -0.25, 0.014, 0.0], [1.0, 0.0, 0.0, 0.0], [0.5, -0.25, 0.0, 0.0]],
+        [[0.0, -0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, -0.5, 0.0, 0.0]],
+        [[0.0, -1.0, 0.0, 0.0], [1.5, 0.0, 0.0, 0.0], [0.0, -1.0, 0.0, 0.0]],
+    ],
+    [1.0, 1.0, 1.0],
+    [1.0, 0.0, 0.0, 0.0],
+    np.eye(4)[1:],
+)
+"""The first input has a tight token without a dual, 0.014 from the one with: a logit is an offset of 71."""
+
+
+def test_a_token_that_hardly_differs_from_a_tight_one_is_left_slowly() -> None:
+    """From step k to 4k the offset grows from 65 to 153, by 1.2 logits of the 1.4 = log 4 that it may."""
+    case = Case(NEARLY_TWICE.problem, dataset=NEARLY_TWICE, alpha=np.array([1, 1, 1]))
+    outcome = check(statement_named("conjecture-joint-descent"), case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+    for beside in (0.05, -0.5):
+        elsewhere = REFERENCE.but(
+            "elsewhere",
+            scheduled_direction=lambda joint, c, beside=beside: _turned(scheduled_direction(joint, c), beside),
+        )
+        outcome = check(statement_named("conjecture-joint-descent"), case, elsewhere)
+        assert outcome.verdict is Verdict.FALSIFIED
+        assert outcome.reason.startswith("prompt-rate")
+
+
+def _turned(direction: np.ndarray, beside: float) -> np.ndarray:
+    moved = direction + beside * np.eye(len(direction))[1]
+    return np.asarray(moved / np.linalg.norm(moved))

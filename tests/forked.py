@@ -1,0 +1,53 @@
+"""Python code in a forked process: what this one has imported need not be imported again, and torch takes seconds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+LONGEST = 300
+"""Seconds after which a child is ended."""
+
+
+def in_a_fork(
+    work: Callable[[], int], folder: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Call a function in a child of this process; its exit status, and what it printed to both streams.
+
+    Args:
+        work: returns the exit status.
+        folder: where the child is.
+        environment: what is changed in it.
+    """
+    with tempfile.TemporaryFile() as file:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child == 0:
+            status = 70
+            try:
+                # A lock that another thread of the parent held is never released here.
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(LONGEST)
+                os.dup2(file.fileno(), 1)
+                os.dup2(file.fileno(), 2)
+                sys.stdout = sys.stderr = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - until it ends
+                os.chdir(folder)
+                os.environ.update(environment or {})
+                status = int(work())
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                # Nothing of the parent's is run at the end: neither its fixtures nor its exit handlers.
+                os._exit(status)
+        _, ended = os.waitpid(child, 0)
+        file.seek(0)
+        printed = file.read().decode("utf-8")
+    return subprocess.CompletedProcess([], os.waitstatus_to_exitcode(ended), printed, "")

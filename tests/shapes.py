@@ -1,0 +1,112 @@
+"""Checks of the shapes and dtypes in signatures, at every call: every statement on one small case.
+
+The checks double the time of the tests, so ``make test`` makes them in this one pass, in a process of its own
+(``python -m tests.shapes``). ``make shapes`` makes them in every test.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+
+import hypothesis.strategies
+import numpy as np
+from hypothesis import HealthCheck, Phase
+from jaxtyping import TypeCheckError, install_import_hook
+
+from tests.places import ROOT
+
+INNER_LOOPS = {
+    "reference_attention.exact",
+    "reference_attention.floats",
+    "reference_attention.loss",
+    "reference_attention.losses",
+    "reference_attention.paths.ball_search",
+    "reference_attention.paths.excess",
+    "reference_attention.paths.joint",
+    "reference_attention.paths.joint_curvature",
+    "reference_attention.paths.joint_newton",
+    "reference_attention.paths.local_path",
+    "reference_attention.pieces",
+    "reference_attention.risk",
+    "reference_attention.svm.certificate",
+    "reference_attention.svm.float_solution",
+    "reference_attention.svm.least_norm",
+    "reference_attention.training.arc_length",
+    "reference_attention.training.derivatives",
+    "reference_attention.training.iteration",
+    "reference_attention.training.joint_descent",
+    "theorems.rounding.bounded.arithmetic",
+    "theorems.rounding.bounded.array",
+    "theorems.token_selection.local_paths.local_constants",
+    "theorems.token_selection.local_paths.local_correlation",
+}
+"""Called thousands of times by one call of a module that is checked, or making functions by the thousand, each of
+which would be wrapped: checking them too costs most of the tests' time."""
+
+PACKAGES = ("reference_attention", "generators", "theorems")
+
+
+def modules() -> list[str]:
+    """The modules whose signatures are checked."""
+    paths = [path.relative_to(ROOT) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    names = [".".join(path.with_suffix("").parts) for path in paths if path.stem != "__init__"]
+    return [name for name in names if name not in INNER_LOOPS]
+
+
+def check_shapes() -> None:
+    """Check the arguments and results of all functions of modules that are imported from now on."""
+    # The function that a composite strategy draws with is no instance of Hypothesis' own protocol for it.
+    hypothesis.strategies.DrawFn = Callable  # type: ignore[misc, assignment]
+    install_import_hook(modules(), "beartype.beartype")
+
+
+def failures() -> Iterator[str]:
+    """A line for each signature that is broken when statements draw a case, or hold on their smallest kept one."""
+    # Modules that are imported before check_shapes() are not checked.
+    from examples.kernels import handwritten
+    from generators.drawing import drive
+    from reference_attention.errors import InvalidInput
+    from reference_attention.svm.max_margin_sets import max_margin_sets
+    from tests.theorems.strength.claims import ids, kept
+    from theorems.core.check import check
+    from theorems.core.implementation import REFERENCE
+    from theorems.kernel.check import verify_kernel
+    from theorems.registry.lookup import statement_named
+    from theorems.registry.suite import capabilities
+
+    try:
+        max_margin_sets(np.zeros((1, 3, 2)), np.zeros((1, 2), dtype=np.bool_))
+        yield "a mask of two tokens for three is accepted"
+    except InvalidInput:
+        yield "a mask of two tokens for three reaches the function: shapes are not checked"
+    except TypeCheckError:
+        pass
+    for id in ids():
+        statement = statement_named(id)
+        drive(
+            statement.cases(),
+            lambda case: None,
+            examples=1,
+            seed=0,
+            phases=[Phase.generate],
+            unchecked=list(HealthCheck),
+            near_copies=False,
+        )
+        smallest = min((one.case for one in kept(id)), key=lambda case: case.problem.keys.size)
+        outcome = check(statement, smallest, REFERENCE)
+        if outcome.error:
+            yield f"{id}: {outcome.reason}"
+    for result in verify_kernel(handwritten, statements=[*capabilities(), "lemma-3"], examples=1):
+        if result.verdict not in ("upheld", "not-applicable"):
+            yield f"{result.id}: {result.reason}"
+
+
+if __name__ == "__main__":
+    # beartype picks the item of a container that it checks at random; no strategy does.
+    warnings.filterwarnings("ignore", "Do not use the `random` module inside strategies")
+    check_shapes()
+    found = list(failures())
+    print("\n".join(found))
+    sys.exit(bool(found))

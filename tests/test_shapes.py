@@ -1,0 +1,23 @@
+"""Shapes and dtypes in signatures hold: one pass of every statement, in a process in which they are checked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tests.places import ROOT
+from tests.shapes import INNER_LOOPS, modules
+
+
+def test_shapes_hold_in_every_statement() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.shapes"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_inner_loops_are_modules() -> None:
+    every = {*modules(), *INNER_LOOPS}
+    assert all((ROOT / f"{name.replace('.', '/')}.py").exists() for name in every)
+    assert len(modules()) > 200
