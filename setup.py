@@ -6,7 +6,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 RECORDED = {"counterexamples": "*.json", "docs": "*.md"}
-"""Folders beside the packages; an installed package has them in theorems/recorded (theorems/core/recorded.py)."""
+"""Folders beside the packages; an installed package has them in theorems/recorded (theorems/core/recorded_files.py)."""
 
 
 class WithRecorded(build_py):

@@ -16,7 +16,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.descent import normalized_gradient_descent
 from reference_attention.training.flow import gradient_flow
-from theorems.benchmark.measure import LEVELS, Limit, Limits, limit_of, measured
+from theorems.benchmark.measure import LEVELS, Limit, Limits, limit_of, measure
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.work import start_of
 from theorems.command.benchmark import DATA
@@ -41,7 +41,7 @@ def test_descent(benchmark: BenchmarkFixture, name: str, rule: str) -> None:
     benchmark.group = name
     chosen = rule_named(rule)
     run = benchmark.pedantic(chosen.run, args=([problem], start[None], CAP), rounds=1)
-    counts = measured(rule, chosen.theory, run, [problem], [Limits(problem, limit)])[0].iterations
+    counts = measure(rule, chosen.theory, run, [problem], [Limits(problem, limit)])[0].iterations
     reached = {f"{level:g}": count for level, count in zip(LEVELS, counts, strict=True)}
     benchmark.extra_info["iterations to 1 - cos"] = reached
     benchmark.extra_info["seconds per step"] = benchmark.stats.stats.mean / CAP

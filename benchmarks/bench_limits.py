@@ -28,7 +28,7 @@ SHAPES = [(4, 6, 10), (10, 10, 30), (20, 20, 50), (4, 6, 100)]
 TRIALS = 1000
 
 
-def compared(benchmark: BenchmarkFixture, rounds: int, *works: Callable[[], object]) -> list[float]:
+def compare_seconds(benchmark: BenchmarkFixture, rounds: int, *works: Callable[[], object]) -> list[float]:
     """The least seconds of each, run in turns."""
     least = [float("inf")] * len(works)
 
@@ -58,7 +58,7 @@ def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
     moved = start.copy()
     numba.normalized_descents(keys, scores, moved, 5, 1.0)
     assert np.abs(few - moved).max() < 1e-9
-    ours, theirs = compared(
+    ours, theirs = compare_seconds(
         benchmark,
         5,
         lambda: descend(keys, scores, loss, start, **asked),  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> N
         return notebook.path(keys[0], scores[0], steps)[-1]  # type: ignore[no-any-return]
 
     assert np.abs(batched(5)[0] - loop(5)).max() < 1e-9
-    ours, theirs = compared(benchmark, 3, batched, loop)
+    ours, theirs = compare_seconds(benchmark, 3, batched, loop)
     benchmark.extra_info["ratio"] = (
         f"1000 normalized steps of a trial: one in a notebook / ours, {TRIALS} at once {theirs / (ours / TRIALS):.0f}"
     )
@@ -90,7 +90,7 @@ def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> N
 def test_two_processes_descend_twice_as_much(benchmark: BenchmarkFixture) -> None:
     """Two batches of trials, one after the other and in a process each."""
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        in_turn, at_once = compared(
+        in_turn, at_once = compare_seconds(
             benchmark, 3, lambda: [_batch(0), _batch(1)], lambda: list(pool.map(_batch, range(2)))
         )
     benchmark.extra_info["ratio"] = (
@@ -99,12 +99,12 @@ def test_two_processes_descend_twice_as_much(benchmark: BenchmarkFixture) -> Non
 
 
 @cache
-def _kept() -> tuple[np.ndarray, np.ndarray]:
+def _cached_trials() -> tuple[np.ndarray, np.ndarray]:
     return trials(TRIALS)
 
 
 def _batch(_: int) -> None:
-    keys, scores = _kept()
+    keys, scores = _cached_trials()
     start, loss = np.zeros((TRIALS, 10)), random_trial(0, 10, 0).problem.loss
     descend(keys, scores, loss, start, steps=1000, log_step=0.0, normalized=True, record_every=1000)
 
@@ -123,7 +123,7 @@ def test_exact_att_svm_against_float_solvers(benchmark: BenchmarkFixture, shape:
     ones, sense = np.ones(len(rows)), np.zeros(len(rows), dtype=np.int32)
     solved = max_margin(keys, alpha)
     assert isinstance(solved, MaxMargin)
-    ours, theirs, floats = compared(
+    ours, theirs, floats = compare_seconds(
         benchmark,
         20,
         lambda: max_margin(keys, alpha),
@@ -142,7 +142,7 @@ def test_flows_against_a_plain_lsoda_loop(benchmark: BenchmarkFixture) -> None:
     problems = [random_trial(0, 10, k).problem for k in range(TRIALS)]
     starts = np.random.default_rng(0).normal(size=(TRIALS, 10))
     some = range(3)
-    together, alone, loop = compared(
+    together, alone, loop = compare_seconds(
         benchmark,
         3,
         lambda: gradient_flows(problems, starts, norms=np.full(TRIALS, 1e6)),
@@ -179,7 +179,7 @@ def test_theorem_3_on_large_data(benchmark: BenchmarkFixture, shape: tuple[int, 
     results = verify("theorem-3", data={"X": X, "Y": Y, "v": v})
     seconds = time.perf_counter() - began
     assert results.verdict is Verdict.UPHELD
-    (plain,) = compared(benchmark, 3, gradients)
+    (plain,) = compare_seconds(benchmark, 3, gradients)
     benchmark.extra_info["ratio"] = (
         f"verify theorem-3 --data, {shape}: {seconds:.0f} s, as 1000 textbook gradients {seconds / plain:.0f} times"
     )

@@ -33,7 +33,7 @@ def wall(parts: Iterable[float], cores: int) -> float:
     return max(free)
 
 
-def said(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """With a unit that fits."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
@@ -41,12 +41,12 @@ def said(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def verified(cost: Mapping[str, float], examples: int) -> list[float]:
+def parts_of_verify(cost: Mapping[str, float], examples: int) -> list[float]:
     """The parts of a run of verify: the last statement first, as it hands them out."""
     return [cost[id] * size for id in reversed(list(cost)) for size in part_sizes(examples)]
 
 
-def hunted(cost: Mapping[str, float], rounds: int) -> list[float]:
+def rounds_of_hunt(cost: Mapping[str, float], rounds: int) -> list[float]:
     """The rounds of a hunt of every pair, one pair after the other; a case is taken to cost what one of verify does."""
     huntable = [statement.id for statement, without in pairs() if without not in statement.needs]
     return [cost[id] * ROUND for id in huntable if id in cost for _ in range(rounds)]
@@ -54,8 +54,8 @@ def hunted(cost: Mapping[str, float], rounds: int) -> list[float]:
 
 def row(what: str, parts: Sequence[float]) -> str:
     """Work in all, time on so many cores, and the time that no number of cores goes below."""
-    times = " | ".join(said(wall(parts, cores)) for cores in CORES)
-    return f"| {what} | {said(sum(parts))} | {times} | {said(max(parts))} |"
+    times = " | ".join(format_duration(wall(parts, cores)) for cores in CORES)
+    return f"| {what} | {format_duration(sum(parts))} | {times} | {format_duration(max(parts))} |"
 
 
 def tables() -> str:
@@ -67,16 +67,22 @@ def tables() -> str:
     lines = [
         f"| | work | {heads} | dearest part |",
         "|---|---|---|---|---|---|",
-        row("`verify --examples 2000` (`make deep`)", verified(cost, 2000)),
-        row(f"a million examples in all, {million // len(cost):,} a statement", verified(cost, million // len(cost))),
-        row("a million examples of each statement", verified(cost, million)),
-        row(f"a million examples of {dear[0]} alone", verified({dear[0]: cost[dear[0]]}, million)),
-        row("every pair of a statement and an assumption hunted, a round each", hunted(cost, 1)),
-        row("the same, 25 rounds (10,000 cases) each", hunted(cost, 25)),
+        row("`verify --examples 2000` (`make deep`)", parts_of_verify(cost, 2000)),
+        row(
+            f"a million examples in all, {million // len(cost):,} a statement",
+            parts_of_verify(cost, million // len(cost)),
+        ),
+        row("a million examples of each statement", parts_of_verify(cost, million)),
+        row(f"a million examples of {dear[0]} alone", parts_of_verify({dear[0]: cost[dear[0]]}, million)),
+        row("every pair of a statement and an assumption hunted, a round each", rounds_of_hunt(cost, 1)),
+        row("the same, 25 rounds (10,000 cases) each", rounds_of_hunt(cost, 25)),
         "",
         f"| dearest | a case | a part of {PART} cases | a round of {ROUND} cases |",
         "|---|---|---|---|",
-        *(f"| `{id}` | {cost[id]:.2f} s | {said(cost[id] * PART)} | {said(cost[id] * ROUND)} |" for id in dear),
+        *(
+            f"| `{id}` | {cost[id]:.2f} s | {format_duration(cost[id] * PART)} | {format_duration(cost[id] * ROUND)} |"
+            for id in dear
+        ),
     ]
     return "\n".join(lines)
 

@@ -44,7 +44,7 @@ HALVED = reason(
 )
 
 
-def signed(case: Case) -> tuple[np.ndarray, np.ndarray]:
+def signed_tokens(case: Case) -> tuple[np.ndarray, np.ndarray]:
     """The tokens z_it = Y_i x_it, and among them the chosen z_iα."""
     assert case.dataset is not None
     tokens = case.dataset.Y[:, None, None] * case.dataset.X
@@ -55,7 +55,7 @@ def all_support(case: Case) -> Finding:
     """All chosen tokens have label margin exactly Γ: as (SVM) is ATT-SVM against a token 0, `max_margin` decides it."""
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
-    z = signed(case)[1]
+    z = signed_tokens(case)[1]
     svm = max_margin(np.stack([z, 0 * z], axis=1), np.zeros(len(z), dtype=np.int64))
     if isinstance(svm, Infeasible):
         return Finding(False, "v_mm does not exist")
@@ -66,9 +66,9 @@ def all_support(case: Case) -> Finding:
 def selects(case: Case) -> Finding:
     """The flow ends at α. Which tokens it selects depends on its start; Assumption C only makes α the best of them."""
     assert case.dataset is not None
-    svm = REFERENCE.label_svm(signed(case)[1])
+    svm = REFERENCE.label_svm(signed_tokens(case)[1])
     assert isinstance(svm, LabelSvm)
-    ends = [p for _, p in followed(case, REFERENCE, svm)]
+    ends = [p for _, p in follow_descent(case, REFERENCE, svm)]
     if len(ends) < 2:
         return Finding(None, f"‖v‖ = {LATE:g} ‖v_mm‖ was not reached with {MOST_GRADIENTS} gradients")
     weight = float(REFERENCE.weights(case.problem.keys, ends[-1])[np.arange(case.problem.n), case.chosen].min())
@@ -95,11 +95,11 @@ def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim
     g_it = k_iα − k_it. With p = 2 log‖v‖ p_mm + z the exponentials of the SVM-neighbours are ‖v‖⁻² e^{−g_it·z}, and z
     follows a gradient flow of a convex function in the time log‖v‖, which comes to rest.
     """
-    svm, separator = under_test.label_svm(signed(case)[1]), under_test.max_margin(case.problem.keys, case.chosen)
+    svm, separator = under_test.label_svm(signed_tokens(case)[1]), under_test.max_margin(case.problem.keys, case.chosen)
     assert isinstance(svm, LabelSvm)
     assert isinstance(separator, MaxMargin)
     rates, heads = [], []
-    for v, p in followed(case, under_test, svm):
+    for v, p in follow_descent(case, under_test, svm):
         by_head, by_prompt = slopes(case, under_test, v, p)
         rates.append(by_prompt * np.linalg.norm(v) / (by_head @ v / np.linalg.norm(v)))
         heads.append(v - (v @ svm.direction) * svm.direction)
@@ -118,7 +118,7 @@ def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim
 
 def slopes(case: Case, under_test: Implementation, v: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """−∇_v L and −∇_p L, both divided by the larger of their scales (which underflow)."""
-    problem, tokens = case.problem, signed(case)[0]
+    problem, tokens = case.problem, signed_tokens(case)[0]
     by_head = head_gradient(tokens, under_test.weights(problem.keys, p), v)
     by_prompt = under_test.scaled_gradient(problem.keys, tokens @ v, problem.loss, p)
     top = max(float(by_head.log_scale), float(by_prompt.log_scale))
@@ -128,7 +128,7 @@ def slopes(case: Case, under_test: Implementation, v: np.ndarray, p: np.ndarray)
     )
 
 
-def followed(case: Case, under_test: Implementation, svm: LabelSvm) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def follow_descent(case: Case, under_test: Implementation, svm: LabelSvm) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(v, p) where ‖v‖ first exceeds EARLY and LATE times ‖v_mm‖; in the logarithm of arc length, where it is short."""
     # The head as r v̄_mm + w: its part w across stays small beside r, and is integrated to its own accuracy.
     d, along = len(svm.v), svm.direction

@@ -66,7 +66,7 @@ def small_cases(draw: st.DrawFn) -> Case:
     case = Case(Problem(np.array(keys).reshape(n, T, d) / 16, scores, loss))
     if inseparable(case).holds:
         return case
-    return case.but(problem=Problem(case.problem.keys, np.vstack([scores[:-1], -scores[-1:]]), loss))
+    return case.replace(problem=Problem(case.problem.keys, np.vstack([scores[:-1], -scores[-1:]]), loss))
 
 
 def end_of_flow(case: Case, under_test: Implementation) -> Flow:

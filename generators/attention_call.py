@@ -77,7 +77,7 @@ class AttentionCall:
         """A fresh generator that depends on the seed alone."""
         return np.random.default_rng(self.seed)
 
-    def but(self, **changed: object) -> AttentionCall:
+    def replace(self, **changed: object) -> AttentionCall:
         """This call with some fields replaced."""
         return replace(self, **changed)  # type: ignore[arg-type]
 

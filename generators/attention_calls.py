@@ -184,8 +184,8 @@ def scaled_calls() -> SearchStrategy[AttentionCall]:
 
     def option(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
         if call.exact:  # a kernel may multiply query and key by the root
-            return call.but(scale=float(rng.choice((0.25, 4.0))))
-        return call.but(scale=float(rng.choice((0.5, 0.125, 2.0, 0.3, 1.7, 1 / math.sqrt(3)))))
+            return call.replace(scale=float(rng.choice((0.25, 4.0))))
+        return call.replace(scale=float(rng.choice((0.5, 0.125, 2.0, 0.3, 1.7, 1 / math.sqrt(3)))))
 
     return with_option(option)
 
@@ -193,13 +193,15 @@ def scaled_calls() -> SearchStrategy[AttentionCall]:
 def default_scale_calls() -> SearchStrategy[AttentionCall]:
     """With the kernel's own scale; wider than one coordinate, where 1/√E is not 1."""
     return (
-        plain_calls().filter(lambda call: call.query.shape[-1] > 1).map(lambda call: call.but(scale=None, exact=False))
+        plain_calls()
+        .filter(lambda call: call.query.shape[-1] > 1)
+        .map(lambda call: call.replace(scale=None, exact=False))
     )
 
 
 def causal_calls(*, square: bool | None = True) -> SearchStrategy[AttentionCall]:
     """Causal ones; with L > T, aligned at the bottom right, the first queries see nothing."""
-    return plain_calls(square=square).map(lambda call: call.but(causal=True))
+    return plain_calls(square=square).map(lambda call: call.replace(causal=True))
 
 
 def a_mask(shape: tuple[int, ...], rng: np.random.Generator) -> Bool[np.ndarray, "..."]:
@@ -222,7 +224,7 @@ def logits_shape(call: AttentionCall) -> tuple[int, int, int, int]:
 
 def boolean_mask_calls() -> SearchStrategy[AttentionCall]:
     """With a boolean mask under which each query sees a key."""
-    return with_option(lambda call, rng: call.but(visible=a_mask(logits_shape(call), rng)))
+    return with_option(lambda call, rng: call.replace(visible=a_mask(logits_shape(call), rng)))
 
 
 def additive_mask_calls() -> SearchStrategy[AttentionCall]:
@@ -232,7 +234,7 @@ def additive_mask_calls() -> SearchStrategy[AttentionCall]:
         seen = a_mask(logits_shape(call), rng)
         biased = rng.random() < 0.7 and not call.exact
         bias = rng.integers(-16, 17, seen.shape) / 4 if biased else np.zeros(seen.shape)
-        return call.but(bias=np.where(seen, bias, -np.inf))
+        return call.replace(bias=np.where(seen, bias, -np.inf))
 
     return with_option(option)
 
@@ -244,7 +246,7 @@ def windowed_calls() -> SearchStrategy[AttentionCall]:
         T = call.key.shape[2]
         left, right = (int(x) for x in rng.integers(0, max(2, T), 2))
         kinds = ((left, 0), (left, right), (-1, right), (left, -1))
-        return call.but(window=kinds[int(rng.integers(4))], causal=bool(rng.random() < 0.3))
+        return call.replace(window=kinds[int(rng.integers(4))], causal=bool(rng.random() < 0.3))
 
     return with_option(option, plain_calls(square=True))
 
@@ -256,17 +258,17 @@ def grouped_calls() -> SearchStrategy[AttentionCall]:
 
 def softcapped_calls() -> SearchStrategy[AttentionCall]:
     """With logits capped at a size that many of them reach."""
-    return with_option(lambda call, rng: call.but(softcap=float(rng.choice((0.5, 2.0, 30.0))), exact=False))
+    return with_option(lambda call, rng: call.replace(softcap=float(rng.choice((0.5, 2.0, 30.0))), exact=False))
 
 
 def laid_out_calls() -> SearchStrategy[AttentionCall]:
     """The same numbers otherwise in memory."""
     kinds = st.sampled_from((Memory.TRANSPOSED, Memory.SLICED, Memory.BROADCAST))
-    return st.tuples(plain_calls(), kinds).map(lambda drawn: _laid_out(*drawn))
+    return st.tuples(plain_calls(), kinds).map(lambda drawn: _lay_out(*drawn))
 
 
-def _laid_out(call: AttentionCall, memory: Memory) -> AttentionCall:
+def _lay_out(call: AttentionCall, memory: Memory) -> AttentionCall:
     if memory is not Memory.BROADCAST:
-        return call.but(memory=memory)
+        return call.replace(memory=memory)
     same = {name: np.repeat(getattr(call, name)[:1], len(call.query), axis=0) for name in ("query", "key", "value")}
-    return call.but(memory=memory, **same)
+    return call.replace(memory=memory, **same)

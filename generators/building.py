@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from generators.case import Case
 from generators.directions import prompts
-from generators.keys import arbitrary_keys, nudged_to_general_position, rescaled, separable_keys
+from generators.keys import arbitrary_keys, nudge_to_general_position, rescaled_keys, separable_keys
 from generators.numbers import Frame, one_in
 from generators.realistic import is_realistic, repeated_inputs
 from generators.realistic_keys import realistic_keys
@@ -90,7 +90,7 @@ def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_
         alpha = alpha[repeats]
         keys = draw(realistic_keys(frame, alpha, every, repeats))
     else:
-        keys = _separated(draw, frame, wanted, alpha, every)
+        keys = _separated_keys(draw, frame, wanted, alpha, every)
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "keys are separable by construction"
     scores = locally_optimal_scores(
@@ -129,13 +129,13 @@ def _scores_first(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_alp
     elif "separable" not in wanted and draw(st.booleans()):
         if users:
             return draw(realistic_keys(frame, around, np.zeros_like(best), repeats)), scores, alpha
-        return _finished(draw, wanted, draw(arbitrary_keys(frame))), scores, alpha
+        return _finish_keys(draw, wanted, draw(arbitrary_keys(frame))), scores, alpha
     if users:
         return draw(realistic_keys(frame, around, apart, repeats)), scores, alpha
-    return _separated(draw, frame, wanted, around, apart), scores, alpha
+    return _separated_keys(draw, frame, wanted, around, apart), scores, alpha
 
 
-def _separated(
+def _separated_keys(
     draw: DrawFn,
     frame: Frame,
     wanted: frozenset[str],
@@ -143,11 +143,13 @@ def _separated(
     apart: Bool[np.ndarray, "n T"],
 ) -> Float64[np.ndarray, "n T d"]:
     wide = not wanted & {"general-position", PLAIN} and draw(one_in(5))
-    return _finished(draw, wanted, draw(separable_keys(frame, alpha, apart, wide=wide)))
+    return _finish_keys(draw, wanted, draw(separable_keys(frame, alpha, apart, wide=wide)))
 
 
-def _finished(draw: DrawFn, wanted: frozenset[str], keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
+def _finish_keys(
+    draw: DrawFn, wanted: frozenset[str], keys: Float64[np.ndarray, "n T d"]
+) -> Float64[np.ndarray, "n T d"]:
     """In general position if asked for, otherwise now and then in other units."""
     if "general-position" in wanted:
-        return nudged_to_general_position(keys)
-    return keys if PLAIN in wanted else draw(rescaled(keys))
+        return nudge_to_general_position(keys)
+    return keys if PLAIN in wanted else draw(rescaled_keys(keys))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -69,19 +70,24 @@ class Case:
         scale = self.problem.key_scale
         if scale == 1.0:
             return self
-        arrays = {name: _scaled(name, value, scale ** _degree(name)) for name, value in self.arrays.items()}
+        arrays = {name: _scale(name, value, scale ** _degree(name)) for name, value in self.arrays.items()}
         dataset = self.dataset and replace(self.dataset, W=self.dataset.key_query / scale)
         queried = self.queried and self.queried.with_queries_scaled(1 / scale)
         sequence = self.sequence and self.sequence.with_queries_scaled(1 / scale)
-        start = None if self.start is None else _scaled("start", self.start, scale)
+        start = None if self.start is None else _scale("start", self.start, scale)
         problem = self.problem.with_keys_scaled(1 / scale)
         held = MappingProxyType(arrays)
         data = {"dataset": dataset, "queried": queried, "sequence": sequence}
-        return self.but(problem=problem, start=start, arrays=held, **data)
+        return self.replace(problem=problem, start=start, arrays=held, **data)
 
-    def but(self, **changed: object) -> Case:
+    def replace(self, **changed: object) -> Case:
         """This case with some fields replaced."""
         return replace(self, **changed)  # type: ignore[arg-type]
+
+    def but(self, **changed: object) -> Case:
+        """Deprecated: the name of :meth:`replace` in earlier versions."""
+        warnings.warn("Case.but is now Case.replace", DeprecationWarning, stacklevel=2)
+        return self.replace(**changed)
 
 
 _PROMPTS = {"p", "p0", "prompt", "prompts", "norm", "norms", "radius", "radii"}
@@ -95,7 +101,7 @@ def _degree(name: str) -> int:
     return int("head" not in words and bool(words & _PROMPTS))
 
 
-def _scaled(name: str, value: Float64[np.ndarray, "..."], factor: float) -> Float64[np.ndarray, "..."]:
+def _scale(name: str, value: Float64[np.ndarray, "..."], factor: float) -> Float64[np.ndarray, "..."]:
     with np.errstate(over="ignore", under="ignore"):
         scaled = np.asarray(value * factor)
         exact = bool(np.array_equal(scaled / factor, value, equal_nan=True))

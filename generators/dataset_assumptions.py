@@ -12,7 +12,7 @@ from flint import fmpq, fmpq_mat
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.finding import Finding, fraction, listed, number, vector
+from generators.finding import Finding, format_tokens, fraction, number, vector
 from generators.label_margin import LabelMargin, label_margin
 from generators.margin_assumptions import Vector, checked_margins, difference_rows, dot, exact_vector
 from generators.optimal_tokens import token_optimality
@@ -84,15 +84,15 @@ def optimal_tokens(case: Case) -> Finding:
     keeps i from binding, and the label margin tends to Γ. Likewise if another token can be selected at input i
     (α elsewhere) without loss of label margin: there 1 − s_iα_i → 1. Either way the finding names a prompt p.
     """
-    return _established(case, supports_only=False)
+    return _establish(case, supports_only=False)
 
 
 def optimal_support_tokens(case: Case) -> Finding:
     """Assumption C over the support inputs of v_mm only (Theorem 6); see :func:`optimal_tokens`."""
-    return _established(case, supports_only=True)
+    return _establish(case, supports_only=True)
 
 
-def _established(case: Case, *, supports_only: bool) -> Finding:
+def _establish(case: Case, *, supports_only: bool) -> Finding:
     """Proven here, or else by the cone certificate or a refuting prompt of :mod:`generators.optimal_tokens`."""
     found = _by_selections(case, supports_only=supports_only)
     if found.holds is not None or case.dataset is None:
@@ -113,28 +113,28 @@ def _by_selections(case: Case, *, supports_only: bool) -> Finding:
     if label is None:
         return Finding(
             False,
-            f"the features x_iα of α = {listed(alpha)} are not separated by any head: Γ does not exist",
+            f"the features x_iα of α = {format_tokens(alpha)} are not separated by any head: Γ does not exist",
         )
     slack = [i for i, m in enumerate(label.margins) if m > 1]
     if slack and not supports_only:
-        witness = _tied_away(case, slack, label)
+        witness = _tying_prompt(case, slack, label)
         if witness is not None:
             i, t, p = witness
             why = f"input {i} has label margin {number(label.margins[i], 1)}·Γ and can tie tokens {alpha[i]} and {t}"
             said = f"{why} while all others select α: {_no_nu(case, p, label, i)}"
             return Finding(False, said, {"p": p.tolist()})
-        swapped = _swapped(case, list(range(len(alpha))), label)
+        swapped = _refute_by_swap(case, list(range(len(alpha))), label)
         if swapped is not None:
             return swapped
         return Finding(None, f"input {slack[0]} is not a support of v_mm, and no way to leave its α was found")
     found = _at_vertices(data, alpha.tolist(), label)
     if found.holds is None:
         inputs = [i for i, m in enumerate(label.margins) if m == 1] if supports_only else list(range(len(alpha)))
-        return _swapped(case, inputs, label) or found
+        return _refute_by_swap(case, inputs, label) or found
     return found
 
 
-def _tied_away(case: Case, slack: list[int], label: LabelMargin) -> tuple[int, int, Floats] | None:
+def _tying_prompt(case: Case, slack: list[int], label: LabelMargin) -> tuple[int, int, Floats] | None:
     """(i, t, p) such that both α and α with another token at input i ∈ slack are separable, and p ties t with α there.
 
     On the way from p_mm(α) to the other direction some token t is the first to tie; every other input selects α there.
@@ -168,7 +168,7 @@ def _tied_away(case: Case, slack: list[int], label: LabelMargin) -> tuple[int, i
     return None
 
 
-def _swapped(case: Case, inputs: list[int], label: LabelMargin) -> Finding | None:
+def _refute_by_swap(case: Case, inputs: list[int], label: LabelMargin) -> Finding | None:
     """C fails over these inputs if another token can be selected at one of them without loss of label margin."""
     data, alpha = case.dataset, case.chosen
     assert data is not None

@@ -168,7 +168,7 @@ def _in_other_units(draw: DrawFn, case: Case, *directions: str) -> Case:
     }
     if draw(one_in(2)):
         arrays |= {name: case.arrays[name] * draw(far) for name in directions}
-    return case.but(problem=case.problem.with_keys_scaled(scale), arrays=MappingProxyType(arrays))
+    return case.replace(problem=case.problem.with_keys_scaled(scale), arrays=MappingProxyType(arrays))
 
 
 @st.composite
@@ -273,7 +273,7 @@ def directions_for(case: Case) -> Iterator[Case]:
         tries += [solution.direction + NEAR[0] * rng.standard_normal(problem.d), solution.direction]
     for q in tries:
         if q.any():
-            yield case.but(arrays=MappingProxyType({**case.arrays, "q": q}))
+            yield case.replace(arrays=MappingProxyType({**case.arrays, "q": q}))
 
 
 def pairs_for(case: Case) -> Iterator[Case]:
@@ -287,4 +287,4 @@ def pairs_for(case: Case) -> Iterator[Case]:
         solution = max_margin(keys, first.best(case.problem.scores))
         if first.unique and isinstance(solution, MaxMargin):
             pair = {"q1": first.q, "q2": np.asarray((first.unit + solution.direction) / 2)}
-            yield case.but(arrays=MappingProxyType({**case.arrays, **pair}))
+            yield case.replace(arrays=MappingProxyType({**case.arrays, **pair}))

@@ -114,7 +114,7 @@ def keys_of_levels(
     differences = sideways + levels[:, :, None] * (q[pivot] * np.eye(d)[pivot])
     differences[np.arange(n), alpha] = 0.0
     keys = np.asarray(bases[:, None] - differences)
-    return nudged_beside(keys, q, pivot) if general else keys
+    return nudge_beside(keys, q, pivot) if general else keys
 
 
 def _make_orthogonal(rows: Float64[np.ndarray, "*b d"], q: Float64[np.ndarray, "d"], pivot: int) -> None:
@@ -123,7 +123,7 @@ def _make_orthogonal(rows: Float64[np.ndarray, "*b d"], q: Float64[np.ndarray, "
     rows[..., pivot] = -q[pivot] * (rows @ q)
 
 
-def nudged_beside(
+def nudge_beside(
     keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"], pivot: int
 ) -> Float64[np.ndarray, "n T d"]:
     """The keys, moved orthogonally to q by less than 1/8 per entry until they are in general position.

@@ -69,7 +69,7 @@ def entries(shown: Sequence[str], most: int = SHOWN + 1) -> str:
     return ", ".join(shown if len(shown) <= most else [*shown[: most - 1], f"… {len(shown)} in all"])
 
 
-def listed(alpha: Iterable[object], most: int = SHOWN + 1) -> str:
+def format_tokens(alpha: Iterable[object], most: int = SHOWN + 1) -> str:
     """Tokens α, the first few of many."""
     return f"[{entries([str(t) for t in alpha], most)}]"
 

@@ -68,7 +68,9 @@ class Steps:
         )
 
 
-def asked_of(case: Case, joint: Joint, separator: MaxMargin, *, steps: int = STEPS, leads: bool = True) -> Steps:
+def descent_settings(
+    case: Case, joint: Joint, separator: MaxMargin, *, steps: int = STEPS, leads: bool = True
+) -> Steps:
     """η_p = 0.1/Θ from v_mm and a small prompt, or one that selects α already, drawn from the case's seed.
 
     Args:
@@ -97,11 +99,11 @@ def _critical(joint: Joint) -> float:
 
 
 def joint_run(case: Case, joint: Joint, separator: MaxMargin, *, steps: int = STEPS) -> JointTrajectory:
-    """Normalized joint descent as :func:`asked_of` says, from a small random prompt."""
-    return asked_of(case, joint, separator, steps=steps, leads=False).run(joint)
+    """Normalized joint descent as :func:`descent_settings` says, from a small random prompt."""
+    return descent_settings(case, joint, separator, steps=steps, leads=False).run(joint)
 
 
-def continued(asked: Steps, joint: Joint, run: JointTrajectory, **under_test: Any) -> JointTrajectory:
+def continue_run(asked: Steps, joint: Joint, run: JointTrajectory, **under_test: Any) -> JointTrajectory:
     """The run, four times as long."""
     steps = 3 * (len(run.prompts) - 1)
     more = replace(asked, head=run.heads[-1], prompt=run.prompts[-1], steps=steps).run(joint, **under_test)
@@ -121,7 +123,7 @@ def descent_selects(case: Case) -> Finding:
     separator = max_margin(case.problem.keys, case.chosen)
     if joint is None or isinstance(separator, Infeasible):
         return Finding(False, "v_mm or p_mm does not exist")
-    run = asked_of(case, joint, separator).run(joint)
+    run = descent_settings(case, joint, separator).run(joint)
     throughout, last = (largest_nonoptimality(joint, run.prompts[k:]) for k in (STEPS // 4, STEPS))
     holds = throughout < 0.5 and last < CLEARLY
     return Finding(

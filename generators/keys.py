@@ -107,7 +107,7 @@ def arbitrary_keys(draw: DrawFn, frame: Frame) -> Float64[np.ndarray, "n T d"]:
     return np.asarray(draw(frame.entries("nTd", draw(STYLES))))
 
 
-def nudged_to_general_position(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
+def nudge_to_general_position(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
     """The keys themselves if they are in general position, otherwise after a small dyadic perturbation.
 
     The grid of perturbations gets finer with every try, so that the share of bad ones goes to zero. Entries
@@ -124,7 +124,7 @@ def nudged_to_general_position(keys: Float64[np.ndarray, "n T d"]) -> Float64[np
 
 
 @st.composite
-def rescaled(draw: DrawFn, keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
+def rescaled_keys(draw: DrawFn, keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
     """The keys in other units: mostly as they are, else per input, per coordinate, or globally up to 1e±120.
 
     Per input and coordinate the factors are powers of two: exact, hence what was separable stays so. The

@@ -52,12 +52,12 @@ def label_margin(features: Float64[np.ndarray, "n d"]) -> LabelMargin | None:
     duals = [solution.exact.duals.get((i, 1), fmpq(0)) for i in range(len(features))]
     tight = [i for i, m in enumerate(margins) if m == 1]
     if any(duals[i] == 0 for i in tight) and solution.positive_duals is not None:
-        better = _completed(features, checked.p, tight, solution.positive_duals[:, 1])
+        better = _complete_solution(features, checked.p, tight, solution.positive_duals[:, 1])
         duals = better if better is not None else duals
     return LabelMargin(checked.p, margins, duals)
 
 
-def _completed(
+def _complete_solution(
     features: Float64[np.ndarray, "n d"], v: Vector, tight: list[int], guess: Float64[np.ndarray, "n"]
 ) -> list[fmpq] | None:
     """Exact λ > 0 on ``tight`` near ``guess``: free unknowns are taken from it, the others solved for."""

@@ -19,7 +19,7 @@ from flint import fmpq
 from jaxtyping import Float64, Int64
 
 from generators.case import Case
-from generators.finding import Finding, entries, fraction, listed, number
+from generators.finding import Finding, entries, format_tokens, fraction, number
 from reference_attention.exact import combination, products, rational
 from reference_attention.outer_keys import Keys, rational_keys
 from reference_attention.svm.max_margin import Infeasible, max_margin
@@ -156,7 +156,7 @@ def separable_optimal_sets(case: Case) -> Finding:
         kept = only_non_optimal(keys, scores, alpha)
         checked = checked_margins(*kept)
         if checked.proven and checked.p is not None:
-            return Finding(True, f"α = {listed(alpha)}: {checked.evidence}", checked.exact)
+            return Finding(True, f"α = {format_tokens(alpha)}: {checked.evidence}", checked.exact)
         if not checked.proven:
             return Finding(None, checked.evidence)
         said = "" if choices == 1 else f"all {choices} choices of optimal tokens are infeasible; for the last, "

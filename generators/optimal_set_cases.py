@@ -50,7 +50,7 @@ def _wide_cases(draw: DrawFn, large: Large, wanted: tuple[str, ...]) -> Case:
     scores = problem.scores.copy()
     opt = problem.optimal[doubled]
     scores[doubled, (opt + 1) % tokens] = scores[doubled, opt]
-    return case.but(problem=Problem(problem.keys, scores, problem.loss))
+    return case.replace(problem=Problem(problem.keys, scores, problem.loss))
 
 
 @st.composite
@@ -112,7 +112,7 @@ def case_with_head(case: Case, head: Head) -> Case:
         "head_activations": head.activations.astype(np.float64),
         "head_labels": head.labels,
     }
-    return case.but(dataset=None, arrays=MappingProxyType(arrays), name=f"{case.name} with a head")
+    return case.replace(dataset=None, arrays=MappingProxyType(arrays), name=f"{case.name} with a head")
 
 
 def _gaps(draw: DrawFn, optimal: Bool[np.ndarray, "n T"], m: int) -> Float64[np.ndarray, "n T m"]:

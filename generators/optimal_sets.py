@@ -103,7 +103,7 @@ def linear_mixing(case: Case) -> LinearMixing | Finding:
     gaps = head.signs[:, None] * moved
     if (gaps < 0).any():
         i, t, j = (int(k) for k in np.argwhere(gaps < 0)[0])
-        return _refuted(case, head, optimal, nu) or Finding(
+        return _refutation(case, head, optimal, nu) or Finding(
             None, f"input {i}: feature {j} of the non-optimal token {t} lies on the better side, which is not covered"
         )
     size = np.abs(head.weights)
@@ -121,7 +121,9 @@ def linear_mixing(case: Case) -> LinearMixing | Finding:
     return LinearMixing(head, optimal, mixed, best, gaps, nu, c0, c1)
 
 
-def _refuted(case: Case, head: Head, optimal: Bool[np.ndarray, "n T"], nu: Float64[np.ndarray, "n"]) -> Finding | None:
+def _refutation(
+    case: Case, head: Head, optimal: Bool[np.ndarray, "n T"], nu: Float64[np.ndarray, "n"]
+) -> Finding | None:
     """D fails when, for a single input, a non-optimal token can be selected and is better than ν.
 
     Along the ray that selects it q_max → 1, so that the premise of D holds against it for every p with log q_max(p)

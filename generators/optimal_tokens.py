@@ -40,10 +40,10 @@ from jaxtyping import Bool, Float64, Int64
 from scipy.optimize import linprog
 
 from generators.case import Case
-from generators.finding import Finding, listed, vector
+from generators.finding import Finding, format_tokens, vector
 from reference_attention.exact import rational, to_float
 from reference_attention.floats import EPS
-from reference_attention.paths.joint import chosen_of
+from reference_attention.paths.joint import chosen_rows
 from reference_attention.risk import softmax_weights
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
@@ -84,9 +84,11 @@ def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimal
         return TokenOptimality(None, 0.0, "the case has keys and scores only; give tokens X and labels Y")
     tokens = data.signed_tokens
     alpha = case.chosen
-    svm = label_svm(chosen_of(tokens, alpha))
+    svm = label_svm(chosen_rows(tokens, alpha))
     if isinstance(svm, Infeasible):
-        return TokenOptimality(False, 0.0, f"no head separates the features of α = {listed(alpha)}: Γ does not exist")
+        return TokenOptimality(
+            False, 0.0, f"no head separates the features of α = {format_tokens(alpha)}: Γ does not exist"
+        )
     inputs = svm.support if supports_only else np.ones(len(alpha), dtype=bool)
     if not (inputs & ~svm.support).any():
         proof = _cone_certificate(tokens[inputs], alpha[inputs], svm, svm.duals[inputs])
@@ -121,7 +123,7 @@ def _cone_certificate(
     duals: Float64[np.ndarray, "m"],
 ) -> TokenOptimality:
     """Conditions (i) and (ii), decided over the rationals; all inputs are supports."""
-    chosen = chosen_of(tokens, alpha)
+    chosen = chosen_rows(tokens, alpha)
     largest = _largest_duals(chosen, svm, duals)
     if not (largest > 0).all():
         i = int(np.argmin(largest))
@@ -210,13 +212,13 @@ def _largest_duals(
         if result.status != 0:
             continue
         used = np.flatnonzero(result.x > 1e-9)
-        exact = _solved([[rational(x) for x in chosen[j].tolist()] for j in used], v)
+        exact = _solve([[rational(x) for x in chosen[j].tolist()] for j in used], v)
         if exact is not None and i in used:
             best[i] = max(best[i], to_float(exact[int(np.searchsorted(used, i))] / sum(exact, fmpq(0))))
     return best * SAFETY
 
 
-def _solved(columns: list[list[fmpq]], target: list[fmpq]) -> list[fmpq] | None:
+def _solve(columns: list[list[fmpq]], target: list[fmpq]) -> list[fmpq] | None:
     """The unique non-negative exact solution of Σ x_j columns_j = target, if there is one."""
     if not columns:
         return None
@@ -237,7 +239,7 @@ def _witness(
     rng: np.random.Generator,
 ) -> tuple[Float64[np.ndarray, "k"], float] | None:
     """A prompt whose features have a label margin above Γ by more than rounding, and by how much."""
-    size = float(np.max(np.linalg.norm(keys - chosen_of(keys, alpha)[:, None], axis=-1)))
+    size = float(np.max(np.linalg.norm(keys - chosen_rows(keys, alpha)[:, None], axis=-1)))
     prompts = rng.normal(size=(WITNESS_POINTS, keys.shape[-1]))
     prompts *= (10.0 ** rng.uniform(-1, 2, WITNESS_POINTS) / max(size, 1e-300) / np.linalg.norm(prompts, axis=1))[
         :, None
@@ -263,6 +265,6 @@ def _witness(
 def support_of(case: Case) -> Bool[np.ndarray, "n"]:
     """The support set S of v_mm for the case's α, exact; all false where v_mm does not exist."""
     assert case.dataset is not None
-    features = chosen_of(case.dataset.signed_tokens, case.chosen)
+    features = chosen_rows(case.dataset.signed_tokens, case.chosen)
     svm = label_svm(features)
     return np.zeros(len(features), dtype=bool) if isinstance(svm, Infeasible) else svm.support

@@ -8,7 +8,7 @@ import math
 from generators.case import Case
 from generators.finding import Finding
 from reference_attention.paths.joint import joint_of_chosen
-from reference_attention.paths.joint_minimisers import followed_from
+from reference_attention.paths.joint_minimisers import follow_from
 from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible
 
@@ -30,7 +30,7 @@ def prompt_selects(case: Case) -> Finding:
     if isinstance(relaxed, Infeasible):
         return Finding(False, "p_relax does not exist, so no prompt selects α")
     rate = relaxed.margin / 2
-    paths = followed_from(
+    paths = follow_from(
         joint, lambda R: max(math.log(R), rate * R), RADII, relaxed.norm, first=relaxed.p, seed=case.seed
     )
     early, late = (pair.lowest_margin for pair in min(paths, key=lambda path: path[-1].rank))

@@ -109,7 +109,7 @@ def first_step_separates(case: Case) -> Finding:
         terms = [dot(row, pull) for pull in pulls]
         parts = np.array([to_float(term) for term in terms])
         middle = float(parts @ (low + high) / 2)
-        margin = f"token {t} of input {i} has margin {_sized(middle, 0.0 if constant else unit)}"
+        margin = f"token {t} of input {i} has margin {_format_scaled(middle, 0.0 if constant else unit)}"
         least = min(least, middle)
         same = [sum(terms, fmpq(0))] if constant else terms
         if all(term <= 0 for term in same):
@@ -125,10 +125,10 @@ def first_step_separates(case: Case) -> Finding:
             doubtful = f"{margin}, to a rounding of {highest - lowest + rounding:.3g}"
     if doubtful:
         return Finding(None, doubtful)
-    return Finding(True, f"the least margin of −∇L(0) is {_sized(least, 0.0 if constant else unit)}")
+    return Finding(True, f"the least margin of −∇L(0) is {_format_scaled(least, 0.0 if constant else unit)}")
 
 
-def _sized(value: float, log_unit: float) -> str:
+def _format_scaled(value: float, log_unit: float) -> str:
     """value·e^log_unit, which may lie beyond float64, as a slope of the exponential loss at large scores does."""
     return number(value * math.exp(log_unit)) if abs(log_unit) < 300 else f"{number(value)}·e^{number(log_unit)}"
 

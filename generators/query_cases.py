@@ -122,9 +122,9 @@ def query_cases(
     if alpha != "optimal":
         chosen = np.argmax(Y[:, None] * (X @ v), axis=1).astype(np.int64)
         if family is Family.INDEPENDENT:
-            chosen = draw(_chosen(frame, Y[:, None] * (X @ v), local=local))
+            chosen = draw(_tokens_by_rank(frame, Y[:, None] * (X @ v), local=local))
     if alpha == "locally-optimal" and chosen is not None:
-        X, queries, chosen = _made_locally_optimal(X, queries, Y, v, chosen)
+        X, queries, chosen = _make_locally_optimal(X, queries, Y, v, chosen)
     if unused is not None:
         X = _with_idle_neighbour(draw, X, queries, Y, v, chosen, unused)
     if users and family is Family.LABEL_SEPARATING:
@@ -268,7 +268,9 @@ def independent(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> bool:
 
 
 @st.composite
-def _chosen(draw: DrawFn, frame: Frame, scores: Float64[np.ndarray, "n T"], *, local: bool) -> Int64[np.ndarray, "n"]:
+def _tokens_by_rank(
+    draw: DrawFn, frame: Frame, scores: Float64[np.ndarray, "n T"], *, local: bool
+) -> Int64[np.ndarray, "n"]:
     """Tokens by the rank of their score; if local, that of input 0 is neither the best nor the worst as a rule."""
     ranks = draw(frame.integers("n", 0, frame.tokens - 1))
     if local and not draw(one_in(8)):
@@ -277,7 +279,7 @@ def _chosen(draw: DrawFn, frame: Frame, scores: Float64[np.ndarray, "n T"], *, l
     return np.asarray(np.take_along_axis(descending, ranks[:, None], axis=1)[:, 0], dtype=np.int64)
 
 
-def _made_locally_optimal(
+def _make_locally_optimal(
     X: Tokens, queries: Queries, Y: Float64[np.ndarray, "n"], v: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]
 ) -> tuple[Tokens, Queries, Int64[np.ndarray, "n"]]:
     """α made locally optimal by moving the tokens that score no lower away from it; α is opt where that cannot be.

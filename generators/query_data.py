@@ -34,7 +34,7 @@ def check_query_names(name: str, names: Collection[str]) -> None:
         raise InvalidInput(f"{name}: {seen[0]} says what queries see; add queries of shape (n, L, e).")
 
 
-def queried_of(values: Mapping[str, Any], loss: Loss, name: str) -> QueryDataset | SequenceDataset | None:
+def query_dataset_of(values: Mapping[str, Any], loss: Loss, name: str) -> QueryDataset | SequenceDataset | None:
     """Tokens with a query per input, or with several where queries have three axes; None where no queries are given.
 
     Raises:

@@ -30,7 +30,7 @@ def realistic_tokens(draw: DrawFn, frame: Frame, kinds: tuple[Kind, ...] = EVERY
     drawn = draw(levels(frame, grid))
     if draw(one_in(3)):
         drawn = _all_but_equal(draw, drawn, grid, None, None)
-    tokens = _finished(grid, drawn)
+    tokens = _keys_of_levels(grid, drawn)
     if frame.d > 1 and draw(one_in(3)):
         axis = draw(st.integers(0, frame.d - 1))
         tokens[:, :, axis] = tokens[0, 0, axis]
@@ -66,13 +66,13 @@ def realistic_keys(
     _set_apart(drawn[:, :, pivot], alpha, free, gain, grid, up=upwards)
     if draw(one_in(3)) and not grid.unit_norm:
         drawn = _all_but_equal(draw, drawn, grid, (pivot, -1 if upwards else 1), (alpha, free))
-    keys = _finished(grid, drawn)
+    keys = _keys_of_levels(grid, drawn)
     if d == 1:
         return keys[repeats]
     axis = (pivot + draw(st.integers(1, d - 1))) % d
     every = bool((free | (np.arange(tokens) == alpha[:, None])).all())
     if every and can_have_idle_neighbour(frame.shape) and draw(st.integers(0, 3)):
-        moved = grid.values(np.full(d, _moved(draw, grid)))[axis]
+        moved = grid.values(np.full(d, _other_level(draw, grid)))[axis]
         # An input that is there twice asks the same twice, so that p_mm is that of the others.
         own = np.flatnonzero(repeats == np.arange(n))
         keys[own] = with_idle_neighbour(keys[own], alpha[own], axis, float(moved), solver(alpha[own]))
@@ -81,7 +81,7 @@ def realistic_keys(
     return keys[repeats]
 
 
-def _moved(draw: DrawFn, grid: Grid) -> int:
+def _other_level(draw: DrawFn, grid: Grid) -> int:
     """A level other than 0: that of the copy."""
     return int(draw(st.sampled_from((grid.unit, grid.high, max(1, grid.unit // 4), grid.least))))
 
@@ -157,7 +157,7 @@ def _all_but_equal(
     return made
 
 
-def _finished(grid: Grid, drawn: Levels) -> Keys:
+def _keys_of_levels(grid: Grid, drawn: Levels) -> Keys:
     """The numbers, of norm one if they are to be; tokens of zeros stay so."""
     tokens = grid.values(drawn)
     if not grid.unit_norm:

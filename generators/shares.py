@@ -21,7 +21,7 @@ from generators.optimal_sets import head_of
 from generators.score_assumptions import optimal_sets
 from reference_attention.directions import direction, neighbour_optimal
 from reference_attention.losses import LOSSES
-from reference_attention.paths.joint import chosen_of
+from reference_attention.paths.joint import chosen_rows
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
@@ -141,7 +141,7 @@ def _labels(case: Case) -> LabelSvm | None:
     """(SVM) of the chosen tokens, of cases for which Assumption C is proven over its supports."""
     if case.dataset is None or ASSUMPTIONS["optimal-support-tokens"].check(case).holds is not True:
         return None
-    found = label_svm(chosen_of(case.dataset.signed_tokens, case.chosen))
+    found = label_svm(chosen_rows(case.dataset.signed_tokens, case.chosen))
     return found if isinstance(found, LabelSvm) else None
 
 
@@ -149,7 +149,7 @@ def _same_features(case: Case) -> bool | None:
     labels = _labels(case)
     if labels is None or case.dataset is None:
         return None
-    chosen = chosen_of(case.dataset.signed_tokens, case.chosen)[labels.support]
+    chosen = chosen_rows(case.dataset.signed_tokens, case.chosen)[labels.support]
     return bool((chosen == chosen[0]).all())
 
 

@@ -25,7 +25,7 @@ from generators.attention_call import AttentionCall, Subject
 from generators.call_text import call_of, text_of
 from generators.case import Case
 from generators.optimal_sets import HEAD_ARRAYS
-from generators.query_data import QUERIES, check_query_names, queried_of, start_of
+from generators.query_data import QUERIES, check_query_names, query_dataset_of, start_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import numbers, read_named_values, to_json
 from reference_attention.loss import Loss
@@ -75,7 +75,7 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
     """
     path = Path(source)
     if path.suffix in (".npz", ".json"):
-        return given_of(read_named_values(path, partial(check_names, path.name)), seed, path.name, calls=calls)
+        return parse_given(read_named_values(path, partial(check_names, path.name)), seed, path.name, calls=calls)
     from generators.datasets import DATASETS, NAMES, dataset_named
 
     if source not in NAMES:
@@ -83,10 +83,10 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
             f"--data: {source!r} is neither a file that ends in .npz or .json nor one of the datasets"
             f" {', '.join(DATASETS)}."
         )
-    return Given(dataset_named(source).but(seed=seed))
+    return Given(dataset_named(source).replace(seed=seed))
 
 
-def given_of(held: Mapping[str, Any], seed: int, name: str, *, calls: bool = False) -> Given:
+def parse_given(held: Mapping[str, Any], seed: int, name: str, *, calls: bool = False) -> Given:
     """Named arrays, or what was written down of a failing case.
 
     Raises:
@@ -115,11 +115,11 @@ def case_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
     check_names(name, held)
     values = {key: numbers(value) for key, value in held.items()}
     loss = loss_named(_text("loss", values.get("loss", "logistic")))
-    queried = queried_of(values, loss, name)
+    queried = query_dataset_of(values, loss, name)
     dataset = None if queried is not None else _dataset(values, loss)
     problem = _problem(values, loss, queried or dataset, name)
     start = start_of(values, problem, queried, name)
-    alpha = _chosen(values["alpha"], problem) if "alpha" in values else None
+    alpha = _parse_tokens(values["alpha"], problem) if "alpha" in values else None
     return Case(
         problem=problem,
         dataset=dataset,
@@ -182,7 +182,7 @@ def _problem(values: Mapping[str, Any], loss: Loss, dataset: Data | None, name: 
     return problem
 
 
-def _chosen(value: Any, problem: Problem) -> Int64[np.ndarray, "n"]:
+def _parse_tokens(value: Any, problem: Problem) -> Int64[np.ndarray, "n"]:
     alpha = checked_array("alpha", value, (problem.n,))
     if not (np.equal(np.mod(alpha, 1), 0) & (alpha >= 0) & (alpha < problem.T)).all():
         bad = int(np.argmax((np.mod(alpha, 1) != 0) | (alpha < 0) | (alpha >= problem.T)))

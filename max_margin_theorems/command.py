@@ -16,9 +16,9 @@ def main() -> int:
     """
     stopping.listen()
     # Before anything else is imported: a signal may come at any moment.
-    from max_margin_theorems.hidden import hidden
+    from max_margin_theorems.hidden import shadowing_warning
 
-    said = hidden()
+    said = shadowing_warning()
     if said:
         print(f"theorems: {said}", file=sys.stderr)
         return BAD_INPUT

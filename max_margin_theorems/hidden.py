@@ -10,7 +10,7 @@ HOME = Path(__file__).resolve().parents[1]
 """The folder of all our packages: of the checkout, or of what is installed."""
 
 
-def hidden(*, anew: bool = False) -> str:
+def shadowing_warning(*, anew: bool = False) -> str:
     """A sentence that names a file imported in place of one of our packages and what to do; empty if there is none.
 
     Args:

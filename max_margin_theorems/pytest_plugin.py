@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from max_margin_theorems.hidden import hidden
+from max_margin_theorems.hidden import shadowing_warning
 
 Check = Callable[..., Any]
 MARK = "max_margin_statements"
@@ -53,10 +53,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for mark in metafunc.definition.iter_markers(MARK):
         metafunc.parametrize("check", _items(metafunc.config, *mark.args, **mark.kwargs))
     # Where a package is hidden the fixture says so, for the tests that use it; collecting must not fail for the others.
-    if "max_margin_theorem" in metafunc.fixturenames and not hidden():
-        from theorems.registry.suite import asked_of_a_kernel
+    if "max_margin_theorem" in metafunc.fixturenames and not shadowing_warning():
+        from theorems.registry.suite import kernel_statement_ids
 
-        metafunc.parametrize("max_margin_theorem", asked_of_a_kernel(), indirect=True)
+        metafunc.parametrize("max_margin_theorem", kernel_statement_ids(), indirect=True)
 
 
 @pytest.fixture
@@ -81,11 +81,11 @@ def _items(config: pytest.Config, kernel: Any, **wanted: Any) -> list[Any]:
         from reference_attention.errors import InvalidInput
 
         try:
-            from theorems.kernel.check import asked_of
+            from theorems.kernel.check import load_with_statements
         except InvalidInput as error:  # no torch
             raise AssertionError(str(error)) from None
         dtype = wanted.pop("dtype", None) or _option(config, "dtype")
-        found, asked = asked_of(kernel, dtype)
+        found, asked = load_with_statements(kernel, dtype)
     except AssertionError as error:
         return [pytest.param(partial(pytest.fail, str(error), pytrace=False), id="no-kernel")]
     return [pytest.param(partial(_check, config, found, statements=[id], **wanted), id=id) for id in ids or asked]
@@ -103,13 +103,13 @@ def _check_one(config: pytest.Config, id: str, kernel: Any = None, **wanted: Any
 
 
 def _nothing_hidden() -> None:
-    said = hidden()
+    said = shadowing_warning()
     if said:
         pytest.fail(said, pytrace=False)
 
 
 def _not_hidden() -> None:
-    said = hidden()
+    said = shadowing_warning()
     if said:
         raise AssertionError(said)
 

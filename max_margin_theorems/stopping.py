@@ -31,7 +31,7 @@ def listen() -> None:
     """
     for one in SIGNALS:
         if signal.getsignal(one) is not signal.SIG_IGN:
-            signal.signal(one, _heard)
+            signal.signal(one, _on_signal)
 
 
 def keep() -> None:
@@ -40,7 +40,7 @@ def keep() -> None:
     _keeping = True
 
 
-def asked() -> bool:
+def signal_received() -> bool:
     """Whether a signal has been noted."""
     return bool(_asked)
 
@@ -64,7 +64,7 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def shield_from_signals() -> Iterator[None]:
     """Within :func:`interruptible`, something that must be done whole; the signal is raised at its end."""
     global _raising
     before, _raising = _raising, False
@@ -77,7 +77,7 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
+def hold_signals_back() -> Iterator[None]:
     """Hold the signals back; processes that are started within it never hear them. None is lost."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -90,7 +90,7 @@ def held_back() -> Iterator[None]:
 
 
 def let_through() -> None:
-    """Undo :func:`held_back` in a process that was started within it."""
+    """Undo :func:`hold_signals_back` in a process that was started within it."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
@@ -104,7 +104,7 @@ def _raise_noted() -> None:
         raise KeyboardInterrupt
 
 
-def _heard(number: int, frame: Any) -> None:
+def _on_signal(number: int, frame: Any) -> None:
     global _asked, _since, _raising
     if not _keeping:
         with suppress(OSError):

@@ -99,7 +99,7 @@ def direction(keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "e"]) -
         raise InvalidInput("q: the zero vector is no direction; give a non-zero one.")
     tokens, along = Dyadic.of(keys), Dyadic.of(q)
     vector = tuple(rational(x) for x in q.tolist())
-    return _decided(tokens, along.integers(), tokens.exponent + along.exponent, q, vector)
+    return _direction_of_weights(tokens, along.integers(), tokens.exponent + along.exponent, q, vector)
 
 
 def exact_direction(keys: Float64[np.ndarray, "n T d"], vector: Sequence[fmpq]) -> Direction:
@@ -112,12 +112,14 @@ def exact_direction(keys: Float64[np.ndarray, "n T d"], vector: Sequence[fmpq]) 
         raise InvalidInput("vector: the zero vector is no direction; give a non-zero one.")
     numbers, over = fmpq_mat(len(vector), 1, list(vector)).numer_denom()
     tokens = Dyadic.of(keys)
-    found = _decided(tokens, [int(x) for x in numbers.entries()], tokens.exponent, to_floats(vector), tuple(vector))
+    found = _direction_of_weights(
+        tokens, [int(x) for x in numbers.entries()], tokens.exponent, to_floats(vector), tuple(vector)
+    )
     scaled = tuple(tuple(x / over for x in row) for row in found.exact)
     return replace(found, exact=scaled, least=None if found.least is None else found.least / over)
 
 
-def _decided(
+def _direction_of_weights(
     tokens: Dyadic, weights: list[int], unit: int, q: Float64[np.ndarray, "d"], vector: tuple[fmpq, ...]
 ) -> Direction:
     """The direction with integer entries ``weights``; margins are in units of 2^unit."""

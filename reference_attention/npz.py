@@ -90,7 +90,7 @@ def _end(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> int:
 def _header(path: Path, name: str, file: Any, size: int) -> tuple[int, ...]:
     """The shape that the array's header promises, which must be what the member holds."""
     with file:
-        shape, kind, length = _promised(file)
+        shape, kind, length = _read_header(file)
     if kind.hasobject:
         raise InvalidInput(f"{path}: {name} holds pickled objects, which are never loaded; save it as a float64 array.")
     if len(shape) > MOST_AXES or any(type(axis) is not int or axis < 0 for axis in shape):
@@ -100,7 +100,7 @@ def _header(path: Path, name: str, file: Any, size: int) -> tuple[int, ...]:
     return shape
 
 
-def _promised(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+def _read_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     """Shape, dtype, and the length of the header."""
     version = npy.read_magic(file)
     read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]

@@ -275,9 +275,9 @@ def kinds(report: bytes) -> dict[str, Kind]:
 
 
 def _module(path: Path) -> object:
-    from theorems.registry.user_file import _loaded
+    from theorems.registry.user_file import _load
 
-    return _loaded(str(path), str(path.resolve()), path.read_bytes())
+    return _load(str(path), str(path.resolve()), path.read_bytes())
 
 
 def fuzzed(kind: Kind, count: int, seed: int, folder: Path) -> Outcome:

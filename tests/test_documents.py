@@ -66,7 +66,7 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "theorems verify kernel-causal-rectangle --attention examples.real_faults.backward_other_corner:attention"
         " --emit-test test_mine.py": (
-            "which call is the smallest found depends on the checks of shapes; tests/theorems/kernel/test_emitted.py",
+            "which call is the smallest depends on the checks of shapes; tests/theorems/kernel/test_reproducer.py",
             "",
         ),
         "theorems drawn --markdown": ("a minute", "theorems drawn lemma-9 --examples 5 --markdown"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.planning import costs, said, tables, verified, wall
+from benchmarks.planning import costs, format_duration, parts_of_verify, tables, wall
 from tests.documents import read
 
 
@@ -22,8 +22,8 @@ def test_parts_go_to_the_first_core_that_is_free(parts: list[float], cores: int,
 
 def test_nothing_is_left_out() -> None:
     cost = costs()
-    assert sum(verified(cost, 1000)) == pytest.approx(1000 * sum(cost.values()))
-    assert [said(value) for value in (7, 150, 7200, 40 * 3600, 60 * 3600)] == [
+    assert sum(parts_of_verify(cost, 1000)) == pytest.approx(1000 * sum(cost.values()))
+    assert [format_duration(value) for value in (7, 150, 7200, 40 * 3600, 60 * 3600)] == [
         "7 s",
         "2.5 min",
         "2.0 h",

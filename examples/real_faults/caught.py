@@ -21,21 +21,21 @@ from theorems.core.claim import Verdict
 from theorems.core.on_kernel import out_of_reach
 from theorems.kernel.loading import kernel_of
 from theorems.registry.suite import capabilities
-from theorems.run.verify import drawn
+from theorems.run.verify import draw_cases
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 PRACTICE = ("float32", "bfloat16")
 """In which the common test is made."""
 
 
-def caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: int) -> Counter[tuple[str, str]]:
+def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: int) -> Counter[tuple[str, str]]:
     """In how many cases each claim of each capability is falsified."""
     under_test = kernel_of(kernel, dtype).as_implementation()
     found: Counter[tuple[str, str]] = Counter()
     for id, one in capabilities().items():
         if out_of_reach(one.kernel, under_test):
             continue
-        for case in drawn(one, examples, seed):
+        for case in draw_cases(one, examples, seed):
             claims = check(one, case, under_test).claims
             # In the order in which they are made: of several that as many cases break the first is told.
             found.update(list(dict.fromkeys((id, c.name) for c in claims if c.verdict is Verdict.FALSIFIED)))
@@ -46,11 +46,11 @@ def rows(dtypes: Sequence[str], examples: int, seed: int) -> Iterator[tuple[str,
     """Fault, thread, the claim that most cases break, the share of cases by dtype, and what a common test says."""
     right = (("tiled (right)", "", tiled), ("tiled_sdpa (right)", "", tiled_sdpa))
     for name, thread, kernel in (*right, *((one.name, one.thread, one.kernel) for one in GALLERY)):
-        found = [caught(kernel, dtype, examples, seed) for dtype in dtypes]
+        found = [count_caught(kernel, dtype, examples, seed) for dtype in dtypes]
         (best, _), *_ = found[0].most_common(1) or [(("", ""), 0)]
         shares = [_share(one, best, examples) for one in found]
         said = [failures(kernel, getattr(torch, dtype)) for dtype in PRACTICE]
-        yield name, thread, f"`{best[0]}`: {best[1]}" if best[0] else "", *shares, *map(_said, said)
+        yield name, thread, f"`{best[0]}`: {best[1]}" if best[0] else "", *shares, *map(_describe, said)
 
 
 def _share(found: Counter[tuple[str, str]], best: tuple[str, str], examples: int) -> str:
@@ -62,7 +62,7 @@ def _share(found: Counter[tuple[str, str]], best: tuple[str, str], examples: int
     return f"{found[claim]}/{examples}{other}"
 
 
-def _said(options: Sequence[str]) -> str:
+def _describe(options: Sequence[str]) -> str:
     return "fails: " + ", ".join(option or "plain" for option in options) if options else "passes"
 
 

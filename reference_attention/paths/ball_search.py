@@ -70,7 +70,7 @@ class BallSearch:
         if self._ray is not None:
             candidates.append(self._newton(R, self._ray, np.zeros_like(self._ray), self._exact_margins(R)))
         if previous is not None:
-            candidates.append(previous if previous.interior else self._polished(R, previous.p))
+            candidates.append(previous if previous.interior else self._polish(R, previous.p))
         candidates.append(self._inside(R, np.zeros(self.problem.d)))
         found = [m for m in candidates if m is not None]
         for start in directions:
@@ -79,7 +79,7 @@ class BallSearch:
             lowest_yet = min((m.log_excess for m in found), default=math.inf)
             near = value < lowest_yet + WORTHWHILE * (1 + abs(lowest_yet)) or not found
             if near and all(np.linalg.norm(m.p - rough) > SAME * R for m in found):
-                found.append(self._polished(R, rough))
+                found.append(self._polish(R, rough))
         lowest = min(found, key=lambda m: m.log_excess)
         if not lowest.interior and self._slope(lowest.p) @ lowest.p > 0:
             inside = self._inside(R, lowest.p)
@@ -159,7 +159,7 @@ class BallSearch:
                 return (p, "the point of rest inside is no minimum") if saddle else (found, "")
         return p, "Newton's method did not converge inside"
 
-    def _polished(self, R: float, rough: Point) -> Minimum:
+    def _polish(self, R: float, rough: Point) -> Minimum:
         """Newton from a rough minimiser; in offsets from the ray of p_mm where that is near."""
         unit = rough / np.linalg.norm(rough)
         if self._ray is not None and unit @ self._ray > 0.9:

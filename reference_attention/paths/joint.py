@@ -48,7 +48,7 @@ class Joint:
     @cached_property
     def chosen(self) -> Float64[np.ndarray, "n d"]:
         """z_iα, shape (n, d)."""
-        return np.asarray(chosen_of(self.tokens, self.alpha))
+        return np.asarray(chosen_rows(self.tokens, self.alpha))
 
     @cached_property
     def others(self) -> Bool[np.ndarray, "n T"]:
@@ -63,7 +63,7 @@ class Joint:
     @cached_property
     def rows(self) -> Float64[np.ndarray, "n T k"]:
         """k_iα − k_it, shape (n, T, k)."""
-        return np.asarray(chosen_of(self.keys, self.alpha)[:, None] - self.keys)
+        return np.asarray(chosen_rows(self.keys, self.alpha)[:, None] - self.keys)
 
     @cached_property
     def longest_row(self) -> float:
@@ -97,11 +97,11 @@ def joint_of_chosen(
     tokens: Float64[np.ndarray, "n T d"], keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"]
 ) -> Joint | None:
     """The joint problem of signed tokens and keys that selects α; None if no head separates the features of α."""
-    svm = label_svm(chosen_of(tokens, alpha))
+    svm = label_svm(chosen_rows(tokens, alpha))
     return None if isinstance(svm, Infeasible) else Joint(tokens, keys, alpha, svm)
 
 
-def chosen_of(values: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "n d"]:
+def chosen_rows(values: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "n d"]:
     """The rows of the chosen tokens, shape (n, d)."""
     return np.asarray(values[np.arange(len(alpha)), alpha])
 
@@ -137,7 +137,7 @@ def log_mean_exp(x: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b"]:
     return np.asarray(np.logaddexp.reduce(x, axis=-1) - math.log(x.shape[-1]))
 
 
-def retracted(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
+def retract(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
     """The offset moved along −v̄_mm, and shortened across it if need be, until ‖r v̄_mm + w‖ ≤ r; feasible ones stay.
 
     In terms of w the ball is v̄_mm·w ≤ −(r − √(r² − ‖w_⊥‖²)) = −‖w_⊥‖²/(r + √(r² − ‖w_⊥‖²)), which needs no r².

@@ -56,7 +56,7 @@ class Pair:
         return float(rows[self.joint.others].min())
 
 
-def followed_from(
+def follow_from(
     joint: Joint,
     schedule: Schedule,
     radii: Sequence[float],

@@ -65,7 +65,7 @@ class Spheres:
         along = size * ratio / (1 + np.sqrt((1 - ratio) * (1 + ratio)))
         return np.asarray(y @ self.basis.T - along * self.joint.svm.direction)
 
-    def shortened(self, y: Float64[np.ndarray, "*b e"]) -> Float64[np.ndarray, "*b e"]:
+    def shorten(self, y: Float64[np.ndarray, "*b e"]) -> Float64[np.ndarray, "*b e"]:
         """y, or 0.99 r of its direction: heads with v̄_mm·v ≤ 0 are not searched."""
         size, limit = np.linalg.norm(y, axis=-1, keepdims=True), 0.99 * radius(self.log_r)
         return np.asarray(y * np.where(size > limit, limit / np.maximum(size, limit), 1.0))
@@ -159,7 +159,7 @@ class PromptAlone:
         return Local(y, p, value, across.T @ gradient, out, across)
 
 
-def descended(
+def descend(
     function: Together | PromptAlone,
     y: Float64[np.ndarray, "e"],
     p: Float64[np.ndarray, "k"],
@@ -194,7 +194,7 @@ def descended(
         after = None
         for lengths in (length * np.ones(1), length * SHORTER):
             tries += 1
-            heads = s.shortened(now.y + lengths[:, None] * step[:e])
+            heads = s.shorten(now.y + lengths[:, None] * step[:e])
             prompts = now.p + lengths[:, None] * (now.across @ step[e:])
             if t:
                 prompts *= s.R / np.linalg.norm(prompts, axis=1, keepdims=True)
@@ -238,7 +238,7 @@ def beside_ties(
         tried *= s.R / np.linalg.norm(tried, axis=1, keepdims=True)
         values = alone.values(empty, tried)
         begin = tried[int(np.argmin(np.where(np.isnan(values), math.inf, values)))]
-        _, found, _ = descended(PromptAlone(s, w, kept=ties), empty, begin, gradient)
+        _, found, _ = descend(PromptAlone(s, w, kept=ties), empty, begin, gradient)
         value = float(alone.values(empty, found))
         if not value < lowest - 1.0:
             break

@@ -23,7 +23,7 @@ RESTARTS, ITERATIONS = 3, 200
 """BFGS is restarted where rounding stopped it well before its goal: a memory of far-away curvature does that."""
 
 
-def descended_outgrown(
+def descend_outgrown(
     s: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"], scale: float, gradient: float
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "k"], float]:
     """The local minimiser that descent reaches from (y, p), and the norm of the gradient there.
@@ -34,7 +34,7 @@ def descended_outgrown(
     e, inverse = y.size, math.exp(-min(s.log_r, 690.0))
 
     def objective(x: Float64[np.ndarray, "m"]) -> tuple[float, Float64[np.ndarray, "m"]]:
-        head, q = s.shortened(x[:e] * scale), p + x[e:]
+        head, q = s.shorten(x[:e] * scale), p + x[e:]
         unit = q / float(np.linalg.norm(q))
         value, by_w, by_p = joint_gradient(s.joint, s.log_r, s.offset(head), s.R * unit)
         ratio = head * inverse
@@ -51,4 +51,4 @@ def descended_outgrown(
     q = p + x[e:]
     q *= s.R / float(np.linalg.norm(q))
     x[e:] = q - p
-    return s.shortened(x[:e] * scale), q, float(np.linalg.norm(objective(x)[1]))
+    return s.shorten(x[:e] * scale), q, float(np.linalg.norm(objective(x)[1]))

@@ -19,8 +19,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.paths.joint import Joint, exponents, relative_log_risk
-from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, beside_ties, complement, descended
-from reference_attention.paths.joint_outgrown import OUTGROWN, descended_outgrown
+from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, beside_ties, complement, descend
+from reference_attention.paths.joint_outgrown import OUTGROWN, descend_outgrown
 
 Schedule = Callable[[float], float]
 """R ↦ log r."""
@@ -80,10 +80,10 @@ def joint_path(
     """
     basis = complement(joint.svm.direction)
     unit = joint.longest_row
-    branch = begun(joint, basis, schedule, min(1.0 / unit, float(radii[0])), start, GRADIENT)
+    branch = begin_branch(joint, basis, schedule, min(1.0 / unit, float(radii[0])), start, GRADIENT)
     found = []
     for goal in radii.tolist():
-        branch = advanced(joint, basis, schedule, branch, goal, most_steps=most_steps)
+        branch = advance_branch(joint, basis, schedule, branch, goal, most_steps=most_steps)
         found.append(branch)
     return path_of(found)
 
@@ -112,7 +112,7 @@ class Branch:
         return value if math.isfinite(value) else math.inf
 
 
-def begun(
+def begin_branch(
     joint: Joint,
     basis: Float64[np.ndarray, "d e"],
     schedule: Schedule,
@@ -122,10 +122,10 @@ def begun(
 ) -> Branch:
     """The local minimiser at R that descent reaches from the head r v̄_mm and the prompt R·start/‖start‖."""
     spheres = Spheres(joint, schedule(R), R, basis)
-    return Branch(spheres, *_minimised(spheres, np.zeros(basis.shape[1]), _on_sphere(start, R), *(ends or ON_THE_WAY)))
+    return Branch(spheres, *_minimise(spheres, np.zeros(basis.shape[1]), _on_sphere(start, R), *(ends or ON_THE_WAY)))
 
 
-def advanced(
+def advance_branch(
     joint: Joint,
     basis: Float64[np.ndarray, "d e"],
     schedule: Schedule,
@@ -149,28 +149,28 @@ def advanced(
         spheres = Spheres(joint, schedule(target), target, basis)
         ends = (GRADIENT,) if final and target == goal else ON_THE_WAY
         before = (branch.spheres.R, branch.p)
-        branch = Branch(spheres, *_minimised(spheres, branch.y, first, *ends), before)
+        branch = Branch(spheres, *_minimise(spheres, branch.y, first, *ends), before)
     return branch
 
 
-def settled(branch: Branch) -> Branch:
+def polish_branch(branch: Branch) -> Branch:
     """The branch where it is, to the last digit."""
-    return Branch(branch.spheres, *_minimised(branch.spheres, branch.y, branch.p, GRADIENT), branch.before)
+    return Branch(branch.spheres, *_minimise(branch.spheres, branch.y, branch.p, GRADIENT), branch.before)
 
 
-def polished(
+def descend_at_radius(
     joint: Joint, schedule: Schedule, R: float, start: Float64[np.ndarray, "dk"], heads: Float64[np.ndarray, "d"]
 ) -> JointPath:
     """The local minimiser at one radius that descent reaches from the prompt R·start/‖start‖
     and the offset ``heads``."""
     spheres = Spheres(joint, schedule(R), R, complement(joint.svm.direction))
-    return path_of([Branch(spheres, *_minimised(spheres, spheres.basis.T @ heads, _on_sphere(start, R), GRADIENT))])
+    return path_of([Branch(spheres, *_minimise(spheres, spheres.basis.T @ heads, _on_sphere(start, R), GRADIENT))])
 
 
 def head_at(joint: Joint, log_r: float, p: Float64[np.ndarray, "dk"]) -> Float64[np.ndarray, "d"]:
     """The offset w of the best head of radius r for a fixed prompt, shape (d,); a convex problem."""
     spheres = Spheres(joint, log_r, float(np.linalg.norm(p)), complement(joint.svm.direction))
-    y, _, _ = descended(Together(spheres, moves=False), np.zeros(spheres.basis.shape[1]), p, GRADIENT)
+    y, _, _ = descend(Together(spheres, moves=False), np.zeros(spheres.basis.shape[1]), p, GRADIENT)
     return spheres.offset(y)
 
 
@@ -180,7 +180,7 @@ def prompt_at(
     """The prompt of norm R that descent on the log-excess risk reaches from ``start`` for a fixed head;
     never a worse one."""
     spheres = Spheres(joint, log_r, R, complement(joint.svm.direction))
-    return descended(PromptAlone(spheres, w), np.zeros(0), _on_sphere(start, R), GRADIENT)[1]
+    return descend(PromptAlone(spheres, w), np.zeros(0), _on_sphere(start, R), GRADIENT)[1]
 
 
 def path_of(branches: list[Branch]) -> JointPath:
@@ -218,7 +218,7 @@ def _next(
             tries.insert(0, secant * (target / float(np.linalg.norm(secant))))
         log_r = schedule(target)
         there = Spheres(joint, log_r, target, basis)
-        w = there.offset(there.shortened(y))
+        w = there.offset(there.shorten(y))
         risks = [float(relative_log_risk(joint, log_r, w, joint.log_weights(q))) for q in tries]
         best = int(np.argmin(risks))
         if risks[best] < HARMLESS or growth < SMALLEST_GROWTH or not late:
@@ -234,29 +234,29 @@ def _coupling(spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarr
     return log_r + float(np.max(joint.log_nonoptimality(logs)[matters]))
 
 
-def _minimised(
+def _minimise(
     spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "dk"], gradient: float, enough: float = 0.0
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "dk"], float]:
     """A local minimiser on both spheres, from (y, p)."""
-    y = spheres.shortened(y)
+    y = spheres.shorten(y)
     coupling = _coupling(spheres, y, p)
     residual = math.inf
     if coupling > COUPLED:
         scale = math.exp(min(max(0.0, coupling), 690.0))
         if coupling > OUTGROWN:
-            y, p, residual = descended_outgrown(spheres, y, p, scale, gradient)
+            y, p, residual = descend_outgrown(spheres, y, p, scale, gradient)
         else:
-            y, p, residual = descended(Together(spheres, scale), y, p, gradient, enough)
+            y, p, residual = descend(Together(spheres, scale), y, p, gradient, enough)
         coupling = _coupling(spheres, y, p)
     if coupling > COUPLED:
         return y, p, residual
     for _ in range(TURNS):
         earlier = p
-        y, _, left_y = descended(Together(spheres, moves=False), y, p, gradient, enough)
-        _, p, left_p = descended(PromptAlone(spheres, spheres.offset(y)), np.zeros(0), p, gradient, enough)
+        y, _, left_y = descend(Together(spheres, moves=False), y, p, gradient, enough)
+        _, p, left_p = descend(PromptAlone(spheres, spheres.offset(y)), np.zeros(0), p, gradient, enough)
         if left_p > LOST and not enough:
             p = beside_ties(spheres, spheres.offset(y), p, gradient)
-            _, p, left_p = descended(PromptAlone(spheres, spheres.offset(y)), np.zeros(0), p, gradient, enough)
+            _, p, left_p = descend(PromptAlone(spheres, spheres.offset(y)), np.zeros(0), p, gradient, enough)
         residual = max(left_y, left_p)
         still = float(np.linalg.norm(p - earlier)) * spheres.joint.longest_row < 1e3 * gradient
         if still or enough or _coupling(spheres, y, p) < -40.0:

@@ -17,7 +17,16 @@ from jaxtyping import Float64
 
 from reference_attention.paths.joint import Joint, relative_log_risk
 from reference_attention.paths.joint_newton import complement
-from reference_attention.paths.joint_path import LOST, Branch, JointPath, Schedule, advanced, begun, path_of, settled
+from reference_attention.paths.joint_path import (
+    LOST,
+    Branch,
+    JointPath,
+    Schedule,
+    advance_branch,
+    begin_branch,
+    path_of,
+    polish_branch,
+)
 from reference_attention.paths.scheduled_direction import least_norm
 
 LEVELS = (1.0, 16.0, 256.0, 4096.0, 2.0**18)
@@ -63,12 +72,12 @@ def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[
         here = min(level / unit, R)
         new = [*_best(joint, schedule, here * units, NEW if level > LEVELS[0] else 1)]
         new += _best(joint, schedule, here * inward, 1)
-        moved = [advanced(joint, basis, schedule, branch, here, final=False) for branch in branches]
-        branches = _lowest([*moved, *(begun(joint, basis, schedule, here, p) for p in new)], unit, KEPT)
-    ends = [advanced(joint, basis, schedule, branch, R, final=False) for branch in branches[:LAST]]
+        moved = [advance_branch(joint, basis, schedule, branch, here, final=False) for branch in branches]
+        branches = _lowest([*moved, *(begin_branch(joint, basis, schedule, here, p) for p in new)], unit, KEPT)
+    ends = [advance_branch(joint, basis, schedule, branch, R, final=False) for branch in branches[:LAST]]
     ends = sorted(ends, key=lambda branch: branch.rank)
     # Where the prompt has no influence on the digits of L, branches are equal; one that came to rest is a minimiser.
-    equal = [settled(branch) for branch in ends if branch.rank <= ends[0].rank + SAME]
+    equal = [polish_branch(branch) for branch in ends if branch.rank <= ends[0].rank + SAME]
     return Found(path_of([min(equal, key=lambda branch: branch.left > LOST)]), tuple(branch.rank for branch in ends))
 
 

@@ -151,10 +151,10 @@ def local_path(
         grid = np.concatenate([grid, among, np.array(found).reshape(-1, problem.d)])
         ranks = order(*excess(grid))
         tried = [grid[j] for j in np.argsort(ranks, kind="stable")[:POLISHED]]
-        tried += [_polished(cone, excess, gradient, p, radius, R) for p in tried]
+        tried += [_polish(cone, excess, gradient, p, radius, R) for p in tried]
         if excess(tried[0])[0] > 0:
             # A polish that met a negative excess has stopped there; it goes on from below.
-            tried += [_polished(cone, excess, gradient, p, radius, R) for p in tried[POLISHED:] if excess(p)[0] < 0]
+            tried += [_polish(cone, excess, gradient, p, radius, R) for p in tried[POLISHED:] if excess(p)[0] < 0]
         points = np.array(tried)
         best = points[int(np.argmin(order(*excess(points))))]
         found.append(best)
@@ -163,7 +163,7 @@ def local_path(
     return LocalPath(radii, points, np.asarray(sign, dtype=np.float64), np.asarray(log_size))
 
 
-def _polished(
+def _polish(
     cone: _Cone,
     excess: Excess,
     gradient: Gradient,

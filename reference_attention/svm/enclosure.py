@@ -44,7 +44,7 @@ class Enclosure:
             return arb_mat(rows) * self.point * arb(2) ** (self.shift - shift)
 
 
-def enclosed(matrix: fmpz_mat, shift: int, bounds: list[int]) -> Enclosure | None:
+def enclose(matrix: fmpz_mat, shift: int, bounds: list[int]) -> Enclosure | None:
     """λ and p for these rows; None where they are dependent as far as balls can tell, or a λ may not be positive.
 
     Args:
@@ -66,7 +66,7 @@ def enclosed(matrix: fmpz_mat, shift: int, bounds: list[int]) -> Enclosure | Non
     return None
 
 
-def rounded(balls: arb_mat, exponent: int) -> Float64[np.ndarray, "k"] | None:
+def round_balls(balls: arb_mat, exponent: int) -> Float64[np.ndarray, "k"] | None:
     """The numbers times 2^exponent, each rounded once to float64; None where the balls do not tell how."""
     with ctx.workprec(BITS[0]):
         entries = (balls * arb(2) ** exponent).entries() if exponent else balls.entries()

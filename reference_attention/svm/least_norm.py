@@ -30,9 +30,9 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.exact import ratio
 from reference_attention.floats import EPS
-from reference_attention.svm.enclosure import enclosed, rounded
+from reference_attention.svm.enclosure import enclose, round_balls
 from reference_attention.svm.float_solution import float_solution
-from reference_attention.svm.refined import Refined, refined
+from reference_attention.svm.refined import Refined, refine
 from reference_attention.svm.sliced import Twice
 
 UNDERFLOW = 2.0**-900
@@ -248,34 +248,34 @@ def _by_floats(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -
     """The outcome if that is the support and no other constraint is near; None where floats cannot tell."""
     if len(support) < MANY or (exactly := rows.twice(support)) is None:
         return None
-    found = refined(exactly, bounds[support].astype(np.float64))
+    found = refine(exactly, bounds[support].astype(np.float64))
     if found is None:
         return None
     margins, below, unsure = _margins(rows.floats, bounds, found.point, support)
-    return None if below.any() or unsure.size else _proven(rows, bounds, support, margins, found)
+    return None if below.any() or unsure.size else _proven_outcome(rows, bounds, support, margins, found)
 
 
 def _by_balls(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -> Outcome | None:
     """The outcome if that is the support and no other constraint is tight; None where balls cannot tell."""
     if len(support) < MANY:
         return None
-    balls = enclosed(*rows.scaled(support), bounds[support].tolist())
-    if balls is None or (p := rounded(balls.point, balls.shift)) is None:
+    balls = enclose(*rows.scaled(support), bounds[support].tolist())
+    if balls is None or (p := round_balls(balls.point, balls.shift)) is None:
         return None
     margins, below, unsure = _margins(rows.floats, bounds, p, support)
     if below.any():
         return None
     if unsure.size:
         products = balls.margins(*rows.scaled(unsure.tolist()))
-        values = rounded(products, 0)
+        values = round_balls(products, 0)
         if values is None or not all(x > h for x, h in zip(products.entries(), bounds[unsure].tolist(), strict=True)):
             return None
         margins[unsure] = np.minimum(values, sys.float_info.max)
-    duals = rounded(balls.duals, 2 * balls.shift)
-    return _proven(rows, bounds, support, margins, None if duals is None else Refined(duals, p))
+    duals = round_balls(balls.duals, 2 * balls.shift)
+    return _proven_outcome(rows, bounds, support, margins, None if duals is None else Refined(duals, p))
 
 
-def _proven(
+def _proven_outcome(
     rows: Rows,
     bounds: Int64[np.ndarray, "m"],
     support: list[int],
@@ -286,12 +286,12 @@ def _proven(
     tight = np.zeros(len(margins), dtype=bool)
     tight[support] = True
 
-    def solved() -> Solution:
+    def solve() -> Solution:
         state = _ActiveSet(rows, bounds)
         state.solve(support)
         return Solution(state.numer.entries(), state.over, *state.point(support))
 
-    return Outcome(support, True, margins, tight, 1, rows, solved, found)
+    return Outcome(support, True, margins, tight, 1, rows, solve, found)
 
 
 def _by_rationals(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: list[int]) -> Outcome:

@@ -118,11 +118,11 @@ def _power(rows: Rows, norm: float, start: Vector) -> tuple[Vector, float]:
         method="SLSQP",
         options={"maxiter": 1000, "ftol": 1e-15},
     )
-    tries = [_refined(rows, norm, found.x, near) for near in (NEAR, 1e-4, 1e-2)]
+    tries = [_refine(rows, norm, found.x, near) for near in (NEAR, 1e-4, 1e-2)]
     return min([(found.x, kkt_residual(rows, norm, found.x)), *tries], key=lambda one: one[1])
 
 
-def _refined(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, float]:
+def _refine(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, float]:
     """Newton's method on ∇ψ(p) = Σ λ_j row_j, row_j·p = 1 over the support: in p if q ≥ 2, in z = ∇ψ(p) if q < 2.
 
     Either way the unknown is the one in which the other is differentiable.

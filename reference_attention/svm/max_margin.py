@@ -77,21 +77,21 @@ class MaxMargin:
         supports = f"{self.supports} support{'' if self.supports == 1 else 's'}"
         return (
             f"MaxMargin(‖p_mm‖ = {self.norm:g}, margin 1/‖p_mm‖ = {self.margin:g},"
-            f" {self._counted(self.neighbours)} tokens are SVM-neighbours, {supports}; exact)"
+            f" {self._count_text(self.neighbours)} tokens are SVM-neighbours, {supports}; exact)"
         )
 
     def _repr_html_(self) -> str:
         rows = [
             ("‖p_mm‖", repr(self.norm)),
             ("margin 1/‖p_mm‖", repr(self.margin)),
-            ("SVM-neighbours", self._counted(self.neighbours)),
+            ("SVM-neighbours", self._count_text(self.neighbours)),
             ("supports, λ > 0", str(self.supports)),
             ("α", _entries(self.alpha)),
             ("p_mm", _entries(self.p)),
         ]
         return html_table("ATT-SVM(α): KKT conditions certified over the rationals", ("", ""), rows)
 
-    def _counted(self, marked: Bool[np.ndarray, "n T"]) -> str:
+    def _count_text(self, marked: Bool[np.ndarray, "n T"]) -> str:
         n, tokens = marked.shape
         return f"{int(marked.sum())} of {n * (tokens - 1)}"
 
@@ -108,7 +108,7 @@ class MaxMargin:
     @cached_property
     def direction(self) -> Float64[np.ndarray, "d"]:
         """p̄_mm = p_mm/‖p_mm‖, shape (d,)."""
-        return _frozen(self.p / self.norm)
+        return _freeze(self.p / self.norm)
 
     def neighbours_of(self, i: int) -> Int64[np.ndarray, "k"]:
         """The SVM-neighbours t of α_i, in increasing order."""
@@ -140,7 +140,7 @@ class MaxMargin:
         support = np.zeros(self.neighbours.shape, dtype=bool)
         for pair in self.exact_maximal_duals:
             support[pair] = True
-        return _frozen(support)
+        return _freeze(support)
 
     @property
     def exact_positive_duals(self) -> dict[tuple[int, int], fmpq] | None:
@@ -160,7 +160,7 @@ class MaxMargin:
         values = np.zeros(self.neighbours.shape)
         for pair, x in self.exact_positive_duals.items():
             values[pair] = ratio(x.p, x.q)
-        return _frozen(_in_range(values))
+        return _freeze(_in_range(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +237,7 @@ def max_margin(
     values[outcome.support] = _in_range(outcome.duals(-2 * rows.scale))
     return MaxMargin(
         alpha=chosen,
-        p=_frozen(_in_range(outcome.point(-rows.scale))),
+        p=_freeze(_in_range(outcome.point(-rows.scale))),
         duals=rows.spread(values, 0.0),
         margins=rows.spread(outcome.margins, np.inf),
         neighbours=rows.spread(outcome.tight, False),
@@ -291,7 +291,7 @@ def _per_input(name: str, value: Any, n: int, largest: int) -> Int64[np.ndarray,
     if bad.any():
         i = int(np.argmax(bad))
         raise InvalidInput(f"{name}: {array[i]} for input {i} is out of range; give 0 to {largest}.")
-    return _frozen(array.astype(np.int64))
+    return _freeze(array.astype(np.int64))
 
 
 SHOWN = 16
@@ -309,6 +309,6 @@ def _in_range(values: Float64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*sh
     return values
 
 
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+def _freeze(array: NDArray[Any]) -> NDArray[Any]:
     array.setflags(write=False)
     return array

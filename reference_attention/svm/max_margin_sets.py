@@ -162,7 +162,7 @@ class _Search:
         """The feasible choices that agree with ``chosen``."""
         # The last level is decided by the full problems themselves.
         if chosen and len(left) != 1:
-            solution = self._solved(chosen)
+            solution = self._solve(chosen)
             if isinstance(solution, Infeasible):
                 self.refusals.append(solution)
                 return
@@ -179,7 +179,7 @@ class _Search:
         rows = [(a, self._others[i]) for i, a in sorted(chosen.items())]
         return [[a, *others, *others[:1] * (width - len(others))] for a, others in rows]
 
-    def _solved(self, chosen: dict[int, int]) -> MaxMargin | Infeasible:
+    def _solve(self, chosen: dict[int, int]) -> MaxMargin | Infeasible:
         table = np.array(self._table(chosen))
         reduced = self._keys[np.array(sorted(chosen))[:, None], table]
         return self._solver(reduced, np.zeros(len(chosen), dtype=np.int64))

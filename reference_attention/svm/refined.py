@@ -43,7 +43,7 @@ class Refined:
     point: Float64[np.ndarray, "d"]
 
 
-def refined(rows: Twice, bounds: Float64[np.ndarray, "s"]) -> Refined | None:
+def refine(rows: Twice, bounds: Float64[np.ndarray, "s"]) -> Refined | None:
     """λ and p for these rows; None where that does not tell signs or roundings.
 
     Args:
@@ -62,7 +62,7 @@ def refined(rows: Twice, bounds: Float64[np.ndarray, "s"]) -> Refined | None:
         point = unit.point(duals)
         if (residual := unit.residual(asked, point)) is None:
             return None
-        duals, off = unit.improved(duals, residual, point.error)
+        duals, off = unit.improve(duals, residual, point.error)
         point = unit.point(duals)
         exact = point.rounded(unit.apart(off, point.error)), duals.rounded(off)
         if exact[0] is not None and exact[1] is not None and (duals.high > off).all():
@@ -115,7 +115,7 @@ class Unit:
         exponent = math.frexp(float(np.abs(numbers.high).max()))[1]
         return exponent, self._grid.cut(np.ldexp(numbers.high, -exponent), np.ldexp(numbers.low, -exponent))
 
-    def improved(self, duals: Twice, residual: Twice, error: float) -> tuple[Twice, float]:
+    def improve(self, duals: Twice, residual: Twice, error: float) -> tuple[Twice, float]:
         """λ − R(G p − h), and how far it is from the exact one at most.
 
         With e that of the given λ it is (1 − R G Gᵀ) e, up to what the residual and this sum are off.

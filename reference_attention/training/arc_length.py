@@ -82,7 +82,7 @@ class Tracer:
         self._newton = (
             newton_field(problem.keys, problem.scores, problem.loss)
             if self._reference
-            else _differenced(self._field, self._scale)
+            else _central_differences(self._field, self._scale)
         )
         self.absolute = max(absolute, ABSOLUTE / kappa, ROUNDINGS * float(np.finfo(float).eps) * float(targets[-1]))
         self.evaluations = 0
@@ -292,7 +292,7 @@ def _frame(axis: Point) -> Square:
     return np.asarray(frame * np.sign(frame[:, 0] @ axis))
 
 
-def _differenced(field: GradientField, scale: float) -> NewtonField:
+def _central_differences(field: GradientField, scale: float) -> NewtonField:
     """Gradient and Hessian from a gradient alone, by central differences."""
 
     def newton(p: Point) -> tuple[float, Point, Square]:

@@ -17,7 +17,13 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.loss import Loss
 from reference_attention.training.ahead import ROOM
-from reference_attention.training.derivatives import FAR_BELOW, cancelled, differences_to, newton_field, terms
+from reference_attention.training.derivatives import (
+    FAR_BELOW,
+    cancellation_threshold,
+    differences_to,
+    newton_field,
+    terms,
+)
 
 SMALL = 2000
 """Numbers per problem up to which NumPy's own loops beat a BLAS call per problem."""
@@ -64,7 +70,7 @@ class BatchedGradient:
         self._gaps = np.empty((n, tokens - 1, b))
         self._log_sizes = np.empty((n, tokens - 1, b))
         self._reference = np.empty((n, b))
-        self._least = cancelled(keys, scores)
+        self._least = cancellation_threshold(keys, scores)
         everywhere = np.indices((b, n))
         self._take(everywhere[0].ravel(), everywhere[1].ravel())
 

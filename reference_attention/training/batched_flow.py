@@ -147,7 +147,7 @@ class _Run:
         jacobian = -(np.exp(u) / self._kappa[on])[:, None, None] * (
             bent - unit[:, :, None] * np.vecmat(unit, bent)[:, None]
         )
-        after, error = self._extrapolated(field, on, u, h, p, jacobian)
+        after, error = self._extrapolate(field, on, u, h, p, jacobian)
         tolerance = self._absolute[on][:, None] + self._relative * np.maximum(np.abs(p), np.abs(after))
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             off = np.sqrt(np.mean((error / tolerance) ** 2, axis=1))
@@ -162,7 +162,7 @@ class _Run:
         self.p[on[there]] *= (self._norms[on] / size)[there, None]
         return there
 
-    def _extrapolated(
+    def _extrapolate(
         self,
         field: BatchedGradient,
         on: Int64[np.ndarray, "k"],

@@ -163,7 +163,7 @@ def hessian(differences: Differences, loss: Loss, at: Terms) -> Square:
     return np.asarray((rows.T * at.coefficients.ravel()) @ rows - cross - cross.T - curved)
 
 
-def cancelled(
+def cancellation_threshold(
     keys: Float64[np.ndarray, "*b n T d"], scores: Float64[np.ndarray, "*b n T"]
 ) -> Float64[np.ndarray, "*b"]:
     """The square of a gradient's length, relative to its largest term, down to which exponentials relative to that do
@@ -183,7 +183,7 @@ def gradient_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarra
     With exponentials relative to the largest term where they do not cancel, with :func:`terms` elsewhere.
     """
     at = Selected(keys, scores)
-    least = cancelled(keys, scores).item()
+    least = cancellation_threshold(keys, scores).item()
     log_n = math.log(len(keys))
 
     def field(p: Point) -> tuple[float, Point]:

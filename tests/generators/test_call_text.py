@@ -18,7 +18,7 @@ from theorems import check_attention, verify
 from theorems.command.app import main
 from theorems.core.claim import Verdict
 from theorems.registry.suite import capabilities
-from theorems.run.verify import drawn
+from theorems.run.verify import draw_cases
 
 SDPA = "torch.nn.functional:scaled_dot_product_attention"
 CALL: dict[str, Any] = {
@@ -31,7 +31,7 @@ CALL: dict[str, Any] = {
 
 @pytest.mark.parametrize("id", capabilities())
 def test_what_is_written_is_read_again(id: str) -> None:
-    for call in drawn(capabilities()[id], 6, 0):
+    for call in draw_cases(capabilities()[id], 6, 0):
         again = call_of(from_json(text_of(call, case_of=id)))
         for one in fields(AttentionCall):
             held, found = getattr(call, one.name), getattr(again, one.name)

@@ -85,11 +85,11 @@ def test_the_notebooks_data_are_what_their_generator_draws(name: str, seed: int,
 
 
 def test_figure_1b_has_a_locally_but_not_globally_optimal_token() -> None:
-    case = dataset_named("figure-1b").but(alpha=np.array([1]))
+    case = dataset_named("figure-1b").replace(alpha=np.array([1]))
     assert ASSUMPTIONS["locally-optimal"].check(case).holds
     assert case.problem.gaps(case.alpha).min() < 0
     # In Figure 1(a) the same token is no more than a non-optimal one.
-    assert ASSUMPTIONS["locally-optimal"].check(dataset_named("figure-1a").but(alpha=np.array([1]))).holds is False
+    assert ASSUMPTIONS["locally-optimal"].check(dataset_named("figure-1a").replace(alpha=np.array([1]))).holds is False
 
 
 def test_figure_5_takes_every_c_and_both_losses() -> None:
@@ -108,7 +108,7 @@ def test_figure_8_shows_two_svm_directions_from_two_starts() -> None:
         assert isinstance(solution, MaxMargin)
         # Directions approach like 1/‖p‖; the constant is below ten here.
         assert np.linalg.norm(end / np.linalg.norm(end) - solution.direction) < 10 / 1e5
-        assert ASSUMPTIONS["locally-optimal"].check(case.but(alpha=alpha.astype(np.int64))).holds
+        assert ASSUMPTIONS["locally-optimal"].check(case.replace(alpha=alpha.astype(np.int64))).holds
         reached.append(tuple(alpha))
     assert reached == [(0, 0), (0, 1)]
 

@@ -46,10 +46,10 @@ def test_points_lie_in_the_cone(case: Case, mu: float, radius: float, data: st.D
     assert isinstance(solution, MaxMargin)
     p = data.draw(points_in_cone(solution.p, mu, radius))
     arrays = {"cone_mu": np.array(max(mu, 2.0**-45)), "cone_radius": np.array(radius)}
-    placed = case.but(start=p, arrays=arrays)
+    placed = case.replace(start=p, arrays=arrays)
     assert ASSUMPTIONS["in-cone"].check(placed).holds
     # The check can fail: the same point is outside a narrower cone or beyond a larger radius.
-    too_far = case.but(start=p, arrays={**arrays, "cone_radius": np.array(2 * np.linalg.norm(p) + 1)})
+    too_far = case.replace(start=p, arrays={**arrays, "cone_radius": np.array(2 * np.linalg.norm(p) + 1)})
     assert ASSUMPTIONS["in-cone"].check(too_far).holds is False
 
 

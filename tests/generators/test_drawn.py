@@ -70,7 +70,7 @@ SIZES: dict[str, Large] = {
 
 @cache
 def cases(id: str) -> list[Case]:
-    return verify.drawn(statement_named(id), EXAMPLES, 0)
+    return verify.draw_cases(statement_named(id), EXAMPLES, 0)
 
 
 @cache

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from generators.case import Case
 from generators.general_position import MOST_MATRICES, general_position, matrices, selections, sizes
-from generators.keys import nudged_to_general_position
+from generators.keys import nudge_to_general_position
 from reference_attention.exact import rational_matrix
 from reference_attention.problem import Problem
 
@@ -88,7 +88,7 @@ def test_sizes_beyond_reach_are_counted_not_enumerated(shape: tuple[int, int, in
 def test_the_enumeration_agrees_with_the_definition(keys: np.ndarray[Any, Any]) -> None:
     keys = keys.astype(np.float64)
     assert found(keys) is literally(keys)
-    nudged = nudged_to_general_position(keys)
+    nudged = nudge_to_general_position(keys)
     assert literally(nudged)
     assert np.abs(nudged - keys).max() <= 1 / 16
 

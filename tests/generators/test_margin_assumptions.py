@@ -107,7 +107,7 @@ def test_too_many_choices_are_not_established() -> None:
 def start_in_cone(start: list[float], mu: float, radius: float) -> Finding:
     # p_mm = (1, 0)
     one = case([[[1, 0], [0, 0]]], [[1, 0]], cone_mu=mu, cone_radius=radius)
-    return ASSUMPTIONS["in-cone"].check(one.but(start=np.array(start, dtype=np.float64)))
+    return ASSUMPTIONS["in-cone"].check(one.replace(start=np.array(start, dtype=np.float64)))
 
 
 def test_in_cone_is_exact_at_its_boundary() -> None:
@@ -126,8 +126,8 @@ def test_in_cone_is_exact_at_its_boundary() -> None:
 def test_in_cone_without_start_or_constants() -> None:
     one = case([[[1, 0], [0, 0]]], [[1, 0]])
     assert ASSUMPTIONS["in-cone"].check(one).holds
-    assert ASSUMPTIONS["in-cone"].check(one.but(start=np.ones(2))).holds is None
-    apart = case([[[1, 0], [1, 0]]], [[1, 0]], cone_mu=0.1, cone_radius=1.0).but(start=np.ones(2))
+    assert ASSUMPTIONS["in-cone"].check(one.replace(start=np.ones(2))).holds is None
+    apart = case([[[1, 0], [1, 0]]], [[1, 0]], cone_mu=0.1, cone_radius=1.0).replace(start=np.ones(2))
     assert ASSUMPTIONS["in-cone"].check(apart).holds is False
 
 
@@ -137,7 +137,7 @@ def test_step_size() -> None:
     assert ASSUMPTIONS["step-size"].check(one).holds
     for eta, holds in ((largest, True), (largest / 2, True), (largest * (1 + 1e-9), False), (0.0, False)):
         arrays = {"eta": np.array(eta)}
-        assert ASSUMPTIONS["step-size"].check(one.but(arrays=arrays)).holds is holds
+        assert ASSUMPTIONS["step-size"].check(one.replace(arrays=arrays)).holds is holds
     flat = case([[[0, 0], [0, 0]]], [[1, 0]], eta=1e9)
     assert ASSUMPTIONS["step-size"].check(flat).holds
 

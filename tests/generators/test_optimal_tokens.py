@@ -15,7 +15,7 @@ from generators.case import Case
 from generators.datasets import DATASETS
 from generators.joint_cases import joint_cases
 from generators.optimal_tokens import _mixing, support_of, token_optimality
-from reference_attention.paths.joint import chosen_of
+from reference_attention.paths.joint import chosen_rows
 from reference_attention.problem import Dataset
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 
@@ -44,7 +44,7 @@ def test_the_certified_bound_holds_at_every_mixture(case: Case, seed: int) -> No
     found = token_optimality(case)
     assert found.holds, found.evidence
     tokens, alpha = signed(case), case.chosen
-    svm = label_svm(chosen_of(tokens, alpha))
+    svm = label_svm(chosen_rows(tokens, alpha))
     assert isinstance(svm, LabelSvm)
     assert svm.support.all()
     rng = np.random.default_rng(seed)
@@ -121,7 +121,7 @@ def test_the_strategy_reaches_the_corners() -> None:
     def look(case: Case) -> None:
         assert case.dataset is not None
         tokens = signed(case)
-        chosen = chosen_of(tokens, case.chosen)[support_of(case)]
+        chosen = chosen_rows(tokens, case.chosen)[support_of(case)]
         if len(chosen) > 1:
             seen.add("one direction" if np.ptp(chosen, axis=0).max() == 0 else "several directions")
         if np.linalg.matrix_rank(chosen) < len(chosen):

@@ -12,7 +12,7 @@ from generators.user_data import as_text, load
 from reference_attention.errors import InvalidInput
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.core.claim import Verdict
-from theorems.registry.lookup import chosen_statements
+from theorems.registry.lookup import select_statements
 from theorems.run.findings import findings
 from theorems.run.verify import verify_data
 
@@ -35,13 +35,13 @@ def saved(tmp_path: Path, **changed: Any) -> str:
 
 def test_statements_about_queries_are_those_of_data_with_queries(tmp_path: Path) -> None:
     given = load(saved(tmp_path), 0)
-    ids = [one.id for one in chosen_statements((), subject=given.case)]
+    ids = [one.id for one in select_statements((), subject=given.case)]
     assert "tsvm-frobenius-path" in ids
     assert "theorem-1" not in ids
     assert verify_data("tsvm-frobenius-path", given).counts == {Verdict.UPHELD: 1}
     assert verify_data("lemma-3", given).counts == {Verdict.UPHELD: 1}, "of the keys vec(x zᵀ)"
     plain = load("figure-1a", 0)
-    ids = [one.id for one in chosen_statements((), subject=plain.case)]
+    ids = [one.id for one in select_statements((), subject=plain.case)]
     assert "theorem-1" in ids
     assert "tsvm-frobenius-path" not in ids
     assert verify_data("tsvm-frobenius-path", plain).counts == {Verdict.NOT_APPLICABLE: 1}
@@ -82,7 +82,7 @@ def test_what_was_written_down_is_read_back(tmp_path: Path) -> None:
 
 def test_assumptions_tell_the_ranks(tmp_path: Path) -> None:
     given = load(saved(tmp_path), 0)
-    found = {one.id: one for one in findings(given, chosen_statements((), subject=given.case))}
+    found = {one.id: one for one in findings(given, select_statements((), subject=given.case))}
     assert found["queries-given"].evidence == "2 queries of dimension 3, 3 tokens of dimension 3 each"
 
 

@@ -13,7 +13,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.sequence_dataset import SequenceDataset
 from theorems import verify
 from theorems.core.claim import Verdict
-from theorems.registry.lookup import chosen_statements
+from theorems.registry.lookup import select_statements
 from theorems.run.findings import findings
 from theorems.run.verify import verify_data
 
@@ -30,7 +30,7 @@ def saved(tmp_path: Path, **changed: Any) -> str:
 
 def test_a_causal_file_is_verified_by_its_statement_and_no_other(tmp_path: Path) -> None:
     given = load(saved(tmp_path), 0)
-    chosen = chosen_statements((), subject=given.case)
+    chosen = select_statements((), subject=given.case)
     assert [one.id for one in chosen] == ["tsvm-sequence"]
     assert verify_data("tsvm-sequence", given).counts == {Verdict.UPHELD: 1}
     found = {one.id: one for one in findings(given, chosen)}

@@ -86,8 +86,8 @@ def test_a_planted_tie_and_a_planted_duplicate_are_noticed(case: Case, data: st.
     scores, keys = problem.scores.copy(), problem.keys.copy()
     scores[i, other] = scores[i, opt]
     keys[i, other] = keys[i, opt]
-    tied = case.but(problem=type(problem)(problem.keys, scores, problem.loss))
-    doubled = case.but(problem=type(problem)(keys, problem.scores, problem.loss))
+    tied = case.replace(problem=type(problem)(problem.keys, scores, problem.loss))
+    doubled = case.replace(problem=type(problem)(keys, problem.scores, problem.loss))
     assert set(broken_assumptions(tied, ("strict-optimum",))) == {"strict-optimum"}
     assert set(broken_assumptions(doubled, ("strict-optimum", "separable"))) == {"separable"}
 
@@ -100,10 +100,10 @@ def test_a_neighbour_lifted_to_the_chosen_score_is_noticed(case: Case) -> None:
     i, t = np.argwhere(solution.neighbours)[0]
     scores = case.problem.scores.copy()
     scores[i, t] = scores[i, case.chosen[i]]
-    lifted = case.but(problem=type(case.problem)(case.problem.keys, scores, case.problem.loss))
+    lifted = case.replace(problem=type(case.problem)(case.problem.keys, scores, case.problem.loss))
     assert set(broken_assumptions(lifted, ("locally-optimal",))) == {"locally-optimal"}
     scores[i, t] -= 2.0**-30
-    lowered = case.but(problem=type(case.problem)(case.problem.keys, scores, case.problem.loss))
+    lowered = case.replace(problem=type(case.problem)(case.problem.keys, scores, case.problem.loss))
     assert not broken_assumptions(lowered, ("locally-optimal",))
 
 

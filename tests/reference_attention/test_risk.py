@@ -438,7 +438,7 @@ def test_the_log_scale_is_that_of_the_largest_term_of_the_gradient() -> None:
 
 
 def test_the_reference_claims_to_keep_its_digits_and_a_replacement_changes_nothing_else() -> None:
-    other = REFERENCE.but("textbook", textbook_eps=EPS)
+    other = REFERENCE.replace("textbook", textbook_eps=EPS)
     assert (REFERENCE.name, REFERENCE.textbook_eps) == ("reference", 0.0)
     assert (other.name, other.textbook_eps) == ("textbook", EPS)
     assert replace(other, name=REFERENCE.name, textbook_eps=0.0) == REFERENCE

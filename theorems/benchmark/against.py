@@ -114,7 +114,7 @@ def _count(value: Any) -> int | None:
     return value
 
 
-def compared_rows(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Row]:
+def comparison_rows(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Row]:
     """One row per rule and data of either report, those of this one first."""
     before, after = rows_of(then), rows_of(now)
     rows = [_row(*key, before[key], cells) if key in before else Row(*key, Verdict.NEW) for key, cells in after.items()]
@@ -125,7 +125,9 @@ def _row(data: str, rule: str, then: Cells, now: Cells) -> Row:
     common = [name for name in now if name in then]
     more, fewer = ([name for name in common if _more(*pair(name))] for pair in _pairs(then, now))
     verdict = Verdict.WORSE if more else Verdict.BETTER if fewer else Verdict.SAME
-    changes = (f"{name}: {_said(then[name])} → {_said(now[name])}" for name in common if name in {*more, *fewer})
+    changes = (
+        f"{name}: {_count_text(then[name])} → {_count_text(now[name])}" for name in common if name in {*more, *fewer}
+    )
     return Row(data, rule, verdict, "; ".join(changes))
 
 
@@ -138,5 +140,5 @@ def _more(a: int | None, b: int | None) -> bool:
     return b is not None and (a is None or a > b)
 
 
-def _said(count: int | None) -> str:
+def _count_text(count: int | None) -> str:
     return "-" if count is None else str(count)

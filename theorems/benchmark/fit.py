@@ -25,7 +25,7 @@ EARLIEST = 3.0
 
 
 @dataclass(frozen=True)
-class Fitted:
+class Fit:
     """What was fitted.
 
     Attributes:
@@ -42,9 +42,9 @@ class Fitted:
     last: int
 
 
-def fitted(
+def fit_tail(
     iterations: Int64[np.ndarray, "r"], one_minus_cosine: Float64[np.ndarray, "r"], against: Against
-) -> Fitted | None:
+) -> Fit | None:
     """The fit over the tail of consecutive iterations; ``None`` if it is too short for as many points, or a point of it
     has no distance or none left (at p = 0, or on the limit up to rounding)."""
     last = int(iterations[-1])
@@ -60,7 +60,7 @@ def fitted(
     block = np.arange(len(x)) // EACH
     without = np.array([_slope(x[block != k], y[block != k]) for k in range(BLOCKS)])
     error = math.sqrt((BLOCKS - 1) / BLOCKS * float(((without - without.mean()) ** 2).sum()))
-    return Fitted(str(against), -_slope(x, y), error, int(t[0]), int(t[-1]))
+    return Fit(str(against), -_slope(x, y), error, int(t[0]), int(t[-1]))
 
 
 def _slope(x: Float64[np.ndarray, "m"], y: Float64[np.ndarray, "m"]) -> float:

@@ -20,10 +20,10 @@ from reference_attention.svm.least_power_norm import LeastPowerNorm, difference_
 from reference_attention.svm.max_margin import MaxMargin, locally_optimal
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
-from theorems.benchmark.fit import Fitted, fitted
+from theorems.benchmark.fit import Fit, fit_tail
 from theorems.benchmark.optimisers.optimiser import Theory, name_of
 from theorems.benchmark.optimisers.run import Run
-from theorems.benchmark.proven import proven
+from theorems.benchmark.proven import proven_bound
 from theorems.core.implementation import REFERENCE, Implementation
 
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -58,7 +58,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """One run of a rule on one problem.
 
     Attributes:
@@ -68,7 +68,7 @@ class Measured:
             cap; ``None`` where there is none.
         norm: ‖p‖ at the cap.
         one_minus_cosine: 1 − cos to the limit at the cap.
-        at_most: what is proven of it, see :func:`theorems.benchmark.proven.proven`; ``None`` where nothing is.
+        at_most: what is proven of it, see :func:`theorems.benchmark.proven.proven_bound`; ``None`` where nothing is.
         margins: the least margin of p/‖p‖ at the cap, as a share of the largest one that there is: with ‖p‖_2, with
             ‖p‖_∞.
         rate: the fit to its tail, if there is one.
@@ -85,7 +85,7 @@ class Measured:
     one_minus_cosine: float
     at_most: float | None
     margins: tuple[float, float]
-    rate: Fitted | None
+    rate: Fit | None
     curve: tuple[tuple[int, ...], tuple[float, ...]]
     selected: tuple[int, ...]
     selects_limit: bool
@@ -169,7 +169,7 @@ class Limits:
         return self.found[norm]
 
 
-def measured(rule: str, theory: Theory, run: Run, problems: list[Problem], limits: list[Limits]) -> list[Measured]:
+def measure(rule: str, theory: Theory, run: Run, problems: list[Problem], limits: list[Limits]) -> list[Measurement]:
     """What came of a batch of runs, one per problem; the batch axis is the second of ``run.points``, all iterates.
 
     Raises:
@@ -183,15 +183,15 @@ def measured(rule: str, theory: Theory, run: Run, problems: list[Problem], limit
     for b, (problem, limit) in enumerate(zip(problems, limits, strict=True)):
         selected = problem.selected_by(run.final[b])
         found.append(
-            Measured(
+            Measurement(
                 rule,
                 theory,
                 tuple(first_within(apart[:, b], run.iterations, level) for level in LEVELS),
                 float(norms[-1, b]),
                 float(apart[-1, b]),
-                proven(problem, limit.svm, run.points[:, b]) if theory.along_gradient else None,
+                proven_bound(problem, limit.svm, run.points[:, b]) if theory.along_gradient else None,
                 limit.shares(run.final[b]),
-                fitted(run.iterations, apart[:, b], theory.against),
+                fit_tail(run.iterations, apart[:, b], theory.against),
                 (tuple(run.iterations[drawn].tolist()), tuple(apart[drawn, b].tolist())),
                 tuple(selected.tolist()),
                 bool(np.array_equal(selected, limit.svm.alpha)),

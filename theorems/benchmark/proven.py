@@ -14,7 +14,7 @@ from theorems.rounding.bounded import in_floats
 from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
 
 
-def proven(problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"]) -> float | None:
+def proven_bound(problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"]) -> float | None:
     """A bound of 1 − cos(p(t), p_mm) at the last of consecutive iterates of a rule along −∇L.
 
     It counts from the iterate on from which every optimal token leads by log(2(T−1)A) and keeps that; None where there

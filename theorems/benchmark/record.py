@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from theorems.benchmark.compared import Compared
-from theorems.benchmark.measure import LEVELS, Measured
+from theorems.benchmark.comparison import Comparison
+from theorems.benchmark.measure import LEVELS, Measurement
 from theorems.benchmark.summary import Summary, summaries
 from theorems.benchmark.table import LEVEL_NAMES
 
 
 def as_json(
-    named: Sequence[Compared], generated: Sequence[Compared], contents: Mapping[str, str | None]
+    named: Sequence[Comparison], generated: Sequence[Comparison], contents: Mapping[str, str | None]
 ) -> dict[str, Any]:
     """Everything that is the same again with the same options; a level not reached is null.
 
@@ -44,7 +44,7 @@ def _levels(one: Summary) -> list[tuple[str, Any]]:
     return list(zip(LEVEL_NAMES, one.levels, strict=True))
 
 
-def _json_of(one: Compared, *, curves: bool = True) -> dict[str, Any]:
+def _json_of(one: Comparison, *, curves: bool = True) -> dict[str, Any]:
     if one.no_limit:
         return {"name": one.name, "start": one.start, "no_limit": one.no_limit}
     return {
@@ -59,7 +59,7 @@ def _json_of(one: Compared, *, curves: bool = True) -> dict[str, Any]:
     }
 
 
-def _run(run: Measured, curves: bool) -> dict[str, Any]:
+def _run(run: Measurement, curves: bool) -> dict[str, Any]:
     return {
         "rule": run.rule,
         "theory": asdict(run.theory),

@@ -19,7 +19,7 @@ from theorems.benchmark.optimisers.mirror_descent import MirrorDescent, theory_o
 from theorems.benchmark.optimisers.muon import Muon
 from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
 from theorems.benchmark.optimisers.polyak import Polyak
-from theorems.benchmark.optimisers.run import Progress, Run, follow, nothing, recorded
+from theorems.benchmark.optimisers.run import Progress, Run, follow, nothing, recorded_iterations
 from theorems.benchmark.optimisers.users import optimiser_in_file
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.registry.user_file import is_in_a_file
@@ -95,7 +95,7 @@ class Rule:
         """
         kind = kind_of(self.name)
         if kind in ("gd", "normalized"):
-            return gradient_descent.descended(
+            return gradient_descent.run_gradient_descent(
                 problems,
                 starts,
                 steps,
@@ -106,9 +106,9 @@ class Rule:
             )
         if kind == "flow":
             assert self.step is not None
-            return flow.read_at(problems, starts, self.step, recorded(steps, record_every), under_test)
+            return flow.read_at(problems, starts, self.step, recorded_iterations(steps, record_every), under_test)
         return follow(
-            self.own or self._made(kind),
+            self.own or self._factory(kind),
             problems,
             starts,
             steps,
@@ -118,7 +118,7 @@ class Rule:
             progress=progress,
         )
 
-    def _made(self, kind: str) -> Callable[[], Optimiser]:
+    def _factory(self, kind: str) -> Callable[[], Optimiser]:
         if self.step is None:
             return Polyak
         made: dict[str, Callable[[float], Optimiser]] = {

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from theorems.benchmark.compared import Compared
-from theorems.benchmark.measure import LEVELS, Measured
+from theorems.benchmark.comparison import Comparison
+from theorems.benchmark.measure import LEVELS, Measurement
 from theorems.benchmark.optimisers.optimiser import Theory
 
 QUARTILES = (0.25, 0.5, 0.75)
@@ -49,16 +49,16 @@ class Summary:
     exponents: tuple[float, float, float]
 
 
-def summaries(compared: Sequence[Compared]) -> list[Summary]:
+def summaries(compared: Sequence[Comparison]) -> list[Summary]:
     """One per rule; of the problems that have a limit."""
-    by_rule: dict[str, list[Measured]] = {}
+    by_rule: dict[str, list[Measurement]] = {}
     for one in compared:
         for run in one.rules:
             by_rule.setdefault(run.rule, []).append(run)
     return [_summary(rule, runs) for rule, runs in by_rule.items()]
 
 
-def _summary(rule: str, runs: Sequence[Measured]) -> Summary:
+def _summary(rule: str, runs: Sequence[Measurement]) -> Summary:
     levels = [spread([run.iterations[k] for run in runs]) for k in range(len(LEVELS))]
     norm = float(np.median([run.norm for run in runs]))
     others = sum(not run.selects_limit for run in runs)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from theorems.benchmark.against import Row
-from theorems.benchmark.compared import Compared
+from theorems.benchmark.comparison import Comparison
 from theorems.benchmark.measure import EUCLIDEAN, LEVELS, Kind
 from theorems.benchmark.optimisers.optimiser import Theory, name_of
 from theorems.benchmark.summary import Summary, summaries
@@ -29,7 +29,7 @@ def _count(value: int | None) -> str:
 
 
 def parts(
-    named: Sequence[Compared], generated: Sequence[Compared], steps: int, times: Sequence[Ratio]
+    named: Sequence[Comparison], generated: Sequence[Comparison], steps: int, times: Sequence[Ratio]
 ) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]], str]]:
     """Heading, columns, rows and a note, table after table."""
     ran = [one for one in named if not one.no_limit]
@@ -91,7 +91,7 @@ def parts(
         )
 
 
-def _named_rows(named: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
+def _named_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
     for one in named:
         for run in one.rules:
             selects = "the limit's tokens" if run.selects_limit else f"other tokens, {_tokens(run.selected)}"
@@ -103,7 +103,7 @@ def _named_rows(named: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
             yield one.name, run.rule, run.theory.limit, *counts, *there, selects
 
 
-def _rate_rows(named: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
+def _rate_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
     for one in named:
         for run in one.rules:
             rate = run.rate
@@ -120,7 +120,7 @@ def _in(theory: Theory) -> str:
     return f"{theory.exponent:g} in {theory.against}{proven}"
 
 
-def _limit_rows(one: Compared) -> Iterator[tuple[str, ...]]:
+def _limit_rows(one: Comparison) -> Iterator[tuple[str, ...]]:
     start = f"({_numbers(one.start)})"
     if one.no_limit:
         yield one.name, start, "", "no limit", "", one.no_limit, ""
@@ -148,7 +148,7 @@ def _missing_rows(found: Sequence[Summary]) -> Iterator[tuple[str, ...]]:
         yield one.rule, one.theory.limit, *missing, str(one.other_tokens), str(one.theory.against), fitted
 
 
-def _generated_note(generated: Sequence[Compared], steps: int) -> str:
+def _generated_note(generated: Sequence[Comparison], steps: int) -> str:
     kinds = [one.kind for one in generated if not one.no_limit]
     left_out = len(generated) - len(kinds)
     return (
@@ -170,7 +170,7 @@ def _numbers(values: Sequence[float], most: int = 4) -> str:
 
 
 def print_tables(
-    out: Console, named: Sequence[Compared], generated: Sequence[Compared], steps: int, times: Sequence[Ratio]
+    out: Console, named: Sequence[Comparison], generated: Sequence[Comparison], steps: int, times: Sequence[Ratio]
 ) -> None:
     """For a terminal."""
     for heading, columns, rows, note in parts(named, generated, steps, times):
@@ -187,7 +187,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return table
 
 
-def markdown(named: Sequence[Compared], generated: Sequence[Compared], steps: int, times: Sequence[Ratio]) -> str:
+def markdown(named: Sequence[Comparison], generated: Sequence[Comparison], steps: int, times: Sequence[Ratio]) -> str:
     """For a document."""
     lines = []
     for heading, columns, rows, note in parts(named, generated, steps, times):

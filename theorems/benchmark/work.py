@@ -17,7 +17,7 @@ from generators.case import Case
 from generators.random_trials import random_trial
 from generators.user_data import load
 from reference_attention.problem import Problem
-from theorems.benchmark.compared import Compared, Progress, compared
+from theorems.benchmark.comparison import Comparison, Progress, compare
 from theorems.benchmark.measure import NoLimit
 from theorems.benchmark.optimisers.run import NotAPoint
 from theorems.core.check import line_in
@@ -40,7 +40,7 @@ class Batch:
     """What a unit results in."""
 
     id: str
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[Comparison, ...] = ()
     failed: str = ""
     seconds: float = 0.0
 
@@ -83,7 +83,7 @@ class _Unit:
         """Where somebody else's rule is."""
         return "while it was loaded" if done is None else f"after iteration {done}"
 
-    def unfinished(self, why: str) -> Batch:
+    def unfinished_result(self, why: str) -> Batch:
         """Nothing is compared."""
         return Batch(self.id, failed=why or "interrupted")
 
@@ -93,7 +93,7 @@ class _Unit:
         try:
             problems, starts, names, shape = self._problems()
             of = (self.rules, self.steps, self.under_test, progress)
-            found = compared(problems, starts, names, *of, shape=shape, foreign=self.foreign)
+            found = compare(problems, starts, names, *of, shape=shape, foreign=self.foreign)
         except NoLimit as error:
             return Batch(self.id, failed=str(error))
         except (Exception, SystemExit) as error:

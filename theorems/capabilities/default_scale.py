@@ -27,7 +27,7 @@ def kernel_default_scale(call: AttentionCall, under_test: OnKernel) -> Iterator[
     rows = rows_of(call, under_test)
     answer = under_test.attend(rows.call)
     usual = list(agreement(rows, answer))
-    one = replace(rows, call=rows.call.but(scale=1.0))
+    one = replace(rows, call=rows.call.replace(scale=1.0))
     papers = [] if all(claim.verdict is Verdict.UPHELD for claim in usual) else list(agreement(one, answer))
     found = papers if papers and all(claim.verdict is Verdict.UPHELD for claim in papers) else usual
     (output, *gradients) = found

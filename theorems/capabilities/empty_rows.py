@@ -26,7 +26,7 @@ def _calls() -> SearchStrategy[AttentionCall]:
         empty = rng.random(shape[:-1]) < 0.4
         empty[0, 0, 0] = True
         seen[empty] = False
-        return call.but(visible=seen)
+        return call.replace(visible=seen)
 
     return with_option(option, plain_calls())
 

@@ -29,5 +29,5 @@ def kernel_gradients(call: AttentionCall, under_test: OnKernel) -> Iterator[Clai
     """
     rng = call.rng()
     for _ in range(UPSTREAMS):
-        rows = rows_of(call.but(upstream=rng.permuted(call.upstream, axis=-1)), under_test)
+        rows = rows_of(call.replace(upstream=rng.permuted(call.upstream, axis=-1)), under_test)
         yield from same_gradients(rows, under_test.attend(rows.call))

@@ -35,14 +35,14 @@ def _mask(call: AttentionCall, rng: np.random.Generator) -> Bool[np.ndarray, "B 
 
 
 def _window(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
-    return call.but(window=((0, 0), (0, 1), (1, 0))[int(rng.integers(3))])
+    return call.replace(window=((0, 0), (0, 1), (1, 0))[int(rng.integers(3))])
 
 
 WAYS: Mapping[str, Way] = MappingProxyType(
     {
-        "boolean-mask": lambda call, rng: call.but(visible=_mask(call, rng)),
-        "additive-mask": lambda call, rng: call.but(bias=np.where(_mask(call, rng), 0.0, -np.inf)),
-        "causal": lambda call, rng: call.but(causal=True),
+        "boolean-mask": lambda call, rng: call.replace(visible=_mask(call, rng)),
+        "additive-mask": lambda call, rng: call.replace(bias=np.where(_mask(call, rng), 0.0, -np.inf)),
+        "causal": lambda call, rng: call.replace(causal=True),
         "window": _window,
     }
 )
@@ -75,20 +75,20 @@ def kernel_hidden_keys(call: AttentionCall, under_test: OnKernel) -> Iterator[Cl
     rng = call.rng()
     for way in (name for name in WAYS if name in under_test.kernel.declares):
         hiding = rows_of(WAYS[way](call, rng), under_test)
-        poisoned = _poisoned(hiding.seen, rng)
+        poisoned = _keys_to_poison(hiding.seen, rng)
         clear = ~(hiding.seen & poisoned).any(axis=-1)
         clean = hiding.call
         reach = float(np.max(np.sum(np.abs(clean.query), axis=-1)))
         size = min(POISON, under_test.kernel.numbers.largest / 8 / max(1.0, reach))
         before, after = under_test.attend(clean), under_test.attend(_with(clean, poisoned, size, rng))
-        told = _told_of_nan(under_test, _with(clean, poisoned, np.nan, rng), before, clear)
+        told = _effect_of_nan(under_test, _with(clean, poisoned, np.nan, rng), before, clear)
         changed = same_bits("hidden-keys-change-no-output", after.output[clear], before.output[clear])
         yield replace(changed, branch=f"{way}, NaN {told}")
         if under_test.kernel.differentiable:
             yield from _gradients(before, after, clear, poisoned)
 
 
-def _poisoned(seen: Bool[np.ndarray, "B H L T"], rng: np.random.Generator) -> Bool[np.ndarray, "T"]:
+def _keys_to_poison(seen: Bool[np.ndarray, "B H L T"], rng: np.random.Generator) -> Bool[np.ndarray, "T"]:
     """About half of the keys that no row sees, one at least; where there are none, of those that some row does not."""
     rows = ~seen.reshape(-1, seen.shape[-1])
     never: Any = np.all(rows, axis=0, keepdims=True)
@@ -104,10 +104,10 @@ def _with(call: AttentionCall, at: Bool[np.ndarray, "T"], size: float, rng: np.r
     held = {name: getattr(call, name).copy() for name in ("key", "value")}
     for x in held.values():
         x[:, :, at] = size * rng.choice((-1.0, 1.0), x[:, :, at].shape)
-    return call.but(**held)
+    return call.replace(**held)
 
 
-def _told_of_nan(under_test: OnKernel, call: AttentionCall, before: Answer, clear: Bool[np.ndarray, "B H L"]) -> str:
+def _effect_of_nan(under_test: OnKernel, call: AttentionCall, before: Answer, clear: Bool[np.ndarray, "B H L"]) -> str:
     try:
         after = under_test.attend(call)
     except Refused:

@@ -16,7 +16,7 @@ from theorems.core.statement import always
 @capability(
     "log-sum-exp",
     "log Σ e^logit",
-    calls=lambda: with_option(lambda call, rng: call.but(log_sum_exp=True, scale=float(rng.choice((1.0, 0.5))))),
+    calls=lambda: with_option(lambda call, rng: call.replace(log_sum_exp=True, scale=float(rng.choice((1.0, 0.5))))),
     claims=always("log-sum-exp") | AGREEMENT,
     says="the log-sum-exp that it returns, to the base e",
 )

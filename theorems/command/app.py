@@ -73,7 +73,7 @@ def show(
         typer.Argument(
             metavar="ID",
             help="A statement, path.py:name, a definition or an assumption.",
-            autocompletion=completion.shown,
+            autocompletion=completion.definitions_or_assumptions,
         ),
     ],
 ) -> None:
@@ -228,9 +228,9 @@ def drawn(
 
     Exit code 0: drawn; 2: bad input.
     """
-    from theorems.command.drawn import drawn_and_report
+    from theorems.command.drawn import draw_and_report
 
-    return drawn_and_report(tuple(ids or ()), examples, seed, json, markdown)
+    return draw_and_report(tuple(ids or ()), examples, seed, json, markdown)
 
 
 @app.command()
@@ -314,7 +314,7 @@ def power(
             autocompletion=completion.faults,
         ),
     ] = None,
-    examples: Annotated[int, options.generated("cases per statement at most")] = 10,
+    examples: Annotated[int, options.examples_option("cases per statement at most")] = 10,
     seed: Annotated[int, options.same_seed("table")] = 0,
     jobs: Annotated[int, options.processes("the table does")] = options.JOBS,
     sizes: Annotated[bool, typer.Option(help="Also how small a fault is still caught.")] = True,
@@ -353,7 +353,7 @@ def counterexamples(
     Exit code 0: every pair is accounted for; 1: one does not replay or was never hunted; 2: bad input.
     """
     from theorems.command.hunting import table_and_report
-    from theorems.core.recorded import COUNTEREXAMPLES
+    from theorems.core.recorded_files import COUNTEREXAMPLES
 
     return table_and_report(directory or COUNTEREXAMPLES, markdown, jobs, json)
 
@@ -387,7 +387,7 @@ def bench(
         ),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="The cap: iterations of each run.")] = 20_000,
-    examples: Annotated[int, options.generated("problems", least=0)] = 20,
+    examples: Annotated[int, options.examples_option("problems", least=0)] = 20,
     seed: Annotated[int, options.same_seed("problems")] = 0,
     json: options.Json = None,
     markdown: Annotated[bool, options.as_markdown("Markdown tables")] = False,
@@ -521,10 +521,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         # typer turns a closed pipe (theorems list | head) into exit code 1, which means "falsified" here.
         if isinstance(stop.__context__, BrokenPipeError):
-            return _closed(Exit.BROKEN_PIPE)
+            return _close_output(Exit.BROKEN_PIPE)
         return Exit.BAD_INPUT if stop.code else Exit.UPHELD  # 0: shell completion
     except BrokenPipeError:
-        return _closed(Exit.BROKEN_PIPE)
+        return _close_output(Exit.BROKEN_PIPE)
     except Exception as error:
         return _complaint(error)
 
@@ -535,18 +535,18 @@ def _complaint(error: Exception) -> int:
     message = getattr(error, "format_message", None)  # the usage errors of typer, whichever click it carries
     if isinstance(error, InvalidInput) or callable(message):
         _say(message() if callable(message) else str(error))
-        return Exit.INCONCLUSIVE if _died(error) else Exit.BAD_INPUT
+        return Exit.INCONCLUSIVE if _is_process_death(error) else Exit.BAD_INPUT
     if isinstance(error, OSError) and error.filename is None:
         # Every file of ours that cannot be written is an InvalidInput.
         _say(f"standard output cannot be written ({error.strerror or error}).")
-        return _closed(Exit.BAD_INPUT)
+        return _close_output(Exit.BAD_INPUT)
     with suppress(OSError):
         traceback.print_exception(error)
     _say("internal error, nothing is concluded; please report it.")
     return Exit.INCONCLUSIVE
 
 
-def _died(error: Exception) -> bool:
+def _is_process_death(error: Exception) -> bool:
     from theorems.run.sandbox import ProcessDied
 
     return isinstance(error, ProcessDied)
@@ -557,7 +557,7 @@ def _say(sentence: str) -> None:
         print(f"theorems: {' '.join(sentence.split())}", file=sys.stderr)
 
 
-def _closed(code: Exit) -> Exit:
+def _close_output(code: Exit) -> Exit:
     """What is still to be printed goes nowhere; otherwise Python complains of it at its end."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

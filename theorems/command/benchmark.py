@@ -11,8 +11,8 @@ from generators.user_data import load
 from max_margin_theorems import stopping
 from reference_attention.files import check_writable, from_json, to_json, write_bytes, write_text
 from theorems.benchmark.against import Verdict as Compare
-from theorems.benchmark.against import check_comparable, compared_rows, earlier
-from theorems.benchmark.compared import Compared, merged
+from theorems.benchmark.against import check_comparable, comparison_rows, earlier
+from theorems.benchmark.comparison import Comparison, merge
 from theorems.benchmark.optimisers.users import LoadingRule
 from theorems.benchmark.record import as_json
 from theorems.benchmark.rules import DEFAULT, rule_named
@@ -23,12 +23,12 @@ from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.core.version import version
-from theorems.figures.optimisers import check_kind, plotted
+from theorems.figures.optimisers import check_kind, render_plot
 from theorems.registry.user_file import is_in_a_file, parts_of
 from theorems.run.identity import identity, of_data, of_files
 from theorems.run.journal import Journal, close
 from theorems.run.pool import PATIENCE
-from theorems.run.progress import shown_progress, totals_of
+from theorems.run.progress import show_progress, totals_of
 from theorems.run.sandbox import Sandbox, open_sandbox
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import console
@@ -106,7 +106,7 @@ def _bench(
     batches: list[Batch] = []
     try:
         steps = "steps" if any(map(is_in_a_file, rules)) else "rules"
-        with shown_progress(err, totals_of(work), what="problems", steps=steps) as progress:
+        with show_progress(err, totals_of(work), what="problems", steps=steps) as progress:
             patience, pool = request.patience, sandbox.pool
             batches = run(work, request.jobs, progress, journal=journal, patience=patience, pool=pool)
         if request.time:
@@ -120,12 +120,12 @@ def _bench(
     by_kind: tuple[list[Batch], list[Batch]] = ([], [])
     for unit, batch in zip(work, batches, strict=False):
         by_kind[not isinstance(unit, Named)].append(batch)
-    named, generated = (merged((one for batch in some for one in batch.compared), rules) for some in by_kind)
+    named, generated = (merge((one for batch in some for one in batch.compared), rules) for some in by_kind)
     report = _report(request, rules, named, generated, contents, times, [one.id for one in batches if one.failed])
     if request.json is not None and (named or generated):
         write_text(request.json, report)
     if request.plot is not None and (named or generated):
-        write_bytes(request.plot, plotted(named, generated, request.plot))
+        write_bytes(request.plot, render_plot(named, generated, request.plot))
     if request.markdown:
         print(markdown(named, generated, request.steps, times), end="")
     else:
@@ -142,7 +142,7 @@ def _bench(
 
 def _say_what_changed(then: Mapping[str, Any], report: str, request: BenchRequest) -> bool:
     """Print the rows against those of ``--compare``; whether one is worse."""
-    rows = compared_rows(then, from_json(report))
+    rows = comparison_rows(then, from_json(report))
     console().print(comparison_table(rows, str(request.compare), request.markdown), soft_wrap=True)
     return any(row.verdict is Compare.WORSE for row in rows)
 
@@ -159,8 +159,8 @@ def _times(sources: Sequence[str], rules: Sequence[str], request: BenchRequest) 
 def _report(
     request: BenchRequest,
     rules: Sequence[str],
-    named: Sequence[Compared],
-    generated: Sequence[Compared],
+    named: Sequence[Comparison],
+    generated: Sequence[Comparison],
     contents: Mapping[str, str | None],
     times: Sequence[Ratio],
     unfinished: Sequence[str],
@@ -182,7 +182,9 @@ def _report(
     return to_json(report, indent=2) + "\n"
 
 
-def _verdicts(batches: Sequence[Batch], named: Sequence[Compared], generated: Sequence[Compared]) -> Iterator[Verdict]:
+def _verdicts(
+    batches: Sequence[Batch], named: Sequence[Comparison], generated: Sequence[Comparison]
+) -> Iterator[Verdict]:
     """Named data without a limit were not compared; a generated problem without one is passed over."""
     for batch in batches:
         if batch.failed:

@@ -16,7 +16,7 @@ def ids(incomplete: str) -> list[str]:
     return _beginning(incomplete, sorted(found, key=lambda id: (len(id), id)))
 
 
-def shown(incomplete: str) -> list[str]:
+def definitions_or_assumptions(incomplete: str) -> list[str]:
     """Statements, definitions and assumptions."""
     from theorems.registry.definitions import DEFINITIONS
 

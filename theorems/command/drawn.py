@@ -13,7 +13,7 @@ from theorems.power.table import short
 from theorems.run.tables import column_table, console
 
 
-def drawn_and_report(ids: tuple[str, ...], examples: int, seed: int, json: Path | None, markdown: bool) -> int:
+def draw_and_report(ids: tuple[str, ...], examples: int, seed: int, json: Path | None, markdown: bool) -> int:
     """Draw, print, write; returns the exit code.
 
     Raises:

@@ -11,15 +11,15 @@ from reference_attention.files import check_writable, from_json, to_json, write_
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
-from theorems.figures.drawing import FORMATS, check_matplotlib, drawn, path_of
+from theorems.figures.drawing import FORMATS, check_matplotlib, path_of, render_figure
 from theorems.figures.figure import Figure, Settings
 from theorems.figures.images import cifar_10
-from theorems.figures.registry import FIGURES, figures_named, left_out, missing
+from theorems.figures.registry import FIGURES, figures_named, missing, missing_sentence
 from theorems.figures.work import Computed, sheets
 from theorems.run.engines.named import LOCAL, coordinator
 from theorems.run.identity import identity
 from theorems.run.journal import Journal, close
-from theorems.run.progress import shown_progress, totals_of
+from theorems.run.progress import show_progress, totals_of
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import column_table, console
 
@@ -71,7 +71,7 @@ def figures_and_report(request: FiguresRequest) -> int:
     try:
         with (
             coordinator(request.engine, about, request.resume) as engine,
-            shown_progress(err, totals_of(units), what="figures", steps="epochs") as progress,
+            show_progress(err, totals_of(units), what="figures", steps="epochs") as progress,
         ):
             computed = run(units, request.jobs, progress, journal=journal, engine=engine)
     except Interrupted as stopped:
@@ -86,7 +86,7 @@ def figures_and_report(request: FiguresRequest) -> int:
     out.print(table)
     lacking = [] if request.names else [one for one in FIGURES.values() if missing(one)]
     if lacking:
-        out.print(f"Left out: {left_out(lacking)}", soft_wrap=True)
+        out.print(f"Left out: {missing_sentence(lacking)}", soft_wrap=True)
     if interrupted:
         err.print("theorems: interrupted; what is listed was written.", soft_wrap=True)
         return Exit.INTERRUPTED
@@ -109,4 +109,4 @@ def _write(one: Figure, found: Computed, request: FiguresRequest) -> None:
     text = to_json({"figure": one.name, "title": one.said, **found.numbers})
     write_text(path_of(request.out, one, "json"), text + "\n")
     # What is drawn is what the file holds.
-    write_bytes(path_of(request.out, one, request.kind), drawn(one, from_json(text), request.kind))
+    write_bytes(path_of(request.out, one, request.kind), render_figure(one, from_json(text), request.kind))

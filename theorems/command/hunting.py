@@ -19,11 +19,11 @@ from theorems.core.exit_code import Exit
 from theorems.core.version import version
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import examine, in_own_units
-from theorems.hunting.kept import Kept
+from theorems.hunting.journal import HuntJournal
 from theorems.hunting.printing import hunt_progress, print_counterexample, print_examined, print_nothing, rows_table
 from theorems.hunting.record import load, save
 from theorems.hunting.rounds import Seen, rounds_of
-from theorems.hunting.search import ROUND, Effort, Hunt, Looked
+from theorems.hunting.search import ROUND, Effort, Hunt, Observation
 from theorems.hunting.table import Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
 from theorems.registry.user_file import is_in_a_file
@@ -33,7 +33,7 @@ from theorems.run.engines.named import LOCAL, coordinator
 from theorems.run.identity import identity, of_headings
 from theorems.run.journal import Journal, close
 from theorems.run.pool import PATIENCE
-from theorems.run.progress import shown_progress, totals_of
+from theorems.run.progress import show_progress, totals_of
 from theorems.run.reproduce import check_directory
 from theorems.run.sandbox import open_sandbox
 from theorems.run.schedule import Interrupted, run
@@ -77,7 +77,7 @@ def hunt_and_report(request: HuntRequest) -> int:
     if request.engine != LOCAL:
         check_directory(request.out)
         began = time.monotonic()
-        seen, interrupted = searched(request)
+        seen, interrupted = search_rounds(request)
         if interrupted or (seen.failed and not seen.found):
             console(stderr=True).print(f"theorems: {seen.id}: {seen.failed}; nothing is concluded.", soft_wrap=True)
             return Exit.INTERRUPTED if interrupted else Exit.INCONCLUSIVE
@@ -139,7 +139,7 @@ class Weakening:
         return f"loading {self.id.rpartition(':')[0]}"
 
 
-def searched(request: HuntRequest) -> tuple[Seen, bool]:
+def search_rounds(request: HuntRequest) -> tuple[Seen, bool]:
     """What the workers of an engine saw of the rounds of a hunt, and whether a signal ended it.
 
     The time of a hunt ends a search that has found nothing; once something is found, the rounds before are finished.
@@ -170,7 +170,7 @@ def searched(request: HuntRequest) -> tuple[Seen, bool]:
     try:
         with (
             coordinator(request.engine, about, request.resume) as engine,
-            shown_progress(err, totals_of([work]), what="hunts", steps="cases") as progress,
+            show_progress(err, totals_of([work]), what="hunts", steps="cases") as progress,
         ):
             assert engine is not None
             engine.until = over
@@ -201,7 +201,7 @@ def hunt_here(request: HuntRequest, progress: Progress = nothing) -> int:
         None if request.resume is None else Journal(request.resume, _run_of(request, heading_of(weakened.statement)))
     )
     # What comes after rounds that were looked through elsewhere is no beginning of a hunt here.
-    kept = Kept(journal if request.seen is None else None)
+    kept = HuntJournal(journal if request.seen is None else None)
     rounds, known = _as_known(request, kept.known)
     out, err = console(), console(stderr=True)
     interrupted = False
@@ -250,7 +250,9 @@ def hunt_here(request: HuntRequest, progress: Progress = nothing) -> int:
     return Exit.FALSIFIED
 
 
-def _as_known(request: HuntRequest, kept: Sequence[Looked]) -> tuple[Sequence[Sequence[Looked]], Sequence[Looked]]:
+def _as_known(
+    request: HuntRequest, kept: Sequence[Observation]
+) -> tuple[Sequence[Sequence[Observation]], Sequence[Observation]]:
     """Whole rounds that were looked through, and the cases of the one after them."""
     if request.seen is None or not request.seen.rounds:
         return (), kept
@@ -324,7 +326,7 @@ def table_and_report(directory: Path, as_markdown: bool, jobs: int = 1, json: Pa
     out, err = console(), console(stderr=True)
     units = pairs_in(directory)
     try:
-        with shown_progress(err, totals_of(units), what="pairs", steps="replays") as progress:
+        with show_progress(err, totals_of(units), what="pairs", steps="replays") as progress:
             found = run(units, jobs, progress)
     except Interrupted:
         err.print("theorems: interrupted; nothing is printed of a part of the table.", soft_wrap=True)

@@ -22,7 +22,7 @@ def same_seed(what: str) -> Any:
     return typer.Option(min=0, metavar="S", help=f"Same seed, same {what}.")
 
 
-def generated(what: str, least: int = 1) -> Any:
+def examples_option(what: str, least: int = 1) -> Any:
     """``--examples``."""
     return typer.Option(min=least, metavar="N", help=f"Generated {what}.")
 
@@ -58,7 +58,7 @@ Ids = Annotated[
         metavar="[ID]...", help="Statements, or path.py:name; all by default.", autocompletion=completion.ids
     ),
 ]
-Examples = Annotated[int, generated("cases per statement")]
+Examples = Annotated[int, examples_option("cases per statement")]
 Jobs = Annotated[int, processes("the results do")]
 Json = Annotated[Path | None, file("Write the results as JSON.")]
 Data = Annotated[str | None, data(f"{_NAMED}.")]

@@ -23,7 +23,7 @@ from theorems.run.identity import identity, of_headings
 from theorems.run.journal import Journal, close
 from theorems.run.opening import headings
 from theorems.run.pool import PATIENCE
-from theorems.run.progress import shown_progress, totals_of
+from theorems.run.progress import show_progress, totals_of
 from theorems.run.sandbox import Sandbox, open_sandbox
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import console
@@ -58,10 +58,10 @@ def power_and_report(request: PowerRequest) -> int:
     if request.json is not None:
         check_writable(request.json)
     with open_sandbox(request.jobs, request.patience) as sandbox:
-        return _tabulated(request, sandbox)
+        return _tabulate(request, sandbox)
 
 
-def _tabulated(request: PowerRequest, sandbox: Sandbox) -> int:
+def _tabulate(request: PowerRequest, sandbox: Sandbox) -> int:
     known = {one.id: one for one in headings(request.ids or tuple(statements()), sandbox)}
     faults = list({name: fault_named(name) for name in request.faults}.values()) or list(FAULTS.values())
     names = tuple(fault.name for fault in faults)
@@ -70,10 +70,10 @@ def _tabulated(request: PowerRequest, sandbox: Sandbox) -> int:
     journal = None if request.resume is None else Journal(request.resume, about)
     with coordinator(request.engine, about, request.resume) as engine:
         how = {"journal": journal, "patience": request.patience, "pool": sandbox.pool, "engine": engine}
-        return _tabulated_by(request, known, faults, how)
+        return _tabulate_on(request, known, faults, how)
 
 
-def _tabulated_by(
+def _tabulate_on(
     request: PowerRequest, known: Mapping[str, Heading], faults: Sequence[Fault], how: Mapping[str, Any]
 ) -> int:
     names = tuple(fault.name for fault in faults)
@@ -84,14 +84,14 @@ def _tabulated_by(
     smallest: list[Smallest] = []
     interrupted = False
     try:
-        with shown_progress(err, totals_of(facing), what="statements", steps="faults") as progress:
+        with show_progress(err, totals_of(facing), what="statements", steps="faults") as progress:
             columns = run(facing, request.jobs, progress, **how)
     except Interrupted as stopped:
         columns, interrupted = stopped.results, True
     shrinking = _shrinking(request, faults, columns) if request.sizes and not interrupted else []
     if shrinking:
         try:
-            with shown_progress(err, totals_of(shrinking), what="sizes", steps="statements") as progress:
+            with show_progress(err, totals_of(shrinking), what="sizes", steps="statements") as progress:
                 smallest = run(shrinking, request.jobs, progress, **how)
         except Interrupted as stopped:
             smallest, interrupted = stopped.results, True

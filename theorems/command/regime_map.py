@@ -18,7 +18,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, to_json, write_text
 from theorems.core.exit_code import Exit
 from theorems.core.version import version
-from theorems.run.progress import shown_progress, totals_of
+from theorems.run.progress import show_progress, totals_of
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import column_table, console
 from theorems.token_selection.joint_paths.regime_map import Regime, generated, regimes
@@ -103,7 +103,7 @@ class Mapped:
             raise InvalidInput(f"--data: {case.name} has no regime map: {error}.") from None
         return Followed(self.id, tuple(rows), seconds=time.perf_counter() - began)
 
-    def unfinished(self, why: str) -> Followed:
+    def unfinished_result(self, why: str) -> Followed:
         """None."""
         return Followed(self.id, failed=why or "interrupted")
 
@@ -127,7 +127,7 @@ def regime_map_and_report(data: str | None, *, markdown: bool, jobs: int = 1, js
         units = [Mapped(load(data, 0).case.name, data)]
     err = console(stderr=True)
     try:
-        with shown_progress(err, totals_of(units), what="data", steps="schedules") as progress:
+        with show_progress(err, totals_of(units), what="data", steps="schedules") as progress:
             found = run(units, jobs, progress)
     except Interrupted:
         err.print("theorems: interrupted; nothing is printed of a part of the map.", soft_wrap=True)

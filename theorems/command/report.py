@@ -12,17 +12,17 @@ from reference_attention.files import check_writable, from_json, write_text
 from theorems.command.verify import exit_code_of, exit_code_said
 from theorems.core.exit_code import Exit
 from theorems.library.results import Results
-from theorems.registry.lookup import chosen_statements, statement_named
-from theorems.report.content import Contents, blocks, installed
+from theorems.registry.lookup import select_statements, statement_named
+from theorems.report.content import Contents, blocks, installed_versions
 from theorems.report.document import Document
-from theorems.report.evidence import hunted, power
+from theorems.report.evidence import hunt_records, power
 from theorems.report.html import html
 from theorems.report.markdown import markdown
-from theorems.report.record import parsed, read
+from theorems.report.record import parse, read
 from theorems.run.description import Description, heading_of
 from theorems.run.events import Event, Started, Stopped
 from theorems.run.pool import PATIENCE
-from theorems.run.progress import shown_progress
+from theorems.run.progress import show_progress
 from theorems.run.session import Request, Session
 from theorems.run.tables import console
 
@@ -70,11 +70,11 @@ def _from_results(request: ReportRequest) -> int:
         if there:
             raise InvalidInput(f"--from: the run is done already; leave out {option}.")
     run = read(request.results)
-    every = {one.id: one for one in chosen_statements(())}
+    every = {one.id: one for one in select_statements(())}
     chosen = [every[one.id] for one in run.statements if one.id in every]
     known = {one.id: heading_of(one) for one in chosen}
     whole = set(every) == {one.id for one in run.statements}
-    _write(request, Contents(run, known, hunted(chosen), power(chosen), all_statements=whole))
+    _write(request, Contents(run, known, hunt_records(chosen), power(chosen), all_statements=whole))
     verdicts = {one.verdict for one in run.statements}
     return exit_code_said(console(stderr=True), verdicts, "no statement of the file is upheld")
 
@@ -94,17 +94,17 @@ def _from_run(request: ReportRequest) -> int:
         isolate=request.isolate,
         journal=request.resume,
     )
-    about, evidence = Description(), (hunted(()), power(()))
+    about, evidence = Description(), (hunt_records(()), power(()))
 
     def note(event: Event) -> None:
         nonlocal about, evidence
         if isinstance(event, Started):
             about = event.about
             suite = [statement_named(one.id) for one in about.statements if not one.file]
-            evidence = hunted(suite), power(suite)
+            evidence = hunt_records(suite), power(suite)
 
     err = console(stderr=True)
-    with shown_progress(err) as progress:
+    with show_progress(err) as progress:
         last = Session(asked).run(note, progress)
     if isinstance(last, Stopped):
         err.print("theorems: interrupted; no report is written of a part of the run.", soft_wrap=True)
@@ -114,8 +114,8 @@ def _from_run(request: ReportRequest) -> int:
     failures = {result.id: result.failure for result in last.results if result.failure is not None}
     whole = not request.ids and given is None
     own = {key: one for heading in about.statements for key, one in heading.tolerances.items()}
-    run = parsed(from_json(text), "report")
-    _write(request, Contents(run, known, *evidence, failures, about.findings, installed(), whole, own))
+    run = parse(from_json(text), "report")
+    _write(request, Contents(run, known, *evidence, failures, about.findings, installed_versions(), whole, own))
     if request.json is not None:
         write_text(request.json, text)
     return exit_code_of(err, last.results)

@@ -16,16 +16,16 @@ from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE
-from theorems.kernel.emitted_file import emitted_file, said_of_tests
 from theorems.kernel.profiles import profile_named
+from theorems.kernel.reproducer_file import describe_tests, reproducer_file
 from theorems.kernel.source import KernelSource
 from theorems.kernel.table import kernel_table, summary, was_tried
 from theorems.library.results import Results
 from theorems.run.description import Description
 from theorems.run.events import Event, Finished, Started, Stopped
-from theorems.run.known_failures import KnownFailures, checked_of, known_ids, read, written
+from theorems.run.known_failures import KnownFailures, checked_statements, file_text, known_ids, read
 from theorems.run.opening import UnderTest
-from theorems.run.progress import shown_progress
+from theorems.run.progress import show_progress
 from theorems.run.reproduce import check_directory, save
 from theorems.run.result import Result
 from theorems.run.session import Request, Session
@@ -124,7 +124,7 @@ def verify_and_report(request: Request, outputs: Outputs) -> int:
     report = Report(request.examples, request.seed, outputs)
     if outputs.fail_fast:
         request = replace(request, enough=report.enough)
-    with shown_progress(report.err) as progress:
+    with show_progress(report.err) as progress:
         last = Session(request).run(report, progress)
     return report.end(last)
 
@@ -165,12 +165,12 @@ class Report:
 
     def end(self, last: Finished | Stopped) -> int:
         """Write and print what was found; the exit code."""
-        seen = checked_of(last.results)
+        seen = checked_statements(last.results)
         expected = self._known.expected(seen)
         unknown = [result for result in last.results if result.id not in expected]
         interrupted = isinstance(last, Stopped)
         # Files first: whoever reads the output may be gone.
-        reproduce = {result.id: self._saved(result) for result in unknown if result.failure is not None}
+        reproduce = {result.id: self._save(result) for result in unknown if result.failure is not None}
         found = Results(
             last.results,
             self._examples,
@@ -186,14 +186,14 @@ class Report:
             (outputs.junit_xml, junit_xml(last.results, self._seed, expected)),
             (
                 None if interrupted else outputs.write_known_failures,
-                written(seen, self._said_about(), self._known.reasons),
+                file_text(seen, self._describe_data(), self._known.reasons),
             ),
-            (outputs.emit_test, emitted_file(source.source if source else None, unknown, outputs.emit_test)),
+            (outputs.emit_test, reproducer_file(source.source if source else None, unknown, outputs.emit_test)),
         ]
         unwritten = _write((path, text) for path, text in texts if path is not None and text)
         self._print(found, reproduce)
         if outputs.emit_test is not None:
-            self.out.print(said_of_tests(unknown, outputs.emit_test), soft_wrap=True)
+            self.out.print(describe_tests(unknown, outputs.emit_test), soft_wrap=True)
         self._complain(unwritten)
         if interrupted:
             self._complain(["interrupted; what is not marked so was finished."])
@@ -209,7 +209,7 @@ class Report:
         for sentence in sentences:
             self.err.print(f"theorems: {sentence}", soft_wrap=True)
 
-    def _said_about(self) -> str:
+    def _describe_data(self) -> str:
         what = self._outputs.attention.source if self._outputs.attention else "theorems verify"
         return f"{what} on {self._outputs.data or f'{self._examples} examples, seed {self._seed}'}"
 
@@ -232,7 +232,7 @@ class Report:
         if kernel is not None:
             self.out.print(f"\n{summary(found.results, kernel.json)}", soft_wrap=True)
 
-    def _saved(self, result: Result) -> str:
+    def _save(self, result: Result) -> str:
         """Write the failing case of a result; a line that says how to see it again."""
         assert result.failure is not None
         options, kernel, source = "", self._about.kernel, self._outputs.attention

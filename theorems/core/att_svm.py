@@ -14,7 +14,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.svm_certificate import svm_claim
 
 
-def solved(
+def solve_att_svm(
     problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation, claim: str, form: Form = Form.EXACT
 ) -> MaxMargin:
     """p_mm(α).
@@ -32,7 +32,7 @@ def solved(
     return found
 
 
-def certified(
+def certify(
     problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation
 ) -> Generator[Claim, None, MaxMargin]:
     """p_mm(α), once the claim that it is p_mm(α) has been made: ``svm = yield from certified(…)``.
@@ -41,7 +41,7 @@ def certified(
         Undecided: ATT-SVM(α) was called infeasible.
         Ended: the claim fails, so that nothing else would say what it seems to say.
     """
-    found = solved(problem, alpha, under_test, "separable")
+    found = solve_att_svm(problem, alpha, under_test, "separable")
     claim = svm_claim(problem, alpha, found)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:

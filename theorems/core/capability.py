@@ -40,7 +40,7 @@ def capability(
         differentiates: whether nothing is left of it without a backward pass.
     """
 
-    def made(conclusion: Conclusion) -> Statement:
+    def decorate(conclusion: Conclusion) -> Statement:
         return Statement(
             f"kernel-{name}",
             title,
@@ -54,4 +54,4 @@ def capability(
             claims=MappingProxyType(dict(claims)),
         )
 
-    return made
+    return decorate

@@ -12,8 +12,8 @@ from generators.case import Case
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, Refused, asked_on, watched
-from theorems.core.parts import Parts, parts_on, said_of
+from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, Refused, bind_to_case, record_calls
+from theorems.core.parts import Parts, explain_part, parts_on
 from theorems.core.statement import Statement
 
 
@@ -50,29 +50,29 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
         calls: set[str] = set()
         try:
             own, case = case, case.normalised()
-            seen, calls = watched(asked_on(under_test, case))
+            seen, calls = record_calls(bind_to_case(under_test, case))
             missing = _missing_assumption(statement, case, own)
             if missing:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=missing)
             for claim in claims_of(statement.conclusion(case, seen)):
-                _known(statement, claim)
+                _require_declared(statement, claim)
                 made.append(claim)
                 if calls or not isinstance(under_test, OnKernel) or claim.verdict is not Verdict.UPHELD:
                     claims.append(claim)  # on a kernel, only what may depend on it
             if isinstance(under_test, OnKernel) and not calls and not claims:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
-            judged = replace(_judged(statement, case, claims, made), touched=tuple(sorted(calls)))
+            judged = replace(_judge(statement, case, claims, made), touched=tuple(sorted(calls)))
             names = {claim.name for claim in made}
-            if judged.verdict is Verdict.UPHELD and (lost := _lost(statement, case, under_test, names)):
+            if judged.verdict is Verdict.UPHELD and (lost := _missing_claims(statement, case, under_test, names)):
                 return replace(judged, verdict=Verdict.INCONCLUSIVE, reason=lost)
             return replace(judged, not_found=_not_found(claims) and _not_found_either(statement, case, under_test))
         except Refused as refusal:
             return Outcome(Verdict.NOT_APPLICABLE, reason=f"the kernel refuses it: {refusal}")
         except (Exception, SystemExit) as error:
-            return replace(broken(statement, error, tuple(claims)), touched=tuple(sorted(calls)))
+            return replace(error_outcome(statement, error, tuple(claims)), touched=tuple(sorted(calls)))
 
 
-def _known(statement: Statement, claim: Claim) -> None:
+def _require_declared(statement: Statement, claim: Claim) -> None:
     if statement.claims and claim.name not in statement.claims:
         raise LookupError(f"{claim.name} is not among the claims that {statement.id} lists")
 
@@ -90,11 +90,11 @@ def _not_found_either(statement: Statement, case: Subject, under_test: Implement
 
 def _of_reference(statement: Statement, case: Subject, under_test: Implementation) -> Iterator[Claim]:
     """What is claimed of the reference on the case, with the precision of what is under test."""
-    reference = REFERENCE.but(REFERENCE.name, textbook_eps=under_test.textbook_eps)
+    reference = REFERENCE.replace(REFERENCE.name, textbook_eps=under_test.textbook_eps)
     return claims_of(statement.conclusion(case, reference))
 
 
-def _lost(statement: Statement, case: Subject, under_test: Implementation, made: set[str]) -> str:
+def _missing_claims(statement: Statement, case: Subject, under_test: Implementation, made: set[str]) -> str:
     """Claims that the reference's numbers call for and what is under test made none of: a claim that depends on a flag,
     say, which is reported wrongly. Empty if there are none.
     """
@@ -118,7 +118,9 @@ def claims_of(made: object) -> Iterator[Claim]:
         yield claim
 
 
-def broken(statement: Statement, error: BaseException, claims: tuple[Claim, ...] = (), where: str = "") -> Outcome:
+def error_outcome(
+    statement: Statement, error: BaseException, claims: tuple[Claim, ...] = (), where: str = ""
+) -> Outcome:
     """What is left to say when something raised; for a statement in somebody's own file, in which line of it.
 
     Args:
@@ -145,7 +147,7 @@ def line_in(file: str, error: BaseException) -> int:
     return lines[-1] if file and lines else 0
 
 
-def _judged(statement: Statement, case: Subject, claims: list[Claim], made: list[Claim]) -> Outcome:
+def _judge(statement: Statement, case: Subject, claims: list[Claim], made: list[Claim]) -> Outcome:
     """The verdict of ``claims``; whose claim failed is judged by all that were made."""
     falsified = next((claim for claim in claims if claim.verdict is Verdict.FALSIFIED), None)
     if falsified is not None:
@@ -170,7 +172,7 @@ def whose(statement: Statement, claim: Claim, parts: Parts | None) -> str:
     if parts is None or not statement.says_whose:
         return ""
     source = "the statement" if statement.file else "the paper"
-    return said_of(statement.part_of(claim.name), claim.form, parts, source)
+    return explain_part(statement.part_of(claim.name), claim.form, parts, source)
 
 
 def sentence(claim: Claim, whose: str = "") -> str:

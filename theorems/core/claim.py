@@ -168,7 +168,7 @@ class Undecided(Ended):
     def __init__(self, claim: str, why: str, form: Form = Form.EXACT) -> None:
         super().__init__(f"{claim}: {why}")
         self.why = why
-        self.claims = (undecided(claim, why, form),)
+        self.claims = (undecided_claim(claim, why, form),)
 
 
 class NotANumber(Ended):
@@ -196,14 +196,14 @@ def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
             yield from stop.claims
 
     @wraps(conclusion)
-    def concluded(*given: Any) -> Any:
+    def wrapper(*given: Any) -> Any:
         try:
             made = conclusion(*given)
         except Ended as stop:
             return iter(stop.claims)
         return claims(made) if isinstance(made, Iterable) else made
 
-    return concluded
+    return wrapper
 
 
 def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Claim]]:
@@ -224,6 +224,6 @@ def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Cl
     return made
 
 
-def undecided(claim: str, why: str, form: Form = Form.EXACT) -> Claim:
+def undecided_claim(claim: str, why: str, form: Form = Form.EXACT) -> Claim:
     """A claim that could not be decided, where the conclusion goes on with others."""
     return Claim(claim, form, 0.0, 0.0, EXACT, undecided=why)

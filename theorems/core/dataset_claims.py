@@ -35,9 +35,9 @@ def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return
     keys, scores = under_test.keys_and_scores(data)
     tokens = rational_matrix(data.X.reshape(-1, data.X.shape[2]))
-    yield _rounded("scores-are-products", _signed(data, tokens), scores, case.problem.scores)
+    yield _rounding_claim("scores-are-products", _signed_scores(data, tokens), scores, case.problem.scores)
     keyed = tokens if data.W is None else tokens * rational_matrix(np.ascontiguousarray(data.W.T))
-    yield _rounded("keys-are-products", keyed.entries(), keys, case.problem.keys)
+    yield _rounding_claim("keys-are-products", keyed.entries(), keys, case.problem.keys)
 
 
 QUERY_CLAIMS = dict.fromkeys(("keys-are-outer-products", "scores-are-products"), "on every case")
@@ -50,20 +50,20 @@ def query_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     assert data is not None, "the statement assumes queries-given"
     keys, scores = under_test.outer_keys_and_scores(data)
     tokens = rational_matrix(data.X.reshape(-1, data.X.shape[2]))
-    yield _rounded("scores-are-products", _signed(data, tokens), scores, case.problem.scores)
+    yield _rounding_claim("scores-are-products", _signed_scores(data, tokens), scores, case.problem.scores)
     queries = [[rational(b) for b in query] for query in data.queries.tolist() for _ in range(data.X.shape[1])]
     outer = [a * b for row, query in zip(tokens.tolist(), queries, strict=True) for a in row for b in query]
-    yield _rounded("keys-are-outer-products", outer, keys, case.problem.keys)
+    yield _rounding_claim("keys-are-outer-products", outer, keys, case.problem.keys)
 
 
-def _signed(data: Dataset | QueryDataset, tokens: fmpq_mat) -> list[fmpq]:
+def _signed_scores(data: Dataset | QueryDataset, tokens: fmpq_mat) -> list[fmpq]:
     """Y_i v·x_it, token by token."""
     labels = np.repeat(data.Y, data.X.shape[1]).tolist()
     products = (tokens * rational_matrix(data.v[:, None])).entries()
     return [rational(y) * x for y, x in zip(labels, products, strict=True)]
 
 
-def _rounded(name: str, products: list[fmpq], reported: Any, used: Float64[np.ndarray, "..."]) -> Claim:
+def _rounding_claim(name: str, products: list[fmpq], reported: Any, used: Float64[np.ndarray, "..."]) -> Claim:
     nearest = to_floats(products).reshape(used.shape)
     for whose, values in (("reported", np.asarray(reported)), ("that of the problem", used)):
         if values.shape != used.shape:

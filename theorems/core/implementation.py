@@ -6,6 +6,7 @@ never import :mod:`reference_attention.risk` or :mod:`reference_attention.svm.ma
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -136,9 +137,14 @@ class Implementation:
     scheduled_direction: Callable[[Joint, float], Array] = scheduled_direction
     critical_ratio: Callable[[Joint, MaxMargin], float] = critical_ratio
 
-    def but(self, name: str, **replaced: Any) -> Implementation:
+    def replace(self, name: str, **replaced: Any) -> Implementation:
         """This implementation with some functions replaced."""
         return replace(self, name=name, **replaced)
+
+    def but(self, name: str, **replaced: Any) -> Implementation:
+        """Deprecated: the name of :meth:`replace` in earlier versions."""
+        warnings.warn("Implementation.but is now Implementation.replace", DeprecationWarning, stacklevel=2)
+        return self.replace(name, **replaced)
 
 
 REFERENCE = Implementation()

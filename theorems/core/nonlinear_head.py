@@ -82,7 +82,7 @@ class HeadedAttention:
         def gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
             return self.scaled_gradient(p)
 
-        return self.under_test.but(self.under_test.name, log_excess_risk=excess, scaled_gradient=gradient)
+        return self.under_test.replace(self.under_test.name, log_excess_risk=excess, scaled_gradient=gradient)
 
 
 def lost(mixing: LinearMixing, log_steps: Float64[np.ndarray, "*b n m"]) -> Float64[np.ndarray, "*b n"]:

@@ -132,7 +132,7 @@ class OnKernel(Implementation):
     hints: Callable[[], Sequence[str]] = tuple
 
 
-def asked_on(under_test: Implementation, case: Subject) -> Implementation:
+def bind_to_case(under_test: Implementation, case: Subject) -> Implementation:
     """What is under test on this case: a kernel is given the queries W z_i where W is trained."""
     if not isinstance(under_test, OnKernel) or not isinstance(case, Case) or case.queried is None:
         return under_test
@@ -179,13 +179,13 @@ def out_of_reach(use: KernelUse | None, under_test: Implementation) -> str:
     return str(under_test.kernel.lacks(use))
 
 
-def watched(under_test: Implementation) -> tuple[Implementation, set[str]]:
+def record_calls(under_test: Implementation) -> tuple[Implementation, set[str]]:
     """The same implementation, and a set that fills with the functions of the kernel as they are called."""
     calls: set[str] = set()
     if not isinstance(under_test, OnKernel):
         return under_test, calls
 
-    def noted(name: str) -> Callable[..., Any]:
+    def recording(name: str) -> Callable[..., Any]:
         function = getattr(under_test, name)
 
         def call(*given: Any) -> Any:
@@ -194,4 +194,4 @@ def watched(under_test: Implementation) -> tuple[Implementation, set[str]]:
 
         return call
 
-    return under_test.but(under_test.name, **{name: noted(name) for name in KERNEL_FUNCTIONS}), calls
+    return under_test.replace(under_test.name, **{name: recording(name) for name in KERNEL_FUNCTIONS}), calls

@@ -97,7 +97,7 @@ def worst(verdicts: Iterable[Verdict | None]) -> Verdict | None:
     return next((verdict for verdict in WORST_FIRST if verdict in found), None)
 
 
-def merged_parts(several: Iterable[Parts | None]) -> Parts | None:
+def merge_parts(several: Iterable[Parts | None]) -> Parts | None:
     """Of all cases; None where nothing was falsified."""
     found = [one for one in several if one is not None]
     if not found:
@@ -145,7 +145,7 @@ def _is_due(when: str, case: Any) -> bool:
         return True
 
 
-def said_of(part: Part, form: Form, parts: Parts, source: str) -> str:
+def explain_part(part: Part, form: Form, parts: Parts, source: str) -> str:
     """What a falsified claim says about its statement, for a reader who might take it for more.
 
     Args:

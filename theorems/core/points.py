@@ -139,7 +139,7 @@ def climb(
     Args:
         violation: larger is worse; NaN counts as worst.
     """
-    worst = _ranked(points, violation, best)
+    worst = _best_points(points, violation, best)
     for _ in range(rounds):
         repeated = np.repeat(worst, tries, axis=0)
         k, d = repeated.shape
@@ -148,11 +148,11 @@ def climb(
         moved = repeated + sizes * directions(rng, k, d)
         stretched = repeated * np.exp(rng.uniform(-1, 1, (k, 1)))
         moved = np.where(rng.integers(2, size=(k, 1)) == 0, moved, stretched)
-        worst = _ranked(np.concatenate([worst, moved]), violation, best)
+        worst = _best_points(np.concatenate([worst, moved]), violation, best)
     return np.concatenate([points, worst])
 
 
-def _ranked(
+def _best_points(
     points: Float64[np.ndarray, "m d"],
     violation: Violation,
     best: int,

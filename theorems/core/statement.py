@@ -170,12 +170,12 @@ def statement(
         claims, states, premises = _declared(id, claims, states, premises)
     _check_parts(id, claims, states, premises)
     when = MappingProxyType({str(name): said for name, said in claims.items()})
-    ids, own = _sorted_out(assumptions)
+    ids, own = _split_assumptions(assumptions)
     strategy = _strategy(tuple(i for i in ids if i not in own), cases)
     if from_data is not None and not callable(from_data):
         raise InvalidInput(f"statement {id}: from_data is no function; give one that yields cases.")
 
-    def made(conclusion: Conclusion) -> Statement:
+    def decorate(conclusion: Conclusion) -> Statement:
         text = conclusion.__doc__ or ""
         if not text.strip():
             raise InvalidInput(f"statement {id}: the conclusion has no docstring; state what it says there.")
@@ -199,7 +199,7 @@ def statement(
             premises=tuple(premises),
         )
 
-    return made
+    return decorate
 
 
 def alone(case: Subject) -> Iterator[Subject]:
@@ -239,7 +239,9 @@ def _check_parts(id: str, claims: Mapping[str, str], states: Sequence[str] | Non
         raise InvalidInput(f"statement {id}: {both!r} is in states and in premises; leave it in one of them.")
 
 
-def _sorted_out(assumptions: Sequence[str | Assumption]) -> tuple[tuple[str, ...], MappingProxyType[str, Assumption]]:
+def _split_assumptions(
+    assumptions: Sequence[str | Assumption],
+) -> tuple[tuple[str, ...], MappingProxyType[str, Assumption]]:
     """The ids, and the own assumptions by id."""
     if isinstance(assumptions, str) or not isinstance(assumptions, Sequence):
         raise InvalidInput("assumptions: give a tuple of ids or Assumption objects.")

@@ -21,7 +21,7 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.training.derivatives import gradient_field, newton_field
 from reference_attention.training.flow import Flow
-from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import premise
 from theorems.core.tolerances import EXACT, tolerance
 
@@ -173,6 +173,6 @@ def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
             continue
         ends.append((float(np.linalg.norm(piece.end - flow.points[k + 1])), rounding, end - begin))
     if not ends:
-        return undecided(FLOW_CHORDS, f"no piece of the flow was integrated again: {why}", Form.LIMIT)
+        return undecided_claim(FLOW_CHORDS, f"no piece of the flow was integrated again: {why}", Form.LIMIT)
     apart, allowed, arc = np.array(ends).T
     return at_least(FLOW_CHORDS, Form.LIMIT, 0.0, apart, rounding=allowed, scale=arc, why=CHORD, points="piece")

@@ -16,7 +16,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow
-from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict, at_least, undecided
+from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
@@ -140,7 +140,7 @@ class FollowedFlow:
         mine = at.gradient
         if not np.isfinite(mine).all():
             why = "the rounding error of log|ℓ'| is too large: no digit of the gradient's direction is left in float64"
-            return undecided(IS_OF_THIS_GRADIENT, why, Form.EFFECTIVE)
+            return undecided_claim(IS_OF_THIS_GRADIENT, why, Form.EFFECTIVE)
         theirs = at.gradient_of(self.under_test, IS_OF_THIS_GRADIENT)
         apart = theirs / norm(theirs, axis=1, keepdims=True) - mine / norm(mine, axis=1, keepdims=True)
         size, what = norm(apart, axis=1), "recorded norm"

@@ -15,7 +15,7 @@ from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin
-from theorems.core.claim import Claim, Ended, Form, Undecided, at_least, undecided
+from theorems.core.claim import Claim, Ended, Form, Undecided, at_least, undecided_claim
 from theorems.core.claim_name import premise
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import Constraints
@@ -120,7 +120,7 @@ class FollowedPath:
         """
         predicted = [f for f in self.at if f.solved]
         if not predicted:
-            yield undecided(PATH_IS_STATIONARY, self.at[0].undecided, Form.SHARP)
+            yield undecided_claim(PATH_IS_STATIONARY, self.at[0].undecided, Form.SHARP)
             raise Ended(PATH_IS_STATIONARY)
         stationary = np.array([np.linalg.norm(f.sphere.newton_step(f.predicted)) for f in predicted])
         # None where the risk under test does not fall outwards: no minimiser is anywhere near.

@@ -43,14 +43,14 @@ class Speaks:
 
 
 @dataclass(frozen=True)
-class Looked:
+class CheckedAssumptions:
     """The assumptions of some statements on the data with some chosen tokens."""
 
     of: str
     findings: tuple[Found, ...]
 
 
-def looked_at(cases: dict[str, Case]) -> tuple[list[Looked], list[Speaks]]:
+def check_assumptions(cases: dict[str, Case]) -> tuple[list[CheckedAssumptions], list[Speaks]]:
     """Every assumption that a lemma or theorem makes, and which of those apply.
 
     Args:
@@ -65,7 +65,7 @@ def looked_at(cases: dict[str, Case]) -> tuple[list[Looked], list[Speaks]]:
     looked, speaks = [], []
     for of, chosen in groups.items():
         found = tuple(one for one in findings(Given(cases[of]), chosen) if one.id not in QUANTIFIED)
-        looked.append(Looked(of, found))
+        looked.append(CheckedAssumptions(of, found))
         speaks += [_speaks(one, of, found) for one in chosen]
     order = list(statements())
     return looked, sorted(speaks, key=lambda one: order.index(one.id))

@@ -9,11 +9,11 @@ from html import escape
 import numpy as np
 from rich.console import Console
 
-from generators.finding import listed
+from generators.finding import format_tokens
 from reference_attention.notebook import html_table
 from reference_attention.svm.max_margin import Infeasible
 from theorems.explaining.facts import Facts, Token
-from theorems.explaining.selection import Chosen, Followed
+from theorems.explaining.selection import Chosen, FollowedFlow
 from theorems.explaining.words import TOKENS, headline, paragraphs
 from theorems.run.tables import HOLDS, column_table
 from theorems.run.text_report import WIDTH
@@ -59,7 +59,7 @@ def _tokens(it: Facts) -> Section:
     rows = []
     for i in range(min(it.case.problem.n, MOST_INPUTS)):
         own = [one for one in it.tokens if one.input == i]
-        shown = _shown(own)
+        shown = _tokens_to_show(own)
         rows += [_row(one) for one in shown]
         if len(shown) < len(own):
             rows.append((str(i), "…", "", f"{len(own) - len(shown)} more", *[""] * (len(columns) - 4)))
@@ -69,7 +69,7 @@ def _tokens(it: Facts) -> Section:
     return Section(f"Tokens, with their softmax weights along the flow{of}", columns, tuple(rows), ("is",))
 
 
-def _shown(own: list[Token]) -> list[Token]:
+def _tokens_to_show(own: list[Token]) -> list[Token]:
     if len(own) <= MOST_TOKENS:
         return own
     ranked = sorted(own, key=lambda one: (not is_(one), -one.weights[-1], one.token))[:MOST_TOKENS]
@@ -104,13 +104,22 @@ def _directions(it: Facts) -> Section:
 def _direction(it: Facts, one: Chosen) -> tuple[str, ...]:
     name = "optimal, selected" if one is it.optimal and one is it.selected else one.name
     if isinstance(one.svm, Infeasible):
-        return name, listed(one.alpha, TOKENS), "none", "", "", f"{len(one.svm.exact)} (Farkas)", "no p separates", ""
+        return (
+            name,
+            format_tokens(one.alpha, TOKENS),
+            "none",
+            "",
+            "",
+            f"{len(one.svm.exact)} (Farkas)",
+            "no p separates",
+            "",
+        )
     flow = it.path.flow
     apart = "" if not flow.final.any() else f"{float(flow.one_minus_cosine(one.svm.direction)[-1]):.2g}"
     word = "yes" if one.locally_optimal else "no"
     near = f"{int(one.svm.neighbours.sum())} of {one.svm.neighbours.size - len(one.alpha)}"
     norm, margin = f"{one.svm.norm:.6g}", f"{one.svm.margin:.6g}"
-    return name, listed(one.alpha, TOKENS), norm, margin, near, str(one.svm.supports), word, apart
+    return name, format_tokens(one.alpha, TOKENS), norm, margin, near, str(one.svm.supports), word, apart
 
 
 def decades(it: Facts) -> list[int]:
@@ -141,12 +150,12 @@ def _starts(it: Facts) -> Section:
     )
 
 
-def _start(number: int, one: Followed) -> tuple[str, ...]:
+def _start(number: int, one: FollowedFlow) -> tuple[str, ...]:
     size = f"{float(np.linalg.norm(one.start)):.3g}"
     if isinstance(one.limit, str):
         return str(number), size, f"norm {one.flow.norms[-1]:.3g}", "stationary" if one.stationary else one.limit, ""
     apart = float(one.flow.one_minus_cosine(one.limit.svm.direction)[-1])
-    return str(number), size, listed(one.limit.svm.alpha, TOKENS), str(one.limit.kind), f"{apart:.2g}"
+    return str(number), size, format_tokens(one.limit.svm.alpha, TOKENS), str(one.limit.kind), f"{apart:.2g}"
 
 
 def _assumptions(it: Facts) -> list[Section]:

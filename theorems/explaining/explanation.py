@@ -5,7 +5,7 @@ from __future__ import annotations
 from generators.case import Case
 from theorems.explaining.content import html, text
 from theorems.explaining.facts import Facts, facts_of
-from theorems.explaining.plot import plotted
+from theorems.explaining.plot import render_plot
 from theorems.explaining.record import as_json
 from theorems.explaining.words import headline
 
@@ -32,9 +32,9 @@ class Explanation(Facts):
         Raises:
             InvalidInput: matplotlib is not installed, or another kind.
         """
-        return plotted(self, kind)
+        return render_plot(self, kind)
 
 
-def explained(case: Case, name: str, starts: int = 0, seed: int = 0) -> Explanation:
+def explanation_of(case: Case, name: str, starts: int = 0, seed: int = 0) -> Explanation:
     """Everything about the data, see :func:`theorems.explaining.facts.facts_of`."""
     return Explanation(**vars(facts_of(case, name, starts, seed)))

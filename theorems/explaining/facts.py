@@ -15,8 +15,16 @@ from jaxtyping import Float64
 from generators.case import Case
 from reference_attention.risk import softmax_weights
 from theorems.core.points import directions
-from theorems.explaining.applying import Looked, Speaks, looked_at
-from theorems.explaining.selection import Chosen, Entry, Followed, chosen, entry, followed, locally_optimal_choices
+from theorems.explaining.applying import CheckedAssumptions, Speaks, check_assumptions
+from theorems.explaining.selection import (
+    Chosen,
+    Entry,
+    FollowedFlow,
+    chosen_tokens,
+    entry,
+    follow_flow,
+    locally_optimal_choices,
+)
 from theorems.explaining.size import REACH, size_of
 
 START = 3.0
@@ -77,15 +85,15 @@ class Facts:
 
     name: str
     case: Case
-    path: Followed
-    others: tuple[Followed, ...]
+    path: FollowedFlow
+    others: tuple[FollowedFlow, ...]
     choices: tuple[Chosen, ...]
     about: Chosen | None
     locally_optimal: tuple[Chosen, ...] | None
     entry: Entry | None
     norms: Float64[np.ndarray, "m"]
     tokens: tuple[Token, ...]
-    looked: tuple[Looked, ...]
+    looked: tuple[CheckedAssumptions, ...]
     speaks: tuple[Speaks, ...]
     seed: int
 
@@ -121,23 +129,23 @@ def facts_of(case: Case, name: str, starts: int = 0, seed: int = 0) -> Facts:
 
 def _facts_of(case: Case, name: str, starts: int, seed: int) -> Facts:
     problem = case.problem
-    best = chosen(problem, "optimal", problem.optimal)
+    best = chosen_tokens(problem, "optimal", problem.optimal)
     start = np.zeros(problem.d) if case.start is None else np.array(case.start)
-    record = _recorded(case, best, start)
-    path = followed(problem, start, record)
+    record = _norms_to_record(case, best, start)
+    path = follow_flow(problem, start, record)
     drawn = START * size_of(case, best) * directions(np.random.default_rng(seed), starts, problem.d)
-    others = tuple(followed(problem, p, record) for p in drawn)
+    others = tuple(follow_flow(problem, p, record) for p in drawn)
     choices = [best]
     for which, alpha in (("selected", path.selects), ("given", case.alpha)):
         if alpha is not None and not any(np.array_equal(alpha, one.alpha) for one in choices):
-            choices.append(chosen(problem, which, alpha))
+            choices.append(chosen_tokens(problem, which, alpha))
     ranked = sorted(choices, key=lambda one: path.selects is None or not np.array_equal(one.alpha, path.selects))
     about = next((one for one in ranked if one.solution is not None), None)
     local = locally_optimal_choices(problem)
     norms, weights = _weights(case, path, best if about is None else about, start)
     of = {"optimal": None, "selected": path.selects, "given": case.alpha}
-    cases = {name: case.but(alpha=a, start=None) for name, a in of.items() if a is not None or name == "optimal"}
-    looked, speaks = looked_at(cases)
+    cases = {name: case.replace(alpha=a, start=None) for name, a in of.items() if a is not None or name == "optimal"}
+    looked, speaks = check_assumptions(cases)
     return Facts(
         name,
         case,
@@ -164,7 +172,7 @@ def _decades(size: float, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray
     return np.array([10.0 ** (first + k) for k in range(NORMS)])
 
 
-def _recorded(case: Case, best: Chosen, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "m"]:
+def _norms_to_record(case: Case, best: Chosen, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "m"]:
     """Norms at which points are wanted: whole decades, and in the plane enough of them to draw."""
     size = size_of(case, best)
     wanted = 10.0 ** np.arange(math.floor(math.log10(size)) - 2, math.floor(math.log10(size)) + 10)
@@ -175,7 +183,7 @@ def _recorded(case: Case, best: Chosen, start: Float64[np.ndarray, "d"]) -> Floa
 
 
 def _weights(
-    case: Case, path: Followed, about: Chosen, start: Float64[np.ndarray, "d"]
+    case: Case, path: FollowedFlow, about: Chosen, start: Float64[np.ndarray, "d"]
 ) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "m n T"]]:
     """Norms that the flow passes, the last of them its end where it stops early, and the softmax weights there."""
     flow = path.flow
@@ -189,7 +197,7 @@ def _weights(
 
 def _tokens(
     case: Case,
-    path: Followed,
+    path: FollowedFlow,
     choices: list[Chosen],
     about: Chosen | None,
     local: list[Chosen] | None,
@@ -207,7 +215,7 @@ def _tokens(
                 i,
                 t,
                 float(problem.scores[i, t]),
-                _selected(path, i, t),
+                _selects(path, i, t),
                 bool(problem.scores[i, t] == top[i]),
                 None if local is None and not is_local else is_local,
                 None if svm is None or is_chosen else float(svm.margins[i, t]),
@@ -219,7 +227,7 @@ def _tokens(
     return made
 
 
-def _selected(path: Followed, i: int, t: int) -> bool | None:
+def _selects(path: FollowedFlow, i: int, t: int) -> bool | None:
     if path.stationary:
         return False
     if path.selects is not None:

@@ -37,7 +37,7 @@ def check_kind(kind: str, what: str = "plot") -> None:
     check_matplotlib(what)
 
 
-def plotted(it: Facts, kind: str) -> bytes:
+def render_plot(it: Facts, kind: str) -> bytes:
     """The drawing as the bytes of a file; the same explanation, the same bytes.
 
     Raises:

@@ -13,7 +13,7 @@ from theorems.benchmark.measure import Limit
 from theorems.core.version import version
 from theorems.explaining.content import decades
 from theorems.explaining.facts import Facts
-from theorems.explaining.selection import Chosen, Followed
+from theorems.explaining.selection import Chosen, FollowedFlow
 from theorems.explaining.words import paragraphs
 from theorems.run.findings import Found
 from theorems.run.findings import as_json as findings_json
@@ -30,7 +30,7 @@ def as_json(it: Facts) -> str:
         "d": problem.d,
         "loss": problem.loss.name,
         "seed": it.seed,
-        "flow": _ended(it.path)
+        "flow": _end_of_path(it.path)
         | {
             "reason": flow.reason,
             "records": [_record(it, k) for k in decades(it)],
@@ -43,7 +43,7 @@ def as_json(it: Facts) -> str:
         "tokens": [vars(one) for one in it.tokens],
         "directions": [_direction(one) for one in it.choices],
         "locally_optimal": None if it.locally_optimal is None else [one.alpha for one in it.locally_optimal],
-        "other_starts": [_ended(one) for one in it.others],
+        "other_starts": [_end_of_path(one) for one in it.others],
         "assumptions": {one.of: findings_json(map(_without_svm, one.findings)) for one in it.looked},
         "statements": [
             {"id": one.id, "of": one.of, "applies": one.applies, "missing": [found.id for found in one.missing]}
@@ -54,7 +54,7 @@ def as_json(it: Facts) -> str:
     return to_json(held, indent=2) + "\n"
 
 
-def _ended(path: Followed) -> dict[str, Any]:
+def _end_of_path(path: FollowedFlow) -> dict[str, Any]:
     limit = path.limit if isinstance(path.limit, Limit) else None
     return {
         "start": path.start,

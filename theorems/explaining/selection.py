@@ -54,14 +54,14 @@ class Chosen:
         return None if isinstance(self.svm, Infeasible) else self.svm
 
 
-def chosen(problem: Problem, name: str, alpha: Int64[np.ndarray, "n"]) -> Chosen:
+def chosen_tokens(problem: Problem, name: str, alpha: Int64[np.ndarray, "n"]) -> Chosen:
     """The tokens α with their exact solution of ATT-SVM."""
     svm = max_margin(problem.exact_keys, alpha)
     return Chosen(name, svm, not isinstance(svm, Infeasible) and locally_optimal(svm, problem.scores))
 
 
 @dataclass(frozen=True, eq=False)
-class Followed:
+class FollowedFlow:
     """A gradient flow from p(0), and what it selects.
 
     Attributes:
@@ -108,9 +108,9 @@ class Followed:
         return self.stationary or isinstance(self.limit, Limit) or self.tied.size > 0
 
 
-def followed(
+def follow_flow(
     problem: Problem, start: Float64[np.ndarray, "d"], record: Float64[np.ndarray, "r"] | None = None
-) -> Followed:
+) -> FollowedFlow:
     """The flow from ``start``; ``record`` are norms at which its points are wanted, besides eight per decade."""
     norm = far(problem, start)
     steps = np.geomspace(norm / 1e9, norm, 73)
@@ -118,14 +118,14 @@ def followed(
     flow = gradient_flow(problem, start, norm=norm, record=records)
     p = flow.final
     largest = direction(problem.keys, p).selected if p.any() else np.ones(problem.scores.shape, dtype=bool)
-    return Followed(start, flow, largest, limit_of_flow(problem, flow))
+    return FollowedFlow(start, flow, largest, limit_of_flow(problem, flow))
 
 
 def locally_optimal_choices(problem: Problem) -> list[Chosen] | None:
     """Every locally optimal α, in lexicographic order; None where there are too many to try."""
     if problem.n * np.log(problem.T) > np.log(MOST_CHOICES) * (1 + 1e-12):
         return None
-    every = (chosen(problem, "locally optimal", alpha) for alpha in separable_choices(problem))
+    every = (chosen_tokens(problem, "locally optimal", alpha) for alpha in separable_choices(problem))
     return [one for one in every if one.locally_optimal]
 
 
@@ -143,11 +143,11 @@ class Entry:
     radius: float
 
 
-def entry(case: Case, path: Followed) -> Entry | None:
+def entry(case: Case, path: FollowedFlow) -> Entry | None:
     """The first recorded point of the flow in the cone of Theorem 3, checked exactly; None if none is known to be."""
     if not isinstance(path.limit, Limit) or not locally_optimal(path.limit.svm, case.problem.scores):
         return None
-    known = with_cone(case.but(alpha=path.limit.svm.alpha, start=None))
+    known = with_cone(case.replace(alpha=path.limit.svm.alpha, start=None))
     if "cone_mu" not in known.arrays:
         return None
     mu, radius = float(known.arrays["cone_mu"]), float(known.arrays["cone_radius"])
@@ -156,6 +156,6 @@ def entry(case: Case, path: Followed) -> Entry | None:
     if not inside.size:
         return None
     point = np.array(path.flow.points[inside[0]])
-    if in_cone(known.but(start=point)).holds is not True:
+    if in_cone(known.replace(start=point)).holds is not True:
         return None
     return Entry(float(path.flow.norms[inside[0]]), mu, radius)

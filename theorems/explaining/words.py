@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from jaxtyping import Int64
 
-from generators.finding import listed, number, vector
+from generators.finding import format_tokens, number, vector
 from reference_attention.training.descent import Stop
 from theorems.explaining.applying import Speaks
 from theorems.explaining.facts import Facts
-from theorems.explaining.selection import Followed
+from theorems.explaining.selection import FollowedFlow
 
 SENSE = {
     "theorem-1": "the prompt of least risk within ‖p‖ ≤ R turns to p̄_mm of the optimal tokens as R grows",
@@ -40,9 +40,9 @@ def headline(it: Facts) -> str:
         return f"from {origin} the flow {_rests(it)} and selects nothing"
     if path.selects is None:
         if path.tied.size:
-            return f"from {origin} the flow ties {_tied(path)}, exactly"
+            return f"from {origin} the flow ties {_tied_inputs(path)}, exactly"
         return f"where the flow from {origin} goes is undecided: {path.limit}"
-    return f"from {origin} the flow selects {_compared(it, path.selects)}"
+    return f"from {origin} the flow selects {_comparison(it, path.selects)}"
 
 
 def paragraphs(it: Facts) -> list[str]:
@@ -67,12 +67,12 @@ def _size(norm: float) -> str:
     return f"{norm:.3g}"
 
 
-def _tied(path: Followed) -> str:
-    said = [f"tokens {listed(np.flatnonzero(path.largest[i]))} of input {i}" for i in path.tied[:2]]
+def _tied_inputs(path: FollowedFlow) -> str:
+    said = [f"tokens {format_tokens(np.flatnonzero(path.largest[i]))} of input {i}" for i in path.tied[:2]]
     return " and ".join(said) + (f" and tokens of {len(path.tied) - 2} more" if len(path.tied) > 2 else "")
 
 
-def _compared(it: Facts, alpha: Int64[np.ndarray, "n"]) -> str:
+def _comparison(it: Facts, alpha: Int64[np.ndarray, "n"]) -> str:
     """α against the tokens of highest score."""
     scores = it.case.problem.scores
     rows = np.arange(len(alpha))
@@ -124,18 +124,22 @@ def _rivals(it: Facts) -> Iterator[str]:
     if it.optimal.solution is None:
         yield "No prompt separates the optimal tokens from the others, so there is no GMM direction."
     if it.locally_optimal is not None and len(it.locally_optimal) > 1:
-        named = ", ".join(listed(one.alpha, TOKENS) for one in it.locally_optimal[:4])
+        named = ", ".join(format_tokens(one.alpha, TOKENS) for one in it.locally_optimal[:4])
         more = ", …" if len(it.locally_optimal) > 4 else ""
         yield f"{len(it.locally_optimal)} choices α are locally optimal: {named}{more}; the start decides between them."
     if it.others:
-        yield _counted(it.others)
+        yield _count_ends(it.others)
 
 
-def _counted(others: Iterable[Followed]) -> str:
+def _count_ends(others: Iterable[FollowedFlow]) -> str:
     counts: dict[str, int] = {}
     for one in others:
         ends = (
-            "a finite prompt" if one.stationary else "undecided" if one.selects is None else listed(one.selects, TOKENS)
+            "a finite prompt"
+            if one.stationary
+            else "undecided"
+            if one.selects is None
+            else format_tokens(one.selects, TOKENS)
         )
         counts[ends] = counts.get(ends, 0) + 1
     return f"Of the seeded starts {', '.join(f'{n} end at {ends}' for ends, n in counts.items())}."
@@ -145,7 +149,7 @@ def _theorems(speaks: Iterable[Speaks], n: int) -> list[str]:
     """A paragraph for those that apply, one for those that do not, one for those that are open."""
     theorems = [one for one in speaks if one.id.startswith("theorem-")]
     lemmas = [one for one in speaks if one.id.startswith("lemma-")]
-    apply = [f"{_called(one)}: {_sense(one, n)}." for one in theorems if one.applies]
+    apply = [f"{_citation(one)}: {_sense(one, n)}." for one in theorems if one.applies]
     made = [f"What applies: {' '.join(apply)}" if apply else "No theorem applies."]
     if any(one.applies for one in lemmas):
         made[0] += f" Also {_numbers([one for one in lemmas if one.applies])}."
@@ -176,6 +180,6 @@ def _sense(one: Speaks, n: int) -> str:
     return said or SENSE.get(one.id, one.title)
 
 
-def _called(one: Speaks) -> str:
+def _citation(one: Speaks) -> str:
     of = {"optimal": "", "selected": ", α what the flow selects", "given": ", α as given"}[one.of]
     return f"{_numbers([one])}{of}"

@@ -44,7 +44,7 @@ def _colder(keys: Array, size: float) -> Array:
     return (1 + size) * keys
 
 
-def _negated(keys: Array, size: float) -> Array:
+def _negate(keys: Array, size: float) -> Array:
     return -keys
 
 
@@ -52,7 +52,7 @@ def _over_root_d(keys: Array, size: float) -> Array:
     return keys / math.sqrt(keys.shape[-1])
 
 
-def _masked(keys: Array, size: float) -> Array:
+def _mask_last_key(keys: Array, size: float) -> Array:
     xp = array_namespace(keys)
     return xp.concat([keys[..., :-1, :], keys[..., -2:-1, :]], axis=-2)
 
@@ -69,12 +69,12 @@ def _without_maximum(logits: Array, size: float) -> Array:
     return raw / xp.sum(raw, axis=-1, keepdims=True)
 
 
-def _clipped(logits: Array, size: float) -> Array:
+def _clipping_change(logits: Array, size: float) -> Array:
     xp = array_namespace(logits)
     return xp.clip(logits, min=-1 / size, max=1 / size) - logits
 
 
-def _rounded(logits: Array, size: float) -> Array:
+def _rounding_change(logits: Array, size: float) -> Array:
     """To the numbers with ⌊log2(1/size)⌋ significant bits, ties to even."""
     xp = array_namespace(logits)
     large = xp.abs(logits)
@@ -144,13 +144,13 @@ ATTENTION_FAULTS = (
         "lemma-3",
         OnOtherKeys(_over_root_d),
     ),
-    Fault("negated-logits", Kind.SOFTMAX, "softmax(−K p): the wrong sign", "lemma-3", OnOtherKeys(_negated)),
+    Fault("negated-logits", Kind.SOFTMAX, "softmax(−K p): the wrong sign", "lemma-3", OnOtherKeys(_negate)),
     Fault(
         "masked-token",
         Kind.SOFTMAX,
         "the last token attends to the one before it: its own key is lost",
         "lemma-3",
-        OnOtherKeys(_masked),
+        OnOtherKeys(_mask_last_key),
     ),
     Fault(
         "epsilon-in-denominator",
@@ -174,7 +174,7 @@ ATTENTION_FAULTS = (
         Kind.SOFTMAX,
         "logits clipped to [−1/ε, 1/ε]",
         "lemma-3",
-        Shifted(_clipped),
+        Shifted(_clipping_change),
         0.2,
         "1 / the largest logit",
     ),
@@ -190,7 +190,7 @@ ATTENTION_FAULTS = (
         Kind.SOFTMAX,
         "logits rounded to eight significant bits, as in bfloat16",
         "lemma-3",
-        Shifted(_rounded),
+        Shifted(_rounding_change),
         BFLOAT16,
         "unit roundoff of the logits",
     ),

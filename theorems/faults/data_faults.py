@@ -44,10 +44,10 @@ class LongerStep:
 
 def longer_step(size: float) -> Implementation:
     """The reference with steps above 1/L_p."""
-    return REFERENCE.but("", log_smoothness=LongerStep(size).log_smoothness)
+    return REFERENCE.replace("", log_smoothness=LongerStep(size).log_smoothness)
 
 
-def _swapped(keys: Array, size: float) -> Array:
+def _swap_first_keys(keys: Array, size: float) -> Array:
     xp = array_namespace(keys)
     return xp.concat([keys[..., 1:2, :], keys[..., :1, :], keys[..., 2:, :]], axis=-2)
 
@@ -81,7 +81,7 @@ def _with_tokens(case: Case, alpha: Any) -> Case:
     """The case with ``alpha`` for its optimal tokens, and for its chosen ones if it has any."""
     problem = copy(case.problem)
     vars(problem)["optimal"] = alpha
-    return case.but(problem=problem, alpha=None if case.alpha is None else alpha)
+    return case.replace(problem=problem, alpha=None if case.alpha is None else alpha)
 
 
 def _by_key_norm(case: Case) -> Case:
@@ -118,7 +118,7 @@ DATA_FAULTS = (
         Kind.DATA,
         "the attention sees the first two keys swapped, not their scores",
         "lemma-3",
-        OnOtherKeys(_swapped),
+        OnOtherKeys(_swap_first_keys),
     ),
     Fault(
         "key-off",

@@ -48,7 +48,9 @@ class Loop:
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
         made = Loop(self.rule, size)
-        return REFERENCE.but("", gradient_descent=made.gradient_descent, normalized_gradient_descent=made.normalized)
+        return REFERENCE.replace(
+            "", gradient_descent=made.gradient_descent, normalized_gradient_descent=made.normalized
+        )
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,9 @@ class Recorded:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", gradient_descent=self.gradient_descent, normalized_gradient_descent=self.normalized)
+        return REFERENCE.replace(
+            "", gradient_descent=self.gradient_descent, normalized_gradient_descent=self.normalized
+        )
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,9 @@ class FromElsewhere:
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
         made = FromElsewhere(self.change, size)
-        return REFERENCE.but("", gradient_descent=made.gradient_descent, normalized_gradient_descent=made.normalized)
+        return REFERENCE.replace(
+            "", gradient_descent=made.gradient_descent, normalized_gradient_descent=made.normalized
+        )
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ class FlooredNorm:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", normalized_gradient_descent=FlooredNorm(size).normalized)
+        return REFERENCE.replace("", normalized_gradient_descent=FlooredNorm(size).normalized)
 
 
 def _with_points(run: Trajectory, points: Array) -> Trajectory:
@@ -157,7 +163,7 @@ def _weight_decay(p: Array, step: Array, last: Array, t: int, size: float) -> Ar
     return np.asarray((1 - size) * p + step)
 
 
-def _clipped(p: Array, step: Array, last: Array, t: int, size: float) -> Array:
+def _clip_step(p: Array, step: Array, last: Array, t: int, size: float) -> Array:
     length = np.linalg.norm(step, axis=-1, keepdims=True)
     longest = size * np.linalg.norm(p, axis=-1, keepdims=True)
     return np.asarray(p + np.where(length > longest, 0.5, 1.0) * step)
@@ -167,7 +173,7 @@ def _zero(start: Array, size: float) -> Array:
     return np.zeros_like(start)
 
 
-def _stretched(start: Array, size: float) -> Array:
+def _stretch(start: Array, size: float) -> Array:
     return (1 + size) * start
 
 
@@ -175,7 +181,7 @@ def _one_short(points: Array) -> Array:
     return points[:-1]
 
 
-def _averaged(points: Array) -> Array:
+def _average(points: Array) -> Array:
     counts = np.arange(1.0, len(points) + 1).reshape(-1, *([1] * (points.ndim - 1)))
     return np.asarray(np.cumsum(points, axis=0) / counts)
 
@@ -216,7 +222,7 @@ DESCENT_FAULTS = (
         Kind.RUN,
         "steps longer than ε ‖p‖ are halved",
         "lemma-1",
-        Loop(_clipped),
+        Loop(_clip_step),
         1e-2,
         "ε",
     ),
@@ -226,12 +232,12 @@ DESCENT_FAULTS = (
         Kind.RUN,
         "p(0) is (1 + ε) times the start",
         "lemma-1",
-        FromElsewhere(_stretched),
+        FromElsewhere(_stretch),
         1e-6,
         "ε",
     ),
     Fault("descent-one-step-short", Kind.RUN, "the last iterate is not returned", "theorem-2", Recorded(_one_short)),
-    Fault("descent-averages", Kind.RUN, "running means of the iterates are returned", "lemma-1", Recorded(_averaged)),
+    Fault("descent-averages", Kind.RUN, "running means of the iterates are returned", "lemma-1", Recorded(_average)),
     Fault(
         "normalized-with-floor",
         Kind.RUN,

@@ -28,7 +28,7 @@ class ChangedDirection:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", direction=ChangedDirection(self.change, size).decide)
+        return REFERENCE.replace("", direction=ChangedDirection(self.change, size).decide)
 
 
 def _near(found: Direction, keys: Any, size: float) -> Direction:
@@ -73,7 +73,7 @@ def _second_margin(found: Direction, keys: Any, size: float) -> Direction:
     return replace(found, least=least, neighbours=near & ~found.selected)
 
 
-def _saturated(found: Direction, keys: Any, size: float) -> Direction:
+def _saturate(found: Direction, keys: Any, size: float) -> Direction:
     sizes = np.clip(np.abs(found.q), np.finfo(np.float32).tiny, np.finfo(np.float32).max)
     return direction(keys, np.where(found.q == 0, 0.0, np.copysign(sizes, found.q)))
 
@@ -135,7 +135,7 @@ DIRECTION_FAULTS = (
         Kind.DIRECTION,
         "entries of q beyond the range of float32 are its smallest or largest",
         "lemma-8",
-        ChangedDirection(_saturated),
+        ChangedDirection(_saturate),
     ),
 )
 """Faults in Definition 3."""

@@ -36,7 +36,7 @@ class ForcedFlag:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", max_margin=self.solve, relaxed_max_margin=self.relax)
+        return REFERENCE.replace("", max_margin=self.solve, relaxed_max_margin=self.relax)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ForcedAnswer:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", locally_optimal=self.decide)
+        return REFERENCE.replace("", locally_optimal=self.decide)
 
 
 def ties_allowed(solution: MaxMargin, scores: Any) -> bool:
@@ -66,7 +66,7 @@ class Ties:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", locally_optimal=ties_allowed)
+        return REFERENCE.replace("", locally_optimal=ties_allowed)
 
 
 def _with(right: MaxMargin, **flags: Any) -> MaxMargin:

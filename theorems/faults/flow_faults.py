@@ -35,7 +35,7 @@ class MovedPoints:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", gradient_flow=MovedPoints(self.change, size).gradient_flow)
+        return REFERENCE.replace("", gradient_flow=MovedPoints(self.change, size).gradient_flow)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class OtherFlow:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", gradient_flow=OtherFlow(self.change, size).gradient_flow)
+        return REFERENCE.replace("", gradient_flow=OtherFlow(self.change, size).gradient_flow)
 
 
 def _sideways(flow: Flow, problem: Problem, size: float) -> Array:
@@ -78,7 +78,7 @@ def _on_the_ray(flow: Flow, problem: Problem, size: float) -> Array:
     return np.where(far[:, None], flow.norms[:, None] * found.direction, flow.points)
 
 
-def _interpolated(flow: Flow, problem: Problem, size: float) -> Array:
+def _interpolate(flow: Flow, problem: Problem, size: float) -> Array:
     """Every other point, on the chord of its neighbours."""
     points = np.array(flow.points)
     for k in range(2, len(points) - 1, 2):
@@ -159,7 +159,7 @@ FLOW_FAULTS = (
         Kind.RUN,
         "every other recorded point lies on the chord of its neighbours",
         "theorem-2",
-        MovedPoints(_interpolated),
+        MovedPoints(_interpolate),
     ),
     Fault(
         "flow-of-another-loss",

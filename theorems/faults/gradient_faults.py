@@ -15,7 +15,7 @@ from reference_attention.losses import loss_named
 from reference_attention.risk import ScaledGradient
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.fault import Fault, Kind
-from theorems.faults.softmax import Normalised, as_it_is, covariance, detached, diagonal, unscaled
+from theorems.faults.softmax import Normalised, as_it_is, covariance, detached_normaliser, diagonal, without_scale
 
 Change = Callable[[ScaledGradient, Array, float], ScaledGradient]
 Back = Callable[[Array, Array, Array, float], Array]
@@ -41,7 +41,7 @@ class GradientChange:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", scaled_gradient=ChangedGradient(self.change, size).gradient)
+        return REFERENCE.replace("", scaled_gradient=ChangedGradient(self.change, size).gradient)
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class TextbookGradient:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", scaled_gradient=Normalised(as_it_is, self.pulled_back).gradient)
+        return REFERENCE.replace("", scaled_gradient=Normalised(as_it_is, self.pulled_back).gradient)
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ class OtherProblem:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", scaled_gradient=self.gradient)
+        return REFERENCE.replace("", scaled_gradient=self.gradient)
 
 
-def _negated(g: ScaledGradient, p: Array, size: float) -> ScaledGradient:
+def _negate(g: ScaledGradient, p: Array, size: float) -> ScaledGradient:
     return ScaledGradient(g.log_scale, -g.direction)
 
 
@@ -86,12 +86,12 @@ def _one_coordinate(g: ScaledGradient, p: Array, size: float) -> ScaledGradient:
     return ScaledGradient(g.log_scale, changed)
 
 
-def _rolled(g: ScaledGradient, p: Array, size: float) -> ScaledGradient:
+def _roll(g: ScaledGradient, p: Array, size: float) -> ScaledGradient:
     xp = array_namespace(g.direction)
     return ScaledGradient(g.log_scale, xp.roll(g.direction, 1, axis=-1))
 
 
-def _decayed(g: ScaledGradient, p: Array, size: float) -> ScaledGradient:
+def _add_decay(g: ScaledGradient, p: Array, size: float) -> ScaledGradient:
     """In the larger of the two scales, so that nothing is lost where one of them underflows."""
     xp = array_namespace(g.direction)
     length = xp.sqrt(xp.sum(p * p, axis=-1)) * size
@@ -106,7 +106,7 @@ def _single(g: ScaledGradient, p: Array, size: float) -> ScaledGradient:
     """Stored in float32: rounded, and lost below 1e-38."""
     xp = array_namespace(g.direction)
     stored = xp.astype(g.direction * xp.exp(g.log_scale)[..., None], xp.float32)
-    return unscaled(xp.astype(stored, xp.float64))
+    return without_scale(xp.astype(stored, xp.float64))
 
 
 def _with_slope(loss: Loss, slope_at: Callable[[Array], Array] | None) -> Loss:
@@ -129,7 +129,7 @@ def _slope_dropped(keys: Array, scores: Array, loss: Loss) -> tuple[Array, Array
     return keys, scores, _with_slope(loss, None), 1.0
 
 
-def _made_convex(keys: Array, scores: Array, loss: Loss) -> tuple[Array, Array, Loss, float]:
+def _make_convex(keys: Array, scores: Array, loss: Loss) -> tuple[Array, Array, Loss, float]:
     return keys, scores, loss_named("logistic") if loss.name == "sigmoid" else loss, 1.0
 
 
@@ -141,7 +141,7 @@ def _last_input_left_out(keys: Array, scores: Array, loss: Loss) -> tuple[Array,
 
 
 GRADIENT_FAULTS = (
-    Fault("negated-gradient", Kind.GRADIENT, "ascent: the wrong sign", "lemma-3", GradientChange(_negated)),
+    Fault("negated-gradient", Kind.GRADIENT, "ascent: the wrong sign", "lemma-3", GradientChange(_negate)),
     Fault(
         "gradient-too-long",
         Kind.GRADIENT,
@@ -165,14 +165,14 @@ GRADIENT_FAULTS = (
         Kind.GRADIENT,
         "coordinates rolled by one, as by a misaligned key",
         "lemma-3",
-        GradientChange(_rolled),
+        GradientChange(_roll),
     ),
     Fault(
         "weight-decay",
         Kind.GRADIENT,
         "∇L + λ p: weight decay that was left on",
         "lemma-3",
-        GradientChange(_decayed),
+        GradientChange(_add_decay),
         1e-3,
         "λ",
         1e-300,
@@ -191,7 +191,7 @@ GRADIENT_FAULTS = (
         Kind.GRADIENT,
         "∇L of the convex surrogate log(1 + e^−u) where the loss is σ(−u)",
         "lemma-1",
-        OtherProblem(_made_convex),
+        OtherProblem(_make_convex),
     ),
     Fault(
         "last-input-left-out",
@@ -208,7 +208,11 @@ GRADIENT_FAULTS = (
         TextbookGradient(diagonal),
     ),
     Fault(
-        "detached-normaliser", Kind.GRADIENT, "normaliser detached: J = diag(s)", "lemma-3", TextbookGradient(detached)
+        "detached-normaliser",
+        Kind.GRADIENT,
+        "normaliser detached: J = diag(s)",
+        "lemma-3",
+        TextbookGradient(detached_normaliser),
     ),
     Fault(
         "cancelling-gradient",

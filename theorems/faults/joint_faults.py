@@ -30,7 +30,7 @@ class Replaced:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", **{self.name: self.by})
+        return REFERENCE.replace("", **{self.name: self.by})
 
 
 def offset_ignored(joint: Joint, log_r: float, w: Array, p: Array) -> tuple[float, Array, Array]:
@@ -51,7 +51,7 @@ def sum_not_mean(joint: Joint, log_r: float, w: Array, p: Array) -> tuple[float,
     return value + float(np.log(len(joint.tokens))), by_w, by_p
 
 
-def unminimised(joint: Joint, schedule: Schedule, R: float, starts: Array) -> Found:
+def first_start(joint: Joint, schedule: Schedule, R: float, starts: Array) -> Found:
     """The first start, at the radius asked for."""
     found = joint_minimiser(joint, schedule, R, starts)
     p = starts[0] * (R / np.linalg.norm(starts[0]))
@@ -104,7 +104,7 @@ class JointLoop:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", joint_descent=self.run)
+        return REFERENCE.replace("", joint_descent=self.run)
 
 
 def _right(tokens: Array, keys: Array, v: Array, p: Array, asked: dict[str, Any]) -> tuple[Array, Array]:
@@ -176,7 +176,7 @@ def slack_squared(joint: Joint, ratio: float) -> Array:
     return scheduled_direction(replace(joint, svm=replace(joint.svm, slack=joint.svm.slack**2)), ratio)
 
 
-def relaxed_always(joint: Joint, ratio: float) -> Array:
+def always_relaxed_direction(joint: Joint, ratio: float) -> Array:
     """The direction for c = ∞, whatever c is."""
     return scheduled_direction(joint, 1e6)
 
@@ -206,7 +206,7 @@ JOINT_FAULTS = (
     ),
     _fault("head-pull-of-alpha", "the head's pull is that of α selected", "theorem-5", "joint_gradient", curved_head),
     _fault("joint-risk-summed", "log Σ for log mean", "theorem-5", "joint_gradient", sum_not_mean),
-    _fault("path-unminimised", "the joint path ends at its start", "theorem-6", "joint_minimiser", unminimised),
+    _fault("path-unminimised", "the joint path ends at its start", "theorem-6", "joint_minimiser", first_start),
     _fault("path-picks-a-start", "the lowest start, no descent", "theorem-6", "joint_minimiser", lowest_start),
     _fault("path-too-short", "‖p‖ = R/2 for ‖p‖ = R", "theorem-6", "joint_minimiser", prompt_too_short),
     _fault(
@@ -232,7 +232,9 @@ JOINT_FAULTS = (
         without_quadrant,
     ),
     _fault("schedule-slack-squared", "p(c) with slack²", "theorem-6", "scheduled_direction", slack_squared),
-    _fault("schedule-always-relaxed", "p_relax for every c", "theorem-6", "scheduled_direction", relaxed_always),
+    _fault(
+        "schedule-always-relaxed", "p_relax for every c", "theorem-6", "scheduled_direction", always_relaxed_direction
+    ),
     _fault("critical-ratio-quartered", "c*/4 for c*", "theorem-6", "critical_ratio", quarter_ratio),
 )
 """Faults in what moves head and prompt together."""

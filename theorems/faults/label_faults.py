@@ -28,7 +28,7 @@ class ChangedLabelSvm:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", label_svm=ChangedLabelSvm(self.change, size).solve)
+        return REFERENCE.replace("", label_svm=ChangedLabelSvm(self.change, size).solve)
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class RelaxedSolver:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", relaxed_max_margin=self.solver)
+        return REFERENCE.replace("", relaxed_max_margin=self.solver)
 
 
-def _solved(features: Any) -> LabelSvm:
+def _solve(features: Any) -> LabelSvm:
     solution = label_svm(features)
     assert isinstance(solution, LabelSvm)
     return solution
@@ -54,12 +54,12 @@ def _without_the_heaviest(right: LabelSvm, features: Any, size: float) -> LabelS
         return right
     weaker = np.array(features)
     weaker[int(np.argmax(right.duals))] *= 1024
-    wrong = _solved(weaker)
+    wrong = _solve(weaker)
     return replace(right, v=wrong.v, direction=wrong.direction, margin=wrong.margin)
 
 
 def _with_intercept(right: LabelSvm, features: Any, size: float) -> LabelSvm:
-    wrong = _solved(np.concatenate([features, np.ones((len(features), 1))], axis=1))
+    wrong = _solve(np.concatenate([features, np.ones((len(features), 1))], axis=1))
     v = wrong.v[:-1]
     return replace(wrong, v=v, direction=v / np.linalg.norm(v))
 

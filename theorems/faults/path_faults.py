@@ -38,7 +38,7 @@ class MovedPath:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", regularization_path=MovedPath(self.change, size).path)
+        return REFERENCE.replace("", regularization_path=MovedPath(self.change, size).path)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class OtherPath:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", regularization_path=OtherPath(self.change, size).path)
+        return REFERENCE.replace("", regularization_path=OtherPath(self.change, size).path)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class LocalPathOf:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", local_path=self.path)
+        return REFERENCE.replace("", local_path=self.path)
 
 
 def _start_returned(path: Path, size: float) -> Array:
@@ -86,7 +86,7 @@ def _on_the_ray(path: Path, size: float) -> Array:
     return path.norms[:, None] * last
 
 
-def _moved_along_the_sphere(path: Path, size: float) -> Array:
+def _move_along_the_sphere(path: Path, size: float) -> Array:
     """Some way beside the minimum, as an optimiser that ends early does."""
     across = np.roll(path.points, 1, axis=1)
     length = path.norms[:, None]
@@ -140,7 +140,7 @@ PATH_FAULTS = (
         Kind.RUN,
         "points ε R beside the minimum",
         "theorem-1",
-        MovedPath(_moved_along_the_sphere),
+        MovedPath(_move_along_the_sphere),
         1e-6,
         "ε",
     ),

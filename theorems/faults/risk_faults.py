@@ -32,7 +32,7 @@ class OtherRisk:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", risk=OtherRisk(self.value, size).risk)
+        return REFERENCE.replace("", risk=OtherRisk(self.value, size).risk)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class OtherExcess:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", log_excess_risk=OtherExcess(self.value, size).log_excess)
+        return REFERENCE.replace("", log_excess_risk=OtherExcess(self.value, size).log_excess)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class OtherSmoothness:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", log_smoothness=self.value)
+        return REFERENCE.replace("", log_smoothness=self.value)
 
 
 def _larger(keys: Array, scores: Array, loss: Loss, p: Array, size: float) -> Array:
@@ -70,7 +70,7 @@ def _sum(keys: Array, scores: Array, loss: Loss, p: Array, size: float) -> Array
     return keys.shape[-3] * reference.risk(keys, scores, loss, p)
 
 
-def _unsigned(keys: Array, scores: Array, loss: Loss, p: Array, size: float) -> Array:
+def _drop_first_sign(keys: Array, scores: Array, loss: Loss, p: Array, size: float) -> Array:
     """ℓ(|u|) at the first input."""
     xp = array_namespace(keys, scores, p)
     outputs = reference.predictions(keys, scores, p)
@@ -82,7 +82,7 @@ def _scaled_outputs(keys: Array, scores: Array, loss: Loss, p: Array, size: floa
     return reference.risk(keys, (1 + size) * scores, loss, p)
 
 
-def _linearised(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array, size: float) -> tuple[Array, Array]:
+def _linearise(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array, size: float) -> tuple[Array, Array]:
     """(1/n) Σ |ℓ'(γ_iα)| δ_i for (1/n) Σ ℓ(γ_iα − δ_i) − ℓ(γ_iα)."""
     return reference.log_excess_risk(keys, scores, _Linear(loss), p, alpha)
 
@@ -174,7 +174,9 @@ RISK_FAULTS = (
         "relative error of the risk",
     ),
     Fault("risk-is-a-sum", Kind.RISK, "Σ ℓ for the mean over the inputs", "lemma-3", OtherRisk(_sum)),
-    Fault("risk-with-an-unsigned-output", Kind.RISK, "ℓ(|u|) at the first input", "lemma-3", OtherRisk(_unsigned)),
+    Fault(
+        "risk-with-an-unsigned-output", Kind.RISK, "ℓ(|u|) at the first input", "lemma-3", OtherRisk(_drop_first_sign)
+    ),
     Fault(
         "risk-of-scaled-outputs",
         Kind.RISK,
@@ -184,7 +186,7 @@ RISK_FAULTS = (
         1e-6,
         "relative error of the outputs",
     ),
-    Fault("excess-linearised", Kind.RISK, "|ℓ'| δ for ℓ(u − δ) − ℓ(u)", "lemma-3", OtherExcess(_linearised)),
+    Fault("excess-linearised", Kind.RISK, "|ℓ'| δ for ℓ(u − δ) − ℓ(u)", "lemma-3", OtherExcess(_linearise)),
     Fault("excess-sign-lost", Kind.RISK, "|L(p) − L_α| for L(p) − L_α", "lemma-3", OtherExcess(_sign_lost)),
     Fault("excess-of-the-sum", Kind.RISK, "n (L(p) − L_α)", "lemma-3", OtherExcess(_excess_of_sum)),
     Fault(

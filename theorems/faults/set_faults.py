@@ -22,7 +22,7 @@ class SetSolver:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", max_margin_sets=self.solver)
+        return REFERENCE.replace("", max_margin_sets=self.solver)
 
 
 def first_choice_only(keys: Any, optimal: Any, solver: Solver) -> Sets:
@@ -50,7 +50,7 @@ def one_of_several(keys: Any, optimal: Any, solver: Solver) -> Sets:
     return replace(found, choices=(found.choices[0], *rest))
 
 
-def convexified(keys: Any, optimal: Any, solver: Solver) -> Sets:
+def convexify(keys: Any, optimal: Any, solver: Solver) -> Sets:
     """The mean of the optimal tokens stands for their set: the hull of the solutions."""
     keys = np.array(keys)
     for block, mask in zip(keys, optimal, strict=True):
@@ -91,7 +91,7 @@ SET_FAULTS = (
         Kind.SETS,
         "the mean of the optimal tokens stands for their set",
         "theorem-8",
-        SetSolver(convexified),
+        SetSolver(convexify),
     ),
     Fault(
         "sets-all-tokens-constrain",

@@ -37,7 +37,7 @@ class AtSizes:
         made = self.wrong(size)
         names = ("weights", "risk", "scaled_gradient", "log_excess_risk")
         both = {name: (getattr(made, name), getattr(REFERENCE, name)) for name in names}
-        return REFERENCE.but("", **{name: _Either(self.shows, *pair) for name, pair in both.items()})
+        return REFERENCE.replace("", **{name: _Either(self.shows, *pair) for name, pair in both.items()})
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def _many(tokens: int) -> bool:
     return tokens > LANES
 
 
-def _ragged(tokens: int) -> bool:
+def _is_ragged(tokens: int) -> bool:
     return tokens > LANES and tokens % LANES != 0
 
 
@@ -121,14 +121,14 @@ SIZE_FAULTS = (
         Kind.SOFTMAX,
         "T > 8: the tokens after the last full eight have no weight",
         "lemma-3",
-        AtSizes(Shifted(_tail), _ragged),
+        AtSizes(Shifted(_tail), _is_ragged),
     ),
     Fault(
         "ragged-tail-padded",
         Kind.SOFTMAX,
         "T > 8: the last eight is filled up with logits 0 that are not masked",
         "lemma-3",
-        AtSizes(Shifted(sink=_padding), _ragged),
+        AtSizes(Shifted(sink=_padding), _is_ragged),
     ),
     Fault(
         "running-maximum-never-rescaled",

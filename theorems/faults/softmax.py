@@ -18,7 +18,7 @@ from reference_attention.risk import ScaledGradient, signed_logsumexp
 from theorems.core.implementation import REFERENCE, Implementation
 
 
-def unscaled(direction: Array) -> ScaledGradient:
+def without_scale(direction: Array) -> ScaledGradient:
     """A gradient that was computed without a scale of its own."""
     xp = array_namespace(direction)
     return ScaledGradient(xp.zeros_like(direction[..., 0]), direction)
@@ -35,7 +35,7 @@ def diagonal(logits: Array, weights: Array, scores: Array, size: float) -> Array
     return weights * (1 - weights) * scores
 
 
-def detached(logits: Array, weights: Array, scores: Array, size: float) -> Array:
+def detached_normaliser(logits: Array, weights: Array, scores: Array, size: float) -> Array:
     """The normaliser taken for a constant: J = diag(s)."""
     return weights * scores
 
@@ -91,7 +91,7 @@ class Normalised:
         s = self.weights(keys, p)
         slope = loss.derivative(xp.sum(s * scores, axis=-1))[..., None]
         coefficients = slope * self.pulled_back(self.logits(keys, p), s, scores, self.size) / keys.shape[-3]
-        return unscaled(xp.sum(xp.sum(coefficients[..., None] * keys, axis=-2), axis=-2))
+        return without_scale(xp.sum(xp.sum(coefficients[..., None] * keys, axis=-2), axis=-2))
 
     def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
         """Sign and logarithm of L(p) − L_α, from these weights without further cancellation."""
@@ -109,7 +109,7 @@ class Normalised:
     @property
     def implementation(self) -> Implementation:
         """The reference with this attention."""
-        return REFERENCE.but(
+        return REFERENCE.replace(
             "", weights=self.weights, risk=self.risk, scaled_gradient=self.gradient, log_excess_risk=self.log_excess
         )
 
@@ -130,7 +130,7 @@ class Shifted:
     sink: Callable[[Array, float], Array] | None = None
     size: float = 0.0
 
-    def _extended(self, keys: Array, p: Array) -> tuple[Array, Array]:
+    def _extend(self, keys: Array, p: Array) -> tuple[Array, Array]:
         """Keys (*b, n, T or T + 1, d + 1) and prompts (*b, d + 1)."""
         xp = array_namespace(keys, p)
         logits = xp.sum(keys * p[..., None, None, :], axis=-1)
@@ -143,34 +143,34 @@ class Shifted:
             longer = xp.concat([longer, xp.concat([zeros, own], axis=-1)], axis=-2)
         return longer, xp.concat([p, xp.ones_like(p[..., :1])], axis=-1)
 
-    def _scored(self, scores: Array) -> Array:
+    def _extend_scores(self, scores: Array) -> Array:
         xp = array_namespace(scores)
         return scores if self.sink is None else xp.concat([scores, xp.zeros_like(scores[..., :1])], axis=-1)
 
     def weights(self, keys: Array, p: Array) -> Array:
         """As :func:`reference_attention.risk.softmax_weights`."""
-        return reference.softmax_weights(*self._extended(keys, p))[..., : keys.shape[-2]]
+        return reference.softmax_weights(*self._extend(keys, p))[..., : keys.shape[-2]]
 
     def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
         """As :func:`reference_attention.risk.risk`."""
-        longer, prompt = self._extended(keys, p)
-        return reference.risk(longer, self._scored(scores), loss, prompt)
+        longer, prompt = self._extend(keys, p)
+        return reference.risk(longer, self._extend_scores(scores), loss, prompt)
 
     def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
         """As :func:`reference_attention.risk.scaled_gradient`."""
-        longer, prompt = self._extended(keys, p)
-        found = reference.scaled_gradient(longer, self._scored(scores), loss, prompt)
+        longer, prompt = self._extend(keys, p)
+        found = reference.scaled_gradient(longer, self._extend_scores(scores), loss, prompt)
         return ScaledGradient(found.log_scale, found.direction[..., :-1])
 
     def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
         """As :func:`reference_attention.risk.log_excess_risk`."""
-        longer, prompt = self._extended(keys, p)
-        return reference.log_excess_risk(longer, self._scored(scores), loss, prompt, alpha)
+        longer, prompt = self._extend(keys, p)
+        return reference.log_excess_risk(longer, self._extend_scores(scores), loss, prompt, alpha)
 
     def __call__(self, size: float) -> Implementation:
         """The implementation with a fault of that size."""
         made = Shifted(self.shift, self.sink, size)
-        return REFERENCE.but(
+        return REFERENCE.replace(
             "", weights=made.weights, risk=made.risk, scaled_gradient=made.gradient, log_excess_risk=made.log_excess
         )
 
@@ -217,4 +217,4 @@ class OtherData:
         replaced = {"risk": self.risk, "scaled_gradient": self.gradient, "log_excess_risk": self.log_excess}
         if self.keys_to is not None:
             replaced["weights"] = self.weights
-        return REFERENCE.but("", **replaced)
+        return REFERENCE.replace("", **replaced)

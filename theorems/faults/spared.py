@@ -11,7 +11,7 @@ NO_SOLUTION = "without a solution there is nothing to compare with"
 MISREAD = "for the tokens as misread the objects of the statement do not exist, and it says so"
 
 
-def why_spared(fault: Fault, id: str, survives: Mapping[str, str], undecided: bool = False) -> str:
+def why_survived(fault: Fault, id: str, survives: Mapping[str, str], undecided: bool = False) -> str:
     """Why the statement survives the fault; empty when nobody has said.
 
     Args:

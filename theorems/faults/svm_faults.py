@@ -34,7 +34,7 @@ class ChangedSvm:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", max_margin=ChangedSvm(self.change, size).solve)
+        return REFERENCE.replace("", max_margin=ChangedSvm(self.change, size).solve)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class OtherSvm:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", max_margin=self.solve)
+        return REFERENCE.replace("", max_margin=self.solve)
 
 
 def _floats(keys: Any) -> Any:

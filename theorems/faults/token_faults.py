@@ -21,16 +21,16 @@ class OtherProducts:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", keys_and_scores=self.made)
+        return REFERENCE.replace("", keys_and_scores=self.made)
 
 
-def _transposed(data: Dataset) -> KeysAndScores:
+def _transpose(data: Dataset) -> KeysAndScores:
     W = data.key_query
     keys = data.problem.keys if W.shape[0] != W.shape[1] else data.X @ W
     return keys, data.problem.scores
 
 
-def _unlabelled(data: Dataset) -> KeysAndScores:
+def _ignore_labels(data: Dataset) -> KeysAndScores:
     return data.problem.keys, data.Y[:, None] * data.problem.scores
 
 
@@ -76,10 +76,10 @@ class OtherOuterProducts:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.but("", outer_keys_and_scores=self.made)
+        return REFERENCE.replace("", outer_keys_and_scores=self.made)
 
 
-def _transposed_outer(data: QueryDataset) -> KeysAndScores:
+def _transpose_outer(data: QueryDataset) -> KeysAndScores:
     n, T, d = data.X.shape
     keys = data.problem.keys.reshape(n, T, d, -1).swapaxes(2, 3).reshape(n, T, -1)
     return keys, data.problem.scores
@@ -101,11 +101,11 @@ TOKEN_FAULTS = (
         Kind.DATA,
         "X W for X Wᵀ, where W is square",
         "lemma-11",
-        OtherProducts(_transposed),
+        OtherProducts(_transpose),
     ),
     Fault("keys-are-tokens", Kind.DATA, "X for X Wᵀ, where W is square", "lemma-11", OtherProducts(_tokens_for_keys)),
     Fault("keys-of-float32-products", Kind.DATA, "X Wᵀ in float32", "lemma-6", OtherProducts(_single_products)),
-    Fault("scores-without-labels", Kind.DATA, "X v for Y X v", "lemma-6", OtherProducts(_unlabelled)),
+    Fault("scores-without-labels", Kind.DATA, "X v for Y X v", "lemma-6", OtherProducts(_ignore_labels)),
     Fault("scores-with-the-first-label", Kind.DATA, "Y_1 X v for Y X v", "lemma-6", OtherProducts(_first_label)),
     Fault("scores-of-float32-head", Kind.DATA, "X and v in float32", "lemma-6", OtherProducts(_single_head)),
     Fault(
@@ -120,7 +120,7 @@ TOKEN_FAULTS = (
         Kind.DATA,
         "vec(z xᵀ) for vec(x zᵀ)",
         "tsvm-rank",
-        OtherOuterProducts(_transposed_outer),
+        OtherOuterProducts(_transpose_outer),
     ),
     Fault(
         "queries-of-the-next-input",

@@ -37,7 +37,7 @@ def check_matplotlib(what: str = "figures") -> None:
         )
 
 
-def drawn(one: Figure, numbers: Numbers, kind: str) -> bytes:
+def render_figure(one: Figure, numbers: Numbers, kind: str) -> bytes:
     """The figure as the bytes of a file; the same numbers, the same bytes.
 
     Args:

@@ -58,7 +58,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
         axes.axhline(0, color=style.RED, linestyle="--", linewidth=1.8, zorder=4)
         for one in numbers[loss]:
             share = np.log(one["C"]) / np.log(100)
-            axes.plot(one["norms"], one["degrees"], color=_mixed(*ramp, float(share)), linewidth=1.2)
+            axes.plot(one["norms"], one["degrees"], color=_mix_colours(*ramp, float(share)), linewidth=1.2)
         axes.set_xscale("log")
         axes.set_xlim(0.05, 1e4)
         axes.set_ylim(-56, 56)
@@ -76,7 +76,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
     style.name(panels[0], 0.08, -52.0, "towards the token of score 1", style.GREY, va="center")
 
 
-def _mixed(low: str, high: str, share: float) -> str:
+def _mix_colours(low: str, high: str, share: float) -> str:
     parts = [(int(low[k : k + 2], 16), int(high[k : k + 2], 16)) for k in (1, 3, 5)]
     return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in parts)
 

@@ -28,12 +28,12 @@ WORDING = (
 
 def numbers(settings: Settings) -> Numbers:
     """Sparsity, ‖W‖_F, loss and accuracy epoch by epoch; the maps of some images at some of them."""
-    from theorems.figures.vision_transformer import BLOCKS, HEADS, WIDTH, shown, trained
+    from theorems.figures.vision_transformer import BLOCKS, HEADS, WIDTH, images_to_show, train
 
     images = digits() if settings.cifar10 is None else cifar_10(settings.cifar10)
-    record = trained(images, settings.epochs, settings.seed, settings.checkpoints, settings.progress)
+    record = train(images, settings.epochs, settings.seed, settings.checkpoints, settings.progress)
     stages = sorted({round(share * settings.epochs) for share in STAGES})
-    which = shown(images)
+    which = images_to_show(images)
     return {
         "data": images.name,
         "images": len(images.pixels),

@@ -18,7 +18,7 @@ import numpy as np
 from generators.random_trials import INPUTS, TOKENS
 from theorems.figures import style
 from theorems.figures.figure import Cut, Figure, Numbers, Settings
-from theorems.figures.random_trials import DIMENSIONS, ITERATIONS, KINDS, SATURATED, ended, pieces
+from theorems.figures.random_trials import DIMENSIONS, ITERATIONS, KINDS, SATURATED, pieces, run_trials
 
 BINS = np.arange(-10, 31) / 20
 """Edges; what lies beyond them counts in the outermost bins."""
@@ -54,7 +54,7 @@ def together(settings: Settings, found: Sequence[Numbers]) -> Numbers:
 
 def trials_of(settings: Settings, piece: tuple[int, ...]) -> Numbers:
     """Of a block of trials: how many are of each kind, the score gaps, and 1 − cos to p_mm."""
-    trials = list(ended(settings, piece))
+    trials = list(run_trials(settings, piece))
     return {
         "d": piece[0],
         "counts": {kind: sum(one.kind == kind for one in trials) for kind in KINDS},
@@ -94,10 +94,10 @@ def draw_fractions(figure: Any, numbers: Numbers) -> None:
         axes.text(
             len(places) - 0.4, 0.93 - 0.09 * k, kind, color=COLORS[kind], fontweight="bold", fontsize=8.5, va="center"
         )
-    axes.text(len(places) - 0.4, 0.42, _said(numbers), color=style.GREY, fontsize=7.5, va="top")
+    axes.text(len(places) - 0.4, 0.42, _caption(numbers), color=style.GREY, fontsize=7.5, va="top")
 
 
-def _said(numbers: Numbers) -> str:
+def _caption(numbers: Numbers) -> str:
     return (
         f"{numbers['trials']} trials per $d$\n$n$ = {numbers['n']}, $T$ = {numbers['T']}\n"
         f"{numbers['iterations']} normalized steps"
@@ -143,7 +143,7 @@ def draw_cumulative(figure: Any, numbers: Numbers) -> None:
 def _gap_axis(axes: Any, numbers: Numbers, height: float) -> None:
     axes.set_xlim(BINS[0], BINS[-1])
     axes.set_xlabel(r"smallest score gap to an SVM-neighbour, $\min\, \gamma_{i\alpha_i} - \gamma_{it}$")
-    text = f"{_negative(numbers)}\n\n{_said(numbers)}"
+    text = f"{_negative(numbers)}\n\n{_caption(numbers)}"
     text = f"{text}\n$d$ = {', '.join(str(one['d']) for one in numbers['dimensions'])}"
     axes.text(0.55, height, text, transform=axes.transAxes, color=style.GREY, fontsize=7.5, va="top")
 

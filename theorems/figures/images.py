@@ -54,7 +54,7 @@ class Images:
         mean, deviation = self.scale
         return np.asarray((split.reshape(b, grid * grid, -1) - mean) / deviation)
 
-    def shifted(self, which: Int64[np.ndarray, "b"], rng: np.random.Generator) -> UInt8[np.ndarray, "b s s c"]:
+    def random_shifts(self, which: Int64[np.ndarray, "b"], rng: np.random.Generator) -> UInt8[np.ndarray, "b s s c"]:
         """Images that are trained on, each moved by up to an eighth of its side, black beyond its border."""
         side = self.pixels.shape[1]
         room = side // 8

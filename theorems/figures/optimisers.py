@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from reference_attention.errors import InvalidInput
-from theorems.benchmark.compared import Compared
-from theorems.benchmark.measure import Measured
+from theorems.benchmark.comparison import Comparison
+from theorems.benchmark.measure import Measurement
 from theorems.figures import style
 from theorems.figures.drawing import FORMATS, as_file, check_matplotlib
 
@@ -39,7 +39,7 @@ def check_kind(path: Path) -> None:
     check_matplotlib("--plot")
 
 
-def plotted(named: Sequence[Compared], generated: Sequence[Compared], path: Path) -> bytes:
+def render_plot(named: Sequence[Comparison], generated: Sequence[Comparison], path: Path) -> bytes:
     """The drawing as the bytes of a file of that ending; the same runs, the same bytes."""
     panels = list(panels_of(named, generated))
     across = min(ACROSS, max(len(panels), 1))
@@ -48,7 +48,7 @@ def plotted(named: Sequence[Compared], generated: Sequence[Compared], path: Path
     return as_file(size, TITLE, lambda sheet: _draw(sheet, panels, down, across), path.suffix.removeprefix("."))
 
 
-def panels_of(named: Sequence[Compared], generated: Sequence[Compared]) -> Iterator[Panel]:
+def panels_of(named: Sequence[Comparison], generated: Sequence[Comparison]) -> Iterator[Panel]:
     """Title, and by rule t and ‖p/‖p‖ − limit‖; of generated problems the median."""
     for one in named:
         if not one.no_limit:
@@ -65,7 +65,7 @@ def panels_of(named: Sequence[Compared], generated: Sequence[Compared]) -> Itera
         yield f"median of {len(some)} generated problems", medians
 
 
-def _curve(run: Measured) -> Curve:
+def _curve(run: Measurement) -> Curve:
     iterations, one_minus_cosine = run.curve
     return np.array(iterations, dtype=np.int64), np.sqrt(2 * np.array(one_minus_cosine))
 

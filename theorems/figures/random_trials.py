@@ -28,7 +28,7 @@ KINDS = ("not saturated", "saturated, other", "LMM, not GMM", "GMM")
 
 
 @dataclass(frozen=True, eq=False)
-class Ended:
+class TrialEnd:
     """One trial.
 
     Attributes:
@@ -52,7 +52,7 @@ def pieces(settings: Settings) -> list[tuple[int, ...]]:
     return [(d, begin, min(begin + BLOCK, settings.trials)) for d in DIMENSIONS for begin in begins]
 
 
-def ended(settings: Settings, piece: tuple[int, ...]) -> Iterator[Ended]:
+def run_trials(settings: Settings, piece: tuple[int, ...]) -> Iterator[TrialEnd]:
     """The trials of a block."""
     d, begin, end = piece
     problems = [random_trial(settings.seed, d, k).problem for k in range(begin, end)]
@@ -71,12 +71,12 @@ def ended(settings: Settings, piece: tuple[int, ...]) -> Iterator[Ended]:
         weights = np.asarray(settings.under_test.weights(problem.keys, p))
         alpha = weights.argmax(axis=1)
         if float(weights.max(axis=1).mean()) < SATURATED:
-            yield Ended(problem, p, "not saturated")
+            yield TrialEnd(problem, p, "not saturated")
             continue
         svm = settings.under_test.max_margin(problem.keys, alpha)
         if not isinstance(svm, MaxMargin):
-            yield Ended(problem, p, "saturated, other")
+            yield TrialEnd(problem, p, "saturated, other")
             continue
         gap = float(problem.gaps(alpha)[svm.neighbours].min())
         kind = "saturated, other" if gap <= 0 else "GMM" if np.array_equal(alpha, problem.optimal) else "LMM, not GMM"
-        yield Ended(problem, p, kind, gap, one_minus_cosine(p, svm.direction))
+        yield TrialEnd(problem, p, kind, gap, one_minus_cosine(p, svm.direction))

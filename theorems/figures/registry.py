@@ -15,7 +15,7 @@ from theorems.figures import (
     figure_6,
     figure_8,
     figure_9,
-    trials_followed,
+    followed_trials,
     tsvm_convergence,
     tsvm_paths,
     tsvm_ranks,
@@ -33,7 +33,7 @@ FIGURES: dict[str, Figure] = {
         figure_6,
         figure_8,
         figure_9,
-        trials_followed,
+        followed_trials,
         tsvm_paths,
         tsvm_convergence,
         tsvm_ranks,
@@ -48,7 +48,7 @@ def missing(one: Figure) -> bool:
     return any(find_spec(module) is None for module in one.needs)
 
 
-def left_out(figures: Sequence[Figure]) -> str:
+def missing_sentence(figures: Sequence[Figure]) -> str:
     """A sentence on figures that :func:`missing` names."""
     names = [one.name for one in figures]
     who = f"figure {names[0]} trains" if len(names) == 1 else f"figures {' and '.join(names)} train"
@@ -71,6 +71,6 @@ def figures_named(names: Sequence[str]) -> list[Figure]:
             raise InvalidInput(f"figures: {name!r} is not one of {', '.join(FIGURES)}.")
         lacking = [one for one in some.values() if missing(one)]
         if names and lacking:
-            raise InvalidInput(left_out(lacking))
+            raise InvalidInput(missing_sentence(lacking))
         found |= {key: one for key, one in some.items() if one not in lacking}
     return [one for key, one in FIGURES.items() if key in found]

@@ -119,7 +119,7 @@ def epoch(weights: Weights, images: Images, rng: np.random.Generator) -> Weights
     for at in range(0, len(order), BATCH):
         which = order[at : at + BATCH]
         variables = {name: value.detach().requires_grad_() for name, value in weights.items()}
-        logits, _ = outputs(variables, torch.tensor(images.patches(images.shifted(which, rng))))
+        logits, _ = outputs(variables, torch.tensor(images.patches(images.random_shifts(which, rng))))
         loss = cross_entropy(logits, torch.tensor(images.classes[which]))
         slopes = torch.autograd.grad(loss, list(variables.values()))
         weights = {name: value - STEP * slope for (name, value), slope in zip(weights.items(), slopes, strict=True)}
@@ -137,16 +137,16 @@ def look(record: Record, weights: Weights, images: Images) -> None:
     record.norm.append(key_query_norm(weights))
     record.loss.append(float(cross_entropy(logits, torch.tensor(classes))))
     record.accuracy.append(float(np.mean(logits.argmax(dim=1).numpy() == classes)))
-    record.maps.append(average[shown(images)].numpy())
+    record.maps.append(average[images_to_show(images)].numpy())
 
 
-def shown(images: Images) -> list[int]:
+def images_to_show(images: Images) -> list[int]:
     """The images whose maps are recorded."""
     _, first = np.unique(images.seen_classes[:LOOKED_AT], return_index=True)
     return sorted(first.tolist())[:SHOWN]
 
 
-def trained(images: Images, epochs: int, seed: int, folder: Path | None, progress: Callable[[int], None]) -> Record:
+def train(images: Images, epochs: int, seed: int, folder: Path | None, progress: Callable[[int], None]) -> Record:
     """Train, or go on from the checkpoint in ``folder``, which is written after every epoch.
 
     Raises:
@@ -155,12 +155,14 @@ def trained(images: Images, epochs: int, seed: int, folder: Path | None, progres
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # sums do not depend on the number of cores
     try:
-        return _trained(images, epochs, seed, None if folder is None else checkpoint(images, seed, folder), progress)
+        return _train_epochs(
+            images, epochs, seed, None if folder is None else checkpoint(images, seed, folder), progress
+        )
     finally:
         torch.set_num_threads(threads)
 
 
-def _trained(images: Images, epochs: int, seed: int, path: Path | None, progress: Callable[[int], None]) -> Record:
+def _train_epochs(images: Images, epochs: int, seed: int, path: Path | None, progress: Callable[[int], None]) -> Record:
     record, weights = Record(), start(images, np.random.default_rng((seed, 0)))
     if path is not None and path.exists():
         record, weights = _read(path, weights)

@@ -60,7 +60,7 @@ class Sheet:
         progress(self.total)
         return Computed(self.id, numbers, seconds=time.perf_counter() - began)
 
-    def unfinished(self, why: str) -> Computed:
+    def unfinished_result(self, why: str) -> Computed:
         """None."""
         return Computed(self.id, failed=why or "interrupted")
 
@@ -72,7 +72,7 @@ class Sheet:
             return [self]
         return [replace(self, part=k, piece=piece) for k, piece in enumerate(pieces)]
 
-    def joined(self, first: Computed, then: Computed) -> Computed:
+    def join(self, first: Computed, then: Computed) -> Computed:
         """The pieces of both."""
         pieces = [*first.numbers.get("pieces", ()), *then.numbers.get("pieces", ())]
         failed, seconds = first.failed or then.failed, first.seconds + then.seconds
@@ -82,7 +82,7 @@ class Sheet:
         """All are needed."""
         return False
 
-    def concluded(self, result: Computed) -> Computed:
+    def conclude(self, result: Computed) -> Computed:
         """The numbers, if there are all pieces."""
         cut = FIGURES[self.names[0]].cut
         if result.failed or cut is None:

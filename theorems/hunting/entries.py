@@ -17,7 +17,7 @@ from generators.problems import cases as cases_with
 from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
 from theorems.registry.lookup import statement_named
-from theorems.registry.suite import defined_in
+from theorems.registry.suite import definitions_in
 from theorems.without.query_drawing import plain_query_cases
 from theorems.without.weakened import Weakened, others, statement_assumption
 
@@ -32,7 +32,7 @@ def entries() -> dict[tuple[str, str], Weakened]:
         ValueError: two of them are of the same pair.
     """
     found: dict[tuple[str, str], Weakened] = {}
-    for module, one in defined_in("theorems.without", Weakened):
+    for module, one in definitions_in("theorems.without", Weakened):
         pair = (one.statement.id, one.without)
         if pair in found:
             raise ValueError(f"{one.name} is there twice; {module} has the second")
@@ -84,7 +84,7 @@ def _as_it_stands(statement: Statement) -> Weakened:
 def _generic(statement: Statement, without: str) -> Weakened:
     keeps, predicate = others(statement, without), statement_assumption(statement, without)
 
-    def drawn() -> SearchStrategy[Case]:
+    def draw_cases() -> SearchStrategy[Case]:
         if "queries-given" in keeps:
             return plain_query_cases(losses=("squared",)) if without == LOSS else plain_query_cases()
         library = tuple(id for id in keeps if id in ASSUMPTIONS)
@@ -96,7 +96,7 @@ def _generic(statement: Statement, without: str) -> Weakened:
         keeps,
         statement.title,
         "the statement's own claims on data of its other assumptions",
-        drawn,
+        draw_cases,
         statement.conclusion,
         predicate,
     )

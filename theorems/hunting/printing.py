@@ -89,7 +89,7 @@ def hunt_progress(err: Console, name: str, seconds: float) -> Iterator[Callable[
     """Examples per second and the largest violation so far: a bar on a terminal, a line now and then otherwise."""
     began = time.monotonic()
 
-    def said(effort: Effort) -> str:
+    def status_line(effort: Effort) -> str:
         rate = (effort.tried + effort.shrinking) / max(time.monotonic() - began, 1e-9)
         best = "—" if effort.best == -math.inf else f"{effort.best:.3g}"
         more = f", {effort.shrinking} to make it smaller" if effort.shrinking else ""
@@ -101,7 +101,7 @@ def hunt_progress(err: Console, name: str, seconds: float) -> Iterator[Callable[
             task = bars.add_task(name, total=seconds)
 
             def show(effort: Effort) -> None:
-                bars.update(task, description=f"{name} {said(effort)}", completed=time.monotonic() - began)
+                bars.update(task, description=f"{name} {status_line(effort)}", completed=time.monotonic() - began)
 
             yield show
         return
@@ -111,6 +111,6 @@ def hunt_progress(err: Console, name: str, seconds: float) -> Iterator[Callable[
         nonlocal last
         if time.monotonic() - last > PATIENCE:
             last = time.monotonic()
-            err.print(f"{name}: {said(effort)}", soft_wrap=True)
+            err.print(f"{name}: {status_line(effort)}", soft_wrap=True)
 
     yield line

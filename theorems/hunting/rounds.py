@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from theorems.hunting.entries import weakened_named
-from theorems.hunting.search import ROUND, Hunt, Looked
+from theorems.hunting.search import ROUND, Hunt, Observation
 from theorems.registry.suite import statements
 from theorems.registry.user_file import is_in_a_file
 from theorems.run.verify import Progress
@@ -27,7 +27,7 @@ class Seen:
     """
 
     id: str
-    rounds: tuple[tuple[Looked, ...], ...] = ()
+    rounds: tuple[tuple[Observation, ...], ...] = ()
     failed: str = ""
 
     @property
@@ -84,22 +84,22 @@ class Rounds:
 
     def run(self, progress: Progress) -> Seen:
         """Look through one round, to its end or to a counterexample."""
-        seen: list[Looked] = []
+        seen: list[Observation] = []
         weakened = weakened_named(self.statement, self.without)
         progress(0)
 
-        def note(looked: Looked) -> None:
+        def note(looked: Observation) -> None:
             seen.append(replace(looked, seconds=0.0))
             progress(len(seen))
 
         Hunt(weakened, self.seed, math.inf, cases=self.cases, note=note).look_through(self.part + 1)
         return Seen(self.id, (tuple(seen),))
 
-    def unfinished(self, why: str) -> Seen:
+    def unfinished_result(self, why: str) -> Seen:
         """A round without a case."""
         return Seen(self.id, ((),), why or "interrupted")
 
-    def joined(self, first: Seen, then: Seen) -> Seen:
+    def join(self, first: Seen, then: Seen) -> Seen:
         """Round after round."""
         return Seen(self.id, first.rounds + then.rounds, first.failed or then.failed)
 
@@ -107,7 +107,7 @@ class Rounds:
         """The first round with a counterexample."""
         return result.found
 
-    def concluded(self, result: Seen) -> Seen:
+    def conclude(self, result: Seen) -> Seen:
         """As it is."""
         return result
 

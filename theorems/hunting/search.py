@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, target
 from generators.case import Case
 from generators.drawing import drive, seed_from
 from theorems.hunting.examine import Examined, examine
-from theorems.hunting.simplify import simplified
+from theorems.hunting.simplify import simplify_counterexample
 from theorems.without.weakened import Weakened
 
 ROUND = 400
@@ -31,7 +31,7 @@ class _Enough(BaseException):
 
 
 @dataclass(frozen=True)
-class Looked:
+class Observation:
     """What was seen of one case: enough for the hunt to go on without another look at it.
 
     Attributes:
@@ -112,9 +112,9 @@ class Hunt:
     effort: Effort = field(default_factory=Effort)
     finished: bool = False
     cases: int | None = None
-    known: Sequence[Looked] = ()
-    note: Callable[[Looked], None] = lambda looked: None
-    rounds: Sequence[Sequence[Looked]] = ()
+    known: Sequence[Observation] = ()
+    note: Callable[[Observation], None] = lambda looked: None
+    rounds: Sequence[Sequence[Observation]] = ()
     spent: float = 0.0
     _began: float = 0.0
     _passed: int = 0
@@ -133,7 +133,7 @@ class Hunt:
                     self._round()
         if self.found is not None:
             self.effort.phase = "simplifying"
-            simplified(self.found, self._still)
+            simplify_counterexample(self.found, self._still)
             self.settle()
             self.finished = True
 
@@ -179,7 +179,7 @@ class Hunt:
         if self.cases is not None and self.effort.tried >= self.cases:
             raise _Enough
 
-    def _count(self, looked: Looked) -> None:
+    def _count(self, looked: Observation) -> None:
         self._check_cases()
         self.effort.tried += 1
         self.effort.best = max(self.effort.best, looked.score)
@@ -199,7 +199,7 @@ class Hunt:
             self.found, self.examined = case, seen
         return looked.counterexample
 
-    def _look(self, case: Case) -> tuple[Looked, Examined | None]:
+    def _look(self, case: Case) -> tuple[Observation, Examined | None]:
         """What is seen of a case; of one that is known already without looking."""
         if self._passed < len(self.known):
             self._passed += 1
@@ -209,7 +209,7 @@ class Hunt:
         decided = harmless or (seen.met and not seen.undecided)
         why = seen.refusal if seen.undecided else ""
         seconds = time.monotonic() - self._began
-        looked = Looked(seen.score, seen.met, decided, seen.undecided, why, seen.is_counterexample, seconds)
+        looked = Observation(seen.score, seen.met, decided, seen.undecided, why, seen.is_counterexample, seconds)
         # Found first, noted then: a signal that comes with the note must find it.
         if looked.counterexample:
             self.found, self.examined = case, seen

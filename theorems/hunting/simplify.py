@@ -54,9 +54,9 @@ class Parts:
         if case.start is not None:
             arrays["start"] = case.start
         made = data if "X" in arrays and "queries" not in arrays else None
-        return cls(case.but(dataset=made), arrays | dict(case.arrays))
+        return cls(case.replace(dataset=made), arrays | dict(case.arrays))
 
-    def built(self) -> Case | None:
+    def build(self) -> Case | None:
         """The case; ``None`` if the arrays make none."""
         held = dict(self.arrays)
         loss = self.case.problem.loss
@@ -71,7 +71,7 @@ class Parts:
             made["problem"] = of.problem if of else Problem(held.pop("keys"), held.pop("scores"), loss)
         except InvalidInput:
             return None
-        return self.case.but(**made, start=held.pop("start", None), arrays=MappingProxyType(held))
+        return self.case.replace(**made, start=held.pop("start", None), arrays=MappingProxyType(held))
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -80,14 +80,14 @@ class Parts:
         held = tuple((k, np.shape(v), np.asarray(v).tobytes()) for k, v in self.arrays.items())
         return held, alpha, self.case.problem.loss.name, self.case.seed
 
-    def but(self, alpha: Any = None, **arrays: Any) -> Parts:
+    def replace(self, alpha: Any = None, **arrays: Any) -> Parts:
         """With some arrays (and α) replaced."""
-        case = self.case if alpha is None else self.case.but(alpha=alpha)
+        case = self.case if alpha is None else self.case.replace(alpha=alpha)
         # + 0.0 makes −0.0 a plain zero.
         return Parts(case, {**self.arrays, **{name: value + 0.0 for name, value in arrays.items()}})
 
 
-def simplified(case: Case, still: Callable[[Case], bool]) -> Case:
+def simplify_counterexample(case: Case, still: Callable[[Case], bool]) -> Case:
     """The simplest counterexample that single steps lead to.
 
     Args:
@@ -99,7 +99,7 @@ def simplified(case: Case, still: Callable[[Case], bool]) -> Case:
     search = _Greedy(Parts.of(case), still)
     while search.pass_over():
         pass
-    return search.parts.built() or case
+    return search.parts.build() or case
 
 
 class _Greedy:
@@ -121,7 +121,7 @@ class _Greedy:
 
     def _one_of(self, steps: Iterator[Parts]) -> bool:
         for step in steps:
-            smaller = step.built()
+            smaller = step.build()
             if smaller is None or step.key in self._tried:
                 continue
             if self._left <= 0:
@@ -141,14 +141,14 @@ def _fewer(parts: Parts) -> Iterator[Parts]:
     for i in reversed(range(problem.n if problem.n > 1 else 0)):
         rows = [name for name in ("X", "queries", "Y", "keys", "scores") if name in held]
         alpha = None if case.alpha is None else np.delete(case.alpha, i)
-        yield parts.but(alpha, **{name: np.delete(held[name], i, axis=0) for name in rows})
+        yield parts.replace(alpha, **{name: np.delete(held[name], i, axis=0) for name in rows})
     for dropped in _tokens_to_drop(case) if problem.T > 2 else ():
         kept = np.ones((problem.n, problem.T), dtype=bool)
         kept[np.arange(problem.n), dropped] = False
         alpha = None if case.alpha is None else case.alpha - (case.alpha > dropped)
         rows = [name for name in ("X", "keys", "scores") if name in held]
         shorter = {name: held[name][kept].reshape(problem.n, problem.T - 1, *held[name].shape[2:]) for name in rows}
-        yield parts.but(alpha, **shorter)
+        yield parts.replace(alpha, **shorter)
     if "queries" in held:
         yield from _narrower(parts)
         return
@@ -156,13 +156,13 @@ def _fewer(parts: Parts) -> Iterator[Parts]:
         # A coordinate of the keys, and of all that lives among them.
         vectors = {k: np.delete(v, j, axis=-1) for k, v in held.items() if _among_keys(k, v, problem.d)}
         if "W" in held:
-            yield parts.but(W=np.delete(held["W"], j, axis=0), **vectors)
+            yield parts.replace(W=np.delete(held["W"], j, axis=0), **vectors)
         else:
             more = {"v": np.delete(held["v"], j)} if "v" in held else {}
-            yield parts.but(**{tokens: np.delete(held[tokens], j, axis=-1)}, **more, **vectors)
+            yield parts.replace(**{tokens: np.delete(held[tokens], j, axis=-1)}, **more, **vectors)
     if "W" in held and held["X"].shape[2] > 1:
         for j in reversed(range(held["X"].shape[2])):
-            yield parts.but(**{name: np.delete(held[name], j, axis=-1) for name in ("X", "v", "W")})
+            yield parts.replace(**{name: np.delete(held[name], j, axis=-1) for name in ("X", "v", "W")})
 
 
 def _narrower(parts: Parts) -> Iterator[Parts]:
@@ -175,9 +175,9 @@ def _narrower(parts: Parts) -> Iterator[Parts]:
         return {"start": np.delete(W0, j, axis=axis).ravel()} if "start" in held else {}
 
     for j in reversed(range(d if d > 1 else 0)):
-        yield parts.but(X=np.delete(held["X"], j, axis=2), v=np.delete(held["v"], j), **start(j, 0))
+        yield parts.replace(X=np.delete(held["X"], j, axis=2), v=np.delete(held["v"], j), **start(j, 0))
     for j in reversed(range(e if e > 1 else 0)):
-        yield parts.but(queries=np.delete(held["queries"], j, axis=1), **start(j, 1))
+        yield parts.replace(queries=np.delete(held["queries"], j, axis=1), **start(j, 1))
 
 
 def _tokens_to_drop(case: Case) -> Iterator[Int64[np.ndarray, "n"]]:
@@ -197,27 +197,27 @@ def _plainer(parts: Parts) -> Iterator[Parts]:
     case, held = parts.case, parts.arrays
     if case.problem.loss.name != SIMPLEST_LOSS:
         loss = loss_named(SIMPLEST_LOSS)
-        yield Parts(case.but(problem=replace(case.problem, loss=loss)), held)
+        yield Parts(case.replace(problem=replace(case.problem, loss=loss)), held)
     if case.seed:
-        yield Parts(case.but(seed=0), held)
+        yield Parts(case.replace(seed=0), held)
     if "scores" in held:
         ranks = np.array([np.unique(row, return_inverse=True)[1] for row in held["scores"]], dtype=np.float64)
-        yield parts.but(scores=ranks)
-        yield parts.but(
+        yield parts.replace(scores=ranks)
+        yield parts.replace(
             scores=np.unique(held["scores"], return_inverse=True)[1].reshape(ranks.shape).astype(np.float64)
         )
         lowest = held["scores"].min(axis=1, keepdims=True)
         if lowest.any():
-            yield parts.but(scores=held["scores"] - lowest)
+            yield parts.replace(scores=held["scores"] - lowest)
         sizes = np.abs(held["scores"][held["scores"] != 0])
         if sizes.size and sizes.min() != 1:
-            yield parts.but(scores=held["scores"] / sizes.min())
+            yield parts.replace(scores=held["scores"] / sizes.min())
     if "keys" in held:
         chosen = np.take_along_axis(held["keys"], case.chosen[:, None, None], axis=1)
         for i in range(case.problem.n):
             moved = held["keys"].copy()
             moved[i] -= chosen[i]
-            yield parts.but(keys=moved)
+            yield parts.replace(keys=moved)
 
 
 def _rounded_arrays(parts: Parts) -> Iterator[Parts]:
@@ -230,7 +230,7 @@ def _rounded_arrays(parts: Parts) -> Iterator[Parts]:
         candidates += [np.rint(array * factor) for factor in (2, 4, 5, 8, 10, 20, 100)]
         for rounded in candidates:
             if sum(map(_complexity, rounded.flat)) < sum(map(_complexity, np.asarray(array).flat)):
-                yield parts.but(**{name: rounded})
+                yield parts.replace(**{name: rounded})
 
 
 def _simpler_values(parts: Parts) -> Iterator[Parts]:
@@ -241,7 +241,7 @@ def _simpler_values(parts: Parts) -> Iterator[Parts]:
         for x in np.unique(array):
             if np.count_nonzero(array == x) > 1:
                 for simpler in _simpler(float(x)):
-                    yield parts.but(**{name: np.where(array == x, simpler, array)})
+                    yield parts.replace(**{name: np.where(array == x, simpler, array)})
 
 
 def _simpler_entries(parts: Parts) -> Iterator[Parts]:
@@ -253,7 +253,7 @@ def _simpler_entries(parts: Parts) -> Iterator[Parts]:
             for simpler in _simpler(float(np.asarray(array)[index])):
                 changed = np.array(array, dtype=np.float64)
                 changed[index] = simpler
-                yield parts.but(**{name: changed})
+                yield parts.replace(**{name: changed})
 
 
 def _simpler(x: float) -> list[float]:

@@ -87,7 +87,7 @@ class Pair:
         """
         return _row(self.directory, statements()[self.statement], self.without)
 
-    def unfinished(self, why: str) -> Row:
+    def unfinished_result(self, why: str) -> Row:
         """A row that replays nothing."""
         return Row(self.statement, self.without, Status.DOES_NOT_REPLAY, why or "interrupted")
 

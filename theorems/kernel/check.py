@@ -19,7 +19,7 @@ from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.source import KernelSource
 from theorems.kernel.table import was_tried
 from theorems.registry.lookup import statement_named
-from theorems.registry.suite import asked_of_a_kernel
+from theorems.registry.suite import kernel_statement_ids
 from theorems.registry.user_file import is_in_a_file
 from theorems.run.events import Event, Finished, Started, Stopped
 from theorems.run.opening import UnderTest
@@ -32,7 +32,7 @@ EXAMPLES = 50
 NOT_TRIED = "not tried"
 
 
-class NotAsked(AssertionError):
+class NotApplicable(AssertionError):
     """Nothing was tried: the statements are not about such a kernel."""
 
 
@@ -57,8 +57,8 @@ def verify_kernel(
     Raises:
         InvalidInput: no kernel, an unknown id.
     """
-    ids = tuple(statements or asked_of_a_kernel())
-    return list(_verified(Request(ids, examples, seed, under_test=_under_test(kernel, dtype)))[0].results)
+    ids = tuple(statements or kernel_statement_ids())
+    return list(_verify(Request(ids, examples, seed, under_test=_under_test(kernel, dtype)))[0].results)
 
 
 def assert_kernel(
@@ -78,24 +78,24 @@ def assert_kernel(
         NotAsked: the statements ask for what this kernel has no parameter for.
     """
     __tracebackhide__ = True
-    ids = tuple(statements or sorted(asked_of_a_kernel(), key=_turn))
+    ids = tuple(statements or sorted(kernel_statement_ids(), key=_turn))
     for id in ids:
         if not is_in_a_file(id):
             statement_named(id)
     try:
         under_test = _under_test(kernel, dtype)
-        last, described = _verified(Request(ids, examples, seed, under_test=under_test, enough=_falsified))
+        last, described = _verify(Request(ids, examples, seed, under_test=under_test, enough=_note_if_falsified))
     except InvalidInput as error:
         raise AssertionError(str(error)) from None
     results = [result for result in last.results if result.stopped != NOT_TRIED]
     if {result.verdict for result in results} == {Verdict.NOT_APPLICABLE}:
-        raise NotAsked("; ".join(f"{result.id}: {result.reason}" for result in results))
+        raise NotApplicable("; ".join(f"{result.id}: {result.reason}" for result in results))
     if {result.verdict for result in results if was_tried(result) or statements} != {Verdict.UPHELD}:
         raise AssertionError(_text(described, results, last.hints, examples, seed))
     return results
 
 
-def asked_of(kernel: str | Callable[..., Any], dtype: str | None = None) -> tuple[Kernel, list[str]]:
+def load_with_statements(kernel: str | Callable[..., Any], dtype: str | None = None) -> tuple[Kernel, list[str]]:
     """The kernel, loaded in this process, and the ids of what is asked of it: not what it has no parameter for.
 
     Raises:
@@ -106,10 +106,10 @@ def asked_of(kernel: str | Callable[..., Any], dtype: str | None = None) -> tupl
     except InvalidInput as error:
         raise AssertionError(str(error)) from None
     under_test = found.as_implementation()
-    return found, [id for id in asked_of_a_kernel() if not out_of_reach(statement_named(id).kernel, under_test)]
+    return found, [id for id in kernel_statement_ids() if not out_of_reach(statement_named(id).kernel, under_test)]
 
 
-def _verified(request: Request) -> tuple[Finished, KernelDescription]:
+def _verify(request: Request) -> tuple[Finished, KernelDescription]:
     found: list[KernelDescription] = []
 
     def note(event: Event) -> None:
@@ -122,7 +122,7 @@ def _verified(request: Request) -> tuple[Finished, KernelDescription]:
     return last, found[0]
 
 
-def _falsified(result: Result) -> str:
+def _note_if_falsified(result: Result) -> str:
     return NOT_TRIED if result.verdict is Verdict.FALSIFIED else ""
 
 

@@ -15,23 +15,23 @@ from theorems.capabilities.agreement import GRADIENTS, OUTPUT, rows_of
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer, OnKernel, Refused
 from theorems.core.statement import Statement
-from theorems.kernel.emitted import emitted
-from theorems.kernel.traced import QUANTITIES, Entry, Traced
+from theorems.kernel.reproducer import reproducer
+from theorems.kernel.trace import QUANTITIES, Entry, Trace
 
 
-def explained(statement: Statement, call: AttentionCall, under_test: OnKernel) -> tuple[str, str]:
+def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> tuple[str, str]:
     """A line about the failing call, and the source of a test function; both empty if it does not fail again.
 
     The kernel is called again, as often as the statement calls it.
     """
-    found = traced(statement, call, under_test)
+    found = trace_failure(statement, call, under_test)
     if found is None:
         return "", ""
     line = f"{statement.id}: {'; '.join(filter(None, (_where(found), _cause(found))))}."
-    return line, emitted(found, line)
+    return line, reproducer(found, line)
 
 
-def traced(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Traced | None:
+def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
     """The claims that are falsified first, all by the same calls of the kernel, and these calls."""
     calls: list[AttentionCall] = []
     answers: list[Answer | None] = []
@@ -45,7 +45,7 @@ def traced(statement: Statement, call: AttentionCall, under_test: OnKernel) -> T
     falsified: list[str] = []
     at = 0
     try:
-        for claim in statement.conclusion(call, under_test.but(under_test.name, attend=attend)):
+        for claim in statement.conclusion(call, under_test.replace(under_test.name, attend=attend)):
             if claim.verdict is Verdict.FALSIFIED and at in (0, len(calls)):
                 at = len(calls)
                 falsified.append(claim.name)
@@ -55,11 +55,11 @@ def traced(statement: Statement, call: AttentionCall, under_test: OnKernel) -> T
         return None
     assert statement.kernel is not None
     capability = statement.kernel.capability
-    made = Traced(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), ())
-    return made.but(entries=tuple(_entries(made, under_test)))
+    made = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), ())
+    return made.replace(entries=tuple(_entries(made, under_test)))
 
 
-def _entries(found: Traced, under_test: OnKernel) -> Iterator[Entry]:
+def _entries(found: Trace, under_test: OnKernel) -> Iterator[Entry]:
     """Of each falsified claim about numbers that are due, the entries and where the worst is."""
     if found.capability == "hidden-keys":
         return
@@ -75,7 +75,7 @@ def _entries(found: Traced, under_test: OnKernel) -> Iterator[Entry]:
         yield Entry(name, rows.call, what, theirs, due.value, allowed)
 
 
-def _where(found: Traced) -> str:
+def _where(found: Trace) -> str:
     """The worst entry, what it is and what it should be."""
     if not found.entries:
         return OTHERWISE.get(found.falsified[0], f"{found.falsified[0]} does not hold")
@@ -143,13 +143,13 @@ BY_GRADIENTS: Mapping[frozenset[str], str] = MappingProxyType(
 BLOCKS = (8, 16, 32, 64, 128, 256)
 
 
-def _cause(found: Traced) -> str:
+def _cause(found: Trace) -> str:
     """A guess, and said to be one."""
     guesses = [*_by_claims(found), *_by_numbers(found)]
     return f"perhaps {guesses[0]}" if guesses else ""
 
 
-def _by_claims(found: Traced) -> Iterator[str]:
+def _by_claims(found: Trace) -> Iterator[str]:
     first, claims = found.falsified[0], frozenset(found.falsified)
     if first in BY_CLAIM:
         yield BY_CLAIM[first]
@@ -167,7 +167,7 @@ def _by_claims(found: Traced) -> Iterator[str]:
         yield "the weights of the backward pass: a mask that nobody asked for, or one that is forgotten"
 
 
-def _of_log_sum_exp(found: Traced) -> Iterator[str]:
+def _of_log_sum_exp(found: Trace) -> Iterator[str]:
     entry = found.entries[0]
     known = np.isfinite(entry.theirs) & (np.abs(entry.due) > 1e-3)
     ratio = entry.theirs[known] / entry.due[known]
@@ -176,7 +176,7 @@ def _of_log_sum_exp(found: Traced) -> Iterator[str]:
     yield "the scale enters the log-sum-exp another time, or not at all"
 
 
-def _by_numbers(found: Traced) -> Iterator[str]:
+def _by_numbers(found: Trace) -> Iterator[str]:
     if not found.entries:
         return
     entry, call = found.entries[0], found.call

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from max_margin_theorems.hidden import hidden
+from max_margin_theorems.hidden import shadowing_warning
 from reference_attention.errors import InvalidInput
 
 SIGNATURE = "(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m)"
@@ -17,7 +17,7 @@ LIBRARIES = ("jax", "numpy")
 """What may stand before ``MODULE:CALLABLE``."""
 
 
-def imported(source: str) -> Callable[..., Any]:
+def import_callable(source: str) -> Callable[..., Any]:
     """The object of that name; one of another library as a callable on torch tensors.
 
     Raises:
@@ -27,7 +27,7 @@ def imported(source: str) -> Callable[..., Any]:
     library, _, named = source.partition(":")
     if ":" in named and library in LIBRARIES:
         adapter = importlib.import_module(f"theorems.kernel.{library}_adapter")
-        adapted: Callable[..., Any] = adapter.on_tensors(imported(named))
+        adapted: Callable[..., Any] = adapter.on_tensors(import_callable(named))
         return adapted
     module, colon, path = source.partition(":")
     if not (colon and module and path):
@@ -57,7 +57,7 @@ def _look_in_the_working_directory_first() -> None:
     if folder in sys.path:
         return
     sys.path.insert(0, folder)
-    said = hidden(anew=True)
+    said = shadowing_warning(anew=True)
     if said:
         sys.path.remove(folder)
         raise InvalidInput(f"--attention: {said}")

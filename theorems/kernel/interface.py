@@ -109,7 +109,7 @@ def _flash(kernel: Callable[..., Any], request: Request, has: Collection[str]) -
     given = (x.transpose(1, 2) for x in (request.query, request.key, request.value))
     found = kernel(*given, **options)
     output, lse = (found[0], found[1]) if isinstance(found, tuple | list) else (found, None)
-    return _swapped(output), lse if request.log_sum_exp else None
+    return _swap_axes(output), lse if request.log_sum_exp else None
 
 
 class _Module(torch.nn.Module):
@@ -136,7 +136,7 @@ def _hf(kernel: Callable[..., Any], request: Request, has: Collection[str]) -> R
         bias = torch.where(request.visible, torch.zeros((), dtype=request.query.dtype), hidden.to(request.query))
     module = _Module(request.groups, request.causal)
     found = kernel(module, request.query, request.key, request.value, bias, **options)
-    return _swapped(found[0] if isinstance(found, tuple | list) else found), None
+    return _swap_axes(found[0] if isinstance(found, tuple | list) else found), None
 
 
 def _jax(kernel: Callable[..., Any], request: Request, has: Collection[str]) -> Returned:
@@ -155,10 +155,10 @@ def _jax(kernel: Callable[..., Any], request: Request, has: Collection[str]) -> 
     given = (x.transpose(1, 2) for x in (request.query, request.key, request.value))
     found = kernel(*given, **options)
     output, lse = found if isinstance(found, tuple) else (found, None)
-    return _swapped(output), lse.transpose(1, 2) if isinstance(lse, torch.Tensor) and lse.dim() == 3 else lse
+    return _swap_axes(output), lse.transpose(1, 2) if isinstance(lse, torch.Tensor) and lse.dim() == 3 else lse
 
 
-def _swapped(found: Any) -> Any:
+def _swap_axes(found: Any) -> Any:
     """(B, L, H, M) to (B, H, L, M); what is no such tensor is for the caller to refuse."""
     return found.transpose(1, 2) if isinstance(found, torch.Tensor) and found.dim() == 4 else found
 
@@ -263,11 +263,11 @@ def parameters_of(kernel: Callable[..., Any]) -> tuple[str, ...]:
     )
 
 
-def recognised(parameters: Collection[str]) -> Interface:
+def recognise(parameters: Collection[str]) -> Interface:
     """The interface of a kernel with those parameters."""
     return next(one for one in INTERFACES.values() if not one.known_by or {*one.known_by} & {*parameters})
 
 
-def declared(interface: Interface, parameters: Collection[str]) -> frozenset[str]:
+def declared_capabilities(interface: Interface, parameters: Collection[str]) -> frozenset[str]:
     """The capabilities that a kernel with those parameters has."""
     return frozenset(name for one, names in interface.capabilities.items() if one in parameters for name in names)

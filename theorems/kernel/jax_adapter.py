@@ -33,7 +33,7 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(function)
-    def called(*given: Any, **options: Any) -> Any:
+    def wrapper(*given: Any, **options: Any) -> Any:
         held = (*given, *options.values())
         tensors = [one for one in held if isinstance(one, torch.Tensor)]
         rest = tuple(_HERE if isinstance(one, torch.Tensor) else one for one in held)
@@ -41,7 +41,7 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         found: tuple[Any, ...] = _Called.apply(program, *tensors)  # type: ignore[no-untyped-call]
         return found[0] if len(found) == 1 else found
 
-    return called
+    return wrapper
 
 
 _HERE = object()
@@ -99,7 +99,7 @@ _jitted: Mapping[Callable[..., Any], Any] = MappingProxyType(
 )
 
 
-def _compiled(step: Callable[..., Any], *given: Any) -> Any:
+def _run_compiled(step: Callable[..., Any], *given: Any) -> Any:
     """The step under ``jax.jit``, or as it is: some functions do not compile, jax.nn's own in float16 on a CPU."""
     try:
         return _jitted[step](*given)
@@ -116,14 +116,14 @@ class _Called(torch.autograd.Function):
         with _numbers_of(tensors):
             arrays = [_array(x) for x in tensors]
             if not ctx.moved:
-                return tuple(map(_tensor, _compiled(_forward, program, arrays)))
-            found, ctx.vjp = _compiled(_forward_and_vjp, replace(program, moved=ctx.moved), arrays)
+                return tuple(map(_tensor, _run_compiled(_forward, program, arrays)))
+            found, ctx.vjp = _run_compiled(_forward_and_vjp, replace(program, moved=ctx.moved), arrays)
             return tuple(map(_tensor, found))
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         with _numbers_of(upstream):
-            found = map(_tensor, _compiled(_backward, ctx.vjp, tuple(map(_array, upstream))))
+            found = map(_tensor, _run_compiled(_backward, ctx.vjp, tuple(map(_array, upstream))))
         by_place = dict(zip(ctx.moved, found, strict=True))
         return None, *(by_place.get(place) for place in range(len(ctx.needs_input_grad) - 1))
 

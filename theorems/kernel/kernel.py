@@ -30,11 +30,11 @@ from generators.attention_call import Alignment, AttentionCall, Memory
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from theorems.core.on_kernel import Answer, KernelUse, OnKernel, Refused
-from theorems.kernel.asked import Prompted, Queried
-from theorems.kernel.diagnosis import explained
-from theorems.kernel.importing import imported
+from theorems.kernel.diagnosis import diagnose
+from theorems.kernel.importing import import_callable
 from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, Request
-from theorems.kernel.report import described, hints
+from theorems.kernel.queries import OuterKernel, PromptKernel
+from theorems.kernel.report import describe_kernel, hints
 from theorems.kernel.with_torch import torch
 from theorems.rounding.bounded.formats import FORMATS, HALF, Format
 
@@ -129,7 +129,7 @@ class Kernel:
         held = {one.name: getattr(self, one.name) for one in fields(self) if one.init} | {
             "interface": self.interface.name
         }
-        return _received, (held | {"call": None if self.source else self.call},)
+        return _restore, (held | {"call": None if self.source else self.call},)
 
     @property
     def numbers(self) -> Format:
@@ -161,16 +161,16 @@ class Kernel:
         if self.layout.square and m != d:
             pieces = values.new_zeros((*values.shape[:-1], -(-m // d) * d))
             pieces[..., :m] = values
-            parts = [self._called(query, keys, v) for v in torch.split(pieces, d, dim=-1)]
+            parts = [self._outputs(query, keys, v) for v in torch.split(pieces, d, dim=-1)]
             return torch.cat(parts, dim=-1)[..., :m]
-        return self._called(query, keys, values)
+        return self._outputs(query, keys, values)
 
-    def _called(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def _outputs(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         # A kernel may assume contiguous tensors; one that writes to them is refused (theorems.kernel.loading).
         query, keys, values = (x.contiguous() for x in (query, keys, values))
-        return self.returned(Request(query, keys, values))[0]
+        return self.run(Request(query, keys, values))[0]
 
-    def returned(self, request: Request) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def run(self, request: Request) -> tuple[torch.Tensor, torch.Tensor | None]:
         """What the kernel itself returns: output (B, H, L, M) and log-sum-exp (B, H, L), if it was asked for that.
 
         Raises:
@@ -186,7 +186,7 @@ class Kernel:
             output, lse = self.interface.call(self.call, request, self.parameters)
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())[:200].rstrip(".")
-            raise Raised(
+            raise KernelError(
                 f"--attention: {self.name} raised {type(error).__name__} on {self.dtype} tensors of shapes {shapes}:"
                 f" {said}."
             ) from None
@@ -214,7 +214,7 @@ class Kernel:
             Refused: the kernel raises.
             InvalidInput: it returns something that is no tensor of the shape or dtype that is due.
         """
-        given = {name: self._laid_out(getattr(call, name), call.memory) for name in ("query", "key", "value")}
+        given = {name: self._lay_out(getattr(call, name), call.memory) for name in ("query", "key", "value")}
         before = {name: x.clone() for name, x in given.items()}
         if self.differentiable:
             for x in given.values():
@@ -224,7 +224,7 @@ class Kernel:
             with torch.set_grad_enabled(self.differentiable):
                 output, lse = self._of(self.request(call, given))
             gradients = self._gradients(output, tuple(given.values()), upstream)
-        except Raised as error:
+        except KernelError as error:
             raise Refused(str(error).removeprefix("--attention: ")) from None
         changed = tuple(name for name, x in given.items() if not torch.equal(x.detach(), before[name]))
         dq, dk, dv = gradients
@@ -242,7 +242,7 @@ class Kernel:
             found = torch.autograd.grad(output, given, upstream, allow_unused=True)
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())[:200].rstrip(".")
-            raise Raised(f"{self.name} raised {type(error).__name__} in its backward pass: {said}.") from None
+            raise KernelError(f"{self.name} raised {type(error).__name__} in its backward pass: {said}.") from None
         pairs = zip(found, given, strict=True)
         dq, dk, dv = (torch.full_like(x, torch.nan) if one is None else one for one, x in pairs)
         return _float64(dq), _float64(dk), _float64(dv)
@@ -259,9 +259,9 @@ class Kernel:
         if self.layout.square and M != E:
             width = -(-M // E) * E
             padded = torch.nn.functional.pad(request.value, (0, width - M))
-            parts = [self.returned(replace(request, value=v)) for v in torch.split(padded, E, dim=-1)]
+            parts = [self.run(replace(request, value=v)) for v in torch.split(padded, E, dim=-1)]
             return torch.cat([output for output, _ in parts], dim=-1)[..., :M], parts[0][1]
-        return self.returned(request)
+        return self.run(request)
 
     def request(self, call: AttentionCall, given: Mapping[str, torch.Tensor]) -> Request:
         """The call with these tensors, query, key and value by name, as they lie in memory."""
@@ -276,7 +276,7 @@ class Kernel:
             log_sum_exp=call.log_sum_exp,
         )
 
-    def _laid_out(self, x: Float64[np.ndarray, "B H L E"], memory: Memory) -> torch.Tensor:
+    def _lay_out(self, x: Float64[np.ndarray, "B H L E"], memory: Memory) -> torch.Tensor:
         """The array as a tensor that lies like that in memory."""
         tensor = self.tensor(x)
         if memory is Memory.TRANSPOSED:
@@ -295,7 +295,7 @@ class Kernel:
         held = {"query": query, "key": call.key, "value": call.value, "upstream": call.upstream}
         if call.bias is not None:
             held["bias"] = call.bias
-        return call.but(**{name: _float64(self.tensor(x)) for name, x in held.items()})
+        return call.replace(**{name: _float64(self.tensor(x)) for name, x in held.items()})
 
     def tensor(self, array: Array) -> torch.Tensor:
         """A float64 array in the kernel's dtype, where it wants its tensors."""
@@ -303,28 +303,28 @@ class Kernel:
 
     def weights(self, keys: Array, queries: Array) -> Array:
         """s_i = softmax(K_i q_i), (*b, n, T), of queries (*b, n or 1, d): the kernel on the identity."""
-        held = self._held(keys, None)
+        held = self._tensors(keys, None)
         identity = torch.eye(held.keys.shape[-2], dtype=DTYPES[self.dtype], device=self.device)
         with torch.no_grad():
             found = [
                 self.attend(query, k, identity.expand(*k.shape[:-1], len(identity)))[..., 0, :]
                 for query, k, _ in self._blocks(held, queries, len(identity))
             ]
-        return _joined(found, held, queries)
+        return _join_blocks(found, held, queries)
 
     def outputs(self, keys: Array, scores: Array, queries: Array) -> Array:
         """γ_iᵀ s_i, (*b, n), of queries (*b, n or 1, d)."""
-        held = self._held(keys, scores)
+        held = self._tensors(keys, scores)
         with torch.no_grad():
             found = [self.attend(query, k, v)[..., 0, 0] for query, k, v in self._blocks(held, queries, 1)]
-        return _joined(found, held, queries) * held.unit
+        return _join_blocks(found, held, queries) * held.unit
 
     def gradients(self, keys: Array, scores: Array, loss: Loss, queries: Array) -> tuple[Array, Array]:
         """Of each ℓ(γ_iᵀ s_i) in its query, by the kernel's backward pass: (*b, n, d), and log of its unit, (*b,).
 
         The unit is that of the loss's slope, of keys and of scores alone.
         """
-        held = self._held(keys, scores)
+        held = self._tensors(keys, scores)
         gradients, powers = [], []
         for query, k, v in self._blocks(held, queries, 1):
             query.requires_grad_()
@@ -337,12 +337,12 @@ class Kernel:
             (each,) = torch.autograd.grad(found, query, upstream[..., None, None])
             gradients.append(each[..., 0, :])
             powers.append(torch.from_numpy(power))
-        exponents = _joined(powers, held, queries)
+        exponents = _join_blocks(powers, held, queries)
         top = np.max(exponents, axis=-1)
-        each = _joined(gradients, held, queries) * np.exp2(exponents - top[..., None])[..., None]
+        each = _join_blocks(gradients, held, queries) * np.exp2(exponents - top[..., None])[..., None]
         return each, top * math.log(2) + math.log(held.unit * held.key_unit)
 
-    def _held(self, keys: Array, scores: Array | None) -> Held:
+    def _tensors(self, keys: Array, scores: Array | None) -> Held:
         """Keys and scores as tensors; the last ones are kept, because a descent asks for the same ones every step."""
         last = self._last.get("held")
         if last is not None and last.of(keys, scores):
@@ -375,7 +375,7 @@ class Kernel:
 
     def as_implementation(self) -> OnKernel:
         """The kernel in place of the reference's softmax, risk and gradient."""
-        asked = Prompted(self)
+        asked = PromptKernel(self)
         return OnKernel(
             name=self.name,
             weights=asked.weights,
@@ -384,23 +384,23 @@ class Kernel:
             textbook_eps=self.eps,
             kernel=self,
             attend=self.answer,
-            explained=explained,
-            on_queries=partial(Queried, self),
-            described=partial(described, self),
+            explained=diagnose,
+            on_queries=partial(OuterKernel, self),
+            described=partial(describe_kernel, self),
             hints=partial(hints, self),
         )
 
-    def but(self, **changed: Any) -> Kernel:
+    def replace(self, **changed: Any) -> Kernel:
         """This kernel, called otherwise."""
         return replace(self, **changed)
 
 
-class Raised(InvalidInput):
+class KernelError(InvalidInput):
     """The kernel raised."""
 
 
-def _received(held: dict[str, Any]) -> Kernel:
-    call = imported(held["source"]) if held["call"] is None else held["call"]
+def _restore(held: dict[str, Any]) -> Kernel:
+    call = import_callable(held["source"]) if held["call"] is None else held["call"]
     return Kernel(**held | {"call": call, "interface": INTERFACES[held["interface"]]})
 
 
@@ -414,7 +414,7 @@ def _unit(values: Array) -> float:
     return 2.0 ** math.floor(math.log2(largest)) if 0 < largest < math.inf else 1.0
 
 
-def _joined(parts: list[torch.Tensor], held: Held, queries: Array) -> np.ndarray:
+def _join_blocks(parts: list[torch.Tensor], held: Held, queries: Array) -> np.ndarray:
     """Blocks put together: a float64 array of shape (*b, …)."""
     array = _float64(parts[0] if len(parts) == 1 else torch.cat(parts))
     return np.asarray(array.reshape(*held.batch(queries), *array.shape[1:]))

@@ -17,8 +17,8 @@ from generators.attention_call import Alignment, AttentionCall
 from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
 from theorems.core.on_kernel import Refused
-from theorems.kernel.importing import SIGNATURE, check_callable, imported
-from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, declared, parameters_of, recognised
+from theorems.kernel.importing import SIGNATURE, check_callable, import_callable
+from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, declared_capabilities, parameters_of, recognise
 from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
 from theorems.kernel.with_torch import torch
 from theorems.rounding.attention_rows import AttentionRows
@@ -47,7 +47,7 @@ def kernel_named(
     Raises:
         InvalidInput: it cannot be imported, or is no kernel.
     """
-    return probed(imported(source), source, source, dtype, interface, device)
+    return probe(import_callable(source), source, source, dtype, interface, device)
 
 
 def kernel_of(
@@ -60,10 +60,10 @@ def kernel_of(
     """The same for an object at hand."""
     name = getattr(call, "__qualname__", None) or type(call).__name__
     check_callable(call, name)
-    return probed(call, name, "", dtype, interface, device)
+    return probe(call, name, "", dtype, interface, device)
 
 
-def probed(
+def probe(
     call: Callable[..., Any],
     name: str,
     source: str,
@@ -96,7 +96,7 @@ def probed(
 
 def _interface(name: str | None, parameters: tuple[str, ...]) -> Interface:
     if name is None:
-        return recognised(parameters)
+        return recognise(parameters)
     if name not in INTERFACES:
         raise InvalidInput(f"--interface: {name!r} is not one of {', '.join(INTERFACES)}.")
     return INTERFACES[name]
@@ -150,8 +150,8 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
 
 def _with_capabilities(kernel: Kernel) -> Kernel:
     """The kernel with what its parameters declare, and what is found out by a call."""
-    has = set(ALWAYS) | declared(kernel.interface, kernel.parameters)
-    kernel = kernel.but(differentiable=_differentiable(kernel), many_queries=_returns(kernel, _call(L=3)))
+    has = set(ALWAYS) | declared_capabilities(kernel.interface, kernel.parameters)
+    kernel = kernel.replace(differentiable=_differentiable(kernel), many_queries=_returns(kernel, _call(L=3)))
     if "grouped-heads" not in has and kernel.interface.name == "flash" and _returns(kernel, _call(H=4)):
         has.add("grouped-heads")  # it has no keyword for it
     if kernel.layout.rank == 3:
@@ -160,11 +160,11 @@ def _with_capabilities(kernel: Kernel) -> Kernel:
         has.add("hidden-keys")
     if "boolean-mask" in has and kernel.interface.name != "hf":
         has.add("empty-rows")  # masks of transformers are finite: there no row is empty
-    kernel = kernel.but(declares=frozenset(has))
+    kernel = kernel.replace(declares=frozenset(has))
     alignment = _alignment(kernel) if "causal-rectangle" in has else None
     if alignment is None:
-        return kernel.but(declares=frozenset(has - {"causal-rectangle"}))
-    return kernel.but(alignment=alignment)
+        return kernel.replace(declares=frozenset(has - {"causal-rectangle"}))
+    return kernel.replace(alignment=alignment)
 
 
 def _call(*, H: int = 2, L: int = 1) -> AttentionCall:
@@ -173,7 +173,7 @@ def _call(*, H: int = 2, L: int = 1) -> AttentionCall:
 
 def _returns(kernel: Kernel, call: AttentionCall) -> bool:
     try:
-        kernel.but(differentiable=False).answer(call)
+        kernel.replace(differentiable=False).answer(call)
     except (Refused, InvalidInput):
         return False
     return True
@@ -191,16 +191,16 @@ def _differentiable(kernel: Kernel) -> bool:
 
 def _alignment(kernel: Kernel) -> Alignment | None:
     """The one that its causal output with L < T is nearer to; None if it refuses such a call."""
-    call = _call(L=3).but(causal=True)
+    call = _call(L=3).replace(causal=True)
     try:
-        found = kernel.but(differentiable=False).answer(call).output
+        found = kernel.replace(differentiable=False).answer(call).output
     except (Refused, InvalidInput):
         return None
 
-    def apart(alignment: Alignment) -> float:
+    def distance(alignment: Alignment) -> float:
         return float(np.max(np.abs(AttentionRows(call, kernel.numbers, alignment).output.value - found)))
 
-    return min(Alignment, key=apart)
+    return min(Alignment, key=distance)
 
 
 def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
@@ -211,8 +211,8 @@ def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
     """
     if insist or kernel.dtype != "float64" or _is_within(kernel, "float64") or not _is_within(kernel, "float32"):
         return kernel
-    coarser = kernel.but(dtype="float32", computes_in="float32")
-    return coarser if not _refusal(coarser)[1] else kernel.but(computes_in="float32")
+    coarser = kernel.replace(dtype="float32", computes_in="float32")
+    return coarser if not _refusal(coarser)[1] else kernel.replace(computes_in="float32")
 
 
 def _is_within(kernel: Kernel, numbers: str) -> bool:
@@ -228,7 +228,7 @@ def _moderate() -> Iterator[AttentionCall]:
 def _near(kernel: Kernel, call: AttentionCall, numbers: str) -> bool:
     due: Any = AttentionRows(call, FORMATS[numbers]).output
     try:
-        found = kernel.but(differentiable=False).answer(call).output
+        found = kernel.replace(differentiable=False).answer(call).output
     except (Refused, InvalidInput):
         return False
     return bool((np.abs(found - due.value) <= 2 * due.error).all())

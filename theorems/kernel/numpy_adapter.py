@@ -19,11 +19,11 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(function)
-    def called(*given: Any, **options: Any) -> Any:
+    def wrapper(*given: Any, **options: Any) -> Any:
         found = function(*map(_array, given), **{name: _array(one) for name, one in options.items()})
         return tuple(map(_tensor, found)) if isinstance(found, tuple | list) else _tensor(found)
 
-    return called
+    return wrapper
 
 
 def _array(x: object) -> Any:

@@ -96,6 +96,6 @@ def kernel_json(kernel: Any) -> dict[str, object]:
     }
 
 
-def described(kernel: Any) -> KernelDescription:
+def describe_kernel(kernel: Any) -> KernelDescription:
     """All of it but the hints."""
     return KernelDescription(kernel.name, kernel.source, kernel.dtype, headline(kernel), kernel_json(kernel))

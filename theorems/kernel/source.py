@@ -9,7 +9,7 @@ from importlib import import_module
 
 from reference_attention.errors import InvalidInput
 from theorems.core.on_kernel import OnKernel
-from theorems.kernel.importing import imported
+from theorems.kernel.importing import import_callable
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class KernelSource:
         Raises:
             InvalidInput: it cannot be imported.
         """
-        imported(self.source)
+        import_callable(self.source)
 
     def load(self) -> OnKernel:
         """Import and try the kernel, once in a process.
@@ -40,11 +40,11 @@ class KernelSource:
         Raises:
             InvalidInput: it cannot be imported, or is no kernel.
         """
-        return _loaded(self)
+        return _load(self)
 
 
 @lru_cache(maxsize=4)
-def _loaded(source: KernelSource) -> OnKernel:
+def _load(source: KernelSource) -> OnKernel:
     from theorems.kernel.loading import kernel_named  # imports torch
 
     return kernel_named(

@@ -10,7 +10,7 @@ from typing import Any
 from generators.attention_call import AttentionCall
 from generators.case import Case
 from generators.datasets import DATASETS, NAMES
-from generators.user_data import Given, given_of, load
+from generators.user_data import Given, load, parse_given
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
@@ -63,7 +63,7 @@ def _check_id(text: str) -> None:
         ) from None
 
 
-def given(data: Any, seed: int, *, calls: bool = False) -> Given:
+def as_given(data: Any, seed: int, *, calls: bool = False) -> Given:
     """The data as what statements are checked on. A Case keeps its own seed; the others take this one.
 
     Args:
@@ -83,7 +83,7 @@ def given(data: Any, seed: int, *, calls: bool = False) -> Given:
     if isinstance(data, SequenceDataset):
         return Given(Case(data.problem, sequence=data, seed=seed, name="data"))
     if isinstance(data, Mapping):
-        return given_of(data, seed, "data", calls=calls)
+        return parse_given(data, seed, "data", calls=calls)
     if isinstance(data, str | PathLike):
         return load(fspath(data), seed, calls=calls)
     raise InvalidInput(

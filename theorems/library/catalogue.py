@@ -8,10 +8,10 @@ from generators.assumptions import ASSUMPTIONS, Assumption
 from generators.datasets import DATASETS
 from generators.finding import Finding
 from theorems.core.statement import Statement
-from theorems.library.arguments import Data, data_and_ids, given
+from theorems.library.arguments import Data, as_given, data_and_ids
 from theorems.library.table import Table
 from theorems.registry import suite
-from theorems.registry.lookup import chosen_statements
+from theorems.registry.lookup import select_statements
 from theorems.run.findings import findings
 
 WORDS = {True: "holds", False: "does not hold", None: "not established"}
@@ -67,8 +67,8 @@ def assumptions(
     'ATT-SVM of the chosen tokens is feasible'
     """
     source, wanted = data_and_ids(what, ids, data)
-    held = None if source is None else given(source, seed)
-    chosen = chosen_statements(wanted, subject=held.case if held else None)
+    held = None if source is None else as_given(source, seed)
+    chosen = select_statements(wanted, subject=held.case if held else None)
     if held is not None:
         found = {one.id: Finding(one.holds, one.evidence, one.exact) for one in findings(held, chosen)}
         columns = ("assumption", "", "because")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from generators.shares import Drawn, drawn_shares
 from theorems.library.table import Table
-from theorems.registry.lookup import chosen_statements
+from theorems.registry.lookup import select_statements
 from theorems.run import verify
 
 
@@ -27,9 +27,9 @@ def drawn(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
     >>> drawn("lemma-5", examples=20)["lemma-5"].shares["n = 1"].value
     1.0
     """
-    held = {one.id: drawn_shares(one.id, verify.drawn(one, examples, seed)) for one in chosen_statements(ids)}
+    held = {one.id: drawn_shares(one.id, verify.draw_cases(one, examples, seed)) for one in select_statements(ids)}
     columns = ("statement", "n", "T", "d", "shares")
-    return Table("What the strategies draw", columns, held, lambda id, one: (id, *size_cells(one), said(one)))
+    return Table("What the strategies draw", columns, held, lambda id, one: (id, *size_cells(one), format_shares(one)))
 
 
 def size_cells(one: Drawn) -> tuple[str, str, str]:
@@ -39,6 +39,6 @@ def size_cells(one: Drawn) -> tuple[str, str, str]:
     return n, T, d
 
 
-def said(one: Drawn) -> str:
+def format_shares(one: Drawn) -> str:
     """The shares that are not zero, in a line."""
     return ", ".join(f"{name} {share}" for name, share in one.shares.items() if share.count)

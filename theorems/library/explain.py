@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reference_attention.errors import InvalidInput
-from theorems.explaining.explanation import Explanation, explained
-from theorems.library.arguments import Data, given, name_of
+from theorems.explaining.explanation import Explanation, explanation_of
+from theorems.library.arguments import Data, as_given, name_of
 
 
 def explain(data: Data, /, *, starts: int = 0, seed: int = 0) -> Explanation:
@@ -36,4 +36,4 @@ def explain(data: Data, /, *, starts: int = 0, seed: int = 0) -> Explanation:
     """
     if starts < 0 or seed < 0:
         raise InvalidInput(f"starts: at least 0 and seed at least 0, not {starts} and {seed}.")
-    return explained(given(data, seed).case, name_of(data) or "data", starts, seed)
+    return explanation_of(as_given(data, seed).case, name_of(data) or "data", starts, seed)

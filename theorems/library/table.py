@@ -42,13 +42,13 @@ class Table(Mapping[str, T], Generic[T]):
         return [self.row(id, one) for id, one in self.held.items()]
 
     def __repr__(self) -> str:
-        return aligned([tuple(self.columns), *self.rows])
+        return align([tuple(self.columns), *self.rows])
 
     def _repr_html_(self) -> str:
         return html_table(self.caption, self.columns, self.rows)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
+def align(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells as text, columns two spaces apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(

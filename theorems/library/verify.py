@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from reference_attention.errors import InvalidInput
-from theorems.library.arguments import Attention, Data, data_and_ids, given, implementation_of, name_of
+from theorems.library.arguments import Attention, Data, as_given, data_and_ids, implementation_of, name_of
 from theorems.library.results import Results
-from theorems.registry.suite import asked_of_a_kernel
+from theorems.registry.suite import kernel_statement_ids
 from theorems.run.description import Description
 from theorems.run.events import Event, Started, Stopped
 from theorems.run.session import Request, Session
@@ -64,7 +64,7 @@ def verify(
         wanted,
         examples,
         seed,
-        None if source is None else given(source, seed, calls=True),
+        None if source is None else as_given(source, seed, calls=True),
         implementation_of(attention, dtype, interface, device),
         isolate=attention is None or isinstance(attention, str),
         realistic=realistic,
@@ -119,7 +119,7 @@ def check_attention(
     Results(falsified: lemma-3, lemma-14)
     """
     return verify(
-        *(ids or asked_of_a_kernel()),
+        *(ids or kernel_statement_ids()),
         attention=kernel,
         examples=examples,
         seed=seed,

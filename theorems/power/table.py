@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from theorems.faults import FAULTS, Fault
-from theorems.faults.spared import why_spared
+from theorems.faults.spared import why_survived
 from theorems.power.trial import Cell, Found
 from theorems.power.work import Column, Smallest
 from theorems.run.description import Heading
@@ -115,7 +115,7 @@ def markdown(
     """The document; ``known`` has the headings of the statements."""
     head = ["fault", "in", *(short(column.id) for column in columns)]
     rows = [
-        [f"`{f.name}`", str(f.kind), *(_escaped(sign(column.cells.get(f.name))) for column in columns)] for f in faults
+        [f"`{f.name}`", str(f.kind), *(_escape(sign(column.cells.get(f.name))) for column in columns)] for f in faults
     ]
     parts = [
         "# The power of the suite",
@@ -136,7 +136,7 @@ def markdown(
             ),
         ]
     parts += ["## The faults", _table(["fault", "is", "caught by", "on the claim"], _fault_rows(faults, columns))]
-    spared = _spared(faults, columns, known)
+    spared = _missed_faults(faults, columns, known)
     if spared:
         parts += ["## Why a fault is not caught", _table(["because", "upheld", "under"], spared)]
     return "\n\n".join(parts) + "\n"
@@ -150,7 +150,7 @@ def _fault_rows(faults: Sequence[Fault], columns: Sequence[Column]) -> list[list
             default=None,
         )
         claim = "" if first is None else f"`{columns[first[1]].cells[fault.name].claim}` of `{columns[first[1]].id}`"
-        rows.append([f"`{fault.name}`", _escaped(fault.says), _statements(len(catchers(fault.name, columns))), claim])
+        rows.append([f"`{fault.name}`", _escape(fault.says), _statements(len(catchers(fault.name, columns))), claim])
     return rows
 
 
@@ -158,7 +158,7 @@ def _statements(count: int) -> str:
     return "1 statement" if count == 1 else f"{count} statements"
 
 
-def _spared(faults: Sequence[Fault], columns: Sequence[Column], known: Mapping[str, Heading]) -> list[list[str]]:
+def _missed_faults(faults: Sequence[Fault], columns: Sequence[Column], known: Mapping[str, Heading]) -> list[list[str]]:
     """Rows of a reason, the faults that it explains, and the statements that these do not falsify."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for fault in faults:
@@ -167,7 +167,7 @@ def _spared(faults: Sequence[Fault], columns: Sequence[Column], known: Mapping[s
             if cell and cell.found in (Found.MISSED, Found.UNDECIDED):
                 said = f"undecided there: {cell.why}" if cell.why else "not explained"
                 heading, open_one = known[column.id], cell.found is Found.UNDECIDED
-                reason = why_spared(fault, heading.id, heading.survives, open_one) or said
+                reason = why_survived(fault, heading.id, heading.survives, open_one) or said
                 reasons.setdefault(reason, {}).setdefault(fault.name, []).append(short(column.id))
     return [row for reason, spared in reasons.items() for row in _spared_rows(reason, spared)]
 
@@ -177,7 +177,7 @@ def _spared_rows(reason: str, spared: Mapping[str, Sequence[str]]) -> list[list[
     faults: dict[str, list[str]] = {}
     for fault, columns in spared.items():
         faults.setdefault(", ".join(columns), []).append(f"`{fault}`")
-    return [[_escaped(reason), columns, ", ".join(names)] for columns, names in faults.items()]
+    return [[_escape(reason), columns, ", ".join(names)] for columns, names in faults.items()]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -185,5 +185,5 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("|", "\\|")

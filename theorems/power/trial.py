@@ -89,10 +89,10 @@ def counting(implementation: Implementation) -> tuple[Implementation, set[str]]:
     called: set[str] = set()
     functions = {f.name: getattr(implementation, f.name) for f in fields(implementation)}
     noted = {name: _Counting(name, value, called) for name, value in functions.items() if callable(value)}
-    return implementation.but(implementation.name, **noted), called
+    return implementation.replace(implementation.name, **noted), called
 
 
-def replaced_by(fault: Fault) -> frozenset[str]:
+def replaced_functions(fault: Fault) -> frozenset[str]:
     """The functions that the fault replaces."""
     made = fault.implementation
     functions = (f.name for f in fields(made) if f.name not in ("name", "textbook_eps"))
@@ -107,17 +107,17 @@ def baseline(statement: Statement, case: Case) -> Baseline:
     return Baseline(normal, outcome.verdict, _numbers(outcome.claims), frozenset(called), outcome.reason)
 
 
-def tried(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> Cell:
+def try_fault(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> Cell:
     """The fault on those of the cases to which the statement applies, up to the first falsified claim."""
     changed, touched, why = False, False, ""
-    replaced = replaced_by(fault)
+    replaced = replaced_functions(fault)
     for k, base in enumerate(baselines, start=1):
         if base.verdict is not Verdict.UPHELD:
             continue  # of a case that the reference does not pass nothing can be learned
         if fault.spoil is None and not replaced & base.called:
             continue
         touched = True
-        claims, undecided = _concluded(statement, fault, base.case)
+        claims, undecided = _claims_until_falsified(statement, fault, base.case)
         if claims and claims[-1].verdict is Verdict.FALSIFIED:
             return Cell(Found.CAUGHT, k, claims[-1].name)
         why = why or undecided
@@ -127,7 +127,7 @@ def tried(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> 
     return Cell(Found.UNMOVED if touched else Found.UNTOUCHED, len(baselines))
 
 
-def _concluded(statement: Statement, fault: Fault, case: Case) -> tuple[list[Claim], str]:
+def _claims_until_falsified(statement: Statement, fault: Fault, case: Case) -> tuple[list[Claim], str]:
     """The claims up to the first that is falsified, and the first thing that could not be decided."""
     claims: list[Claim] = []
     undecided = ""
@@ -156,15 +156,15 @@ def smallest_caught(statement: Statement, fault: Fault, baselines: Sequence[Base
     It takes for granted that a larger fault of the same kind is caught, too; None if the planted one is not.
     """
 
-    def caught(exponent: int) -> bool:
-        return tried(statement, fault.of_size(10.0**exponent), baselines).found is Found.CAUGHT
+    def is_caught(exponent: int) -> bool:
+        return try_fault(statement, fault.of_size(10.0**exponent), baselines).found is Found.CAUGHT
 
     high, low = floor(log10(fault.size) + 1e-9), ceil(log10(fault.smallest) - 1e-9)
-    if not caught(high):
-        return fault.size if tried(statement, fault, baselines).found is Found.CAUGHT else None
-    if caught(low):
+    if not is_caught(high):
+        return fault.size if try_fault(statement, fault, baselines).found is Found.CAUGHT else None
+    if is_caught(low):
         return 10.0**low
     while high - low > 1:
         middle = (high + low) // 2
-        high, low = (middle, low) if caught(middle) else (high, middle)
+        high, low = (middle, low) if is_caught(middle) else (high, middle)
     return 10.0**high

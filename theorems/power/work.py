@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from theorems.core.claim import Verdict
 from theorems.faults import fault_named
-from theorems.power.trial import Cell, Found, baseline, smallest_caught, tried
+from theorems.power.trial import Cell, Found, baseline, smallest_caught, try_fault
 from theorems.registry.lookup import statement_named
 from theorems.registry.user_file import is_in_a_file
-from theorems.run.verify import Progress, drawn
+from theorems.run.verify import Progress, draw_cases
 
 AT_A_TIME = 20
 """Faults of a part where there are many workers: each part tries the reference once more."""
@@ -86,7 +86,7 @@ class Faced:
         """The column."""
         began = time.perf_counter()
         statement = statement_named(self.id)
-        bases = [baseline(statement, case) for case in drawn(statement, self.examples, self.seed, every=False)]
+        bases = [baseline(statement, case) for case in draw_cases(statement, self.examples, self.seed, every=False)]
         wrong = next((base for base in bases if base.verdict is Verdict.FALSIFIED), None)
         column = Column(
             statement.id,
@@ -99,12 +99,12 @@ class Faced:
         progress(len(column.cells) + 1)
         for name in self.faults:
             if name not in column.cells:
-                cells = {**column.cells, name: tried(statement, fault_named(name), bases)}
+                cells = {**column.cells, name: try_fault(statement, fault_named(name), bases)}
                 column = replace(column, cells=cells, seconds=before + time.perf_counter() - began)
                 progress(len(cells) + 1, column)
         return column
 
-    def unfinished(self, why: str) -> Column:
+    def unfinished_result(self, why: str) -> Column:
         """The cells that there are."""
         return replace(self.so_far or Column(self.id), failed=why or "interrupted", interrupted=not why)
 
@@ -116,7 +116,7 @@ class Faced:
         some = [self.faults[k : k + size] for k in range(0, len(self.faults), size)]
         return [replace(self, faults=names, part=k) for k, names in enumerate(some)]
 
-    def joined(self, first: Column, then: Column) -> Column:
+    def join(self, first: Column, then: Column) -> Column:
         """The cells of both; what is said of the reference is the same in both, unless one has not begun."""
         about = first if first.cases else then
         return replace(
@@ -131,7 +131,7 @@ class Faced:
         """Every fault is tried."""
         return False
 
-    def concluded(self, result: Column) -> Column:
+    def conclude(self, result: Column) -> Column:
         """As it is."""
         return result
 
@@ -196,12 +196,12 @@ class Shrunk:
             if id in found.sizes:
                 continue
             statement = statement_named(id)
-            bases = [baseline(statement, case) for case in drawn(statement, self.examples, self.seed, every=False)]
+            bases = [baseline(statement, case) for case in draw_cases(statement, self.examples, self.seed, every=False)]
             found = replace(found, sizes={**found.sizes, id: smallest_caught(statement, fault, bases)})
             progress(len(found.sizes), found)
         return found
 
-    def unfinished(self, why: str) -> Smallest:
+    def unfinished_result(self, why: str) -> Smallest:
         """The sizes that there are."""
         return replace(self.so_far or Smallest(self.id), failed=why or "interrupted")
 
@@ -211,7 +211,7 @@ class Shrunk:
             return [self]
         return [replace(self, statements=(id,), part=k) for k, id in enumerate(self.statements)]
 
-    def joined(self, first: Smallest, then: Smallest) -> Smallest:
+    def join(self, first: Smallest, then: Smallest) -> Smallest:
         """The sizes of both."""
         return replace(first, sizes={**first.sizes, **then.sizes}, failed=first.failed or then.failed)
 
@@ -219,6 +219,6 @@ class Shrunk:
         """Every statement is tried."""
         return False
 
-    def concluded(self, result: Smallest) -> Smallest:
+    def conclude(self, result: Smallest) -> Smallest:
         """As it is."""
         return result

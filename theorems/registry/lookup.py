@@ -33,7 +33,7 @@ def statement_named(id: str) -> Statement:
     raise InvalidInput(f"id: {id!r} is not a statement; known are {', '.join(known)}, PATH.py:NAME.{meant}")
 
 
-def chosen_statements(
+def select_statements(
     ids: Sequence[str], *, of_kernels: bool = False, subject: Subject | None = None
 ) -> list[Statement]:
     """The statements of those ids, each once; without ids all of the papers, and of kernels what they are able to do.

@@ -30,7 +30,7 @@ def modules_of(room: str) -> Iterator[ModuleType]:
         yield importlib.import_module(found.name)
 
 
-def defined_in(room: str, kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
+def definitions_in(room: str, kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
     """(module, object) for everything of a kind whose conclusion stands in a module of the room."""
     for module in modules_of(room):
         for value in vars(module).values():
@@ -49,19 +49,19 @@ def statements() -> dict[str, Statement]:
     taken: set[str] = set()
     for paper in PAPERS:
         own: dict[str, Statement] = {}
-        for module, one in defined_in(paper, Statement):
+        for module, one in definitions_in(paper, Statement):
             for id in (one.id, *one.aliases):
                 if id in taken:
                     raise ValueError(f"statement {id} is there twice; {module} has the second")
                 taken.add(id)
             own[one.id] = one
-        place = _named_in(paper)
+        place = _module_order(paper)
         ordered = sorted(own, key=lambda id: (place.get(own[id].conclusion.__module__, 0), *in_order(id)))
         made |= {id: own[id] for id in ordered}
     return made
 
 
-def _named_in(room: str) -> dict[str, int]:
+def _module_order(room: str) -> dict[str, int]:
     """The modules that the docstring of a room names, by their place in it."""
     package = importlib.import_module(room)
     return {f"{room}.{name}": k for k, name in enumerate(re.findall(r"`(\w+)`", package.__doc__ or ""))}
@@ -70,8 +70,8 @@ def _named_in(room: str) -> dict[str, int]:
 @cache
 def capabilities() -> dict[str, Statement]:
     """What is claimed of attention kernels, by id: in the order in which the room's docstring names them."""
-    found = {one.id: (module, one) for module, one in defined_in(CAPABILITIES, Statement)}
-    named = _named_in(CAPABILITIES)
+    found = {one.id: (module, one) for module, one in definitions_in(CAPABILITIES, Statement)}
+    named = _module_order(CAPABILITIES)
     return {id: one for id, (module, one) in sorted(found.items(), key=lambda item: named[item[1][0]])}
 
 
@@ -87,7 +87,7 @@ def on_a_kernel() -> list[str]:
     return [one.id for one in statements().values() if one.kernel is not None and one.kernel.called]
 
 
-def asked_of_a_kernel() -> list[str]:
+def kernel_statement_ids() -> list[str]:
     """The ids of all that is claimed of an attention kernel: what it is able to do, and the statements that call it."""
     return [*capabilities(), *on_a_kernel()]
 

@@ -35,7 +35,7 @@ def statement_in_file(id: str) -> Statement:
         InvalidInput: no such file; it cannot be run (with the line); no such name, or one that is no statement.
     """
     shown, name = parts_of(id)
-    file = _loaded(shown, str(Path(shown).resolve()), _text(Path(shown), "a statement"))
+    file = _load(shown, str(Path(shown).resolve()), _text(Path(shown), "a statement"))
     found = file.find(name)
     return replace(found, id=f"{shown}:{found.id}", file=shown)
 
@@ -102,7 +102,7 @@ def _module(shown: str, resolved: str, text: bytes) -> ModuleType:
 
 
 @lru_cache(maxsize=32)
-def _loaded(shown: str, resolved: str, text: bytes) -> _File:
+def _load(shown: str, resolved: str, text: bytes) -> _File:
     module = _module(shown, resolved, text)
     suite = {id(one) for one in statements().values()}
     own = {n: v for n, v in vars(module).items() if isinstance(v, Statement) and id(v) not in suite}

@@ -31,13 +31,13 @@ from theorems.report.document import (
     Text,
     paragraph,
 )
-from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENTS, Hunted, Power
+from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENTS, HuntRecord, Power
 from theorems.report.limits import LIMITS
-from theorems.report.pictures import headroom, limit_picture, used
+from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.description import Heading as StatementHeading
 from theorems.run.findings import Found
-from theorems.run.result import ClaimSummary, Failure, shown
+from theorems.run.result import ClaimSummary, Failure, format_value
 from theorems.run.tables import HOLDS
 
 LIBRARIES = ("numpy", "scipy", "torch", "hypothesis", "python-flint")
@@ -69,7 +69,7 @@ class Contents:
 
     run: RunRecord
     known: Mapping[str, StatementHeading]
-    hunted: Sequence[Hunted] | None
+    hunted: Sequence[HuntRecord] | None
     power: Power | None
     failures: Mapping[str, Failure] = field(default_factory=dict)
     findings: Sequence[Found] = ()
@@ -78,7 +78,7 @@ class Contents:
     own_tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
 
 
-def installed() -> list[tuple[str, str]]:
+def installed_versions() -> list[tuple[str, str]]:
     """Python and the libraries that numbers come from, with their versions."""
     return [("python", platform.python_version()), *((name, version_of(name)) for name in LIBRARIES)]
 
@@ -90,7 +90,11 @@ def blocks(contents: Contents) -> list[Block]:
         Heading(1, "The theorems of Max-Margin Token Selection in Attention Mechanism: a verification report"),
         paragraph(_sentence(run), lead=True),
         *_what_was_run(contents),
-        *([headroom(run.statements)] if any(used(c) is not None for one in run.statements for c in one.claims) else ()),
+        *(
+            [headroom(run.statements)]
+            if any(share_of_tolerance(c) is not None for one in run.statements for c in one.claims)
+            else ()
+        ),
         Heading(2, "What was verified"),
         _summary(run),
         _counts(run),
@@ -256,8 +260,8 @@ def _parts(conclusion: Parts) -> tuple[tuple[Text, ...], ...]:
 
 
 def _claim(claim: ClaimSummary) -> tuple[Text, ...]:
-    slack, tolerance = shown(claim.worst_slack), shown(claim.tolerance)
-    share = used(claim)
+    slack, tolerance = format_value(claim.worst_slack), format_value(claim.tolerance)
+    share = share_of_tolerance(claim)
     bar = "" if share is None else Share(share)
     return (Code(claim.name), claim.form, str(claim.verdict), str(claim.cases), slack, tolerance, bar, Code(claim.why))
 
@@ -272,7 +276,7 @@ def _tolerances(contents: Contents) -> Table:
     return Table(("tolerance", "formula", "reason"), tuple(rows))
 
 
-def _assumptions(hunted: Sequence[Hunted] | None) -> Iterator[Block]:
+def _assumptions(hunted: Sequence[HuntRecord] | None) -> Iterator[Block]:
     where = Link(str(ASSUMPTIONS_DOCUMENT), str(ASSUMPTIONS_DOCUMENT))
     if hunted is None:
         yield paragraph("The counterexamples are not part of an installed package; see ", where, " of the repository.")
@@ -315,12 +319,12 @@ def _power(power: Power | None, known: Iterable[str]) -> Iterator[Block]:
     )
     ids = [id for id in known if any(id in counts for counts in power.by_kind.values())]
     rows = tuple(
-        (kind, tuple(_caught(*counts[id]) if id in counts else None for id in ids))
+        (kind, tuple(_share_caught(*counts[id]) if id in counts else None for id in ids))
         for kind, counts in power.by_kind.items()
         if counts
     )
     yield HeatMap(("faults in", *map(short, ids)), rows)
 
 
-def _caught(caught: int, faced: int) -> Heat:
+def _share_caught(caught: int, faced: int) -> Heat:
     return Heat(f"{caught}/{faced}", math.ceil(4 * caught / faced))

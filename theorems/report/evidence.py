@@ -13,7 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from reference_attention.files import read_named_values
-from theorems.core.recorded import RECORDED
+from theorems.core.recorded_files import RECORDED
 from theorems.core.statement import Statement
 from theorems.faults import fault_named
 from theorems.hunting.entries import droppable
@@ -30,14 +30,14 @@ UNTOUCHED = ("", "…")
 
 
 @dataclass(frozen=True)
-class Hunted:
+class HuntRecord:
     """A statement without each of its assumptions, by what is recorded of it."""
 
     id: str
     by_status: dict[Status, list[str]] = field(default_factory=dict)
 
 
-def hunted(chosen: Iterable[Statement], root: Path = RECORDED) -> list[Hunted] | None:
+def hunt_records(chosen: Iterable[Statement], root: Path = RECORDED) -> list[HuntRecord] | None:
     """One per statement of the suite; ``None`` where there is no folder of counterexamples.
 
     Raises:
@@ -49,7 +49,7 @@ def hunted(chosen: Iterable[Statement], root: Path = RECORDED) -> list[Hunted] |
     for statement in chosen:
         if statement.file:
             continue
-        one = Hunted(statement.id)
+        one = HuntRecord(statement.id)
         for without in droppable(statement):
             one.by_status.setdefault(status_of(root / COUNTEREXAMPLES, statement, without), []).append(without)
         found.append(one)

@@ -74,12 +74,13 @@ def _table(columns: tuple[str, ...], rows: list[str], kind: str = "") -> str:
 
 def _heat_map(block: HeatMap) -> str:
     rows = [
-        f'<tr><th scope="row">{_inline(head)}</th>{"".join(map(_shaded, cells))}</tr>' for head, cells in block.rows
+        f'<tr><th scope="row">{_inline(head)}</th>{"".join(map(_shaded_cell, cells))}</tr>'
+        for head, cells in block.rows
     ]
     return _table(block.columns, rows, ' class="heat"')
 
 
-def _shaded(cell: Heat | None) -> str:
+def _shaded_cell(cell: Heat | None) -> str:
     return "<td></td>" if cell is None else f'<td class="shade-{cell.shade}">{escape(cell.text)}</td>'
 
 

@@ -84,7 +84,7 @@ class Limit:
         return np.column_stack([self.points @ self.direction, beside])
 
 
-def _separated(problem: Problem, alpha: Direction | list[int] | None = None) -> MaxMargin:
+def _separate(problem: Problem, alpha: Direction | list[int] | None = None) -> MaxMargin:
     svm = max_margin(problem.exact_keys, problem.optimal if alpha is None else np.array(alpha))
     assert isinstance(svm, MaxMargin)
     return svm
@@ -93,7 +93,7 @@ def _separated(problem: Problem, alpha: Direction | list[int] | None = None) -> 
 def path() -> Limit:
     """Theorem 1, on two inputs whose scores pull p apart: its offset is known."""
     problem = dataset_named("figure-5").problem
-    svm = _separated(problem)
+    svm = _separate(problem)
     y, _ = closed_form(Constraints.of(problem, svm), tangent_basis(svm.direction))
     found = regularization_path(problem, RADII, max_margin=svm)
     offset = svm.norm * float(np.linalg.norm(y))
@@ -103,14 +103,14 @@ def path() -> Limit:
 def flow() -> Limit:
     """Theorem 2, from the start 0 of Figure 1(a)."""
     case = dataset_named("figure-1a")
-    return _flow(case, _separated(case.problem), np.zeros(2), "p_mm")
+    return _flow(case, _separate(case.problem), np.zeros(2), "p_mm")
 
 
 def local_flow() -> Limit:
     """Theorem 3, from the second start of Figure 8."""
     case = dataset_named("figure-8")
     start = np.array(case.arrays["start_prompts"][1])
-    return _flow(case, _separated(case.problem, [0, 1]), start, "p_mm(α)")
+    return _flow(case, _separate(case.problem, [0, 1]), start, "p_mm(α)")
 
 
 def _flow(case: Case, svm: MaxMargin, start: Direction, limit: str) -> Limit:
@@ -125,7 +125,7 @@ def joint() -> Limit:
     return _joint("figure-3a", "p_mm", 1.0)
 
 
-def relaxed() -> Limit:
+def relaxed_joint() -> Limit:
     """Theorem 6 along r = 2c*R."""
     return _joint("figure-3b", "p_relax", 2.0)
 
@@ -153,7 +153,7 @@ def joint_run() -> Limit:
 def sets() -> Limit:
     """Theorem 8, on the paper's example of two equally good optimal tokens."""
     problem = Problem([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]], [[1.0, 1.0, 0.0]])
-    svm = _separated(problem, [0])
+    svm = _separate(problem, [0])
     found = regularization_path(problem, RADII, alpha=np.array([0]), starts=np.array([[1.0, 0.0]]))
     return Limit("regularization path", "a solution of ATT-SVM'", "tokens (1, 0), (0, 1) and 0", found.points, svm.p)
 
@@ -163,7 +163,7 @@ LIMITS: dict[str, Callable[[], Limit]] = {
     "theorem-2": flow,
     "theorem-3": local_flow,
     "theorem-5": joint,
-    "theorem-6": relaxed,
+    "theorem-6": relaxed_joint,
     "theorem-8": sets,
     "conjecture-joint-descent": joint_run,
 }

@@ -36,9 +36,9 @@ def _block(block: Block) -> str:
         fence = "`" * max(3, longest + 1)
         return f"{fence}{block.language}\n{block.text.rstrip()}\n{fence}"
     if isinstance(block, Picture):
-        return _escaped(block.caption)
+        return _escape(block.caption)
     if isinstance(block, Folded):
-        return "\n\n".join([f"{_escaped(block.summary)}:", *map(_block, block.blocks)])
+        return "\n\n".join([f"{_escape(block.summary)}:", *map(_block, block.blocks)])
     if isinstance(block, HeatMap):
         return _block(block.as_table)
     rows = [block.columns, ("---",) * len(block.columns), *block.rows]
@@ -47,12 +47,12 @@ def _block(block: Block) -> str:
 
 def _inline(text: Text) -> str:
     if isinstance(text, Link):
-        return f"[{_escaped(text.text)}]({text.target})"
+        return f"[{_escape(text.text)}]({text.target})"
     if isinstance(text, Share):
         return text.text
     if isinstance(text, Code | Reference):
         return _code(text) if text else ""
-    return text if text == "---" else _escaped(text)
+    return text if text == "---" else _escape(text)
 
 
 def _code(text: str) -> str:
@@ -63,7 +63,7 @@ def _code(text: str) -> str:
     return f"{marks}{space}{one_line}{space}{marks}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Nothing in the text is markup; underscores within a word are none to begin with. Spaces at its ends stay."""
     marked = re.sub(r"([\\`*<>\[\]])", r"\\\1", re.sub(r"\s+", " ", text))
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", marked)

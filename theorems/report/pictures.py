@@ -77,7 +77,7 @@ def _around(values: np.ndarray) -> Range:
     return low - room, high + room
 
 
-def used(claim: ClaimSummary) -> float | None:
+def share_of_tolerance(claim: ClaimSummary) -> float | None:
     """Which share of its tolerance a claim's worst slack takes; None for one that has none, or is undecided."""
     if claim.tolerance == 0 or math.isnan(claim.worst_slack) or math.isnan(claim.tolerance):
         return None
@@ -97,14 +97,14 @@ def headroom(statements: Sequence[StatementRecord]) -> Picture:
         parts.append(f'<path class="axis" d="M{NAMES:g},{y:g}H{right:g}"/>')
         parts.append(f'<text x="{NAMES - 8:g}" y="{y + 4:g}" text-anchor="end">{_short(one.id)}</text>')
         for claim in one.claims:
-            share = used(claim)
+            share = share_of_tolerance(claim)
             if share is not None:
                 kind = "wrong" if claim.verdict is Verdict.FALSIFIED else "claim"
                 x = min(NAMES + share * (whole - NAMES), right)
                 title = f"<title>{escape(one.id)}, {escape(claim.name)}: {share:.0%}</title>"
                 parts.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:g}" r="4">{title}</circle>')
     said = "share of the tolerance that each claim uses, a line per statement"
-    shares = [share for one in statements for share in map(used, one.claims) if share is not None]
+    shares = [share for one in statements for share in map(share_of_tolerance, one.claims) if share is not None]
     exact = sum(claim.tolerance == 0 for one in statements for claim in one.claims)
     caption = (
         f"How much of its tolerance each claim's worst slack uses: {sum(share == 0 for share in shares)} of"

@@ -83,10 +83,10 @@ def read(path: Path) -> RunRecord:
     """
     if path.suffix != ".json":
         raise InvalidInput(f"{path}: the name must end in .json; give a file of theorems verify --json.")
-    return parsed(read_named_values(path), str(path))
+    return parse(read_named_values(path), str(path))
 
 
-def parsed(held: Mapping[str, Any], name: str) -> RunRecord:
+def parse(held: Mapping[str, Any], name: str) -> RunRecord:
     """The record that named values make.
 
     Raises:

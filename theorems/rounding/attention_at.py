@@ -21,7 +21,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.core.points import Violation
 from theorems.rounding.bounded import Bounded, exact, in_floats, rounded, spacing, value_of
-from theorems.rounding.softmax import softmax, taken_again
+from theorems.rounding.softmax import recompute_weights, softmax
 
 EXPONENTIAL = 20.0
 """Units in the last place by which a kernel's exponential may be off: ``exp_u20`` of PyTorch's vectorised CPU
@@ -251,7 +251,7 @@ def textbook_weights(
     with spacing(eps, EXPONENTIAL):
         logits = np.vecdot(rounded(problem.keys / unit), rounded(points * unit)[:, None, None])
         weights = softmax(logits, updates=(problem.T - 1) // BLOCK)
-        return taken_again(weights, logits) if again else weights
+        return recompute_weights(weights, logits) if again else weights
 
 
 def textbook_gradient(problem: Problem, s: Bounded, eps: float) -> Bounded:

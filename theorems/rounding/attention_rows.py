@@ -31,7 +31,7 @@ from theorems.rounding.attention_at import BLOCK, EXPONENTIAL
 from theorems.rounding.bounded import Bounded, exact, rounded, spacing
 from theorems.rounding.bounded.arithmetic import current
 from theorems.rounding.bounded.formats import Format
-from theorems.rounding.softmax import softmax, taken_again
+from theorems.rounding.softmax import recompute_weights, softmax
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class AttentionRows:
         """The rows that see none: they have no softmax, and add nothing to a gradient here."""
         return np.asarray(~self.seen.any(axis=-1))
 
-    def _returned(self, x: Any) -> Any:
+    def _round_to_output(self, x: Any) -> Any:
         """Rounded once more, to what is returned."""
         if self.stored is None:
             return x
@@ -115,14 +115,14 @@ class AttentionRows:
     def _weights_again(self) -> Any:
         """The same as the backward pass of a kernel has them."""
         with self._as_the_kernel():
-            return np.where(self.seen, taken_again(self.weights, self.logits), 0.0)
+            return np.where(self.seen, recompute_weights(self.weights, self.logits), 0.0)
 
     @cached_property
     def log_sum_exp(self) -> Any:
         """log Σ_t e^{z_t}, (B, H, L); that of rows that see nothing is for nobody to look at."""
         with self._as_the_kernel():
             lse: Any = np.logaddexp.reduce(self.logits, axis=-1)
-            return self._returned(np.where(np.isfinite(lse.error), lse, self._coarse_log_sum_exp()))
+            return self._round_to_output(np.where(np.isfinite(lse.error), lse, self._coarse_log_sum_exp()))
 
     def _coarse_log_sum_exp(self) -> Any:
         """The same where sums of so many exponentials have no digits in a coarse format.
@@ -142,7 +142,7 @@ class AttentionRows:
     def output(self) -> Any:
         """o, (B, H, L, M)."""
         with self._as_the_kernel():
-            return self._returned(np.matmul(self.weights, self._by_head(self.call.value)))
+            return self._round_to_output(np.matmul(self.weights, self._by_head(self.call.value)))
 
     @cached_property
     def value_gradient(self) -> Any:
@@ -178,7 +178,7 @@ class AttentionRows:
         """dQ, (B, H, L, E)."""
         with self._as_the_kernel():
             gradient: Any = np.matmul(self._logit_gradient, self._by_head(self.call.key))
-            return self._returned(gradient * self.scale)
+            return self._round_to_output(gradient * self.scale)
 
     @cached_property
     def key_gradient(self) -> Any:
@@ -191,4 +191,4 @@ class AttentionRows:
         """Sums over the heads of a group: (B, H, T, W) to (B, G, T, W)."""
         sizes = self.call.sizes
         B, G, T = (sizes[axis] for axis in "BGT")
-        return self._returned(np.sum(np.reshape(x, (B, G, sizes["H"] // G, T, x.shape[-1])), axis=2))
+        return self._round_to_output(np.sum(np.reshape(x, (B, G, sizes["H"] // G, T, x.shape[-1])), axis=2))

@@ -69,7 +69,7 @@ def excess_of(
 
 def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.ndarray, "n"], claim: str) -> Sized:
     """:func:`excess_of` at points whose weights are there already; (b,)."""
-    sign, log_size = _reported(under_test, at.problem, at.points, alpha, claim)
+    sign, log_size = _reported_excess(under_test, at.problem, at.points, alpha, claim)
     ours = excess_at(at, alpha)
     scale, error = ours.log_unit, ours.x.error
     unit = np.maximum(log_size, scale)
@@ -85,7 +85,7 @@ def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers,
     Raises:
         NotANumber: the difference is not positive, and that is no rounding.
     """
-    sign, log_size = _reported(under_test, problem, points, problem.optimal, claim)
+    sign, log_size = _reported_excess(under_test, problem, points, problem.optimal, claim)
     ours = excess(problem, points, problem.optimal).log
     known = np.isfinite(ours.error)
     if (known & (sign <= 0)).any():
@@ -93,7 +93,7 @@ def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers,
     return Bounded(np.where(known, log_size, ours.value), 2 * ours.error)
 
 
-def _reported(
+def _reported_excess(
     under_test: Implementation, problem: Problem, points: Numbers, alpha: Int64[np.ndarray, "n"], claim: str
 ) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
     """Sign and logarithm of L(p) − L_α under test."""

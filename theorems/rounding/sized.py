@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.equality import equal
 from theorems.rounding.bounded import Bounded, exact
 
@@ -96,7 +96,7 @@ def sized_at_least(name: str, form: Form, left: Sized, right: Sized, points: str
     seen = np.maximum(np.abs(above.value), np.abs(below.value)) > (above - below).error
     if not seen.any():
         why = f"at every {points} rounding is larger than the risks compared: the limit lies beyond float64"
-        return undecided(name, why, form)
+        return undecided_claim(name, why, form)
     return at_least(name, form, above[seen], below[seen], points=points)
 
 

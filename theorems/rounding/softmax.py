@@ -29,11 +29,11 @@ import numpy as np
 
 from theorems.rounding.bounded import Bounded
 from theorems.rounding.bounded.arithmetic import FLOAT64, current, without_kernel
-from theorems.rounding.bounded.array import made, upward
+from theorems.rounding.bounded.array import restore_invariants, upward
 from theorems.rounding.bounded.exponentials import rise
 
 
-def taken_again(weights: Bounded, logits: Bounded) -> Bounded:
+def recompute_weights(weights: Bounded, logits: Bounded) -> Bounded:
     """The weights as a backward pass has them, e^{l'_t − log Σ e^l} with logits l' that it forms anew, and in another
     order, beside the stored log Σ e^l of the forward pass.
 
@@ -86,4 +86,4 @@ def softmax(logits: Bounded, updates: int = 0) -> Bounded:
     defect = np.abs(1 - np.sum(value, axis=-1, keepdims=True)) + (tokens + 2) * FLOAT64.rounding
     total = np.sum(error, axis=-1, keepdims=True) * (1 + (tokens + 8) * 2 * FLOAT64.rounding)
     together = np.maximum(total - error, 0.0) + upward(defect + sums, tokens)
-    return made(value, np.fmin(error, upward(together)))
+    return restore_invariants(value, np.fmin(error, upward(together)))

@@ -13,23 +13,23 @@ from theorems.run.result import Failure, Result
 _CONVERTER = make_converter()
 
 
-def _left_out(kind: type, *names: str) -> None:
+def _omit_defaults(kind: type, *names: str) -> None:
     """Fields that are written only where they hold something: a journal from before they were there stays readable."""
     rules = {name: override(omit_if_default=True) for name in names}
     # mypy takes the rules for the keywords beside them.
     _CONVERTER.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, _CONVERTER, **rules))  # type: ignore[arg-type]
 
 
-_left_out(Failure, "parts")
-_left_out(Result, "parts")
+_omit_defaults(Failure, "parts")
+_omit_defaults(Result, "parts")
 
 
-def encoded(result: Any) -> Any:
+def encode(result: Any) -> Any:
     """A dataclass as dictionaries, lists, texts and numbers."""
     return _CONVERTER.unstructure(result)
 
 
-def decoded(held: Any, kind: Any) -> Any:
+def decode(held: Any, kind: Any) -> Any:
     """The dataclass of that type.
 
     Raises:

@@ -11,7 +11,7 @@ from generators.attention_call import AttentionCall
 from generators.user_data import Given
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
-from theorems.core.check import broken
+from theorems.core.check import error_outcome
 from theorems.core.statement import Statement
 
 
@@ -60,6 +60,6 @@ def findings(given: Given, chosen: Sequence[Statement], further: Iterable[str] =
         except Exception as error:
             if statement is None:
                 raise
-            said = broken(statement, error, where="its predicate").reason
+            said = error_outcome(statement, error, where="its predicate").reason
             found.append(Found(assumption.id, assumption.title, None, said))
     return found

@@ -20,7 +20,7 @@ from typing import Any
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
-from theorems.run.encoding import decoded, encoded, result_kind, so_far_kind
+from theorems.run.encoding import decode, encode, result_kind, so_far_kind
 
 EVERY = 1.0
 """Seconds between two lines about a unit that is under way."""
@@ -81,18 +81,18 @@ class Journal:
     def result_of(self, unit: Any) -> Any:
         """The result of a unit that is finished; None if it is not."""
         held = self._results.get(key_of(unit))
-        return None if held is None else self._structured(held, result_kind(unit))
+        return None if held is None else self._structure(held, result_kind(unit))
 
-    def continued(self, unit: Any) -> Any:
+    def resume(self, unit: Any) -> Any:
         """The unit with what need not be done again."""
         held = self._so_far.get(key_of(unit))
         if held is None:
             return unit
-        return replace(unit, so_far=self._structured(held, so_far_kind(unit)))
+        return replace(unit, so_far=self._structure(held, so_far_kind(unit)))
 
     def finished(self, unit: Any, result: Any) -> None:
         """Keep the result of a unit."""
-        self.append({"unit": key_of(unit), "result": encoded(result)})
+        self.append({"unit": key_of(unit), "result": encode(result)})
 
     def so_far(self, unit: Any, *, at_once: bool = False) -> None:
         """Keep what there is of a unit, if there was no line about it for a while, or at once."""
@@ -101,7 +101,7 @@ class Journal:
         if held is None or (not at_once and now - self._said.setdefault(key, now) < EVERY):
             return
         self._said[key] = now
-        self.append({"unit": key, "so_far": encoded(held)})
+        self.append({"unit": key, "so_far": encode(held)})
 
     def _write(self, line: str) -> None:
         left = content = line.encode()
@@ -110,11 +110,11 @@ class Journal:
         os.fsync(self._file)
         self._size += len(content)
 
-    def _structured(self, held: Any, kind: Any) -> Any:
+    def _structure(self, held: Any, kind: Any) -> Any:
         try:
-            return decoded(held, kind)
+            return decode(held, kind)
         except ValueError as error:
-            raise self._damaged(str(error)) from None
+            raise self._damage_error(str(error)) from None
 
     def _lock(self) -> None:
         with suppress(ImportError):
@@ -133,7 +133,7 @@ class Journal:
         if not lines:
             # Killed within its first line, or somebody's file without an end of line.
             if not first.encode().startswith(rest):
-                raise self._damaged("is no journal")
+                raise self._damage_error("is no journal")
             return 0
         self._compare(_object(lines[0]), json.loads(first))
         length = len(lines[0]) + 1
@@ -142,7 +142,7 @@ class Journal:
             if record is None:
                 if number == len(lines):
                     break  # a machine that lost its power may leave anything at the end
-                raise self._damaged(f"is damaged in line {number}")
+                raise self._damage_error(f"is damaged in line {number}")
             self._remember(record)
             length += len(line) + 1
         return length
@@ -158,14 +158,14 @@ class Journal:
 
     def _compare(self, there: dict[str, Any] | None, here: dict[str, Any]) -> None:
         if there is None or not isinstance(there.get("journal"), dict):
-            raise self._damaged("is no journal")
+            raise self._damage_error("is no journal")
         held, run = there["journal"], here["journal"]
         for name in (*run, *held):
             if held.get(name) != run.get(name):
                 said = f"{name}: {_short(held.get(name))} there, {_short(run.get(name))} here"
                 raise InvalidInput(f"--resume: {self.path} is the journal of another run ({said}); give another file.")
 
-    def _damaged(self, what: str) -> InvalidInput:
+    def _damage_error(self, what: str) -> InvalidInput:
         return InvalidInput(f"--resume: {self.path} {what}; give another file.")
 
 

@@ -80,7 +80,7 @@ class KnownFailures:
         return said
 
 
-def checked_of(results: Iterable[Result]) -> list[Checked]:
+def checked_statements(results: Iterable[Result]) -> list[Checked]:
     """Of the statements of a run."""
     made = []
     for result in results:
@@ -147,7 +147,7 @@ def _nearest(id: str, known: Iterable[str]) -> str:
     return f"; the nearest is {near[0]}" if near else ""
 
 
-def written(found: Sequence[Checked], about: str, before: Mapping[str, str]) -> str:
+def file_text(found: Sequence[Checked], about: str, before: Mapping[str, str]) -> str:
     """The text of a file that a run like this one agrees with.
 
     Args:

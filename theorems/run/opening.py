@@ -50,7 +50,7 @@ class Probing:
         """Its name, what is to be said of it, and what its results depend on."""
         self.kernel.find()
         progress(1)
-        return described(self.kernel.load())
+        return describe_implementation(self.kernel.load())
 
     def where(self, done: int) -> str:
         """Whether it is imported."""
@@ -94,7 +94,7 @@ class Hints:
         return "what may be wrong"
 
 
-def described(under_test: Implementation) -> Opened:
+def describe_implementation(under_test: Implementation) -> Opened:
     """The name of what is under test, what is to be said of a kernel, and what the results depend on."""
     kernel = under_test.described() if isinstance(under_test, OnKernel) else None
     return under_test.name, kernel, of_implementation(under_test)
@@ -108,7 +108,7 @@ def kernel_opened(under_test: UnderTest, sandbox: Sandbox | None) -> Opened:
         ProcessDied: importing it or trying it once ended the process.
     """
     if not isinstance(under_test, KernelByName):
-        return described(under_test)
+        return describe_implementation(under_test)
     return Probing(under_test).run(nothing) if sandbox is None else sandbox.call(Probing(under_test))
 
 

@@ -38,7 +38,7 @@ class Parts(Generic[R]):
             parts = list(unit.parts()) if isinstance(unit, Whole) else [unit]
             self._joining.append(_Joining(unit, len(self.left), len(parts)))
             for part in parts:
-                self.left[len(self.left)] = part if journal is None else journal.continued(part)
+                self.left[len(self.left)] = part if journal is None else journal.resume(part)
         self._starts = [one.next for one in self._joining]
         for k, part in self.left.items():
             found = None if journal is None else journal.result_of(part)
@@ -46,7 +46,7 @@ class Parts(Generic[R]):
                 self._take(k, found)
         for one in self._joining:
             if one.result is None and (lost := getattr(one.unit, "lost", "")):
-                one.result = one.unit.unfinished(lost)
+                one.result = one.unit.unfinished_result(lost)
                 handle(UnitDone(one.result))
 
     def order(self, *, backwards: bool) -> list[int]:
@@ -85,9 +85,9 @@ class Parts(Generic[R]):
         """The result of a part."""
         if self.journal is not None:
             self.journal.finished(self.left[k], result)
-        self.given_up(k, result)
+        self.give_up(k, result)
 
-    def given_up(self, k: int, result: R) -> None:
+    def give_up(self, k: int, result: R) -> None:
         """A result that another run would not have."""
         if self.needless(k):
             return
@@ -106,7 +106,7 @@ class Parts(Generic[R]):
         for k in self.left if self.journal is not None else ():
             if not self.needless(k):
                 self.kept(k)
-        return [one.result or one.unfinished(self.left, why) for one in self._joining]
+        return [one.result or one.unfinished_result(self.left, why) for one in self._joining]
 
     def _of(self, k: int) -> _Joining[R]:
         return self._joining[bisect_right(self._starts, k) - 1]
@@ -154,17 +154,17 @@ class _Joining(Generic[R]):
             self._joined = self._with(self.waiting.pop(self.next))
             self.next += 1
         if self.next == self.end and self._joined is not None:
-            self.result = self._concluded(self._joined)
+            self.result = self._conclude(self._joined)
 
-    def unfinished(self, parts: dict[int, Work[R]], why: str) -> R:
+    def unfinished_result(self, parts: dict[int, Work[R]], why: str) -> R:
         """The result of what is done."""
         for k in range(self.next, self.end):
-            self._joined = self._with(self.waiting[k] if k in self.waiting else parts[k].unfinished(why))
+            self._joined = self._with(self.waiting[k] if k in self.waiting else parts[k].unfinished_result(why))
         assert self._joined is not None
-        return self._concluded(self._joined)
+        return self._conclude(self._joined)
 
     def _with(self, result: R) -> R:
-        return result if self._joined is None or self._whole is None else self._whole.joined(self._joined, result)
+        return result if self._joined is None or self._whole is None else self._whole.join(self._joined, result)
 
-    def _concluded(self, result: R) -> R:
-        return result if self._whole is None else self._whole.concluded(result)
+    def _conclude(self, result: R) -> R:
+        return result if self._whole is None else self._whole.conclude(result)

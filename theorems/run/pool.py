@@ -111,11 +111,11 @@ class Pool:
         self._deaths.clear()
         try:
             while waiting or any(worker.unit is not None for worker in self._workers):
-                if stopping.asked():
+                if stopping.signal_received():
                     raise KeyboardInterrupt
-                while _wanted(waiting, unit) and (worker := self._idle()) is not None:
+                while _is_needed(waiting, unit) and (worker := self._idle()) is not None:
                     self._send(worker, waiting.popleft(), unit, tell)
-                for worker, message in self._received():
+                for worker, message in self._receive():
                     number = self._take(worker, message, tell)
                     if number is not None:
                         waiting.appendleft(number)
@@ -135,13 +135,13 @@ class Pool:
                 worker.process.send_signal(signal.SIGINT)
         until = time.monotonic() + seconds
         while any(worker.unit is not None for worker in self._workers) and time.monotonic() < until:
-            for worker, message in self._received():
+            for worker, message in self._receive():
                 self._take(worker, message, tell)
             self._look_at_processes()
 
     def close(self) -> None:
         """End all processes."""
-        with stopping.held_back():
+        with stopping.hold_signals_back():
             for worker in self._workers:
                 worker.kill()
             for worker in self._workers:
@@ -159,7 +159,7 @@ class Pool:
         # A signal that the terminal sends to all is for this process to handle, not for them.
         group: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
         command = [sys.executable, "-c", PROGRAM, str(os.getpid()), *map(str, sys.path)]
-        with stopping.held_back():
+        with stopping.hold_signals_back():
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **group)
         worker = _Worker(process)
         threading.Thread(target=_read, args=(worker, self._inbox), daemon=True).start()
@@ -180,7 +180,7 @@ class Pool:
             worker.process.stdin.write(content)
             worker.process.stdin.flush()
 
-    def _received(self) -> Iterator[tuple[_Worker, Any]]:
+    def _receive(self) -> Iterator[tuple[_Worker, Any]]:
         """What is sent by now, of processes that are still of this pool."""
         with suppress(Empty):
             found = self._inbox.get(timeout=LOOK)
@@ -269,7 +269,7 @@ def _read(worker: _Worker, inbox: SimpleQueue[tuple[_Worker, Any]]) -> None:
     inbox.put((worker, _Closed(why)))
 
 
-def _wanted(waiting: deque[int], unit: Callable[[int], Any]) -> bool:
+def _is_needed(waiting: deque[int], unit: Callable[[int], Any]) -> bool:
     """Whether there is more to do; what need not be done is left out."""
     while waiting and unit(waiting[0]) is None:
         waiting.popleft()

@@ -74,7 +74,7 @@ class Bars:
 
 
 @contextmanager
-def shown_progress(
+def show_progress(
     out: Console, totals: Mapping[str, int | None] | None = None, *, what: str = "statements", steps: str = "examples"
 ) -> Iterator[Handler]:
     """A handler of events, fit for the console.

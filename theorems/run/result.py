@@ -11,11 +11,11 @@ from typing import Any
 
 from theorems.core.check import Outcome
 from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict
-from theorems.core.parts import Parts, merged_parts
+from theorems.core.parts import Parts, merge_parts
 from theorems.core.statement import Statement
 
 
-def shown(value: float) -> str:
+def format_value(value: float) -> str:
     """A slack or a tolerance for a reader, to three digits; NaN is undecided."""
     return "undecided" if math.isnan(value) else f"{value + 0.0:.3g}"
 
@@ -99,7 +99,7 @@ def tightest_of(claims: Iterable[ClaimSummary]) -> ClaimSummary | None:
     return min(claims, key=closeness, default=None)
 
 
-def summarised(claim: Claim) -> ClaimSummary:
+def summarise(claim: Claim) -> ClaimSummary:
     """A claim at one case."""
     slack = math.nan if claim.undecided else float(claim.slack)
     branches = ((claim.branch, 1),) if claim.branch else ()
@@ -176,7 +176,7 @@ class Result:
         """Whose claims failed, and whose did not: on the cases on which it was falsified, and on the smallest one that
         was made of them. None where it was not falsified.
         """
-        return merged_parts([self.parts, self.failure.parts if self.failure else None])
+        return merge_parts([self.parts, self.failure.parts if self.failure else None])
 
     @property
     def never_made(self) -> tuple[str, ...]:
@@ -282,7 +282,7 @@ class Result:
 def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Result:
     """The result of one case."""
     claims: dict[str, ClaimSummary] = {}
-    for claim in map(summarised, outcome.claims):
+    for claim in map(summarise, outcome.claims):
         claims[claim.name] = replace(claim.worse(claims[claim.name]), cases=1) if claim.name in claims else claim
     reasons = {outcome.verdict: outcome.reason} if outcome.reason else {}
     return Result(
@@ -300,12 +300,12 @@ def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Re
     )
 
 
-def merged(results: Iterable[Result]) -> Result:
+def merge_results(results: Iterable[Result]) -> Result:
     """Results of one statement on disjoint sets of cases as one; the first reason of each kind is kept."""
-    return reduce(_merged, results)
+    return reduce(_merge_two, results)
 
 
-def _merged(a: Result, b: Result) -> Result:
+def _merge_two(a: Result, b: Result) -> Result:
     claims = {claim.name: claim for claim in a.claims}
     for claim in b.claims:
         claims[claim.name] = claims[claim.name].worse(claim) if claim.name in claims else claim
@@ -323,5 +323,5 @@ def _merged(a: Result, b: Result) -> Result:
         stopped=a.stopped or b.stopped,
         touched=tuple(sorted({*a.touched, *b.touched})),
         not_found=a.not_found + b.not_found,
-        parts=merged_parts([a.parts, b.parts]),
+        parts=merge_parts([a.parts, b.parts]),
     )

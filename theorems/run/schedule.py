@@ -57,7 +57,7 @@ def run(
         Interrupted: on a signal, with the results so far.
     """
     options: dict[str, Any] = {"journal": journal, "timeout": timeout, "enough": enough, "patience": patience}
-    steps = scheduled(units, jobs, handle, **options, pool=pool, engine=engine)
+    steps = run_stepwise(units, jobs, handle, **options, pool=pool, engine=engine)
     while True:
         try:
             next(steps)
@@ -66,7 +66,7 @@ def run(
             return results
 
 
-def scheduled(
+def run_stepwise(
     units: Sequence[Work[R]],
     jobs: int,
     handle: Handler,
@@ -108,7 +108,7 @@ def _one_after_another(parts: Parts[R], order: list[int]) -> Generator[None, Non
             continue
 
         def progress(done: int, so_far: Any = None, k: int = k) -> None:
-            with stopping.undisturbed():
+            with stopping.shield_from_signals():
                 parts.progressed(k, done)
                 if so_far is not None:
                     parts.so_far(k, so_far)
@@ -149,6 +149,6 @@ def _teller(parts: Parts[R], timeout: float | None, patience: float) -> Tell:
         else:
             if word in ("out of time", "out of patience"):
                 parts.kept(k)
-            parts.given_up(k, parts.left[k].unfinished(why(k, word, value)))
+            parts.give_up(k, parts.left[k].unfinished_result(why(k, word, value)))
 
     return tell

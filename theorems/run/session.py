@@ -18,7 +18,7 @@ from typing import Any
 from generators.user_data import Given
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.registry.lookup import chosen_statements
+from theorems.registry.lookup import select_statements
 from theorems.run.description import Description, Heading
 from theorems.run.engines.named import LOCAL, coordinator
 from theorems.run.events import Died, Event, Finished, Handler, Started, Stopped
@@ -28,7 +28,7 @@ from theorems.run.opening import UnderTest, findings_on, headings, hints_on, ker
 from theorems.run.pool import PATIENCE
 from theorems.run.result import Result
 from theorems.run.sandbox import ProcessDied, Sandbox, open_sandbox
-from theorems.run.schedule import Interrupted, scheduled
+from theorems.run.schedule import Interrupted, run_stepwise
 from theorems.run.unit import Unit
 
 
@@ -133,7 +133,7 @@ class Session:
                     about = Description(tuple(chosen), name, kernel, None if given else examples, found)
                     handle(Started(about))
                     yield
-                    results = yield from scheduled(
+                    results = yield from run_stepwise(
                         self._units(chosen),
                         request.jobs,
                         handle,
@@ -156,7 +156,7 @@ class Session:
         given = request.given
         ids = request.ids or ((given.failed,) if given and given.failed else ())
         if not ids:
-            known = chosen_statements((), of_kernels=request.capabilities, subject=given.case if given else None)
+            known = select_statements((), of_kernels=request.capabilities, subject=given.case if given else None)
             ids = tuple(one.id for one in known if one.id not in request.left_out)
         return headings(ids, sandbox)
 

@@ -14,7 +14,7 @@ from theorems.core.on_kernel import KERNEL_UNTOUCHED, KernelByName
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
 from theorems.registry.user_file import is_in_a_file
-from theorems.run.result import Result, merged
+from theorems.run.result import Result, merge_results
 from theorems.run.verify import PART, Progress, SoFar, part_sizes, verify_data, verify_generated
 
 
@@ -67,7 +67,7 @@ class Unit:
         """How many cases are tried, if that is known."""
         return None if self.data else self.examples
 
-    def unfinished(self, why: str) -> Result:
+    def unfinished_result(self, why: str) -> Result:
         """The result of a unit that was interrupted, or whose process failed: of the cases that were finished."""
         begun = self.so_far.result if self.so_far else Result(self.id, self.title)
         return replace(begun, generated=self.data is None, interrupted=not why, stopped=why or "interrupted")
@@ -97,15 +97,15 @@ class Unit:
             return [self]
         return [replace(self, examples=size, part=k) for k, size in enumerate(part_sizes(self.examples))]
 
-    def joined(self, first: Result, then: Result) -> Result:
+    def join(self, first: Result, then: Result) -> Result:
         """Of the cases of both."""
-        return merged([first, then])
+        return merge_results([first, then])
 
     def last(self, result: Result) -> bool:
         """The first falsified case ends it; and of a kernel that a statement never calls, more cases say no more."""
         return result.counts.get(Verdict.FALSIFIED, 0) > 0 or not result.generated
 
-    def concluded(self, result: Result) -> Result:
+    def conclude(self, result: Result) -> Result:
         """A statement is not about the kernel under test if no part is."""
         if result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED:
             return replace(result, generated=False)
@@ -118,7 +118,7 @@ class Unit:
             results.append(part.run(lambda done, so_far=None, before=before: progress(before + done)))
             if self.last(results[-1]):
                 break
-        return self.concluded(merged(results))
+        return self.conclude(merge_results(results))
 
     def __getstate__(self) -> dict[str, Any]:
         # Cases hold read-only mappings, which do not pickle; their JSON is exact.

@@ -20,13 +20,13 @@ from generators.drawing import drive, seed_from
 from generators.realistic import realistic
 from generators.user_data import Given, as_text, subject_of
 from reference_attention.files import from_json
-from theorems.core.check import Outcome, broken, check, sentence, whose
+from theorems.core.check import Outcome, check, error_outcome, sentence, whose
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, out_of_reach
 from theorems.core.statement import Statement
 from theorems.registry.lookup import statement_named
-from theorems.run.result import Failure, Result, merged, of_outcome
+from theorems.run.result import Failure, Result, merge_results, of_outcome
 
 PART = 250
 """Cases that are drawn from one seed. What Hypothesis draws depends on what it drew before, so more cases are drawn in
@@ -54,7 +54,7 @@ class SoFar:
     @property
     def result(self) -> Result:
         """Of all of them."""
-        return self.tried if self.falsified is None else merged([self.tried, self.falsified])
+        return self.tried if self.falsified is None else merge_results([self.tried, self.falsified])
 
 
 @runtime_checkable
@@ -110,7 +110,7 @@ def _drive(
         )
 
 
-def drawn(statement: Statement, examples: int, seed: int, *, every: bool | None = None) -> list[Any]:
+def draw_cases(statement: Statement, examples: int, seed: int, *, every: bool | None = None) -> list[Any]:
     """The cases on which so many examples of a statement are tried, part after part.
 
     Args:
@@ -170,7 +170,7 @@ class _Trial:
             self.so_far = replace(self.so_far, falsified=result)
             self._claim = next(c.name for c in outcome.claims if c.verdict is Verdict.FALSIFIED)
         else:
-            self.so_far = replace(self.so_far, tried=merged([self.so_far.tried, result]))
+            self.so_far = replace(self.so_far, tried=merge_results([self.so_far.tried, result]))
         if outcome.error and not self.so_far.error:
             self.so_far = replace(self.so_far, error=outcome.error, at_error=self.result.examples)
         self._tell()
@@ -252,12 +252,12 @@ def verify_generated(
         return _not_about(statement, why)
     trial = _Trial(statement, under_test, progress, so_far)
     drawn_from, every = seed_of(statement.own_id, seed, part), True if only_realistic else None
-    stopped = _finished(statement, examples, drawn_from, trial.generating, every)
+    stopped = _run_to_end(statement, examples, drawn_from, trial.generating, every)
     if trial.so_far.error and not stopped and trial.so_far.falsified is None:
-        _finished(statement, examples, drawn_from, trial.repeating, every)
+        _run_to_end(statement, examples, drawn_from, trial.repeating, every)
     result = trial.result
     if stopped:
-        result = merged([result, of_outcome(statement, stopped, generated=True)])
+        result = merge_results([result, of_outcome(statement, stopped, generated=True)])
     elif not result.examples:
         nothing_drawn = Outcome(Verdict.INCONCLUSIVE, reason="the strategy produced no case")
         result = of_outcome(statement, nothing_drawn, generated=True)
@@ -266,7 +266,7 @@ def verify_generated(
     # On a kernel only the claims that may depend on it are kept.
     listed = () if isinstance(under_test, OnKernel) else tuple(statement.claims)
     result = replace(result, generated=not untouched, seconds=trial.seconds, listed=listed)
-    return _explained(statement, result, under_test)
+    return _explain(statement, result, under_test)
 
 
 def _not_about(statement: Statement, why: str) -> Result:
@@ -274,7 +274,7 @@ def _not_about(statement: Statement, why: str) -> Result:
     return of_outcome(statement, Outcome(Verdict.NOT_APPLICABLE, reason=why), generated=False)
 
 
-def _finished(
+def _run_to_end(
     statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], every: bool | None
 ) -> Outcome | None:
     """Drive to the end; an outcome only if the strategy itself broke down."""
@@ -285,7 +285,7 @@ def _finished(
     except HypothesisException as error:
         return Outcome(Verdict.INCONCLUSIVE, reason=f"the strategy, {type(error).__name__}: {_first_line(error)}")
     except Exception as error:
-        return broken(statement, error, where="the strategy")
+        return error_outcome(statement, error, where="the strategy")
     return None
 
 
@@ -326,14 +326,16 @@ def verify_data(
             result = of_outcome(statement, outcome, generated=False)
             if outcome.verdict is Verdict.FALSIFIED:
                 result = replace(result, failure=failure_of(statement, case, outcome))
-            tried = replace(merged([tried, result]), seconds=before + time.perf_counter() - began)
+            tried = replace(merge_results([tried, result]), seconds=before + time.perf_counter() - began)
             progress(tried.examples, SoFar(tried))
     except Exception as error:
-        tried = merged([tried, of_outcome(statement, broken(statement, error, where="from_data"), generated=False)])
-    return _explained(statement, replace(tried, seconds=before + time.perf_counter() - began), under_test)
+        tried = merge_results(
+            [tried, of_outcome(statement, error_outcome(statement, error, where="from_data"), generated=False)]
+        )
+    return _explain(statement, replace(tried, seconds=before + time.perf_counter() - began), under_test)
 
 
-def _explained(statement: Statement, result: Result, under_test: Implementation) -> Result:
+def _explain(statement: Statement, result: Result, under_test: Implementation) -> Result:
     """The result with a line and a test for a maintainer of the kernel."""
     failure = result.failure
     if failure is None or failure.verdict is not Verdict.FALSIFIED or not isinstance(under_test, OnKernel):

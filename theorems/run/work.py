@@ -44,7 +44,7 @@ class Work(Protocol[R_co]):
     def run(self, progress: Progress) -> R_co:
         """The result; ``progress`` is called with the number of steps done."""
 
-    def unfinished(self, why: str) -> R_co:
+    def unfinished_result(self, why: str) -> R_co:
         """A result that says that it was interrupted or, if ``why`` is not empty, that its process failed."""
 
 
@@ -55,13 +55,13 @@ class Whole(Protocol[R]):
     def parts(self) -> Sequence[Work[R]]:
         """Units with ``part``, their number, counted from zero; the unit alone if it is not cut."""
 
-    def joined(self, first: R, then: R) -> R:
+    def join(self, first: R, then: R) -> R:
         """The result of some parts and that of the next one as one."""
 
     def last(self, result: R) -> bool:
         """Whether the parts after one with this result are not needed."""
 
-    def concluded(self, result: R) -> R:
+    def conclude(self, result: R) -> R:
         """The result of the unit, of that of its parts."""
 
 

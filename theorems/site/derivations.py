@@ -53,7 +53,7 @@ def derivations() -> dict[str, Derivation]:
     waiting = [(one.conclusion.__module__, text) for one in statements().values() for text in texts_of(one.id)]
     while waiting:
         place, text = waiting.pop(0)
-        for module, name in referred(text, place):
+        for module, name in references(text, place):
             if module in own:
                 continue
             if module not in found:
@@ -71,7 +71,7 @@ def texts_of(id: str) -> tuple[str, str]:
     return inspect.getdoc(importlib.import_module(statement.conclusion.__module__)) or "", statement.text
 
 
-def referred(text: str, place: str) -> Iterator[tuple[str, str]]:
+def references(text: str, place: str) -> Iterator[tuple[str, str]]:
     """(module, object or nothing) for the references of a docstring that lead to one of the :data:`ROOMS`."""
     for reference in REFERENCE.findall(text):
         resolved = resolve(reference, place)

@@ -108,7 +108,7 @@ def _block(lines: list[str], linked: Linked) -> str:
     made = []
     for kind, group in groupby(parts, lambda part: part[0]):
         texts = [texts for _, texts in group]
-        made += [_list(texts, linked)] if kind == "item" else [_shown(kind, one, linked) for one in texts]
+        made += [_list(texts, linked)] if kind == "item" else [_render_block(kind, one, linked) for one in texts]
     return "\n".join(made)
 
 
@@ -118,7 +118,7 @@ def _list(items: list[list[str]], linked: Linked) -> str:
     return f'<ol start="{number[0]}">{made}</ol>' if number else f"<ul>{made}</ul>"
 
 
-def _shown(kind: str, lines: list[str], linked: Linked) -> str:
+def _render_block(kind: str, lines: list[str], linked: Linked) -> str:
     """A displayed formula with its lines, or a paragraph."""
     if kind == "display":
         shown = inspect.cleandoc("\n" + "\n".join(lines)).splitlines()

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from reference_attention.errors import InvalidInput
-from theorems.core.recorded import RECORDED
+from theorems.core.recorded_files import RECORDED
 from theorems.registry.suite import statements
 from theorems.report.evidence import signs
 from theorems.report.record import RunRecord, read
@@ -56,17 +56,17 @@ def write_source(folder: Path, root: Path = RECORDED) -> None:
         if not folder.is_dir() or (any(folder.iterdir()) and not (folder / "statements" / "index.md").exists()):
             raise InvalidInput(f"{folder}: is no empty folder, and no source of the site; give another name.")
         shutil.rmtree(folder)
-    pages = generated(root)
+    pages = generate_pages(root)
     documents = {name: (root / name).read_text(encoding="utf-8") for name in _documents(root)}
     for name, text in (documents | pages).items():
         for path in {_path(target, name) for target in _targets(text)} - set(documents):
             if (root / path).is_file():
                 _copy(path, folder, root)
-        _write(folder / _renamed(name), _relinked(text, name, root))
+        _write(folder / _site_name(name), _relink(text, name, root))
     _write(folder / "index.md", (folder / "index.md").read_text(encoding="utf-8") + "\n" + contents(documents))
 
 
-def generated(root: Path = RECORDED) -> dict[str, str]:
+def generate_pages(root: Path = RECORDED) -> dict[str, str]:
     """The pages that are made, by path."""
     measured: RunRecord | None = read(root / MEASURED) if (root / MEASURED).exists() else None
     evidence = Evidence(measured, signs(root) or {}, root)
@@ -110,7 +110,7 @@ def _documents(root: Path) -> list[str]:
     ]
 
 
-def _renamed(name: str) -> str:
+def _site_name(name: str) -> str:
     return "index.md" if name == START else name
 
 
@@ -128,10 +128,10 @@ def _copy(path: str, folder: Path, root: Path) -> None:
     shutil.copyfile(root / path, folder / path)
 
 
-def _relinked(text: str, name: str, root: Path) -> str:
+def _relink(text: str, name: str, root: Path) -> str:
     """The document with the links that the site needs: to its first page, and none to folders; with rows as anchors."""
 
-    def linked(found: re.Match[str]) -> str:
+    def relink_one(found: re.Match[str]) -> str:
         target = found["target"]
         if target is None:
             return found[0]
@@ -141,11 +141,11 @@ def _relinked(text: str, name: str, root: Path) -> str:
 
     if name == "docs/assumptions.md":
         text = ROW.sub(r"| `\1`{#\1-without-\2} | `\2` |", text)
-    return "".join(part if part.startswith("```") else LINK.sub(linked, part) for part in FENCED.split(text))
+    return "".join(part if part.startswith("```") else LINK.sub(relink_one, part) for part in FENCED.split(text))
 
 
 def _index(found: re.Match[str]) -> str:
-    return f"{found[1]}{_renamed(START)}"
+    return f"{found[1]}{_site_name(START)}"
 
 
 def _write(path: Path, text: str) -> None:

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from reference_attention.files import read_named_values
-from theorems.core.recorded import RECORDED
+from theorems.core.recorded_files import RECORDED
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
 from theorems.faults import FAULTS
-from theorems.faults.spared import why_spared
+from theorems.faults.spared import why_survived
 from theorems.hunting.entries import droppable
 from theorems.hunting.record import load
 from theorems.hunting.table import Status
@@ -21,7 +21,7 @@ from theorems.report.document import Block, Code, Heading, Link, Listing, Paragr
 from theorems.report.evidence import COUNTEREXAMPLES, UNTOUCHED, is_caught, status_of
 from theorems.report.markdown import markdown
 from theorems.report.record import RunRecord, StatementRecord
-from theorems.run.result import shown
+from theorems.run.result import format_value
 from theorems.run.tables import CASE_COLUMNS, case_lines, case_rows
 from theorems.site.derivations import texts_of
 from theorems.site.docstring import html
@@ -47,7 +47,7 @@ def statement_page(statement: Statement, evidence: Evidence) -> str:
     """The page as Markdown."""
     parts = [
         markdown([Heading(1, f"{statement.id}: {statement.title}"), *_where(statement)]),
-        _said(statement),
+        _statement_text(statement),
         markdown([*_assumptions(statement, evidence.root), *_claims(statement, evidence.measured)]),
         markdown([*_tolerances(statement, evidence.measured), *_faults(statement, evidence.power)]),
     ]
@@ -61,7 +61,7 @@ def _where(statement: Statement) -> Iterator[Block]:
     yield Listing(f"$ theorems show {statement.id}\n$ theorems verify {statement.id}", "console")
 
 
-def _said(statement: Statement) -> str:
+def _statement_text(statement: Statement) -> str:
     """The module's own words below its first line, then the statement with its effective forms and derivation."""
     module, text = texts_of(statement.id)
     place = statement.conclusion.__module__
@@ -155,7 +155,7 @@ def _claims(statement: Statement, measured: RunRecord | None) -> Iterator[Block]
         if claim is None:
             rows.append((Code(name), part, "", when, "0", "never made", "", ""))
             continue
-        numbers = (shown(claim.worst_slack), shown(claim.tolerance), _tolerance(claim.why))
+        numbers = (format_value(claim.worst_slack), format_value(claim.tolerance), _tolerance(claim.why))
         rows.append((Code(name), part, str(claim.form), when, str(claim.cases), *numbers))
     yield Table(("claim", "is", "form", "made", "examples", "worst slack", "tolerance", "because of"), tuple(rows))
     for claim in record.claims:
@@ -195,15 +195,15 @@ def _faults(statement: Statement, power: Mapping[str, Mapping[str, str]]) -> Ite
     if caught:
         rows = tuple((Code(fault), FAULTS[fault].says, sign) for fault, sign in caught.items())
         yield Table(("caught", "is", "on example"), rows)
-    spared = tuple(_spared(statement, column))
+    spared = tuple(_missed_faults(statement, column))
     if spared:
         yield Table(("not caught", "is", "because"), spared)
 
 
-def _spared(statement: Statement, column: Mapping[str, str]) -> Iterator[tuple[Text, ...]]:
+def _missed_faults(statement: Statement, column: Mapping[str, str]) -> Iterator[tuple[Text, ...]]:
     for fault, sign in column.items():
         if sign in ("–", "?"):
-            why = why_spared(FAULTS[fault], statement.id, statement.survives, sign == "?") or (
+            why = why_survived(FAULTS[fault], statement.id, statement.survives, sign == "?") or (
                 "undecided" if sign == "?" else "not explained"
             )
             yield (Code(fault), FAULTS[fault].says, why)

@@ -19,8 +19,8 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow
-from theorems.core.att_svm import certified
-from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least, undecided
+from theorems.core.att_svm import certify
+from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
@@ -90,16 +90,16 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     start = _start(case, case.rng())
     for factor in NORMS:
         goal = max(factor / problem.key_scale, factor / 10 * float(norm(start)))
-        flow, alpha = _followed(problem, start, goal, under_test)
+        flow, alpha = _follow_flow(problem, start, goal, under_test)
         if flow.stop is not Stop.NORM:
             break
-        if _selected(problem, flow, alpha) and _lower(problem, alpha):
-            allowed, deviation = _deviations(problem, _followed_to(problem, _solution(problem, alpha)), flow)
+        if _selects(problem, flow, alpha) and _lower(problem, alpha):
+            allowed, deviation = _deviations(problem, _limit_of_flow(problem, _solution(problem, alpha)), flow)
             if deviation <= allowed:
                 break
-    if flow.stop is Stop.NORM and not _selected(problem, flow, alpha):
+    if flow.stop is Stop.NORM and not _selects(problem, flow, alpha):
         goal = max(goal, LAST * _solution(problem, alpha).norm)
-        flow, alpha = _followed(problem, start, goal, under_test)
+        flow, alpha = _follow_flow(problem, start, goal, under_test)
     asked = asked_for(flow, start, goal)
     yield asked
     if asked.verdict is Verdict.FALSIFIED:
@@ -107,32 +107,32 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     name, reached = "selected-tokens-are-locally-optimal", f"at ‖W‖ = {flow.norms[-1]:.3g}"
     if flow.stop is not Stop.NORM:
         why = flow.reason or "its gradient is rounding noise"
-        stalled = undecided(name, f"the flow stalls {reached}, {flow.stop.value}: {why}", Form.LIMIT)
+        stalled = undecided_claim(name, f"the flow stalls {reached}, {flow.stop.value}: {why}", Form.LIMIT)
         # A solver that gives up says nothing about the conjecture; a point of rest would.
         yield replace(stalled, not_found=flow.stop is Stop.FAILED)
         return
-    if not _selected(problem, flow, alpha):
+    if not _selects(problem, flow, alpha):
         raise Undecided(name, f"{reached} no token is selected in some input", Form.LIMIT)
-    svm = yield from certified(problem, alpha, under_test)
+    svm = yield from certify(problem, alpha, under_test)
     chosen = "the optimal tokens" if np.array_equal(alpha, problem.optimal) else "other tokens"
     wrong = [(int(i), int(t)) for i, t in np.argwhere(svm.neighbours) if not _below(problem, alpha, int(i), int(t))]
     if wrong and not _outgrown(problem, start, flow, alpha):
         why = f"{reached} the logits of the start are larger than the margins of {chosen}: the flow is turning still"
-        yield replace(undecided(name, why, Form.LIMIT), not_found=True)
+        yield replace(undecided_claim(name, why, Form.LIMIT), not_found=True)
         return
     said = f"{reached} {chosen} are selected"
     said += f", with an SVM-neighbour of no lower score, token {wrong[0][1]} of input {wrong[0][0]}" if wrong else ""
     yield Claim(name, Form.LIMIT, -1.0 if wrong else 0.0, 0.0, EXACT, said, branch=f"{chosen} are selected")
-    allowed, deviation = _deviations(problem, _followed_to(problem, svm), flow)
+    allowed, deviation = _deviations(problem, _limit_of_flow(problem, svm), flow)
     if deviation > allowed and not _outgrown(problem, start, flow, alpha):
         why = f"{reached} the logits of the start are larger than the margins: the flow is turning still"
-        yield replace(undecided("direction-rate", why, Form.LIMIT), not_found=True)
+        yield replace(undecided_claim("direction-rate", why, Form.LIMIT), not_found=True)
         return
     rate = at_least("direction-rate", Form.LIMIT, allowed, deviation, rounding=0.0, why=INDEPENDENT_ROWS, points="norm")
-    yield replace(rate, branch=_proven(problem, svm, flow))
+    yield replace(rate, branch=_proof_branch(problem, svm, flow))
 
 
-def _followed(
+def _follow_flow(
     problem: Problem, start: Float64[np.ndarray, "d"], goal: float, under_test: Implementation
 ) -> tuple[Flow, Int64[np.ndarray, "n"]]:
     """The flow to ‖W‖ = goal, and the tokens of largest weight at its end."""
@@ -147,7 +147,7 @@ def _solution(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> MaxMargin:
     return svm
 
 
-def _followed_to(problem: Problem, svm: MaxMargin) -> MaxMargin:
+def _limit_of_flow(problem: Problem, svm: MaxMargin) -> MaxMargin:
     """What the flow goes to by the conjecture: W^mm_α of the keys that it is given, rounded products as a rule.
 
     Of tokens that are nearly the same, those of the factors and of rounded keys differ by more than a flow does from
@@ -193,7 +193,7 @@ def _start(case: Case, rng: np.random.Generator) -> Float64[np.ndarray, "d"]:
     return near
 
 
-def _selected(problem: Problem, flow: Flow, alpha: Int64[np.ndarray, "n"]) -> bool:
+def _selects(problem: Problem, flow: Flow, alpha: Int64[np.ndarray, "n"]) -> bool:
     missed = value_of(AttentionAt(problem, flow.points[-1:]).log_complement(alpha))
     return bool((missed < np.log(SELECTED)).all())
 
@@ -208,7 +208,7 @@ def _below(problem: Problem, alpha: Int64[np.ndarray, "n"], i: int, t: int) -> b
     return bool(problem.scores[i, t] < problem.scores[i, alpha[i]])
 
 
-def _proven(problem: Problem, svm: MaxMargin, flow: Flow) -> str:
+def _proof_branch(problem: Problem, svm: MaxMargin, flow: Flow) -> str:
     """Whether the flow has come to where Theorem 5 proves its limit."""
     constants = local_constants(problem, svm)
     inside = constants is not None and any(

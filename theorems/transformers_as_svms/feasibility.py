@@ -48,10 +48,10 @@ def _cases(draw: DrawFn) -> Case:
     if kind == "many inputs":
         return draw(_many_inputs())
     case = draw(query_cases(alpha="any"))
-    return _crowded(case) if kind == "crowded" else case
+    return _crowd(case) if kind == "crowded" else case
 
 
-def _crowded(case: Case) -> Case:
+def _crowd(case: Case) -> Case:
     """The case with tokens whose rows are twice those of others: only queries that separate the labels say that opt is
     separable.
     """
@@ -60,7 +60,7 @@ def _crowded(case: Case) -> Case:
     best = np.take_along_axis(data.X, problem.optimal[:, None, None], axis=1)
     others = data.X[np.arange(problem.T) != problem.optimal[:, None]].reshape(problem.n, problem.T - 1, -1)
     crowded = replace(data, X=np.concatenate([data.X, best + 2 * (others - best)], axis=1))
-    return case.but(problem=crowded.problem, queried=crowded)
+    return case.replace(problem=crowded.problem, queried=crowded)
 
 
 @st.composite

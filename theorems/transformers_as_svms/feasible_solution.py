@@ -21,7 +21,7 @@ from theorems.core.claim import Claim, Ended, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 from theorems.transformers_as_svms import feasible_weights as closed
-from theorems.transformers_as_svms.feasible_weights import squared
+from theorems.transformers_as_svms.feasible_weights import squared_norm
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Solved:
             stop.claims = tuple(checked.claims())
             raise stop
         self.p = fmpq_mat(self.G.ncols(), 1, list(found.exact.p))
-        self.size = squared(self.p)
+        self.size = squared_norm(self.p)
         least = min((self.G * self.p).entries())
         checked.check("solution-is-feasible", least >= 1, f"{self.named}: a margin is {float(least):.17g}")
 
@@ -84,9 +84,9 @@ class Solved:
         )
         self._no_longer("norm-at-most-by-queries", sum(sizes, fmpq(0)) / queries)
         self._no_longer("norm-at-most-by-singular-values", fmpq(self.G.nrows()) / (queries * tokens))
-        shortest = squared(closed.all_ones(self.G)) if self.G.rank() == self.G.nrows() else squared(W)
+        shortest = squared_norm(closed.all_ones(self.G)) if self.G.rank() == self.G.nrows() else squared_norm(W)
         self.checked.check(
-            "rows-give-no-longer-one", shortest <= squared(W), f"{self.named}: {float(shortest):.17g} is larger"
+            "rows-give-no-longer-one", shortest <= squared_norm(W), f"{self.named}: {float(shortest):.17g} is larger"
         )
 
     def by_rows(self) -> None:
@@ -112,8 +112,8 @@ class Solved:
         W = closed.by_labels(self.data, q, gap)
         least = min(self._margins(W))
         self.checked.check("labels-give-margin-one", least >= 1, f"the least margin is {float(least):.17g}")
-        head = squared(rational_matrix(self.data.v[:, None]))
-        self._no_longer("norm-at-most-by-labels", head * squared(fmpq_mat([q])) / gap**2)
+        head = squared_norm(rational_matrix(self.data.v[:, None]))
+        self._no_longer("norm-at-most-by-labels", head * squared_norm(fmpq_mat([q])) / gap**2)
         self._projection(W, least)
 
     def _margins(self, W: fmpq_mat) -> list[fmpq]:

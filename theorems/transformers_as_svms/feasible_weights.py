@@ -36,7 +36,7 @@ def by_pseudoinverses(data: QueryDataset, alpha: Int64[np.ndarray, "n"]) -> tupl
     w = [all_ones(token_rows(data, alpha, i)) for i in range(len(data.Y))]
     Z = rational_matrix(data.queries)
     columns = fmpq_mat([column.entries() for column in w]).transpose()
-    return columns * (Z * Z.transpose()).solve(Z), [squared(column) for column in w]
+    return columns * (Z * Z.transpose()).solve(Z), [squared_norm(column) for column in w]
 
 
 def by_labels(data: QueryDataset, q: list[fmpq], gap: fmpq) -> fmpq_mat:
@@ -52,7 +52,7 @@ def smallest_gap(data: QueryDataset) -> fmpq:
     return min(b - a for a, b in (list(pairwise(sorted(row)))[-1] for row in signed))
 
 
-def squared(matrix: fmpq_mat) -> fmpq:
+def squared_norm(matrix: fmpq_mat) -> fmpq:
     """The sum of the squares of its entries."""
     return sum((x * x for x in matrix.entries()), fmpq(0))
 

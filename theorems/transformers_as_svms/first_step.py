@@ -16,7 +16,7 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.query_assumptions import first_step_separates
 from generators.query_cases import Family, query_cases
-from theorems.core.att_svm import certified
+from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
@@ -37,13 +37,13 @@ LONGER = 1 + 1e-6
 FIRST_STEP_CLAIMS = ("first-step-is-the-one-asked-for", "first-step-is-a-step", "first-step-separates")
 
 
-def _separated(case: Case) -> bool:
+def _is_separated(case: Case) -> bool:
     return bool(first_step_separates(case).holds)
 
 
 def _cases() -> SearchStrategy[Case]:
     """By construction in half of the cases, of orthogonal tokens and queries; others on which it happens to hold."""
-    others = query_cases(families=(Family.LABEL_SEPARATING, Family.INDEPENDENT)).filter(_separated)
+    others = query_cases(families=(Family.LABEL_SEPARATING, Family.INDEPENDENT)).filter(_is_separated)
     return st.one_of(query_cases(families=(Family.ORTHOGONAL,)), others)
 
 
@@ -83,7 +83,7 @@ def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     yield from query_claims(case, under_test)
     problem = case.problem
-    svm = yield from certified(problem, problem.optimal, under_test)
+    svm = yield from certify(problem, problem.optimal, under_test)
     constants = MarginConstants(problem, svm)
     first = yield from _first_step(constants, under_test)
     yield from margin_claims(constants, under_test, first, case.rng())

@@ -17,8 +17,8 @@ from generators.query_cases import query_cases
 from reference_attention.floats import EPS
 from reference_attention.paths.local_path import LocalPath, SignedLog
 from reference_attention.risk import ScaledGradient
-from theorems.core.att_svm import certified
-from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least, undecided
+from theorems.core.att_svm import certify
+from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least, undecided_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import FAR
@@ -47,13 +47,13 @@ PATH_RADII = (1e2, 1e4, 1e6)
 """ρ of the path, where they lie beyond κ_α and R0 and float64 resolves them."""
 
 
-def _resolved(case: Case) -> bool:
+def _is_resolved(case: Case) -> bool:
     assume(resolved(case))
     return True
 
 
 def _cases() -> SearchStrategy[Case]:
-    return query_cases(alpha="locally-optimal").filter(_resolved)
+    return query_cases(alpha="locally-optimal").filter(_is_resolved)
 
 
 @statement(
@@ -117,7 +117,7 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     yield from query_claims(case, under_test)
     problem = case.problem
-    solution = yield from certified(problem, case.chosen, under_test)
+    solution = yield from certify(problem, case.chosen, under_test)
     yield local_optimality_claim(problem, case.chosen, solution, under_test)
     constants = local_constants(problem, solution)
     if constants is None or not is_resolvable(constants, 1.0):
@@ -158,7 +158,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     sizes, _, nu = bounds.sizes(rays[:, 1])
     inside = (value_of(nu) <= (1 - INSIDE) * constants.mu) & (value_of(sizes) >= bounds.first)
     rays[~inside, 1] = rays[~inside, 0]
-    path = followed(bounds, norms, rays.reshape(-1, constants.problem.d), seed)
+    path = follow_local_path(bounds, norms, rays.reshape(-1, constants.problem.d), seed)
     if path.points.shape != (len(radii), constants.problem.d) or not np.isfinite(path.points).all():
         raise NotANumber("path-is-in-the-cone", "the path has no finite point at each radius", Form.EXACT)
     rho, along, nu = bounds.sizes(path.points)
@@ -168,7 +168,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     scale = np.stack([np.full(len(radii), constants.mu), radii, np.full(len(radii), bounds.first)])
     yield at_least("path-is-in-the-cone", Form.EXACT, left, 0.0, scale=scale, points="radius")
     if any(float(value_of(r)) < bounds.first for r in rho):
-        yield undecided("path-margin", "the path lies within the inner radius", Form.EFFECTIVE)
+        yield undecided_claim("path-margin", "the path lies within the inner radius", Form.EFFECTIVE)
         return
     mine = bounds.log_excess(exact(path.points), "path-is-no-higher-than-its-seeds")
     theirs = bounds.log_excess(exact(rays.transpose(1, 0, 2)), "path-is-no-higher-than-its-seeds")
@@ -191,7 +191,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     yield at_least("path-turns", Form.LIMIT, top / rho, nu, scale=1.0, why=LOCAL_PATH_VALUE, points="radius")
 
 
-def followed(
+def follow_local_path(
     bounds: LocalPathBounds, norms: Float64[np.ndarray, "r"], starts: Float64[np.ndarray, "s d"], seed: int
 ) -> LocalPath:
     """The local path under test, seeded with those points."""

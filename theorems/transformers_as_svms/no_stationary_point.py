@@ -17,7 +17,7 @@ from generators.case import Case
 from generators.query_assumptions import independent_rows, label_separating_queries
 from generators.query_cases import Family, query_cases
 from generators.score_assumptions import equal_non_optimal_scores
-from theorems.core.att_svm import solved
+from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
@@ -144,7 +144,7 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
     if not equal_non_optimal_scores(case).holds:
         return
     yield from lemma_4.conclusion(case, under_test)
-    svm = solved(problem, problem.optimal, under_test, "feasible-descent", Form.EFFECTIVE)
+    svm = solve_att_svm(problem, problem.optimal, under_test, "feasible-descent", Form.EFFECTIVE)
     yield at_least(
         "feasible-descent", Form.EFFECTIVE, *feasible_sides(at, gradient, feasible_points(problem, svm, rng))
     )

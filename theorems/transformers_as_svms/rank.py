@@ -19,7 +19,7 @@ from reference_attention.exact import rational_matrix
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import Infeasible
-from theorems.core.att_svm import solved
+from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
@@ -48,7 +48,7 @@ def _cases(draw: DrawFn) -> Case:
     tilt = mixed[:e] * (not orthogonal_queries(case).holds)
     queries = np.concatenate([data.queries, (data.queries @ tilt)[:, None]], axis=1)
     wider = QueryDataset(X, queries, data.Y, np.append(data.v, 0.0), data.loss)
-    return case.but(problem=wider.problem, queried=wider)
+    return case.replace(problem=wider.problem, queried=wider)
 
 
 @statement(
@@ -91,7 +91,7 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from query_claims(case, under_test)
     data, alpha, problem = case.queried, case.chosen, case.problem
     assert data is not None
-    svm = solved(problem, alpha, under_test, "svm-is-optimal")
+    svm = solve_att_svm(problem, alpha, under_test, "svm-is-optimal")
     yield svm_claim(problem, alpha, svm)
     W = fmpq_mat(*data.shape, list(svm.exact.p))
     used = [pair for pair, weight in sorted(svm.exact.duals.items()) if weight != 0]
@@ -103,7 +103,7 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     rank = int(W.rank())
     yield _claim("rank-at-most-supporting-inputs", rank <= len(inputs), f"rank {rank}, {len(inputs)} inputs")
     if problem.n == 1 or orthogonal_queries(case).holds:
-        yield from _decoupled(case, data, W, under_test)
+        yield from _decoupling_claims(case, data, W, under_test)
 
 
 def _difference(data: QueryDataset, case: Case, i: int, t: int) -> list[fmpq]:
@@ -119,7 +119,7 @@ def _in_span(name: str, rows: fmpq_mat, span: list[list[fmpq]]) -> Claim:
     return _claim(name, alone == together, f"rank {alone}, with the rows of the solution {together}")
 
 
-def _decoupled(case: Case, data: QueryDataset, W: fmpq_mat, under_test: Implementation) -> Iterator[Claim]:
+def _decoupling_claims(case: Case, data: QueryDataset, W: fmpq_mat, under_test: Implementation) -> Iterator[Claim]:
     """W^mm is put together from one solution per input."""
     name = DECOUPLED[case.problem.n == 1]
     total = fmpq_mat(*data.shape)

@@ -57,7 +57,7 @@ def _cases(draw: DrawFn) -> Case:
     queries = np.concatenate([data.queries, -data.queries[:1] * draw(st.sampled_from((1.0, 2.0, 0.5)))])
     X, Y = np.concatenate([data.X, data.X[:1]]), np.concatenate([data.Y, data.Y[:1]])
     contradicted = QueryDataset(X, queries, Y, data.v, data.loss)
-    return case.but(problem=contradicted.problem, queried=contradicted)
+    return case.replace(problem=contradicted.problem, queried=contradicted)
 
 
 @statement(
@@ -121,7 +121,11 @@ def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
     problem = case.problem
     found = under_test.max_margin(problem.exact_keys, problem.optimal)
     svm = None if isinstance(found, Infeasible) else found
-    judged = _proven(case, found) if isinstance(found, Infeasible) else svm_claim(problem, problem.optimal, found)
+    judged = (
+        _infeasibility_claim(case, found)
+        if isinstance(found, Infeasible)
+        else svm_claim(problem, problem.optimal, found)
+    )
     yield judged
     if judged.verdict is Verdict.FALSIFIED:
         raise Ended(judged.name)
@@ -137,7 +141,7 @@ def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield from _on_the_ray(problem, under_test, svm)
 
 
-def _proven(case: Case, found: Infeasible) -> Claim:
+def _infeasibility_claim(case: Case, found: Infeasible) -> Claim:
     """The multipliers prove that no W separates opt: exact."""
     rows = difference_rows(case.problem.exact_keys, case.problem.optimal)
     right = is_farkas_proof(rows, found.exact)

@@ -67,12 +67,14 @@ def _wrong_parts(data: SequenceDataset, parts: Sequence[SequencePart]) -> str:
             if exact[r * len(seen) : (r + 1) * len(seen)] != keys:
                 return f"the keys of {which} are not x zᵀ"
             scores = [rational(float(data.Y[i, k])) * dot(token, head) for token in seen]
-            if _apart(part.problem.scores[r], scores) or _apart(part.problem.keys[r], [x for key in keys for x in key]):
+            if _exceeds_half_ulp(part.problem.scores[r], scores) or _exceeds_half_ulp(
+                part.problem.keys[r], [x for key in keys for x in key]
+            ):
                 return f"keys or scores of {which} are not the exact ones rounded"
     return ""
 
 
-def _apart(values: Float64[np.ndarray, "..."], products: list[fmpq]) -> bool:
+def _exceeds_half_ulp(values: Float64[np.ndarray, "..."], products: list[fmpq]) -> bool:
     """Whether a value is further than half an ulp from its product."""
     nearest = to_floats(products)
     return any(

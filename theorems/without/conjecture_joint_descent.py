@@ -24,7 +24,7 @@ from reference_attention.training.joint_descent import JointTrajectory
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.token_selection.joint_paths.conjecture_joint_descent import JOINT_DESCENT
-from theorems.without.followed_joint import joint_of, separator_of
+from theorems.without.follow_joint_path import joint_of, separator_of
 from theorems.without.free_mixing import assumption_c_over_supports_fails
 from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.not_selected import one_support
@@ -56,7 +56,7 @@ def _run(case: Case, steps: int) -> tuple[Joint, JointTrajectory, float] | None:
     return joint, joint_run(case, joint, separator, steps=steps), separator.margin
 
 
-def _apart(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, float]:
+def _distances(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, float]:
     """Distance of p/‖p‖ from p(‖v‖/‖p‖) and of v/‖v‖ from v̄_mm at a step."""
     v, p = run.heads[at], run.prompts[at]
     sizes = float(np.linalg.norm(v)), float(np.linalg.norm(p))
@@ -70,10 +70,10 @@ def _goes_elsewhere(case: Case) -> float:
     plain = case.dataset is not None and case.dataset.loss.name == "logistic"
     if made is None or not plain or not np.array_equal(case.dataset.v, made[0].svm.v):  # type: ignore[union-attr]
         return -1.0
-    return max(_apart(made[0], made[1], SHORT)) - CLEAR
+    return max(_distances(made[0], made[1], SHORT)) - CLEAR
 
 
-def _selected_elsewhere(case: Case) -> float:
+def _selects_elsewhere(case: Case) -> float:
     """As :func:`_goes_elsewhere`, where descent selects α."""
     made = _run(case, SHORT)
     if made is None or not largest_nonoptimality(made[0], made[1].prompts[SHORT // 4 :]) < 0.5:
@@ -87,7 +87,7 @@ def _limit_claims(case: Case) -> Iterator[Claim]:
     if made is None:
         raise not_followed("v_mm or p_mm does not exist")
     joint, run, theta = made
-    early, late = _apart(joint, run, STEPS // 4), _apart(joint, run, STEPS)
+    early, late = _distances(joint, run, STEPS // 4), _distances(joint, run, STEPS)
     rho = theta * float(np.linalg.norm(run.prompts[STEPS]))
     for name, before, after in zip(("prompt-goes-to-p(c)", "head-goes-to-v_mm"), early, late, strict=True):
         said = f"distances {before:.6g} and {after:.6g} at steps {STEPS // 4} and {STEPS}, where Θ‖p‖ = {rho:.6g}"
@@ -115,7 +115,7 @@ def selects_others(case: Case, under_test: Implementation) -> Iterator[Claim]:
     refutes="if normalized joint descent selects α, p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
     cases=_free_token,
     fails=assumption_c_over_supports_fails,
-    violation=_selected_elsewhere,
+    violation=_selects_elsewhere,
 )
 def free_token(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """A token of a support that has α's label margin costs nothing to mix, so its row exerts no pull: descent selects

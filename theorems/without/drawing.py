@@ -39,7 +39,7 @@ def with_directions(draw: DrawFn, base: SearchStrategy[Case], *names: str) -> Ca
     """Cases of ``base`` with a small vector per name in their arrays."""
     case = draw(base)
     given = {name: draw(small_vectors(case.problem.d)) for name in names}
-    return case.but(arrays=MappingProxyType(dict(case.arrays) | given))
+    return case.replace(arrays=MappingProxyType(dict(case.arrays) | given))
 
 
 @st.composite
@@ -69,7 +69,7 @@ def flat_cases(draw: DrawFn) -> Case:
     problem = case.problem
     below = -1.0 * (np.arange(2) != problem.optimal[:, None])
     best = np.array([0.0, draw(st.sampled_from((1.0, 2.0, -1.0)))])
-    return case.but(problem=Problem(problem.keys, best[:, None] + below, problem.loss))
+    return case.replace(problem=Problem(problem.keys, best[:, None] + below, problem.loss))
 
 
 @st.composite
@@ -87,7 +87,7 @@ def flat_pairs(draw: DrawFn) -> Case:
     inverse = np.rint(np.linalg.inv(rows))
     prompts = {name: inverse @ np.array(draw(margins), dtype=np.float64) for name in ("q", "q_other")}
     problem = Problem(keys, case.problem.scores, case.problem.loss)
-    return case.but(problem=problem, arrays=MappingProxyType(prompts))
+    return case.replace(problem=problem, arrays=MappingProxyType(prompts))
 
 
 UNIMODULAR = (((1, 0), (0, 1)), ((1, 1), (0, 1)), ((1, 0), (1, 1)), ((0, 1), (1, 0)), ((1, 0), (0, -1)))

@@ -30,20 +30,20 @@ from generators.margin_assumptions import dot, exact_vector
 from generators.optimal_tokens import optimal_support_tokens, optimal_tokens
 from reference_attention.paths.joint import Joint
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
-from theorems.without.followed_joint import joint_of, separator_of
+from theorems.without.follow_joint_path import joint_of, separator_of
 
 
 def assumption_c_fails(case: Case) -> Finding:
     """Assumption C over all inputs, refuted where the proof applies."""
-    return _refuted(case, optimal_tokens(case), supports_only=False)
+    return _refute(case, optimal_tokens(case), supports_only=False)
 
 
 def assumption_c_over_supports_fails(case: Case) -> Finding:
     """Assumption C over the supports of v_mm, refuted where the proof applies."""
-    return _refuted(case, optimal_support_tokens(case), supports_only=True)
+    return _refute(case, optimal_support_tokens(case), supports_only=True)
 
 
-def _refuted(case: Case, known: Finding, *, supports_only: bool) -> Finding:
+def _refute(case: Case, known: Finding, *, supports_only: bool) -> Finding:
     joint = joint_of(case)
     if known.holds is not None or joint is None or separator_of(joint) is None:
         return known

@@ -31,7 +31,7 @@ def headed_cases(draw: DrawFn) -> Case:
         "head_activations": np.zeros(1),
         "head_labels": np.ones(1),
     }
-    return case.but(arrays=MappingProxyType(arrays))
+    return case.replace(arrays=MappingProxyType(arrays))
 
 
 def headed_risk(case: Case, points: Float64[np.ndarray, "m d"]) -> Excess:

@@ -9,7 +9,7 @@ from hypothesis.strategies import DrawFn
 
 from generators.case import Case
 from generators.numbers import integers
-from reference_attention.paths.joint import chosen_of
+from reference_attention.paths.joint import chosen_rows
 from reference_attention.problem import Dataset
 from reference_attention.svm.label_svm import label_svm
 from reference_attention.svm.max_margin import Infeasible
@@ -40,7 +40,7 @@ def plain_joint_cases(
     Y = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=size, max_size=size)))
     W = draw(integers((draw(st.integers(1, 2)), d), -1, 1)).astype(np.float64) if key_queries else None
     alpha = np.zeros(size, dtype=np.int64)
-    svm = label_svm(chosen_of(Y[:, None, None] * X, alpha))
+    svm = label_svm(chosen_rows(Y[:, None, None] * X, alpha))
     assume(not isinstance(svm, Infeasible))
     assert not isinstance(svm, Infeasible)
     data = Dataset(X, Y, svm.v, W)

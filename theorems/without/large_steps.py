@@ -12,7 +12,7 @@ from generators.case import Case
 from reference_attention.training.descent import Stop, Trajectory, gradient_descent
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
-from theorems.without.followed import direction_claims, start_of
+from theorems.without.follow_flow import direction_claims, start_of
 
 SETTLED = 1e-3
 """A step of GD, in logits, below which it follows the flow."""
@@ -20,8 +20,8 @@ MOST_STEPS = 4096
 
 
 def claims_after_large_steps(case: Case, under_test: Implementation, alpha: Int64[np.ndarray, "n"]) -> Iterator[Claim]:
-    """The claims of :func:`theorems.without.followed.direction_claims` for GD with the case's step size ``eta``."""
-    run = settled(case)
+    """The claims of :func:`theorems.without.follow_flow.direction_claims` for GD with the case's step size ``eta``."""
+    run = descend_until_short_steps(case)
     step = last_step(case, run)
     if run.stop is Stop.OVERFLOW or not step < SETTLED:
         said = f"after {run.iterations[-1]} steps a step is still {step:.3g} logits long ({run.stop.value})"
@@ -29,7 +29,7 @@ def claims_after_large_steps(case: Case, under_test: Implementation, alpha: Int6
     yield from direction_claims(case.problem, run.final, under_test, alpha)
 
 
-def settled(case: Case) -> Trajectory:
+def descend_until_short_steps(case: Case) -> Trajectory:
     """GD with the step ``eta`` until its steps are as short as those of a flow, or :data:`MOST_STEPS` are done."""
     steps, log_step = 16, math.log(float(case.arrays["eta"]))
     while True:

@@ -33,7 +33,7 @@ RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
 """Norms along q, in units of 1/(size of the keys)."""
 
 
-def correlated(case: Case, under_test: Implementation) -> Iterator[Claim]:
+def correlation(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """The inequality for π = ½ at p = R q̄ for R up to 10⁶; it counts as violated if it is so at each of them."""
     solution = under_test.max_margin(case.problem.keys, case.chosen)
     if isinstance(solution, Infeasible):
@@ -65,7 +65,7 @@ def several_inputs(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """The input whose softmax is saturated least has all of the gradient. If p prefers a wrong token of the other
     input, it can be better aligned with the first input's tokens than p_mm is, which must serve both.
     """
-    yield from correlated(case, under_test)
+    yield from correlation(case, under_test)
 
 
 @weakened(
@@ -78,7 +78,7 @@ def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Where the loss increases, both sides change their sign: the risk falls against p_mm, along −p_mm by as much as it
     grows along p_mm.
     """
-    yield from correlated(case, under_test)
+    yield from correlation(case, under_test)
 
 
 @weakened(
@@ -93,7 +93,7 @@ def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Far out in a direction that selects the other token of highest score, the gradient compares that token with the
     next one, and p_mm, which need not prefer it, is no direction of descent at all.
     """
-    yield from correlated(case, under_test)
+    yield from correlation(case, under_test)
 
 
 @weakened(
@@ -107,7 +107,7 @@ def unequal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Far out in a direction that selects a middling token, the gradient compares it with the next, worse one, while
     the best token has no weight left: descent goes on outwards and not towards p_mm.
     """
-    yield from correlated(case, under_test)
+    yield from correlation(case, under_test)
 
 
 def _lines() -> SearchStrategy[Case]:

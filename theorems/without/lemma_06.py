@@ -39,7 +39,7 @@ def _with_steps(draw: DrawFn) -> Case:
     case = draw(plain_cases(n=(1, 1), losses=("correlation",)))
     eta = float(draw(st.sampled_from((1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32))))
     start = draw(starts(case.problem))
-    return case.but(start=start, arrays=MappingProxyType({"eta": np.array(eta)}))
+    return case.replace(start=start, arrays=MappingProxyType({"eta": np.array(eta)}))
 
 
 @weakened(
@@ -72,9 +72,9 @@ def long_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 @st.composite
-def _kinked(draw: DrawFn) -> Case:
+def _kinked_cases(draw: DrawFn) -> Case:
     case = draw(plain_cases(n=(1, 1), losses=("kinked",)))
-    return case.but(start=draw(starts(case.problem)))
+    return case.replace(start=draw(starts(case.problem)))
 
 
 @weakened(
@@ -82,7 +82,7 @@ def _kinked(draw: DrawFn) -> Case:
     without=LOSS,
     keeps=(),
     refutes="∇L is L_p-Lipschitz, with the Lipschitz constant M0 of ℓ' in L_p",
-    cases=_kinked,
+    cases=_kinked_cases,
 )
 def jumping_slope(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Where ℓ' jumps, so does ∇L: two points on either side, 2⁻⁴⁰ apart, have gradients that differ by a quarter of

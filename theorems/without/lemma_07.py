@@ -76,7 +76,7 @@ def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
 @st.composite
 def _inner(draw: DrawFn) -> Case:
     case = draw(plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)))
-    return case.but(alpha=np.array([draw(st.integers(0, 2))]))
+    return case.replace(alpha=np.array([draw(st.integers(0, 2))]))
 
 
 def _inner_cases() -> SearchStrategy[Case]:

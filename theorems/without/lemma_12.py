@@ -29,7 +29,7 @@ def _with_prompt(draw: DrawFn, separable: bool) -> Case:
     """Any tokens and keys, and a prompt, in whole numbers."""
     case = draw(plain_joint_cases(n=(1, 3), T=draw(st.sampled_from((2, 3))), d=2, key_queries=not separable))
     p = draw(entries((case.problem.d,), Style.INTEGERS))
-    return case.but(arrays=MappingProxyType({"prompt": p * draw(st.sampled_from((1.0, 4.0, 0.25)))}))
+    return case.replace(arrays=MappingProxyType({"prompt": p * draw(st.sampled_from((1.0, 4.0, 0.25)))}))
 
 
 def _selects(case: Case) -> tuple[Numbers, Numbers]:

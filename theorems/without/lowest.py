@@ -75,8 +75,8 @@ def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> It
     found, said = [], ""
     for R in (rho * unit for rho in RHOS):
         grid = _grid(d, R)
-        anywhere = _refined(risk, grid, R, lambda points, _: np.ones(len(points), dtype=bool))
-        there = _refined(risk, grid, R, allowed)
+        anywhere = _refine(risk, grid, R, lambda points, _: np.ones(len(points), dtype=bool))
+        there = _refine(risk, grid, R, allowed)
         found.append(difference(anywhere.risk, there.risk))
         said = (
             f"at R = {R:g} the lowest point found is {_text(anywhere.p)}, of those the statement allows"
@@ -94,7 +94,7 @@ def _grid(d: int, R: float) -> Points:
     return np.asarray((FRACTIONS[:, None, None] * circle).reshape(-1, 2) * R)
 
 
-def _refined(risk: Risk, grid: Points, R: float, allowed: Where) -> Lowest:
+def _refine(risk: Risk, grid: Points, R: float, allowed: Where) -> Lowest:
     """The best allowed point of the grid, then of ever finer ones around it."""
     best = _best(risk, grid[allowed(grid, R)])
     around = np.stack(np.meshgrid(*[np.arange(-4.0, 5.0)] * grid.shape[1]), axis=-1).reshape(-1, grid.shape[1])

@@ -24,8 +24,8 @@ from reference_attention.risk import softmax_weights
 from reference_attention.svm.label_svm import label_svm
 from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.claim import Claim, Form
-from theorems.without.followed import LIMIT_FOLLOWED, NORM
-from theorems.without.followed_joint import joint_of
+from theorems.without.follow_flow import LIMIT_FOLLOWED, NORM
+from theorems.without.follow_joint_path import joint_of
 
 SCANNED = (0.5, 1.0, 2.0, 8.0, 64.0)
 """Norms of the prompts that are tried, in units of 1/(size of the rows)."""

@@ -23,8 +23,8 @@ from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
 from theorems.core.claim import Claim, Form
 from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
-from theorems.without.followed import CLEAR, LIMIT_FOLLOWED
-from theorems.without.followed_joint import RADII, followed, joint_of, relaxed_of
+from theorems.without.follow_flow import CLEAR, LIMIT_FOLLOWED
+from theorems.without.follow_joint_path import RADII, follow_joint_path, joint_of, relaxed_solution
 
 
 @st.composite
@@ -48,7 +48,7 @@ def shorter_elsewhere(case: Case) -> float:
     data = case.dataset
     if joint is None or data is None or data.loss.name != "logistic" or not np.array_equal(data.v, joint.svm.v):
         return -1.0
-    relaxed = relaxed_of(joint)
+    relaxed = relaxed_solution(joint)
     if relaxed is None:
         return -1.0
     norms = [other.norm for other in _elsewhere(joint)]
@@ -69,10 +69,10 @@ def _elsewhere(joint: Joint) -> Iterator[MaxMargin]:
 def path_of(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]] | None:
     """(v_r, p_R) along r = e^{RΘ/2} and the direction of p_relax; None if v_mm or p_relax does not exist."""
     joint = joint_of(case)
-    relaxed = None if joint is None else relaxed_of(joint)
+    relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None:
         return None
-    return followed(joint, slower(relaxed.margin / 2), RADII, relaxed.norm, case.seed), relaxed.direction
+    return follow_joint_path(joint, slower(relaxed.margin / 2), RADII, relaxed.norm, case.seed), relaxed.direction
 
 
 def quadrant_claim(pairs: list[Pair]) -> Claim:

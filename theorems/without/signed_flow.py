@@ -17,7 +17,7 @@ from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient, scaled_gradient, softmax_weights
 from reference_attention.training.flow import gradient_flow
 from theorems.core.claim import Claim, Verdict
-from theorems.without.followed import NORM, norm_claim
+from theorems.without.follow_flow import NORM, norm_claim
 from theorems.without.slopes import gradient
 
 

@@ -54,7 +54,7 @@ def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from turns_to_max_margin(case, under_test)
 
 
-def _enclosed() -> SearchStrategy[Case]:
+def _enclosed_cases() -> SearchStrategy[Case]:
     return plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1))
 
 
@@ -62,7 +62,7 @@ def _enclosed() -> SearchStrategy[Case]:
     "theorem-1",
     without=SEPARABLE,
     refutes="p̄(R)/R converges to a unit vector, as it does to p̄_mm where that exists",
-    cases=_enclosed,
+    cases=_enclosed_cases,
 )
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If the best key lies between the others no direction selects it: the risk has a finite minimiser, at which the

@@ -22,7 +22,7 @@ from reference_attention.training.descent import gradient_descent, normalized_gr
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.without.drawing import starts
-from theorems.without.followed import CLEAR, WALK, Point, direction_claims, start_of, walked
+from theorems.without.follow_flow import CLEAR, WALK, Point, direction_claims, start_of, walk
 from theorems.without.large_steps import claims_after_large_steps
 from theorems.without.signed_flow import norm_of_flow, signed_gradient
 from theorems.without.weakened import weakened
@@ -35,7 +35,7 @@ def _several() -> SearchStrategy[Case]:
 
 def _wrong_turn(case: Case) -> float:
     """How far a short walk of normalized descent ends on the wrong side of an optimal token."""
-    return -walked(case).smallest_margin(case.problem.optimal) / case.problem.key_scale - CLEAR
+    return -walk(case).smallest_margin(case.problem.optimal) / case.problem.key_scale - CLEAR
 
 
 @weakened(
@@ -78,7 +78,7 @@ RESTING = 1e-6
 """Gradient, in units of its largest term and of the keys, below which a start is stationary up to rounding."""
 
 
-def _mixed() -> SearchStrategy[Case]:
+def _mixed_cases() -> SearchStrategy[Case]:
     others = ("well-behaved-loss", "equal-non-optimal-scores")
     return cases(assumptions=others, n=(1, 2), tokens=(2, 3), d=(1, 2), start="anywhere", plain=True)
 
@@ -101,7 +101,7 @@ def _comes_back(case: Case) -> float:
     without="separable",
     keeps=("well-behaved-loss", "equal-non-optimal-scores"),
     refutes="from every p(0), ‖p(t)‖ → ∞",
-    cases=_mixed,
+    cases=_mixed_cases,
     violation=_comes_back,
 )
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -121,10 +121,10 @@ def _large_steps(draw: DrawFn) -> Case:
     others = ("well-behaved-loss", "equal-non-optimal-scores", "separable", "single-input")
     case = draw(cases(assumptions=others, tokens=(2, 4), d=(1, 3), start="anywhere", plain=True))
     least = math.log(draw(st.sampled_from(LARGE))) - case.problem.log_smoothness
-    return case.but(arrays=MappingProxyType({"eta": np.array(2.0 ** math.ceil(least / math.log(2)))}))
+    return case.replace(arrays=MappingProxyType({"eta": np.array(2.0 ** math.ceil(least / math.log(2)))}))
 
 
-def _thrown_aside(case: Case) -> float:
+def _distance_after_a_walk(case: Case) -> float:
     """How far the large steps, continued by a walk of steps as long as where they led, end on the wrong side."""
     problem, log_step = case.problem, math.log(float(case.arrays["eta"]))
     p = gradient_descent(problem, start_of(case), steps=16, log_step=log_step, record_every=16).final
@@ -140,7 +140,7 @@ def _thrown_aside(case: Case) -> float:
     keeps=("well-behaved-loss", "equal-non-optimal-scores", "separable", "single-input"),
     refutes="gradient descent with η > 1/L_p has ‖p(t)‖ → ∞ and, for one input, p(t)/‖p(t)‖ → p̄_mm",
     cases=_large_steps,
-    violation=_thrown_aside,
+    violation=_distance_after_a_walk,
 )
 def large_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """η ≤ 1/L_p is superfluous: the theorem holds for every constant η > 0. Norm: w = ⟨p, p_mm⟩ rises at every p
@@ -160,7 +160,7 @@ def _too_good(draw: DrawFn) -> Case:
     best = np.arange(problem.T) == problem.optimal[:, None]
     scores = np.where(best, float(draw(st.integers(2, 3))), low)
     start = draw(starts(problem))
-    return case.but(problem=Problem(problem.keys, scores, loss_named("squared")), start=start)
+    return case.replace(problem=Problem(problem.keys, scores, loss_named("squared")), start=start)
 
 
 def _turns_back(case: Case) -> float:

@@ -26,15 +26,15 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.token_selection.local_paths.theorem_3_local_convergence import with_cone
-from theorems.without.followed import CLEAR, direction_claims, start_of, walked
-from theorems.without.large_steps import claims_after_large_steps, settled
+from theorems.without.follow_flow import CLEAR, direction_claims, start_of, walk
+from theorems.without.large_steps import claims_after_large_steps, descend_until_short_steps
 from theorems.without.signed_flow import norm_of_flow
 from theorems.without.weakened import weakened
 
 
 def wrong_end(case: Case) -> float:
     """How far a short walk of normalized descent ends on the wrong side of a chosen token."""
-    return -walked(case).smallest_margin(case.chosen) / case.problem.key_scale - CLEAR
+    return -walk(case).smallest_margin(case.chosen) / case.problem.key_scale - CLEAR
 
 
 def _unfit() -> SearchStrategy[Case]:
@@ -50,10 +50,10 @@ def on_the_ray(draw: DrawFn, base: SearchStrategy[Case]) -> Case:
     assert isinstance(solution, MaxMargin)
     size = draw(st.sampled_from((1.0, 2.0, 4.0, 8.0)))
     cone = {"cone_mu": np.array(0.5), "cone_radius": np.array(size * solution.norm * (1 - 2.0**-20))}
-    return case.but(start=size * solution.p, arrays=MappingProxyType(cone))
+    return case.replace(start=size * solution.p, arrays=MappingProxyType(cone))
 
 
-def pulled_back(case: Case) -> float:
+def distance_in_a_cone(case: Case) -> float:
     """As :func:`wrong_end`, in a cone that has an opening and a radius."""
     proper = 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0
     return wrong_end(case) if proper else -1.0
@@ -65,7 +65,7 @@ def pulled_back(case: Case) -> float:
     keeps=("well-behaved-loss", "separable", "in-cone", "step-size"),
     refutes="from every p(0) in C_{μ,R}(p_mm(α)), p(t)/‖p(t)‖ → p̄_mm(α), for some μ and R",
     cases=_unfit,
-    violation=pulled_back,
+    violation=distance_in_a_cone,
 )
 def not_locally_optimal(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """A neighbour that scores higher pulls p back: along the ray of p_mm(α) the risk rises, at every distance, so no R
@@ -79,7 +79,7 @@ def behind(case: Case) -> Finding:
     if not np.any(start_of(case)):
         return Finding(None, "p(0) = 0 is the tip of every cone")
     widest = {"cone_mu": np.array(1.0), "cone_radius": np.array(0.0)}
-    return in_cone(case.but(start=start_of(case), arrays=MappingProxyType(widest)))
+    return in_cone(case.replace(start=start_of(case), arrays=MappingProxyType(widest)))
 
 
 def _outside() -> SearchStrategy[Case]:
@@ -104,7 +104,7 @@ def outside_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 @st.composite
-def _thrown(draw: DrawFn) -> Case:
+def _large_step_cases(draw: DrawFn) -> Case:
     """A start in the theorem's cone for steps 1/L_p, and a step so large that the first one is as long as the start."""
     keys, scores = np.zeros((2, 2, 2)), np.zeros((2, 2))
     keys[:, 1] = draw(integers((2, 2), -2, 2))
@@ -125,7 +125,7 @@ def _thrown(draw: DrawFn) -> Case:
     eta = 10.0 ** math.ceil((math.log(steps * radius) - log_pull) / math.log(10))
     mu = 2.0 ** math.floor(math.log2(float(case.arrays["cone_mu"])))
     arrays = {"cone_mu": np.array(mu), "cone_radius": np.array(float(radius)), "eta": np.array(eta)}
-    return case.but(start=start, arrays=MappingProxyType(arrays))
+    return case.replace(start=start, arrays=MappingProxyType(arrays))
 
 
 MOST = 200.0
@@ -134,19 +134,19 @@ MOST = 200.0
 
 def _within_the_cone(case: Case) -> bool:
     """Whether the case's cone lies within the theorem's own for η = 1/L_p (C_{μ/4,R}, where starts may lie)."""
-    plain = with_cone(case.but(arrays=MappingProxyType({}))).arrays
+    plain = with_cone(case.replace(arrays=MappingProxyType({}))).arrays
     if "cone_mu" not in plain or "cone_mu" not in case.arrays:
         return False
     mu, radius = float(case.arrays["cone_mu"]), float(case.arrays["cone_radius"])
     return 0 < mu <= float(plain["cone_mu"]) and radius >= float(plain["cone_radius"])
 
 
-def _thrown_out(case: Case) -> float:
+def _distance_after_descent(case: Case) -> float:
     """How far descent with the large step ends on the wrong side of a chosen token."""
     if not _within_the_cone(case):
         return -1.0
-    run = settled(case)
-    return wrong_end(case.but(start=run.final))
+    run = descend_until_short_steps(case)
+    return wrong_end(case.replace(start=run.final))
 
 
 @weakened(
@@ -154,10 +154,10 @@ def _thrown_out(case: Case) -> float:
     without="step-size",
     keeps=("well-behaved-loss", "separable", "locally-optimal", "in-cone"),
     refutes="gradient descent with η > 1/L_p from every p(0) in C_{μ,R} has p(t)/‖p(t)‖ → p̄_mm(α)",
-    cases=_thrown,
-    violation=_thrown_out,
+    cases=_large_step_cases,
+    violation=_distance_after_descent,
 )
-def thrown_out(case: Case, under_test: Implementation) -> Iterator[Claim]:
+def large_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """A step that is long against p(0) replaces it: p(1) points along −∇L(p(0)), which leans to the side of whatever
     token is nearest to being selected, and another input can lose its token by that. μ and R are those of the theorem
     for η = 1/L_p. (A larger R would do for this η: the theorem holds for every η, with an R that grows like log η.)
@@ -179,7 +179,7 @@ def _too_good(draw: DrawFn) -> Case:
     assert isinstance(solution, MaxMargin)
     size = draw(st.sampled_from((1.0, 2.0, 4.0)))
     arrays = {"cone_mu": np.array(0.5), "cone_radius": np.array(size * solution.norm * (1 - 2.0**-20))}
-    return case.but(
+    return case.replace(
         problem=Problem(problem.keys, scores, loss_named("squared")),
         start=size * solution.p,
         arrays=MappingProxyType(arrays),

@@ -24,7 +24,7 @@ from reference_attention.paths.local_path import local_path
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
-from theorems.without.followed import LIMIT_FOLLOWED, NORM
+from theorems.without.follow_flow import LIMIT_FOLLOWED, NORM
 from theorems.without.signed_flow import signed_gradient
 from theorems.without.weakened import weakened
 
@@ -87,7 +87,7 @@ def _towards_q(case: Case) -> float:
 
 
 @st.composite
-def _directed(draw: DrawFn, base: SearchStrategy[Case], levels: int = 3) -> Case:
+def _directed_cases(draw: DrawFn, base: SearchStrategy[Case], levels: int = 3) -> Case:
     """The base's keys with scores 0 … levels and a direction of small integers; the cone is wide."""
     case = draw(base)
     problem = case.problem
@@ -107,7 +107,7 @@ def _directed(draw: DrawFn, base: SearchStrategy[Case], levels: int = 3) -> Case
     )
     q = draw(entries((problem.d,), Style.INTEGERS).filter(np.any))
     arrays = {"q": q, "cone_mu": np.array(0.5), "cone_radius": np.array(1.0 / problem.key_scale)}
-    return case.but(problem=Problem(problem.keys, scores, problem.loss), arrays=MappingProxyType(arrays))
+    return case.replace(problem=Problem(problem.keys, scores, problem.loss), arrays=MappingProxyType(arrays))
 
 
 OTHERS = (
@@ -119,21 +119,21 @@ OTHERS = (
 )
 
 
-def _kept(without: str) -> tuple[str, ...]:
+def _other_assumptions(without: str) -> tuple[str, ...]:
     return tuple(id for id in OTHERS if id != without)
 
 
-def _tied_scores() -> SearchStrategy[Case]:
+def _tied_score_cases() -> SearchStrategy[Case]:
     base = cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True)
-    return _directed(base, levels=0)
+    return _directed_cases(base, levels=0)
 
 
 @weakened(
     "theorem-4",
     without="distinct-scores",
-    keeps=_kept("distinct-scores"),
+    keeps=_other_assumptions("distinct-scores"),
     refutes="if q is no locally optimal direction, p̄(R)/R does not tend to q",
-    cases=_tied_scores,
+    cases=_tied_score_cases,
     violation=_towards_q,
 )
 def equal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -146,13 +146,13 @@ def equal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 def _special_keys() -> SearchStrategy[Case]:
     base = cases(assumptions=("well-behaved-loss",), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True)
-    return _directed(base, levels=4)
+    return _directed_cases(base, levels=4)
 
 
 @weakened(
     "theorem-4",
     without="general-position",
-    keeps=_kept("general-position"),
+    keeps=_other_assumptions("general-position"),
     refutes="if q is no locally optimal direction, p̄(R)/R does not tend to q",
     cases=_special_keys,
     violation=_towards_q,
@@ -167,13 +167,13 @@ def special_position(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 def _in_general() -> SearchStrategy[Case]:
     base = cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=2, d=(1, 2), plain=True)
-    return _directed(base, levels=4)
+    return _directed_cases(base, levels=4)
 
 
 @weakened(
     "theorem-4",
     without="not-locally-optimal-direction",
-    keeps=_kept("not-locally-optimal-direction"),
+    keeps=_other_assumptions("not-locally-optimal-direction"),
     refutes="p̄(R)/R does not tend to q",
     cases=_in_general,
     violation=_towards_q,
@@ -186,19 +186,19 @@ def locally_optimal_direction(case: Case, under_test: Implementation) -> Iterato
 
 
 @st.composite
-def _squared(draw: DrawFn) -> Case:
+def _squared_loss_cases(draw: DrawFn) -> Case:
     """Scores 0 to 4 under ℓ(u) = (1 − u)²/2."""
     base = cases(assumptions=("general-position",), n=1, tokens=2, d=(1, 2), plain=True)
-    case = draw(_directed(base, levels=4))
-    return case.but(problem=Problem(case.problem.keys, case.problem.scores, loss_named("squared")))
+    case = draw(_directed_cases(base, levels=4))
+    return case.replace(problem=Problem(case.problem.keys, case.problem.scores, loss_named("squared")))
 
 
 @weakened(
     "theorem-4",
     without="well-behaved-loss",
-    keeps=_kept("well-behaved-loss"),
+    keeps=_other_assumptions("well-behaved-loss"),
     refutes="if q is no locally optimal direction, p̄(R)/R does not tend to q",
-    cases=_squared,
+    cases=_squared_loss_cases,
     violation=_towards_q,
 )
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:

@@ -15,13 +15,13 @@ from reference_attention.paths.joint import Joint
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
-from theorems.without.followed_joint import (
+from theorems.without.follow_joint_path import (
     RADII,
-    followed,
+    follow_joint_path,
     head_claim,
     joint_of,
     prompt_claim,
-    relaxed_of,
+    relaxed_solution,
     selects_best,
     separator_of,
 )
@@ -59,7 +59,7 @@ def _relaxes(case: Case) -> float:
     joint = joint_of(case)
     if joint is None or not readable(case, joint):
         return -1.0
-    separator, relaxed = separator_of(joint), relaxed_of(joint)
+    separator, relaxed = separator_of(joint), relaxed_solution(joint)
     if separator is None or relaxed is None:
         return -1.0
     return float(np.linalg.norm(separator.direction - relaxed.direction)) - CLEAR
@@ -82,7 +82,7 @@ def mixing_is_free(case: Case, under_test: Implementation) -> Iterator[Claim]:
     separator = None if joint is None else separator_of(joint)
     if joint is None or separator is None:
         raise not_followed("v_mm or p_mm does not exist")
-    pairs = followed(joint, slower(separator.margin / 2), RADII, separator.norm, case.seed)
+    pairs = follow_joint_path(joint, slower(separator.margin / 2), RADII, separator.norm, case.seed)
     if not selects_best(joint):
         raise not_followed("another selection has a label margin as large")
     yield prompt_claim("prompt-is-max-margin", pairs, separator.direction)

@@ -22,14 +22,14 @@ from reference_attention.paths.joint_path import Schedule
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
-from theorems.without.followed import NORM
-from theorems.without.followed_joint import (
+from theorems.without.follow_flow import NORM
+from theorems.without.follow_joint_path import (
     RADII,
-    followed,
+    follow_joint_path,
     head_claim,
     joint_of,
     prompt_claim,
-    relaxed_of,
+    relaxed_solution,
     selects_best,
     separator_of,
 )
@@ -72,10 +72,10 @@ def target_claims(case: Case, pairs: list[Pair], joint: Joint, target: Float64[n
 def weak_support_claims(case: Case) -> Iterator[Claim]:
     """The limit of Theorem 6 along r = e^{RΘ/2}."""
     joint = joint_of(case)
-    relaxed = None if joint is None else relaxed_of(joint)
+    relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None:
         raise not_followed("v_mm or p_relax does not exist")
-    pairs = followed(joint, slower(relaxed.margin / 2), RADII, relaxed.norm, case.seed)
+    pairs = follow_joint_path(joint, slower(relaxed.margin / 2), RADII, relaxed.norm, case.seed)
     yield from target_claims(case, pairs, joint, relaxed.direction)
 
 
@@ -126,7 +126,7 @@ def slow_schedules(draw: DrawFn) -> Case:
     """Non-supports, and radii r = o(R) up to RΘ = 10⁶ and more."""
     case = draw(plain_joint_cases(n=(2, 3), d=2))
     radii = {"head_radii": np.array(HEAD_RADII), "prompt_radii": np.array(PROMPT_RADII)}
-    return case.but(arrays=MappingProxyType(radii))
+    return case.replace(arrays=MappingProxyType(radii))
 
 
 def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | None:
@@ -155,7 +155,7 @@ def relaxes_too_early(case: Case) -> float:
     joint = joint_of(case)
     if joint is None or not readable(case, joint):
         return -1.0
-    separator, relaxed, given = separator_of(joint), relaxed_of(joint), schedule_of(case)
+    separator, relaxed, given = separator_of(joint), relaxed_solution(joint), schedule_of(case)
     if separator is None or relaxed is None or given is None or slow_schedule(case) is None:
         return -1.0
     r, R = np.exp(given[0]), given[1]
@@ -167,12 +167,12 @@ def relaxes_too_early(case: Case) -> float:
 def schedule_claims(case: Case) -> Iterator[Claim]:
     """The limit of Theorem 6 along the case's own radii."""
     joint, given = joint_of(case), slow_schedule(case)
-    relaxed = None if joint is None else relaxed_of(joint)
+    relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None or given is None:
         raise not_followed("v_mm or p_relax does not exist, or the radii are not such that r = o(R)")
     schedule, radii = given
     units = tuple((radii[[0, -1]] / relaxed.norm).tolist())
-    pairs = followed(joint, schedule, units, relaxed.norm, case.seed)
+    pairs = follow_joint_path(joint, schedule, units, relaxed.norm, case.seed)
     yield from target_claims(case, pairs, joint, relaxed.direction)
 
 

@@ -48,7 +48,7 @@ def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from goes_to_the_set(case, lambda points: headed_risk(case, points), under_test)
 
 
-def _enclosed() -> SearchStrategy[Case]:
+def _enclosed_cases() -> SearchStrategy[Case]:
     return plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1))
 
 
@@ -56,7 +56,7 @@ def _enclosed() -> SearchStrategy[Case]:
     "theorem-8",
     without=SETS,
     refutes="‖p̄(R)‖ → ∞ along a direction, as it does to G_mm where that is not empty",
-    cases=_enclosed,
+    cases=_enclosed_cases,
 )
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If the optimal keys lie among the others no direction selects one: the risk has a finite minimiser, at which the

@@ -22,12 +22,12 @@ from theorems.without.weakened import weakened
 REFUTED = "W̄(R) = argmin_{‖W‖_F ≤ R} L(W) satisfies W̄(R)/R → W^mm/‖W^mm‖_F"
 
 
-def _tied() -> SearchStrategy[Case]:
+def _tied_cases() -> SearchStrategy[Case]:
     drawn = plain_query_cases(n=(1, 1), tokens=(3, 3), d=(2, 2), e=(1, 1))
     return drawn.filter(lambda case: bool((optimal_sets(case).sum(axis=1) > 1).any()))
 
 
-@weakened("tsvm-frobenius-path", without="strict-optimum", refutes=REFUTED, cases=_tied)
+@weakened("tsvm-frobenius-path", without="strict-optimum", refutes=REFUTED, cases=_tied_cases)
 def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Any token of highest score will do for the risk, and the path goes to the one that can be selected with the
     larger margin over the others; W^mm may be that of another.

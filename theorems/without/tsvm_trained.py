@@ -14,10 +14,10 @@ from generators.numbers import integers
 from generators.query_cases import query_cases
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.without.followed import direction_claims, start_of
+from theorems.without.follow_flow import direction_claims, start_of
 from theorems.without.query_drawing import plain_query_cases
 from theorems.without.signed_flow import norm_of_flow
-from theorems.without.theorem_3 import behind, on_the_ray, proper_cone, pulled_back, wrong_end
+from theorems.without.theorem_3 import behind, distance_in_a_cone, on_the_ray, proper_cone, wrong_end
 from theorems.without.weakened import weakened
 
 DIVERGES = "from every W(0), ‖W(k)‖_F → ∞, for ∇L vanishes nowhere"
@@ -49,10 +49,10 @@ FROM_A_CONE = "from every W(0) in a cone around W^mm_α far enough out, W(k)/‖
 
 
 def _unfit() -> SearchStrategy[Case]:
-    def chosen(case: Case) -> SearchStrategy[Case]:
-        return integers((1,), 0, case.problem.T - 1).map(lambda alpha: case.but(alpha=alpha))
+    def with_random_tokens(case: Case) -> SearchStrategy[Case]:
+        return integers((1,), 0, case.problem.T - 1).map(lambda alpha: case.replace(alpha=alpha))
 
-    return on_the_ray(plain_query_cases(n=(1, 1), e=(1, 1)).flatmap(chosen))
+    return on_the_ray(plain_query_cases(n=(1, 1), e=(1, 1)).flatmap(with_random_tokens))
 
 
 @weakened(
@@ -60,7 +60,7 @@ def _unfit() -> SearchStrategy[Case]:
     without="locally-optimal",
     refutes=FROM_A_CONE,
     cases=_unfit,
-    violation=pulled_back,
+    violation=distance_in_a_cone,
 )
 def not_locally_optimal(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """A neighbour that scores higher pulls W back: along the ray of W^mm_α the risk rises, at every distance."""
@@ -69,7 +69,7 @@ def not_locally_optimal(case: Case, under_test: Implementation) -> Iterator[Clai
 
 def _too_good() -> SearchStrategy[Case]:
     drawn = plain_query_cases(n=(1, 1), e=(1, 1), losses=("squared",))
-    return on_the_ray(drawn.map(lambda case: case.but(alpha=case.problem.optimal)))
+    return on_the_ray(drawn.map(lambda case: case.replace(alpha=case.problem.optimal)))
 
 
 @weakened(

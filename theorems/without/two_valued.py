@@ -49,4 +49,4 @@ def tied_cases(draw: DrawFn, *, start: bool = False) -> Case:
     twin = (alpha[0] + draw(st.integers(1, problem.T - 1))) % problem.T
     scores[0, twin] = scores[0, alpha[0]]
     # α is the token that was made separable, whether or not it still comes first.
-    return case.but(problem=type(problem)(problem.keys, scores, problem.loss), alpha=alpha)
+    return case.replace(problem=type(problem)(problem.keys, scores, problem.loss), alpha=alpha)

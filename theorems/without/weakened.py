@@ -70,7 +70,7 @@ def weakened(
         fails: by default the predicate of ``without`` in :data:`generators.assumptions.ASSUMPTIONS`.
     """
 
-    def made(conclusion: Conclusion) -> Weakened:
+    def decorate(conclusion: Conclusion) -> Weakened:
         statement = statement_named(id)
         if not conclusion.__doc__:
             raise ValueError(f"{id} without {without} has no docstring to say why it fails")
@@ -79,7 +79,7 @@ def weakened(
         seen = until_undecided(conclusion)
         return Weakened(statement, without, kept, refutes, conclusion.__doc__, cases, seen, decided, violation)
 
-    return made
+    return decorate
 
 
 def statement_assumption(statement: Statement, id: str) -> Callable[[Case], Finding]:

@@ -40,7 +40,7 @@ class Told(BallSearch):
         mine = next(m for m in self.minima if np.allclose(m.p, start))
         return mine.p, mine.log_excess
 
-    def _polished(self, R: float, rough: Any) -> Minimum:
+    def _polish(self, R: float, rough: Any) -> Minimum:
         self.polishes += 1
         return next(m for m in self.minima if np.allclose(m.p, rough))
 
@@ -123,7 +123,7 @@ def test_what_is_polished_is_stationary_and_has_the_excess_that_is_told(seed: in
     for given in (None, svm):
         search = BallSearch(problem, problem.optimal, given)
         for R, rough in ((3.0, rng.normal(size=6)), (40.0, svm.direction + 0.02 * rng.normal(size=6))):
-            found = search._polished(R, rough)
+            found = search._polish(R, rough)
             value, slope = search._excess.value_and_slope(found.p)
             assert found.log_excess == pytest.approx(value, abs=1e-12 * (1 + 4 * R))
             assert np.linalg.norm(found.p) == pytest.approx(R, rel=8 * EPS)
@@ -142,8 +142,8 @@ def test_what_is_polished_does_not_depend_on_units(factor: float, R: float) -> N
     problem, svm = separable(0)
     scaled = Problem(problem.keys * factor, problem.scores)
     rough = svm.direction + 0.02 * np.random.default_rng(0).normal(size=6)
-    here = BallSearch(problem, problem.optimal, None)._polished(R, rough)
-    there = BallSearch(scaled, scaled.optimal, None)._polished(R / factor, rough)
+    here = BallSearch(problem, problem.optimal, None)._polish(R, rough)
+    there = BallSearch(scaled, scaled.optimal, None)._polish(R / factor, rough)
     assert here.reason == there.reason == ""
     assert there.p * factor == pytest.approx(here.p, abs=1e-11 * R)
 
@@ -155,10 +155,8 @@ def test_newton_gets_there_from_half_a_radian_off(factor: float) -> None:
     scaled = Problem(problem.keys / factor, problem.scores)
     search = BallSearch(scaled, scaled.optimal, None)
     across = np.eye(6)[0] - svm.direction[0] * svm.direction
-    near = search._polished(40.0 * factor, svm.direction)
-    far = search._polished(
-        40.0 * factor, math.cos(0.5) * svm.direction + math.sin(0.5) * across / np.linalg.norm(across)
-    )
+    near = search._polish(40.0 * factor, svm.direction)
+    far = search._polish(40.0 * factor, math.cos(0.5) * svm.direction + math.sin(0.5) * across / np.linalg.norm(across))
     assert far.reason == near.reason == ""
     assert far.p == pytest.approx(near.p, abs=1e-9 * 40.0 * factor)
 
@@ -170,7 +168,7 @@ def test_where_no_step_descends_that_is_said(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(
         search._excess, "on_sphere", lambda *at: None if (first := next(once, None)) is None else first(*at)
     )
-    assert search._polished(40.0, svm.direction + 0.1).reason == "Newton's method found no descent"
+    assert search._polish(40.0, svm.direction + 0.1).reason == "Newton's method found no descent"
 
 
 def test_where_there_is_no_newton_the_rough_point_is_told_with_a_reason() -> None:
@@ -179,7 +177,7 @@ def test_where_there_is_no_newton_the_rough_point_is_told_with_a_reason() -> Non
     # Opposite to p_mm other tokens are ahead by thousands of logits.
     rough = -svm.direction + np.eye(6)[0] * 0.1
     R = 1e4 / svm.margin
-    found = search._polished(R, rough)
+    found = search._polish(R, rough)
     assert found.reason == FLAT_RISK
     assert not found.interior
     assert found.p == pytest.approx(R * rough / np.linalg.norm(rough))

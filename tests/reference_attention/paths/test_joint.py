@@ -19,10 +19,10 @@ from reference_attention.paths.joint import (
     head_drops,
     joint_gradient,
     relative_log_risk,
-    retracted,
+    retract,
 )
 from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
-from reference_attention.paths.joint_path import GROWTH, head_at, joint_path, polished, prompt_at
+from reference_attention.paths.joint_path import GROWTH, descend_at_radius, head_at, joint_path, prompt_at
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
@@ -113,7 +113,7 @@ def test_curvatures_are_second_derivatives(log_r: float, p: tuple[float, float])
 def test_heads_are_retracted_into_the_ball() -> None:
     joint = figure_3((0.5, 1.0))
     w = np.array([[0.0, 0.0], [3.0, 5.0], [1e9, 0.0], [0.5, -1.0], [0.0, -1e9]])
-    inside = retracted(joint, math.log(10.0), w)
+    inside = retract(joint, math.log(10.0), w)
     heads = 10.0 * joint.svm.direction + inside
     # r is given as log 10: e^{log r} carries log r roundings, and the norm d more.
     assert (np.linalg.norm(heads, axis=1) <= 10.0 * (1 + 2.0**-49)).all()
@@ -122,8 +122,8 @@ def test_heads_are_retracted_into_the_ball() -> None:
     svm = label_svm(rng.normal(size=(2, 3)))
     assert isinstance(svm, LabelSvm)
     turned, many = replace(joint, svm=svm), 20 * rng.normal(size=(4, 3))
-    each = [retracted(turned, math.log(10.0), w) for w in many]
-    assert retracted(turned, math.log(10.0), many) == pytest.approx(np.array(each), rel=16 * EPS)
+    each = [retract(turned, math.log(10.0), w) for w in many]
+    assert retract(turned, math.log(10.0), many) == pytest.approx(np.array(each), rel=16 * EPS)
 
 
 def test_support_sets_are_exact() -> None:
@@ -172,13 +172,13 @@ def test_radii_on_the_way_are_a_factor_apart_and_no_more_than_asked_for(
     most_steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visited: list[float] = []
-    minimised = paths._minimised
+    minimised = paths._minimise
 
     def watched(*args: Any) -> Any:
         visited.append(args[0].R)
         return minimised(*args)
 
-    monkeypatch.setattr(paths, "_minimised", watched)
+    monkeypatch.setattr(paths, "_minimise", watched)
     # r = e^{1.5 R} outgrows the margin, so that losing a token costs many orders; early steps are not shortened for it.
     path = joint_path(
         figure_3((0.5, 1.5)), lambda R: 1.5 * R, np.array([30.0]), np.array([1.0, 0.3]), most_steps=most_steps
@@ -192,14 +192,14 @@ def test_radii_on_the_way_are_a_factor_apart_and_no_more_than_asked_for(
 
 def test_late_steps_continue_along_the_secant(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = []
-    minimised = paths._minimised
+    minimised = paths._minimise
 
     def watched(*args: Any) -> Any:
         found = minimised(*args)
         steps.append((args[0].R, args[2], found[1]))
         return found
 
-    monkeypatch.setattr(paths, "_minimised", watched)
+    monkeypatch.setattr(paths, "_minimise", watched)
     joint_path(figure_3((0.5, 1.0)), math.log, np.array([1e5]), np.array([1.0, 0.3]))
     (before, _, p), (R, start, end) = steps[-2:]
     # Here p has no influence on the digits of L, which therefore cannot tell the secant from a longer p.
@@ -222,7 +222,7 @@ def test_a_prompt_that_ties_an_input_without_influence_is_moved_off_it(idle: int
     row = given.rows[2, 1]
     tie = np.append([row[1], -row[0]], np.zeros(idle))
     with np.errstate(over="ignore", invalid="ignore"):  # second derivatives across the tie
-        path = polished(joint, math.log, R, tie, np.zeros(2))
+        path = descend_at_radius(joint, math.log, R, tie, np.zeros(2))
     assert path.prompts[0] / R == pytest.approx(np.eye(2 + idle)[0], abs=1e-9)
     assert path.residuals[0] < 1e-9
 

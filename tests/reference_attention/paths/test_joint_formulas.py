@@ -18,7 +18,7 @@ from reference_attention.paths.joint import (
     log_moves,
     log_slopes,
     relative_log_risk,
-    retracted,
+    retract,
     signed_logsumexp,
 )
 from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
@@ -157,8 +157,8 @@ def test_a_batch_of_pairs_is_each_of_them() -> None:
     whole = {
         "risk": relative_log_risk(problem, 1.0, w, logs),
         "q": problem.log_nonoptimality(logs),
-        "retracted": retracted(problem, 1.0, 3 * w),
-        "offset": s.offset(s.shortened(y)),
+        "retracted": retract(problem, 1.0, 3 * w),
+        "offset": s.offset(s.shorten(y)),
         "excess": PromptAlone(s, w[0, 0]).values(y[..., :0], p),
     }
     for i in np.ndindex(2, 3):
@@ -166,8 +166,8 @@ def test_a_batch_of_pairs_is_each_of_them() -> None:
         each = {
             "risk": relative_log_risk(problem, 1.0, w[i], weights),
             "q": problem.log_nonoptimality(weights),
-            "retracted": retracted(problem, 1.0, 3 * w[i]),
-            "offset": s.offset(s.shortened(y[i])),
+            "retracted": retract(problem, 1.0, 3 * w[i]),
+            "offset": s.offset(s.shorten(y[i])),
             "excess": PromptAlone(s, w[0, 0]).values(y[i][:0], p[i]),
         }
         for name, found in whole.items():
@@ -234,7 +234,7 @@ def test_retracted_heads_are_the_highest_in_the_ball_beside_which_they_were(log_
     sideways *= (r * np.geomspace(1e-20, 3.0, 50) / np.linalg.norm(sideways, axis=1))[:, None]
     for along in (10 * r, 0.0, -0.5 * r, -10 * r):
         w = sideways + along * problem.svm.direction
-        found = retracted(problem, log_r, w)
+        found = retract(problem, log_r, w)
         size = np.linalg.norm(sideways, axis=1)
         across = sideways * np.minimum(1, r / size)[:, None]
         ratio = np.minimum(1, size / r)
@@ -249,10 +249,10 @@ def test_retracted_heads_are_the_highest_in_the_ball_beside_which_they_were(log_
 def test_heads_are_shortened_to_less_than_the_radius() -> None:
     s = Spheres(joint(), 1.0, 1.0, complement(np.array([0.0, 1.0, 0.0])))
     y = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]])
-    assert s.shortened(y) == pytest.approx(np.array([[0.6, 0.8], [0, 0], [0, 0]]) * 0.99 * math.e + y * [[0], [1], [1]])
-    heads = math.e * s.joint.svm.direction + s.offset(s.shortened(y))
+    assert s.shorten(y) == pytest.approx(np.array([[0.6, 0.8], [0, 0], [0, 0]]) * 0.99 * math.e + y * [[0], [1], [1]])
+    heads = math.e * s.joint.svm.direction + s.offset(s.shorten(y))
     assert np.linalg.norm(heads, axis=1) == pytest.approx(math.e, rel=16 * EPS)
-    assert heads @ s.basis == pytest.approx(s.shortened(y), rel=16 * EPS)
+    assert heads @ s.basis == pytest.approx(s.shorten(y), rel=16 * EPS)
 
 
 def test_retracted_heads_are_in_the_ball_in_any_direction() -> None:
@@ -261,7 +261,7 @@ def test_retracted_heads_are_in_the_ball_in_any_direction() -> None:
     svm = label_svm(tokens[:, 0])
     assert isinstance(svm, LabelSvm)
     w = 1e9 * svm.direction + rng.normal(size=(5, 4))
-    heads = 10 * svm.direction + retracted(Joint(tokens, tokens, np.zeros(2, dtype=np.int64), svm), math.log(10.0), w)
+    heads = 10 * svm.direction + retract(Joint(tokens, tokens, np.zeros(2, dtype=np.int64), svm), math.log(10.0), w)
     # What is left across is of size one and must not carry roundings of what went, 1e-7.
     assert (np.linalg.norm(heads, axis=1) <= 10 * (1 + 2.0**-48)).all()
 

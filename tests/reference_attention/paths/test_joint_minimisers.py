@@ -9,7 +9,7 @@ import pytest
 
 from generators.datasets import DATASETS
 from reference_attention.paths.joint import Joint, joint_of_chosen, relative_log_risk
-from reference_attention.paths.joint_minimisers import Pair, followed_from
+from reference_attention.paths.joint_minimisers import Pair, follow_from
 
 
 @pytest.fixture
@@ -22,12 +22,12 @@ def joint() -> Joint:
 
 
 def test_each_start_is_followed_to_each_radius(joint: Joint) -> None:
-    paths = followed_from(joint, math.log1p, (1.0, 4.0), 2.0, np.ones(2), seed=0)
+    paths = follow_from(joint, math.log1p, (1.0, 4.0), 2.0, np.ones(2), seed=0)
     assert [[(x.R, x.log_r, x.units) for x in path] for path in paths] == [
         [(2.0, math.log1p(2), 1.0), (8.0, math.log1p(8), 4.0)]
     ] * 3
     assert all(np.linalg.norm(x.p) == pytest.approx(x.R) for path in paths for x in path)
-    again = followed_from(joint, math.log1p, (1.0, 4.0), 2.0, np.ones(2), seed=0)
+    again = follow_from(joint, math.log1p, (1.0, 4.0), 2.0, np.ones(2), seed=0)
     assert [[x.p.tolist() for x in path] for path in paths] == [[x.p.tolist() for x in path] for path in again]
 
 

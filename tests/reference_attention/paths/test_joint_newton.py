@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from reference_attention.paths.joint import Joint, joint_gradient, relative_log_risk
-from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, beside_ties, complement, descended
-from reference_attention.paths.joint_outgrown import OUTGROWN, descended_outgrown
+from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, beside_ties, complement, descend
+from reference_attention.paths.joint_outgrown import OUTGROWN, descend_outgrown
 from reference_attention.paths.joint_path import joint_path, prompt_at
 from tests.reference_attention.paths.test_joint import figure_3
 from tests.reference_attention.paths.test_joint_formulas import joint
@@ -38,8 +38,8 @@ def test_descent_ends_at_a_local_minimiser(seed: int, scale: float) -> None:
     p *= s.R / np.linalg.norm(p)
     together = Together(s, scale)
     start = together.local(y, p).slope
-    assert descended(together, y, p, 1e9)[2] == pytest.approx(math.hypot(*start[:2], *start[2:] / scale))
-    end_y, end_p, left = descended(together, y, p, 1e-10)
+    assert descend(together, y, p, 1e9)[2] == pytest.approx(math.hypot(*start[:2], *start[2:] / scale))
+    end_y, end_p, left = descend(together, y, p, 1e-10)
     at = together.local(end_y, end_p)
     assert np.linalg.norm(end_p) == pytest.approx(s.R, rel=8 * EPS)
     assert at.value < together.values(y, p)
@@ -48,7 +48,7 @@ def test_descent_ends_at_a_local_minimiser(seed: int, scale: float) -> None:
     assert left <= 1e-10
     assert np.linalg.eigvalsh(at.second)[0] >= -1e-12
     alone = PromptAlone(s, s.offset(np.array([0.1, 0.05])))
-    _, q, beyond = descended(alone, np.zeros(0), p, 1e-10)
+    _, q, beyond = descend(alone, np.zeros(0), p, 1e-10)
     here = alone.local(np.zeros(0), q)
     assert here.value <= alone.values(np.zeros(0), p)
     assert beyond == pytest.approx(float(np.linalg.norm(here.slope)), rel=1e-6, abs=1e-15)
@@ -61,7 +61,7 @@ def test_where_there_is_no_excess_nothing_is_left_to_say() -> None:
     given = joint()
     same = Joint(np.repeat(given.chosen[:, None], 4, axis=1), given.keys, given.alpha, given.svm)
     p = np.ones(6) * 2 / math.sqrt(6)
-    _, q, left = descended(PromptAlone(spheres(same, 1.0, 2.0), np.zeros(3)), np.zeros(0), p, 1e-10)
+    _, q, left = descend(PromptAlone(spheres(same, 1.0, 2.0), np.zeros(3)), np.zeros(0), p, 1e-10)
     assert left == math.inf
     assert (q == p).all()
 
@@ -71,8 +71,8 @@ def test_a_descent_that_need_not_go_to_the_end_ends_sooner_and_not_below_it() ->
     y, p = 0.2 * rng.normal(size=2), E1 + 0.1 * rng.normal(size=6)
     p *= s.R / np.linalg.norm(p)
     together = Together(s)
-    whole = together.values(*descended(together, y, p, 1e-10)[:2])
-    some = together.values(*descended(together, y, p, 1e-10, enough=0.1)[:2])
+    whole = together.values(*descend(together, y, p, 1e-10)[:2])
+    some = together.values(*descend(together, y, p, 1e-10, enough=0.1)[:2])
     assert whole < some < together.values(y, p)
     # Newton's promise is off by a third derivative.
     assert some < whole + 1.0
@@ -86,7 +86,7 @@ def test_what_heads_that_outgrow_the_margin_descend_to_is_stationary() -> None:
     # r q of the supports: what the third input loses is nothing to its slack r.
     scale = math.exp(log_r - float((given.rows[:2, 1] @ p).min()))
     assert math.log(scale) > OUTGROWN
-    y, q, left = descended_outgrown(s, np.zeros(1), p, scale, 1e-10)
+    y, q, left = descend_outgrown(s, np.zeros(1), p, scale, 1e-10)
     assert np.linalg.norm(q) == pytest.approx(R, rel=8 * EPS)
     before, after = (
         float(relative_log_risk(given, log_r, s.offset(a), given.log_weights(b))) for a, b in ((np.zeros(1), p), (y, q))
@@ -105,7 +105,7 @@ def test_heads_of_nearly_the_size_of_the_ball_feel_that_it_is_round(start: tuple
     p = np.array(start)
     R, r = float(np.linalg.norm(p)), math.exp(log_r)
     s, scale = spheres(given, log_r, R), math.exp(log_r - 1.0)
-    y, q, left = descended_outgrown(s, np.full(1, 0.3 * r), p, scale, 1e-10)
+    y, q, left = descend_outgrown(s, np.full(1, 0.3 * r), p, scale, 1e-10)
     assert np.linalg.norm(q) == pytest.approx(R, rel=8 * EPS)
     # At a crease descent stops where the gradient is of order one: what is told is that of the pair that is returned.
     slope = Together(s, scale).local(y, q).slope

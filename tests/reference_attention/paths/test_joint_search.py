@@ -9,9 +9,9 @@ import pytest
 
 from reference_attention.paths import joint_search
 from reference_attention.paths.joint import Joint, relative_log_risk
-from reference_attention.paths.joint_minimisers import followed_from
+from reference_attention.paths.joint_minimisers import follow_from
 from reference_attention.paths.joint_newton import Spheres, complement
-from reference_attention.paths.joint_path import Branch, begun
+from reference_attention.paths.joint_path import Branch, begin_branch
 from reference_attention.paths.joint_search import joint_minimiser, selecting
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from tests.reference_attention.paths.test_joint import figure_3
@@ -76,9 +76,9 @@ def test_tokens_and_keys_need_not_have_the_same_dimension() -> None:
     risk = relative_log_risk(given, math.log1p(20.0), w, given.log_weights(p))
     # It is settled to the last digit after the branches were compared.
     assert found.risks[0] - 1e-2 <= risk <= found.risks[0] + 1e-12
-    for path in followed_from(given, math.log1p, (20.0,), 1.0, starts[0], seed=0):
+    for path in follow_from(given, math.log1p, (20.0,), 1.0, starts[0], seed=0):
         assert path[-1].p.shape == (6,)
-    branch = begun(given, complement(given.svm.direction), math.log1p, 2.0, starts[0])
+    branch = begin_branch(given, complement(given.svm.direction), math.log1p, 2.0, starts[0])
     w = branch.spheres.offset(branch.y)
     assert branch.rank == relative_log_risk(given, branch.spheres.log_r, w, given.log_weights(branch.p))
 
@@ -101,9 +101,9 @@ def test_of_equal_branches_the_lowest_that_came_to_rest_is_taken(
     for branch, rank in zip(branches, ranks, strict=True):
         branch.__dict__["rank"] = rank
     monkeypatch.setattr(joint_search, "_lowest", lambda *_: branches[::-1])
-    monkeypatch.setattr(joint_search, "begun", lambda *_: None)
-    monkeypatch.setattr(joint_search, "advanced", lambda *given, **_: given[3])
-    monkeypatch.setattr(joint_search, "settled", lambda branch: branch)
+    monkeypatch.setattr(joint_search, "begin_branch", lambda *_: None)
+    monkeypatch.setattr(joint_search, "advance_branch", lambda *given, **_: given[3])
+    monkeypatch.setattr(joint_search, "polish_branch", lambda branch: branch)
     found = joint_minimiser(joint, math.log, R, np.eye(2))
     assert found.path.prompts[0].tolist() == [taken, taken]
     assert found.risks == ranks

@@ -9,7 +9,7 @@ from flint import fmpq, fmpz, fmpz_mat
 from reference_attention.exact import ratio
 from reference_attention.svm import least_norm as module
 from reference_attention.svm.certificate import KeyRows
-from reference_attention.svm.enclosure import BITS, enclosed, rounded
+from reference_attention.svm.enclosure import BITS, enclose, round_balls
 from reference_attention.svm.least_norm import IntegerRows, Outcome, least_norm
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.reference_attention.svm.test_max_margin import feasible
@@ -77,10 +77,10 @@ def test_a_tie_that_balls_hold_exactly_is_still_left_to_the_rationals(monkeypatc
 
 def test_margins_do_not_depend_on_the_units_of_the_rows() -> None:
     matrix = fmpz_mat([[3, 1], [-1, 2]])
-    found = enclosed(matrix * 8, 3, [1, 1])
+    found = enclose(matrix * 8, 3, [1, 1])
     assert found is not None
     for shift in (0, 3, 7):
-        assert rounded(found.margins(matrix * 2**shift, shift), 0).tolist() == [1.0, 1.0]  # type: ignore[union-attr]
+        assert round_balls(found.margins(matrix * 2**shift, shift), 0).tolist() == [1.0, 1.0]  # type: ignore[union-attr]
 
 
 def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,34 +95,34 @@ def test_a_wrong_guess_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found._rounded is None
         assert found.support == right.support
         assert found.exact == right.exact
-    assert enclosed(fmpz_mat([[1, 2], [2, 4]]), 0, [1, 1]) is None
-    assert enclosed(fmpz_mat([[1, 0], [1, 1]]), 0, [2, 1]) is None  # λ = (3, −1)
-    assert enclosed(fmpz_mat([[1, 0], [0, 1]]), 0, [1, 0]) is None  # λ = (1, 0)
+    assert enclose(fmpz_mat([[1, 2], [2, 4]]), 0, [1, 1]) is None
+    assert enclose(fmpz_mat([[1, 0], [1, 1]]), 0, [2, 1]) is None  # λ = (3, −1)
+    assert enclose(fmpz_mat([[1, 0], [0, 1]]), 0, [1, 0]) is None  # λ = (1, 0)
 
 
 def test_ill_conditioned_rows_take_more_bits_or_rationals() -> None:
     """The directions of rows (2^k, 1) and (2^k + 1, −1) are about 2^−k apart; the Gram matrix loses 2k bits."""
     for k, bits in ((10, BITS[0]), (45, BITS[1]), (70, BITS[1]), (200, None)):
         rows, p = ((2**k, 1), (2**k + 1, -1)), (3 * 2**k + 1, 1)
-        found = enclosed(fmpz_mat(rows), 0, [a * p[0] + b * p[1] for a, b in rows])
+        found = enclose(fmpz_mat(rows), 0, [a * p[0] + b * p[1] for a, b in rows])
         assert (found and found.bits) == bits
         if found is not None:
-            assert rounded(found.point, 0).tolist() == list(map(float, p))  # type: ignore[union-attr]
-            assert rounded(found.duals, 0).tolist() == [2, 1]  # type: ignore[union-attr]
+            assert round_balls(found.point, 0).tolist() == list(map(float, p))  # type: ignore[union-attr]
+            assert round_balls(found.duals, 0).tolist() == [2, 1]  # type: ignore[union-attr]
 
 
 def test_rounding_is_the_nearest_float_or_none() -> None:
     rng = np.random.default_rng(0)
     for seed in range(20):
         matrix = fmpz_mat(1, 1, [int(rng.integers(1, 2**62)) * 2 + 1])
-        found = enclosed(matrix, 0, [1])
+        found = enclose(matrix, 0, [1])
         assert found is not None
-        value = rounded(found.point, seed - 10)
+        value = round_balls(found.point, seed - 10)
         assert value is not None
         assert value[0] == ratio(fmpz(1), matrix[0, 0], seed - 10)
-    halfway = enclosed(fmpz_mat([[1]]), 0, [2**53 + 1])
+    halfway = enclose(fmpz_mat([[1]]), 0, [2**53 + 1])
     assert halfway is not None
-    assert rounded(halfway.point, 0) is None or rounded(halfway.point, 0)[0] == float(2**53 + 1)  # type: ignore[index]
+    assert round_balls(halfway.point, 0) is None or round_balls(halfway.point, 0)[0] == float(2**53 + 1)  # type: ignore[index]
 
 
 def test_rationals_are_solved_for_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

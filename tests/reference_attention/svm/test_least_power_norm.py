@@ -12,7 +12,7 @@ from generators.datasets import dataset_named
 from generators.random_trials import random_trial
 from reference_attention.errors import InvalidInput
 from reference_attention.svm import least_power_norm as module
-from reference_attention.svm.least_power_norm import _program, _refined, difference_rows, kkt_residual, least_power_norm
+from reference_attention.svm.least_power_norm import _program, _refine, difference_rows, kkt_residual, least_power_norm
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 NORMS = (1.1, 1.5, 2.0, 2.5, 3.0, 8.0, np.inf)
@@ -106,7 +106,7 @@ def test_newton_needs_a_handful_of_steps(monkeypatch: pytest.MonkeyPatch, norm: 
     assert found is not None
     unit = np.linalg.norm(svm.p)
     monkeypatch.setattr(module, "NEWTON", 5)
-    p, residual = _refined(rows * unit, norm, 1.001 * found.p / unit, 1e-2)
+    p, residual = _refine(rows * unit, norm, 1.001 * found.p / unit, 1e-2)
     assert residual <= 1e-12
     assert p * unit == pytest.approx(found.p, abs=1e-9 * unit)
 

@@ -12,7 +12,7 @@ from reference_attention.svm import least_norm as module
 from reference_attention.svm.certificate import KeyRows
 from reference_attention.svm.least_norm import Outcome, least_norm
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from reference_attention.svm.refined import SPREAD, Unit, refined
+from reference_attention.svm.refined import SPREAD, Unit, refine
 from reference_attention.svm.sliced import Twice
 from tests.reference_attention.svm.test_max_margin import feasible
 
@@ -88,7 +88,7 @@ def test_what_is_told_of_the_error_holds(condition: int) -> None:
         point = unit.point(duals)
         residual = unit.residual(asked, point)
         assert residual is not None
-        duals, off = unit.improved(duals, residual, point.error)
+        duals, off = unit.improve(duals, residual, point.error)
         away = max(abs(rational(a) + rational(b) - x) for a, b, x in zip(duals.high, duals.low, exact, strict=True))
         assert away <= rational(off)
         assert off < max(before, 1e-22 * 4.0**condition)
@@ -100,7 +100,7 @@ def test_the_bound_of_an_improvement_by_hand() -> None:
     unit = Unit(np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]), np.zeros((2, 3)))
     unit.inverse, unit.contraction = np.array([[2.0, -1.0], [0.5, -4.0]]), 0.25
     residual = Twice(np.array([2.0**-48, -(2.0**-50)]), np.array([2.0**-99, -(2.0**-98)]), 2.0**-97)
-    found, off = unit.improved(Twice(np.array([16.0, 8.0]), np.array([2.0**-60, 0.0])), residual, 2.0**-96)
+    found, off = unit.improve(Twice(np.array([16.0, 8.0]), np.array([2.0**-60, 0.0])), residual, 2.0**-96)
     step = [2.0**-47 + 2.0**-50, 2.0**-49 + 2.0**-48]
     assert [rational(a) + rational(b) for a, b in zip(found.high, found.low, strict=True)] == [
         16 + rational(2.0**-60) - rational(step[0]),
@@ -116,12 +116,12 @@ def test_the_bound_of_an_improvement_by_hand() -> None:
     assert expected * (1 + 2.0**-32) < off < expected * (1 + 2.0**-28)
     # Where R is exact, what was off before is gone, and the roundings of R's product are a quarter of what is left.
     unit.contraction = 0.0
-    _, off = unit.improved(Twice(np.array([16.0, 8.0]), np.zeros(2)), residual, 2.0**-96)
+    _, off = unit.improve(Twice(np.array([16.0, 8.0]), np.zeros(2)), residual, 2.0**-96)
     expected = max(2 * sums[0] + sums[1], 0.5 * sums[0] + 4 * sums[1]) + 16 * 2.0**-100
     assert off == pytest.approx(expected, rel=1e-8, abs=0)
     unit.contraction = 0.25
     # Without what the residual says, the other terms are all there is.
-    _, off = unit.improved(
+    _, off = unit.improve(
         Twice(np.array([16.0, 8.0]), np.zeros(2)), Twice(np.zeros(2), residual.low, 2.0**-97), 2.0**-96
     )
     lost = max(2 * beside[0] + beside[1], 0.5 * beside[0] + 4 * beside[1])
@@ -160,26 +160,26 @@ def test_the_contraction_is_bounded_with_room_for_every_rounding() -> None:
 
 def test_a_dual_whose_rounding_is_open_is_left_to_others() -> None:
     """p = (1 + 2^−52, 1 − 2^−52) is told, λ = (1, 2^−52) to 2^−100 only."""
-    assert refined(rows_of((1.0, 1.0), (1.0, -1.0)), np.array([2.0, 2.0**-51])) is None
+    assert refine(rows_of((1.0, 1.0), (1.0, -1.0)), np.array([2.0, 2.0**-51])) is None
 
 
 def test_nothing_is_told_of_rows_that_depend_on_each_other_or_nearly() -> None:
-    assert refined(rows_of((1.0, 2.0), (2.0, 4.0)), np.ones(2)) is None
-    assert refined(rows_of((1.0, 0.0), (1.0, 2.0**-27)), np.ones(2)) is None
-    assert refined(rows_of((0.0, 0.0), (1.0, 1.0)), np.ones(2)) is None
+    assert refine(rows_of((1.0, 2.0), (2.0, 4.0)), np.ones(2)) is None
+    assert refine(rows_of((1.0, 0.0), (1.0, 2.0**-27)), np.ones(2)) is None
+    assert refine(rows_of((0.0, 0.0), (1.0, 1.0)), np.ones(2)) is None
 
 
 def test_nothing_is_told_where_a_dual_is_not_positive() -> None:
-    assert refined(rows_of((1.0, 0.0), (1.0, 1.0)), np.array([2.0, 1.0])) is None  # λ = (3, −1)
-    assert refined(rows_of((1.0, 0.0), (0.0, 1.0)), np.array([1.0, 0.0])) is None  # λ = (1, 0)
-    assert refined(rows_of((1.0, 0.0), (0.0, 1.0)), np.zeros(2)) is None
+    assert refine(rows_of((1.0, 0.0), (1.0, 1.0)), np.array([2.0, 1.0])) is None  # λ = (3, −1)
+    assert refine(rows_of((1.0, 0.0), (0.0, 1.0)), np.array([1.0, 0.0])) is None  # λ = (1, 0)
+    assert refine(rows_of((1.0, 0.0), (0.0, 1.0)), np.zeros(2)) is None
 
 
 @pytest.mark.parametrize("exponent", [0, 9, -9, 200, -200, SPREAD])
 def test_rows_of_any_size(exponent: int) -> None:
     """λ = (6, 11)/49 and p = (4, 1)/7 for rows (1, 3) and (2, −1), in other units."""
     rows = Twice(np.ldexp([[1.0, 3.0], [2.0, -1.0]], exponent), np.zeros((2, 2)))
-    found = refined(rows, np.ones(2))
+    found = refine(rows, np.ones(2))
     if exponent == SPREAD:  # 3 · 2^SPREAD is beyond
         assert found is None
         return
@@ -191,7 +191,7 @@ def test_rows_of_any_size(exponent: int) -> None:
 @pytest.mark.parametrize("apart", [0, 15, -30, 100])
 def test_rows_of_sizes_far_apart(apart: int) -> None:
     """p = (2^−apart, 2/3), λ = (4^−apart, 4/9); beyond the digits that are kept nothing is told."""
-    found = refined(rows_of((2.0**apart, 0.0), (0.0, 1.5)), np.ones(2))
+    found = refine(rows_of((2.0**apart, 0.0), (0.0, 1.5)), np.ones(2))
     assert (found is None) == (apart == 100)
     if found is not None:
         assert found.point.tolist() == [2.0**-apart, 2 / 3]
@@ -199,18 +199,18 @@ def test_rows_of_sizes_far_apart(apart: int) -> None:
 
 
 def test_a_column_of_zeros_is_no_obstacle_and_a_zero_by_accident_is_one() -> None:
-    found = refined(rows_of((1.0, 0.0, 3.0), (2.0, 0.0, -1.0)), np.ones(2))
+    found = refine(rows_of((1.0, 0.0, 3.0), (2.0, 0.0, -1.0)), np.ones(2))
     assert found is not None
     assert found.point.tolist() == [4 / 7, 0.0, 1 / 7]
-    assert refined(rows_of((1.0, 1.0), (1.0, -1.0)), np.ones(2)) is None  # p = (1, 0)
+    assert refine(rows_of((1.0, 1.0), (1.0, -1.0)), np.ones(2)) is None  # p = (1, 0)
 
 
 def test_a_point_halfway_between_two_floats_is_left_to_others() -> None:
     """p = ((a + b)/2, (a − b)/2) where a = 1 and b are asked; the sum has 54 bits, or 53."""
     rows = rows_of((1.0, 1.0), (1.0, -1.0))
-    assert refined(rows, np.array([1.0, 2.0**-10 + 2.0**-53])) is None
+    assert refine(rows, np.array([1.0, 2.0**-10 + 2.0**-53])) is None
     b = 2.0**-10 + 2.0**-52
-    found = refined(rows, np.array([1.0, b]))
+    found = refine(rows, np.array([1.0, b]))
     assert found is not None
     assert found.point.tolist() == [(1 + b) / 2, (1 - b) / 2]
     assert found.duals.tolist() == [1 / 2, b / 2]
@@ -222,7 +222,7 @@ def test_each_entry_is_rounded_once() -> None:
         rows = Twice(high := rng.normal(size=(4, 7)), high * rng.uniform(-1, 1, size=high.shape) * 2.0**-54)
         bounds = np.abs(rng.normal(size=4))
         duals, point = exact_duals(rows, bounds)
-        found = refined(rows, bounds)
+        found = refine(rows, bounds)
         assert (found is not None) == all(x > 0 for x in duals)
         if found is not None:
             assert found.duals.tolist() == [ratio(x.p, x.q) for x in duals]

@@ -16,7 +16,15 @@ from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from reference_attention.training import arc_length
 from reference_attention.training.ahead import Ahead
-from reference_attention.training.arc_length import ROUNDINGS, Tracer, _differenced, _frame, _log_piece, _passage, _step
+from reference_attention.training.arc_length import (
+    ROUNDINGS,
+    Tracer,
+    _central_differences,
+    _frame,
+    _log_piece,
+    _passage,
+    _step,
+)
 from reference_attention.training.derivatives import gradient_field, newton_field
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import gradient_flow
@@ -61,7 +69,7 @@ def test_differenced_curvature_is_the_curvature(scale: float, size: float) -> No
     keys = rng.normal(size=(3, 4, 3)) * scale
     keys[..., 0] = rng.normal(size=(3, 1)) * scale
     scores, p = rng.normal(size=(3, 4)), np.array([size, 0.0, 0.0]) / scale
-    value, direction, curvature = _differenced(gradient_field(keys, scores, LOSSES["logistic"]), scale)(p)
+    value, direction, curvature = _central_differences(gradient_field(keys, scores, LOSSES["logistic"]), scale)(p)
     log_scale, exact, second = newton_field(keys, scores, LOSSES["logistic"])(p)
     factor = np.exp(value - log_scale)
     direction, curvature = factor * direction, factor * curvature

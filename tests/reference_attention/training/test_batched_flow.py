@@ -107,14 +107,14 @@ def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatc
 
 
 def test_no_step_is_taken_whose_error_is_above_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
-    original, tried = batched_flow._Run._extrapolated, list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+    original, tried = batched_flow._Run._extrapolate, list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
 
     def heard(self: batched_flow._Run, *given: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         after, error = original(self, *given)  # type: ignore[arg-type]
         tried.append((given[4][0], after[0], error[0]))
         return after, error
 
-    monkeypatch.setattr(batched_flow._Run, "_extrapolated", heard)
+    monkeypatch.setattr(batched_flow._Run, "_extrapolate", heard)
     made, starts = problems(6, 2, 4, 3)
     taken = []
     for problem, start in zip(made, starts, strict=True):
@@ -147,7 +147,7 @@ def test_the_error_that_is_told_is_of_order_seven_and_far_above_the_one_that_is_
         length = np.linalg.norm(direction)
         unit, bent = direction[0] / length, curvature[0] / length
         jacobian = -np.exp(u) / run._kappa[0] * (bent - np.outer(unit, unit @ bent))
-        return run._extrapolated(field, on, np.array([u]), np.array([h]), p, jacobian[None])
+        return run._extrapolate(field, on, np.array([u]), np.array([h]), p, jacobian[None])
 
     told = []
     for h in (0.8, 0.4):

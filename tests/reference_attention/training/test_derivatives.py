@@ -11,7 +11,7 @@ from reference_attention.training.batched import BatchedGradient
 from reference_attention.training.derivatives import (
     NORMAL,
     Selected,
-    cancelled,
+    cancellation_threshold,
     gradient_field,
     newton_field,
 )
@@ -122,11 +122,14 @@ def test_where_a_gradient_cancels_by_hand() -> None:
     """The widest input has scores 7·10⁹ apart; the longest key is (3, 4)·10⁵ in the other one."""
     keys = np.array([[[3e5, 4e5], [0.0, 1.0], [5e4, 0.0]], [[1.0, 1.0], [2.0, 0.0], [0.0, 3e5]]])
     scores = np.array([[1.0, 3.0, 2.0], [-4e9, 3e9, 0.0]])
-    least = cancelled(keys, scores)
+    least = cancellation_threshold(keys, scores)
     assert least == pytest.approx((1e-150 * 5e5 * 7e9) ** 2, rel=1e-12, abs=0)
-    assert cancelled(keys * 1e-5, scores * 1e-9) == NORMAL
+    assert cancellation_threshold(keys * 1e-5, scores * 1e-9) == NORMAL
     # Of a batch each its own.
-    assert cancelled(np.array([keys, keys]), np.array([scores, np.ones((2, 3))])).tolist() == [least, NORMAL]
+    assert cancellation_threshold(np.array([keys, keys]), np.array([scores, np.ones((2, 3))])).tolist() == [
+        least,
+        NORMAL,
+    ]
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-300, 1e-151, 1e-12])

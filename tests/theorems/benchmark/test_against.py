@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from theorems.benchmark.against import Verdict, compared_rows
+from theorems.benchmark.against import Verdict, comparison_rows
 from theorems.command.app import main
 
 OPTIONS = ["--data", "figure-1a", "--rule", "normalized-1", "--steps", "60", "--examples", "1", "--jobs", "1"]
@@ -46,13 +46,13 @@ def report(iterations: dict[str, int | None], quartiles: list[int | None], missi
 )
 def test_a_count_is_the_same_or_it_is_not(then: int | None, now: int | None, verdict: Verdict) -> None:
     before, after = (report({"0.1": 3, "0.01": count}, [1, 2, 3], 0) for count in (then, now))
-    named, generated = compared_rows(before, after)
+    named, generated = comparison_rows(before, after)
     assert (named.verdict, generated.verdict) == (verdict, Verdict.SAME)
     assert bool(named.changes) == (verdict is not Verdict.SAME)
 
 
 def test_better_at_one_level_and_worse_at_another_is_worse() -> None:
-    row = compared_rows(report({"0.1": 3, "0.01": 9}, [1, 2, 3], 0), report({"0.1": 2, "0.01": 10}, [1, 2, 3], 0))[0]
+    row = comparison_rows(report({"0.1": 3, "0.01": 9}, [1, 2, 3], 0), report({"0.1": 2, "0.01": 10}, [1, 2, 3], 0))[0]
     assert row.verdict is Verdict.WORSE
     assert row.changes == "0.1: 3 → 2; 0.01: 9 → 10"
 
@@ -64,13 +64,13 @@ def test_generated_problems_are_a_row() -> None:
         ([1, 3, None], 4, Verdict.WORSE),
         ([1, 2, 9], 4, Verdict.BETTER),
     ):
-        assert compared_rows(before, report({"0.1": 3}, quartiles, missing))[1].verdict is verdict  # type: ignore[arg-type]
+        assert comparison_rows(before, report({"0.1": 3}, quartiles, missing))[1].verdict is verdict  # type: ignore[arg-type]
 
 
 def test_rows_of_one_run_alone_are_neither() -> None:
     before, after = report({"0.1": 3}, [1, 2, 3], 0), report({"0.1": 3}, [1, 2, 3], 0)
     after["data"][0]["rules"][0]["rule"] = "other"
-    assert [row.verdict for row in compared_rows(before, after)] == [Verdict.NEW, Verdict.SAME, Verdict.NOT_RUN]
+    assert [row.verdict for row in comparison_rows(before, after)] == [Verdict.NEW, Verdict.SAME, Verdict.NOT_RUN]
 
 
 def test_the_same_run_is_the_same_and_a_slower_one_is_worse(written: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,10 +17,10 @@ from generators.random_trials import random_trial
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.places import ROOT
-from theorems.benchmark.compared import Compared, merged
+from theorems.benchmark.comparison import Comparison, merge
 from theorems.benchmark.measure import Kind, Limit, first_within, limit_of
 from theorems.benchmark.optimisers.gradient_descent import log_step
-from theorems.benchmark.proven import proven
+from theorems.benchmark.proven import proven_bound
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.summary import spread, summaries
 from theorems.benchmark.work import Generated, Named, chunks, units
@@ -28,7 +28,7 @@ from theorems.command.app import main
 from theorems.command.benchmark import DATA
 from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
-from theorems.figures.optimisers import panels_of, plotted
+from theorems.figures.optimisers import panels_of, render_plot
 from theorems.run.verify import nothing
 
 DOCUMENT = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
@@ -174,7 +174,7 @@ def test_rules_of_files_have_units_of_their_own_and_are_put_together() -> None:
     ]
     assert [unit.foreign for unit in found] == [False, True, False, False, True, True]
     parts = [Named("figure-1a", (rule,), 5).run(nothing).compared[0] for rule in ("gd-1", "normalized-mirror-3-1")]
-    (whole,) = merged(parts, ["normalized-mirror-3-1", "gd-1"])
+    (whole,) = merge(parts, ["normalized-mirror-3-1", "gd-1"])
     assert [run.rule for run in whole.rules] == ["normalized-mirror-3-1", "gd-1"]
     assert [power.norm for power in whole.powers] == [3.0]
 
@@ -192,7 +192,7 @@ def test_the_drawing_has_a_curve_per_rule_and_is_the_same_again() -> None:
     assert second[1]["gd-1"][0].tolist() == t.tolist()
     middle = sorted(math.sqrt(2 * one.rules[0].one_minus_cosine) for one in generated)[1]
     assert second[1]["gd-1"][1][-1] == pytest.approx(middle, rel=1e-12)
-    assert plotted(named, [], Path("a.png")) == plotted(named, [], Path("a.png"))
+    assert render_plot(named, [], Path("a.png")) == render_plot(named, [], Path("a.png"))
 
 
 def test_a_drawing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,7 +205,7 @@ def test_a_rule_that_ends_elsewhere_is_said_to() -> None:
     found = Named("figure-1a", ("gd-1",), 3).run(nothing).compared[0]
     assert not found.rules[0].selects_limit  # it has not turned yet
     assert summaries([found])[0].other_tokens == 1
-    assert summaries([Compared("none", (0.0,), no_limit="stationary")]) == []
+    assert summaries([Comparison("none", (0.0,), no_limit="stationary")]) == []
 
 
 def test_what_is_proven_is_above_what_is_measured_and_tells() -> None:
@@ -225,7 +225,7 @@ def test_nothing_is_proven_of_a_local_limit_or_of_tied_scores() -> None:
     tied = Problem(np.array([[[1.0], [0.0], [1.0]]]), np.array([[1.0, 0.0, 1.0]]))
     svm = max_margin(dataset_named("figure-1a").problem.keys, np.array([0]))
     assert isinstance(svm, MaxMargin)
-    assert proven(tied, svm, np.ones((3, 1))) is None
+    assert proven_bound(tied, svm, np.ones((3, 1))) is None
 
 
 def test_the_proven_bound_fails_for_a_run_that_is_none() -> None:
@@ -235,7 +235,7 @@ def test_the_proven_bound_fails_for_a_run_that_is_none() -> None:
     assert isinstance(limit, Limit)
     beside = np.array([limit.svm.direction[1], -limit.svm.direction[0]])
     points = np.arange(20.0, 400.0)[:, None] * (limit.svm.direction + 0.5 * beside)
-    bound = proven(problem, limit.svm, points)
+    bound = proven_bound(problem, limit.svm, points)
     assert bound is not None
     assert bound < 1 - 1 / math.sqrt(1.25)
 
@@ -269,7 +269,7 @@ def test_time_is_a_ratio_and_only_if_asked_for(capsys: pytest.CaptureFixture[str
 
 
 def test_ctrl_c_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("theorems.benchmark.compared.limit_of", lambda *arguments: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("theorems.benchmark.comparison.limit_of", lambda *arguments: signal.raise_signal(signal.SIGINT))
     assert main(["bench", "--jobs", "1", "--json", "b.json"]) == 130
     said = capsys.readouterr()
     assert "interrupted" in said.err

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from theorems.benchmark.fit import fitted
+from theorems.benchmark.fit import fit_tail
 from theorems.benchmark.optimisers.optimiser import Against
 
 T = np.arange(5001)
@@ -18,7 +18,7 @@ def test_the_exponent_of_a_power_is_found(exponent: float) -> None:
     with np.errstate(divide="ignore"):
         power, logarithm = 0.3 * T**-exponent, 0.3 * np.log(T) ** -exponent
     for distance, against in ((power, Against.TIME), (logarithm, Against.LOG)):
-        found = fitted(T, distance**2 / 2, against)
+        found = fit_tail(T, distance**2 / 2, against)
         assert found is not None
         assert found.exponent == pytest.approx(exponent, rel=1e-10)
         assert found.error < 1e-10
@@ -28,7 +28,7 @@ def test_the_exponent_of_a_power_is_found(exponent: float) -> None:
 def test_the_error_tells_a_curve_that_is_no_power() -> None:
     with np.errstate(divide="ignore"):
         bent = 1 / T + 0.003
-    found = fitted(T, bent**2 / 2, Against.TIME)
+    found = fit_tail(T, bent**2 / 2, Against.TIME)
     assert found is not None
     assert found.error > 0.02
     # A jackknife by hand, over the same points.
@@ -42,7 +42,7 @@ def test_the_error_tells_a_curve_that_is_no_power() -> None:
 
 def test_nothing_is_fitted_to_a_short_run_or_to_no_distance() -> None:
     curve = np.full(5001, 0.1)
-    assert fitted(T[:300], curve[:300], Against.TIME) is None
-    assert fitted(T, np.where(T == 5000, 0.0, curve), Against.TIME) is None
-    assert fitted(T, np.where(T == 50, math.nan, curve), Against.TIME) is None
-    assert fitted(T, curve, Against.TIME) is not None
+    assert fit_tail(T[:300], curve[:300], Against.TIME) is None
+    assert fit_tail(T, np.where(T == 5000, 0.0, curve), Against.TIME) is None
+    assert fit_tail(T, np.where(T == 50, math.nan, curve), Against.TIME) is None
+    assert fit_tail(T, curve, Against.TIME) is not None

@@ -11,11 +11,11 @@ from generators.datasets import dataset_named
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from theorems.benchmark.compared import Compared
+from theorems.benchmark.comparison import Comparison
 from theorems.benchmark.optimisers.flow import read_at
 from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
 from theorems.benchmark.optimisers.users import theory_of
-from theorems.benchmark.proven import proven
+from theorems.benchmark.proven import proven_bound
 from theorems.benchmark.rules import rule_named
 from theorems.benchmark.table import parts
 from theorems.benchmark.work import Generated, Named
@@ -23,7 +23,7 @@ from theorems.benchmark.work import Generated, Named
 RULES = ("normalized-1", "normalized-mirror-3-1", "adam-0.1")
 
 
-def tables(named: list[Compared], generated: list[Compared]) -> dict[str, list[tuple[str, ...]]]:
+def tables(named: list[Comparison], generated: list[Comparison]) -> dict[str, list[tuple[str, ...]]]:
     """Rows by the first two words of a heading."""
     return {" ".join(heading.split()[:2]): rows for heading, _, rows, _ in parts(named, generated, 40, [])}
 
@@ -79,5 +79,5 @@ def test_two_iterates_are_the_least_of_which_something_is_proven() -> None:
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
     ray = np.array([1e3, 2e3])[:, None] * svm.direction
-    assert proven(problem, svm, ray) is not None
-    assert proven(problem, svm, ray[1:]) is None
+    assert proven_bound(problem, svm, ray) is not None
+    assert proven_bound(problem, svm, ray[1:]) is None

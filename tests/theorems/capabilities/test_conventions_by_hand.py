@@ -9,7 +9,7 @@ from hypothesis import find, settings
 
 from generators.attention_calls import Numbers, Sizes, tensors
 from theorems.capabilities.empty_rows import convention
-from theorems.capabilities.hidden_keys import _calls, _poisoned
+from theorems.capabilities.hidden_keys import _calls, _keys_to_poison
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer
 from theorems.kernel.check import verify_kernel
@@ -48,7 +48,7 @@ def test_rows_that_see_nothing_hold_one_of_two(held: float, named: str) -> None:
     """The others what they should."""
     visible = np.ones((1, 2, 3, 5), dtype=np.bool_)
     visible[0, 1, 2] = False
-    call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0).but(visible=visible)
+    call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0).replace(visible=visible)
     rows = AttentionRows(call, FORMATS["float64"])
     output = np.where(rows.empty[..., None], held, rows.output.value)
     claims = list(convention(rows, Answer(output)))
@@ -69,12 +69,12 @@ def test_poison_lies_where_nothing_is_seen() -> None:
     """Keys 1 and 3 are seen by no row; where each is seen by one, some that one row does not see."""
     seen = np.array([[[[True, False, True, False, True], [True, False, False, False, True]]]])
     for seed in range(20):
-        chosen = _poisoned(seen, np.random.default_rng(seed))
+        chosen = _keys_to_poison(seen, np.random.default_rng(seed))
         assert chosen.shape == (5,)
         assert chosen.any()
         assert not chosen[[0, 2, 4]].any()
     both = np.array([[[[True, False, True], [False, True, True]]]])
-    assert {tuple(_poisoned(both, np.random.default_rng(seed)).tolist()) for seed in range(20)} == {
+    assert {tuple(_keys_to_poison(both, np.random.default_rng(seed)).tolist()) for seed in range(20)} == {
         (True, False, False),
         (False, True, False),
     }

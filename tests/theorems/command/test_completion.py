@@ -44,7 +44,7 @@ def test_all_are_offered_and_no_others() -> None:
     assert completion.assumptions("") == list(ASSUMPTIONS)
     assert completion.faults("") == list(FAULTS)
     assert completion.figures("") == list(FIGURES)
-    assert {"theorem-2", "definition-3", "separable"} <= set(completion.shown(""))
+    assert {"theorem-2", "definition-3", "separable"} <= set(completion.definitions_or_assumptions(""))
     assert completion.rules("gd") == ["gd-1", "gd-1/L"]
 
 

@@ -24,7 +24,7 @@ from theorems.faults import FAULTS
 from theorems.hunting import printing
 from theorems.hunting.printing import hunt_progress
 from theorems.hunting.rounds import Seen
-from theorems.hunting.search import ROUND, Effort, Hunt, Looked
+from theorems.hunting.search import ROUND, Effort, Hunt, Observation
 from theorems.library.verify import verify
 from theorems.power.work import Column
 from theorems.run.schedule import Interrupted
@@ -112,7 +112,7 @@ def request(**changed: Any) -> HuntRequest:
 
 def test_rounds_that_were_looked_through_are_known() -> None:
     """All of them; but for the last where it has a counterexample, which is drawn once more, or was cut short."""
-    looked = Looked(0.5, False, True, False, "", False, 1.0)
+    looked = Observation(0.5, False, True, False, "", False, 1.0)
     one, other = (looked,), (looked, looked)
     own = (looked,)
     rounds = Seen("lemma-3", (one, other))

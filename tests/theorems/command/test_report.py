@@ -32,7 +32,7 @@ from theorems.report.document import (
     Table,
     paragraph,
 )
-from theorems.report.evidence import hunted, power
+from theorems.report.evidence import hunt_records, power
 from theorems.report.html import html
 from theorems.report.markdown import markdown
 from theorems.report.svg import element
@@ -186,7 +186,7 @@ def test_data_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_recorded_evidence_has_no_hole() -> None:
     every = list(statements().values())
-    found = hunted(every)
+    found = hunt_records(every)
     assert found is not None
     assert [one.id for one in found] == list(statements())
     assert not any(Status.HOLE in one.by_status for one in found)
@@ -217,10 +217,10 @@ def _table(name: str) -> list[tuple[str, str]]:
 
 
 def test_a_hole_is_seen(tmp_path: Path) -> None:
-    assert hunted(statements().values(), tmp_path) is None
+    assert hunt_records(statements().values(), tmp_path) is None
     assert power(statements().values(), tmp_path) is None
     (tmp_path / "counterexamples").mkdir()
-    found = hunted([statements()["lemma-4"]], tmp_path)
+    found = hunt_records([statements()["lemma-4"]], tmp_path)
     assert found is not None
     assert set(found[0].by_status) == {Status.HOLE}
 

@@ -20,7 +20,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import ALWAYS, Statement, always, statement
 from theorems.core.tolerances import EXACT
 from theorems.registry.suite import statements
-from theorems.run.verify import drawn, verify_generated
+from theorems.run.verify import draw_cases, verify_generated
 
 CHEAP = ("lemma-3", "lemma-5", "lemma-8", "lemma-9", "lemma-10", "lemma-11", "lemma-14")
 EXAMPLES = 20
@@ -48,7 +48,7 @@ def test_the_claims_made_are_those_listed(id: str) -> None:
 @pytest.mark.parametrize("id", [id for id in statements() if id not in CHEAP])
 def test_the_claims_made_on_a_case_are_among_those_listed(id: str) -> None:
     one = statements()[id]
-    outcome = check(one, drawn(one, 1, 0)[0], REFERENCE)
+    outcome = check(one, draw_cases(one, 1, 0)[0], REFERENCE)
     assert outcome.verdict in (Verdict.UPHELD, Verdict.NOT_APPLICABLE), outcome.reason
     missing = {name for name, when in one.claims.items() if when == ALWAYS} - {claim.name for claim in outcome.claims}
     assert outcome.verdict is Verdict.NOT_APPLICABLE or missing == set()

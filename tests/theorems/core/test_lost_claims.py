@@ -48,7 +48,7 @@ def saying(**flags: Any) -> Implementation:
         vars(found).update(flags)
         return found
 
-    return REFERENCE.but("flags", max_margin=solve)
+    return REFERENCE.replace("flags", max_margin=solve)
 
 
 def test_a_claim_that_vanishes_is_no_pass() -> None:

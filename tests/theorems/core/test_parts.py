@@ -12,14 +12,14 @@ from generators.case import Case
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
 from theorems.core.check import check
-from theorems.core.claim import Claim, Form, Verdict, undecided
+from theorems.core.claim import Claim, Form, Verdict, undecided_claim
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.parts import Condition, Parts, merged_parts
+from theorems.core.parts import Condition, Parts, merge_parts
 from theorems.core.statement import Statement, always, statement
 from theorems.core.tolerances import EXACT
 from theorems.registry.suite import statements
-from theorems.run.encoding import decoded, encoded
-from theorems.run.result import Result, merged, of_outcome
+from theorems.run.encoding import decode, encode
+from theorems.run.result import Result, merge_results, of_outcome
 
 CASE = Case(Problem([[[1.0], [0.0]]], [[1.0, 0.0]]))
 UPHELD, FALSIFIED, INCONCLUSIVE = Verdict.UPHELD, Verdict.FALSIFIED, Verdict.INCONCLUSIVE
@@ -88,7 +88,7 @@ def test_the_conclusion_itself() -> None:
 
 def test_what_was_never_reached_is_not_upheld() -> None:
     """The conclusion ended with the claim that failed, or left its own claim undecided."""
-    for claims in ([RUN, NO_SHARP], [RUN, undecided("limit", "too far", Form.LIMIT), NO_SHARP]):
+    for claims in ([RUN, NO_SHARP], [RUN, undecided_claim("limit", "too far", Form.LIMIT), NO_SHARP]):
         tried = stating(*claims)
         assert parts_of(tried).stated is INCONCLUSIVE
         found = check(tried, CASE, REFERENCE)
@@ -162,22 +162,22 @@ def test_only_falsified_cases_count_and_the_worst_of_them() -> None:
     )
     assert upheld.conclusion is None
     assert "conclusion" not in upheld.as_json()
-    assert merged([upheld, sharp]).conclusion == sharp.conclusion
+    assert merge_results([upheld, sharp]).conclusion == sharp.conclusion
     for order in ([sharp, limit], [limit, sharp]):
-        found = merged(order).conclusion
+        found = merge_results(order).conclusion
         assert found is not None
         assert (found.stated, found.sharper) == (FALSIFIED, FALSIFIED)
-    assert merged_parts([]) is None
+    assert merge_parts([]) is None
 
 
 def test_parts_are_kept_and_older_records_are_read() -> None:
     tried = stating(RUN, LIMIT, NO_SHARP)
     result = of_outcome(tried, check(tried, CASE, REFERENCE), generated=False)
-    held = json.loads(json.dumps(encoded(result)))
-    assert decoded(held, Result) == result
+    held = json.loads(json.dumps(encode(result)))
+    assert decode(held, Result) == result
     older = {name: value for name, value in held.items() if name != "parts"}
-    assert decoded(older, Result).conclusion is None
-    assert "parts" not in encoded(Result("one", "says"))
+    assert decode(older, Result).conclusion is None
+    assert "parts" not in encode(Result("one", "says"))
     assert result.conclusion is not None
     assert Parts.of_json(result.conclusion.as_json()) == result.conclusion
 

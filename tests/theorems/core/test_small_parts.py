@@ -18,7 +18,7 @@ from theorems.core.implementation import REFERENCE
 from theorems.core.key_rows import key_rows
 from theorems.core.on_kernel import BELOW_ROUNDING, FAR, SATURATED, SVM_ONLY, KernelUse, calls
 from theorems.core.points import with_margin
-from theorems.core.recorded import COUNTEREXAMPLES, RECORDED
+from theorems.core.recorded_files import COUNTEREXAMPLES, RECORDED
 from theorems.core.tolerances import EXACT
 
 

@@ -66,10 +66,10 @@ def test_one_unit_in_the_last_place_is_one_too_many_also_in_the_problem_at_hand(
     def off(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
         return keys, data.problem.scores
 
-    assert wrong(case, REFERENCE.but("", keys_and_scores=off)) == ["keys-are-products"]
+    assert wrong(case, REFERENCE.replace("", keys_and_scores=off)) == ["keys-are-products"]
     scores = np.nextafter(case.problem.scores, np.inf)
-    assert wrong(case.but(problem=Problem(case.problem.keys, scores)), REFERENCE) == ["scores-are-products"]
-    assert wrong(case, REFERENCE.but("", keys_and_scores=lambda data: (keys[:1], scores))) != []
+    assert wrong(case.replace(problem=Problem(case.problem.keys, scores)), REFERENCE) == ["scores-are-products"]
+    assert wrong(case, REFERENCE.replace("", keys_and_scores=lambda data: (keys[:1], scores))) != []
 
 
 def test_half_way_between_two_floats_either_will_do() -> None:
@@ -77,8 +77,8 @@ def test_half_way_between_two_floats_either_will_do() -> None:
     case = Case(data.problem, dataset=data)
     assert not wrong(case, REFERENCE)
     up = np.array([[1 + 2.0**-52, 0.0]])
-    assert not wrong(case, REFERENCE.but("", keys_and_scores=lambda data: (data.X, up)))
-    assert wrong(case, REFERENCE.but("", keys_and_scores=lambda data: (data.X, np.nextafter(up, 2.0))))
+    assert not wrong(case, REFERENCE.replace("", keys_and_scores=lambda data: (data.X, up)))
+    assert wrong(case, REFERENCE.replace("", keys_and_scores=lambda data: (data.X, np.nextafter(up, 2.0))))
 
 
 DEPENDENT = Problem([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0, 0.0]])

@@ -43,7 +43,7 @@ def on(name: str, starts: int = 0, seed: int = 0) -> Explanation:
 @cache
 def local() -> Explanation:
     """Figure 1(b) from a start on the side of the token that is only locally optimal."""
-    return explain(dataset_named("figure-1b").but(start=np.array([3.0, 0.0])))
+    return explain(dataset_named("figure-1b").replace(start=np.array([3.0, 0.0])))
 
 
 def applying(it: Explanation) -> set[str]:

@@ -20,7 +20,7 @@ SINGLE = {"keys": [[[1, 0], [0, 0]]], "scores": [[1, 0]]}
 @cache
 def local() -> Explanation:
     """Figure 1(b) from a start on the side of the token that is only locally optimal."""
-    return explain(dataset_named("figure-1b").but(start=np.array([3.0, 0.0])))
+    return explain(dataset_named("figure-1b").replace(start=np.array([3.0, 0.0])))
 
 
 @cache
@@ -92,7 +92,7 @@ def test_local_optima_are_named_where_there_are_several() -> None:
 
 
 def test_of_several_inputs_it_is_said_where_the_optimal_token_is_selected() -> None:
-    it = explain(dataset_named("figure-8").but(start=two_inputs().others[0].start))
+    it = explain(dataset_named("figure-8").replace(start=two_inputs().others[0].start))
     assert headline(it).endswith(
         "locally optimal tokens (LMM), the optimal one in 1 of 2 inputs: token 1 of input 1 scores 0, below the 1 of"
         " token 0"

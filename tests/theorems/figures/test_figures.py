@@ -33,8 +33,8 @@ from theorems.figures import (
     figure_3,
     figure_5,
     figure_9,
+    followed_trials,
     random_trials,
-    trials_followed,
     tsvm_convergence,
     tsvm_ranks,
 )
@@ -58,7 +58,7 @@ def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def shortened(put: Callable[[ModuleType, str, object], None]) -> None:
     """Fewer scores and dimensions than are drawn."""
     put(figure_5, "FIGURE_5_SCORES", (4, 100))
-    for module in (figure_9, random_trials, trials_followed):
+    for module in (figure_9, random_trials, followed_trials):
         put(module, "DIMENSIONS", (2, 10, 60))
     put(random_trials, "ITERATIONS", 300)
     put(figure_3, "STEPS", 800)
@@ -81,7 +81,7 @@ def test_random_trials_in_pieces_are_the_same_trials(monkeypatch: pytest.MonkeyP
     assert unit.total == 6
     # A piece that is missing is not left out in silence.
     part = unit.parts()[0]
-    lost = unit.concluded(unit.joined(part.run(lambda done: None), part.unfinished("it died")))
+    lost = unit.conclude(unit.join(part.run(lambda done: None), part.unfinished_result("it died")))
     assert (lost.numbers, lost.failed) == ({}, "it died")
 
 
@@ -116,12 +116,12 @@ def in_single_precision(keys: Array, scores: Array, loss: Loss, p: Array) -> Sca
     return ScaledGradient(np.zeros(direction.shape[:-1]), np.float64(direction))
 
 
-WRONG = dict.fromkeys(FIGURES, REFERENCE.but("turned", scaled_gradient=turned))
-WRONG |= {"1c": REFERENCE.but("stretched", scaled_gradient=of_stretched_keys)}
+WRONG = dict.fromkeys(FIGURES, REFERENCE.replace("turned", scaled_gradient=turned))
+WRONG |= {"1c": REFERENCE.replace("stretched", scaled_gradient=of_stretched_keys)}
 WRONG |= dict.fromkeys(
-    ("3a", "3b", "5", "tsvm-paths"), REFERENCE.but("short", scaled_gradient=without_the_second_input)
+    ("3a", "3b", "5", "tsvm-paths"), REFERENCE.replace("short", scaled_gradient=without_the_second_input)
 )
-WRONG |= dict.fromkeys(("4a", "4b"), REFERENCE.but("single", scaled_gradient=in_single_precision))
+WRONG |= dict.fromkeys(("4a", "4b"), REFERENCE.replace("single", scaled_gradient=in_single_precision))
 WRONG |= {"3c": fault_named("temperature").implementation}
 WRONG |= {"tsvm-ranks": fault_named("svm-coordinate-off").implementation}
 """A fault per figure that its numbers must show."""
@@ -327,7 +327,7 @@ def test_a_wrong_gradient_is_seen(name: str) -> None:
 @pytest.mark.parametrize("name", CHECKS)
 def test_every_figure_is_drawn(name: str) -> None:
     shared = {"4b": "4a", "9b": "9a", "10": "9a"}.get(name, name)
-    image = drawing.drawn(FIGURES[name], computed(shared), "svg")
+    image = drawing.render_figure(FIGURES[name], computed(shared), "svg")
     xml.etree.ElementTree.fromstring(image)
     assert b"dc:date" not in image
 
@@ -358,18 +358,18 @@ def test_drawings_are_as_they_were(name: str) -> None:
 
 
 def test_the_trials_are_named_on_the_figure() -> None:
-    assert f"{TRIALS} trials" in figure_9._said(computed("9a"))
+    assert f"{TRIALS} trials" in figure_9._caption(computed("9a"))
 
 
 @pytest.mark.parametrize("kind", ["svg", "png", "pdf"])
 def test_same_numbers_same_bytes_whatever_is_configured(kind: str) -> None:
     import matplotlib
 
-    first = drawing.drawn(FIGURES["8"], computed("8"), kind)
+    first = drawing.render_figure(FIGURES["8"], computed("8"), kind)
     with matplotlib.rc_context({"font.size": 20, "svg.hashsalt": None, "axes.facecolor": "red"}):
-        assert drawing.drawn(FIGURES["8"], computed("8"), kind) == first
+        assert drawing.render_figure(FIGURES["8"], computed("8"), kind) == first
         assert matplotlib.rcParams["font.size"] == 20
-    assert drawing.drawn(FIGURES["8"], {**computed("8"), "optima": []} | {"paths": []}, kind) != first
+    assert drawing.render_figure(FIGURES["8"], {**computed("8"), "optima": []} | {"paths": []}, kind) != first
 
 
 def test_the_command_writes_drawing_and_numbers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -470,9 +470,9 @@ def test_blocks_are_put_together_by_their_dimension() -> None:
 
 def test_of_pieces_of_one_figure_nothing_is_made_where_one_failed() -> None:
     [unit] = sheets([FIGURES["9a"]], Settings(5, 3))
-    assert unit.concluded(Computed(unit.id, failed="it died")).numbers == {}
+    assert unit.conclude(Computed(unit.id, failed="it died")).numbers == {}
     [plain] = sheets([FIGURES["1a"]], Settings(5, 3))
-    assert plain.concluded(Computed(plain.id, {"a": 1})).numbers == {}
+    assert plain.conclude(Computed(plain.id, {"a": 1})).numbers == {}
 
 
 if __name__ == "__main__" and sys.argv[1:] == ["--write"]:

@@ -79,7 +79,7 @@ def test_what_the_documents_show_is_drawn_from_what_the_figure_holds() -> None:
     if PIN and version("matplotlib") == PIN[1]:
         for name in ("6", "7"):
             held = (ROOT / "docs" / "images" / f"figure-{name}.svg").read_bytes()
-            assert drawing.drawn(FIGURES[name], numbers, "svg") == held
+            assert drawing.render_figure(FIGURES[name], numbers, "svg") == held
 
 
 def test_sparsity_and_norm_are_what_they_are_called() -> None:
@@ -169,7 +169,7 @@ def test_cifar_10_is_read_from_its_own_files(tmp_path: Path) -> None:
 
 def test_shifts_move_what_is_trained_on_and_nothing_else() -> None:
     few = some_digits(20, 5)
-    moved = few.shifted(np.arange(20), np.random.default_rng(0))
+    moved = few.random_shifts(np.arange(20), np.random.default_rng(0))
     assert moved.shape == few.pixels.shape
     for before, after in zip(few.pixels, moved, strict=True):
         padded = np.pad(before, ((1, 1), (1, 1), (0, 0)))
@@ -224,7 +224,7 @@ def test_shifts_reach_both_borders() -> None:
     dot = np.zeros((60, 8, 8, 1), dtype=np.uint8)
     dot[:, 4, 4] = 255
     one = some_digits(60, 5)
-    moved = replace(one, pixels=dot).shifted(np.arange(60), np.random.default_rng(0))
+    moved = replace(one, pixels=dot).random_shifts(np.arange(60), np.random.default_rng(0))
     places = {tuple(np.argwhere(picture[..., 0])[0].tolist()) for picture in moved}
     assert places == {(a, b) for a in (3, 4, 5) for b in (3, 4, 5)}
 

@@ -10,10 +10,10 @@ from generators.random_trials import random_trial
 from reference_attention.problem import Problem
 from reference_attention.training.descent import Stop
 from theorems.core.implementation import REFERENCE
-from theorems.figures import trials_followed
+from theorems.figures import followed_trials
 from theorems.figures.figure import Settings
-from theorems.figures.random_trials import KINDS, SATURATED, Ended, ended
-from theorems.figures.trials_followed import fate, flows_of, followed, together
+from theorems.figures.followed_trials import fate, flows_of, follow_trials, together
+from theorems.figures.random_trials import KINDS, SATURATED, TrialEnd, run_trials
 
 BITS = 400
 REST = [(2, 0, "not saturated"), (2, 34, "saturated, other"), (4, 9, "not saturated")]
@@ -72,7 +72,7 @@ def has_minimum_near(problem: Problem, p: np.ndarray) -> bool:
 @pytest.mark.parametrize(("d", "number", "kind"), REST)
 def test_trials_that_rest_do_so_at_a_certified_minimum(d: int, number: int, kind: str) -> None:
     """No number of iterations brings them to a direction: from here the flow, and small steps, lead to that minimum."""
-    (one,) = ended(Settings(number + 1, 0), (d, number, number + 1))
+    (one,) = run_trials(Settings(number + 1, 0), (d, number, number + 1))
     assert one.kind == kind
     flows = flows_of([one])
     assert flows.stops == (Stop.STATIONARY,)
@@ -85,7 +85,7 @@ def test_trials_that_rest_do_so_at_a_certified_minimum(d: int, number: int, kind
 def test_no_minimum_is_certified_where_there_is_none() -> None:
     problem = random_trial(0, 10, 0).problem
     assert not has_minimum_near(problem, np.ones(10))
-    (one,) = ended(Settings(1, 0), (2, 0, 1))
+    (one,) = run_trials(Settings(1, 0), (2, 0, 1))
     assert not has_minimum_near(Problem(one.problem.keys, -one.problem.scores), one.p)
 
 
@@ -121,11 +121,11 @@ def test_fates_are_read_off_the_end_of_a_flow() -> None:
 
 def test_blocks_are_added_up_and_shares_have_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = random_trial(0, 2, 0).problem
-    trials = [Ended(problem, np.zeros(2), kind) for kind in (*KINDS, KINDS[0])]
-    monkeypatch.setattr(trials_followed, "ended", lambda settings, piece: trials)
-    monkeypatch.setattr(trials_followed, "fates", lambda left: ["rests", "GMM", "rests"])
-    monkeypatch.setattr(trials_followed, "DIMENSIONS", (2,))
-    blocks = [followed(Settings(10, 0), (2, 0, 5)), followed(Settings(10, 0), (2, 5, 10))]
+    trials = [TrialEnd(problem, np.zeros(2), kind) for kind in (*KINDS, KINDS[0])]
+    monkeypatch.setattr(followed_trials, "run_trials", lambda settings, piece: trials)
+    monkeypatch.setattr(followed_trials, "fates", lambda left: ["rests", "GMM", "rests"])
+    monkeypatch.setattr(followed_trials, "DIMENSIONS", (2,))
+    blocks = [follow_trials(Settings(10, 0), (2, 0, 5)), follow_trials(Settings(10, 0), (2, 5, 10))]
     (found,) = together(Settings(10, 0), blocks)["dimensions"]
     assert found["stopped"] == dict(zip(KINDS, (4, 2, 2, 2), strict=True))
     assert found["became"][KINDS[0]]["rests"] == 4

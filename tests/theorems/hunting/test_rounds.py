@@ -69,7 +69,7 @@ def test_what_is_not_finished_has_no_case() -> None:
     work = rounds_of(*EASY, 0, None)
     assert work.count == rounds_.MANY
     assert work.parts()[7] == replace(work, count=1, part=7)
-    assert work.unfinished("gone") == Seen(work.id, ((),), "gone")
+    assert work.unfinished_result("gone") == Seen(work.id, ((),), "gone")
     assert not Rounds("a", "b", 0, 1).foreign
     assert Rounds("mine.py:a", "b", 0, 1).foreign
 

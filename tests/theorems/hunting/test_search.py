@@ -20,9 +20,9 @@ from theorems.core.implementation import Implementation
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import FAR, Examined, examine
 from theorems.hunting.record import as_record
-from theorems.hunting.search import Effort, Hunt, Looked
+from theorems.hunting.search import Effort, Hunt, Observation
 from theorems.registry.lookup import statement_named
-from theorems.without.followed import direction_claims, norm_claim
+from theorems.without.follow_flow import direction_claims, norm_claim
 from theorems.without.weakened import Weakened
 
 SINGLE = ("theorem-2", "single-input")
@@ -63,7 +63,7 @@ def test_the_same_data_with_one_input_are_no_counterexample() -> None:
     hunt = hunted(7)
     assert hunt.found is not None
     problem = hunt.found.problem
-    alone = hunt.found.but(problem=Problem(problem.keys[:1], problem.scores[:1], problem.loss))
+    alone = hunt.found.replace(problem=Problem(problem.keys[:1], problem.scores[:1], problem.loss))
     seen = examine(hunt.weakened, alone, guided=False)
     assert not seen.is_counterexample
     assert "single-input holds" in seen.refusal
@@ -124,8 +124,8 @@ CASE = Case(Problem(np.eye(2)[None], np.array([[1.0, 0.0]]), LOSSES["logistic"])
 
 
 def test_a_hunt_that_was_cut_off_goes_on_to_the_same_counterexample() -> None:
-    def run(known: list[Looked]) -> tuple[Hunt, list[Looked]]:
-        noted: list[Looked] = []
+    def run(known: list[Observation]) -> tuple[Hunt, list[Observation]]:
+        noted: list[Observation] = []
         hunt = Hunt(rare, 3, 300.0, known=known, note=noted.append)
         hunt.run()
         return hunt, noted
@@ -194,11 +194,11 @@ def test_a_flow_that_cannot_move_in_float64_is_no_stationary_point() -> None:
 
 def test_a_finite_stationary_point_refutes_divergence() -> None:
     """Optimal tokens in opposite directions: the risk is coercive along the line."""
-    from theorems.without.followed import followed
+    from theorems.without.follow_flow import follow_flow
 
     keys = np.array([[[1.0], [0.0]], [[-1.0], [0.0]]])
     problem = Problem(keys, np.array([[1.0, 0.0], [1.0, 0.0]]), LOSSES["logistic"])
-    claim = norm_claim(followed(problem, np.array([1.0]), 1.0), 1.0)
+    claim = norm_claim(follow_flow(problem, np.array([1.0]), 1.0), 1.0)
     assert claim.verdict is Verdict.FALSIFIED
 
 

@@ -8,7 +8,7 @@ import pytest
 from generators.case import Case
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Dataset, Problem
-from theorems.hunting.simplify import STEPS, Parts, _complexity, simplified
+from theorems.hunting.simplify import STEPS, Parts, _complexity, simplify_counterexample
 
 
 def large() -> Case:
@@ -18,7 +18,7 @@ def large() -> Case:
 
 
 def test_without_a_condition_everything_goes() -> None:
-    small = simplified(large(), lambda case: True)
+    small = simplify_counterexample(large(), lambda case: True)
     assert (small.problem.n, small.problem.T, small.problem.d) == (1, 2, 1)
     assert not small.problem.keys.any()
     assert not small.problem.scores.any()
@@ -36,8 +36,8 @@ def test_what_is_needed_stays_and_becomes_round() -> None:
     case = large()
     keys = case.problem.keys.copy()
     keys[0, 0, 0], keys[1, 0, 0] = 1.83, -0.41
-    small = simplified(
-        case.but(problem=Problem(keys, case.problem.scores, case.problem.loss)), two_inputs_that_disagree
+    small = simplify_counterexample(
+        case.replace(problem=Problem(keys, case.problem.scores, case.problem.loss)), two_inputs_that_disagree
     )
     assert two_inputs_that_disagree(small)
     assert (small.problem.n, small.problem.T, small.problem.d) == (2, 2, 1)
@@ -53,12 +53,12 @@ def test_ties_stay_ties() -> None:
         return bool(g[1] == g[2] < g[0]) if len(g) == 3 else False
 
     keys = np.random.default_rng(0).normal(size=(1, 3, 2))
-    small = simplified(Case(Problem(keys, scores, LOSSES["logistic"])), tied)
+    small = simplify_counterexample(Case(Problem(keys, scores, LOSSES["logistic"])), tied)
     assert sorted(set(small.problem.scores.ravel())) in ([-1.0, 0.0], [0.0, 1.0])
 
 
 def test_chosen_tokens_follow_what_is_dropped() -> None:
-    case = large().but(alpha=np.array([3, 1, 2]))
+    case = large().replace(alpha=np.array([3, 1, 2]))
     chosen = [tuple(case.problem.keys[i, a]) for i, a in enumerate(case.alpha)]  # type: ignore[arg-type]
 
     def still(other: Case) -> bool:
@@ -66,7 +66,7 @@ def test_chosen_tokens_follow_what_is_dropped() -> None:
         held = [tuple(other.problem.keys[i, a]) for i, a in enumerate(other.alpha)]
         return held == chosen
 
-    small = simplified(case, still)
+    small = simplify_counterexample(case, still)
     assert small.problem.T == 2
     assert still(small)
 
@@ -80,7 +80,7 @@ def test_tokens_labels_and_head_stay_together() -> None:
         assert other.dataset is not None
         return np.array_equal(other.dataset.problem.keys, other.problem.keys)
 
-    small = simplified(case, still)
+    small = simplify_counterexample(case, still)
     assert small.dataset is not None
     assert small.dataset.X.shape == (1, 2, 1)
 
@@ -94,14 +94,14 @@ def test_the_number_of_steps_is_bounded() -> None:
         return False
 
     case = large()
-    assert simplified(case, never) is not None
+    assert simplify_counterexample(case, never) is not None
     assert calls <= STEPS
 
 
 @pytest.mark.parametrize("name", ["keys", "scores", "start"])
 def test_parts_make_the_case_again(name: str) -> None:
     case = large()
-    again = Parts.of(case).built()
+    again = Parts.of(case).build()
     assert again is not None
     made = {"keys": again.problem.keys, "scores": again.problem.scores, "start": again.start}[name]
     assert np.array_equal(made, {"keys": case.problem.keys, "scores": case.problem.scores, "start": case.start}[name])

@@ -26,7 +26,7 @@ from theorems.hunting.simplify import (
     _rounded_arrays,
     _simpler_values,
     _tokens_to_drop,
-    simplified,
+    simplify_counterexample,
 )
 
 
@@ -49,7 +49,7 @@ def test_a_dimension_less_of_tokens_takes_a_row_of_the_weights() -> None:
     assert [step.arrays["X"].tolist() for step in steps[:2]] == [[[[1], [3]]], [[[2], [4]]]]
     assert [step.arrays["v"].tolist() for step in steps[:2]] == [[1], [2]]
     assert [step.arrays["start"].tolist() for step in steps[2:]] == [[1, 2, 4, 5], [1, 3, 4, 6], [2, 3, 5, 6]]
-    assert all(step.built() is not None for step in steps)
+    assert all(step.build() is not None for step in steps)
 
 
 @pytest.mark.parametrize(("d", "e", "steps"), [(1, 1, 0), (1, 2, 2), (2, 1, 2)])
@@ -128,7 +128,7 @@ def test_as_many_steps_are_tried_as_there_may_be(monkeypatch: pytest.MonkeyPatch
         tried.append(case)
         return False
 
-    simplified(case_of([[[0.3, 0.7], [1.9, 5.3]]], [[0.1, 0.2]]), never)
+    simplify_counterexample(case_of([[[0.3, 0.7], [1.9, 5.3]]], [[0.1, 0.2]]), never)
     assert len(tried) == 5
 
 

@@ -16,13 +16,13 @@ from examples import kernels
 from reference_attention.errors import InvalidInput
 from tests.theorems.kernel import library_kernels
 from theorems.core.claim import Verdict
-from theorems.kernel.importing import imported
+from theorems.kernel.importing import import_callable
 from theorems.kernel.interface import Request
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline
 from theorems.registry.lookup import statement_named
-from theorems.registry.suite import asked_of_a_kernel
+from theorems.registry.suite import kernel_statement_ids
 from theorems.run.verify import verify_generated
 
 HERE = "tests.theorems.kernel.library_kernels"
@@ -34,7 +34,7 @@ def verdict(kernel: Kernel, id: str, examples: int) -> Verdict:
 
 def lacking(kernel: Kernel) -> set[str]:
     """What is not checked of it for want of a backward pass."""
-    uses = {id: statement_named(id).kernel for id in asked_of_a_kernel()}
+    uses = {id: statement_named(id).kernel for id in kernel_statement_ids()}
     return {id for id, use in uses.items() if use is not None and "backward pass" in kernel.lacks(use)}
 
 
@@ -110,14 +110,14 @@ def test_a_detached_kernel_is_checked_without_gradients() -> None:
 )
 def test_a_wrong_name_is_one_sentence(source: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        imported(source)
+        import_callable(source)
 
 
 def test_jax_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.delitem(sys.modules, "theorems.kernel.jax_adapter", raising=False)
     with pytest.raises(InvalidInput, match=r"not installed; pip install .*\[adapters\]"):
-        imported("jax:jax.nn:dot_product_attention")
+        import_callable("jax:jax.nn:dot_product_attention")
 
 
 # ---- signatures of libraries, by fakes ---------------------------------------------------------------------
@@ -164,7 +164,7 @@ class TestJax:
         made = torch.Generator().manual_seed(0)
         given = [torch.randn(1, 2, 3, 4, generator=made).to(numbers).requires_grad_() for _ in range(3)]
         kernel = kernel_named(f"jax:{name}", dtype)
-        found, _ = kernel.returned(Request(*given))
+        found, _ = kernel.run(Request(*given))
         due = kernels.handwritten(*given)
         assert found.dtype == numbers
         rtol = 64 * kernel.eps if name.startswith("examples") else 64 * max(kernel.eps, 2.0**-23)

@@ -13,8 +13,8 @@ from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
 from theorems.kernel import check
-from theorems.kernel.importing import imported
-from theorems.kernel.interface import INTERFACES, Request, _swapped
+from theorems.kernel.importing import import_callable
+from theorems.kernel.interface import INTERFACES, Request, _swap_axes
 from theorems.kernel.kernel import Kernel, _unit
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline
@@ -48,7 +48,7 @@ def named(function: str) -> Kernel:
 
 
 def call(**further: Any) -> Any:
-    return tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0).but(**further)
+    return tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0).replace(**further)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_units_are_powers_of_two(values: list[float], unit: float) -> None:
 def test_however_a_tensor_lies_it_holds_its_numbers(memory: Memory) -> None:
     x = np.arange(2.0 * 4 * 3 * 8).reshape(2, 4, 3, 8)
     x = np.broadcast_to(x[:1], x.shape) if memory is Memory.BROADCAST else x
-    found = named("attention")._laid_out(x, memory)
+    found = named("attention")._lay_out(x, memory)
     assert (found.numpy() == x).all()
     assert found.is_contiguous() is (memory is Memory.CONTIGUOUS)
 
@@ -71,7 +71,7 @@ def test_queries_are_made_small_enough_for_the_range_of_logits() -> None:
     """Grouped keys: query heads 0 and 1 meet the first, 2 and 3 the second."""
     given = call()
     kernel = kernel_named(f"{__name__}:attention", "float32")
-    large = given.but(query=given.query * 1e38)
+    large = given.replace(query=given.query * 1e38)
     found = kernel.in_own_numbers(large)
     reach = np.max(np.abs(found.query) @ np.swapaxes(np.abs(np.repeat(found.key, 2, axis=1)), -1, -2))
     largest = float(np.finfo(np.float32).max)
@@ -103,14 +103,14 @@ def test_what_is_refused_is_told(function: str, said: str) -> None:
 @pytest.mark.parametrize("source", ["math", ":kernel", "math:", ":"])
 def test_a_source_names_a_module_and_a_callable(source: str) -> None:
     with pytest.raises(InvalidInput, match="is not MODULE:CALLABLE"):
-        imported(source)
+        import_callable(source)
 
 
 def test_what_is_no_tensor_of_four_axes_is_returned_as_it_is() -> None:
-    assert _swapped("text") == "text"
+    assert _swap_axes("text") == "text"
     flat = torch.zeros(2, 3)
-    assert _swapped(flat) is flat
-    assert _swapped(torch.zeros(2, 3, 4, 5)).shape == (2, 4, 3, 5)
+    assert _swap_axes(flat) is flat
+    assert _swap_axes(torch.zeros(2, 3, 4, 5)).shape == (2, 4, 3, 5)
 
 
 def flash_without_log_sum_exp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float = 1.0) -> Any:
@@ -144,7 +144,7 @@ def test_a_kernel_is_right_of_what_was_tried_and_of_what_was_asked(
 ) -> None:
     found = results(("lemma-3", Verdict.UPHELD), ("lemma-5", verdict))
     described = kernel_of(attention, "float64").as_implementation().described()
-    monkeypatch.setattr(check, "_verified", lambda request: (Finished(tuple(found)), described))
+    monkeypatch.setattr(check, "_verify", lambda request: (Finished(tuple(found)), described))
     if right:
         assert check.assert_kernel(attention, statements=asked) == found
     else:

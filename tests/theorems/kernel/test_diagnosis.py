@@ -12,20 +12,20 @@ from generators.attention_call import AttentionCall
 from generators.attention_calls import Numbers, Sizes, tensors
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
 from theorems.kernel.diagnosis import _by_numbers, _by_size, _of_log_sum_exp, _where
-from theorems.kernel.traced import QUANTITIES, Entry, Traced
+from theorems.kernel.trace import QUANTITIES, Entry, Trace
 
 
 def call(T: int = 5, **further: Any) -> AttentionCall:
-    return tensors(Sizes(B=1, H=2, G=2, L=3, T=T, E=4, M=4), Numbers.NORMAL, seed=0).but(**further)
+    return tensors(Sizes(B=1, H=2, G=2, L=3, T=T, E=4, M=4), Numbers.NORMAL, seed=0).replace(**further)
 
 
 def entry(claim: str, theirs: Any, due: Any, given: AttentionCall) -> Entry:
     return Entry(claim, given, QUANTITIES[claim], np.array(theirs), np.array(due), np.full(np.shape(due), 1e-9))
 
 
-def found(*entries: Entry, falsified: tuple[str, ...] = (), given: AttentionCall | None = None) -> Traced:
+def found(*entries: Entry, falsified: tuple[str, ...] = (), given: AttentionCall | None = None) -> Trace:
     names = falsified or tuple(one.claim for one in entries)
-    return Traced("output", None, (given or call(),), (None,), names, entries)
+    return Trace("output", None, (given or call(),), (None,), names, entries)
 
 
 def test_where_no_number_is_due_the_first_claim_is_told() -> None:
@@ -73,7 +73,7 @@ def test_guesses_from_what_a_call_has() -> None:
     assert list(_by_numbers(found(entry(OUTPUT, *wrong, plain), given=plain))) == []
     assert list(_by_numbers(found(entry(OUTPUT, *wrong, causal), given=causal))) == ["which keys the causal mask hides"]
     assert list(_by_numbers(found(falsified=(OUTPUT,), given=causal))) == []
-    capped = plain.but(softcap=2.0)
+    capped = plain.replace(softcap=2.0)
     assert list(_by_numbers(found(entry(OUTPUT, *wrong, capped), given=capped))) == ["where the cap is applied"]
     infinite = entry(OUTPUT, np.full((1, 2, 3, 4), np.inf), wrong[1], plain)
     assert "overflows" in next(iter(_by_numbers(found(infinite, given=plain))))

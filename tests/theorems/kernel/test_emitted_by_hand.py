@@ -11,9 +11,9 @@ import torch
 from generators.attention_call import AttentionCall
 from generators.attention_calls import Numbers, Sizes, tensors
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
-from theorems.kernel.emitted import LARGEST, _checked, _forward, emitted
 from theorems.kernel.loading import kernel_named
-from theorems.kernel.traced import QUANTITIES, Entry, Traced
+from theorems.kernel.reproducer import LARGEST, _check_line, _forward, reproducer
+from theorems.kernel.trace import QUANTITIES, Entry, Trace
 
 
 def plain(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -31,12 +31,12 @@ def flash(
 
 
 def call(T: int = 3, **further: Any) -> AttentionCall:
-    return tensors(Sizes(B=1, H=2, G=2, L=2, T=T, E=2, M=2), Numbers.NORMAL, seed=0).but(**further)
+    return tensors(Sizes(B=1, H=2, G=2, L=2, T=T, E=2, M=2), Numbers.NORMAL, seed=0).replace(**further)
 
 
-def found(function: str, given: AttentionCall, *entries: Entry) -> Traced:
+def found(function: str, given: AttentionCall, *entries: Entry) -> Trace:
     kernel = kernel_named(f"{__name__}:{function}", "float64")
-    return Traced("output", kernel, (given,), (kernel.answer(given),), tuple(x.claim for x in entries), entries)
+    return Trace("output", kernel, (given,), (kernel.answer(given),), tuple(x.claim for x in entries), entries)
 
 
 def entry(claim: str, apart: float, allowed: list[float]) -> Entry:
@@ -46,13 +46,13 @@ def entry(claim: str, apart: float, allowed: list[float]) -> Entry:
 
 def test_a_call_that_nobody_can_read_is_not_written_down() -> None:
     small = call()
-    assert emitted(found("plain", small, entry(OUTPUT, 1.0, [1e-9])), "a line").startswith("def test_output():\n")
-    assert emitted(found("plain", call(T=LARGEST // 4), entry(OUTPUT, 1.0, [1e-9])), "a line") == ""
+    assert reproducer(found("plain", small, entry(OUTPUT, 1.0, [1e-9])), "a line").startswith("def test_output():\n")
+    assert reproducer(found("plain", call(T=LARGEST // 4), entry(OUTPUT, 1.0, [1e-9])), "a line") == ""
 
 
 @pytest.mark.parametrize(("words", "lines"), [(3, 1), (40, 3)])
 def test_the_line_is_the_docstring(words: int, lines: int) -> None:
-    text = emitted(found("plain", call(), entry(OUTPUT, 1.0, [1e-9])), " ".join(f"word{k}" for k in range(words)))
+    text = reproducer(found("plain", call(), entry(OUTPUT, 1.0, [1e-9])), " ".join(f"word{k}" for k in range(words)))
     _, doc, *_ = text.split('"""')
     assert text.split("\n")[1].startswith('    """word0 word1')
     assert doc.split() == [f"word{k}" for k in range(words)]
@@ -77,13 +77,13 @@ def test_what_is_allowed_is_short_where_that_tells_as_well() -> None:
     """A number for all entries where they are equal; said once what it is."""
     first, other = entry(OUTPUT, 1e-3, [1.23456e-9] * 2), entry(GRADIENTS[0], 1e-3, [1.23456e-9, 2.5e-9])
     both = found("plain", call(), first, other)
-    said = list(_checked(both, first))
+    said = list(_check_line(both, first))
     assert said[0].startswith("# Twice what rounding")
     assert said[1] == "allowed = 1.24e-09"
     assert said[2].startswith('check("output", output, due["output"], allowed)')
-    again = list(_checked(both, other))
+    again = list(_check_line(both, other))
     assert not again[0].startswith("#")
     assert again[0].startswith("allowed = numbers([1.24e-09, 2.52e-09], 2)")
     # 1.23456e-9 is less than the difference, and its short form is not.
     near = entry(OUTPUT, 1.236e-9, [1.23456e-9])
-    assert list(_checked(found("plain", call(), near), near))[1] == "allowed = 1.23456e-09"
+    assert list(_check_line(found("plain", call(), near), near))[1] == "allowed = 1.23456e-09"

@@ -31,7 +31,7 @@ from theorems.core.on_kernel import (
     KERNEL_UNTOUCHED,
     SVM_ONLY,
     OnKernel,
-    watched,
+    record_calls,
 )
 from theorems.core.statement import Statement
 from theorems.kernel.check import assert_kernel, verify_kernel
@@ -45,7 +45,7 @@ from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import Bounded
 from theorems.rounding.weights_under_test import weights_of
 from theorems.run.unit import Unit
-from theorems.run.verify import drawn, verify_generated
+from theorems.run.verify import draw_cases, verify_generated
 
 TOUCHING = on_a_kernel()
 NOT_TOUCHING = {id: one.kernel.says for id, one in statements().items() if one.kernel and not one.kernel.called}
@@ -381,7 +381,7 @@ def test_those_that_touch_the_kernel_do(id: str) -> None:
 @pytest.mark.parametrize("id", [id for id, why in NOT_TOUCHING.items() if why == SVM_ONLY.says])
 def test_those_about_the_svm_alone_do_not(id: str) -> None:
     watch = Watch()
-    case = drawn(statement_named(id), 2, 0)[0]
+    case = draw_cases(statement_named(id), 2, 0)[0]
     outcome = check(statement_named(id), case, watch.implementation)
     assert not watch.calls
     assert outcome.verdict is Verdict.NOT_APPLICABLE
@@ -400,7 +400,7 @@ def test_those_that_do_not_touch_it_are_not_applicable_and_call_nothing(id: str)
 def test_a_claim_made_before_the_kernel_is_called_is_not_its_merit() -> None:
     """Theorem 2 certifies its SVM first; a kernel's report does not count that."""
     (case,) = random_cases(1, equal=True)
-    on_kernel = check(statement_named("theorem-2"), case, Watch().implementation.but("k", textbook_eps=2.0**-52))
+    on_kernel = check(statement_named("theorem-2"), case, Watch().implementation.replace("k", textbook_eps=2.0**-52))
     assert "svm-is-optimal" not in {claim.name for claim in on_kernel.claims}
     assert "svm-is-optimal" in {claim.name for claim in check(statement_named("theorem-2"), case, REFERENCE).claims}
 
@@ -417,7 +417,7 @@ def test_a_statement_that_calls_nothing_is_not_upheld_but_falsified_if_it_is() -
 
 
 def test_the_reference_is_not_watched() -> None:
-    same, calls = watched(REFERENCE)
+    same, calls = record_calls(REFERENCE)
     assert same is REFERENCE
     assert not calls
 

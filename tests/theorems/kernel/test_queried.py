@@ -10,7 +10,7 @@ from examples import kernels
 from generators.case import Case
 from generators.datasets import dataset_named
 from theorems.core.implementation import REFERENCE
-from theorems.core.on_kernel import asked_on
+from theorems.core.on_kernel import bind_to_case
 from theorems.kernel.loading import kernel_of
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import Bounded
@@ -40,7 +40,7 @@ def some_weights(case: Case) -> np.ndarray:
 def test_it_is_the_attention_of_the_outer_keys(dtype: str, scale: float) -> None:
     case = case_of(scale)
     problem, W = case.problem, some_weights(case)
-    seen = asked_on(kernel_of(kernels.handwritten, dtype).as_implementation(), case)
+    seen = bind_to_case(kernel_of(kernels.handwritten, dtype).as_implementation(), case)
     at = AttentionAt(problem, W, seen.textbook_eps)
     ours, theirs = at.gradient, at.gradient_of(seen, "gradient")
     assert isinstance(theirs, Bounded)
@@ -58,7 +58,7 @@ def test_tensors_have_the_dimension_of_tokens_and_a_query_per_input() -> None:
     problem, W = case.problem, some_weights(case)
     plain = kernel_of(first_query_only).as_implementation()
     SHAPES.clear()
-    asked = asked_on(plain, case)
+    asked = bind_to_case(plain, case)
     right, wrong, prompted = (
         one.risk(problem.keys, problem.scores, problem.loss, W) for one in (REFERENCE, asked, plain)
     )
@@ -69,7 +69,7 @@ def test_tensors_have_the_dimension_of_tokens_and_a_query_per_input() -> None:
 
 def test_other_keys_are_asked_with_a_prompt() -> None:
     case = case_of()
-    seen = asked_on(kernel_of(kernels.handwritten).as_implementation(), case)
+    seen = bind_to_case(kernel_of(kernels.handwritten).as_implementation(), case)
     keys, p = np.random.default_rng(1).normal(size=(2, 3, 4)), np.ones(4)
     assert np.allclose(seen.weights(keys, p), REFERENCE.weights(keys, p), atol=1e-12)
     scores = np.arange(6.0).reshape(2, 3)
@@ -78,4 +78,4 @@ def test_other_keys_are_asked_with_a_prompt() -> None:
         if name == "scaled_gradient":
             found, wanted = (np.exp(one.log_scale) * one.direction for one in (found, wanted))
         assert np.allclose(found, wanted, atol=1e-12)
-    assert asked_on(REFERENCE, case) is REFERENCE
+    assert bind_to_case(REFERENCE, case) is REFERENCE

@@ -15,7 +15,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from theorems.core.implementation import REFERENCE
 from theorems.kernel.source import KernelSource
-from theorems.library.arguments import data_and_ids, given, implementation_of, name_of, names_data
+from theorems.library.arguments import as_given, data_and_ids, implementation_of, name_of, names_data
 from theorems.library.hunt import hunt
 from theorems.library.verify import verify
 from theorems.registry.suite import statements
@@ -55,7 +55,7 @@ def test_what_is_neither_and_what_is_given_twice_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"nowhere\.py"):
         verify("nowhere.py:mine")
     with pytest.raises(InvalidInput, match=r"^data: float is none of Problem, "):
-        given(3.0, 0)
+        as_given(3.0, 0)
     with pytest.raises(InvalidInput, match=r"^examples: "):
         verify("lemma-3", examples=0)
 
@@ -70,7 +70,7 @@ def test_what_is_neither_and_what_is_given_twice_is_refused() -> None:
     ],
 )
 def test_the_same_data_in_any_form_are_the_same_case(data: Any) -> None:
-    case = given(data, 7).case
+    case = as_given(data, 7).case
     assert np.array_equal(case.problem.keys, PROBLEM.keys)
     assert np.array_equal(case.problem.scores, PROBLEM.scores)
     assert case.seed == 7
@@ -80,29 +80,29 @@ def test_a_file_is_read_by_name_or_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
     np.savez(path, keys=KEYS, scores=SCORES, loss="exponential")
     for source in (path, str(path)):
-        assert given(source, 0).case.problem.loss.name == "exponential"
+        assert as_given(source, 0).case.problem.loss.name == "exponential"
         assert name_of(source) == str(path)
     assert verify(path, "lemma-3").data == str(path)
 
 
 def test_a_dataset_keeps_its_labels_and_a_case_its_seed() -> None:
     dataset = Dataset([[[1, 0], [0, 1]]], [1], [1, 0])
-    assert given(dataset, 5).case.dataset is dataset
-    assert given(dataset, 5).case.seed == 5
-    assert given(Case(PROBLEM, seed=2), 5).case.seed == 2
-    assert given("figure-1a", 5).case.seed == 5
+    assert as_given(dataset, 5).case.dataset is dataset
+    assert as_given(dataset, 5).case.seed == 5
+    assert as_given(Case(PROBLEM, seed=2), 5).case.seed == 2
+    assert as_given("figure-1a", 5).case.seed == 5
     assert name_of(dataset_named("figure-1a")) == "figure-1a"
 
 
 def test_a_failing_case_is_checked_on_the_statement_that_failed() -> None:
-    held = given({"keys": KEYS, "scores": SCORES, "case_of": "lemma-3"}, 0)
+    held = as_given({"keys": KEYS, "scores": SCORES, "case_of": "lemma-3"}, 0)
     assert held.failed == "lemma-3"
     assert [result.id for result in verify({"keys": KEYS, "scores": SCORES, "case_of": "lemma-3"})] == ["lemma-3"]
 
 
 def test_a_kernel_an_implementation_or_the_reference() -> None:
     assert implementation_of(None, None) is REFERENCE
-    planted = REFERENCE.but("planted")
+    planted = REFERENCE.replace("planted")
     assert implementation_of(planted, None) is planted
     named = implementation_of("torch.nn.functional:scaled_dot_product_attention", "float32")
     assert isinstance(named, KernelSource)  # it is loaded where it is called

@@ -15,9 +15,9 @@ from theorems.core.claim import Verdict
 from theorems.hunting.record import load
 from theorems.library.catalogue import assumptions, datasets, statements
 from theorems.library.hunt import hunt
-from theorems.library.table import aligned
+from theorems.library.table import align
 from theorems.registry import suite
-from theorems.registry.lookup import chosen_statements
+from theorems.registry.lookup import select_statements
 
 PROBLEM = Problem([[[1, 0], [0, 1], [0, 0]]], [[1, 0.5, 0]])
 
@@ -51,7 +51,7 @@ def test_a_hunt_in_vain_says_how_much_it_tried(tmp_path: Path) -> None:
 
 def test_assumptions_on_data_have_evidence_and_without_data_a_title() -> None:
     found = assumptions(PROBLEM)
-    asked = chosen_statements((), subject=Case(PROBLEM))
+    asked = select_statements((), subject=Case(PROBLEM))
     assert set(found) == {id for one in asked for id in one.assumptions}
     assert not {"queries-given", "sequence-given"} & set(found)
     uneven = found["equal-non-optimal-scores"]
@@ -75,4 +75,4 @@ def test_statements_and_datasets_are_those_there_are() -> None:
 
 
 def test_columns_are_aligned() -> None:
-    assert aligned([("a", "bb"), ("ccc", "")]) == "a    bb\nccc"
+    assert align([("a", "bb"), ("ccc", "")]) == "a    bb\nccc"

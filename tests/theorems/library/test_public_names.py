@@ -78,9 +78,9 @@ def test_no_public_name_hides_a_room() -> None:
     rooms = {found.name for found in pkgutil.iter_modules(theorems.__path__)}
     assert "run" in rooms
     assert rooms.isdisjoint(theorems.__all__)
-    assert imported_by("import theorems.run.verify, theorems.kernel; theorems.verify; theorems.run.verify.drawn") >= {
-        "numpy"
-    }
+    assert imported_by(
+        "import theorems.run.verify, theorems.kernel; theorems.verify; theorems.run.verify.draw_cases"
+    ) >= {"numpy"}
     assert imported_by("from theorems import run; assert run.__name__ == 'theorems.run'") == set()
 
 

@@ -142,6 +142,6 @@ def test_blas_has_one_thread_here_as_in_the_command() -> None:
         return REFERENCE.risk(*arguments)
 
     with threadpool_limits(2, "blas"):
-        verify("lemma-6", examples=1, attention=REFERENCE.but("watched", risk=watched))
+        verify("lemma-6", examples=1, attention=REFERENCE.replace("watched", risk=watched))
         assert threads == {1}
         assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} != {1}

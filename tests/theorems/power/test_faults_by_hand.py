@@ -71,7 +71,7 @@ def test_a_flow_on_the_ray_leaves_its_start_and_what_is_near() -> None:
 
 
 def test_an_interpolated_flow_has_every_other_point_on_a_chord() -> None:
-    found, right, norms = flow_faults._interpolated(flow(), PROBLEM, 0.0), flow().points, flow().norms
+    found, right, norms = flow_faults._interpolate(flow(), PROBLEM, 0.0), flow().points, flow().norms
     assert (found[1::2] == right[1::2]).all()
     share = (norms[2] - norms[1]) / (norms[3] - norms[1])
     assert found[2] == pytest.approx(right[1] + share * (right[3] - right[1]))
@@ -123,16 +123,16 @@ def test_a_direction_in_single_precision_is_cut_at_its_range() -> None:
     """Zero stays zero, and what is too small becomes the smallest."""
     keys = np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]])
     tiny = float(np.finfo(np.float32).tiny)
-    found = direction_faults._saturated(direction(keys, np.array([1e-60, 0.0, -1.0])), keys, 0.0)
+    found = direction_faults._saturate(direction(keys, np.array([1e-60, 0.0, -1.0])), keys, 0.0)
     assert found.q.tolist() == [tiny, 0.0, -1.0]
-    assert direction_faults._saturated(direction(keys, np.array([-1.0, 0.0, 1.0])), keys, 0.0).q[0] == -1.0
+    assert direction_faults._saturate(direction(keys, np.array([-1.0, 0.0, 1.0])), keys, 0.0).q[0] == -1.0
 
 
 def test_gradients_are_changed_coordinate_by_coordinate() -> None:
     g = ScaledGradient(np.array([math.log(2), 0.0]), np.array([[1.0, 2, 3], [4, 5, 6]]))
-    assert gradient_faults._rolled(g, START, 0.0).direction.tolist() == [[3, 1, 2], [6, 4, 5]]
+    assert gradient_faults._roll(g, START, 0.0).direction.tolist() == [[3, 1, 2], [6, 4, 5]]
     p = np.array([[3.0, 0, 4], [0, 0, 0]])
-    decayed = gradient_faults._decayed(g, p, 0.5)
+    decayed = gradient_faults._add_decay(g, p, 0.5)
     whole = np.exp(decayed.log_scale)[:, None] * decayed.direction
     assert whole == pytest.approx(np.array([[2 + 1.5, 4, 6 + 2], [4, 5, 6]]))
 
@@ -166,7 +166,7 @@ def test_paths_are_moved_on_their_spheres() -> None:
     _, right = path()
     ray = path_faults._on_the_ray(right, 0.0)
     assert ray == pytest.approx(np.outer([1 / 16, 1 / 4, 1], right.points[-1]), rel=1e-6)
-    moved = path_faults._moved_along_the_sphere(right, 0.1)
+    moved = path_faults._move_along_the_sphere(right, 0.1)
     assert np.linalg.norm(moved, axis=1) == pytest.approx(right.norms)
     cosines = np.sum(moved * right.points, axis=1) / right.norms**2
     assert cosines == pytest.approx(np.full(3, 1 / math.sqrt(1.01)), rel=1e-9)
@@ -174,7 +174,7 @@ def test_paths_are_moved_on_their_spheres() -> None:
 
 def test_offsets_of_a_moved_path_are_those_of_its_points() -> None:
     svm, _ = path()
-    made = path_faults.MovedPath(path_faults._moved_along_the_sphere, 0.1)
+    made = path_faults.MovedPath(path_faults._move_along_the_sphere, 0.1)
     found = made.path(PROBLEM, np.array([5.0, 20.0]), max_margin=svm)
     assert np.abs(found.offsets @ svm.direction).max() < 1e-12
     assert found.offsets + np.outer(found.points @ svm.direction, svm.direction) == pytest.approx(found.points)
@@ -244,9 +244,9 @@ def test_a_constraint_is_as_good_as_lost() -> None:
 def test_products_of_data_are_wrong_where_it_is_said() -> None:
     X = np.array([[[8.0, 1 / 3], [0.1, 2.0]]])
     square = Dataset(X, [-1.0], [0.3, 0.7], [[1.0, 2.0], [3.0, 4.0]], "logistic")
-    assert token_faults._transposed(square)[0] == pytest.approx(X @ np.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert token_faults._transpose(square)[0] == pytest.approx(X @ np.array([[1.0, 2.0], [3.0, 4.0]]))
     narrow = Dataset(X, [-1.0], [0.3, 0.7], [[0.1, 0.3]], "logistic")
-    assert (token_faults._transposed(narrow)[0] == narrow.problem.keys).all()
+    assert (token_faults._transpose(narrow)[0] == narrow.problem.keys).all()
     for data in (square, narrow):
         _, scores = token_faults._single_head(data)
         assert scores == pytest.approx(data.problem.scores, rel=1e-6)
@@ -258,7 +258,7 @@ def test_products_of_data_are_wrong_where_it_is_said() -> None:
 
 def test_outer_products_the_wrong_way_round() -> None:
     data = QueryDataset([[[1.0, 2.0], [3.0, 4.0]]], [[5.0, 6.0, 7.0]], [1.0], [1.0, 0.0], "correlation")
-    keys, _ = token_faults._transposed_outer(data)
+    keys, _ = token_faults._transpose_outer(data)
     assert keys.tolist() == [[[5, 10, 6, 12, 7, 14], [15, 20, 18, 24, 21, 28]]]
 
 
@@ -270,7 +270,7 @@ def test_wrong_softmax_and_its_jacobian() -> None:
         np.array([0, 1 / (1 + math.exp(-0.7)), 0, 1 / (1 + math.exp(0.7))])
     )
     # Three bits: 2.7 is 2.5, 0.3 is 0.3125, −1.1 is −1.
-    rounded = logits + attention_faults._rounded(logits, 2.0**-3)
+    rounded = logits + attention_faults._rounding_change(logits, 2.0**-3)
     assert rounded == pytest.approx(np.array([0.3125, 2.5, -1.0, 2.0]), abs=1e-15)
 
 

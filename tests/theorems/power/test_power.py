@@ -25,13 +25,13 @@ from theorems.faults.attention_faults import OnOtherKeys
 from theorems.faults.fault import right
 from theorems.faults.size_faults import SIZE_FAULTS
 from theorems.power.table import _spared_rows, short
-from theorems.power.trial import Baseline, Found, baseline, replaced_by, smallest_caught, tried
+from theorems.power.trial import Baseline, Found, baseline, replaced_functions, smallest_caught, try_fault
 from theorems.power.work import Faced, Shrunk
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
 from theorems.run.events import ignore
 from theorems.run.schedule import run
-from theorems.run.verify import drawn
+from theorems.run.verify import draw_cases
 
 LATER = tuple(dropwhile(lambda id: id != "descent-from-a-margin", statements()))
 EXAMPLES_OF = dict.fromkeys(LATER, 3)
@@ -90,7 +90,7 @@ class Lazily(Sequence[Baseline]):
 
     def __init__(self, id: str) -> None:
         self._statement = statement_named(id)
-        self._cases = drawn(self._statement, EXAMPLES_OF.get(id, EXAMPLES), 0, every=False)
+        self._cases = draw_cases(self._statement, EXAMPLES_OF.get(id, EXAMPLES), 0, every=False)
         self._made: dict[int, Baseline] = {}
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ def baselines(id: str) -> Lazily:
 
 
 def found(id: str, fault: Fault, cases: int = EXAMPLES) -> Found:
-    return tried(statement_named(id), fault, [baselines(id)[k] for k in range(cases)]).found
+    return try_fault(statement_named(id), fault, [baselines(id)[k] for k in range(cases)]).found
 
 
 def _unchanged(keys, size):  # type: ignore[no-untyped-def]
@@ -137,7 +137,7 @@ def not_as_documented(id: str, faults: Mapping[str, Fault], said: Mapping[str, s
         for name, fault in faults.items()
         if said[name].isdigit() or fault.caught_by == id
         if not said[name].isdigit()
-        or tried(statement_named(id), fault, [baselines(id)[int(said[name]) - 1]]).found is not Found.CAUGHT
+        or try_fault(statement_named(id), fault, [baselines(id)[int(said[name]) - 1]]).found is not Found.CAUGHT
     ]
 
 
@@ -219,10 +219,10 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
             "local_path",
         },
     }
-    assert replaced_by(fault) <= allowed[fault.kind]
-    assert (fault.spoil is None) != (not replaced_by(fault))
+    assert replaced_functions(fault) <= allowed[fault.kind]
+    assert (fault.spoil is None) != (not replaced_functions(fault))
     if fault.kind is Kind.SOFTMAX:
-        assert replaced_by(fault) == softmax
+        assert replaced_functions(fault) == softmax
     assert bool(fault.unit) == bool(fault.size)
 
 
@@ -320,7 +320,7 @@ def test_a_statement_that_breaks_down_does_not_catch() -> None:
     def broken(case: Case) -> Case:
         raise ZeroDivisionError("planted")
 
-    cell = tried(
+    cell = try_fault(
         statement_named("lemma-3"), Fault("broken", Kind.DATA, "", "", right, spoil=broken), baselines("lemma-3")
     )
     assert cell.found is Found.UNDECIDED
@@ -372,7 +372,7 @@ def test_faults_that_the_same_statements_survive_share_a_row() -> None:
 
 
 def test_the_reference_is_no_fault() -> None:
-    assert not replaced_by(Fault("reference", Kind.SOFTMAX, "", "", right))
+    assert not replaced_functions(Fault("reference", Kind.SOFTMAX, "", "", right))
     assert fault_named("temperature").implementation is not REFERENCE
 
 
@@ -386,7 +386,7 @@ def test_a_column_in_parts_is_the_column() -> None:
     assert list(found.cells) == list(names)
     # What is interrupted before it began says nothing of the reference, and takes nothing from what is said.
     part = replace(wanted, seconds=0.0)
-    joined = whole.joined(whole.unfinished(""), part)
+    joined = whole.join(whole.unfinished_result(""), part)
     assert (joined.cases, joined.interrupted) == (part.cases, True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from theorems.faults import FAULTS, Kind
-from theorems.faults.spared import why_spared
+from theorems.faults.spared import why_survived
 from theorems.faults.survivors import SURVIVORS
 from theorems.registry.suite import statements
 
@@ -16,9 +16,9 @@ def test_every_reason_is_of_a_statement_and_of_a_fault() -> None:
 
 def test_a_fault_is_looked_up_by_its_name_and_then_by_its_kind() -> None:
     fault = FAULTS["gradient-too-long"]
-    assert why_spared(fault, "lemma-5", {}) == SURVIVORS["lemma-5"]["gradient-too-long"]
-    assert why_spared(fault, "lemma-99", {}) == ""
+    assert why_survived(fault, "lemma-5", {}) == SURVIVORS["lemma-5"]["gradient-too-long"]
+    assert why_survived(fault, "lemma-99", {}) == ""
     own = {str(fault.kind): "no gradient enters"}
-    assert why_spared(fault, "lemma-99", own) == "no gradient enters"
-    assert why_spared(fault, "lemma-99", own, undecided=True) == ""
-    assert why_spared(fault, "lemma-5", {fault.name: "said in the file"}) == "said in the file"
+    assert why_survived(fault, "lemma-99", own) == "no gradient enters"
+    assert why_survived(fault, "lemma-99", own, undecided=True) == ""
+    assert why_survived(fault, "lemma-5", {fault.name: "said in the file"}) == "said in the file"

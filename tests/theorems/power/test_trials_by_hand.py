@@ -17,7 +17,7 @@ from theorems.core.statement import Statement
 from theorems.core.tolerances import EXACT
 from theorems.faults.fault import Fault, Kind
 from theorems.power.table import markdown, power_of_ten, size_rows, sizes_table
-from theorems.power.trial import Baseline, Found, smallest_caught, tried
+from theorems.power.trial import Baseline, Found, smallest_caught, try_fault
 from theorems.power.work import Column, Faced, Smallest
 from theorems.registry.lookup import statement_named
 
@@ -27,7 +27,7 @@ CLAIM = ("sum", "1.0", "0.0", "")
 
 
 def risk_of(size: float) -> Implementation:
-    return REFERENCE.but("", risk=lambda *given: np.float64(1 - size))
+    return REFERENCE.replace("", risk=lambda *given: np.float64(1 - size))
 
 
 def fault(size: float = 0.5, smallest: float = 1e-6) -> Fault:
@@ -65,13 +65,13 @@ BELOW = statement(lambda risk: risk - 0.99)
     ],
 )
 def test_what_is_found(of: Statement, bases: list[Baseline], found: Found) -> None:
-    assert tried(of, fault(), bases).found is found
+    assert try_fault(of, fault(), bases).found is found
 
 
 def test_cases_that_say_nothing_are_passed_over() -> None:
     """It is caught on the fourth; on none of the others the fault is called, or the reference upheld."""
     idle = [base(Verdict.NOT_APPLICABLE), base(Verdict.FALSIFIED), base(called=frozenset())]
-    cell = tried(BELOW, fault(), [*idle, base(), base()])
+    cell = try_fault(BELOW, fault(), [*idle, base(), base()])
     assert (cell.found, cell.examples, cell.claim) == (Found.CAUGHT, 4, "sum")
 
 
@@ -86,7 +86,7 @@ def test_where_catching_ends() -> None:
 
 
 def test_a_column_says_where_it_is() -> None:
-    cells: dict[str, Any] = {"a": tried(BELOW, fault(), [base()]), "b": tried(NEVER, fault(), [base()])}
+    cells: dict[str, Any] = {"a": try_fault(BELOW, fault(), [base()]), "b": try_fault(NEVER, fault(), [base()])}
     column = Column("lemma-3", cells=cells, seconds=1.25)
     assert column.summary == "catches 1 of 2 faults, 1.2 s"
     assert replace(column, failed="it died").summary == "it died"
@@ -98,7 +98,7 @@ def test_a_column_says_where_it_is() -> None:
 
 
 def test_progress_counts_the_reference_and_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("theorems.power.work.drawn", lambda *given, every: [CASE])
+    monkeypatch.setattr("theorems.power.work.draw_cases", lambda *given, every: [CASE])
     monkeypatch.setattr("theorems.power.work.baseline", lambda *given: base())
     monkeypatch.setattr("theorems.power.work.fault_named", lambda name: fault())
     monkeypatch.setattr("theorems.power.work.statement_named", lambda id: BELOW)

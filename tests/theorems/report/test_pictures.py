@@ -19,7 +19,7 @@ from theorems.core.claim import Form, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.report import limits
 from theorems.report.limits import LIMITS, Limit
-from theorems.report.pictures import headroom, limit_picture, used
+from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
 from theorems.report.record import StatementRecord
 from theorems.report.svg import Plot
 from theorems.run.result import ClaimSummary
@@ -85,8 +85,8 @@ def claim(slack: float, tolerance: float) -> ClaimSummary:
     [(0.25, 1e-15, 0.0), (0.0, 1e-15, 0.0), (-1e-15, 4e-15, 0.25), (-8e-15, 4e-15, 2.0), (0.0, 0.0, None)],
 )
 def test_a_share_is_what_a_claim_uses(slack: float, tolerance: float, share: float | None) -> None:
-    assert used(claim(slack, tolerance)) == share
-    assert used(claim(math.nan, tolerance)) is None
+    assert share_of_tolerance(claim(slack, tolerance)) == share
+    assert share_of_tolerance(claim(math.nan, tolerance)) is None
 
 
 def test_every_claim_with_a_tolerance_is_a_dot() -> None:

@@ -107,7 +107,7 @@ def test_what_right_weights_are_allowed(dtype: torch.dtype | None, eps: float) -
     used, totals, found = [], [], {"warm": False, "leaking": False}
     for problem in PROBLEMS:
         at = AttentionAt(problem, points_of(problem), eps)
-        theirs = weights_of(at, REFERENCE.but("x", weights=weights), "x")
+        theirs = weights_of(at, REFERENCE.replace("x", weights=weights), "x")
         truth = np.array(truths(problem, at)["weights"], dtype=object)
         off = np.array([abs(float(x.mid())) for x in (truth - theirs.value).ravel()]).reshape(theirs.shape)
         assert (off <= theirs.error).all()
@@ -128,7 +128,7 @@ def test_what_right_weights_are_allowed(dtype: torch.dtype | None, eps: float) -
 
 def test_weights_that_are_no_numbers_are_falsified() -> None:
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
-    nan = REFERENCE.but("nan", weights=lambda keys, p: np.full((len(p), *keys.shape[:2]), np.nan))
+    nan = REFERENCE.replace("nan", weights=lambda keys, p: np.full((len(p), *keys.shape[:2]), np.nan))
     outcome = check(statement_named("lemma-3"), Case(problem), nan)
     assert outcome.verdict is Verdict.FALSIFIED
     assert "not finite" in outcome.reason
@@ -173,7 +173,7 @@ def test_a_gradient_that_is_no_number_is_falsified_and_searched_for() -> None:
         return replace(right, direction=np.where(arguments[3] > 2, np.nan, right.direction))
 
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
-    outcome = check(statement_named("lemma-4"), Case(problem), REFERENCE.but("broken", scaled_gradient=broken))
+    outcome = check(statement_named("lemma-4"), Case(problem), REFERENCE.replace("broken", scaled_gradient=broken))
     assert outcome.verdict is Verdict.FALSIFIED
     assert "descent" in outcome.reason
     assert "not finite" in outcome.reason
@@ -322,5 +322,5 @@ def test_a_gradient_under_test_is_told_in_our_unit() -> None:
     with in_floats():
         at = AttentionAt(problem, rng.standard_normal((4, 2)))
         mine = at.gradient_of(REFERENCE, "claim")
-        theirs = at.gradient_of(REFERENCE.but("units", scaled_gradient=in_other_units), "claim")
+        theirs = at.gradient_of(REFERENCE.replace("units", scaled_gradient=in_other_units), "claim")
     assert theirs == pytest.approx(mine, rel=1e-12)

@@ -42,7 +42,7 @@ def with_every_option(of: Sizes, numbers: Numbers, seed: int) -> Iterator[tuple[
         {"causal": True, "softcap": 30.0, "scale": None},
     ):
         for alignment in Alignment:
-            yield call.but(**options), alignment
+            yield call.replace(**options), alignment
 
 
 def truths(call: AttentionCall, alignment: Alignment) -> dict[str, Any]:
@@ -140,8 +140,8 @@ def test_autograd_is_inside(of: Sizes, dtype: str) -> None:
     share = dict.fromkeys(RESULTS, 0.0)
     for numbers in Numbers:
         for call, alignment in with_every_option(of, numbers, 5):
-            call = call.but(**{x: np.float32(getattr(call, x)).astype(float) for x in ("query", "key", "value")})
-            call = call.but(upstream=np.float32(call.upstream).astype(float))
+            call = call.replace(**{x: np.float32(getattr(call, x)).astype(float) for x in ("query", "key", "value")})
+            call = call.replace(upstream=np.float32(call.upstream).astype(float))
             rows = AttentionRows(call, FORMATS[dtype], alignment)
             theirs = by_autograd(call, alignment, getattr(torch, dtype))
             for name in RESULTS:
@@ -157,10 +157,10 @@ def test_autograd_is_inside(of: Sizes, dtype: str) -> None:
 
 def test_rows_that_see_nothing_are_told_and_add_nothing() -> None:
     call = tensors(Sizes(1, 1, 1, 3, 2, 2, 2), Numbers.NORMAL, 0)
-    call = call.but(visible=np.array([[True, False], [False, False], [True, True]]))
+    call = call.replace(visible=np.array([[True, False], [False, False], [True, True]]))
     rows = AttentionRows(call, FORMATS["float64"])
     assert rows.empty.tolist() == [[[False, True, False]]]
-    others = call.but(
+    others = call.replace(
         query=call.query[:, :, [0, 2]], upstream=call.upstream[:, :, [0, 2]], visible=call.visible[[0, 2]]
     )
     for name in ("key_gradient", "value_gradient"):
@@ -183,7 +183,7 @@ def test_the_log_sum_exp_of_many_keys_has_a_bound_in_coarse_numbers() -> None:
     """A sum of 257 exponentials has no digits in bfloat16: one that is added up key by key stops growing at 256."""
     call = tensors(Sizes(B=1, H=1, G=1, L=3, T=257, E=3, M=1), Numbers.NORMAL, seed=0)
     for scale in (0.0, 1.0, 100.0):
-        rows = AttentionRows(call.but(scale=scale), FORMATS["bfloat16"])
+        rows = AttentionRows(call.replace(scale=scale), FORMATS["bfloat16"])
         lse, due = rows.log_sum_exp, AttentionRows(rows.call, FORMATS["float64"]).log_sum_exp
         assert np.isfinite(lse.error).all()
         assert (np.abs(lse.value - due.value) <= lse.error).all()

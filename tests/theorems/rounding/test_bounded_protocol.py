@@ -268,7 +268,7 @@ def plant(patch: pytest.MonkeyPatch, mistake: str) -> None:
         for module in (array_module, basic, exponentials, products, sums):
             patch.setattr(module, "upward", lambda x, operations=0: x * (1 - 1e-15))
     elif mistake == "loose-bookkeeping-of-infinity":
-        true = array_module.made
+        true = array_module.restore_invariants
         for module in (basic, exponentials, sums):
             patch.setattr(module, "made", lambda v, e, infinite=None: true(v, e, lambda: np.isinf(v)))
     elif mistake == "maximum-of-one":

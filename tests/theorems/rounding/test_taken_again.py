@@ -8,7 +8,7 @@ import numpy as np
 
 from theorems.rounding.attention_at import EXPONENTIAL
 from theorems.rounding.bounded import exact, spacing
-from theorems.rounding.softmax import softmax, taken_again
+from theorems.rounding.softmax import recompute_weights, softmax
 
 EPS = 2.0**-52
 
@@ -27,7 +27,7 @@ def test_no_sum_holds_them_to_one() -> None:
         with spacing(EPS, EXPONENTIAL):
             logits: Any = np.vecdot(exact(keys), exact(query))
             weights = softmax(logits, updates=1)
-            bound = taken_again(weights, logits)
+            bound = recompute_weights(weights, logits)
         beyond = max(beyond, float(np.max(np.abs(again - weights.value) / (2 * weights.error))))
         within = max(within, float(np.max(np.abs(again - bound.value) / (2 * bound.error))))
     assert beyond > 1

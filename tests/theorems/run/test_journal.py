@@ -13,9 +13,9 @@ import pytest
 
 from reference_attention.errors import InvalidInput
 from tests.theorems.run.units import Adding, Sum
-from theorems.benchmark.compared import Compared, PowerLimit
-from theorems.benchmark.fit import Fitted
-from theorems.benchmark.measure import Measured
+from theorems.benchmark.comparison import Comparison, PowerLimit
+from theorems.benchmark.fit import Fit
+from theorems.benchmark.measure import Measurement
 from theorems.benchmark.optimisers.optimiser import Against, Theory
 from theorems.benchmark.work import Batch, Generated
 from theorems.core.claim import Form, Verdict
@@ -170,7 +170,7 @@ RESULTS = [
         Batch(
             "g",
             (
-                Compared(
+                Comparison(
                     "g",
                     (0.1, 1e300),
                     (1,),
@@ -179,7 +179,7 @@ RESULTS = [
                     2.0,
                     "",
                     (
-                        Measured(
+                        Measurement(
                             "gd",
                             Theory(1.5, "somebody", Against.LOG, 1.0),
                             (None, 3),
@@ -187,7 +187,7 @@ RESULTS = [
                             2.0,
                             None,
                             (0.5, 0.25),
-                            Fitted("t", 1.0, 0.1, 10, 1000),
+                            Fit("t", 1.0, 0.1, 10, 1000),
                             ((1, 2), (0.5, 0.25)),
                             (0,),
                             True,
@@ -221,7 +221,7 @@ def test_what_is_under_way_comes_back_too(path: Path) -> None:
     journal.so_far(Unit("lemma-3", 1, 0, so_far=so_far), at_once=True)
     journal.close()
     assert len(path.read_bytes().splitlines()) == 2
-    assert Journal(path, RUN).continued(Unit("lemma-3", 1, 0)).so_far == so_far
+    assert Journal(path, RUN).resume(Unit("lemma-3", 1, 0)).so_far == so_far
 
 
 def test_numpy_numbers_are_numbers(path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from reference_attention.errors import InvalidInput
 from theorems.command.app import main
 from theorems.core.claim import Verdict
-from theorems.run.known_failures import Checked, KnownFailures, known_ids, read, written
+from theorems.run.known_failures import Checked, KnownFailures, file_text, known_ids, read
 
 FOUND = [
     Checked("lemma-3", Verdict.UPHELD, 9),
@@ -26,7 +26,7 @@ def told(text: str, tmp_path: Path) -> KnownFailures:
 
 
 def test_what_is_written_is_agreed_with(tmp_path: Path) -> None:
-    text = written(FOUND, "mine:kernel", {})
+    text = file_text(FOUND, "mine:kernel", {})
     assert [line for line in text.splitlines() if not line.startswith("#")] == [
         "lemma-6 descent: slack −1",
         "checked lemma-3 9",
@@ -36,7 +36,7 @@ def test_what_is_written_is_agreed_with(tmp_path: Path) -> None:
     assert known.expected(FOUND) == {"lemma-6": "descent: slack −1"}
     assert known.complaints(FOUND) == []
     # A reason that somebody gave stays.
-    assert "\nlemma-6 issue 7\n" in written(FOUND, "", {"lemma-6": "issue 7"})
+    assert "\nlemma-6 issue 7\n" in file_text(FOUND, "", {"lemma-6": "issue 7"})
 
 
 @pytest.mark.parametrize(

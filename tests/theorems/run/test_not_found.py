@@ -13,13 +13,13 @@ from generators.user_data import Given
 from reference_attention.problem import Problem
 from tests.theorems.fake_statements import install, made
 from theorems.core.check import check
-from theorems.core.claim import Claim, Form, Verdict, undecided
+from theorems.core.claim import Claim, Form, Verdict, undecided_claim
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import EXACT
 from theorems.run.verify import verify_data, verify_generated
 
 HOLDS = Claim("holds", Form.EXACT, 0.0, 0.0, EXACT)
-NOT_FOUND = replace(undecided("limit", "in distress", Form.LIMIT), not_found=True)
+NOT_FOUND = replace(undecided_claim("limit", "in distress", Form.LIMIT), not_found=True)
 
 
 def lost_at_three(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -37,7 +37,7 @@ def lost_with_another(case: Case, under_test: Implementation) -> Iterator[Claim]
 def undecided_besides(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Something else is undecided, too."""
     yield NOT_FOUND
-    yield undecided("other", "rounding")
+    yield undecided_claim("other", "rounding")
 
 
 def never_found(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -73,9 +73,9 @@ def test_what_the_reference_finds_is_not_lost() -> None:
     case = Case(Problem(np.zeros((1, 2, 1)), np.zeros((1, 2))))
     one = made("lost_with_another", lost_with_another)
     assert check(one, case, REFERENCE).verdict is Verdict.UPHELD
-    outcome = check(one, case, REFERENCE.but("another"))
+    outcome = check(one, case, REFERENCE.replace("another"))
     assert (outcome.verdict, outcome.not_found) == (Verdict.INCONCLUSIVE, False)
-    assert verify_generated("lost_with_another", 5, 0, REFERENCE.but("another")).verdict is Verdict.INCONCLUSIVE
+    assert verify_generated("lost_with_another", 5, 0, REFERENCE.replace("another")).verdict is Verdict.INCONCLUSIVE
 
 
 def test_nothing_else_is_forgiven() -> None:

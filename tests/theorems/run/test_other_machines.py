@@ -25,13 +25,13 @@ STATEMENTS = {"lemma-3": 8, "lemma-8": 6, "lemma-12": 8, "theorem-1": 2, "theore
 SCRIPT = """
 import json, sys
 from theorems.registry.lookup import statement_named
-from theorems.run.verify import drawn, verify_generated
+from theorems.run.verify import draw_cases, verify_generated
 
 found = {}
 for id, examples in json.loads(sys.argv[1]).items():
     result = verify_generated(id, examples, 0)
     cases = [[case.problem.keys.tolist(), case.problem.scores.tolist(), case.problem.loss.name, case.seed]
-             for case in drawn(statement_named(id), examples, 0)]
+             for case in draw_cases(statement_named(id), examples, 0)]
     claims = {claim.name: [str(claim.verdict), claim.cases] for claim in result.claims}
     found[id] = [str(result.verdict), {str(v): n for v, n in result.counts.items()}, claims, cases]
 print(json.dumps(found))

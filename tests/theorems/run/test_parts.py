@@ -18,10 +18,10 @@ from theorems.core.statement import Statement
 from theorems.run import unit as units_of_verify
 from theorems.run import verify as runner
 from theorems.run.journal import Journal
-from theorems.run.result import Result, merged
+from theorems.run.result import Result, merge_results
 from theorems.run.schedule import run
 from theorems.run.unit import Unit
-from theorems.run.verify import drawn, part_sizes, seed_of, verify_generated
+from theorems.run.verify import draw_cases, part_sizes, seed_of, verify_generated
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -76,10 +76,10 @@ def test_parts_of_a_statement_have_seeds_of_their_own() -> None:
     assert part_sizes(20) == [8, 8, 4]
     assert len({seed_of("true", 0, part) for part in range(9)} | {seed_of("true", 1)}) == 10
     assert seed_of("true", 5, 0) == seed_of("true", 5)
-    cases = drawn(FAKES["true"], 20, 0)
+    cases = draw_cases(FAKES["true"], 20, 0)
     assert len(cases) == 20
     # The first part is what fewer examples are; none is drawn anew.
-    first = drawn(FAKES["true"], 8, 0)
+    first = draw_cases(FAKES["true"], 8, 0)
     assert list(map(label, cases[:8])) == list(map(label, first))
     large = [one for one in map(label, first) if one[0] > 1000]
     assert large
@@ -97,14 +97,14 @@ def test_a_statement_in_parts_is_its_parts_joined(id: str) -> None:
     unit = Unit(id, 20, 3)
     whole = unit.run(lambda done, so_far=None: None)
     parts = [verify_generated(id, size, 3, part=k) for k, size in enumerate((8, 8, 4))]
-    assert same(whole) == same(merged(parts))
+    assert same(whole) == same(merge_results(parts))
     assert whole.examples == 20
     assert [same(one) for one in run([unit], 1, Listening())] == [same(whole)]
 
 
 def rare(at: int) -> Statement:
     """False for the case of that number of those that are drawn, and for what comes of making it smaller."""
-    wanted = label(drawn(made("rare", weights_sum_to_one), 20, 0)[at])
+    wanted = label(draw_cases(made("rare", weights_sum_to_one), 20, 0)[at])
 
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("seldom", Form.EXACT, -1.0 if label(case) == wanted else 1.0, 0.0, "exact")

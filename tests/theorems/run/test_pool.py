@@ -15,7 +15,7 @@ from tests.theorems.run.units import Adding, Sum
 from theorems.run.events import CaseDone, Event, Notice, UnitDone
 from theorems.run.journal import Journal
 from theorems.run.pool import open_pool
-from theorems.run.schedule import Interrupted, run, scheduled
+from theorems.run.schedule import Interrupted, run, run_stepwise
 
 
 class Listening:
@@ -145,7 +145,7 @@ def test_what_was_finished_when_a_signal_came_is_kept(tmp_path: Path) -> None:
 
 def test_it_can_be_told_of_events_or_asked_for_them() -> None:
     told = Listening()
-    steps = scheduled(
+    steps = run_stepwise(
         [Adding("one", 3)], 1, told, journal=None, timeout=9.0, enough=None, patience=9.0, pool=None, engine=None
     )
     for _ in steps:

@@ -30,7 +30,7 @@ from theorems.run.description import heading_of
 from theorems.run.events import CaseDone
 from theorems.run.identity import of_headings
 from theorems.run.journal import Journal
-from theorems.run.known_failures import checked_of, read
+from theorems.run.known_failures import checked_statements, read
 from theorems.run.result import ClaimSummary, Failure, Result, of_outcome
 from theorems.run.tables import _vector, case_rows
 from theorems.run.unit import Unit
@@ -65,7 +65,7 @@ def joint(W: list[list[float]] | None = None) -> Case:
     data = case.dataset
     assert data is not None
     made = Dataset(data.X, data.Y, data.v, W, data.loss)
-    return case.but(dataset=made, problem=made.problem)
+    return case.replace(dataset=made, problem=made.problem)
 
 
 def test_where_supports_are_asked_for() -> None:
@@ -111,10 +111,10 @@ def test_bad_input_is_that_of_given_data(error: str, generated: bool, touched: t
 def test_what_is_checked_counts_decided_claims() -> None:
     claims = [Claim(f"c{k}", Form.EXACT, slack, 0.0, EXACT) for k, slack in enumerate((1.0, math.nan, -1.0))]
     outcome = Outcome(Verdict.FALSIFIED, tuple(claims), "c2")
-    (found,) = checked_of([of_outcome(statement_named("lemma-3"), outcome, generated=True)])
+    (found,) = checked_statements([of_outcome(statement_named("lemma-3"), outcome, generated=True)])
     assert (found.id, found.verdict, found.claims) == ("lemma-3", Verdict.FALSIFIED, 2)
     upheld = Outcome(Verdict.UPHELD, tuple(claims[:1]))
-    (found,) = checked_of([of_outcome(statement_named("lemma-3"), upheld, generated=True)])
+    (found,) = checked_statements([of_outcome(statement_named("lemma-3"), upheld, generated=True)])
     assert (found.verdict, found.claims) == (Verdict.UPHELD, 1)
 
 
@@ -140,8 +140,8 @@ def test_parts_are_full_but_for_the_last(examples: int, last: int) -> None:
 
 def test_why_a_unit_stopped_is_kept() -> None:
     unit = Unit("lemma-3", 5, 0)
-    assert (unit.unfinished("died").stopped, unit.unfinished("died").interrupted) == ("died", False)
-    assert (unit.unfinished("").stopped, unit.unfinished("").interrupted) == ("interrupted", True)
+    assert (unit.unfinished_result("died").stopped, unit.unfinished_result("died").interrupted) == ("died", False)
+    assert (unit.unfinished_result("").stopped, unit.unfinished_result("").interrupted) == ("interrupted", True)
 
 
 def test_parts_tell_how_far_all_of_them_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ def test_a_failure_is_told_by_its_sentence_and_what_is_open_by_its_reason() -> N
     failure = Failure(Verdict.FALSIFIED, "a claim fails", "{}")
     open_ = Result("lemma-3", "", {Verdict.INCONCLUSIVE: 1}, reasons={Verdict.INCONCLUSIVE: "why"}, failure=failure)
     falsified = replace(open_, counts={Verdict.FALSIFIED: 1})
-    assert [(one.verdict, one.reason) for one in checked_of([open_, falsified])] == [
+    assert [(one.verdict, one.reason) for one in checked_statements([open_, falsified])] == [
         (Verdict.INCONCLUSIVE, "why"),
         (Verdict.FALSIFIED, failure.sentence),
     ]

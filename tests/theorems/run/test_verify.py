@@ -28,7 +28,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement
 from theorems.run import verify as runner
 from theorems.run.events import ignore
-from theorems.run.result import ClaimSummary, Result, merged, of_outcome, summarised, tightest_of
+from theorems.run.result import ClaimSummary, Result, merge_results, of_outcome, summarise, tightest_of
 from theorems.run.schedule import run
 from theorems.run.unit import Unit
 from theorems.run.verify import seed_of, verify_data, verify_generated
@@ -59,7 +59,7 @@ def test_upheld() -> None:
 
 
 def test_a_planted_fault_is_caught() -> None:
-    off = REFERENCE.but("off", weights=lambda keys, p: REFERENCE.weights(keys, p) * (1 + 1e-12))
+    off = REFERENCE.replace("off", weights=lambda keys, p: REFERENCE.weights(keys, p) * (1 + 1e-12))
     result = verify_generated("true", 30, 0, off)
     assert result.verdict is Verdict.FALSIFIED
     assert result.failure is not None
@@ -242,8 +242,8 @@ def test_merging_is_independent_of_how_the_work_was_split() -> None:
         for id in ("undecided",)
         for case in cases
     ]
-    whole = merged(single)
-    assert merged([merged(single[:1]), merged(single[1:3]), single[3]]) == whole
+    whole = merge_results(single)
+    assert merge_results([merge_results(single[:1]), merge_results(single[1:3]), single[3]]) == whole
     assert whole.examples == 4
     assert whole.verdict is Verdict.INCONCLUSIVE
     assert whole.claims[0].worst_slack == 2.0
@@ -251,7 +251,7 @@ def test_merging_is_independent_of_how_the_work_was_split() -> None:
 
 def test_the_worst_slack_is_that_of_a_case_that_tells_something() -> None:
     def seen(name: str, slack: float, tolerance: float = 1e-15) -> ClaimSummary:
-        return summarised(Claim(name, Form.EFFECTIVE, slack, tolerance, "rounding"))
+        return summarise(Claim(name, Form.EFFECTIVE, slack, tolerance, "rounding"))
 
     trivial, near, failed = seen("a", 0.0, 1e-18), seen("a", 1e-3), seen("a", -1.0)
     for one, other in ((trivial, near), (near, trivial)):
@@ -296,7 +296,7 @@ def test_not_established_is_not_applicable(monkeypatch: pytest.MonkeyPatch) -> N
 def test_from_data_is_followed_but_not_for_a_failing_case(monkeypatch: pytest.MonkeyPatch) -> None:
     def thrice(case: Case) -> Iterator[Case]:
         for k in range(3):
-            yield case.but(seed=k)
+            yield case.replace(seed=k)
 
     name = one_statement(monkeypatch, made("thrice", weights_sum_to_one, from_data=thrice))
     assert verify_data(name, Given(data())).examples == 3
@@ -331,7 +331,7 @@ def test_a_case_survives_as_text(data: st.DataObject) -> None:
     case = data.draw(small_cases())
     if data.draw(st.booleans()):
         dataset = Dataset.realising(case.problem)
-        case = case.but(dataset=dataset, problem=dataset.problem, alpha=case.problem.optimal)
+        case = case.replace(dataset=dataset, problem=dataset.problem, alpha=case.problem.optimal)
     text = as_text(case, case_of="x")
     back = case_of(from_json(text))
     assert as_text(back, case_of="x") == text

@@ -20,7 +20,7 @@ from theorems.library.results import Results
 from theorems.registry.suite import statements
 from theorems.report.content import Contents, blocks
 from theorems.report.markdown import markdown
-from theorems.report.record import parsed
+from theorems.report.record import parse
 from theorems.run.result import Result
 from theorems.run.verify import verify_data, verify_generated
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
@@ -98,7 +98,7 @@ def _half_a_token_off(*given: Any, **options: Any) -> Any:
 
 
 def test_a_wrong_gradient_contradicts_the_lemma() -> None:
-    uphill = REFERENCE.but("uphill", scaled_gradient=_uphill)
+    uphill = REFERENCE.replace("uphill", scaled_gradient=_uphill)
     found = verify_generated("lemma-4", 10, 0, uphill)
     assert "descent (the paper's own conclusion, in its effective form): slack" in found.reason
     assert found.failure is not None
@@ -108,7 +108,7 @@ def test_a_wrong_gradient_contradicts_the_lemma() -> None:
 
 def test_a_wrong_solution_says_nothing_of_the_theorem() -> None:
     """The certificate fails and the conclusion ends: not reached is not upheld."""
-    found = verify_data("theorem-2", SINGLE, REFERENCE.but("long", max_margin=_half_a_token_off))
+    found = verify_data("theorem-2", SINGLE, REFERENCE.replace("long", max_margin=_half_a_token_off))
     assert found.as_json()["conclusion"] == {
         "stated": "inconclusive",
         "premises": "falsified",
@@ -123,7 +123,7 @@ def _results(found: Result) -> Results:
 
 
 def _report(found: Result) -> str:
-    run = parsed(json.loads(_results(found).to_json()) | {"data": "some.json"}, "r.json")
+    run = parse(json.loads(_results(found).to_json()) | {"data": "some.json"}, "r.json")
     return markdown(blocks(Contents(run, statements(), None, None)))
 
 
@@ -135,4 +135,4 @@ def test_a_report_refuses_what_it_cannot_read() -> None:
     for wrong in ({"stated": "perhaps", "forms": {}}, {"stated": "upheld"}, {"who": "upheld", "forms": {}}, []):
         held["statements"][0]["conclusion"] = wrong
         with pytest.raises(InvalidInput, match="conclusion is not what theorems verify --json writes"):
-            parsed(held, "r.json")
+            parse(held, "r.json")

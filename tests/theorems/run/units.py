@@ -59,7 +59,7 @@ class Adding:
             progress(step, found)
         return found
 
-    def unfinished(self, why: str) -> Sum:
+    def unfinished_result(self, why: str) -> Sum:
         held = self.so_far or Sum(self.id)
         return Sum(self.id, held.value, held.steps, why or "interrupted")
 
@@ -142,16 +142,16 @@ class Letters:
                 file.write(f"{self.text}\n")
         return Text(self.id, self.text)
 
-    def unfinished(self, why: str) -> Text:
+    def unfinished_result(self, why: str) -> Text:
         return Text(self.id, "", why or "interrupted")
 
-    def joined(self, first: Text, then: Text) -> Text:
+    def join(self, first: Text, then: Text) -> Text:
         return Text(self.id, first.text + then.text, first.failed or then.failed)
 
     def last(self, result: Text) -> bool:
         return result.text == self.last_one
 
-    def concluded(self, result: Text) -> Text:
+    def conclude(self, result: Text) -> Text:
         return replace(result, text=f"<{result.text}>")
 
 

@@ -119,7 +119,7 @@ def test_units_of_the_keys_do_not_matter(id: str, power: int) -> None:
     case = cases_of(id)[0]
     keys = case.problem.keys * 2.0**power
     data = case.dataset and replace(case.dataset, W=case.dataset.key_query * 2.0**power)
-    scaled = case.but(problem=replace(case.problem, keys=keys), dataset=data)
+    scaled = case.replace(problem=replace(case.problem, keys=keys), dataset=data)
     first, second = (check(statement_named(id), c, REFERENCE).claims for c in (case, scaled))
     assert first == second
 
@@ -138,7 +138,7 @@ def test_lemma_4_is_an_equality_for_two_tokens() -> None:
         right = REFERENCE.scaled_gradient(*arguments)  # type: ignore[arg-type]
         return replace(right, direction=right.direction * (1 - 1e-9))
 
-    assert verdicts("lemma-4", [case], REFERENCE.but("less", scaled_gradient=slightly_less)) == {Verdict.FALSIFIED}
+    assert verdicts("lemma-4", [case], REFERENCE.replace("less", scaled_gradient=slightly_less)) == {Verdict.FALSIFIED}
 
 
 def test_lemma_5_needs_its_pi() -> None:

@@ -63,11 +63,11 @@ def _one_query(data: Any) -> tuple[Array, Array]:
 
 
 FAULTS = [
-    (REFERENCE.but("one-query", outer_keys_and_scores=_one_query), set(QUERY_CLAIMS)),
+    (REFERENCE.replace("one-query", outer_keys_and_scores=_one_query), set(QUERY_CLAIMS)),
     (fault_named("flow-from-elsewhere").implementation, {"flow-is-the-one-asked-for"}),
     (fault_named("flow-ends-half-way").implementation, {"flow-is-the-one-asked-for"}),
     (fault_named("svm-coordinate-off").implementation, {"svm-is-optimal"}),
-    (REFERENCE.but("uphill", gradient_flow=_uphill), {"selected-tokens-are-locally-optimal"}),
+    (REFERENCE.replace("uphill", gradient_flow=_uphill), {"selected-tokens-are-locally-optimal"}),
     (fault_named("flow-of-other-keys").of_size(1.0).implementation, {"direction-rate"}),
 ]
 
@@ -83,7 +83,7 @@ def test_faults_are_caught(under_test: Implementation, by: set[str]) -> None:
 
 
 def test_a_flow_that_stalls_is_said_to() -> None:
-    outcome = check(conjecture_independent_rows, MADE, REFERENCE.but("stalled", gradient_flow=_stalled))
+    outcome = check(conjecture_independent_rows, MADE, REFERENCE.replace("stalled", gradient_flow=_stalled))
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "stalls" in outcome.reason
 
@@ -129,8 +129,8 @@ def test_a_token_is_selected_from_a_weight_of_99_in_100_on(logit: float, selecte
     """1/(1 + e^4) is 0.018, 1/(1 + e^5) is 0.0067."""
     problem = Problem([[[1.0], [0.0]]], [[1.0, 0.0]])
     flow = flow_through([[9.0], [logit]], [9.0, logit])
-    assert module._selected(problem, flow, np.array([0])) is selected
-    assert not module._selected(problem, flow, np.array([1]))
+    assert module._selects(problem, flow, np.array([0])) is selected
+    assert not module._selects(problem, flow, np.array([1]))
 
 
 def test_the_limit_is_that_of_the_keys_that_the_flow_is_given() -> None:

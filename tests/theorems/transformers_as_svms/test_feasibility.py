@@ -91,7 +91,7 @@ def test_a_solution_that_is_long_on_the_keys_of_w_alone_is_longer_than_the_label
             return right
         return with_prompt(right, keys, 8 * right.p, [8 * x for x in right.exact.p])  # type: ignore[arg-type, union-attr]
 
-    wrong = REFERENCE.but("long", max_margin=long)
+    wrong = REFERENCE.replace("long", max_margin=long)
     assert {"norm-at-most-by-labels", "solution-is-the-projection"} <= falsified(ID, "many-tokens", wrong)
 
 
@@ -126,7 +126,7 @@ def test_keys_that_are_not_those_of_the_data_are_caught() -> None:
         (repeated, "independence-of-rows-follows"),
         (1.5 * given_case.problem.keys, "pseudoinverses-give-margin-one"),
     ):
-        other = given_case.but(problem=Problem(keys, given_case.problem.scores))
+        other = given_case.replace(problem=Problem(keys, given_case.problem.scores))
         outcome = check(tsvm_feasibility, other, REFERENCE)
         wrong = {made.name for made in outcome.claims if made.verdict is Verdict.FALSIFIED}
         assert {"keys-are-outer-products", claim} <= wrong

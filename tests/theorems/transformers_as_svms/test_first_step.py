@@ -79,7 +79,7 @@ def _first_step(change: Any) -> Any:
         run = descent.normalized_gradient_descent(problem, start, steps=steps, **asked)
         return replace(run, points=change(run.points)) if steps == 1 else run
 
-    return REFERENCE.but("", normalized_gradient_descent=changed)
+    return REFERENCE.replace("", normalized_gradient_descent=changed)
 
 
 def test_a_first_step_that_is_none_is_caught() -> None:

@@ -32,7 +32,7 @@ from theorems.transformers_as_svms import local_path
 from theorems.transformers_as_svms.conjecture_independent_rows import _deviations, _lower
 from theorems.transformers_as_svms.feasible_weights import by_labels
 from theorems.transformers_as_svms.floor_bounds import FloorAt
-from theorems.transformers_as_svms.local_path import _path, followed
+from theorems.transformers_as_svms.local_path import _path, follow_local_path
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
 from theorems.transformers_as_svms.risk_floor import _violation
 from theorems.transformers_as_svms.sequence_data_claims import _wrong_solution
@@ -70,7 +70,7 @@ def test_how_far_an_excess_is_outside_its_bounds() -> None:
         sign, size = REFERENCE.log_excess_risk(*given)  # type: ignore[arg-type]
         return np.asarray(sign), np.asarray(size) + 40.0
 
-    over = _violation(linear(), REFERENCE.but("forty", log_excess_risk=scaled), points)
+    over = _violation(linear(), REFERENCE.replace("forty", log_excess_risk=scaled), points)
     at = FloorAt(AttentionAt(linear(), points))
     excess = REFERENCE.log_excess_risk(LINE.keys, LINE.scores, linear().loss, points, LINE.optimal)[1] + math.log(2)
     least = np.min([np.min(b.value, axis=-1) for b in at.upper.values()], axis=0)
@@ -135,7 +135,7 @@ def test_a_point_outside_the_cone_is_no_seed(monkeypatch: pytest.MonkeyPatch) ->
 
     def recorder(of: LocalPathBounds, norms: np.ndarray, starts: np.ndarray, seed: int) -> LocalPath:
         seen.append(starts.reshape(len(norms), 2, -1))
-        return followed(of, norms, starts, seed)
+        return follow_local_path(of, norms, starts, seed)
 
     of = bounds()
     solution = of.constants.solution
@@ -146,7 +146,7 @@ def test_a_point_outside_the_cone_is_no_seed(monkeypatch: pytest.MonkeyPatch) ->
         ray = rho * solution.p
         return np.stack([ray, ray if rho > 100 else np.linalg.norm(ray) * across / np.linalg.norm(across)])
 
-    monkeypatch.setattr(local_path, "followed", recorder)
+    monkeypatch.setattr(local_path, "follow_local_path", recorder)
     monkeypatch.setattr(LocalPathBounds, "beside", beside)
     list(_path(of, np.array([50.0, 200.0]), 0))
     assert np.array_equal(seen[0][:, 0], np.array([[50.0], [200.0]]) * solution.p)
@@ -157,7 +157,7 @@ def test_where_nothing_is_selected_no_deviation_is_asked_for(monkeypatch: pytest
     """Nor where SVM-neighbours do not score lower, before the flow has been followed to its end."""
     asked: list[str] = []
     for selected, lower in ((False, True), (True, False)):
-        monkeypatch.setattr(conjecture, "_selected", lambda *given, selected=selected: selected)
+        monkeypatch.setattr(conjecture, "_selects", lambda *given, selected=selected: selected)
         monkeypatch.setattr(conjecture, "_lower", lambda *given, lower=lower: lower)
         monkeypatch.setattr(conjecture, "asked_for", lambda *given: asked.append("end") or asked_for(*given))
         monkeypatch.setattr(conjecture, "_deviations", lambda *given: asked.append("deviation") or _deviations(*given))

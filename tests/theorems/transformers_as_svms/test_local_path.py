@@ -71,9 +71,9 @@ def _one_query(data: Any) -> tuple[Array, Array]:
     return (data.X[:, :, :, None] * data.queries[0]).reshape(n, T, -1), -(data.X @ data.v)
 
 
-TILTED = REFERENCE.but("tilted", local_path=_tilted)
-ELSEWHERE = REFERENCE.but("elsewhere", local_path=_elsewhere)
-ONE_QUERY = REFERENCE.but("one-query", outer_keys_and_scores=_one_query)
+TILTED = REFERENCE.replace("tilted", local_path=_tilted)
+ELSEWHERE = REFERENCE.replace("elsewhere", local_path=_elsewhere)
+ONE_QUERY = REFERENCE.replace("one-query", outer_keys_and_scores=_one_query)
 
 FAULTS = [
     (ONE_QUERY, set(QUERY_CLAIMS)),

@@ -72,7 +72,7 @@ def _shorter(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient
     return replace(right, direction=right.direction * np.where(weights > 0.9, 1e-3, 1.0)[..., None])
 
 
-SHORT_WHERE_SATURATED = REFERENCE.but("short-where-saturated", scaled_gradient=_shorter)
+SHORT_WHERE_SATURATED = REFERENCE.replace("short-where-saturated", scaled_gradient=_shorter)
 
 
 def _keys_of_tokens_alone(data: QueryDataset) -> tuple[Array, Array]:
@@ -82,7 +82,7 @@ def _keys_of_tokens_alone(data: QueryDataset) -> tuple[Array, Array]:
     return keys, -(data.X @ data.v)
 
 
-ONE_QUERY = REFERENCE.but("one-query", outer_keys_and_scores=_keys_of_tokens_alone)
+ONE_QUERY = REFERENCE.replace("one-query", outer_keys_and_scores=_keys_of_tokens_alone)
 
 NEGATED = fault_named("negated-gradient").implementation
 
@@ -122,7 +122,7 @@ def test_for_two_tokens_the_bound_is_an_equality() -> None:
         right = risk.scaled_gradient(keys, scores, loss, p)
         return replace(right, direction=right.direction * (1 - 1e-5))
 
-    assert "gradient-norm" in falsified(case, REFERENCE.but("shorter", scaled_gradient=shorter))
+    assert "gradient-norm" in falsified(case, REFERENCE.replace("shorter", scaled_gradient=shorter))
 
 
 @given(query_cases(families=(Family.INDEPENDENT,)))

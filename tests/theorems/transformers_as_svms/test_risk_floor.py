@@ -37,11 +37,11 @@ class Scaled:
 
     @property
     def in_excess(self) -> Implementation:
-        return REFERENCE.but("scaled excess", log_excess_risk=self.excess)
+        return REFERENCE.replace("scaled excess", log_excess_risk=self.excess)
 
     @property
     def in_risk(self) -> Implementation:
-        return REFERENCE.but("scaled risk", risk=self.risk)
+        return REFERENCE.replace("scaled risk", risk=self.risk)
 
 
 @settings(max_examples=15)
@@ -105,7 +105,7 @@ def test_keys_and_scores_are_those_of_the_data() -> None:
         keys, scores = REFERENCE.outer_keys_and_scores(data)
         return keys * (1 + 1e-6), scores * (1 + 1e-6)
 
-    wrong = REFERENCE.but("off", outer_keys_and_scores=off)
+    wrong = REFERENCE.replace("off", outer_keys_and_scores=off)
     assert {"keys-are-outer-products", "scores-are-products"} <= falsified(ID, "self-attention", wrong)
 
 
@@ -128,4 +128,4 @@ def test_a_risk_below_its_floor_is_no_number() -> None:
         sign, size = REFERENCE.log_excess_risk(*given)
         return 0 * sign, np.full_like(size, -np.inf)
 
-    assert "excess-at-least" in falsified(ID, "self-attention", REFERENCE.but("at the floor", log_excess_risk=none))
+    assert "excess-at-least" in falsified(ID, "self-attention", REFERENCE.replace("at the floor", log_excess_risk=none))

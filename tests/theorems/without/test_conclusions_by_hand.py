@@ -24,8 +24,8 @@ from theorems.core.implementation import REFERENCE
 from theorems.rounding.bounded import exact
 from theorems.without import (
     conjecture_joint_descent,
-    followed,
-    followed_joint,
+    follow_flow,
+    follow_joint_path,
     lemma_05,
     lemma_06,
     lemma_14,
@@ -39,7 +39,7 @@ FIGURE_3B = DATASETS["figure-3b"]().normalised()
 
 
 def joint_3b() -> Joint:
-    joint = followed_joint.joint_of(FIGURE_3B)
+    joint = follow_joint_path.joint_of(FIGURE_3B)
     assert joint is not None
     return joint
 
@@ -48,7 +48,7 @@ def test_joint_descent_is_compared_with_its_own_limits() -> None:
     joint = joint_3b()
     head, prompt = 3.0 * joint.svm.direction, 7.0 * np.array([0.6, 0.8])
     run = JointTrajectory(np.stack([head, head]), np.stack([prompt, prompt]))
-    aside, apart = conjecture_joint_descent._apart(joint, run, 1)
+    aside, apart = conjecture_joint_descent._distances(joint, run, 1)
     assert apart == pytest.approx(0.0, abs=1e-15)
     limit = conjecture_joint_descent.scheduled_direction(joint, 3 / 7)
     assert aside == pytest.approx(np.linalg.norm(prompt / 7 - limit))
@@ -63,7 +63,7 @@ def test_a_deviation_that_halves_is_none(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     monkeypatch.setattr(
         conjecture_joint_descent,
-        "_apart",
+        "_distances",
         lambda joint, run, at: {steps // 4: (1.0, 1.0), steps: (0.4, 0.6)}[at],
     )
     prompt, head = conjecture_joint_descent._limit_claims(FIGURE_3B)
@@ -76,17 +76,17 @@ def test_a_deviation_that_halves_is_none(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_a_direction_is_judged_at_the_last_norm(angles: tuple[float, ...], slack: float) -> None:
     """Against that at a thousandth of it; √ρ/ρ is allowed."""
-    far = followed.NORM
-    norms = np.array([far / (followed.NORM / followed.EARLIER), far / 10, far])
+    far = follow_flow.NORM
+    norms = np.array([far / (follow_flow.NORM / follow_flow.EARLIER), far / 10, far])
     points = norms[:, None] * np.array([[math.cos(a), math.sin(a)] for a in angles])
-    claim = followed.direction_claim("direction", flow_through(points, norms), np.array([1.0, 0.0]), 2.0)
+    claim = follow_flow.direction_claim("direction", flow_through(points, norms), np.array([1.0, 0.0]), 2.0)
     assert claim.slack == pytest.approx(slack, rel=1e-3)
     assert claim.tolerance == pytest.approx(0.0 if slack == 0 else (far / 2) ** -0.5)
 
 
 def test_a_selection_may_be_off_by_the_root_of_a_logit() -> None:
     problem = Problem(np.array([[[4.0, 0.0], [0.0, 0.0]]]), np.array([[1.0, 0.0]]))
-    claim = followed.selection_claim(problem, np.array([30.0, 40.0]), np.array([0]))
+    claim = follow_flow.selection_claim(problem, np.array([30.0, 40.0]), np.array([0]))
     assert claim.slack == pytest.approx(0.6)
     assert claim.tolerance == pytest.approx(1 / math.sqrt(50 * 4))
 
@@ -97,15 +97,15 @@ def test_chosen_tokens_have_the_largest_label_margin(margin: float, best: bool) 
     tokens = np.array([[[1.0, 0.0], [0.0, margin]]])
     joint = joint_of_chosen(tokens, tokens, np.array([0]))
     assert joint is not None
-    assert followed_joint.selects_best(joint) is best
+    assert follow_joint_path.selects_best(joint) is best
 
 
 def test_pairs_that_come_no_closer_are_told_with_what_a_limit_may_lack() -> None:
     joint, at = joint_3b(), np.zeros(2)
     pairs = [Pair(joint, 1.0, R, at, at, units) for R, units in ((50.0, 1e2), (5e3, 1e4))]
-    claim = followed_joint._limit("limit", pairs, [0.3, 0.2], "distance")
+    claim = follow_joint_path._limit("limit", pairs, [0.3, 0.2], "distance")
     assert (claim.slack, claim.tolerance) == (-0.2, pytest.approx(1e-2))
-    assert followed_joint._limit("limit", pairs, [0.3, 0.1], "distance").slack == 0
+    assert follow_joint_path._limit("limit", pairs, [0.3, 0.1], "distance").slack == 0
 
 
 def recorder(seen: list[Any], at: int) -> Any:
@@ -157,7 +157,7 @@ def test_mixing_is_compared_where_the_assumption_has_it(
     monkeypatch.setattr(lemma_14, "worst_mixing", lambda case, at: next(worst))
     monkeypatch.setattr(lemma_14, "difference", lambda *given: None)
     monkeypatch.setattr(lemma_14, "lasting", recorder([], 0))
-    case = FIGURE_3B.but(arrays=MappingProxyType({"q": np.ones(2), "q_other": np.ones(2)}))
+    case = FIGURE_3B.replace(arrays=MappingProxyType({"q": np.ones(2), "q_other": np.ones(2)}))
     risk = Excess(np.ones(5), np.zeros(5), np.zeros(5))
     assert len(list(lemma_14.mixing_hurts(case, risk, risk))) == asked
 
@@ -188,7 +188,7 @@ def test_a_path_that_stays_away(apart: tuple[float, ...], slack: float, monkeypa
 
 
 def with_radii(head: list[float], prompt: list[float]) -> Case:
-    return FIGURE_3B.but(arrays=MappingProxyType({"head_radii": np.array(head), "prompt_radii": np.array(prompt)}))
+    return FIGURE_3B.replace(arrays=MappingProxyType({"head_radii": np.array(head), "prompt_radii": np.array(prompt)}))
 
 
 def test_a_schedule_goes_through_its_radii_and_on() -> None:
@@ -219,7 +219,7 @@ def test_a_schedule_is_followed_between_its_own_ends(monkeypatch: pytest.MonkeyP
     def none(*given: Any) -> Iterator[Claim]:
         yield from ()
 
-    monkeypatch.setattr(theorem_6, "followed", pairs)
+    monkeypatch.setattr(theorem_6, "follow_joint_path", pairs)
     monkeypatch.setattr(theorem_6, "target_claims", none)
     assert list(theorem_6.schedule_claims(with_radii([2.0, 4.0, 5.0], [10.0, 80.0, 640.0]))) == []
     assert seen[0] == pytest.approx([10.0, 640.0])

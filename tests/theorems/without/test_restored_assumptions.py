@@ -27,11 +27,11 @@ Restore = Callable[[Case], Case]
 
 
 def with_problem(case: Case, **changed: Any) -> Case:
-    return case.but(problem=replace(case.problem, **changed))
+    return case.replace(problem=replace(case.problem, **changed))
 
 
 def with_arrays(case: Case, **changed: Any) -> Case:
-    return case.but(arrays=MappingProxyType({**case.arrays, **{k: np.array(v) for k, v in changed.items()}}))
+    return case.replace(arrays=MappingProxyType({**case.arrays, **{k: np.array(v) for k, v in changed.items()}}))
 
 
 def linear_loss(case: Case) -> Case:
@@ -65,7 +65,7 @@ def step_of_four(case: Case) -> Case:
 def comparable(case: Case) -> Case:
     """One direction wider than the other, both select the better of two tokens."""
     problem = Problem(np.array([[[-1.0, 0.0], [0.0, 0.0]]]), case.problem.scores, case.problem.loss)
-    return with_arrays(case.but(problem=problem), q1=[1.0, 1.0], q2=[1.0, 0.0])
+    return with_arrays(case.replace(problem=problem), q1=[1.0, 1.0], q2=[1.0, 0.0])
 
 
 def higher_neighbour(case: Case) -> Case:
@@ -86,7 +86,7 @@ def other_lengths(case: Case) -> Case:
 def with_data(case: Case, **changed: Any) -> Case:
     assert case.dataset is not None
     data: Dataset = replace(case.dataset, **changed)
-    return case.but(dataset=data, problem=data.problem)
+    return case.replace(dataset=data, problem=data.problem)
 
 
 def positive(case: Case) -> Case:

@@ -25,7 +25,7 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.record import load
-from theorems.without.followed_joint import followed, joint_of, separator_of
+from theorems.without.follow_joint_path import follow_joint_path, joint_of, separator_of
 from theorems.without.free_mixing import assumption_c_fails, assumption_c_over_supports_fails, tilt, tying
 from theorems.without.mixed_features import mixed_margins
 from theorems.without.signed_flow import norm_of_flow, signed_gradient, traps
@@ -34,32 +34,32 @@ FOLDER = ROOT / "counterexamples"
 
 
 def scores(*rows: list[float]) -> Callable[[Case], Case]:
-    return lambda case: case.but(problem=replace(case.problem, scores=np.array(rows)))
+    return lambda case: case.replace(problem=replace(case.problem, scores=np.array(rows)))
 
 
 def keys(*blocks: list[list[float]]) -> Callable[[Case], Case]:
-    return lambda case: case.but(problem=replace(case.problem, keys=np.array(blocks)))
+    return lambda case: case.replace(problem=replace(case.problem, keys=np.array(blocks)))
 
 
 def arrays(**changed: list[float] | float) -> Callable[[Case], Case]:
     def restored(case: Case) -> Case:
         given = {name: np.array(value) for name, value in changed.items()}
-        return case.but(arrays=MappingProxyType({**case.arrays, **given}))
+        return case.replace(arrays=MappingProxyType({**case.arrays, **given}))
 
     return restored
 
 
 def linear_loss(case: Case) -> Case:
-    return case.but(problem=replace(case.problem, loss=loss_named("correlation")))
+    return case.replace(problem=replace(case.problem, loss=loss_named("correlation")))
 
 
 def first_input(case: Case) -> Case:
-    return case.but(problem=replace(case.problem, keys=case.problem.keys[:1], scores=case.problem.scores[:1]))
+    return case.replace(problem=replace(case.problem, keys=case.problem.keys[:1], scores=case.problem.scores[:1]))
 
 
 def opposite_start(case: Case) -> Case:
     assert case.start is not None
-    return case.but(start=-case.start)
+    return case.replace(start=-case.start)
 
 
 def tokens(*blocks: list[list[float]], W: Any = None) -> Callable[[Case], Case]:
@@ -69,7 +69,7 @@ def tokens(*blocks: list[list[float]], W: Any = None) -> Callable[[Case], Case]:
         assert case.dataset is not None
         X = np.array(blocks) if blocks else case.dataset.X
         data = Dataset(X, case.dataset.Y, case.dataset.v, W, case.dataset.loss)
-        return case.but(problem=data.problem, dataset=data)
+        return case.replace(problem=data.problem, dataset=data)
 
     return restored
 
@@ -139,7 +139,7 @@ def test_lemma_12_is_tried_at_prompts_that_select(without: str) -> None:
     weakened = weakened_named("lemma-12", without)
     case = figure_3b()
     for p, verdict in (([3.0, 0.5], Verdict.UPHELD), ([0.0, 0.1], Verdict.INCONCLUSIVE)):
-        given = case.but(arrays=MappingProxyType({"prompt": np.array(p)}))
+        given = case.replace(arrays=MappingProxyType({"prompt": np.array(p)}))
         assert [claim.verdict for claim in weakened.conclusion(given, REFERENCE)] == [verdict]
 
 
@@ -192,7 +192,7 @@ def test_the_head_beside_a_support_without_a_dual_is_stationary() -> None:
     case = load(FOLDER / "lemma-13-without-optimal-support-tokens.json").case
     joint = joint_of(case)
     assert joint is not None
-    pairs: list[Pair] = followed(joint, lambda R: max(np.log(R), 0.5 * R), (80.0,), 1.0, 0)
+    pairs: list[Pair] = follow_joint_path(joint, lambda R: max(np.log(R), 0.5 * R), (80.0,), 1.0, 0)
     pair = pairs[0]
     y = float(np.abs(pair.w @ np.array([-joint.svm.direction[1], joint.svm.direction[0]])))
     assert y + np.log(y) == pytest.approx(pair.log_r, abs=1e-6)

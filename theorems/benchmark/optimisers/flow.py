@@ -38,11 +38,11 @@ def read_at(
     under_test: Implementation = REFERENCE,
 ) -> Run:
     """The flow at s = η t for the iterations t; one that cannot be followed so far stays, and is not representable."""
-    found = [_followed(*one, step * iterations, under_test) for one in zip(problems, starts, strict=True)]
+    found = [_follow(*one, step * iterations, under_test) for one in zip(problems, starts, strict=True)]
     return Run(np.stack([points for points, _ in found], axis=1), iterations, np.array([whole for _, whole in found]))
 
 
-def _followed(
+def _follow(
     problem: Problem, start: Float64[np.ndarray, "d"], at: Float64[np.ndarray, "r"], under_test: Implementation
 ) -> tuple[Float64[np.ndarray, "r d"], bool]:
     field = single_field(problem.keys, problem.scores, problem.loss, under_test.scaled_gradient)

@@ -31,7 +31,7 @@ PLAIN = Theory(2.0, "Theorems 2 and 3; descent-from-a-margin", Against.LOG, 1.0,
 NORMALIZED = Theory(2.0, "descent-from-a-margin", exponent=1.0, along_gradient=True, proven=0.5)
 
 
-def descended(
+def run_gradient_descent(
     problems: Sequence[Problem],
     starts: Float64[np.ndarray, "b d"],
     steps: int,

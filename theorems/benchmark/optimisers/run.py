@@ -55,7 +55,7 @@ class Run:
         return one_minus_cosine_along(self.points, self.norms, unit)
 
 
-def recorded(steps: int, every: int) -> Int64[np.ndarray, "r"]:
+def recorded_iterations(steps: int, every: int) -> Int64[np.ndarray, "r"]:
     """Every that many iterations, and the first and the last."""
     return np.unique(np.append(np.arange(0, steps + 1, every), steps)).astype(np.int64)
 
@@ -87,7 +87,7 @@ def follow(
         NotAPoint: a step is not an array of numbers of the shape of p.
     """
     shape = shape or (starts.shape[1],)
-    iterations = recorded(steps, record_every)
+    iterations = recorded_iterations(steps, record_every)
     rule = made()
     if rule.batched:
         setting = Setting(tuple(problems), starts, shape, under_test)
@@ -98,18 +98,18 @@ def follow(
             under_test.scaled_gradient,
             (len(problems),),
         )
-        return Run(*_followed(rule, setting, field, iterations, progress, 0))
+        return Run(*_iterate(rule, setting, field, iterations, progress, 0))
     found = []
     for k, problem in enumerate(problems):
         own = single_field(problem.keys, problem.scores, problem.loss, under_test.scaled_gradient)
         setting = Setting((problem,), np.array(starts[k]), shape, under_test)
-        found.append(_followed(made(), setting, own, iterations, progress, k * steps))
+        found.append(_iterate(made(), setting, own, iterations, progress, k * steps))
     return Run(
         np.stack([points for points, _, _ in found], axis=1), iterations, np.array([bool(ok) for _, _, ok in found])
     )
 
 
-def _followed(
+def _iterate(
     rule: Optimiser, setting: Setting, field: Any, iterations: Int64[np.ndarray, "r"], progress: Progress, before: int
 ) -> tuple[Float64[np.ndarray, "r *b d"], Int64[np.ndarray, "r"], Bool[np.ndarray, "*b"]]:
     p = np.array(setting.start)

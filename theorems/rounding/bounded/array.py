@@ -115,13 +115,13 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def T(self) -> Bounded:
-        return trusted(self.value.T, self.error.T)
+        return from_trusted(self.value.T, self.error.T)
 
     def __len__(self) -> int:
         return len(self.value)
 
     def __getitem__(self, index: Any) -> Bounded:
-        return trusted(self.value[index], self.error[index])
+        return from_trusted(self.value[index], self.error[index])
 
     def __repr__(self) -> str:
         return f"Bounded({self.value!r}, {self.error!r})"
@@ -157,13 +157,13 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
             return rule(*args, **keywords)
 
     def reshape(self, *shape: Any) -> Bounded:
-        return trusted(self.value.reshape(*shape), self.error.reshape(*shape))
+        return from_trusted(self.value.reshape(*shape), self.error.reshape(*shape))
 
     def swapaxes(self, a: int, b: int) -> Bounded:
-        return trusted(self.value.swapaxes(a, b), self.error.swapaxes(a, b))
+        return from_trusted(self.value.swapaxes(a, b), self.error.swapaxes(a, b))
 
     def ravel(self) -> Bounded:
-        return trusted(self.value.ravel(), self.error.ravel())
+        return from_trusted(self.value.ravel(), self.error.ravel())
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
         return np.sum(self, axis=axis, keepdims=keepdims)
@@ -180,7 +180,7 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
     def widened(self, by: Any) -> Bounded:
         """The same values, each off by so much more: a truncation or a step that is argued by hand."""
         more = np.abs(exactly(by))
-        return made(self.value, upward(self.error + more), lambda: more == 0)
+        return restore_invariants(self.value, upward(self.error + more), lambda: more == 0)
 
 
 _plain: ContextVar[bool] = ContextVar("plain", default=False)
@@ -215,7 +215,7 @@ def rounded(x: Any) -> Any:
     return Bounded(value, upward(np.where(np.isinf(value), 0.0, lost)))
 
 
-def trusted(value: Any, error: Any) -> Bounded:
+def from_trusted(value: Any, error: Any) -> Bounded:
     """Value and error that satisfy the invariants already, and are nobody else's to write to."""
     new = object.__new__(Bounded)
     new.value, new.error = np.asarray(value), np.asarray(error)
@@ -244,7 +244,7 @@ def upward(x: Values, operations: Any = 8) -> Values:
     return x * (1 + (operations + 4) * EPS)
 
 
-def made(value: Values, error: Values, infinite: Callable[[], Values] | None = None) -> Bounded:
+def restore_invariants(value: Values, error: Values, infinite: Callable[[], Values] | None = None) -> Bounded:
     """The result of a rule, invariants restored: NaN, overflow of value or kernel and infinite errors become unknown.
 
     Args:
@@ -255,7 +255,7 @@ def made(value: Values, error: Values, infinite: Callable[[], Values] | None = N
         error = np.broadcast_to(error, value.shape)
     known = np.abs(value) + error <= current().largest
     if known.all():
-        return trusted(value, error)
+        return from_trusted(value, error)
     certain = np.isinf(value) & (infinite() if infinite is not None else False)
     finite = np.where(np.isnan(value), 0.0, np.minimum(np.maximum(value, -LARGEST), LARGEST))
-    return trusted(np.where(certain, value, finite), np.where(certain, 0.0, np.where(known, error, np.inf)))
+    return from_trusted(np.where(certain, value, finite), np.where(certain, 0.0, np.where(known, error, np.inf)))

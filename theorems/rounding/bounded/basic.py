@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from theorems.rounding.bounded.arithmetic import UNIT, current
-from theorems.rounding.bounded.array import Bounded, Values, for_ufunc, made, parts, trusted, upward
+from theorems.rounding.bounded.array import Bounded, Values, for_ufunc, from_trusted, parts, restore_invariants, upward
 
 
 def is_exact_zero(x: Values, e: Values) -> Values:
@@ -35,7 +35,7 @@ def _sum(x: Values, e: Values, y: Values, f: Values) -> Bounded:
     if now.theirs:
         cost = now.theirs * (np.abs(value) + error) + now.flushed
         error = error + np.where(is_exact_zero(x, e) | is_exact_zero(y, f), 0.0, cost)
-    return made(value, upward(error), lambda: (np.isinf(x) | np.isinf(y)) & np.isfinite(moved))
+    return restore_invariants(value, upward(error), lambda: (np.isinf(x) | np.isinf(y)) & np.isfinite(moved))
 
 
 @for_ufunc(np.subtract)
@@ -55,7 +55,7 @@ def multiply(a: Any, b: Any) -> Bounded:
     moved = size_x * f + e * reach
     lost = (np.minimum(size_x + e, reach) > 0) * now.underflow
     error = upward(moved + now.rounding * (np.abs(value) + moved)) + lost
-    return made(
+    return restore_invariants(
         value, error, lambda: np.isfinite(e + f) & ((np.isinf(x) & (size_y > f)) | (np.isinf(y) & (size_x > e)))
     )
 
@@ -72,33 +72,33 @@ def divide(a: Any, b: Any) -> Bounded:
     moved = e / room + scale * (f / room)
     if (room > 0).all() and np.isfinite(scale).all() and np.isfinite(y).all():
         lost = (np.abs(x) + e > 0) * now.underflow
-        return made(value, upward(moved + now.rounding * (scale + moved)) + lost)
+        return restore_invariants(value, upward(moved + now.rounding * (scale + moved)) + lost)
     moved = np.where(room > 0, moved, np.inf)
     vanishes = is_exact_zero(x, e) | (np.isinf(y) & np.isfinite(e))
     moved = np.where(vanishes & (room > 0) & np.isfinite(x), 0.0, moved)
     lost = np.where(vanishes, 0.0, now.underflow)
     error = upward(moved + now.rounding * (np.abs(value) + moved)) + lost
-    return made(value, error, lambda: np.isinf(x) & np.isfinite(y) & (room > 0))
+    return restore_invariants(value, error, lambda: np.isinf(x) & np.isfinite(y) & (room > 0))
 
 
 @for_ufunc(np.negative)
 def negative(a: Any) -> Bounded:
     """Exact."""
     x, e = parts(a)
-    return trusted(-x, e if e.shape == np.shape(x) else np.broadcast_to(e, np.shape(x)))
+    return from_trusted(-x, e if e.shape == np.shape(x) else np.broadcast_to(e, np.shape(x)))
 
 
 @for_ufunc(np.positive)
 def positive(a: Any) -> Bounded:
     """Exact."""
-    return trusted(*parts(a))
+    return from_trusted(*parts(a))
 
 
 @for_ufunc(np.absolute)
 def absolute(a: Any) -> Bounded:
     """Exact, and no further from the truth: ||t| − |x|| ≤ |t − x|."""
     x, e = parts(a)
-    return trusted(np.abs(x), e)
+    return from_trusted(np.abs(x), e)
 
 
 @for_ufunc(np.sign)
@@ -106,7 +106,7 @@ def sign(a: Any) -> Bounded:
     """Exact where the sign is sure, 0 ± 1 where it is not, unknown where nothing is known."""
     x, e = parts(a)
     sure = (np.abs(x) > e) | is_exact_zero(x, e)
-    return trusted(np.where(sure, np.sign(x), 0.0), np.where(sure, 0.0, np.where(np.isinf(e), np.inf, 1.0)))
+    return from_trusted(np.where(sure, np.sign(x), 0.0), np.where(sure, 0.0, np.where(np.isinf(e), np.inf, 1.0)))
 
 
 @for_ufunc(np.square)
@@ -124,7 +124,7 @@ def power(a: Any, exponent: Any) -> Bounded:
         k = operator.index(exponent.item() if isinstance(exponent, np.ndarray) else exponent)
     except (TypeError, ValueError):
         raise TypeError("numpy.power: only whole exponents have a rule for bounded arrays.") from None
-    result, base, left = None, trusted(*parts(a)), abs(k)
+    result, base, left = None, from_trusted(*parts(a)), abs(k)
     while left:
         if left & 1:
             result = base if result is None else multiply(result, base)

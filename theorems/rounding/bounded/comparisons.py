@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from reference_attention.floats import EPS
-from theorems.rounding.bounded.array import Bounded, Values, for_function, for_ufunc, made, parts, upward
+from theorems.rounding.bounded.array import Bounded, Values, for_function, for_ufunc, parts, restore_invariants, upward
 
 
 def _gap(a: Any, b: Any) -> tuple[Values, Values, Values]:
@@ -26,11 +26,11 @@ def _gap(a: Any, b: Any) -> tuple[Values, Values, Values]:
 
 
 def _surely(test: Callable[[Values, Values], Values], sign: int) -> Callable[[Any, Any], Values]:
-    def compared(a: Any, b: Any) -> Values:
+    def compare(a: Any, b: Any) -> Values:
         gap, room, exact = _gap(a, b)
         return np.where(exact, test(sign * parts(a)[0], sign * parts(b)[0]), test(sign * gap, room))
 
-    return compared
+    return compare
 
 
 surely_at_least = for_ufunc(np.greater_equal)(_surely(np.greater_equal, 1))
@@ -61,7 +61,9 @@ def hull(a: Any, b: Any) -> Bounded:
     with np.errstate(all="ignore"):
         (x, e), (y, f) = parts(a), parts(b)
         apart = np.where(x == y, 0.0, np.abs(x - y))
-        return made(np.where(True, x, y), upward(np.maximum(e, apart + f)), lambda: (x == y) & np.isfinite(e + f))
+        return restore_invariants(
+            np.where(True, x, y), upward(np.maximum(e, apart + f)), lambda: (x == y) & np.isfinite(e + f)
+        )
 
 
 def either(first: Any, second: Any, a: Any, b: Any) -> Bounded:
@@ -73,7 +75,7 @@ def either(first: Any, second: Any, a: Any, b: Any) -> Bounded:
     (x, e), (y, f) = parts(a), parts(b)
     value = np.where(first, x, np.where(second, y, undecided.value))
     error = np.where(first, e, np.where(second, f, undecided.error))
-    return made(value, error, lambda: np.isfinite(error))
+    return restore_invariants(value, error, lambda: np.isfinite(error))
 
 
 @for_function(np.select)
@@ -87,4 +89,4 @@ def select(condlist: Sequence[Values], choicelist: Sequence[Any]) -> Bounded:
     for sure, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         x, e = parts(choice)
         value, error = np.where(sure, x, value), np.where(sure, e, error)
-    return made(value, error, lambda: np.isfinite(error))
+    return restore_invariants(value, error, lambda: np.isfinite(error))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from theorems.rounding.bounded.arithmetic import UNIT, current
-from theorems.rounding.bounded.array import Bounded, Values, for_ufunc, made, parts, upward
+from theorems.rounding.bounded.array import Bounded, Values, for_ufunc, parts, restore_invariants, upward
 
 SLACK = 1 + 2.0**-36
 """Pays for exponentials inside a bound: their own error, and that of rounded exponents, at most 745 units of them."""
@@ -34,7 +34,7 @@ def exp(a: Any) -> Bounded:
     x, e = parts(a)
     value, now = np.exp(x), current()
     moved, lost = rise(x, e, value), (x > -np.inf) * now.vanishing
-    return made(value, upward(moved + now.function * (value + moved)) + lost, lambda: np.isposinf(x))
+    return restore_invariants(value, upward(moved + now.function * (value + moved)) + lost, lambda: np.isposinf(x))
 
 
 @for_ufunc(np.expm1)
@@ -44,7 +44,7 @@ def expm1(a: Any) -> Bounded:
     value, moved, now = np.expm1(x), rise(x, e, np.exp(x)), current()
     lost = (x != 0) * now.underflow + (e > 0) * now.vanishing
     error = upward(moved + now.function * (np.abs(value) + moved)) + lost
-    return made(value, error, lambda: np.isposinf(x))
+    return restore_invariants(value, error, lambda: np.isposinf(x))
 
 
 def fall(e: Values, above: Values) -> Values:
@@ -64,7 +64,7 @@ def log(a: Any) -> Bounded:
     x, e = parts(a)
     value, moved, now = np.log(x), fall(e, x), current()
     error = upward(moved + now.function * (np.abs(value) + moved))
-    return made(value, error, lambda: ((x == 0) | np.isposinf(x)) & (e == 0))
+    return restore_invariants(value, error, lambda: ((x == 0) | np.isposinf(x)) & (e == 0))
 
 
 @for_ufunc(np.log1p)
@@ -74,7 +74,7 @@ def log1p(a: Any) -> Bounded:
     value, moved, now = np.log1p(x), fall(e, 1 + x), current()
     lost = ((x != 0) | (e > 0)) * now.underflow
     error = upward(moved + now.function * (np.abs(value) + moved)) + lost
-    return made(value, error, lambda: ((x == -1) | np.isposinf(x)) & (e == 0))
+    return restore_invariants(value, error, lambda: ((x == -1) | np.isposinf(x)) & (e == 0))
 
 
 @for_ufunc(np.sqrt)
@@ -86,7 +86,7 @@ def sqrt(a: Any) -> Bounded:
     moved = np.where(e == 0, 0.0, e / (value + np.sqrt(np.maximum(below * (1 - 2 * UNIT), 0.0))))
     moved = np.where(below >= 0, moved + now.underflow * (e > 0), np.inf)
     error = upward(moved + now.rounding * (value + moved)) + np.where(x > 0, now.flushed, 0.0)
-    return made(value, error, lambda: np.isposinf(x) & (e == 0))
+    return restore_invariants(value, error, lambda: np.isposinf(x) & (e == 0))
 
 
 @for_ufunc(np.logaddexp)
@@ -119,7 +119,7 @@ def logaddexp(a: Any, b: Any) -> Bounded:
     own = 2 * now.function * theirs + 2 * exponent + now.vanishing
     own = own * SLACK + now.rounding * (np.abs(value) + moved) + now.flushed
     error = np.where(alone, e_top, moved + own)
-    return made(value, upward(error), lambda: np.isfinite(e) & np.isfinite(f))
+    return restore_invariants(value, upward(error), lambda: np.isfinite(e) & np.isfinite(f))
 
 
 @for_ufunc(np.tanh)
@@ -130,7 +130,7 @@ def tanh(a: Any) -> Bounded:
     t = np.tanh(np.maximum(np.abs(x) - e, 0.0))
     moved = np.minimum(e * ((1 - t) * (1 + t) + 32 * UNIT), 2.0)
     error = upward(moved + now.function * (np.abs(value) + moved)) + now.underflow * ((x != 0) | (e > 0))
-    return made(value, np.where(np.isinf(e), np.inf, error))
+    return restore_invariants(value, np.where(np.isinf(e), np.inf, error))
 
 
 @for_ufunc(np.arctan)
@@ -141,4 +141,4 @@ def arctan(a: Any) -> Bounded:
     y = np.maximum(np.abs(x) - e, 0.0) * (1 - 4 * UNIT)
     moved = np.minimum(e / (1 + y * y), 3.15)
     error = upward(moved + now.function * (np.abs(value) + moved)) + now.underflow * ((x != 0) | (e > 0))
-    return made(value, np.where(np.isinf(e), np.inf, error))
+    return restore_invariants(value, np.where(np.isinf(e), np.inf, error))

@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from reference_attention.floats import EPS
-from theorems.rounding.bounded.array import Bounded, Values, for_function, for_ufunc, made, parts, trusted
+from theorems.rounding.bounded.array import (
+    Bounded,
+    Values,
+    for_function,
+    for_ufunc,
+    from_trusted,
+    parts,
+    restore_invariants,
+)
 from theorems.rounding.bounded.basic import negative
 
 
@@ -26,7 +34,7 @@ def maximum(a: Any, b: Any) -> Bounded:
     (x, e), (y, f) = parts(a), parts(b)
     value = np.maximum(x, y)
     error = np.maximum(_excess(value, x, e), _excess(value, y, f))
-    return made(value, error, lambda: np.isfinite(error))
+    return restore_invariants(value, error, lambda: np.isfinite(error))
 
 
 @for_ufunc(np.minimum)
@@ -39,11 +47,11 @@ def max_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
     x, e = parts(a)
     value = np.max(x, axis=axis, keepdims=True)
     error = np.max(_excess(value, x, e), axis=axis, keepdims=True)
-    result = made(value, error, lambda: np.isfinite(error))
+    result = restore_invariants(value, error, lambda: np.isfinite(error))
     if keepdims:
         return result
     axes = tuple(range(x.ndim)) if axis is None else axis
-    return trusted(np.squeeze(result.value, axes), np.squeeze(result.error, axes))
+    return from_trusted(np.squeeze(result.value, axes), np.squeeze(result.error, axes))
 
 
 @for_function(np.min)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from theorems.rounding.bounded.array import FUNCTIONS, Bounded, Values, for_function, parts, trusted
+from theorems.rounding.bounded.array import FUNCTIONS, Bounded, Values, for_function, from_trusted, parts
 
 MOVES: tuple[Callable[..., Any], ...] = (
     np.reshape,
@@ -31,18 +31,18 @@ JOINS: tuple[Callable[..., Any], ...] = (np.concatenate, np.stack)
 """Of a sequence of arrays."""
 
 
-def _moved(function: Callable[..., Any]) -> Callable[..., Bounded]:
+def _moving_rule(function: Callable[..., Any]) -> Callable[..., Bounded]:
     def rule(a: Any, *rest: Any, **keywords: Any) -> Bounded:
         x, e = _both(a)
-        return trusted(function(x, *rest, **keywords), function(e, *rest, **keywords))
+        return from_trusted(function(x, *rest, **keywords), function(e, *rest, **keywords))
 
     return rule
 
 
-def _joined(function: Callable[..., Any]) -> Callable[..., Bounded]:
+def _joining_rule(function: Callable[..., Any]) -> Callable[..., Bounded]:
     def rule(arrays: Any, axis: Any = 0) -> Bounded:
         pairs = [_both(a) for a in arrays]
-        return trusted(function([x for x, _ in pairs], axis=axis), function([e for _, e in pairs], axis=axis))
+        return from_trusted(function([x for x, _ in pairs], axis=axis), function([e for _, e in pairs], axis=axis))
 
     return rule
 
@@ -53,16 +53,16 @@ def _both(a: Any) -> tuple[Values, Values]:
 
 
 for _function in MOVES:
-    FUNCTIONS[_function] = _moved(_function)
+    FUNCTIONS[_function] = _moving_rule(_function)
 for _function in JOINS:
-    FUNCTIONS[_function] = _joined(_function)
+    FUNCTIONS[_function] = _joining_rule(_function)
 
 
 @for_function(np.broadcast_arrays)
 def broadcast_arrays(*arrays: Any) -> tuple[Bounded, ...]:
     pairs = [parts(a if isinstance(a, Bounded) else Bounded(a)) for a in arrays]
     shape = np.broadcast_shapes(*(x.shape for x, _ in pairs))
-    return tuple(trusted(np.broadcast_to(x, shape), np.broadcast_to(e, shape)) for x, e in pairs)
+    return tuple(from_trusted(np.broadcast_to(x, shape), np.broadcast_to(e, shape)) for x, e in pairs)
 
 
 @for_function(np.where)
@@ -72,7 +72,7 @@ def where(condition: Any, a: Any, b: Any) -> Bounded:
         raise TypeError("numpy.where: the condition is a bounded array; compare it.")
     (x, e), (y, f) = parts(a), parts(b)
     value: Any = np.where(condition, x, y)
-    return trusted(value, np.broadcast_to(np.where(condition, e, f), value.shape))
+    return from_trusted(value, np.broadcast_to(np.where(condition, e, f), value.shape))
 
 
 @for_function(np.diff)

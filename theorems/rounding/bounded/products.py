@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from theorems.rounding.bounded.arithmetic import FLOAT64, current
-from theorems.rounding.bounded.array import Bounded, Values, for_function, for_ufunc, made, parts, trusted, upward
+from theorems.rounding.bounded.array import (
+    Bounded,
+    Values,
+    for_function,
+    for_ufunc,
+    from_trusted,
+    parts,
+    restore_invariants,
+    upward,
+)
 from theorems.rounding.bounded.basic import multiply
 from theorems.rounding.bounded.sums import sum_, terms_along
 
@@ -37,7 +46,7 @@ def bilinear(take: Bilinear, a: Any, b: Any, otherwise: Bilinear | None = None) 
         moved = moved + take(e, reach_y)
     error = upward(moved + products * now.rounding * total, products) + products * (2 * now.underflow + now.flushed)
     error = np.where(upward(total, products) + error > now.largest, np.inf, error)
-    return made(value, error)
+    return restore_invariants(value, error)
 
 
 def _one_by_one(take: Bilinear, a: Any, b: Any) -> Bounded:
@@ -47,15 +56,15 @@ def _one_by_one(take: Bilinear, a: Any, b: Any) -> Bounded:
     wild_y = ~np.isfinite(y + f)
     if not (wild_x.any() or wild_y.any()):  # the sum overflows
         value = take(x, y)
-        return made(value, np.full(value.shape, np.inf))
+        return restore_invariants(value, np.full(value.shape, np.inf))
     tame = bilinear(
         take,
-        trusted(np.where(wild_x, 0.0, x), np.where(wild_x, 0.0, e)),
-        trusted(np.where(wild_y, 0.0, y), np.where(wild_y, 0.0, f)),
+        from_trusted(np.where(wild_x, 0.0, x), np.where(wild_x, 0.0, e)),
+        from_trusted(np.where(wild_y, 0.0, y), np.where(wild_y, 0.0, f)),
     )
     ones_x, ones_y = np.ones(np.shape(x)), np.ones(np.shape(y))
     hit = take(wild_x.astype(float), ones_y) + take(ones_x, wild_y.astype(float)) > 0
-    return made(tame.value, np.where(hit, np.inf, tame.error))
+    return restore_invariants(tame.value, np.where(hit, np.inf, tame.error))
 
 
 @for_ufunc(np.vecdot)
@@ -114,8 +123,8 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> B
         size = upward(value + error)
         error = np.where(size * size > now.largest, np.inf, error)
     infinite = np.any(np.isinf(x), axis=axes, keepdims=True) & np.all(np.isfinite(e), axis=axes, keepdims=True)
-    result = made(np.where(infinite, np.inf, value), error, lambda: infinite)
-    return result if keepdims else trusted(np.squeeze(result.value, axes), np.squeeze(result.error, axes))
+    result = restore_invariants(np.where(infinite, np.inf, value), error, lambda: infinite)
+    return result if keepdims else from_trusted(np.squeeze(result.value, axes), np.squeeze(result.error, axes))
 
 
 @for_function(np.linalg.vector_norm)

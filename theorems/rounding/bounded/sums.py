@@ -13,7 +13,16 @@ import numpy as np
 
 from reference_attention.floats import EPS
 from theorems.rounding.bounded.arithmetic import FLOAT64, current
-from theorems.rounding.bounded.array import Bounded, Values, for_function, for_ufunc, made, parts, trusted, upward
+from theorems.rounding.bounded.array import (
+    Bounded,
+    Values,
+    for_function,
+    for_ufunc,
+    from_trusted,
+    parts,
+    restore_invariants,
+    upward,
+)
 from theorems.rounding.bounded.basic import divide
 from theorems.rounding.bounded.exponentials import SLACK, rise
 
@@ -36,7 +45,7 @@ def sum_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
     error = upward(moved + additions * (now.rounding * total + now.flushed), n + 8)
     # Partial sums are at most the total: where that overflows, so may they.
     error = np.where(upward(total, n + 8) + error > now.largest, np.inf, error)
-    return made(value, error, lambda: np.isfinite(moved) & np.any(np.isinf(x), **how))
+    return restore_invariants(value, error, lambda: np.isfinite(moved) & np.any(np.isinf(x), **how))
 
 
 @for_ufunc(np.add, "reduce")
@@ -50,7 +59,7 @@ def mean(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
     x, _ = parts(a)
     result = divide(sum_(a, axis, keepdims), float(terms_along(x.shape, axis)))
     extra = current().theirs * (np.abs(result.value) + result.error)
-    return made(result.value, upward(result.error + extra), lambda: np.isinf(result.value))
+    return restore_invariants(result.value, upward(result.error + extra), lambda: np.isinf(result.value))
 
 
 @for_function(np.cumsum)
@@ -65,7 +74,9 @@ def cumsum(a: Any, axis: int | None = None) -> Bounded:
     additions = np.maximum(np.cumsum(sizes > 0, axis=axis) - 1, 0)
     error = upward(moved + additions * (now.rounding * total + now.flushed), n + 8)
     error = np.where(upward(total, n + 8) + error > now.largest, np.inf, error)
-    return made(value, error, lambda: np.isfinite(moved) & np.logical_or.accumulate(np.isinf(x), axis=axis))
+    return restore_invariants(
+        value, error, lambda: np.isfinite(moved) & np.logical_or.accumulate(np.isinf(x), axis=axis)
+    )
 
 
 @for_ufunc(np.add, "accumulate")
@@ -112,8 +123,10 @@ def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
     error = error + np.where(top == 0, 0.0, own.rounding * np.abs(value))
     if now.theirs:
         error = error + _of_kernel(m, np.abs(value) + error)
-    result = made(value, upward(np.where(m > 1, error, most), m) * SLACK, lambda: np.isfinite(most) & ~np.isnan(value))
-    return result if keepdims else trusted(np.squeeze(result.value, axis), np.squeeze(result.error, axis))
+    result = restore_invariants(
+        value, upward(np.where(m > 1, error, most), m) * SLACK, lambda: np.isfinite(most) & ~np.isnan(value)
+    )
+    return result if keepdims else from_trusted(np.squeeze(result.value, axis), np.squeeze(result.error, axis))
 
 
 def _of_kernel(m: Values, size: Values) -> Values:

@@ -18,10 +18,10 @@ from typing import Any
 from max_margin_theorems import stopping
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
-from theorems.run.encoding import decoded, result_kind, so_far_kind
+from theorems.run.encoding import decode, result_kind, so_far_kind
 from theorems.run.engines.address import address
 from theorems.run.engines.engine import Answer, Engine
-from theorems.run.engines.sameness import needed
+from theorems.run.engines.sameness import needed_identity
 from theorems.run.engines.task import Message, Task
 from theorems.run.engines.union import folder_of, union
 from theorems.run.pool import LOOK, PATIENCE, TRIES, Tell
@@ -49,7 +49,7 @@ class Coordinator:
         self.until: Callable[[], bool] = lambda: False
         self._engine = engine
         self._run = run
-        self._surroundings = to_json(needed(run))
+        self._surroundings = to_json(needed_identity(run))
         self._folder = None if journal is None else folder_of(journal.absolute())
         self._known: dict[str, Any] = {}
         self._addresses: dict[int, str] = {}
@@ -83,7 +83,7 @@ class Coordinator:
                         out[self._engine.submit(task)] = k
                 if not out and not waiting:
                     return
-                if stopping.asked():
+                if stopping.signal_received():
                     raise KeyboardInterrupt
                 if self.until():
                     raise Enough(OVER)
@@ -117,7 +117,7 @@ class Coordinator:
             return None
         found = self._addresses.setdefault(k, address(unit, self._run))
         if (held := self._known.get(found)) is not None:
-            tell(k, "finished", decoded(held, result_kind(unit)))
+            tell(k, "finished", decode(held, result_kind(unit)))
             return None
         foreign = getattr(unit, "foreign", False)
         journals = str(self._folder or "")
@@ -131,11 +131,11 @@ class Coordinator:
         if done >= 0:
             tell(k, "progressed", done)
         if so_far is not None:
-            tell(k, "so far", decoded(so_far, so_far_kind(unit)))
+            tell(k, "so far", decode(so_far, so_far_kind(unit)))
         if word == "finished":
             if "refused" in value:
                 raise InvalidInput(f"--engine: {value['refused']}.")
-            value = decoded(value["result"], result_kind(unit))
+            value = decode(value["result"], result_kind(unit))
         tell(k, word, value)
 
     def _again(self, lost: Mapping[int, str], tell: Tell) -> list[int]:

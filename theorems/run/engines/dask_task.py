@@ -16,7 +16,7 @@ OVER = ("memory", "erred")
 
 
 @dataclass(eq=False)
-class Handed:
+class SubmittedTask:
     """A task on its way.
 
     Attributes:
@@ -31,7 +31,7 @@ class Handed:
     known: bool = False
     unheard: bool = False
 
-    def forgotten(self, there: str | None) -> bool:
+    def is_lost(self, there: str | None) -> bool:
         """Whether no answer will come, by what the scheduler says of the task at this look.
 
         A task that it does not know yet may be on its way to it, and one that is done since the last look may be on
@@ -72,14 +72,14 @@ class Handed:
             self.future.release()
 
 
-def handed(client: Any, task: Task) -> Handed:
+def submit(client: Any, task: Task) -> SubmittedTask:
     """Submit a task.
 
     Raises:
         Exception: of Dask, where the client has given up.
     """
     # The same task on another worker is the same work: nothing of it is to be looked up.
-    one = Handed(client.submit(work, task, pure=False))
+    one = SubmittedTask(client.submit(work, task, pure=False))
     one.answer.add_done_callback(one.release)
     client.loop.add_callback(one.tell)
     return one

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from reference_attention.errors import InvalidInput
-from theorems.run.engines.dask_task import Handed, handed
+from theorems.run.engines.dask_task import SubmittedTask, submit
 from theorems.run.engines.engine import WINDOW, Answer
 from theorems.run.engines.task import Task
 
@@ -58,7 +58,7 @@ class OnDask:
         self._distributed: Any = distributed
         self._scheduler = scheduler
         self._away = away
-        self._out: list[Handed] = []
+        self._out: list[SubmittedTask] = []
         self._alone_since: float | None = time.monotonic()
         self._looked = self._heard = 0.0
         self._id = ""
@@ -71,7 +71,7 @@ class OnDask:
     def submit(self, task: Task) -> Answer:
         """Those submitted first have priority."""
         try:
-            one = handed(self._client, task)
+            one = submit(self._client, task)
         except Exception as error:
             refused: Answer = Future()
             refused.set_exception(error)
@@ -85,7 +85,7 @@ class OnDask:
         if now - self._looked < OFTEN:
             return ""
         identity = self._identity()
-        if why := self._broken(identity):
+        if why := self._why_unusable(identity):
             self._let_go(why)
         self._looked = time.monotonic()
         if self._alone_since is None or identity is None:
@@ -117,12 +117,12 @@ class OnDask:
         """The cluster stays."""
         self._let_go("the run is over")
 
-    def _broken(self, identity: dict[str, Any] | None) -> str:
+    def _why_unusable(self, identity: dict[str, Any] | None) -> str:
         """Why this client is of no use any more; empty if it is."""
         if identity is not None and identity["id"] != self._id:
             return "the scheduler was started again"
         self._out = [one for one in self._out if not one.answer.done()]
-        states = identity and self._asked("get_task_status", keys=[one.future.key for one in self._out])
+        states = identity and self._ask_scheduler("get_task_status", keys=[one.future.key for one in self._out])
         comm = self._client.scheduler_comm
         if self._client.status == "running" and (comm is None or comm.closed()):
             return "the connection to the scheduler was lost"
@@ -130,7 +130,7 @@ class OnDask:
             silent = self._client.status == "closed" or time.monotonic() - self._heard > self._away
             return "the scheduler does not answer" if silent else ""
         self._heard = time.monotonic()
-        forgotten = [one for one in self._out if one.forgotten(states.get(one.future.key))]
+        forgotten = [one for one in self._out if one.is_lost(states.get(one.future.key))]
         return "nothing was heard of it" if forgotten else ""
 
     def _connect(self, timeout: float) -> None:
@@ -146,9 +146,9 @@ class OnDask:
 
     def _identity(self) -> dict[str, Any] | None:
         """Who answers at that address now, with one of its workers; None if nobody does."""
-        return self._asked("identity", n_workers=1)
+        return self._ask_scheduler("identity", n_workers=1)
 
-    def _asked(self, question: str, **about: Any) -> Any:
+    def _ask_scheduler(self, question: str, **about: Any) -> Any:
         with suppress(Exception):
             return self._client.sync(getattr(self._client.scheduler, question), callback_timeout=ASKING, **about)
         return None

@@ -10,7 +10,7 @@ from theorems.run.identity import digest_of_file, surroundings
 SHARED = ("version", "source", "libraries", "files")
 
 
-def needed(run: Mapping[str, Any]) -> dict[str, Any]:
+def needed_identity(run: Mapping[str, Any]) -> dict[str, Any]:
     """Of the identity of a run what each worker is to have too."""
     return {name: run[name] for name in SHARED if name in run}
 

@@ -63,17 +63,17 @@ class _Opened:
     def run(self, progress: Any) -> dict[str, Any]:
         """The result as JSON has it, or why it is refused."""
         from reference_attention.files import to_json
-        from theorems.run.encoding import decoded, encoded, so_far_kind
+        from theorems.run.encoding import decode, encode, so_far_kind
         from theorems.run.engines.sameness import difference
 
         if why := difference(json.loads(self.task.surroundings)):
             return {"refused": f"the worker {socket.gethostname()} {why}"}
         unit = pickle.loads(self.task.content)
         if self.so_far is not None:
-            unit = replace(unit, so_far=decoded(self.so_far, so_far_kind(unit)))
+            unit = replace(unit, so_far=decode(self.so_far, so_far_kind(unit)))
 
         def plain(value: Any) -> Any:
-            return json.loads(to_json(encoded(value)))
+            return json.loads(to_json(encode(value)))
 
         def send(done: int, so_far: Any = None) -> None:
             progress(done, None if so_far is None else plain(so_far))

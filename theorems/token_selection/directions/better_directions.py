@@ -22,7 +22,9 @@ HALVINGS = 200
 Row = list[fmpq]
 
 
-def tilted(keys: Float64[np.ndarray, "n T d"], found: Direction, p_mm: list[fmpq], mu: float) -> Direction | None:
+def tilted_direction(
+    keys: Float64[np.ndarray, "n T d"], found: Direction, p_mm: list[fmpq], mu: float
+) -> Direction | None:
     """(A1) The direction of the segment from q to p_mm that is nearest to p_mm (up to halving) within the cone.
 
     Margins are concave along the segment, and normalising a proper mixture of two unit vectors only raises them: with
@@ -69,7 +71,7 @@ def leaving_only_higher(
         speed = inner(_row(keys, alpha, i, t), w) + 1
         if speed < 0:
             most = min(most, (found.exact[i][t] - theta) / -speed / 2)
-    return _perturbed(keys, found, w, most, mu)
+    return _perturbed_direction(keys, found, w, most, mu)
 
 
 def selecting_best(
@@ -90,10 +92,12 @@ def selecting_best(
         speed = 1 - inner(_row(keys, alpha, i, t), w)
         if speed > 0:
             most = min(most, found.exact[i][t] / speed / 2)
-    return _perturbed(keys, found, w, most, mu)
+    return _perturbed_direction(keys, found, w, most, mu)
 
 
-def _perturbed(keys: Float64[np.ndarray, "n T d"], found: Direction, w: Row, most: fmpq, mu: float) -> Direction | None:
+def _perturbed_direction(
+    keys: Float64[np.ndarray, "n T d"], found: Direction, w: Row, most: fmpq, mu: float
+) -> Direction | None:
     def candidates() -> Iterator[list[fmpq]]:
         step = most
         for _ in range(HALVINGS):

@@ -165,7 +165,7 @@ def along(found: Direction, radii: Float64[np.ndarray, "r"]) -> Numbers:
     return radii[:, None] * to_units(found.unit)
 
 
-def told_apart(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "s"]:
+def resolved_radii(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "s"]:
     """The radii at which rounding leaves a risk its size.
 
     Its exponents are off by x = 4 (d + 10) eps R B, its terms by as much relatively, and it is at least min c/C of the

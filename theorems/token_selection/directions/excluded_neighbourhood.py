@@ -32,8 +32,8 @@ from theorems.token_selection.directions.directional_risk import (
     Lead,
     along,
     crossing,
+    resolved_radii,
     to_units,
-    told_apart,
 )
 from theorems.token_selection.directions.neighbourhood_hunt import lowest_in_neighbourhood
 
@@ -79,7 +79,7 @@ def cone_of(case: Case, found: Direction) -> Cone:
     return Cone(min(max(mu, 2.0**-40), 0.875), max(float(case.arrays.get("cone_radius", np.array(unit))), 1e-3 * unit))
 
 
-def narrowed(cone: Cone, found: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> Cone:
+def narrow_cone(cone: Cone, found: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> Cone:
     """A cone in which the branch of the theorem is certain: δ' = min(θ⁻ − μ, 2θ)/(4B), or θ/(2B) in case (A2)."""
     return cone.within(_safe_delta(found, costs, binding, lower=lower))
 
@@ -125,7 +125,7 @@ class Region:
     @property
     def beyond(self) -> Float64[np.ndarray, "r"]:
         """Where risks are compared: 1⁺ to 10⁶ times R_q, as far as float64 tells them apart (nowhere, perhaps)."""
-        return told_apart(self.costs, np.array(FACTORS) * max(self.radius, self.narrow.radius))
+        return resolved_radii(self.costs, np.array(FACTORS) * max(self.radius, self.narrow.radius))
 
     @property
     def nearer(self) -> Float64[np.ndarray, "r"]:
@@ -133,7 +133,7 @@ class Region:
         unit = 1 / self.found.margin if math.isfinite(self.found.margin) else 1 / self.costs.reach
         return np.array(NEARER) * unit
 
-    def hunted(
+    def hunt_points(
         self, under_test: Implementation, rng: np.random.Generator, radii: Float64[np.ndarray, "r"]
     ) -> tuple[Numbers, Numbers]:
         """Points of the neighbourhood at those radii that try to have low risk, (r, m, d), and by how much margins at
@@ -205,7 +205,7 @@ class Beaten(Region):
         costs, w, what = self.costs, self.log_weight, "point of the neighbourhood"
         nearer, beyond = self.nearer, self.beyond
         R = np.concatenate([nearer, beyond])
-        points, drift = self.hunted(under_test, rng, R)
+        points, drift = self.hunt_points(under_test, rng, R)
         here = costs.excess(points, under_test, "neighbourhood-risk-anywhere")
         there = costs.excess(along(self.better, R)[:, None], under_test, "better-direction-risk")
         binding, higher = R[:, None] * self.margin + drift, R[:, None] * self.against - drift
@@ -259,15 +259,15 @@ class Outdone(Region):
         most = Sized.exp(costs.log_low - nearer * self.against) - Sized.exp(w - costs.log_T - nearer * theta)
         yield sized_at_least("better-direction-risk-anywhere", Form.EFFECTIVE, most, anywhere, "radius")
         R = np.concatenate([nearer, beyond])
-        points, drift = self.hunted(under_test, rng, R)
+        points, drift = self.hunt_points(under_test, rng, R)
         here = costs.excess(points, under_test, "neighbourhood-gain")
         least = -Sized.exp(costs.log_high - (R[:, None] * self.margin - drift))
         yield sized_at_least("neighbourhood-gain", Form.EFFECTIVE, here, least, what)
         R = np.array([self.first])
-        if beyond.size == 0 or told_apart(costs, R).size == 0:
+        if beyond.size == 0 or resolved_radii(costs, R).size == 0:
             return
         there = costs.excess(along(self.better, R), under_test, "finite-point-is-below")
         gain = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - R * theta)
         yield sized_at_least("finite-point-is-below", Form.EFFECTIVE, -gain, there)
-        here = costs.excess(self.hunted(under_test, rng, beyond)[0], under_test, "neighbourhood-is-outdone")
+        here = costs.excess(self.hunt_points(under_test, rng, beyond)[0], under_test, "neighbourhood-is-outdone")
         yield sized_at_least("neighbourhood-is-outdone", Form.EFFECTIVE, here, there, what)

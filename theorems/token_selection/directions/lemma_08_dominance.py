@@ -33,8 +33,8 @@ from theorems.token_selection.directions.directional_risk import (
     Lead,
     along,
     crossing,
+    resolved_radii,
     to_units,
-    told_apart,
 )
 from theorems.token_selection.directions.leading_term import LEADING, sharp_claim
 
@@ -137,7 +137,7 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     near = np.s_[: len(NEARER)]
     yield sized_at_least("narrower-anywhere", Form.EFFECTIVE, one[near], least[near], "radius")
     yield sized_at_least("wider-anywhere", Form.EFFECTIVE, most[near], two[near], "radius")
-    told = told_apart(costs, far).size
+    told = resolved_radii(costs, far).size
     if told:
         winner, of_one, of_two = LOWER_WINS if lower_wins else HIGHER_WINS
         beyond = np.s_[len(NEARER) : len(NEARER) + told]

@@ -54,7 +54,7 @@ FARTHEST = 1e9
 """No radius beyond this many margin units."""
 
 
-def followed(
+def follow_local_path(
     region: Region, cone: Cone, under_test: Implementation, seed: int
 ) -> tuple[LocalPath, Float64[np.ndarray, "s d"]] | None:
     """The local path in that cone and the points that it was seeded with; None if rounding hides what the theorem
@@ -104,7 +104,7 @@ def decidable(region: Region, norms: Float64[np.ndarray, "r"]) -> np.ndarray:
 def path_claims(region: Region, cone: Cone, under_test: Implementation, seed: int) -> Iterator[Claim]:
     """The path in the given cone and in the narrow one: bounded, or δ away from q."""
     for name, one in (("path", cone), ("narrow-path", region.narrow)):
-        found = followed(region, one, under_test, seed)
+        found = follow_local_path(region, one, under_test, seed)
         if found is None:
             continue
         path, seeds = found
@@ -112,7 +112,7 @@ def path_claims(region: Region, cone: Cone, under_test: Implementation, seed: in
         apart = norm(path.points / size[:, None] - to_units(region.found.unit), axis=1)
         leaves_or_bounded = np.maximum(apart / region.delta, region.radius / size)
         claim = at_least(f"{name}-leaves-or-stays-bounded", Form.LIMIT, leaves_or_bounded, 1.0, points="radius")
-        yield _told(claim, path, apart.value)
+        yield _describe_end(claim, path, apart.value)
         yield from _against_seeds(name, region, one, under_test, path, seeds)
         if one is not region.narrow:
             continue
@@ -171,7 +171,7 @@ def _against_seeds(
     yield replace(claim, branch=f"the optimiser improved on its seeds {said}")
 
 
-def _told(claim: Claim, path: LocalPath, apart: Float64[np.ndarray, "r"]) -> Claim:
+def _describe_end(claim: Claim, path: LocalPath, apart: Float64[np.ndarray, "r"]) -> Claim:
     """The claim with the end of the path in words, and which branch occurred."""
     last = f"‖p̄(R)‖ = {path.sizes[-1]:.6g} and ‖p̄(R)/‖p̄(R)‖ − q‖ = {apart[-1]:.3g} at R = {path.norms[-1]:.6g}"
     grows = path.sizes[-1] > 0.5 * path.norms[-1]

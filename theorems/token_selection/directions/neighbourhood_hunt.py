@@ -38,7 +38,7 @@ def lowest_in_neighbourhood(
         raw = axis + delta * (z @ basis.T)
         return np.asarray(radii[:, None, None] * raw / np.linalg.norm(raw, axis=-1, keepdims=True))
 
-    def clipped(z: Float64[np.ndarray, "... k"]) -> Float64[np.ndarray, "... k"]:
+    def clip(z: Float64[np.ndarray, "... k"]) -> Float64[np.ndarray, "... k"]:
         return np.asarray(z / np.maximum(np.linalg.norm(z, axis=-1, keepdims=True), 1.0))
 
     tangents = np.concatenate([rng.standard_normal((SCATTERED, d - 1)), hints @ basis, -hints @ basis])
@@ -51,6 +51,6 @@ def lowest_in_neighbourhood(
         rank = order(*excess(points(tried)))
         best = np.take_along_axis(tried, np.argsort(rank, axis=1, kind="stable")[:, :SURVIVORS, None], axis=1)
         noise = rng.standard_normal((r, SURVIVORS * TRIES, d - 1)) * 0.5 ** (2 * round + 1)
-        moved = clipped(np.repeat(best, TRIES, axis=1) + noise)
+        moved = clip(np.repeat(best, TRIES, axis=1) + noise)
         tried = np.concatenate([tried, moved], axis=1)
     return points(tried)

@@ -23,7 +23,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
-from theorems.token_selection.directions.better_directions import leaving_only_higher, selecting_best, tilted
+from theorems.token_selection.directions.better_directions import leaving_only_higher, selecting_best, tilted_direction
 from theorems.token_selection.directions.definition_3 import as_defined
 from theorems.token_selection.directions.directional_risk import Costs
 from theorems.token_selection.directions.excluded_neighbourhood import (
@@ -32,7 +32,7 @@ from theorems.token_selection.directions.excluded_neighbourhood import (
     Beaten,
     Outdone,
     cone_of,
-    narrowed,
+    narrow_cone,
 )
 from theorems.token_selection.directions.local_path_claims import PATH_CLAIMS, path_claims
 
@@ -125,13 +125,17 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("better-direction", Form.EXACT, -1.0, 0.0, EXACT, "no token was reported to be near q")
         return
     beaten = bool((costs.gaps[binding] > 0).all())
-    narrow = narrowed(cone, found, costs, binding, lower=beaten)
+    narrow = narrow_cone(cone, found, costs, binding, lower=beaten)
     part = "(A2)" if not beaten else "(A1)" if found.unique else "(B)"
     if not beaten:
         better = leaving_only_higher(problem.keys, found, problem.scores, alpha, narrow.mu)
     elif found.unique:
         solution = under_test.max_margin(problem.exact_keys, alpha)
-        better = tilted(problem.keys, found, solution.exact.p, narrow.mu) if isinstance(solution, MaxMargin) else None
+        better = (
+            tilted_direction(problem.keys, found, solution.exact.p, narrow.mu)
+            if isinstance(solution, MaxMargin)
+            else None
+        )
     else:
         better = selecting_best(problem.keys, found, alpha, narrow.mu)
     good = better is not None and (Beaten if beaten else Outdone).is_better(better, found, costs)

@@ -24,8 +24,8 @@ from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.training.flow import Flow
-from theorems.core.att_svm import certified
-from theorems.core.claim import Claim, Form, Verdict, at_least, undecided
+from theorems.core.att_svm import certify
+from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
@@ -163,7 +163,7 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
     ρ = 1e6 unless a neighbour has no positive dual, or nearly none.
     """
     problem = case.problem
-    svm = yield from certified(problem, problem.optimal, under_test)
+    svm = yield from certify(problem, problem.optimal, under_test)
     constants = MarginConstants(problem, svm)
     rng = case.rng()
     yield from margin_claims(constants, under_test, starts_with_margin(case, constants, rng), rng)
@@ -249,7 +249,7 @@ def margin_is_kept(constants: MarginConstants, run: Run, log_step: Float64[np.nd
     allowed = log_excess_rate(constants, run, kept) * run.drift[-1]
     if not (allowed < MOST_DRIFT).all():
         why = f"the rounding of the steps may raise the risk by a factor e^{np.max(allowed):.3g}"
-        return undecided(KEPT, why, Form.EFFECTIVE)
+        return undecided_claim(KEPT, why, Form.EFFECTIVE)
     return at_least(KEPT, Form.EFFECTIVE, run.margins[1:], least, points="iterate")
 
 
@@ -295,7 +295,7 @@ def turning(
         made = at_least(name, Form.EFFECTIVE, left, right, why=DESCENT_ROUNDING, points="iterate")
         if made.verdict is not Verdict.FALSIFIED and not there.all():
             why = f"the run leaves m(p) ≥ log(2(T−1)A) after {int(there.sum(axis=0).min())} steps"
-            made = undecided(name, why, Form.EFFECTIVE)
+            made = undecided_claim(name, why, Form.EFFECTIVE)
         yield made
 
 
@@ -374,7 +374,7 @@ def offset_is_kept(
     begins = np.flatnonzero(changed <= NEARLY)
     if not offsets.solved or len(begins) == 0 or begins[0] + 1 >= len(changed):
         why = "Newton's method for the dual weights did not converge" if not offsets.solved else "margins stay small"
-        return undecided(OFFSET_KEPT, why, Form.SHARP)
+        return undecided_claim(OFFSET_KEPT, why, Form.SHARP)
     b = int(begins[0])
     p, rho = flow.points[b:] / constants.svm.norm, flow.norms[b:] / constants.svm.norm
     q = offsets.q + offsets.free(p[0])

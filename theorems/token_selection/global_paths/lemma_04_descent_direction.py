@@ -18,7 +18,7 @@ from generators.case import Case
 from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
 from reference_attention.problem import Problem
-from theorems.core.att_svm import solved
+from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import stated
 from theorems.core.implementation import Implementation
@@ -61,7 +61,7 @@ def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the gradient, and compared so at any norm of p.
     """
     problem = case.problem
-    solution = solved(problem, problem.optimal, under_test, DESCENT, Form.EFFECTIVE).p
+    solution = solve_att_svm(problem, problem.optimal, under_test, DESCENT, Form.EFFECTIVE).p
 
     def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
         at = AttentionAt(problem, points, under_test.textbook_eps)

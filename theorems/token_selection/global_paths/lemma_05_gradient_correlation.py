@@ -18,7 +18,7 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
-from theorems.core.att_svm import solved
+from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import stated
 from theorems.core.implementation import Implementation
@@ -63,7 +63,7 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     p_mm is at least 1. With T = 2, π = 0. Both sides are divided by e^{log_scale} of the gradient.
     """
     problem = case.problem
-    solution = solved(problem, problem.optimal, under_test, CORRELATION, Form.EFFECTIVE).p
+    solution = solve_att_svm(problem, problem.optimal, under_test, CORRELATION, Form.EFFECTIVE).p
 
     def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
         gradient = AttentionAt(problem, points, under_test.textbook_eps).gradient_of(under_test, CORRELATION)

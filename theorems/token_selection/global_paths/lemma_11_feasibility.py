@@ -22,7 +22,7 @@ from generators.problems import cases
 from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.problem import Dataset, Problem
 from reference_attention.svm.max_margin import Infeasible
-from theorems.core.claim import Claim, Form, at_least, undecided
+from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import premise, sharper, stated
 from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.implementation import Implementation
@@ -93,7 +93,7 @@ def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _undecided(name: str, reason: str) -> Claim:
-    return undecided(name, reason)
+    return undecided_claim(name, reason)
 
 
 def _sign(x: fmpq) -> float:

@@ -23,8 +23,8 @@ from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
-from theorems.core.att_svm import certified
-from theorems.core.claim import Claim, Form, Undecided, at_least, section, undecided
+from theorems.core.att_svm import certify
+from theorems.core.claim import Claim, Form, Undecided, at_least, section, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper, stated
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
@@ -161,7 +161,7 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     that is computed, O(1/ρ), and whose own first term is −H⁻¹y/ρ.
     """
     problem = case.problem
-    svm = yield from certified(problem, problem.optimal, under_test)
+    svm = yield from certify(problem, problem.optimal, under_test)
     constraints, basis, kappa = Constraints.of(problem, svm), tangent_basis(svm.direction), log_kappa(problem)
     if not kappa.value < 1 / EPS:
         why = f"κ = {kappa.value:.3g}: at RΘ = κ the rounding of a logit is larger than a logit"
@@ -241,7 +241,7 @@ def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
     """o → argmin F_∞, with its first term beyond, at the radii that are near enough for an error bound."""
     limit, independent = path.limit, path.svm.independent
     if not (path.far[2] or independent):
-        yield undecided(OFFSET_LIMIT, "Newton's method on the limit program did not converge", Form.SHARP)
+        yield undecided_claim(OFFSET_LIMIT, "Newton's method on the limit program did not converge", Form.SHARP)
         return
     if limit.size == 0:
         return

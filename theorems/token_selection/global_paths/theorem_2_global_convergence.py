@@ -24,7 +24,7 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.flow import RELATIVE
-from theorems.core.att_svm import certified
+from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least, section
 from theorems.core.claim_name import premise, premises, sharper, stated
 from theorems.core.implementation import Implementation
@@ -144,7 +144,7 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     regularization path; orthogonally to span(G_S) it tends to a point that the rows outside S move away from p(0)'s.
     """
     problem = case.problem
-    svm = yield from certified(problem, problem.optimal, under_test)
+    svm = yield from certify(problem, problem.optimal, under_test)
     rng = case.rng()
     starts, fractions = starts_around(case, svm, rng)
     yield from at_every_iterate(Descent.of(problem, under_test, starts, fractions, CLIMBS), svm)

@@ -12,10 +12,10 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.joint_cases import joint_cases
-from generators.joint_run import asked_of, continued, largest_nonoptimality
+from generators.joint_run import continue_run, descent_settings, largest_nonoptimality
 from reference_attention.paths.joint import Joint
 from reference_attention.training.joint_descent import JointTrajectory
-from theorems.core.claim import Claim, Form, Verdict, at_least, undecided
+from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import always, statement
@@ -85,7 +85,7 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
         "gradient": under_test.scaled_gradient,
         "by_head": under_test.head_gradient,
     }
-    asked = asked_of(case, setup.joint, setup.separator)
+    asked = descent_settings(case, setup.joint, setup.separator)
     run = asked.run(setup.joint, **parts)
     for claim in run_claims(setup.joint, under_test, run, asked):
         yield claim
@@ -95,7 +95,7 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     for _ in range(EXTENSIONS):
         if all(claim.verdict is not Verdict.FALSIFIED for claim in claims):
             break
-        run = continued(asked, setup.joint, run, **parts)
+        run = continue_run(asked, setup.joint, run, **parts)
         claims = _claims(setup, under_test, run)
     if any(claim.verdict is Verdict.FALSIFIED for claim in claims):
         # Only of the longest run: in a short one a limit elsewhere is no further away than the drift.
@@ -117,13 +117,13 @@ def _claims(
     worst = largest_nonoptimality(joint, run.prompts[early:])
     if not worst < 0.5:
         reason = f"α is not selected throughout: 1 − s_iα reaches {worst:.3g} after step {early}"
-        return [undecided("prompt-rate", reason, Form.LIMIT)]
+        return [undecided_claim("prompt-rate", reason, Form.LIMIT)]
     heads, prompts = (np.linalg.norm(x[[early, late]], axis=1) for x in (run.heads, run.prompts))
     # Norms are c_0 + c_1 R: their ratio is O(1/R) from its limit, and p(c) with it, by as much as what is claimed. The
     # ratio of their growth is not.
     ratio = float((heads[1] - heads[0]) / (prompts[1] - prompts[0])) if prompts[1] > prompts[0] else math.nan
     if not 0 < ratio < math.inf:
-        return [undecided("prompt-rate", "the norms do not both grow", Form.LIMIT)]
+        return [undecided_claim("prompt-rate", "the norms do not both grow", Form.LIMIT)]
     unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.chosen, axis=-1)))
     target = under_test.scheduled_direction(joint, ratio)

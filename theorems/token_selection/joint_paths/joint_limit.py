@@ -38,8 +38,8 @@ from jaxtyping import Float64
 
 from reference_attention.floats import EPS
 from reference_attention.paths.joint import Joint, excess_gradient, exponents, head_drops, log_slopes, relative_log_risk
-from reference_attention.paths.joint_path import JointPath, Schedule, head_at, polished
-from theorems.core.claim import Claim, Form, at_least, undecided
+from reference_attention.paths.joint_path import JointPath, Schedule, descend_at_radius, head_at
+from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import always
 from theorems.core.tolerances import EXACT, tolerance
@@ -132,7 +132,7 @@ def limit_claims(
             yield Claim("path-is-lowest", Form.LIMIT, -math.inf, 0.0, EXACT, f"{above}; a search finds a lower one")
             return
     if above:
-        claim = undecided("limit-direction", above, Form.LIMIT)
+        claim = undecided_claim("limit-direction", above, Form.LIMIT)
         yield replace(claim, not_found=True, branch="no minimiser found: " + above.split(":")[0])
         return
     w, p = path.offsets[0], path.prompts[0]
@@ -140,11 +140,11 @@ def limit_claims(
     found, _, target = _compared(setup, log_r, R, w, p)
     if not _has_digits(joint, w):
         reason = f"the head's offset of {np.linalg.norm(w):.3g} leaves no digits of its outputs"
-        yield undecided("limit-direction", reason, Form.LIMIT)
+        yield undecided_claim("limit-direction", reason, Form.LIMIT)
         return
     drops_sign, log_drops = head_drops(joint, log_r, w)
     if (drops_sign[joint.others] <= 0).any():
-        yield undecided(
+        yield undecided_claim(
             "limit-direction",
             "at the head found some token scores no less than the chosen one: α is not what the path selects",
             Form.LIMIT,
@@ -285,10 +285,10 @@ def sharp_claim(setup: JointSetup, under_test: Implementation, starts: Float64[n
     slip = 4 * EPS * (starts.shape[1] + 8) * R * joint.longest_row
     if not float(path.residuals[0]) < SOLVED or _above(setup, schedule(R), R, path, slip):
         # From where the minimiser is predicted to be; its residual says whether it is one.
-        path = polished(joint, schedule, R, R * svm.direction + o, w)
+        path = descend_at_radius(joint, schedule, R, R * svm.direction + o, w)
     if not float(path.residuals[0]) < SOLVED:
         reason = f"the path's solver stopped at a gradient of {float(path.residuals[0]):.3g}"
-        yield undecided("sharp-offset", reason, Form.SHARP)
+        yield undecided_claim("sharp-offset", reason, Form.SHARP)
         return
     w, p = path.offsets[0], path.prompts[0]
     o, pi = _predicted_offset(setup, w, pseudo)

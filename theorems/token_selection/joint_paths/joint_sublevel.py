@@ -39,7 +39,7 @@ from jaxtyping import Bool, Float64
 from generators.case import Case
 from generators.optimal_tokens import token_optimality
 from reference_attention.floats import EPS
-from reference_attention.paths.joint import Joint, chosen_of, relative_log_risk, retracted
+from reference_attention.paths.joint import Joint, chosen_rows, relative_log_risk, retract
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
 from theorems.core.claim import Form, Undecided
@@ -117,7 +117,7 @@ class JointSetup:
     @cached_property
     def rows(self) -> Numbers:
         """k_iα − k_it, (n, T, k)."""
-        return exact(chosen_of(self.joint.keys, self.joint.alpha))[:, None] - self.joint.keys
+        return exact(chosen_rows(self.joint.keys, self.joint.alpha))[:, None] - self.joint.keys
 
     @cached_property
     def drops(self) -> Numbers:
@@ -163,7 +163,7 @@ def joint_setup(
     optimality = token_optimality(case, supports_only=True)
     if not optimality.holds:
         raise Undecided(claim, f"no ν of Assumption C: {optimality.evidence}", form)
-    svm = under_test.label_svm(chosen_of(tokens, alpha))
+    svm = under_test.label_svm(chosen_rows(tokens, alpha))
     separator = under_test.max_margin(case.problem.keys, alpha)
     if isinstance(svm, Infeasible) or isinstance(separator, Infeasible):
         raise Undecided(claim, "v_mm or p_mm does not exist", form)
@@ -224,7 +224,7 @@ class Sublevel:
         """Those heads and prompts, moved into the balls."""
         norms = np.linalg.norm(p, axis=1, keepdims=True)
         shorter = self.R * (1 - 2 * EPS) / np.maximum(norms, self.R)
-        return retracted(self.setup.joint, self.log_r, w), p * np.where(norms > self.R, shorter, 1.0)
+        return retract(self.setup.joint, self.log_r, w), p * np.where(norms > self.R, shorter, 1.0)
 
     def points(self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]) -> Points:
         """Those heads and prompts, moved into the balls."""

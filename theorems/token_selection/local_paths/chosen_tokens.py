@@ -49,9 +49,9 @@ def locally_optimal_choices(case: Case) -> Iterator[Case]:
         solution = max_margin(problem.exact_keys, alpha)
         if not isinstance(solution, Infeasible) and locally_optimal(solution, problem.scores):
             found = True
-            yield case.but(alpha=alpha)
+            yield case.replace(alpha=alpha)
     if not found:
-        yield case.but(alpha=problem.optimal)
+        yield case.replace(alpha=problem.optimal)
 
 
 def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:

@@ -15,7 +15,7 @@ from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.training.flow import Flow
-from theorems.core.claim import Claim, Form, Verdict, at_least, undecided
+from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import tolerance
 from theorems.curves.flow_chords import asked_for
@@ -200,7 +200,7 @@ def flow_claims(cone: InvariantCone, under_test: Implementation, starts: Batch) 
                 continue
             reason = f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}"
     # A solver of the suite's own did not get there: that says nothing about what is under test.
-    yield replace(undecided("flow-rate", f"flow: {reason}", Form.EFFECTIVE), not_found=True)
+    yield replace(undecided_claim("flow-rate", f"flow: {reason}", Form.EFFECTIVE), not_found=True)
 
 
 def _along(around: InvariantCone, flow: Flow) -> Iterator[Claim]:

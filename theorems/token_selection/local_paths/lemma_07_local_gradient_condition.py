@@ -21,7 +21,7 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.numbers import MODERATE
 from generators.problems import cases
-from theorems.core.att_svm import certified
+from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
@@ -98,7 +98,7 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
     What the cone is made for, margins within ε of those of p_mm, is checked too, and p_mm exactly.
     """
     problem = case.problem
-    solution = yield from certified(problem, case.chosen, under_test)
+    solution = yield from certify(problem, case.chosen, under_test)
     yield local_optimality_claim(problem, case.chosen, solution, under_test)
     constants = local_constants(problem, solution)
     if constants is None or not is_resolvable(constants, constants.base_rho):

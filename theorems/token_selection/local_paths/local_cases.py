@@ -50,7 +50,7 @@ def without_near_neighbours(case: Case) -> Case:
         return case
     near = (margins_beyond_one(solution) < CLOSE) & ~solution.neighbours
     keys = _pushed(case.problem.keys, solution, near)
-    return case.but(problem=Problem(keys, case.problem.scores, case.problem.loss), alpha=solution.alpha)
+    return case.replace(problem=Problem(keys, case.problem.scores, case.problem.loss), alpha=solution.alpha)
 
 
 def _pushed(keys: Float64[np.ndarray, "n T d"], solution: MaxMargin, near: object) -> Float64[np.ndarray, "n T d"]:

@@ -23,8 +23,8 @@ from generators.directions import points_in_cone
 from generators.numbers import MODERATE
 from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible, max_margin
-from theorems.core.att_svm import certified
-from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, undecided
+from theorems.core.att_svm import certify
+from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, undecided_claim
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.points import affordable
@@ -79,7 +79,7 @@ def _shorter_step(draw: DrawFn, case: Case) -> Case:
     logs = [share * SHORTEST - given.problem.log_smoothness for given in (case, case.normalised())]
     if share == 0 or max(map(abs, logs)) > LARGEST_LOG_STEP:
         return case
-    return case.but(arrays=MappingProxyType({**case.arrays, "eta": np.array(math.exp(logs[0]))}))
+    return case.replace(arrays=MappingProxyType({**case.arrays, "eta": np.array(math.exp(logs[0]))}))
 
 
 @st.composite
@@ -105,7 +105,7 @@ def _cases(draw: DrawFn) -> Case:
     # Halving is exact and leaves the angle as it is.
     while np.linalg.norm(start) > furthest:
         start = start / 2
-    return known.but(start=start / scale)
+    return known.replace(start=start / scale)
 
 
 def _strategy() -> SearchStrategy[Case]:
@@ -128,7 +128,7 @@ def with_cone(case: Case) -> Case:
     if cone is None:
         return case
     arrays = {"cone_mu": np.array(cone.start_mu), "cone_radius": np.array(cone.radius / case.problem.key_scale)}
-    return case.but(arrays=MappingProxyType({**case.arrays, **arrays}))
+    return case.replace(arrays=MappingProxyType({**case.arrays, **arrays}))
 
 
 def _from_data(case: Case) -> Iterator[Case]:
@@ -199,7 +199,7 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the solver.
     """
     problem = case.problem
-    solution = yield from certified(problem, case.chosen, under_test)
+    solution = yield from certify(problem, case.chosen, under_test)
     yield local_optimality_claim(problem, case.chosen, solution, under_test)
     constants = local_constants(problem, solution)
     log_step = log_step_of(case)
@@ -222,7 +222,7 @@ def claims(
     yield no_stationary_point(cone, under_test, rng)
     if given is not None and not (cone.contains(given) and is_resolvable(cone.constants, _rho(cone, given))):
         reason = f"float64 resolves no logits at the given start, of norm {np.linalg.norm(given):.3g}"
-        yield undecided("stays-in-cone", reason, Form.EFFECTIVE)
+        yield undecided_claim("stays-in-cone", reason, Form.EFFECTIVE)
         given = None
     starts = _starts(cone, rng, given)
     room = resolvable_rho(cone.constants) * cone.constants.norm / float(np.linalg.norm(starts, axis=1).max())

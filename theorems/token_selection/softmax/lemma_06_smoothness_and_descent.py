@@ -117,7 +117,7 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     at = AttentionAt(problem, np.concatenate([points, run]), under_test.textbook_eps)
     yield from _descent(at, log_sharp, under_test)
     yield _is_a_step(at, len(points), log_sharp, under_test)
-    yield _summed(at, len(points), log_sharp, under_test)
+    yield _sum_of_decreases(at, len(points), log_sharp, under_test)
 
 
 def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
@@ -172,7 +172,7 @@ def _lipschitz(
     length = (log_uniform(rng, 1e-6, 1e-1, len(near)) / problem.key_scale)[:, None]
     h = directions(rng, len(near), problem.d) * length
     for _ in range(POWER_STEPS):
-        bent = _reported(problem, near + h, log_unit, under_test) - base.value
+        bent = _reported_gradient(problem, near + h, log_unit, under_test) - base.value
         size = norm(bent, axis=-1, keepdims=True)
         usable = np.isfinite(size) & (size > 0)
         h = np.where(usable, bent / np.where(usable, size, 1.0), h / length) * length
@@ -182,7 +182,7 @@ def _lipschitz(
     return at_least("lipschitz", Form.EFFECTIVE, bound, change, points="pair")
 
 
-def _reported(
+def _reported_gradient(
     problem: Problem, points: Float64[np.ndarray, "*b d"], log_unit: float, under_test: Implementation
 ) -> Float64[np.ndarray, "*b d"]:
     """The gradient under test e^{−log_unit} in floats."""
@@ -252,7 +252,7 @@ def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) ->
         yield at_least(name, Form.EFFECTIVE, gained, exact(step) / 2 * np.vecdot(gradient, gradient))
 
 
-def _summed(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Implementation) -> Claim:
+def _sum_of_decreases(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Implementation) -> Claim:
     """η Σ_{s<t} ‖∇L(p(s))‖² ≤ 2(L(p(0)) − (1/n) Σ ℓ(max γ)) for every t, both times η = 1/L̂; p(0) is point ``first``.
 
     A computed step Δ is not quite −η∇L. By the descent lemma −⟨∇L, Δ⟩ − ‖Δ‖²/(2η), which is (η/2)‖∇L‖² less

@@ -22,7 +22,7 @@ from theorems.command.app import main
 from theorems.core.exit_code import Exit
 from theorems.run.engines import on_dask
 from theorems.run.engines.coordinator import Coordinator
-from theorems.run.engines.dask_task import Handed
+from theorems.run.engines.dask_task import SubmittedTask
 from theorems.run.engines.named import engine_named
 from theorems.run.engines.on_dask import OnDask
 from theorems.run.identity import identity
@@ -170,11 +170,11 @@ def test_a_result_that_cannot_be_fetched_is_found_in_the_journal(
     ],
 )
 def test_what_is_forgotten(looks: list[str | None], lost: bool) -> None:
-    one = Handed(SimpleNamespace(status="pending"))
-    assert [one.forgotten(there) for there in looks] == [False] * (len(looks) - 1) + [lost]
-    heard = Handed(SimpleNamespace(status="finished"))
+    one = SubmittedTask(SimpleNamespace(status="pending"))
+    assert [one.is_lost(there) for there in looks] == [False] * (len(looks) - 1) + [lost]
+    heard = SubmittedTask(SimpleNamespace(status="finished"))
     heard.answer.set_result([])
-    assert not any(heard.forgotten(there) for there in [*looks, None])
+    assert not any(heard.is_lost(there) for there in [*looks, None])
 
 
 def test_verify_says_the_same_byte_for_byte(

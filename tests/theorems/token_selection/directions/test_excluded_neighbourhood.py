@@ -97,7 +97,7 @@ def test_margins_drift_by_how_far_a_point_is_off() -> None:
     """Nothing on the axis, Bδ at the farthest."""
     region = beaten()
     radii = np.array([1.0, 16.0])
-    points, drift = region.hunted(REFERENCE, np.random.default_rng(0), radii)
+    points, drift = region.hunt_points(REFERENCE, np.random.default_rng(0), radii)
     assert value_of(drift)[:, 0] == pytest.approx(np.zeros(2), abs=1e-13)
     off = np.linalg.norm(points.value - radii[:, None, None] * Q, axis=-1)
     assert value_of(drift) == pytest.approx(4 * off, rel=1e-9, abs=1e-12)

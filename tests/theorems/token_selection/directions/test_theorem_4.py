@@ -34,8 +34,8 @@ from theorems.registry.definitions import DEFINITIONS
 from theorems.registry.lookup import statement_named
 from theorems.registry.suite import statements
 from theorems.rounding.excess import excess
-from theorems.run.verify import drawn, verify_generated
-from theorems.token_selection.directions.better_directions import leaving_only_higher, selecting_best, tilted
+from theorems.run.verify import draw_cases, verify_generated
+from theorems.token_selection.directions.better_directions import leaving_only_higher, selecting_best, tilted_direction
 from theorems.token_selection.directions.directional_risk import Costs, along, crossing
 from theorems.token_selection.directions.leading_term import leading_term
 
@@ -133,7 +133,7 @@ def test_a_tilt_towards_p_mm_is_wider(case: Case) -> None:
     keys, scores = case.problem.keys, case.problem.scores
     found = direction(keys, case.arrays["q"])
     solution = REFERENCE.max_margin(keys, found.best(scores))
-    better = tilted(keys, found, solution.exact.p, 2.0**-20)  # type: ignore[union-attr, arg-type]
+    better = tilted_direction(keys, found, solution.exact.p, 2.0**-20)  # type: ignore[union-attr, arg-type]
     assert better is not None
     assert margin_difference(better, found) > 0
     assert within_cone(better.vector, found.vector, 2.0**-20)
@@ -199,7 +199,7 @@ def kind_of_case(case: Case) -> str:
 @pytest.mark.parametrize("number", [0, 2])
 def test_verify_tries_every_case_of_the_proof(number: int) -> None:
     """With Hypothesis's copies of cases seed 0 has a single one of (A2) and seed 2 none of (B), 30 distinct of 50."""
-    cases = drawn(statement_named("theorem-4"), 50, number)
+    cases = draw_cases(statement_named("theorem-4"), 50, number)
     kinds = [kind_of_case(case) for case in cases]
     assert min(kinds.count(kind) for kind in ("A1", "A2", "B")) >= 3
     assert len({case.problem.keys.tobytes() for case in cases}) >= 45

@@ -91,7 +91,7 @@ def test_each_fault_is_caught_by_its_claims(fault: str) -> None:
 
 def test_a_normalized_run_from_elsewhere_is_caught_by_its_own_claim() -> None:
     under_test = planted("descent-from-zero")["descent-from-zero"]
-    only = under_test.but("", gradient_descent=REFERENCE.gradient_descent)
+    only = under_test.replace("", gradient_descent=REFERENCE.gradient_descent)
     assert seen(UNEVEN, only, {"normalized-run-is-the-one-asked-for"})
 
 
@@ -104,7 +104,7 @@ def _flow(change: Any) -> Implementation:
         found = flows.gradient_flow(problem, start, **asked)
         return replace(found, points=change(found, problem))
 
-    return REFERENCE.but("", gradient_flow=changed)
+    return REFERENCE.replace("", gradient_flow=changed)
 
 
 def _thrown_back(found: Flow, problem: Problem) -> np.ndarray:

@@ -224,7 +224,7 @@ def _nudged(amount: float) -> Any:
         direction[..., 0], direction[..., 1] = a - amount * b, b + amount * a
         return replace(found, direction=direction)
 
-    return REFERENCE.but("nudged", scaled_gradient=gradient)
+    return REFERENCE.replace("nudged", scaled_gradient=gradient)
 
 
 def test_a_gradient_turned_by_1e_11_is_seen() -> None:

@@ -17,7 +17,7 @@ from theorems.core.claim import Claim, NotANumber, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.rounding.bounded import exact
 from theorems.token_selection.joint_paths import joint_limit
-from theorems.token_selection.joint_paths.conjecture_joint_descent import _claims, _rate, asked_of
+from theorems.token_selection.joint_paths.conjecture_joint_descent import _claims, _rate, descent_settings
 from theorems.token_selection.joint_paths.joint_claims import log_odds, nonoptimality_bounds, one_minus_cosine
 from theorems.token_selection.joint_paths.joint_limit import _has_digits, _log_odds, limit_claims
 from theorems.token_selection.joint_paths.joint_steps import run_claims
@@ -96,7 +96,7 @@ def test_the_ratio_is_that_of_how_much_norms_grow() -> None:
 def test_a_run_that_is_too_short_is_no_run_and_one_of_no_numbers_is_refuted() -> None:
     case = DATASETS["figure-3b"]().normalised()
     setup = joint_setup(case, REFERENCE)
-    asked = replace(asked_of(case, setup.joint, setup.separator), steps=3)
+    asked = replace(descent_settings(case, setup.joint, setup.separator), steps=3)
     heads, prompts = np.repeat(asked.head[None], 4, axis=0), np.repeat(asked.prompt[None], 4, axis=0)
     for short in (JointTrajectory(heads[:3], prompts), JointTrajectory(heads, prompts[:3])):
         claims = list(run_claims(setup.joint, REFERENCE, short, asked))
@@ -117,7 +117,7 @@ def limits_of(setup: JointSetup, **replaced: Any) -> list[Claim]:
     """Of the minimiser at R = 20/Θ, r = e^{RΘ/2}."""
     starts = np.stack([setup.separator.direction, setup.target.direction])
     R, rate = 20 / setup.target.margin, setup.target.margin
-    return list(limit_claims(setup, REFERENCE.but("other", **replaced), lambda R: R * rate / 2, R, starts))
+    return list(limit_claims(setup, REFERENCE.replace("other", **replaced), lambda R: R * rate / 2, R, starts))
 
 
 def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:

@@ -68,7 +68,7 @@ def test_figure_3b_is_no_case_of_theorem_5() -> None:
 def test_the_schedule_is_part_of_the_case(ratio: float, verdict: Verdict) -> None:
     """On Figure 3(b), c* = 1: along r = 0.9 R Theorem 6 is false, hence not applicable."""
     prompts = np.array([16.0, 64.0, 256.0])
-    case = DATASETS["figure-3b"]().but(arrays={"head_radii": ratio * prompts, "prompt_radii": prompts})
+    case = DATASETS["figure-3b"]().replace(arrays={"head_radii": ratio * prompts, "prompt_radii": prompts})
     outcome = check(statement_named("theorem-6"), case, REFERENCE)
     assert outcome.verdict is verdict, outcome.reason
 
@@ -262,7 +262,7 @@ def test_an_input_that_is_in_the_way_by_a_rounding_is_no_false_alarm(nearer: flo
     claims = {claim.name: claim.verdict for claim in scheduled_claims(setup, REFERENCE)}
     assert set(claims.values()) == {Verdict.UPHELD}
     assert ("critical-ratio-is-needed" in claims) is made
-    doubled = REFERENCE.but("c* doubled", critical_ratio=lambda *given: 2 * critical_ratio(*given))
+    doubled = REFERENCE.replace("c* doubled", critical_ratio=lambda *given: 2 * critical_ratio(*given))
     seen = {claim.name: claim.verdict for claim in scheduled_claims(setup, doubled)}
     assert not made or seen["critical-ratio-is-needed"] is Verdict.FALSIFIED
 
@@ -300,7 +300,7 @@ def test_a_token_that_hardly_differs_from_a_tight_one_is_left_slowly() -> None:
     outcome = check(statement_named("conjecture-joint-descent"), case, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
     for beside in (0.05, -0.5):
-        elsewhere = REFERENCE.but(
+        elsewhere = REFERENCE.replace(
             "elsewhere",
             scheduled_direction=lambda joint, c, beside=beside: _turned(scheduled_direction(joint, c), beside),
         )

@@ -268,7 +268,7 @@ def test_a_radius_that_is_too_small_is_refuted() -> None:
 
 def test_a_neighbour_that_scores_above_alpha_is_refuted() -> None:
     """The scores that the gradient sees have the other sign: α is not locally optimal there, although reported so."""
-    lies = REFERENCE.but(
+    lies = REFERENCE.replace(
         "negated-scores",
         scaled_gradient=lambda keys, scores, loss, p: REFERENCE.scaled_gradient(keys, -scores, loss, p),
     )

@@ -191,21 +191,21 @@ def test_the_users_start_counts_if_it_is_in_the_cone() -> None:
     made = with_cone(HAND_MADE["wrong-sign-input"])
     radius = float(made.arrays["cone_radius"])
     direction = constants_of(made).solution.direction
-    inside = made.but(start=direction * radius * 1.5)
+    inside = made.replace(start=direction * radius * 1.5)
     assert ASSUMPTIONS["in-cone"].check(inside).holds is True
     assert check(theorem_3, inside, REFERENCE).verdict is Verdict.UPHELD
-    outside = made.but(start=direction * radius * 0.5)
+    outside = made.replace(start=direction * radius * 0.5)
     outcome = check(theorem_3, outside, REFERENCE)
     assert outcome.verdict is Verdict.NOT_APPLICABLE
     assert "in-cone" in outcome.reason
     assert "below R" in outcome.reason
-    against = made.but(start=-direction * radius * 2)
+    against = made.replace(start=-direction * radius * 2)
     assert check(theorem_3, against, REFERENCE).verdict is Verdict.NOT_APPLICABLE
 
 
 def test_a_start_beyond_float64_is_inconclusive() -> None:
     made = with_cone(HAND_MADE["wrong-sign-input"])
-    far = made.but(start=constants_of(made).solution.direction * 1e30)
+    far = made.replace(start=constants_of(made).solution.direction * 1e30)
     outcome = check(theorem_3, far, REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "resolves no logits at the given start" in outcome.reason
@@ -214,14 +214,14 @@ def test_a_start_beyond_float64_is_inconclusive() -> None:
 def test_cone_and_radius_come_with_the_data_in_any_unit() -> None:
     """Keys scaled by 2^40: μ is the same, R is 2^40 times smaller, exactly."""
     made = HAND_MADE["wrong-sign-input"]
-    scaled = made.but(problem=made.problem.with_keys_scaled(2.0**40))
+    scaled = made.replace(problem=made.problem.with_keys_scaled(2.0**40))
     first, second = with_cone(made), with_cone(scaled)
     assert float(first.arrays["cone_mu"]) == float(second.arrays["cone_mu"])
     assert float(first.arrays["cone_radius"]) == float(second.arrays["cone_radius"]) * 2.0**40
 
 
 def test_every_locally_optimal_alpha_of_the_data_is_tried() -> None:
-    made = case([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]], [[1.0, 2.0, 0.0]], [0]).but(alpha=None)
+    made = case([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]], [[1.0, 2.0, 0.0]], [0]).replace(alpha=None)
     found = [chosen.chosen.tolist() for chosen in theorem_3.from_data(made)]
     assert [1] in found
     assert all("cone_mu" in chosen.arrays for chosen in theorem_3.from_data(made))
@@ -230,10 +230,10 @@ def test_every_locally_optimal_alpha_of_the_data_is_tried() -> None:
 def test_a_given_step_size_is_used() -> None:
     made = HAND_MADE["two-tokens"]
     eta = math.exp(-made.problem.log_smoothness - 3)
-    given_step = made.but(arrays=MappingProxyType({"eta": np.array(eta)}))
+    given_step = made.replace(arrays=MappingProxyType({"eta": np.array(eta)}))
     assert log_step_of(given_step) == pytest.approx(log_step_of(made) - 3)
     assert check(theorem_3, given_step, REFERENCE).verdict is Verdict.UPHELD
-    too_large = made.but(arrays=MappingProxyType({"eta": np.array(100 * eta)}))
+    too_large = made.replace(arrays=MappingProxyType({"eta": np.array(100 * eta)}))
     assert check(theorem_3, too_large, REFERENCE).verdict is Verdict.NOT_APPLICABLE
 
 
@@ -274,6 +274,6 @@ def test_a_flow_whose_solver_is_too_coarse_says_nothing() -> None:
         return replace(gradient_flow(problem, start, **asked), evaluations=10**12)  # type: ignore[arg-type]
 
     starts = cone_points(np.random.default_rng(0), cone.constants, np.full(1, 1.01 * cone.radius), cone.start_mu)
-    made = list(flow_claims(cone, REFERENCE.but("coarse", gradient_flow=coarse), starts))
+    made = list(flow_claims(cone, REFERENCE.replace("coarse", gradient_flow=coarse), starts))
     assert [claim.verdict for claim in made] == [Verdict.INCONCLUSIVE]
     assert "of what is claimed" in made[0].undecided

@@ -143,7 +143,7 @@ def test_an_iterate_that_is_no_number_is_refuted() -> None:
         points[1] = np.nan  # not the last one, from which the loop goes on
         return replace(run, points=points)
 
-    outcome = check(statement_named("lemma-1"), case, REFERENCE.but("lost", gradient_descent=lost))
+    outcome = check(statement_named("lemma-1"), case, REFERENCE.replace("lost", gradient_descent=lost))
     assert outcome.verdict is Verdict.FALSIFIED
     assert outcome.reason.endswith("an iterate is not finite")
 
@@ -154,7 +154,7 @@ def test_slopes_beyond_float64_say_nothing_of_what_is_under_test() -> None:
     outcome = check(statement_named("lemma-1"), case, REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "overflows float64" in outcome.reason
-    nearer = case.but(problem=Problem(case.problem.keys, [[-500.0, -501.0]], "exponential"))
+    nearer = case.replace(problem=Problem(case.problem.keys, [[-500.0, -501.0]], "exponential"))
     assert check(statement_named("lemma-1"), nearer, REFERENCE).verdict is Verdict.UPHELD
 
 

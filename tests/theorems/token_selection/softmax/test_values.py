@@ -55,7 +55,7 @@ def test_a_risk_that_overflows_is_not_decided_and_one_that_need_not_is_wrong() -
     far = Problem([[[1.0], [0.0]]], [[-1e3, -2e3]], "exponential")
     with pytest.raises(Undecided, match="overflows"):
         risk_of(AttentionAt(far, np.zeros((1, 1))), REFERENCE, "risk")
-    broken = REFERENCE.but("", risk=lambda keys, scores, loss, p: np.full(len(p), np.nan))
+    broken = REFERENCE.replace("", risk=lambda keys, scores, loss, p: np.full(len(p), np.nan))
     with pytest.raises(NotANumber):
         risk_of(AttentionAt(problem(), np.zeros((1, 2))), broken, "risk")
 

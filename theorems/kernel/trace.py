@@ -70,7 +70,7 @@ class Entry:
 
 
 @dataclass(frozen=True, eq=False)
-class Traced:
+class Trace:
     """Calls of a kernel by which a capability is falsified.
 
     Attributes:
@@ -100,6 +100,6 @@ class Traced:
         assert answer is not None
         return answer
 
-    def but(self, **changed: Any) -> Traced:
+    def replace(self, **changed: Any) -> Trace:
         """The same with something replaced."""
         return replace(self, **changed)

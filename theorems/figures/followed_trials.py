@@ -23,7 +23,7 @@ from reference_attention.training.descent import Stop
 from theorems.benchmark.measure import Kind, far, limit_at
 from theorems.figures import style
 from theorems.figures.figure import Cut, Figure, Numbers, Settings
-from theorems.figures.random_trials import DIMENSIONS, KINDS, Ended, ended, pieces
+from theorems.figures.random_trials import DIMENSIONS, KINDS, TrialEnd, pieces, run_trials
 
 FATES = ("rests", "still turning", "LMM, not GMM", "GMM")
 """At a finite stationary point; not within √(1/ρ) of p̄_mm of what it selects, or that is not locally optimal; the
@@ -37,19 +37,19 @@ CONFIDENCE = 0.95
 @cache
 def numbers(settings: Settings) -> Numbers:
     """Per d: how many trials are of each kind after the steps, and what the flow makes of those that are followed."""
-    return together(settings, [followed(settings, piece) for piece in pieces(settings)])
+    return together(settings, [follow_trials(settings, piece) for piece in pieces(settings)])
 
 
-def followed(settings: Settings, piece: tuple[int, ...]) -> Numbers:
+def follow_trials(settings: Settings, piece: tuple[int, ...]) -> Numbers:
     """Of a block of trials: by kind after the steps and by fate, how many there are."""
-    trials = list(ended(settings, piece))
+    trials = list(run_trials(settings, piece))
     stopped = Counter(one.kind for one in trials)
     left = [one for one in trials if one.kind in LEFT]
     became = Counter(f"{one.kind}: {fate}" for one, fate in zip(left, fates(left), strict=True))
     return {"d": piece[0], "stopped": dict(stopped), "became": dict(became)}
 
 
-def fates(trials: Sequence[Ended]) -> list[str]:
+def fates(trials: Sequence[TrialEnd]) -> list[str]:
     """What each becomes, one of :data:`FATES`.
 
     Raises:
@@ -64,7 +64,7 @@ def fates(trials: Sequence[Ended]) -> list[str]:
     return ["rests" if stop is Stop.STATIONARY else fate(one.problem, p) for one, p, stop in ends]
 
 
-def flows_of(trials: Sequence[Ended]) -> Flows:
+def flows_of(trials: Sequence[TrialEnd]) -> Flows:
     """The flows from where the steps ended."""
     starts = np.array([one.p for one in trials])
     norms = np.array([far(one.problem, one.p) for one in trials])
@@ -127,6 +127,6 @@ FIGURES = [
         (6.4, 3.7),
         numbers,
         draw,
-        cut=Cut(pieces, followed, together),
+        cut=Cut(pieces, follow_trials, together),
     )
 ]

@@ -16,7 +16,7 @@ from reference_attention.risk import ScaledGradient
 
 
 @runtime_checkable
-class Asked(Protocol):
+class QueryKernel(Protocol):
     """A kernel on queries (*b, n or 1, d): see :class:`theorems.kernel.kernel.Kernel`."""
 
     def weights(self, keys: Array, queries: Array) -> Array:
@@ -30,10 +30,10 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Prompted:
+class PromptKernel:
     """A kernel asked with one prompt p for all inputs."""
 
-    kernel: Asked
+    kernel: QueryKernel
 
     def weights(self, keys: Array, p: Array) -> Array:
         """s_i = softmax(K_i p), (*b, n, T)."""
@@ -50,7 +50,7 @@ class Prompted:
 
 
 @dataclass(frozen=True, eq=False)
-class Queried(Prompted):
+class OuterKernel(PromptKernel):
     """A kernel asked with the queries W z_i, where keys are vec(x zᵀ) and prompts vec(W).
 
     Attributes:

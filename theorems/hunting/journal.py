@@ -9,11 +9,11 @@ from typing import Any
 from max_margin_theorems import stopping
 from reference_attention.errors import InvalidInput
 from reference_attention.files import numbers
-from theorems.hunting.search import Looked
+from theorems.hunting.search import Observation
 from theorems.run.journal import EVERY, Journal
 
 
-class Kept:
+class HuntJournal:
     """Cases of a hunt in its journal; without a journal nothing is kept.
 
     Attributes:
@@ -31,16 +31,16 @@ class Kept:
         self._said = time.monotonic()
         records = [] if journal is None else journal.records
         try:
-            self.known = [_looked(entry) for record in records for entry in record["cases"]]
+            self.known = [_parse(entry) for record in records for entry in record["cases"]]
         except (KeyError, TypeError, ValueError):
             path = journal.path if journal else ""
             raise InvalidInput(f"--resume: {path} is damaged; give another file.") from None
 
-    def note(self, looked: Looked) -> None:
+    def note(self, looked: Observation) -> None:
         """Keep a case; a line is written for those of a second."""
         if self._journal is None:
             return
-        with stopping.undisturbed():
+        with stopping.shield_from_signals():
             self._waiting.append(list(astuple(looked)))
             if time.monotonic() - self._said > EVERY:
                 self.write()
@@ -52,12 +52,12 @@ class Kept:
             self._waiting, self._said = [], time.monotonic()
 
 
-def _looked(entry: list[Any]) -> Looked:
+def _parse(entry: list[Any]) -> Observation:
     values = numbers(entry)
     kinds = (float, bool, bool, bool, str, bool, float)
-    right = len(values) == len(fields(Looked)) and all(
+    right = len(values) == len(fields(Observation)) and all(
         isinstance(one, (int, float) if kind is float else kind) for one, kind in zip(values, kinds, strict=True)
     )
     if not right:
         raise ValueError("no case")
-    return Looked(*values)
+    return Observation(*values)

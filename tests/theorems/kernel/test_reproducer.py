@@ -19,8 +19,8 @@ from tests.theorems.capabilities.test_planted import PLANTED as PLANTED_KERNELS
 from theorems.command.app import main
 from theorems.core.claim import Verdict
 from theorems.kernel.check import verify_kernel
-from theorems.kernel.emitted_file import file_of
 from theorems.kernel.loading import kernel_named
+from theorems.kernel.reproducer_file import file_of
 from theorems.run.result import Result
 
 PLANTED = planted_kernels.__name__

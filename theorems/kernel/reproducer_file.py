@@ -90,13 +90,13 @@ if __name__ == "__main__":
 """
 
 
-def emitted_file(source: str | None, results: Sequence[Result], file: Path | None) -> str:
+def reproducer_file(source: str | None, results: Sequence[Result], file: Path | None) -> str:
     """The text of the file; empty where there is nothing to write."""
     tests = [result.failure.test for result in results if result.failure is not None and result.failure.test]
     return file_of(source, tests, file.name) if source and tests and file is not None else ""
 
 
-def said_of_tests(results: Sequence[Result], file: Path) -> str:
+def describe_tests(results: Sequence[Result], file: Path) -> str:
     """What was written, and what was not."""
     falsified = [result for result in results if result.verdict is Verdict.FALSIFIED and result.failure is not None]
     written = [one.id for one in falsified if one.failure is not None and one.failure.test]

@@ -16,13 +16,13 @@ from jaxtyping import Float64
 from scipy.optimize import brentq
 
 from generators.case import Case
-from reference_attention.paths.joint import Joint, chosen_of, excess_gradient, joint_of_chosen
-from reference_attention.paths.joint_minimisers import Pair, followed_from
+from reference_attention.paths.joint import Joint, chosen_rows, excess_gradient, joint_of_chosen
+from reference_attention.paths.joint_minimisers import Pair, follow_from
 from reference_attention.paths.joint_path import Schedule, prompt_at
 from reference_attention.svm.label_svm import label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.core.claim import Claim, Form, Verdict
-from theorems.without.followed import EARLIER, LIMIT_FOLLOWED, NORM
+from theorems.without.follow_flow import EARLIER, LIMIT_FOLLOWED, NORM
 
 TURNS = 4
 """Turns of head and prompt where some support has no dual; the head then depends on the prompt through r e^{−RΘ}
@@ -45,7 +45,7 @@ def selects_best(joint: Joint) -> bool:
     n, T = joint.others.shape
     for code in np.ndindex(*([T] * n)):
         if tuple(joint.alpha) != code:
-            other = label_svm(chosen_of(joint.tokens, np.array(code)))
+            other = label_svm(chosen_rows(joint.tokens, np.array(code)))
             if not isinstance(other, Infeasible) and not other.margin < joint.svm.margin * (1 - 2.0**-40):
                 return False
     return True
@@ -57,17 +57,17 @@ def separator_of(joint: Joint) -> MaxMargin | None:
     return None if isinstance(found, Infeasible) else found
 
 
-def relaxed_of(joint: Joint) -> MaxMargin | None:
+def relaxed_solution(joint: Joint) -> MaxMargin | None:
     """p_relax, if it exists."""
     found = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
     return None if isinstance(found, Infeasible) else found
 
 
-def followed(joint: Joint, schedule: Schedule, radii: tuple[float, ...], unit: float, seed: int) -> list[Pair]:
+def follow_joint_path(joint: Joint, schedule: Schedule, radii: tuple[float, ...], unit: float, seed: int) -> list[Pair]:
     """Minimisers along the schedule at the radii, in units of ``unit``; the best of a few starts at each."""
     separator = separator_of(joint)
     first = np.ones(joint.keys.shape[2]) if separator is None else separator.p
-    paths = followed_from(joint, schedule, radii, unit, first, seed)
+    paths = follow_from(joint, schedule, radii, unit, first, seed)
     weak = joint.svm.support & (joint.svm.duals <= 0)
     if weak.any() and joint.tokens.shape[2] == 2:
         paths = [[_with_weak_supports(x) for x in path] for path in paths]

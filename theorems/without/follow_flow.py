@@ -18,7 +18,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible
 from reference_attention.training.descent import Stop, normalized_gradient_descent
 from reference_attention.training.flow import Flow, gradient_flow
-from theorems.core.claim import Claim, Form, undecided
+from theorems.core.claim import Claim, Form, undecided_claim
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT, tolerance
 
@@ -58,7 +58,7 @@ class Point:
         return float((rows @ self.p).min()) / size if size else 0.0
 
 
-def walked(case: Case) -> Point:
+def walk(case: Case) -> Point:
     """Where normalized gradient descent with growing steps is after a short walk from the case's start."""
     p = start_of(case)
     size = 1 / case.problem.key_scale
@@ -72,7 +72,7 @@ def start_of(case: Case) -> Float64[np.ndarray, "d"]:
     return case.start if case.start is not None else np.zeros(case.problem.d)
 
 
-def followed(problem: Problem, start: Float64[np.ndarray, "d"], unit: float) -> Flow:
+def follow_flow(problem: Problem, start: Float64[np.ndarray, "d"], unit: float) -> Flow:
     """The gradient flow from ``start`` to :data:`NORM` times the larger of ``unit`` and ‖start‖."""
     return gradient_flow(problem, start, norm=NORM * max(unit, float(np.linalg.norm(start))))
 
@@ -85,9 +85,9 @@ def norm_claim(flow: Flow, unit: float) -> Claim:
     said = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
     if flow.stop is Stop.FAILED:
         said = f"the flow was not followed: {flow.reason}"
-        return undecided("norm-diverges", said, Form.LIMIT)
+        return undecided_claim("norm-diverges", said, Form.LIMIT)
     if flow.stop is Stop.STATIONARY and flow.norms[-1] >= NORM * unit:
-        return undecided("norm-diverges", said, Form.LIMIT)
+        return undecided_claim("norm-diverges", said, Form.LIMIT)
     return Claim("norm-diverges", Form.LIMIT, 0.0 if flow.reached else -1.0, 0.0, EXACT, said)
 
 
@@ -127,7 +127,7 @@ def direction_claims(
     """‖p(t)‖ → ∞, p(t) selects α, and p(t)/‖p(t)‖ → p̄_mm(α), along the flow from ``start``."""
     svm = under_test.max_margin(problem.keys, alpha)
     unit = 1 / problem.key_scale if isinstance(svm, Infeasible) else svm.norm
-    flow = followed(problem, start, unit)
+    flow = follow_flow(problem, start, unit)
     norm = norm_claim(flow, unit)
     yield norm
     if not flow.reached:

@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from reference_attention.problem import Problem
 from reference_attention.svm.least_power_norm import LeastPowerNorm
-from theorems.benchmark.measure import Limit, Limits, Measured, limit_of, measured
+from theorems.benchmark.measure import Limit, Limits, Measurement, limit_of, measure
 from theorems.benchmark.optimisers.run import nothing
 from theorems.benchmark.rules import rule_named
 from theorems.core.implementation import Implementation
@@ -36,7 +36,7 @@ class PowerLimit:
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """One problem and what the rules did on it.
 
     Attributes:
@@ -58,11 +58,11 @@ class Compared:
     limit: tuple[float, ...] = ()
     margin: float = 0.0
     no_limit: str = ""
-    rules: tuple[Measured, ...] = ()
+    rules: tuple[Measurement, ...] = ()
     powers: tuple[PowerLimit, ...] = ()
 
 
-def compared(
+def compare(
     problems: Sequence[Problem],
     starts: Sequence[Float64[np.ndarray, "d"]],
     names: Sequence[str],
@@ -73,7 +73,7 @@ def compared(
     *,
     shape: tuple[int, ...],
     foreign: bool = False,
-) -> tuple[Compared, ...]:
+) -> tuple[Comparison, ...]:
     """All rules on problems of one shape and loss, one start each.
 
     Args:
@@ -90,13 +90,13 @@ def compared(
     there = [k for k, limit in enumerate(limits) if isinstance(limit, Limit)]
     some = [problems[k] for k in there]
     targets = [Limits(problems[k], limit) for k, limit in enumerate(limits) if isinstance(limit, Limit)]
-    runs: list[list[Measured]] = [[] for _ in problems]
+    runs: list[list[Measurement]] = [[] for _ in problems]
     powers: list[tuple[PowerLimit, ...]] = [() for _ in problems]
     for done, name in enumerate(rules if there else ()):
         rule = rule_named(name)
         at = np.stack([starts[k] for k in there])
         run = rule.run(some, at, steps, under_test, shape=shape, progress=progress if foreign else nothing)
-        for k, one in zip(there, measured(name, rule.theory, run, some, targets), strict=True):
+        for k, one in zip(there, measure(name, rule.theory, run, some, targets), strict=True):
             runs[k].append(one)
         if not foreign:
             progress(done + 1)
@@ -113,28 +113,28 @@ def _one(
     name: str,
     start: Float64[np.ndarray, "d"],
     limit: Limit | str,
-    rules: list[Measured],
+    rules: list[Measurement],
     powers: tuple[PowerLimit, ...],
-) -> Compared:
+) -> Comparison:
     begin = tuple(start.tolist())
     if isinstance(limit, str):
-        return Compared(name, begin, no_limit=limit)
+        return Comparison(name, begin, no_limit=limit)
     svm = limit.svm
     where = tuple(svm.direction.tolist())
-    return Compared(
+    return Comparison(
         name, begin, tuple(svm.alpha.tolist()), limit.kind.value, where, svm.margin, "", tuple(rules), powers
     )
 
 
-def merged(parts: Iterable[Compared], rules: Sequence[str]) -> list[Compared]:
+def merge(parts: Iterable[Comparison], rules: Sequence[str]) -> list[Comparison]:
     """One entry per problem with what all rules did on it, in the order of the rules."""
-    found: dict[str, list[Compared]] = {}
+    found: dict[str, list[Comparison]] = {}
     for one in parts:
         found.setdefault(one.name, []).append(one)
-    return [_merged(held, rules) for held in found.values()]
+    return [_merge_runs(held, rules) for held in found.values()]
 
 
-def _merged(parts: Sequence[Compared], rules: Sequence[str]) -> Compared:
+def _merge_runs(parts: Sequence[Comparison], rules: Sequence[str]) -> Comparison:
     runs = sorted((run for one in parts for run in one.rules), key=lambda run: rules.index(run.rule))
     powers = {power.norm: power for one in parts for power in one.powers}
     return replace(parts[0], rules=tuple(runs), powers=tuple(powers[norm] for norm in sorted(powers)))

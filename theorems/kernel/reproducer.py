@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from generators.attention_call import Alignment, AttentionCall, Memory
-from theorems.kernel.traced import Entry, Traced
+from theorems.kernel.trace import Entry, Trace
 from theorems.kernel.with_torch import torch
 from theorems.rounding.bounded.formats import HALF
 
@@ -37,7 +37,7 @@ RESULTS: Mapping[str, str] = MappingProxyType(
 """What a test and ``textbook`` call them."""
 
 
-def emitted(found: Traced, line: str) -> str:
+def reproducer(found: Trace, line: str) -> str:
     """The source of a test function; empty for a call that is too large to read, or a kernel that is not imported as
     MODULE:CALLABLE.
     """
@@ -52,7 +52,7 @@ def emitted(found: Traced, line: str) -> str:
     return f"def test_{name}():\n" + textwrap.indent("\n".join([doc, *body]), "    ", lambda text: bool(text.strip()))
 
 
-def _tensors(found: Traced) -> Iterator[str]:
+def _tensors(found: Trace) -> Iterator[str]:
     """Its tensors in float64: rounded to the kernel's numbers already."""
     call = found.calls[-3] if found.capability == "hidden-keys" else found.call
     for name in ("query", "key", "value", "upstream"):
@@ -66,15 +66,15 @@ def _tensors(found: Traced) -> Iterator[str]:
 def _tensor(name: str, x: Any) -> str:
     array = np.asarray(x)
     if array.dtype == bool:
-        return _filled(f"{name} = torch.tensor({array.tolist()})")
-    return _filled(f"{name} = numbers({_literal(array.ravel())}, {', '.join(map(str, array.shape))})")
+        return _wrap(f"{name} = torch.tensor({array.tolist()})")
+    return _wrap(f"{name} = numbers({_literal(array.ravel())}, {', '.join(map(str, array.shape))})")
 
 
 def _literal(values: Any) -> str:
     return "[" + ", ".join(repr(x).removesuffix(".0") for x in (values + 0.0).tolist()) + "]"  # −0 is 0
 
 
-def _filled(text: str) -> str:
+def _wrap(text: str) -> str:
     return "\n".join(
         textwrap.wrap(text, WIDTH - 4, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
     )
@@ -83,7 +83,7 @@ def _filled(text: str) -> str:
 # ---- calling the kernel -----------------------------------------------------------------------------------
 
 
-def _given(found: Traced) -> Iterator[str]:
+def _tensor_lines(found: Trace) -> Iterator[str]:
     """The tensors as the kernel gets them."""
     kernel, memory = found.kernel, found.call.memory
     there = f"torch.{kernel.dtype}" if kernel.device == "cpu" else f'"{kernel.device}", torch.{kernel.dtype}'
@@ -102,7 +102,7 @@ def _given(found: Traced) -> Iterator[str]:
         yield "own_visible = visible" + ("" if kernel.device == "cpu" else f'.to("{kernel.device}")')
 
 
-def _forward(found: Traced) -> list[str]:
+def _forward(found: Trace) -> list[str]:
     """Lines that call the kernel on ``query``, ``key`` and ``value``: they make ``output``, and ``lse``."""
     kernel, call = found.kernel, found.call
     sizes = call.sizes
@@ -126,14 +126,14 @@ def _forward(found: Traced) -> list[str]:
     if call.log_sum_exp:
         lines.append(f"output, lse = {written.removeprefix('first(').removesuffix(')')}[:2]")
         return [*lines, "output = output.transpose(1, 2)"] if transposed else lines
-    return [*lines, _filled(f"output = {written}{'.transpose(1, 2)' if transposed else ''}{shape}")]
+    return [*lines, _wrap(f"output = {written}{'.transpose(1, 2)' if transposed else ''}{shape}")]
 
 
-def _expression(found: Traced, names: Sequence[str]) -> tuple[str, bool]:
+def _expression(found: Trace, names: Sequence[str]) -> tuple[str, bool]:
     """The call of the kernel as its interface makes it, and whether what it returns is in (B, L, H, M)."""
     kernel, call = found.kernel, found.call
     tensors = {name: torch.zeros(getattr(call, name).shape) for name in ("query", "key", "value")}
-    request = kernel.request(call.but(memory=Memory.CONTIGUOUS), tensors)
+    request = kernel.request(call.replace(memory=Memory.CONTIGUOUS), tensors)
     if not kernel.many_queries and call.query.shape[2] > 1:
         request = replace(request, scale=1.0)
     known = dict(zip(("query", "key", "value"), names, strict=True))
@@ -163,17 +163,17 @@ def _expression(found: Traced, names: Sequence[str]) -> tuple[str, bool]:
     return f"first(kernel({', '.join(said)}))", bool(output.shape != marker.shape)
 
 
-def _backward(found: Traced) -> list[str]:
+def _backward(found: Trace) -> list[str]:
     if not found.kernel.differentiable:
         return []
     return ["dq, dk, dv = torch.autograd.grad(output, (query, key, value), upstream)"]
 
 
-def _leaves(found: Traced) -> list[str]:
+def _leaves(found: Trace) -> list[str]:
     return ["query, key, value = (x.requires_grad_() for x in (query, key, value))"] if _backward(found) else []
 
 
-def _run(found: Traced, arguments: str) -> str:
+def _run(found: Trace, arguments: str) -> str:
     """The forward and the backward pass as an inner function."""
     names = "output, dq, dk, dv" if _backward(found) else "output,"
     leaves = ["query, key, value = (x.detach().requires_grad_() for x in (query, key, value))"]
@@ -186,7 +186,7 @@ def _run(found: Traced, arguments: str) -> str:
 # ---- the forms of a test ----------------------------------------------------------------------------------
 
 
-def _due(found: Traced, call: AttentionCall) -> Iterator[str]:
+def _due(found: Trace, call: AttentionCall) -> Iterator[str]:
     """``due``: what the formula returns."""
     kernel, sizes = found.kernel, call.sizes
     scale = f"1 / math.sqrt({sizes['E']})" if call.scale is None else repr(call.scale)
@@ -199,10 +199,10 @@ def _due(found: Traced, call: AttentionCall) -> Iterator[str]:
     options += [f"window={call.window}"] if call.window is not None else []
     offset = sizes["T"] - sizes["L"] if kernel.alignment is Alignment.BOTTOM_RIGHT else 0
     options += [f"diagonal={offset}"] if offset and (call.causal or call.window is not None) else []
-    yield _filled(f"due = textbook(query, key, value, upstream, {', '.join(options)})")
+    yield _wrap(f"due = textbook(query, key, value, upstream, {', '.join(options)})")
 
 
-def _checked(found: Traced, entry: Entry) -> Iterator[str]:
+def _check_line(found: Trace, entry: Entry) -> Iterator[str]:
     if entry is found.entries[0]:
         stored = f" and its result in {found.kernel.dtype}" if entry.call.exact and found.kernel.dtype in HALF else ""
         numbers = "float32" if stored else found.kernel.computes_in
@@ -221,11 +221,11 @@ def _checked(found: Traced, entry: Entry) -> Iterator[str]:
     yield f'check("{entry.what.symbol}", {name}, due["{name}"], allowed)'
 
 
-def _numbers_are_due(found: Traced) -> Iterator[str]:
+def _numbers_are_due(found: Trace) -> Iterator[str]:
     """One call, or the second of two, compared with the formula."""
     call = found.entries[0].call if found.entries else found.call
     yield from _due(found, call)
-    yield from _given(found)
+    yield from _tensor_lines(found)
     unchanged = "inputs-are-unchanged" in found.falsified
     if unchanged:
         yield "before = [x.clone() for x in (query, key, value)]"
@@ -236,13 +236,13 @@ def _numbers_are_due(found: Traced) -> Iterator[str]:
         yield "for name, x, was in zip(('query', 'key', 'value'), (query, key, value), before):"
         yield "    check_same(name, x.detach(), was)"
     for entry in found.entries:
-        yield from _checked(found, entry)
+        yield from _check_line(found, entry)
 
 
-def _called_twice(found: Traced) -> Iterator[str]:
+def _second_call(found: Trace) -> Iterator[str]:
     """The second call compared with the formula, or with the first."""
     yield from _due(found, found.call)
-    yield from _given(found)
+    yield from _tensor_lines(found)
     yield from _run(found, "query, key, value").splitlines()
     names = ["output", *(["lse"] if found.call.log_sum_exp else []), *(["dq", "dk", "dv"] if _backward(found) else [])]
     yield "once, again = run(query, key, value), run(query, key, value)"
@@ -252,13 +252,13 @@ def _called_twice(found: Traced) -> Iterator[str]:
     if found.entries:
         yield f"{', '.join(names)}, = again"
     for entry in found.entries:
-        yield from _checked(found, entry)
+        yield from _check_line(found, entry)
 
 
-def _rows_that_see_nothing(found: Traced) -> Iterator[str]:
+def _rows_that_see_nothing(found: Trace) -> Iterator[str]:
     """Zeros, or NaN, forward and backward alike."""
     yield from _due(found, found.call)
-    yield from _given(found)
+    yield from _tensor_lines(found)
     yield from [*_leaves(found), *_forward(found), *_backward(found)]
     if "rows-that-see-nothing" in found.falsified:
         yield "empty = ~visible.any(dim=-1).expand(output.shape[:3])"
@@ -266,10 +266,10 @@ def _rows_that_see_nothing(found: Traced) -> Iterator[str]:
         yield f"rows = torch.cat([x.detach().flatten() for x in {rows}])"
         yield 'assert rows.isnan().all() or (rows == 0).all(), "rows that see no key: neither all 0 nor all NaN"'
     for entry in found.entries:
-        yield from _checked(found, entry)
+        yield from _check_line(found, entry)
 
 
-def _hidden_keys(found: Traced) -> Iterator[str]:
+def _hidden_keys(found: Trace) -> Iterator[str]:
     """The same call with other numbers in keys that are hidden: the rows that do not see them are what they were."""
     clean, poisoned = found.calls[-3], found.calls[-2]
     seen = clean.seen(found.kernel.alignment)
@@ -281,7 +281,7 @@ def _hidden_keys(found: Traced) -> Iterator[str]:
     yield _tensor("other_key[:, :, hidden]", poisoned.key[:, :, at])
     yield _tensor("other_value[:, :, hidden]", poisoned.value[:, :, at])
     yield _tensor("clear", clear) + "  # rows that see none of them"
-    yield from _given(found)
+    yield from _tensor_lines(found)
     yield "other_key, other_value = other_key.to(key), other_value.to(value)"
     yield from _run(found, "key, value, query=query").splitlines()
     names = ["output", "dq", "dk", "dv"] if _backward(found) else ["output"]
@@ -306,6 +306,6 @@ FORMS = {
     "causal-rectangle": _rows_that_see_nothing,
     "empty-rows": _rows_that_see_nothing,
     "hidden-keys": _hidden_keys,
-    "repeated-calls": _called_twice,
+    "repeated-calls": _second_call,
 }
 """By capability, where it is not the comparison of one call with the formula."""
