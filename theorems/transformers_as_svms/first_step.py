@@ -26,8 +26,6 @@ from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.bounded import exact
 from theorems.rounding.steps import starts_claim, steps_claim
 from theorems.token_selection.global_paths.descent_from_a_margin import (
-    MARGIN_CLAIMS,
-    MARGIN_PREMISES,
     descent_from_a_margin,
     margin_claims,
 )
@@ -53,9 +51,9 @@ def _cases() -> SearchStrategy[Case]:
     "tsvm-first-step",
     "Gradient descent on W after a first step that separates",
     source="T-SVM, Theorem 3",
-    claims=QUERY_CLAIMS | always(*FIRST_STEP_CLAIMS) | MARGIN_CLAIMS,
+    claims=QUERY_CLAIMS | always(*FIRST_STEP_CLAIMS) | dict(descent_from_a_margin.claims),
     states=("climbs-along-p_mm", "norm-diverges", "flow-turns"),
-    premises=(*QUERY_CLAIMS, *FIRST_STEP_CLAIMS, *MARGIN_PREMISES),
+    premises=(*QUERY_CLAIMS, *FIRST_STEP_CLAIMS, *descent_from_a_margin.premises),
     assumptions=("queries-given", *descent_from_a_margin.assumptions, "first-step-separates"),
     cases=_cases,
     kernel=SATURATED,

@@ -10,6 +10,8 @@ Support Vector Machines*, Theorem 3.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -20,50 +22,80 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
+from reference_attention.floats import EPS
+from reference_attention.training.flow import Flow
 from theorems.core.att_svm import certify
-from theorems.core.claim import Claim
+from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
+from theorems.core.claim_name import premise, premises, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
-from theorems.core.statement import always, statement
-from theorems.rounding.bounded import exact, value_of
-from theorems.token_selection.global_paths.margin_constants import MarginConstants
-from theorems.token_selection.global_paths.margin_flow import FLOW_CLAIMS, flow_claims
-from theorems.token_selection.global_paths.margin_points import (
-    POINT_CLAIMS,
-    beside_the_ray,
-    point_claims,
-    with_least_margin,
-)
+from theorems.core.points import climb
+from theorems.core.statement import statement
+from theorems.core.tolerances import tolerance
+from theorems.curves.constraints import Constraints
+from theorems.curves.descent import DESCENT_PREMISES, DESCENT_ROUNDING, NORMALIZED_PREMISES
+from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.bounded import exact, in_floats, value_of
+from theorems.token_selection.global_paths.flow_offset import FlowOffset
+from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
 from theorems.token_selection.global_paths.margin_runs import (
-    DESCENT_CLAIMS,
-    LENGTHS,
-    NORMALIZED_CLAIMS,
-    descent_run,
-    normalized_run,
+    NORMALIZED_STEPS,
+    STEPS,
+    Run,
+    affordable_steps,
+    changed_by,
+    is_a_run,
+    log_excess_rate,
+    missed_later,
+    offset_bound,
+    points_with_margin,
+    shares_later,
+    starts_with_margin,
+    widened,
 )
 
-ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
-MARGIN_CLAIMS = always("svm-is-optimal", *POINT_CLAIMS, *DESCENT_CLAIMS, *NORMALIZED_CLAIMS) | dict.fromkeys(
-    FLOW_CLAIMS, "where float64 resolves the flow to 100 times the norm of its start"
+MARGIN_FLOW = tolerance(
+    "margin-flow",
+    "evaluations · √d (1e-12 ‖p‖ + atol) + 8 d eps ‖p‖; of a margin max‖g‖ times as much; + 16 eps of each summand",
+    "each inequality holds along every piece of the flow from where the piece begins, and is summed over pieces: the"
+    " solver's local errors, at most rtol‖p‖ + atol per coordinate and gradient, add; the rest is rounding",
+)
+
+RESOLVED_FLOW = "where float64 resolves the flow to 100 times the norm of its start"
+SVM_IS_OPTIMAL = premise("svm-is-optimal")
+CLIMBS_ALONG, SHORT = sharper("climbs-along-p_mm"), sharper("gradient-is-short")
+SOFTMIN, CORRELATION = sharper("softmin-of-margins"), sharper("correlation")
+KEPT, CLIMBS, TURNS = sharper("margin-is-kept"), sharper("climbs"), sharper("turns")
+NORMALIZED_CLIMBS, NORMALIZED_TURNS = sharper("normalized-run-climbs"), sharper("normalized-turns")
+NORM_GROWS = sharper("normalized-norm-grows")
+NORM_DIVERGES = sharper("norm-diverges", when=RESOLVED_FLOW)
+FLOW_KEPT, FLOW_TURNS = (sharper(name, when=RESOLVED_FLOW) for name in ("flow-margin-is-kept", "flow-turns"))
+OFFSET_KEPT = sharper("flow-offset-is-kept", when=RESOLVED_FLOW)
+MARGIN_CLAIMS = (
+    SVM_IS_OPTIMAL,
+    *(CLIMBS_ALONG, SHORT, SOFTMIN, CORRELATION),
+    *DESCENT_PREMISES,
+    *(KEPT, CLIMBS, TURNS),
+    *NORMALIZED_PREMISES,
+    *(NORMALIZED_CLIMBS, NORM_GROWS, NORMALIZED_TURNS),
+    *(name.only(RESOLVED_FLOW) for name in FLOW_PREMISES),
+    *(NORM_DIVERGES, FLOW_KEPT, FLOW_TURNS, OFFSET_KEPT),
 )
 """What is claimed from a start of enough margin."""
-MARGIN_PREMISES = (
-    "svm-is-optimal",
-    "run-is-the-one-asked-for",
-    "iterate-is-a-step",
-    "normalized-run-is-the-one-asked-for",
-    "normalized-iterate-is-a-step",
-    "flow-is-the-one-asked-for",
-    "flow-is-of-this-gradient",
-    "flow-chords",
-)
-"""Those which say that the solution and the runs are what the others speak of."""
+
+LENGTHS = (0.05, 0.2, 1.0)
+"""Lengths of a normalized step in units of 1/max‖g‖: what it moves a margin by at most."""
+MOST_DRIFT = 0.25
+"""Below log(4/3), by which the bound on margins is below what its proof gives."""
+FLOW_RELATIVE = 1e-12
+"""Relative tolerance of the flow's solver: the offset from the ray is read off."""
+NEARLY = 1e-2
+"""E, how far log|coefficient of a row| may be from its limit where the offset is read off first."""
 RESOLVED = 1e6
 """Where ‖p(0)‖ max‖g‖ is larger, the solver's tolerance at 100 times that norm is more than the margin of the start."""
-FARTHEST = 1e9
-"""‖p(0)‖ max‖g‖ of starts beside the ray, at most: 200 steps then move a margin by 1e-4 in their rounding."""
-ASKEW = (0.0, 1.0, 30.0)
-"""How far starts lie beside the ray of p_mm, in units of ‖p_mm‖."""
+
+ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -79,8 +111,6 @@ def _cases() -> SearchStrategy[Case]:
     "Gradient descent from a start of sufficient margin",
     source="own; sharper than Theorem 2",
     claims=MARGIN_CLAIMS,
-    states=(),
-    premises=MARGIN_PREMISES,
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=SATURATED,
@@ -136,7 +166,7 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
     svm = yield from certify(problem, problem.optimal, under_test)
     constants = MarginConstants(problem, svm)
     rng = case.rng()
-    yield from margin_claims(constants, under_test, _starts(case, constants, rng), rng)
+    yield from margin_claims(constants, under_test, starts_with_margin(case, constants, rng), rng)
 
 
 def margin_claims(
@@ -146,23 +176,217 @@ def margin_claims(
     rng: np.random.Generator,
 ) -> Iterator[Claim]:
     """All claims: at points, and of descent, normalized descent and flow from starts of margin κ + log(2(T−1)A)."""
-    yield from point_claims(constants, under_test, rng)
+    yield from at_points(constants, under_test, rng)
     fractions = np.array([0.0, *np.log(rng.uniform(0.01, 1.0, len(starts) - 1))])
-    yield from descent_run(constants, under_test, starts, fractions)
-    yield from normalized_run(constants, under_test, starts, float(rng.choice(LENGTHS)))
+    yield from along_descent(constants, under_test, starts, fractions)
+    yield from along_normalized_descent(constants, under_test, starts, float(rng.choice(LENGTHS)))
     resolved = starts[norm(starts, axis=1) * float(value_of(constants.reach)) <= RESOLVED]
     if len(resolved):
-        yield from flow_claims(constants, under_test, resolved[int(rng.integers(len(resolved)))], rng)
+        yield from along_the_flow(constants, under_test, resolved[int(rng.integers(len(resolved)))], rng)
 
 
-def _starts(case: Case, constants: MarginConstants, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:
-    """On the ray and beside it, with just the margin that is needed; the case's own if it has it."""
-    needed = constants.needed
-    least = np.full(len(ASKEW), float(value_of(needed) + needed.error))
-    starts = with_least_margin(constants, beside_the_ray(rng, constants, np.array(ASKEW)), least)
-    # Far out beside the ray a long row's margin is lost to the rounding of p; the first start is on the ray.
-    near = norm(starts, axis=1) * float(value_of(constants.reach)) <= FARTHEST
-    starts = starts[near | (np.arange(len(starts)) == 0)]
-    if case.start is not None and bool(constants.margins(exact(case.start)) >= needed):
-        starts = np.concatenate([case.start[None], starts])
-    return starts
+def at_points(constants: MarginConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
+    """The bounds on −∇L wherever m(p) > log((T − 1)A), m(p) > 0; anywhere, not only along runs."""
+    edge, points = float(value_of(constants.edge)) * (1 + 8 * EPS), points_with_margin(constants, rng)
+    # Constants of its own: those of a search are plain floats.
+    plain = MarginConstants(constants.problem, constants.svm)
+
+    def violation(tried: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
+        with in_floats():
+            sides = [(left, right) for left, right in sides_at(plain, under_test, tried).values()]
+            worst = np.max([(right - left) / np.abs(right) for left, right in sides], axis=0)
+            return np.where(plain.margins(tried) <= edge, -np.inf, worst)
+
+    points = climb(rng, points, violation)
+    inside = np.asarray(constants.margins(exact(points)) > constants.edge)
+    for name, (left, right) in sides_at(constants, under_test, points[inside]).items():
+        yield at_least(name, Form.EFFECTIVE, left, right)
+
+
+def sides_at(
+    constants: MarginConstants, under_test: Implementation, points: Float64[np.ndarray, "m d"]
+) -> dict[str, tuple[Any, Any]]:
+    """Both sides of each bound, in units of the gradient at each point."""
+    at = AttentionAt(constants.problem, points)
+    descent, p = -at.gradient_of(under_test, CLIMBS_ALONG), exact(points)
+    m, omega = constants.margins(p), constants.omega(at)
+    q, along, outward = constants.missed(m), descent @ constants.p_mm, np.vecdot(descent, p)
+    return {
+        CLIMBS_ALONG: (along, constants.share(m) * omega),
+        SHORT: ((1 + q) * constants.reach * omega, norm(descent, axis=-1)),
+        SOFTMIN: ((m + constants.spread + np.log1p(q)) * omega, outward),
+        CORRELATION: (constants.correlation(p, m) * along / constants.length, outward / norm(p, axis=-1)),
+    }
+
+
+def along_descent(
+    constants: MarginConstants,
+    under_test: Implementation,
+    starts: Float64[np.ndarray, "b d"],
+    fractions: Float64[np.ndarray, "b"],
+) -> Iterator[Claim]:
+    """Gradient descent with η ≤ 1/L_p, log ηL_p given, from starts of margin κ + log(2(T−1)A) and more."""
+    problem, steps = constants.problem, affordable_steps(constants, len(starts), STEPS)
+    log_step = fractions - under_test.log_smoothness(problem)
+    found = under_test.gradient_descent(
+        problem, starts, steps=steps, log_step=log_step, gradient=under_test.scaled_gradient
+    )
+    run = yield from is_a_run(constants, under_test, found, starts, log_step, DESCENT_PREMISES, KEPT)
+    yield margin_is_kept(constants, run, log_step)
+    yield from turning(constants, run, CLIMBS, TURNS)
+
+
+def margin_is_kept(constants: MarginConstants, run: Run, log_step: Float64[np.ndarray, "b"]) -> Claim:
+    """m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), and so at least m(p(0)) − κ."""
+    top, floor = constants.log_slopes
+    log_gap = np.min(constants.log_gaps)
+    half = np.log(exact(0.5))
+    log_beta = log_step + floor + log_gap + 2 * (floor - top - np.log(constants.length)) + 4 * half
+    log_beta = log_beta - np.log(exact(constants.problem.n))
+    times = np.log(exact(np.arange(1.0, len(run.p.value))))[:, None]
+    kept = run.margins[0] - constants.kappa
+    least = np.logaddexp(kept + np.zeros_like(run.drift), log_beta + times)
+    allowed = log_excess_rate(constants, run, kept) * run.drift[-1]
+    if not (allowed < MOST_DRIFT).all():
+        why = f"the rounding of the steps may raise the risk by a factor e^{np.max(allowed):.3g}"
+        return undecided_claim(KEPT, why, Form.EFFECTIVE)
+    return at_least(KEPT, Form.EFFECTIVE, run.margins[1:], least, points="iterate")
+
+
+def along_normalized_descent(
+    constants: MarginConstants,
+    under_test: Implementation,
+    starts: Float64[np.ndarray, "b d"],
+    share: float,
+) -> Iterator[Claim]:
+    """Normalized gradient descent with steps of length share/max‖g‖."""
+    problem, steps = constants.problem, affordable_steps(constants, len(starts), NORMALIZED_STEPS)
+    length = share / float(value_of(constants.reach))
+    found = under_test.normalized_gradient_descent(
+        problem, starts, steps=steps, step=length, gradient=under_test.scaled_gradient
+    )
+    run = yield from is_a_run(constants, under_test, found, starts, length, NORMALIZED_PREMISES, NORMALIZED_CLIMBS)
+    inside = np.logical_and.accumulate(np.asarray(run.margins >= constants.region), axis=0)
+    yield from turning(constants, run, NORMALIZED_CLIMBS, NORMALIZED_TURNS, inside)
+    if inside[:-1].all():
+        p_bar = constants.p_mm / constants.length
+        least = exact(run.p.value[0]) @ p_bar + length * np.cumsum(constants.climb(run.margins[:-1]), axis=0)
+        least = widened(least, run.drift)
+        norms, what = norm(run.p[1:], axis=-1), {"why": DESCENT_ROUNDING, "points": "iterate"}
+        yield at_least(NORM_GROWS, Form.EFFECTIVE, norms, least, **what)
+
+
+def turning(
+    constants: MarginConstants,
+    run: Run,
+    climbs: str,
+    turns: str,
+    inside: np.ndarray | None = None,
+) -> Iterator[Claim]:
+    """How far a run has come along p_mm, by the length of its steps and by what its norm has grown."""
+    p_bar, m = constants.p_mm / constants.length, run.margins[:-1]
+    there = np.ones(run.drift.shape, dtype=bool) if inside is None else inside[:-1]
+    m = np.where(there, m, constants.needed)
+    along = (run.p[1:] - run.p[:1]) @ p_bar
+    least = np.cumsum(constants.climb(m) * norm(run.moved, axis=-1), axis=0)
+    sums = ((climbs, least), (turns, turned(constants, run.p, run.moved, m)))
+    for name, bound in sums:
+        left, right = widened(along, 2 * run.drift)[there], bound[there]
+        made = at_least(name, Form.EFFECTIVE, left, right, why=DESCENT_ROUNDING, points="iterate")
+        if made.verdict is not Verdict.FALSIFIED and not there.all():
+            why = f"the run leaves m(p) ≥ log(2(T−1)A) after {int(there.sum(axis=0).min())} steps"
+            made = undecided_claim(name, why, Form.EFFECTIVE)
+        yield made
+
+
+def along_the_flow(
+    constants: MarginConstants,
+    under_test: Implementation,
+    start: Float64[np.ndarray, "d"],
+    rng: np.random.Generator,
+) -> Iterator[Claim]:
+    """Follow the flow from a start of margin κ + log(2(T−1)A) to norm 1e6‖p_mm‖, or as far as float64 resolves it."""
+    problem, unit = constants.problem, constants.svm.norm
+    followed = FollowedFlow.of(problem, under_test, start, unit, FLOW_RELATIVE, rng, NORM_DIVERGES)
+    yield from premises(followed)
+    yield from followed.diverges()
+    flow = followed.flow
+    solver = followed.solver + 8 * problem.d * EPS * flow.norms
+    margins = constants.margins(exact(flow.points))
+    least = margins[0] - constants.kappa
+    lost = value_of(constants.reach) * solver
+    # The true flow from a recorded point keeps that point's margin less κ, and the start's but for the solver's errors.
+    m, kappa = margins.value - margins.error, float(value_of(constants.kappa))
+    later = np.maximum(m, m[0] - lost) - kappa
+    # Rows that are a million times longer than the shortest lose their margins to the solver's tolerance far out.
+    known = np.logical_and.accumulate(
+        ((lost <= 1) | (margins.value >= 8 * lost)) & (shares_later(constants, later) > 0)
+    )
+    if known.sum() < 2:
+        return
+    flow = replace(flow, points=flow.points[known], norms=flow.norms[known])
+    margins, lost, solver, later = margins[known], lost[known], solver[known], later[known]
+    kept = margins[1:].widened(lost[1:])
+    yield at_least(FLOW_KEPT, Form.LIMIT, kept, least, why=MARGIN_FLOW, points="recorded norm")
+    yield flow_turns(constants, flow, later, solver / unit)
+    offset = offset_is_kept(constants, flow, later, solver / unit)
+    if known.all() or not offset.undecided:
+        yield offset
+
+
+def flow_turns(
+    constants: MarginConstants,
+    flow: Flow,
+    later: Float64[np.ndarray, "r"],
+    solver: Float64[np.ndarray, "r"],
+) -> Claim:
+    """u(k) − u(0) ≥ Σ_j (1 − Aq_j)(F_j(ρ_{j+1}) − F_j(ρ_j)), F_j(ρ) = ρ − K_j log(ρ + K_j), in units of ‖p_mm‖.
+
+    Args:
+        later: what margins are at least from each recorded point on.
+    """
+    rho, u = flow.norms / constants.svm.norm, flow.points @ constants.svm.p / constants.svm.norm**2
+    lag = float(value_of(constants.spread)) + np.log1p(missed_later(constants, later[:-1]))
+    bent = lag * np.log((rho[1:] + lag) / (rho[:-1] + lag))
+    least = u[0] + np.cumsum(shares_later(constants, later[:-1]) * (np.diff(rho) - bent))
+    rounding = solver[1:] + 16 * EPS * np.cumsum(rho[1:] + np.abs(bent) + lag)
+    return at_least(
+        FLOW_TURNS,
+        Form.LIMIT,
+        u[1:],
+        least,
+        rounding=rounding,
+        why=MARGIN_FLOW,
+        scale=rho[1:],
+        points="recorded norm",
+    )
+
+
+def offset_is_kept(
+    constants: MarginConstants,
+    flow: Flow,
+    later: Float64[np.ndarray, "r"],
+    solver: Float64[np.ndarray, "r"],
+) -> Claim:
+    """|r| ≤ √(|r_b|² + e^E growth + Σ 2E_k(e^{E_k} − 1) Δlog t) at all later recorded points."""
+    offsets = FlowOffset.of(Constraints.of(constants.problem, constants.svm), constants.svm)
+    changed = changed_by(constants, later)
+    begins = np.flatnonzero(changed <= NEARLY)
+    if not offsets.solved or len(begins) == 0 or begins[0] + 1 >= len(changed):
+        why = "Newton's method for the dual weights did not converge" if not offsets.solved else "margins stay small"
+        return undecided_claim(OFFSET_KEPT, why, Form.SHARP)
+    b = int(begins[0])
+    p, rho = flow.points[b:] / constants.svm.norm, flow.norms[b:] / constants.svm.norm
+    q = offsets.q + offsets.free(p[0])
+    size = np.linalg.norm(offsets.across(p - q), axis=1)
+    bounds = np.array([offset_bound(offsets, p, rho, changed[b:], q, k) for k in range(1, len(rho))])
+    return at_least(
+        OFFSET_KEPT,
+        Form.SHARP,
+        bounds,
+        size[1:],
+        rounding=solver[b + 1 :] + 8 * constants.problem.d * EPS * rho[1:],
+        why=MARGIN_FLOW,
+        scale=np.maximum(size[1:], 1.0),
+        points="recorded norm",
+    )

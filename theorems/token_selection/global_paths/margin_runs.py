@@ -1,4 +1,4 @@
-"""Runs from a start at which every optimal token leads by enough: what holds at every iterate.
+"""Where descents and flows of sufficient margin start, how they run, and what rounding leaves of their margins.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2, Appendix E.1 (normalized GD); derivations in
 :mod:`.descent_from_a_margin`.
@@ -6,41 +6,41 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2, Appe
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import math
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64
 from numpy.linalg import norm
 
+from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.training.descent import Stop, Trajectory
-from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, undecided_claim
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict
+from theorems.core.claim_name import ClaimName
 from theorems.core.implementation import Implementation
-from theorems.curves.descent import DESCENT_ROUNDING
+from theorems.core.points import affordable, directions, log_uniform
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.bounded import Bounded, exact, value_of
 from theorems.rounding.steps import starts_claim, steps_claim
-from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
+from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
+from theorems.token_selection.global_paths.margin_constants import MarginConstants
 
 STEPS, NORMALIZED_STEPS = 200, 300
 """Iterations at which the claims are made."""
 EVALUATIONS = 1_000_000
 """About how many entries of keys at all iterates may be looked at; large problems get fewer iterations."""
-LENGTHS = (0.05, 0.2, 1.0)
-"""Lengths of a normalized step in units of 1/max‖g‖: what it moves a margin by at most."""
-MOST_DRIFT = 0.25
-"""Below log(4/3), by which the bound on margins is below what its proof gives."""
-
-DESCENT_CLAIMS = ("run-is-the-one-asked-for", "iterate-is-a-step", "margin-is-kept", "climbs", "turns")
-NORMALIZED_CLAIMS = (
-    "normalized-run-is-the-one-asked-for",
-    "normalized-iterate-is-a-step",
-    "normalized-run-climbs",
-    "normalized-norm-grows",
-    "normalized-turns",
-)
-"""What is claimed of a run of gradient descent, and of one of normalized gradient descent."""
+POINTS = 100
+"""Points at which the bounds on the gradient are tried, before the search for worse ones."""
+LEAST, MOST = 1e-3, 1e4
+"""Margins beyond log((T − 1)A) at which they are tried."""
+ASKEW_POINTS = (1e-2, 1e3)
+"""How far beside the ray of p_mm they lie, in units of ‖p_mm‖."""
+ASKEW = (0.0, 1.0, 30.0)
+"""The same of starts."""
+FARTHEST = 1e9
+"""‖p(0)‖ max‖g‖ of starts beside the ray, at most: 200 steps then move a margin by 1e-4 in their rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,68 +60,30 @@ class Run:
     margins: Numbers
 
 
-def descent_run(
-    constants: MarginConstants,
-    under_test: Implementation,
-    starts: Float64[np.ndarray, "b d"],
-    fractions: Float64[np.ndarray, "b"],
-) -> Iterator[Claim]:
-    """Gradient descent with η ≤ 1/L_p, log ηL_p given, from starts of margin κ + log(2(T−1)A) and more."""
-    problem, steps = constants.problem, _affordable(constants, len(starts), STEPS)
-    log_step = fractions - under_test.log_smoothness(problem)
-    found = under_test.gradient_descent(
-        problem, starts, steps=steps, log_step=log_step, gradient=under_test.scaled_gradient
-    )
-    run = yield from _is_a_run(constants, under_test, found, starts, log_step, DESCENT_CLAIMS)
-    yield _margin_is_kept(constants, run, log_step)
-    yield from _turning(constants, run, "climbs", "turns")
-
-
-def normalized_run(
-    constants: MarginConstants,
-    under_test: Implementation,
-    starts: Float64[np.ndarray, "b d"],
-    share: float,
-) -> Iterator[Claim]:
-    """Normalized gradient descent with steps of length share/max‖g‖."""
-    problem, steps = constants.problem, _affordable(constants, len(starts), NORMALIZED_STEPS)
-    length = share / float(value_of(constants.reach))
-    found = under_test.normalized_gradient_descent(
-        problem, starts, steps=steps, step=length, gradient=under_test.scaled_gradient
-    )
-    run = yield from _is_a_run(constants, under_test, found, starts, length, NORMALIZED_CLAIMS)
-    inside = np.logical_and.accumulate(np.asarray(run.margins >= constants.region), axis=0)
-    yield from _turning(constants, run, "normalized-run-climbs", "normalized-turns", inside)
-    if inside[:-1].all():
-        p_bar = constants.p_mm / constants.length
-        least = exact(run.p.value[0]) @ p_bar + length * np.cumsum(constants.climb(run.margins[:-1]), axis=0)
-        least = _widened(least, run.drift)
-        yield at_least(
-            "normalized-norm-grows",
-            Form.EFFECTIVE,
-            norm(run.p[1:], axis=-1),
-            least,
-            why=DESCENT_ROUNDING,
-            points="iterate",
-        )
-
-
-def _affordable(constants: MarginConstants, runs: int, steps: int) -> int:
+def affordable_steps(constants: MarginConstants, runs: int, steps: int) -> int:
+    """How many of the steps are taken."""
     return max(10, min(steps, EVALUATIONS // (runs * constants.problem.keys.size)))
 
 
-def _is_a_run(
+def is_a_run(
     constants: MarginConstants,
     under_test: Implementation,
     found: Trajectory,
     starts: Float64[np.ndarray, "b d"],
     step: float | Float64[np.ndarray, "b"],
-    names: tuple[str, ...],
+    names: tuple[ClaimName, ClaimName],
+    first: str,
 ) -> Generator[Claim, None, Run]:
-    """That it is one; then its margins. ``step`` is log η, or the length of a normalized step."""
-    asked_for, is_a_step, first = names[:3]
+    """That it is one; then its margins: ``run = yield from is_a_run(…)``.
+
+    Args:
+        step: log η, or the length of a normalized step.
+        names: of the premises.
+        first: what is undecided where a step overflows.
+    """
+    asked_for, is_a_step = names
     normalized, problem = isinstance(step, float), constants.problem
-    steps = _affordable(constants, len(starts), NORMALIZED_STEPS if normalized else STEPS)
+    steps = affordable_steps(constants, len(starts), NORMALIZED_STEPS if normalized else STEPS)
     asked = starts_claim(asked_for, found.points, starts, steps)
     yield asked
     if asked.verdict is Verdict.FALSIFIED:
@@ -151,24 +113,7 @@ def _is_a_run(
     return Run(p, p[1:] - p[:-1], np.cumsum(each, axis=0), constants.margins(p))
 
 
-def _margin_is_kept(constants: MarginConstants, run: Run, log_step: Float64[np.ndarray, "b"]) -> Claim:
-    """m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), and so at least m(p(0)) − κ."""
-    top, floor = constants.log_slopes
-    log_gap = np.min(constants.log_gaps)
-    half = np.log(exact(0.5))
-    log_beta = log_step + floor + log_gap + 2 * (floor - top - np.log(constants.length)) + 4 * half
-    log_beta = log_beta - np.log(exact(constants.problem.n))
-    times = np.log(exact(np.arange(1.0, len(run.p.value))))[:, None]
-    kept = run.margins[0] - constants.kappa
-    least = np.logaddexp(kept + np.zeros_like(run.drift), log_beta + times)
-    allowed = _factor_of(constants, run, kept) * run.drift[-1]
-    if not (allowed < MOST_DRIFT).all():
-        why = f"the rounding of the steps may raise the risk by a factor e^{np.max(allowed):.3g}"
-        return undecided_claim("margin-is-kept", why, Form.EFFECTIVE)
-    return at_least("margin-is-kept", Form.EFFECTIVE, run.margins[1:], least, points="iterate")
-
-
-def _factor_of(constants: MarginConstants, run: Run, kept: Numbers) -> Float64[np.ndarray, "b"]:
+def log_excess_rate(constants: MarginConstants, run: Run, kept: Numbers) -> Float64[np.ndarray, "b"]:
     """How fast log(L − L_opt) changes at most: (1 + q) max‖g‖ times how far the slopes of an input are apart."""
     problem = constants.problem
     lowest = np.maximum(run.margins.value.min(axis=0), kept.value - kept.error)
@@ -181,28 +126,114 @@ def _factor_of(constants: MarginConstants, run: Run, kept: Numbers) -> Float64[n
     return np.asarray(2 * (1 + q) * float(value_of(constants.reach)) * np.exp(np.minimum(apart, 700.0)))
 
 
-def _turning(
-    constants: MarginConstants,
-    run: Run,
-    climbs: str,
-    turns: str,
-    inside: np.ndarray | None = None,
-) -> Iterator[Claim]:
-    """How far a run has come along p_mm, by the length of its steps and by what its norm has grown."""
-    p_bar, m = constants.p_mm / constants.length, run.margins[:-1]
-    there = np.ones(run.drift.shape, dtype=bool) if inside is None else inside[:-1]
-    m = np.where(there, m, constants.needed)
-    along = (run.p[1:] - run.p[:1]) @ p_bar
-    least = np.cumsum(constants.climb(m) * norm(run.moved, axis=-1), axis=0)
-    sums = ((climbs, least), (turns, turned(constants, run.p, run.moved, m)))
-    for name, bound in sums:
-        left, right = _widened(along, 2 * run.drift)[there], bound[there]
-        made = at_least(name, Form.EFFECTIVE, left, right, why=DESCENT_ROUNDING, points="iterate")
-        if made.verdict is not Verdict.FALSIFIED and not there.all():
-            why = f"the run leaves m(p) ≥ log(2(T−1)A) after {int(there.sum(axis=0).min())} steps"
-            made = undecided_claim(name, why, Form.EFFECTIVE)
-        yield made
-
-
-def _widened(x: Numbers, by: Float64[np.ndarray, "t b"]) -> Numbers:
+def widened(x: Numbers, by: Float64[np.ndarray, "t b"]) -> Numbers:
+    """With more room, where it is no plain float."""
     return x.widened(by) if isinstance(x, Bounded) else x
+
+
+def with_least_margin(
+    constants: MarginConstants, beside: Float64[np.ndarray, "m d"], margins: Float64[np.ndarray, "m"]
+) -> Float64[np.ndarray, "m d"]:
+    """p = r p_mm + v for the v given (``beside``), of margin m(p) as asked for, a little more where that is rounded.
+
+    min_j (r a_j + g_j·v) is the margin asked for at r = max_j (margin − g_j·v)/a_j, a_j = g_j·p_mm ≥ 1.
+    """
+    rows, p_mm = value_of(constants.rows), constants.svm.p
+    a, wanted, points = np.maximum(rows @ p_mm, 1.0), margins, beside
+    for doubled in range(60):
+        r = np.max((wanted[:, None] - beside @ rows.T) / a, axis=1)
+        points = r[:, None] * p_mm + beside
+        short = ~np.asarray(constants.margins(exact(points)) >= margins)
+        if not short.any():
+            break
+        more = 2.0**doubled * EPS * (1 + np.abs(margins) + norm(beside, axis=1) * norm(rows, axis=1).max())
+        wanted = np.where(short, margins + more, wanted)
+    return np.asarray(points)
+
+
+def beside_the_ray(
+    rng: np.random.Generator, constants: MarginConstants, sizes: Float64[np.ndarray, "m"]
+) -> Float64[np.ndarray, "m d"]:
+    """Vectors of those lengths in units of ‖p_mm‖: in any direction, or for or against single rows."""
+    rows, m = value_of(constants.rows), len(sizes)
+    chosen = rows[rng.integers(len(rows), size=m)] * rng.choice([-1.0, 1.0], size=(m, 1))
+    chosen = chosen / norm(chosen, axis=1, keepdims=True)
+    mixed = directions(rng, m, rows.shape[1]) * rng.choice([0.1, 0.9], size=(m, 1))
+    raw = np.where(rng.random((m, 1)) < 0.5, chosen + mixed, mixed)
+    raw /= norm(raw, axis=1, keepdims=True)
+    return np.asarray(raw * (sizes * constants.svm.norm)[:, None])
+
+
+def offset_bound(
+    offsets: FlowOffset,
+    p: Float64[np.ndarray, "r d"],
+    rho: Float64[np.ndarray, "r"],
+    changed: Float64[np.ndarray, "r"],
+    q: Float64[np.ndarray, "d"],
+    k: int,
+) -> float:
+    """|r| at ρ_k; log t = ⟨p − q − r, p̄_mm⟩ is known to |r|, which enters its own bound."""
+    begin, shift = float((p[0] - q) @ offsets.direction), float(q @ offsets.direction)
+    first, off = float(np.sum(offsets.across(p[0] - q) ** 2)), offsets.residual(q)
+    grown = offsets.growth(q, begin)
+    rates = 2 * changed[:k] * np.expm1(changed[:k])
+
+    def squared(bound: float) -> float:
+        times = np.maximum(rho[1 : k + 1] - p[:k] @ offsets.direction + 2 * bound, 0.0)
+        end = float(rho[k]) - shift + bound
+        growth = math.exp(changed[0]) * grown(end) + 2 * bound * off * max(end - begin, 0.0)
+        return first + growth + float(rates @ times)
+
+    return min(own_bound(squared, first), float(rho[k]) + float(np.linalg.norm(offsets.across(q))))
+
+
+def changed_by(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """E: by how much the logarithm of a row's coefficient may differ from log c_j + log e^{−g_j·p} where margins are
+    at least ``later``; ∞ where it may be negative.
+    """
+    problem, loss = constants.problem, constants.problem.loss
+    top, gaps = problem.scores.max(axis=1), problem.gaps()
+    widest, least = gaps.max(axis=1), np.where(constants.others, gaps, np.inf).min(axis=1)
+    q = missed_later(constants, later)
+    found = np.full(len(q), np.inf)
+    for k, missed in enumerate(q.tolist()):
+        each = []
+        for a, wide, small in zip(top.tolist(), widest.tolist(), least.tolist(), strict=True):
+            share, low = missed * wide / small, a - min(missed, 1.0) * wide
+            slopes = loss.log_bound(low, a) - loss.log_floor(low, a)
+            each.append(missed - math.log1p(-share) + slopes if share < 1 else math.inf)
+        found[k] = max(each)
+    return found * (1 + 16 * EPS)
+
+
+def missed_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """q = (T − 1) e^{−m}."""
+    with np.errstate(over="ignore"):
+        return np.asarray((constants.problem.T - 1) * np.exp(-later))
+
+
+def shares_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """1 − Aq."""
+    return np.asarray(1 - float(value_of(constants.widest)) * missed_later(constants, later))
+
+
+def starts_with_margin(case: Case, constants: MarginConstants, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:
+    """On the ray and beside it, with just the margin that is needed; the case's own if it has it."""
+    needed = constants.needed
+    least = np.full(len(ASKEW), float(value_of(needed) + needed.error))
+    starts = with_least_margin(constants, beside_the_ray(rng, constants, np.array(ASKEW)), least)
+    # Far out beside the ray a long row's margin is lost to the rounding of p; the first start is on the ray.
+    near = norm(starts, axis=1) * float(value_of(constants.reach)) <= FARTHEST
+    starts = starts[near | (np.arange(len(starts)) == 0)]
+    if case.start is not None and bool(constants.margins(exact(case.start)) >= needed):
+        starts = np.concatenate([case.start[None], starts])
+    return starts
+
+
+def points_with_margin(constants: MarginConstants, rng: np.random.Generator) -> Float64[np.ndarray, "m d"]:
+    """Points beside the ray of margins beyond log((T − 1)A), by little and by much."""
+    m = affordable(constants.problem, POINTS)
+    sizes = log_uniform(rng, *ASKEW_POINTS, m) * (rng.random(m) < 0.9)
+    edge = float(value_of(constants.edge)) * (1 + 8 * EPS)
+    wanted = edge + log_uniform(rng, LEAST, MOST, m)
+    return with_least_margin(constants, beside_the_ray(rng, constants, sizes), wanted)

@@ -20,11 +20,17 @@ from tests.theorems.token_selection.path_cases import case, claims_of, statement
 from theorems.core.check import check
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
+from theorems.curves.followed_flow import FLOW_PREMISES
 from theorems.rounding.bounded import exact
-from theorems.token_selection.global_paths.descent_from_a_margin import MARGIN_CLAIMS
+from theorems.token_selection.global_paths.descent_from_a_margin import (
+    CLIMBS_ALONG,
+    CORRELATION,
+    MARGIN_CLAIMS,
+    SOFTMIN,
+    at_points,
+)
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
-from theorems.token_selection.global_paths.margin_flow import FLOW_CLAIMS
-from theorems.token_selection.global_paths.margin_points import POINT_CLAIMS, point_claims, with_least_margin
+from theorems.token_selection.global_paths.margin_runs import with_least_margin
 
 ID = "descent-from-a-margin"
 
@@ -136,14 +142,14 @@ class Wrong(MarginConstants):
         return 1 + 0 * self.missed(m)
 
 
-@pytest.mark.parametrize("name", [name for name in POINT_CLAIMS if name != "gradient-is-short"])
+@pytest.mark.parametrize("name", [CLIMBS_ALONG, SOFTMIN, CORRELATION])
 def test_bounds_with_other_constants_fail(name: str) -> None:
     """On three equal rows every bound is an equality but for its constants."""
     three_rows = case([[[1.0], [0.0], [0.0], [0.0]]], [[1, 0, 0, 0]])
     svm = max_margin(three_rows.problem.keys, three_rows.problem.optimal)
     assert isinstance(svm, MaxMargin)
     found: dict[str, Claim] = {
-        claim.name: claim for claim in point_claims(Wrong(three_rows.problem, svm), REFERENCE, np.random.default_rng(0))
+        claim.name: claim for claim in at_points(Wrong(three_rows.problem, svm), REFERENCE, np.random.default_rng(0))
     }
     assert found[name].verdict is Verdict.FALSIFIED
 
@@ -159,6 +165,9 @@ def test_points_have_the_margin_asked_for_surely_and_hardly_more() -> None:
 
 def test_the_flow_is_proven_to_be_within_1e_9_of_the_ray_in_two_ways() -> None:
     claims = upheld()
-    assert all(claims[name].verdict is Verdict.UPHELD for name in FLOW_CLAIMS)
+    assert all(
+        claims[name].verdict is Verdict.UPHELD
+        for name in (*FLOW_PREMISES, "norm-diverges", "flow-margin-is-kept", "flow-turns", "flow-offset-is-kept")
+    )
     allowed = float(claims["flow-offset-is-kept"].detail.split(" ≥ ")[0])
     assert allowed < 40  # beside q, at ρ = 1e6: 1 − cos ≤ (40 + |q|)²/2e12

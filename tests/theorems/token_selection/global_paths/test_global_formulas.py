@@ -24,10 +24,10 @@ from theorems.curves.reduced import Reduced, tangent_basis
 from theorems.curves.sphere import Sphere
 from theorems.registry.lookup import statement_named
 from theorems.rounding.bounded import exact
+from theorems.token_selection.global_paths.descent_from_a_margin import flow_turns
 from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
 from theorems.token_selection.global_paths.lemma_11_feasibility import _sign, _solution, least_norm_preimage
 from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
-from theorems.token_selection.global_paths.margin_flow import _turns
 from theorems.token_selection.global_paths.theorem_1_regularization_path import log_kappa, rate
 
 
@@ -357,7 +357,7 @@ def test_how_far_a_flow_turns_by_hand() -> None:
     constants = MarginConstants(problem, svm)
     constants.__dict__.update(spread=exact(0.5), widest=exact(1.0))
     flow = flow_through([[0.0, 2.0], [0.0, 11.0], [0.0, 39.0]], [4.0, 12.0, 40.0])
-    found = _turns(constants, flow, np.array([2.0, 3.0, 9.0]), np.array([0.0, 1e-9, 2e-9]))
+    found = flow_turns(constants, flow, np.array([2.0, 3.0, 9.0]), np.array([0.0, 1e-9, 2e-9]))
     q, rho, least = [2 * math.exp(-2), 2 * math.exp(-3)], [2.0, 6.0, 20.0], 1.0
     slacks = []
     for k, u in ((0, 5.5), (1, 19.5)):

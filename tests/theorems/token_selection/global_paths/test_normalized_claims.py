@@ -17,7 +17,7 @@ from tests.theorems.token_selection.path_cases import figure_1a
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.curves.descent import NormalizedDescent
-from theorems.token_selection.global_paths import margin_runs
+from theorems.token_selection.global_paths import descent_from_a_margin as margins_kept
 from theorems.token_selection.global_paths.theorem_2_global_convergence import at_every_normalized_step
 
 PROBLEM: Problem = figure_1a().problem
@@ -75,9 +75,9 @@ def test_a_run_is_inside_until_its_margin_falls(monkeypatch: pytest.MonkeyPatch)
         seen.append(inside.tolist())
         yield from ()
 
-    monkeypatch.setattr(margin_runs, "_is_a_run", run_of)
-    monkeypatch.setattr(margin_runs, "_turning", turning)
-    monkeypatch.setattr(margin_runs, "_affordable", lambda *given: 3)
+    monkeypatch.setattr(margins_kept, "is_a_run", run_of)
+    monkeypatch.setattr(margins_kept, "turning", turning)
+    monkeypatch.setattr(margins_kept, "affordable_steps", lambda *given: 3)
     constants = SimpleNamespace(problem=PROBLEM, reach=np.float64(1.0), region=2.0)
     made = REFERENCE.replace("any", normalized_gradient_descent=lambda *given, **asked: None)
     assert list(_unchecked(constants, made)) == []
@@ -85,5 +85,5 @@ def test_a_run_is_inside_until_its_margin_falls(monkeypatch: pytest.MonkeyPatch)
 
 
 def _unchecked(constants: Any, made: Implementation) -> Iterator[Claim]:
-    normalized_run: Any = margin_runs.normalized_run
-    return iter(getattr(normalized_run, "__wrapped__", normalized_run)(constants, made, STARTS, 0.5))
+    run: Any = margins_kept.along_normalized_descent
+    return iter(getattr(run, "__wrapped__", run)(constants, made, STARTS, 0.5))
