@@ -70,8 +70,9 @@ def ids() -> list[str]:
 
 def strengths(id: str, case: Case) -> list[Strength]:
     """Of all claims on the case, in order."""
+    statement = statement_named(id)  # before: modules that are loaded later would record no mean
     with means() as found:
-        claims = check(statement_named(id), case, REFERENCE).claims
+        claims = check(statement, case, REFERENCE).claims
     left = {name: iter(own) for name, own in found.items()}
     return [_strength(claim, next(left.get(claim.name, iter(())), None)) for claim in claims]
 
