@@ -75,7 +75,7 @@ def assert_kernel(
 
     Raises:
         AssertionError: anything but upheld, with a table and the failing case; an object that is no kernel.
-        NotAsked: the statements ask for what this kernel has no parameter for.
+        NotApplicable: the statements ask for what this kernel has no parameter for.
     """
     __tracebackhide__ = True
     ids = tuple(statements or sorted(kernel_statement_ids(), key=_turn))

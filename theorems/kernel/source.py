@@ -30,8 +30,9 @@ class KernelSource:
         """Import the kernel.
 
         Raises:
-            InvalidInput: it cannot be imported.
+            InvalidInput: it cannot be imported, or there is no torch for it to compute with.
         """
+        import_module("theorems.kernel.loading")
         import_callable(self.source)
 
     def load(self) -> OnKernel:

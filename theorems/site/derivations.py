@@ -14,7 +14,7 @@ from types import ModuleType
 from theorems.registry.suite import PAPERS, statements
 
 REFERENCE = re.compile(r":\w+:`~?([^`]+)`")
-ROOMS = (*PAPERS, "theorems.rounding", "reference_attention", "generators")
+ROOMS = (*PAPERS, "theorems.curves", "theorems.rounding", "reference_attention", "generators")
 """Where derivations stand."""
 
 

@@ -270,7 +270,7 @@ def plant(patch: pytest.MonkeyPatch, mistake: str) -> None:
     elif mistake == "loose-bookkeeping-of-infinity":
         true = array_module.restore_invariants
         for module in (basic, exponentials, sums):
-            patch.setattr(module, "made", lambda v, e, infinite=None: true(v, e, lambda: np.isinf(v)))
+            patch.setattr(module, "restore_invariants", lambda v, e, infinite=None: true(v, e, lambda: np.isinf(v)))
     elif mistake == "maximum-of-one":
         patch.setattr(extremes, "_excess", lambda value, x, e: np.where(x == value, e, 0.0))
     else:

@@ -122,13 +122,14 @@ def test_from_a_script_without_a_guard(tmp_path: Path) -> None:
         ("follows a null pointer", "the process that worked on it was killed by SIGSEGV at step 3"),
         ("leaves a child", "the process that worked on it ended with code 0 at step 3"),
         ("hangs", "out of time after 0.5 s at step 3"),
-        ("closes everything", "the process that worked on it closed its connection at step 3"),
+        # Its own heartbeat may notice before it is waited for, and end it.
+        ("closes everything", "the process that worked on it (closed its connection|ended with code 1) at step 3"),
         ("sends rubbish", "the process that worked on it sent what cannot be read"),
     ],
 )
 def test_a_unit_of_somebody_else_ends_at_a_step(manner: str, why: str) -> None:
     wrong, right = run([Adding("wrong", manner=manner, foreign=True), Adding("right")], 1, ignore, patience=0.5)
-    assert wrong.failed.startswith(why)
+    assert re.match(why, wrong.failed)
     assert wrong.steps == 2
     assert right.value == 10
 
