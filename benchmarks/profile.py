@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from theorems.core.implementation import REFERENCE
-from theorems.registry.suite import statements
+from theorems.run.registry.suite import statements
 from theorems.run.verify import verify_generated
 from theorems.run.worker import single_threaded
 

@@ -11,7 +11,7 @@ from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.flow import gradient_flow
-from theorems.rounding.bounded import value_of
+from theorems.bounded import value_of
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 from theorems.token_selection.global_paths.margin_runs import with_least_margin
 

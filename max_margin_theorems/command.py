@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from max_margin_theorems import stopping
+from max_margin_theorems import signals
 
 BAD_INPUT = 2
 """theorems.core.exit_code has it too, but cannot be imported yet."""
@@ -14,7 +14,7 @@ def main() -> int:
     """Run the command; returns its exit code. A file that hides one of our packages is one sentence on standard
     error; so is a signal.
     """
-    stopping.listen()
+    signals.listen()
     # Before anything else is imported: a signal may come at any moment.
     from max_margin_theorems.hidden import shadowing_warning
 
@@ -25,4 +25,4 @@ def main() -> int:
     from theorems.command.app import main as command
 
     code = command()
-    return stopping.exit_code() or code
+    return signals.exit_code() or code

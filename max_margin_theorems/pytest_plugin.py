@@ -54,7 +54,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("check", _items(metafunc.config, *mark.args, **mark.kwargs))
     # Where a package is hidden the fixture says so, for the tests that use it; collecting must not fail for the others.
     if "max_margin_theorem" in metafunc.fixturenames and not shadowing_warning():
-        from theorems.registry.suite import kernel_statement_ids
+        from theorems.run.registry.suite import kernel_statement_ids
 
         metafunc.parametrize("max_margin_theorem", kernel_statement_ids(), indirect=True)
 

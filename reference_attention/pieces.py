@@ -1,6 +1,6 @@
 """Formulas in pieces and series cut off, on NumPy arrays, on torch tensors, and on arrays that carry their rounding.
 
-What carries its rounding is known by its method ``widened`` (:class:`theorems.rounding.bounded.Bounded`): a comparison
+What carries its rounding is known by its method ``widened`` (:class:`theorems.bounded.Bounded`): a comparison
 of it is true only where it is sure, so that it may lie on either side of a bound.
 """
 

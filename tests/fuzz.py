@@ -275,7 +275,7 @@ def kinds(report: bytes) -> dict[str, Kind]:
 
 
 def _module(path: Path) -> object:
-    from theorems.registry.user_file import _load
+    from theorems.run.registry.user_file import _load
 
     return _load(str(path), str(path.resolve()), path.read_bytes())
 

@@ -37,8 +37,8 @@ INNER_LOOPS = {
     "reference_attention.training.derivatives",
     "reference_attention.training.iteration",
     "reference_attention.training.joint_descent",
-    "theorems.rounding.bounded.arithmetic",
-    "theorems.rounding.bounded.array",
+    "theorems.bounded.arithmetic",
+    "theorems.bounded.array",
     "theorems.token_selection.local_paths.local_constants",
     "theorems.token_selection.local_paths.local_correlation",
 }
@@ -73,8 +73,8 @@ def failures() -> Iterator[str]:
     from theorems.core.check import check
     from theorems.core.implementation import REFERENCE
     from theorems.kernel.check import verify_kernel
-    from theorems.registry.lookup import statement_named
-    from theorems.registry.suite import capabilities
+    from theorems.run.registry.lookup import statement_named
+    from theorems.run.registry.suite import capabilities
 
     try:
         max_margin_sets(np.zeros((1, 3, 2)), np.zeros((1, 2), dtype=np.bool_))

@@ -36,8 +36,8 @@ from theorems.faults import fault_named
 from theorems.figures.registry import figures_named
 from theorems.hunting.entries import weakened_named
 from theorems.kernel.check import assert_kernel
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import statements
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import statements
 
 DOCUMENTS = documents()
 EVERY = sorted({*DOCUMENTS, *documents_.ELSEWHERE})

@@ -67,6 +67,11 @@ if TYPE_CHECKING:
     from reference_attention.training.joint_descent import head_gradient as head_gradient
     from theorems.benchmark.optimisers.optimiser import Optimiser as Optimiser
     from theorems.benchmark.optimisers.optimiser import Theory as Theory
+    from theorems.bounded import Bounded as Bounded
+    from theorems.bounded import exact as exact
+    from theorems.bounded import in_floats as in_floats
+    from theorems.bounded import rounded as rounded
+    from theorems.bounded import spacing as spacing
     from theorems.core.claim import Claim as Claim
     from theorems.core.claim import Form as Form
     from theorems.core.claim import Undecided as Undecided
@@ -87,11 +92,6 @@ if TYPE_CHECKING:
     from theorems.library.verify import check_attention as check_attention
     from theorems.library.verify import verify as verify
     from theorems.rounding.attention_at import AttentionAt as AttentionAt
-    from theorems.rounding.bounded import Bounded as Bounded
-    from theorems.rounding.bounded import exact as exact
-    from theorems.rounding.bounded import in_floats as in_floats
-    from theorems.rounding.bounded import rounded as rounded
-    from theorems.rounding.bounded import spacing as spacing
 
 _HOME = {
     "generators.assumptions": (
@@ -171,7 +171,7 @@ _HOME = {
         "verify",
     ),
     "theorems.rounding.attention_at": ("AttentionAt",),
-    "theorems.rounding.bounded": (
+    "theorems.bounded": (
         "Bounded",
         "exact",
         "in_floats",

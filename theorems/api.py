@@ -51,12 +51,12 @@ from reference_attention.training.descent import Stop, gradient_descent, normali
 from reference_attention.training.flow import Flow, gradient_flow
 from reference_attention.training.joint_descent import head_gradient
 from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
+from theorems.bounded import Bounded, exact, in_floats, rounded
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement, statement
 from theorems.core.tolerances import reason
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import Bounded, exact, in_floats, rounded
 
 __all__ = [
     "EPS",

@@ -20,7 +20,7 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import out_of_reach
 from theorems.kernel.loading import kernel_of
-from theorems.registry.suite import capabilities
+from theorems.run.registry.suite import capabilities
 from theorems.run.verify import draw_cases
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")

@@ -17,7 +17,7 @@ from reference_attention.files import from_json
 from theorems import check_attention, verify
 from theorems.command.app import main
 from theorems.core.claim import Verdict
-from theorems.registry.suite import capabilities
+from theorems.run.registry.suite import capabilities
 from theorems.run.verify import draw_cases
 
 SDPA = "torch.nn.functional:scaled_dot_product_attention"

@@ -19,9 +19,9 @@ from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from tests.places import ROOT
 from theorems.command.app import main
-from theorems.power.table import short
-from theorems.registry.lookup import statement_named
+from theorems.faults.power.table import short
 from theorems.run import verify
+from theorems.run.registry.lookup import statement_named
 
 EXAMPLES = 50
 

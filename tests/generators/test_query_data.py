@@ -12,8 +12,8 @@ from generators.user_data import as_text, load
 from reference_attention.errors import InvalidInput
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.core.claim import Verdict
-from theorems.registry.lookup import select_statements
 from theorems.run.findings import findings
+from theorems.run.registry.lookup import select_statements
 from theorems.run.verify import verify_data
 
 

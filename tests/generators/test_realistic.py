@@ -22,7 +22,7 @@ from generators.problems import cases
 from generators.realistic import EVERY, SHORT, Grid, Kind, grids, in_bfloat16, levels, realistic, repeated_inputs
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.generators.test_strategies import COMBINATIONS, broken_assumptions
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 
 EXAMPLES = 60
 OWN = [id for id in COMBINATIONS if not {"general-position", "optimal-tokens", "optimal-support-tokens"} & {*id}]

@@ -13,8 +13,8 @@ from reference_attention.errors import InvalidInput
 from reference_attention.sequence_dataset import SequenceDataset
 from theorems import verify
 from theorems.core.claim import Verdict
-from theorems.registry.lookup import select_statements
 from theorems.run.findings import findings
+from theorems.run.registry.lookup import select_statements
 from theorems.run.verify import verify_data
 
 X = np.array([[[1.0, 2.0], [2.0, -1.0], [0.0, 1.0]], [[0.5, 1.0], [-1.0, 2.0], [1.0, -1.5]]])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.installed.conftest import Installed
-from theorems.registry.suite import statements
+from theorems.run.registry.suite import statements
 
 EXTRAS = ("torch", "matplotlib", "cvxpy", "mpmath", "beartype", "pytest")
 """What an installation without extras need not have."""

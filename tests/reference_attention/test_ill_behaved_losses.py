@@ -15,7 +15,7 @@ from generators.case import Case
 from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES, IllBehavedLoss
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.problem import Problem
-from theorems.rounding.bounded import Bounded
+from theorems.bounded import Bounded
 
 EPS = 2.0**-52
 EXACT: dict[str, Callable[[Any], Any]] = {

@@ -11,8 +11,8 @@ from flint import arb
 
 from reference_attention.losses import loss_named
 from tests.theorems import oracle
-from tests.theorems.rounding.balls import escaped, sampled, used
-from theorems.rounding.bounded import Bounded, exact, spacing, value_of
+from tests.theorems.bounded.balls import escaped, sampled, used
+from theorems.bounded import Bounded, exact, spacing, value_of
 
 Truth = Callable[[Any], Any]
 NAMES = ("logistic", "exponential", "correlation", "sigmoid", "squared", "cubic", "kinked")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reference_attention.pieces import by_sign, exp, log_abs, namespace, pieces
-from theorems.rounding.bounded import Bounded, exact
+from theorems.bounded import Bounded, exact
 
 BELOW, ABOVE = np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0])
 

@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import theorems.command.describe
-import theorems.registry.lookup
+import theorems.run.registry.lookup
 from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
@@ -115,7 +115,7 @@ FAKES = {
 
 def install(put: Callable[[object, str, object], object] = setattr, fakes: dict[str, Statement] = FAKES) -> None:
     """Make these the statements there are (``put`` = ``monkeypatch.setattr`` for the time of a test)."""
-    for module in (theorems.registry.lookup, theorems.command.describe):
+    for module in (theorems.run.registry.lookup, theorems.command.describe):
         put(module, "statements", lambda: fakes)
 
 
@@ -128,11 +128,11 @@ from tests.theorems.fake_statements import install; install(); serve()
 
 if __name__ == "__main__":
     import theorems.run.pool
-    from max_margin_theorems import stopping
+    from max_margin_theorems import signals
     from theorems.command.app import main
 
     install()
     theorems.run.pool.PROGRAM = WORKER
-    stopping.listen()
+    signals.listen()
     code = main()
-    sys.exit(stopping.exit_code() or code)
+    sys.exit(signals.exit_code() or code)

@@ -18,7 +18,7 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.faults import FAULTS
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 from theorems.run.result import Result
 from theorems.run.verify import verify_generated
 

@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
-from theorems.rounding.bounded import in_floats
+from theorems.bounded import in_floats
 from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
 
 

@@ -22,7 +22,7 @@ from theorems.benchmark.optimisers.polyak import Polyak
 from theorems.benchmark.optimisers.run import Progress, Run, follow, nothing, recorded_iterations
 from theorems.benchmark.optimisers.users import optimiser_in_file
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.registry.user_file import is_in_a_file
+from theorems.run.registry.user_file import is_in_a_file
 
 SMOOTH = "1/L"
 """The step of Theorems 2 and 3."""

@@ -22,7 +22,7 @@ from theorems.benchmark.measure import NoLimit
 from theorems.benchmark.optimisers.run import NotAPoint
 from theorems.core.check import line_in
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.registry.user_file import is_in_a_file, parts_of
+from theorems.run.registry.user_file import is_in_a_file, parts_of
 
 Problems = tuple[Sequence[Problem], Sequence[Float64[np.ndarray, "d"]], Sequence[str], tuple[int, ...]]
 """Problems, starts, names, and the shape of what is trained."""

@@ -9,15 +9,15 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from generators.attention_call import AttentionCall
+from theorems.bounded import Bounded, exact
+from theorems.bounded.arithmetic import LARGEST
+from theorems.bounded.formats import FORMATS, HALF
 from theorems.core.claim import Claim, Form, NotANumber, at_least
 from theorems.core.equality import equal
 from theorems.core.on_kernel import Answer, OnKernel
 from theorems.core.statement import always
 from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_rows import AttentionRows
-from theorems.rounding.bounded import Bounded, exact
-from theorems.rounding.bounded.arithmetic import LARGEST
-from theorems.rounding.bounded.formats import FORMATS, HALF
 
 OUTPUT = "output-is-attention"
 GRADIENTS = ("query-gradient", "key-gradient", "value-gradient")

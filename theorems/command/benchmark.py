@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from generators.user_data import load
-from max_margin_theorems import stopping
+from max_margin_theorems import signals
 from reference_attention.files import check_writable, from_json, to_json, write_bytes, write_text
 from theorems.benchmark.against import Verdict as Compare
 from theorems.benchmark.against import check_comparable, comparison_rows, earlier
@@ -24,11 +24,11 @@ from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.core.version import version
 from theorems.figures.optimisers import check_kind, render_plot
-from theorems.registry.user_file import is_in_a_file, parts_of
 from theorems.run.identity import identity, of_data, of_files
 from theorems.run.journal import Journal, close
 from theorems.run.pool import PATIENCE
 from theorems.run.progress import show_progress, totals_of
+from theorems.run.registry.user_file import is_in_a_file, parts_of
 from theorems.run.sandbox import Sandbox, open_sandbox
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import console
@@ -110,7 +110,7 @@ def _bench(
             patience, pool = request.patience, sandbox.pool
             batches = run(work, request.jobs, progress, journal=journal, patience=patience, pool=pool)
         if request.time:
-            with stopping.interruptible():
+            with signals.interruptible():
                 times = _times(sources, [rule for rule in rules if not is_in_a_file(rule)], request)
     except Interrupted as stopped:
         batches, interrupted = stopped.results, True

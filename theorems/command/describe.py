@@ -12,10 +12,10 @@ from generators.assumptions import ASSUMPTIONS, Assumption
 from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
-from theorems.registry.definitions import DEFINITIONS
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import capabilities, statements, tolerances, tolerances_of
-from theorems.registry.user_file import is_in_a_file
+from theorems.run.registry.definitions import DEFINITIONS
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import capabilities, statements, tolerances, tolerances_of
+from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.tables import column_table as table
 
 

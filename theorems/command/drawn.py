@@ -8,8 +8,8 @@ from generators.shares import Drawn
 from reference_attention.files import check_writable, to_json, write_text
 from theorems.core.exit_code import Exit
 from theorems.core.version import version
+from theorems.faults.power.table import short
 from theorems.library.drawn import drawn, size_cells
-from theorems.power.table import short
 from theorems.run.tables import column_table, console
 
 

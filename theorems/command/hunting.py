@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
-from max_margin_theorems import stopping
+from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, from_json, to_json, write_text
 from theorems.core.exit_code import Exit
@@ -26,7 +26,6 @@ from theorems.hunting.rounds import Seen, rounds_of
 from theorems.hunting.search import ROUND, Effort, Hunt, Observation
 from theorems.hunting.table import Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
-from theorems.registry.user_file import is_in_a_file
 from theorems.run.description import Heading, heading_of
 from theorems.run.engines.coordinator import OVER
 from theorems.run.engines.named import LOCAL, coordinator
@@ -34,6 +33,7 @@ from theorems.run.identity import identity, of_headings
 from theorems.run.journal import Journal, close
 from theorems.run.pool import PATIENCE
 from theorems.run.progress import show_progress, totals_of
+from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.reproduce import check_directory
 from theorems.run.sandbox import open_sandbox
 from theorems.run.schedule import Interrupted, run
@@ -110,8 +110,8 @@ class Hunting:
 
     def run(self, progress: Progress) -> tuple[int, str]:
         """The exit code, and what is to be printed; a signal ends it with what is finished, as it does everywhere."""
-        stopping.listen()
-        stopping.let_through()
+        signals.listen()
+        signals.let_through()
         own, sys.stdout = sys.stdout, _Text(self.terminal)
         try:
             return hunt_here(self.request, progress), sys.stdout.getvalue()
@@ -223,7 +223,7 @@ def hunt_here(request: HuntRequest, progress: Progress = nothing) -> int:
             spent=request.spent,
         )
         try:
-            with stopping.interruptible():
+            with signals.interruptible():
                 hunt.run()
         except KeyboardInterrupt:
             interrupted = True

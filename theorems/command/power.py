@@ -13,10 +13,9 @@ from reference_attention.files import check_writable, to_json, write_text
 from theorems.core.exit_code import Exit
 from theorems.core.version import version
 from theorems.faults import FAULTS, Fault, fault_named
-from theorems.power.table import LEGEND, as_json, catchers, markdown, power_table, sizes_table
-from theorems.power.trial import Found
-from theorems.power.work import AT_A_TIME, Column, Faced, Shrunk, Smallest
-from theorems.registry.suite import statements
+from theorems.faults.power.table import LEGEND, as_json, catchers, markdown, power_table, sizes_table
+from theorems.faults.power.trial import Found
+from theorems.faults.power.work import AT_A_TIME, Column, Faced, Shrunk, Smallest
 from theorems.run.description import Heading
 from theorems.run.engines.named import LOCAL, coordinator
 from theorems.run.identity import identity, of_headings
@@ -24,6 +23,7 @@ from theorems.run.journal import Journal, close
 from theorems.run.opening import headings
 from theorems.run.pool import PATIENCE
 from theorems.run.progress import show_progress, totals_of
+from theorems.run.registry.suite import statements
 from theorems.run.sandbox import Sandbox, open_sandbox
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import console

@@ -12,7 +12,6 @@ from reference_attention.files import check_writable, from_json, write_text
 from theorems.command.verify import exit_code_of, exit_code_said
 from theorems.core.exit_code import Exit
 from theorems.library.results import Results
-from theorems.registry.lookup import select_statements, statement_named
 from theorems.report.content import Contents, blocks, installed_versions
 from theorems.report.document import Document
 from theorems.report.evidence import hunt_records, power
@@ -23,6 +22,7 @@ from theorems.run.description import Description, heading_of
 from theorems.run.events import Event, Started, Stopped
 from theorems.run.pool import PATIENCE
 from theorems.run.progress import show_progress
+from theorems.run.registry.lookup import select_statements, statement_named
 from theorems.run.session import Request, Session
 from theorems.run.tables import console
 

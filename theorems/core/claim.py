@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from reference_attention.floats import EPS
+from theorems.bounded import Bounded, value_of
 from theorems.core.tolerances import EXACT, ROUNDING, TOLERANCES, Reason
-from theorems.rounding.bounded import Bounded, value_of
 
 
 class Verdict(StrEnum):
@@ -106,7 +106,7 @@ def at_least(
 
     Args:
         left, right: arrays that broadcast against each other. If one of them carries its rounding
-            (:class:`theorems.rounding.bounded.Bounded`), nothing but the error of ``left − right`` is allowed.
+            (:class:`theorems.bounded.Bounded`), nothing but the error of ``left − right`` is allowed.
         rounding: the absolute error that ``left − right`` of plain numbers may carry, per entry.
         why: the reason for ``rounding``, or the key of one that the suite declares.
         scale: what slack and tolerance are divided by, to be comparable between entries: 1, or the larger of two sides

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from theorems.bounded import Bounded, exact
 from theorems.core.claim import Claim, Form, at_least
-from theorems.rounding.bounded import Bounded, exact
 
 
 def equal(name: str, left: Any, right: Any, *, points: str = "point") -> Claim:
@@ -18,7 +18,7 @@ def equal(name: str, left: Any, right: Any, *, points: str = "point") -> Claim:
 
     Args:
         left, right: arrays that broadcast against each other, at least one of them
-            :class:`theorems.rounding.bounded.Bounded`.
+            :class:`theorems.bounded.Bounded`.
         points: what an entry is, for the detail line.
     """
     sides = np.broadcast_arrays(*(x if isinstance(x, Bounded) else exact(x) for x in (left, right)))

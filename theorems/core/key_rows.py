@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Int64
 
 from reference_attention.problem import Problem
-from theorems.rounding.bounded import Bounded, exact
-from theorems.rounding.bounded.arithmetic import UNIT, Arithmetic, current
+from theorems.bounded import Bounded, exact
+from theorems.bounded.arithmetic import UNIT, Arithmetic, current
 
 LARGE = 4096
 """Entries of keys from which on it pays to ask whether points refer to the same tokens."""

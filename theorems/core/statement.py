@@ -2,7 +2,7 @@
 
 A statement is one file, and it reads like the paper: a function whose docstring states the theorem, its effective
 forms and the derivation, and whose body yields claims. ``@statement`` makes it; the command, the tests, the hunt, the
-power table and the report find it where it stands (:mod:`theorems.registry`).
+power table and the report find it where it stands (:mod:`theorems.run.registry`).
 """
 
 from __future__ import annotations

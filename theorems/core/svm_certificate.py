@@ -19,12 +19,12 @@ from reference_attention.floats import EPS
 from reference_attention.outer_keys import rational_keys
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
+from theorems.bounded import rounded
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.core.svm_flags import wrong_flag
 from theorems.core.tolerances import EXACT
-from theorems.rounding.bounded import rounded
 
 Margins = list[list[fmpq]]
 """(k_iα_i − k_it)·p of every token, 0 at α_i."""

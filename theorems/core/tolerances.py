@@ -40,7 +40,7 @@ class Reason(str):
 
 
 TOLERANCES: dict[str, Tolerance] = {}
-"""What the modules imported so far declare, by key; :func:`theorems.registry.suite.tolerances` has all of it."""
+"""What the modules imported so far declare, by key; :func:`theorems.run.registry.suite.tolerances` has all of it."""
 
 
 def tolerance(key: str, formula: str, because: str) -> Reason:

@@ -19,9 +19,9 @@ from jaxtyping import Bool, Float64
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
+from theorems.bounded import value_of
 from theorems.core.key_rows import key_rows
 from theorems.core.tolerances import tolerance
-from theorems.rounding.bounded import value_of
 
 EXPONENT_ROUNDING = tolerance(
     "exponent-rounding",

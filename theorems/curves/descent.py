@@ -20,12 +20,12 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import Stop, Trajectory
+from theorems.bounded import Bounded, exact
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict
 from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import Bounded, exact
 from theorems.rounding.steps import starts_claim, steps_claim
 
 DESCENT_ROUNDING = tolerance(

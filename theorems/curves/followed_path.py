@@ -15,13 +15,13 @@ from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Ended, Form, Undecided, at_least, undecided_claim
 from theorems.core.claim_name import premise
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import Constraints
 from theorems.curves.reduced import Reduced, tangent_span
 from theorems.curves.sphere import Sphere
-from theorems.rounding.bounded import exact
 
 PATH_ROUNDING = tolerance(
     "path-rounding",

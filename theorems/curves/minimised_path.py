@@ -18,12 +18,12 @@ from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.paths.regularization_path import Path
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.curves.followed_path import Followed
-from theorems.rounding.bounded import exact
 
 PATH_VALUE = tolerance(
     "path-value",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from generators.case import Case
 from generators.user_data import Given
 from theorems.core.statement import Statement
-from theorems.registry.suite import statements
 from theorems.run.findings import Found, findings
+from theorems.run.registry.suite import statements
 
 QUANTIFIED = ("direction-given", "not-locally-optimal-direction")
 """The statement is about every such direction, so that none has to be given."""

@@ -16,8 +16,8 @@ from generators.finding import Finding
 from generators.problems import cases as cases_with
 from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import definitions_in
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import definitions_in
 from theorems.without.query_drawing import plain_query_cases
 from theorems.without.weakened import Weakened, others, statement_assumption
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import astuple, fields
 from typing import Any
 
-from max_margin_theorems import stopping
+from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
 from reference_attention.files import numbers
 from theorems.hunting.search import Observation
@@ -40,7 +40,7 @@ class HuntJournal:
         """Keep a case; a line is written for those of a second."""
         if self._journal is None:
             return
-        with stopping.shield_from_signals():
+        with signals.shield_from_signals():
             self._waiting.append(list(astuple(looked)))
             if time.monotonic() - self._said > EVERY:
                 self.write()

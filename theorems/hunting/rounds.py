@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.search import ROUND, Hunt, Observation
-from theorems.registry.suite import statements
-from theorems.registry.user_file import is_in_a_file
+from theorems.run.registry.suite import statements
+from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.verify import Progress
 
 MANY = 10_000

@@ -16,7 +16,7 @@ from theorems.core.statement import Statement
 from theorems.hunting.entries import droppable, entries
 from theorems.hunting.examine import Examined, examine, in_own_units
 from theorems.hunting.record import Record, load, read
-from theorems.registry.suite import statements
+from theorems.run.registry.suite import statements
 
 
 class Status(StrEnum):

@@ -18,11 +18,11 @@ from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.source import KernelSource
 from theorems.kernel.table import was_tried
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import kernel_statement_ids
-from theorems.registry.user_file import is_in_a_file
 from theorems.run.events import Event, Finished, Started, Stopped
 from theorems.run.opening import UnderTest
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import kernel_statement_ids
+from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.result import Result
 from theorems.run.session import Request, Session
 from theorems.run.text_report import text_report

@@ -29,6 +29,7 @@ from jaxtyping import Float64
 from generators.attention_call import Alignment, AttentionCall, Memory
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
+from theorems.bounded.formats import FORMATS, HALF, Format
 from theorems.core.on_kernel import Answer, KernelUse, OnKernel, Refused
 from theorems.kernel.diagnosis import diagnose
 from theorems.kernel.importing import import_callable
@@ -36,7 +37,6 @@ from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, Request
 from theorems.kernel.queries import OuterKernel, PromptKernel
 from theorems.kernel.report import describe_kernel, hints
 from theorems.kernel.with_torch import torch
-from theorems.rounding.bounded.formats import FORMATS, HALF, Format
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name) for name in FORMATS})
 """What a kernel may be given."""

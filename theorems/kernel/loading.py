@@ -16,13 +16,13 @@ import numpy as np
 from generators.attention_call import Alignment, AttentionCall
 from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
+from theorems.bounded.formats import FORMATS
 from theorems.core.on_kernel import Refused
 from theorems.kernel.importing import SIGNATURE, check_callable, import_callable
 from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, declared_capabilities, parameters_of, recognise
 from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
 from theorems.kernel.with_torch import torch
 from theorems.rounding.attention_rows import AttentionRows
-from theorems.rounding.bounded.formats import FORMATS
 
 SHAPE = (2, 3, 5, 4, 6)
 """B, n, T, d, m of the probe, all different."""

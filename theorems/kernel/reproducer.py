@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from generators.attention_call import Alignment, AttentionCall, Memory
+from theorems.bounded.formats import HALF
 from theorems.kernel.trace import Entry, Trace
 from theorems.kernel.with_torch import torch
-from theorems.rounding.bounded.formats import HALF
 
 LARGEST = 50_000
 """Numbers in a test at most: more are a file that nobody opens."""

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from theorems.core.claim import WORST_FIRST, Verdict
 from theorems.core.on_kernel import KernelUse
-from theorems.registry.suite import capabilities
+from theorems.run.registry.suite import capabilities
 from theorems.run.result import Result
 from theorems.run.tables import column_table
 

@@ -17,10 +17,10 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.kernel.source import KernelSource
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import statements
-from theorems.registry.user_file import is_in_a_file
 from theorems.run.opening import UnderTest
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import statements
+from theorems.run.registry.user_file import is_in_a_file
 
 Data = (
     Problem | Dataset | QueryDataset | SequenceDataset | Case | AttentionCall | Mapping[str, Any] | str | PathLike[str]

@@ -10,9 +10,9 @@ from generators.finding import Finding
 from theorems.core.statement import Statement
 from theorems.library.arguments import Data, as_given, data_and_ids
 from theorems.library.table import Table
-from theorems.registry import suite
-from theorems.registry.lookup import select_statements
 from theorems.run.findings import findings
+from theorems.run.registry import suite
+from theorems.run.registry.lookup import select_statements
 
 WORDS = {True: "holds", False: "does not hold", None: "not established"}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from generators.shares import Drawn, drawn_shares
 from theorems.library.table import Table
-from theorems.registry.lookup import select_statements
 from theorems.run import verify
+from theorems.run.registry.lookup import select_statements
 
 
 def drawn(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:

@@ -8,9 +8,9 @@ from typing import Any
 from reference_attention.errors import InvalidInput
 from theorems.library.arguments import Attention, Data, as_given, data_and_ids, implementation_of, name_of
 from theorems.library.results import Results
-from theorems.registry.suite import kernel_statement_ids
 from theorems.run.description import Description
 from theorems.run.events import Event, Started, Stopped
+from theorems.run.registry.suite import kernel_statement_ids
 from theorems.run.session import Request, Session
 
 

@@ -13,9 +13,8 @@ from theorems.core.claim import Form, Verdict
 from theorems.core.parts import Parts
 from theorems.core.tolerances import Tolerance
 from theorems.core.version import version_of
+from theorems.faults.power.table import short
 from theorems.hunting.table import Status
-from theorems.power.table import short
-from theorems.registry.suite import tolerances
 from theorems.report.document import (
     Block,
     Code,
@@ -37,6 +36,7 @@ from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.description import Heading as StatementHeading
 from theorems.run.findings import Found
+from theorems.run.registry.suite import tolerances
 from theorems.run.result import ClaimSummary, Failure, format_value
 from theorems.run.tables import HOLDS
 

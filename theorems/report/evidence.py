@@ -16,10 +16,10 @@ from reference_attention.files import read_named_values
 from theorems.core.recorded_files import RECORDED
 from theorems.core.statement import Statement
 from theorems.faults import fault_named
+from theorems.faults.power.table import short
 from theorems.hunting.entries import droppable
 from theorems.hunting.table import Status
-from theorems.power.table import short
-from theorems.registry.suite import statements
+from theorems.run.registry.suite import statements
 
 COUNTEREXAMPLES = Path("counterexamples")
 ASSUMPTIONS_DOCUMENT = Path("docs/assumptions.md")

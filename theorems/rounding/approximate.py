@@ -7,8 +7,8 @@ from jaxtyping import Float64
 
 from reference_attention.floats import EPS
 from reference_attention.loss import Loss
+from theorems.bounded import Bounded, exact
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import Bounded, exact
 
 
 def approximate(x: Float64[np.ndarray, "*b"], error: Float64[np.ndarray, "*b"]) -> Numbers:

@@ -16,11 +16,11 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.problem import Problem
+from theorems.bounded import Bounded, exact, in_floats, rounded, spacing, value_of
 from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.core.points import Violation
-from theorems.rounding.bounded import Bounded, exact, in_floats, rounded, spacing, value_of
 from theorems.rounding.softmax import recompute_weights, softmax
 
 EXPONENTIAL = 20.0
@@ -37,7 +37,7 @@ LARGEST_EXPONENT = 709.0
 """Beyond it an exponential is taken to be this one, which float64 still has."""
 
 Numbers = Any
-"""A bounded array; one of floats within :func:`theorems.rounding.bounded.in_floats`."""
+"""A bounded array; one of floats within :func:`theorems.bounded.in_floats`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,10 +27,10 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from generators.attention_call import Alignment, AttentionCall
+from theorems.bounded import Bounded, exact, rounded, spacing
+from theorems.bounded.arithmetic import current
+from theorems.bounded.formats import Format
 from theorems.rounding.attention_at import BLOCK, EXPONENTIAL
-from theorems.rounding.bounded import Bounded, exact, rounded, spacing
-from theorems.rounding.bounded.arithmetic import current
-from theorems.rounding.bounded.formats import Format
 from theorems.rounding.softmax import recompute_weights, softmax
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from reference_attention.problem import Problem
+from theorems.bounded import Bounded, exact, hull, value_of
 from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import Bounded, exact, hull, value_of
 from theorems.rounding.sized import Sized
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from theorems.bounded import Bounded, exact
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import Bounded, exact
 
 
 def risk_change(at: AttentionAt, steps: Float64[np.ndarray, "b d"]) -> Bounded:

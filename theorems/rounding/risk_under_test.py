@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from theorems.bounded import Bounded, exact
 from theorems.core.claim import Form, NotANumber, Undecided
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import Bounded, exact
 
 
 def risk_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Bounded:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from theorems.bounded import Bounded, exact
 from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.equality import equal
-from theorems.rounding.bounded import Bounded, exact
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 Such a kernel subtracts a maximum, exponentiates, adds up and divides; flash attention does so block by block, rescales
 whenever the maximum grows, and takes its weights again from a stored log Σ e^l to differentiate. All of it is covered,
-each with the arithmetic of :func:`theorems.rounding.bounded.spacing`.
+each with the arithmetic of :func:`theorems.bounded.spacing`.
 
 Somebody else's formula of the same weights, and of what follows from them, is allowed twice this error. That is enough
 for every formula that rounds each number at most as often again as this one does, since the error is linear in how
@@ -15,7 +15,7 @@ often, each rounding at its worst and all of one sign:
   where it is not, exponentials good to one unit leave room for T = 50 of them;
 - keys, scores, upstream gradient and weights enter a gradient by products and sums, in any order.
 
-``python -m tests.theorems.rounding.measure_bounded`` prints what kernels use of it, from (n, T, d) = (1, 2, 1) up to
+``python -m tests.theorems.bounded.measure_bounded`` prints what kernels use of it, from (n, T, d) = (1, 2, 1) up to
 (4, 64, 32), logits from 0.01 to 1e4 and more. At most, in float64, float32 and bfloat16: of weights 0.03, 0.09, 0.06,
 of outputs 0.02 and of gradients 0.01, for PyTorch's math and flash paths, softmax(q kᵀ) v under autograd, and tiles
 of 16 tokens and of one. Where float32 underflows, PyTorch's flash kernel uses 0.4: its exponential ends at 1e-38.
@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from theorems.rounding.bounded import Bounded
-from theorems.rounding.bounded.arithmetic import FLOAT64, current, without_kernel
-from theorems.rounding.bounded.array import restore_invariants, upward
-from theorems.rounding.bounded.exponentials import rise
+from theorems.bounded import Bounded
+from theorems.bounded.arithmetic import FLOAT64, current, without_kernel
+from theorems.bounded.array import restore_invariants, upward
+from theorems.bounded.exponentials import rise
 
 
 def recompute_weights(weights: Bounded, logits: Bounded) -> Bounded:

@@ -12,9 +12,9 @@ from jaxtyping import Float64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
+from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.tolerances import EXACT, tolerance
-from theorems.rounding.bounded import exact, value_of
 
 STEP_ROUNDING = tolerance(
     "step-rounding",

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from theorems.bounded import Bounded, exact, spacing, value_of
 from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import Bounded, exact, spacing, value_of
 
 
 def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:

@@ -9,8 +9,8 @@ from theorems.core.implementation import REFERENCE
 from theorems.core.on_kernel import KernelDescription, KernelUse
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
-from theorems.registry.suite import tolerances_of
 from theorems.run.findings import Found
+from theorems.run.registry.suite import tolerances_of
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
-from theorems.registry.suite import capabilities, statements
+from theorems.run.registry.suite import capabilities, statements
 from theorems.run.result import Result
 
 CHECKED = "checked"

@@ -8,11 +8,11 @@ from generators.user_data import Given, as_text, subject_of
 from reference_attention.files import from_json
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import KernelByName, KernelDescription, OnKernel
-from theorems.registry.lookup import statement_named
-from theorems.registry.user_file import is_in_a_file
 from theorems.run.description import Heading, heading_of, lost_heading
 from theorems.run.findings import Found, findings
 from theorems.run.identity import of_implementation
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.sandbox import ProcessDied, Sandbox
 from theorems.run.verify import Progress, nothing
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from max_margin_theorems import stopping
+from max_margin_theorems import signals
 
 LOOK = 0.1
 """Seconds between two looks at signals and clocks."""
@@ -111,7 +111,7 @@ class Pool:
         self._deaths.clear()
         try:
             while waiting or any(worker.unit is not None for worker in self._workers):
-                if stopping.signal_received():
+                if signals.signal_received():
                     raise KeyboardInterrupt
                 while _is_needed(waiting, unit) and (worker := self._idle()) is not None:
                     self._send(worker, waiting.popleft(), unit, tell)
@@ -141,7 +141,7 @@ class Pool:
 
     def close(self) -> None:
         """End all processes."""
-        with stopping.hold_signals_back():
+        with signals.hold_signals_back():
             for worker in self._workers:
                 worker.kill()
             for worker in self._workers:
@@ -159,7 +159,7 @@ class Pool:
         # A signal that the terminal sends to all is for this process to handle, not for them.
         group: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
         command = [sys.executable, "-c", PROGRAM, str(os.getpid()), *map(str, sys.path)]
-        with stopping.hold_signals_back():
+        with signals.hold_signals_back():
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **group)
         worker = _Worker(process)
         threading.Thread(target=_read, args=(worker, self._inbox), daemon=True).start()

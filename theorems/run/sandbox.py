@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from max_margin_theorems import stopping
+from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
-from theorems.registry.suite import statements
 from theorems.run.pool import PATIENCE, Pool, open_pool
+from theorems.run.registry.suite import statements
 from theorems.run.verify import Progress
 
 SETTLING = 10.0
@@ -109,7 +109,7 @@ class Sandbox:
                 word, value = said, of
 
         if settles:
-            stopping.keep()
+            signals.keep()
         try:
             for _ in self.pool.work([0], lambda _: _Guarded(call), tell, patience=self.patience):
                 pass

@@ -8,7 +8,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from max_margin_theorems import stopping
+from max_margin_theorems import signals
 from theorems.run.events import Handler, Notice
 from theorems.run.journal import Journal
 from theorems.run.parts import Parts
@@ -79,7 +79,7 @@ def run_stepwise(
     engine: Workers | None,
 ) -> Generator[None, None, list[R]]:
     """The same step by step, as :func:`run`: whoever iterates sees events between the steps; returns the results."""
-    stopping.keep()
+    signals.keep()
     parts = Parts(units, handle, journal, enough)
     foreign = any(getattr(unit, "foreign", False) for unit in units)
     # The later statements of the paper follow limits and take longest: they go first. A run that stops at the first
@@ -108,13 +108,13 @@ def _one_after_another(parts: Parts[R], order: list[int]) -> Generator[None, Non
             continue
 
         def progress(done: int, so_far: Any = None, k: int = k) -> None:
-            with stopping.shield_from_signals():
+            with signals.shield_from_signals():
                 parts.progressed(k, done)
                 if so_far is not None:
                     parts.so_far(k, so_far)
 
         # More threads add up in another order, and get in each other's way.
-        with threadpool_limits(1, "blas"), stopping.interruptible():
+        with threadpool_limits(1, "blas"), signals.interruptible():
             result = unit.run(progress)
         parts.finished(k, result)
         yield

@@ -18,7 +18,6 @@ from typing import Any
 from generators.user_data import Given
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.registry.lookup import select_statements
 from theorems.run.description import Description, Heading
 from theorems.run.engines.named import LOCAL, coordinator
 from theorems.run.events import Died, Event, Finished, Handler, Started, Stopped
@@ -26,6 +25,7 @@ from theorems.run.identity import identity, of_data, of_headings
 from theorems.run.journal import Journal, close
 from theorems.run.opening import UnderTest, findings_on, headings, hints_on, kernel_opened
 from theorems.run.pool import PATIENCE
+from theorems.run.registry.lookup import select_statements
 from theorems.run.result import Result
 from theorems.run.sandbox import ProcessDied, Sandbox, open_sandbox
 from theorems.run.schedule import Interrupted, run_stepwise

@@ -11,9 +11,9 @@ from reference_attention.files import from_json
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, KernelByName
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import statements
-from theorems.registry.user_file import is_in_a_file
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import statements
+from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.result import Result, merge_results
 from theorems.run.verify import PART, Progress, SoFar, part_sizes, verify_data, verify_generated
 

@@ -25,7 +25,7 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, out_of_reach
 from theorems.core.statement import Statement
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 from theorems.run.result import Failure, Result, merge_results, of_outcome
 
 PART = 250

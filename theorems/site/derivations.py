@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
 
-from theorems.registry.suite import PAPERS, statements
+from theorems.run.registry.suite import PAPERS, statements
 
 REFERENCE = re.compile(r":\w+:`~?([^`]+)`")
 ROOMS = (*PAPERS, "theorems.curves", "theorems.rounding", "reference_attention", "generators")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from theorems.registry.suite import statements
+from theorems.run.registry.suite import statements
 from theorems.site.derivations import derivations, resolve
 
 

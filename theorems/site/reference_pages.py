@@ -6,11 +6,11 @@ import inspect
 from functools import partial
 
 from generators.assumptions import ASSUMPTIONS
-from theorems.registry.definitions import DEFINITIONS
-from theorems.registry.suite import statements, tolerances
 from theorems.report.document import Block, Code, Heading, Link, Table, Text, paragraph
 from theorems.report.markdown import markdown
 from theorems.report.record import RunRecord
+from theorems.run.registry.definitions import DEFINITIONS
+from theorems.run.registry.suite import statements, tolerances
 from theorems.site.derivations import Derivation
 from theorems.site.docstring import html
 from theorems.site.links import anchor, link_from, source_of

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from reference_attention.errors import InvalidInput
 from theorems.core.recorded_files import RECORDED
-from theorems.registry.suite import statements
 from theorems.report.evidence import signs
 from theorems.report.record import RunRecord, read
+from theorems.run.registry.suite import statements
 from theorems.site.derivations import derivations
 from theorems.site.reference_pages import (
     assumptions_page,

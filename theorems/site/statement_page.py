@@ -16,11 +16,11 @@ from theorems.faults.spared import why_survived
 from theorems.hunting.entries import droppable
 from theorems.hunting.record import load
 from theorems.hunting.table import Status
-from theorems.registry.suite import tolerances, tolerances_of
 from theorems.report.document import Block, Code, Heading, Link, Listing, Paragraph, Table, Text, paragraph
 from theorems.report.evidence import COUNTEREXAMPLES, UNTOUCHED, is_caught, status_of
 from theorems.report.markdown import markdown
 from theorems.report.record import RunRecord, StatementRecord
+from theorems.run.registry.suite import tolerances, tolerances_of
 from theorems.run.result import format_value
 from theorems.run.tables import CASE_COLUMNS, case_lines, case_rows
 from theorems.site.derivations import texts_of

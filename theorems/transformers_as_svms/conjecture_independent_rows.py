@@ -19,6 +19,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow
+from theorems.bounded import value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
@@ -29,7 +30,6 @@ from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.curves.flow_chords import asked_for
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import value_of
 from theorems.token_selection.local_paths.invariant_cone import cone_for_flow
 from theorems.token_selection.local_paths.local_constants import local_constants
 

@@ -16,6 +16,7 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.query_assumptions import first_step_separates
 from generators.query_cases import Family, query_cases
+from theorems.bounded import exact
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
@@ -23,7 +24,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import always, statement
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import exact
 from theorems.rounding.steps import starts_claim, steps_claim
 from theorems.token_selection.global_paths.descent_from_a_margin import (
     descent_from_a_margin,

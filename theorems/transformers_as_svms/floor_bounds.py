@@ -14,10 +14,10 @@ from jaxtyping import Bool, Float64
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from theorems.bounded import exact
 from theorems.core.key_rows import key_rows
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import exact
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from generators.query_cases import query_cases
 from reference_attention.floats import EPS
 from reference_attention.paths.local_path import LocalPath, SignedLog
 from reference_attention.risk import ScaledGradient
+from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least, undecided_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
@@ -25,7 +26,6 @@ from theorems.core.on_kernel import FAR
 from theorems.core.statement import always, statement
 from theorems.core.svm_certificate import local_optimality_claim
 from theorems.core.tolerances import tolerance
-from theorems.rounding.bounded import exact, value_of
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
 from theorems.token_selection.local_paths.cone_points import INSIDE, cone_points, is_resolvable
 from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import too_thin

@@ -20,6 +20,7 @@ from generators.query_cases import query_cases
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+from theorems.bounded import exact, in_floats, rounded
 from theorems.core.claim import Claim, Ended, Form, Verdict, at_least
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
@@ -30,7 +31,6 @@ from theorems.core.statement import always, statement
 from theorems.core.svm_certificate import svm_claim
 from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import exact, in_floats, rounded
 from theorems.rounding.excess import log_excess_of
 from theorems.rounding.risk_under_test import risk_of
 from theorems.transformers_as_svms.floor_bounds import FloorAt, smallest_gaps

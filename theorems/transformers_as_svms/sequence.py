@@ -13,12 +13,12 @@ from generators.sequence_assumptions import optimal_tokens_of
 from generators.sequence_cases import sequence_cases
 from reference_attention.floats import EPS
 from reference_attention.svm.sequence_max_margin import SequenceInfeasible
+from theorems.bounded import value_of
 from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.points import probe_points
 from theorems.core.statement import always, statement
-from theorems.rounding.bounded import value_of
 from theorems.transformers_as_svms.sequence_data_claims import (
     choices_claim,
     parts_claim,

@@ -18,12 +18,12 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.sequence_dataset import SequencePart
 from reference_attention.svm.sequence_max_margin import SequenceMaxMargin
+from theorems.bounded import Bounded, exact, rounded, value_of
 from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.rounding.approximate import approximate, bend
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import Bounded, exact, rounded, value_of
 from theorems.rounding.excess import excess
 from theorems.rounding.sized import Sized
 

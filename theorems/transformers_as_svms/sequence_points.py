@@ -16,12 +16,12 @@ from numpy.linalg import norm
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.sequence_max_margin import SequenceMaxMargin
+from theorems.bounded import exact, rounded, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.points import climb, probe_points
 from theorems.curves.reduced import Reduced, tangent_basis
 from theorems.curves.sublevel_hunt import hunt
 from theorems.rounding.attention_at import Numbers, violation_of
-from theorems.rounding.bounded import exact, rounded, value_of
 from theorems.rounding.sized import sized_equal
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows, dual_value
 

@@ -16,13 +16,13 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import Stop
+from theorems.bounded import exact, rounded, value_of
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import exact, rounded, value_of
 from theorems.rounding.excess import log_excess_of
 from theorems.rounding.steps import starts_claim, steps_claim
 from theorems.token_selection.global_paths.lemma_04_descent_direction import log_climb

@@ -15,8 +15,8 @@ from jaxtyping import Float64
 from generators.case import Case
 from generators.optimal_sets import head_of
 from generators.problems import cases
+from theorems.bounded import exact
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import exact
 from theorems.without.noisy_excess import Excess
 
 

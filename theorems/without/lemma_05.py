@@ -14,10 +14,10 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible
+from theorems.bounded import exact, rounded
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import ROUNDING
-from theorems.rounding.bounded import exact, rounded
 from theorems.without.drawing import plain_cases, with_directions
 from theorems.without.slopes import descent, lasting
 from theorems.without.two_valued import tied_cases, tied_optimum

@@ -17,11 +17,11 @@ from numpy.linalg import norm
 
 from generators.case import Case
 from reference_attention.problem import Problem
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import ROUNDING
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import exact
 from theorems.rounding.risk_change import risk_change
 from theorems.without.drawing import plain_cases, starts
 from theorems.without.slopes import gradient, lasting

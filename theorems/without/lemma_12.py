@@ -14,10 +14,10 @@ from hypothesis.strategies import DrawFn
 
 from generators.case import Case
 from generators.numbers import Style, entries
+from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, Undecided, at_least
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import exact, value_of
 from theorems.without.free_mixing import assumption_c_over_supports_fails
 from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.not_selected import one_support, path_of, quadrant_claim, shorter_elsewhere

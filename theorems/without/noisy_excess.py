@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.floats import EPS, log_expm1
+from theorems.bounded import value_of
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
-from theorems.rounding.bounded import value_of
 from theorems.token_selection.directions.directional_risk import Costs
 
 EXCESS_RISK = tolerance(

@@ -13,10 +13,10 @@ from jaxtyping import Float64
 from reference_attention.floats import EPS, log_expm1
 from reference_attention.ill_behaved_losses import IllBehavedLoss
 from reference_attention.problem import Problem
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import exact
 from theorems.token_selection.directions.directional_risk import Costs
 from theorems.without.noisy_excess import EXCESS_RISK, Excess
 from theorems.without.slopes import Pair, lasting

@@ -13,9 +13,9 @@ from jaxtyping import Float64
 from reference_attention.ill_behaved_losses import IllBehavedLoss
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
+from theorems.bounded import Bounded, exact
 from theorems.core.claim import Claim, Form
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import Bounded, exact
 
 Pair = tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b"]]
 """Numbers and their errors."""

@@ -16,7 +16,7 @@ from generators.case import Case
 from generators.finding import Finding
 from theorems.core.claim import until_undecided
 from theorems.core.statement import Conclusion, Statement
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import torch
 from hypothesis import find, settings
 
 from generators.attention_calls import Numbers, Sizes, tensors
+from theorems.bounded.formats import FORMATS
 from theorems.capabilities.empty_rows import convention
 from theorems.capabilities.hidden_keys import _calls, _keys_to_poison
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer
 from theorems.kernel.check import verify_kernel
 from theorems.rounding.attention_rows import AttentionRows
-from theorems.rounding.bounded.formats import FORMATS
 
 X = torch.Tensor
 

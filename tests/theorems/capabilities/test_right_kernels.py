@@ -11,7 +11,7 @@ import torch
 from examples.real_faults.attention import tiled, tiled_sdpa
 from theorems.core.claim import Verdict
 from theorems.kernel.check import verify_kernel
-from theorems.registry.suite import capabilities
+from theorems.run.registry.suite import capabilities
 
 SDPA = torch.nn.functional.scaled_dot_product_attention
 NOT_DECLARED = {

@@ -22,7 +22,7 @@ from tests.places import ROOT
 from tests.theorems.fake_statements import FAKES, install
 from theorems.command.app import main
 from theorems.command.describe import tolerances_markdown
-from theorems.registry.suite import tolerances
+from theorems.run.registry.suite import tolerances
 
 FAKE_COMMAND = ROOT / "tests" / "theorems" / "fake_statements.py"
 

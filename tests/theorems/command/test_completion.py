@@ -15,7 +15,7 @@ from tests.places import ROOT
 from theorems.command import completion
 from theorems.faults import FAULTS
 from theorems.figures.registry import FIGURES
-from theorems.registry.suite import statements
+from theorems.run.registry.suite import statements
 
 
 def completed(line: str) -> list[str]:

@@ -21,12 +21,12 @@ from theorems.command.hunting import HuntRequest, _as_known
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS
+from theorems.faults.power.work import Column
 from theorems.hunting import printing
 from theorems.hunting.printing import hunt_progress
 from theorems.hunting.rounds import Seen
 from theorems.hunting.search import ROUND, Effort, Hunt, Observation
 from theorems.library.verify import verify
-from theorems.power.work import Column
 from theorems.run.schedule import Interrupted
 from theorems.run.tables import case_lines
 

@@ -18,7 +18,6 @@ from tests.theorems.fake_statements import FAKES, install
 from theorems.command.app import main
 from theorems.hunting.entries import entries
 from theorems.hunting.table import Status
-from theorems.registry.suite import statements
 from theorems.report.document import (
     Code,
     Folded,
@@ -36,6 +35,7 @@ from theorems.report.evidence import hunt_records, power
 from theorems.report.html import html
 from theorems.report.markdown import markdown
 from theorems.report.svg import element
+from theorems.run.registry.suite import statements
 
 QUICK = ["--examples", "20", "--jobs", "1"]
 

@@ -78,7 +78,7 @@ def test_while_it_starts(number: signal.Signals) -> None:
 
 def test_ignored_signals_stay_ignored() -> None:
     """As a command started with nohup has them."""
-    hook = "import signal; from max_margin_theorems import stopping; stopping.listen()\n"
+    hook = "import signal; from max_margin_theorems import signals; signals.listen()\n"
     hook += "signal.raise_signal(signal.SIGHUP)"
     process = started([sys.executable, "-c", hook], preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     process.communicate(timeout=30)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from theorems.bounded import Bounded
 from theorems.core.claim import Verdict
 from theorems.core.equality import equal
-from theorems.rounding.bounded import Bounded
 
 
 def test_off_in_either_direction_is_falsified() -> None:

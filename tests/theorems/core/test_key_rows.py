@@ -9,8 +9,8 @@ import pytest
 
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
+from theorems.bounded import Bounded, in_floats, spacing, value_of
 from theorems.core.key_rows import LARGE, key_rows
-from theorems.rounding.bounded import Bounded, in_floats, spacing, value_of
 
 
 @pytest.mark.parametrize("d", [2, LARGE])

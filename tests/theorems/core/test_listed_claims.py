@@ -19,7 +19,7 @@ from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import ALWAYS, Statement, always, statement
 from theorems.core.tolerances import EXACT
-from theorems.registry.suite import statements
+from theorems.run.registry.suite import statements
 from theorems.run.verify import draw_cases, verify_generated
 
 CHEAP = ("lemma-3", "lemma-5", "lemma-8", "lemma-9", "lemma-10", "lemma-11", "lemma-14")

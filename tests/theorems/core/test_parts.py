@@ -17,8 +17,8 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.parts import Condition, Parts, merge_parts
 from theorems.core.statement import Statement, always, statement
 from theorems.core.tolerances import EXACT
-from theorems.registry.suite import statements
 from theorems.run.encoding import decode, encode
+from theorems.run.registry.suite import statements
 from theorems.run.result import Result, merge_results, of_outcome
 
 CASE = Case(Problem([[[1.0], [0.0]]], [[1.0, 0.0]]))

@@ -19,14 +19,14 @@ from generators.case import Case
 from reference_attention.errors import InvalidInput
 from reference_attention.floats import EPS
 from tests.theorems.fake_statements import small_cases
+from theorems.bounded import Bounded
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.statement import Statement, statement
 from theorems.core.tolerances import TOLERANCES
-from theorems.registry import suite
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import statements, tolerances_of
-from theorems.rounding.bounded import Bounded
+from theorems.run.registry import suite
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import statements, tolerances_of
 
 FLOATS = st.floats(-10, 10)
 

@@ -21,7 +21,7 @@ from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import FAR, Examined, examine
 from theorems.hunting.record import as_record
 from theorems.hunting.search import Effort, Hunt, Observation
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 from theorems.without.follow_flow import direction_claims, norm_claim
 from theorems.without.weakened import Weakened
 

@@ -21,8 +21,8 @@ from theorems.kernel.interface import Request
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import kernel_statement_ids
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import kernel_statement_ids
 from theorems.run.verify import verify_generated
 
 HERE = "tests.theorems.kernel.library_kernels"

@@ -24,6 +24,7 @@ from tests.theorems.kernel import wrong_kernels
 from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of, ratio
 from tests.theorems.rounding.test_attention_at import truths
 from tests.theorems.token_selection.path_cases import random_cases
+from theorems.bounded import Bounded
 from theorems.core.check import check
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.implementation import REFERENCE
@@ -39,11 +40,10 @@ from theorems.kernel.interface import ALWAYS
 from theorems.kernel.kernel import LAYOUTS, Layout
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline, hints, precision_hint, scale_hint
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import on_a_kernel, statements
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import Bounded
 from theorems.rounding.weights_under_test import weights_of
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import on_a_kernel, statements
 from theorems.run.unit import Unit
 from theorems.run.verify import draw_cases, verify_generated
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.theorems.kernel import wrong_kernels
 from theorems.command.app import main as whole_command
-from theorems.registry.suite import on_a_kernel, statements
+from theorems.run.registry.suite import on_a_kernel, statements
 
 TOUCHING = on_a_kernel()
 NOT_TOUCHING = {id: one.kernel.says for id, one in statements().items() if one.kernel and not one.kernel.called}

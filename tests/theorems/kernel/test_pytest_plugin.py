@@ -13,7 +13,7 @@ import torch  # noqa: F401 - once, and not in every child
 from tests.forked import in_a_fork
 from tests.places import ROOT
 from theorems.kernel.interface import ALWAYS
-from theorems.registry.suite import capabilities, on_a_kernel
+from theorems.run.registry.suite import capabilities, on_a_kernel
 
 KERNELS = """
 import torch

@@ -9,11 +9,11 @@ import torch
 from examples import kernels
 from generators.case import Case
 from generators.datasets import dataset_named
+from theorems.bounded import Bounded
 from theorems.core.implementation import REFERENCE
 from theorems.core.on_kernel import bind_to_case
 from theorems.kernel.loading import kernel_of
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import Bounded
 
 SHAPES: list[tuple[int, ...]] = []
 

@@ -18,7 +18,7 @@ from theorems.kernel.source import KernelSource
 from theorems.library.arguments import as_given, data_and_ids, implementation_of, name_of, names_data
 from theorems.library.hunt import hunt
 from theorems.library.verify import verify
-from theorems.registry.suite import statements
+from theorems.run.registry.suite import statements
 
 KEYS, SCORES = [[[1, 0], [0, 1], [0, 0]]], [[1, 0.5, 0.5]]
 PROBLEM = Problem(KEYS, SCORES)

@@ -16,8 +16,8 @@ from theorems.hunting.record import load
 from theorems.library.catalogue import assumptions, datasets, statements
 from theorems.library.hunt import hunt
 from theorems.library.table import align
-from theorems.registry import suite
-from theorems.registry.lookup import select_statements
+from theorems.run.registry import suite
+from theorems.run.registry.lookup import select_statements
 
 PROBLEM = Problem([[[1, 0], [0, 1], [0, 0]]], [[1, 0.5, 0]])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from theorems.registry.suite import statements
+from theorems.run.registry.suite import statements
 
 
 def many_statements() -> dict[str, Any]:

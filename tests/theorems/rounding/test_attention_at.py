@@ -18,17 +18,17 @@ from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient
 from tests.theorems import oracle
-from tests.theorems.rounding.balls import escaped, used
+from tests.theorems.bounded.balls import escaped, used
 from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of
 from tests.theorems.token_selection.faults import FAULTS
+from theorems.bounded import Bounded, exact, in_floats, rounded, spacing
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.registry.lookup import statement_named
 from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt, textbook_gradient, textbook_weights
-from theorems.rounding.bounded import Bounded, exact, in_floats, rounded, spacing
 from theorems.rounding.softmax import softmax
 from theorems.rounding.weights_under_test import total_of, weights_of
+from theorems.run.registry.lookup import statement_named
 
 FLOAT32 = 2.0**-23
 

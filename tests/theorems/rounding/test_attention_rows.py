@@ -15,9 +15,9 @@ from flint import arb
 from generators.attention_call import Alignment, AttentionCall
 from generators.attention_calls import Numbers, Sizes, a_mask, logits_shape, tensors
 from tests.theorems import oracle
-from tests.theorems.rounding.balls import escaped, used
+from tests.theorems.bounded.balls import escaped, used
+from theorems.bounded.formats import FORMATS
 from theorems.rounding.attention_rows import AttentionRows
-from theorems.rounding.bounded.formats import FORMATS
 
 RESULTS = ("output", "log_sum_exp", "query_gradient", "key_gradient", "value_gradient")
 KINDS = (Numbers.INTEGERS, Numbers.NORMAL, Numbers.SATURATED, Numbers.FAR)

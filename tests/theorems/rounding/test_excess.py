@@ -12,9 +12,9 @@ from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from tests.theorems import oracle
 from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of
+from theorems.bounded import Bounded, exact
 from theorems.core.claim import Form, NotANumber, Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.rounding.bounded import Bounded, exact
 from theorems.rounding.excess import excess, excess_of, log_excess_of
 from theorems.rounding.sized import Sized, sized_at_least
 

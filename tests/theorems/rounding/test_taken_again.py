@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from theorems.bounded import exact, spacing
 from theorems.rounding.attention_at import EXPONENTIAL
-from theorems.rounding.bounded import exact, spacing
 from theorems.rounding.softmax import recompute_weights, softmax
 
 EPS = 2.0**-52

@@ -19,10 +19,10 @@ from theorems.benchmark.measure import Measurement
 from theorems.benchmark.optimisers.optimiser import Against, Theory
 from theorems.benchmark.work import Batch, Generated
 from theorems.core.claim import Form, Verdict
+from theorems.faults.power.trial import Cell, Found
+from theorems.faults.power.work import Column, Faced
 from theorems.figures.figure import Settings
 from theorems.figures.work import Computed, Sheet
-from theorems.power.trial import Cell, Found
-from theorems.power.work import Column, Faced
 from theorems.run.journal import Journal
 from theorems.run.result import ClaimSummary, Failure, Result
 from theorems.run.unit import Unit

@@ -24,7 +24,7 @@ STATEMENTS = {"lemma-3": 8, "lemma-8": 6, "lemma-12": 8, "theorem-1": 2, "theore
 
 SCRIPT = """
 import json, sys
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 from theorems.run.verify import draw_cases, verify_generated
 
 found = {}

@@ -24,13 +24,13 @@ from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.core.tolerances import EXACT
 from theorems.faults import fault_named
-from theorems.registry.lookup import statement_named
 from theorems.run import progress
 from theorems.run.description import heading_of
 from theorems.run.events import CaseDone
 from theorems.run.identity import of_headings
 from theorems.run.journal import Journal
 from theorems.run.known_failures import checked_statements, read
+from theorems.run.registry.lookup import statement_named
 from theorems.run.result import ClaimSummary, Failure, Result, of_outcome
 from theorems.run.tables import _vector, case_rows
 from theorems.run.unit import Unit

@@ -17,10 +17,10 @@ from theorems.command.junit import junit_xml
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.library.results import Results
-from theorems.registry.suite import statements
 from theorems.report.content import Contents, blocks
 from theorems.report.markdown import markdown
 from theorems.report.record import parse
+from theorems.run.registry.suite import statements
 from theorems.run.result import Result
 from theorems.run.verify import verify_data, verify_generated
 from theorems.token_selection.global_paths.flow_offset import FlowOffset

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from theorems.registry.suite import statements
+from theorems.run.registry.suite import statements
 from theorems.site.derivations import REFERENCE, derivations, resolve, texts_of
 from theorems.site.docstring import formula, html
 from theorems.site.links import link_from

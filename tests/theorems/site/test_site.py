@@ -20,9 +20,9 @@ from theorems.command.app import main
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS
 from theorems.hunting.entries import droppable
-from theorems.registry.suite import statements, tolerances
 from theorems.report.evidence import signs
 from theorems.report.record import read
+from theorems.run.registry.suite import statements, tolerances
 from theorems.site.__main__ import main as write_site
 from theorems.site.source import MEASURED, contents, write_source
 from theorems.site.statement_page import Evidence, statement_page

@@ -20,12 +20,12 @@ from generators.case import Case
 from generators.drawing import drive
 from generators.user_data import as_text, case_of
 from reference_attention.files import from_json
+from theorems.bounded import value_of
 from theorems.core.check import check
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.implementation import REFERENCE
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import statements
-from theorems.rounding.bounded import value_of
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import statements
 
 KEPT = Path(__file__).parent / "kept"
 CASES, LARGEST = 3, 100

@@ -15,9 +15,9 @@ import pytest
 from generators.case import Case
 from tests.theorems.strength import claims
 from tests.theorems.strength.claims import KEPT, Strength, changes, ids, kept
+from theorems.bounded import exact
 from theorems.core import claim as core
 from theorems.core.claim import Form
-from theorems.rounding.bounded import exact
 
 
 @pytest.mark.parametrize("id", ids())

@@ -13,7 +13,7 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.core.check import check
 from theorems.core.claim import Claim, Verdict
 from theorems.core.statement import Statement
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 
 
 def statement(id: str) -> Statement:

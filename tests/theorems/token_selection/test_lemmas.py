@@ -20,7 +20,7 @@ from tests.theorems.token_selection.faults import FAULTS
 from theorems.core.check import check
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.global_paths.lemma_11_feasibility import least_norm_preimage
 from theorems.token_selection.softmax.smoothness import log_sharp_smoothness
 

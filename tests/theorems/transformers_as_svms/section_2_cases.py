@@ -11,7 +11,7 @@ from reference_attention.query_dataset import QueryDataset
 from theorems.core.check import check
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import Implementation
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 
 
 def case(X: Any, queries: Any, Y: Any, v: Any, loss: str = "logistic", alpha: Any = None) -> Case:

@@ -20,12 +20,12 @@ from reference_attention.svm.sequence_max_margin import SequenceMaxMargin, seque
 from reference_attention.training.flow import gradient_flow
 from tests.theorems.transformers_as_svms.local_examples import local_example
 from tests.theorems.transformers_as_svms.test_conjecture_independent_rows import MADE
+from theorems.bounded import exact
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.curves.flow_chords import asked_for
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import exact
 from theorems.token_selection.local_paths.local_constants import local_constants
 from theorems.transformers_as_svms import conjecture_independent_rows as conjecture
 from theorems.transformers_as_svms import local_path

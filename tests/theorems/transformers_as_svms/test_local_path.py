@@ -15,12 +15,12 @@ from reference_attention.paths.local_path import LocalPath, local_path
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.theorems.transformers_as_svms.local_examples import local_example
+from theorems.bounded import exact
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.dataset_claims import QUERY_CLAIMS
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import fault_named
-from theorems.rounding.bounded import exact
 from theorems.token_selection.local_paths.local_constants import local_constants
 from theorems.transformers_as_svms.local_path import tsvm_local_path
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds

@@ -15,7 +15,7 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 
 STATEMENTS = ("tsvm-risk-floor", "tsvm-first-step", "tsvm-no-stationary-point", "tsvm-frobenius-path")
 

@@ -30,7 +30,7 @@ from theorems.core.check import check
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import fault_named
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 
 STATEMENT = statement_named("tsvm-sequence")
 

@@ -19,9 +19,9 @@ from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.training.joint_descent import JointTrajectory
 from tests.theorems.flows import flow_through
+from theorems.bounded import exact
 from theorems.core.claim import Claim
 from theorems.core.implementation import REFERENCE
-from theorems.rounding.bounded import exact
 from theorems.without import (
     conjecture_joint_descent,
     follow_flow,

@@ -8,7 +8,7 @@ from typing import Any
 
 from reference_attention.errors import InvalidInput
 from theorems.benchmark.optimisers.optimiser import Against, Optimiser, Theory
-from theorems.registry.user_file import names_in_file, parts_of
+from theorems.run.registry.user_file import names_in_file, parts_of
 
 Progress = Callable[[int], None]
 

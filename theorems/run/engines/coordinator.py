@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from max_margin_theorems import stopping
+from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
 from theorems.run.encoding import decode, result_kind, so_far_kind
@@ -83,7 +83,7 @@ class Coordinator:
                         out[self._engine.submit(task)] = k
                 if not out and not waiting:
                     return
-                if stopping.signal_received():
+                if signals.signal_received():
                     raise KeyboardInterrupt
                 if self.until():
                     raise Enough(OVER)

@@ -31,9 +31,9 @@ from reference_attention.directions import Direction
 from reference_attention.exact import to_float
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from theorems.bounded import Bounded, exact, value_of
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import Bounded, exact, value_of
 from theorems.rounding.excess import excess_of
 from theorems.rounding.sized import Sized
 

@@ -19,10 +19,10 @@ from jaxtyping import Bool, Float64
 from generators.case import Case
 from reference_attention.directions import Direction, unit_difference
 from reference_attention.floats import EPS
+from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import exact, value_of
 from theorems.rounding.sized import Sized, sized_at_least
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,

@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.directions import Direction
+from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import exact, value_of
 from theorems.rounding.sized import Sized
 from theorems.token_selection.directions.directional_risk import Costs, float_of, to_units
 

@@ -16,13 +16,13 @@ from hypothesis.strategies import SearchStrategy
 from generators.case import Case
 from generators.direction_cases import pair_cases, pairs_for
 from reference_attention.directions import direction, margin_difference, neighbour_optimal, unit_difference
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.parts import Condition
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
-from theorems.rounding.bounded import exact
 from theorems.rounding.sized import Sized, sized_at_least
 from theorems.token_selection.directions.definition_3 import as_defined
 from theorems.token_selection.directions.directional_risk import (

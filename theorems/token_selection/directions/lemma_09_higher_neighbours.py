@@ -15,12 +15,12 @@ from hypothesis.strategies import SearchStrategy
 from generators.case import Case
 from generators.direction_cases import Kind, direction_cases, directions_for
 from reference_attention.directions import unit_difference
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
-from theorems.rounding.bounded import exact
 from theorems.rounding.sized import Sized, sized_at_least
 from theorems.token_selection.directions.definition_3 import as_defined
 from theorems.token_selection.directions.directional_risk import (

@@ -16,10 +16,10 @@ from numpy.linalg import norm
 from reference_attention.floats import EPS
 from reference_attention.paths.local_path import LocalPath, SignedLog, order
 from reference_attention.risk import ScaledGradient
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
-from theorems.rounding.bounded import exact
 from theorems.token_selection.directions.directional_risk import to_units
 from theorems.token_selection.directions.excluded_neighbourhood import Beaten, Cone, Region
 

@@ -24,6 +24,7 @@ from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.training.flow import Flow
+from theorems.bounded import exact, in_floats, value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper
@@ -36,7 +37,6 @@ from theorems.curves.constraints import Constraints
 from theorems.curves.descent import DESCENT_PREMISES, DESCENT_ROUNDING, NORMALIZED_PREMISES
 from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import exact, in_floats, value_of
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
 from theorems.token_selection.global_paths.margin_runs import (

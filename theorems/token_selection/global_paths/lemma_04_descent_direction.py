@@ -18,6 +18,7 @@ from generators.case import Case
 from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
 from reference_attention.problem import Problem
+from theorems.bounded import exact, rounded
 from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import stated
@@ -26,7 +27,6 @@ from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import AttentionAt, Numbers, violation_of
-from theorems.rounding.bounded import exact, rounded
 
 DESCENT = stated("descent")
 

@@ -22,6 +22,7 @@ from generators.problems import cases
 from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.problem import Dataset, Problem
 from reference_attention.svm.max_margin import Infeasible
+from theorems.bounded import exact, rounded
 from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import premise, sharper, stated
 from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
@@ -29,7 +30,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
-from theorems.rounding.bounded import exact, rounded
 
 AT_LEAST_ONE = stated("margins-at-least-one")
 IS_ONE = sharper("smallest-margin-is-one")

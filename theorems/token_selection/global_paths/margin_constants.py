@@ -17,11 +17,11 @@ from numpy.linalg import norm
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
+from theorems.bounded import exact, rounded, value_of
 from theorems.core.claim import Form, Undecided
 from theorems.core.key_rows import key_rows
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import exact, rounded, value_of
 
 LARGEST = 1e4
 """A larger margin that is asked for leaves no start from which a float resolves both the weights and the steps."""

@@ -17,12 +17,12 @@ from numpy.linalg import norm
 from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.training.descent import Stop, Trajectory
+from theorems.bounded import Bounded, exact, value_of
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict
 from theorems.core.claim_name import ClaimName
 from theorems.core.implementation import Implementation
 from theorems.core.points import affordable, directions, log_uniform
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import Bounded, exact, value_of
 from theorems.rounding.steps import starts_claim, steps_claim
 from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
 from theorems.token_selection.global_paths.margin_constants import MarginConstants

@@ -23,6 +23,7 @@ from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
+from theorems.bounded import exact, rounded
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least, section, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper, stated
@@ -39,7 +40,6 @@ from theorems.curves.sphere import Sphere
 from theorems.curves.sublevel_hunt import sublevel_points
 from theorems.rounding.approximate import approximate, bend
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import exact, rounded
 from theorems.rounding.excess import log_excess_of
 
 PATH_DUAL_GAP = tolerance(

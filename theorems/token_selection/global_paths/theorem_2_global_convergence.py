@@ -24,6 +24,7 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.flow import RELATIVE
+from theorems.bounded import exact, rounded, value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least, section
 from theorems.core.claim_name import premise, premises, sharper, stated
@@ -45,7 +46,6 @@ from theorems.curves.descent import (
 from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow, flow_start
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import exact, rounded, value_of
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.lemma_04_descent_direction import log_climb, log_gaps
 

@@ -10,11 +10,11 @@ from jaxtyping import Bool, Float64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
+from theorems.bounded import exact, possibly_at_least
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.statement import always
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import exact, possibly_at_least
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, Points, Sublevel, rounded_often
 
 SOLUTION_CLAIMS = always("label-margin", "label-supports", "label-duals", "target-selects", "target-is-tight") | {

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float64
 
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, NotANumber, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.statement import always
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import exact
 from theorems.token_selection.joint_paths.joint_sublevel import JointSetup
 
 POINTS = 6

@@ -39,11 +39,11 @@ from jaxtyping import Float64
 from reference_attention.floats import EPS
 from reference_attention.paths.joint import Joint, excess_gradient, exponents, head_drops, log_slopes, relative_log_risk
 from reference_attention.paths.joint_path import JointPath, Schedule, descend_at_radius, head_at
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import always
 from theorems.core.tolerances import EXACT, tolerance
-from theorems.rounding.bounded import exact
 from theorems.token_selection.joint_paths.joint_claims import one_minus_cosine, target_bound
 from theorems.token_selection.joint_paths.joint_sublevel import LARGEST_EXPONENT, JointSetup
 

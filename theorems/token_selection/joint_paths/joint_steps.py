@@ -20,10 +20,10 @@ from reference_attention.losses import loss_named
 from reference_attention.paths.joint import Joint
 from reference_attention.risk import ScaledGradient
 from reference_attention.training.joint_descent import JointTrajectory
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, NotANumber, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.statement import always
-from theorems.rounding.bounded import exact
 from theorems.rounding.steps import starts_claim, steps_claim
 
 LOOKED_AT = 40

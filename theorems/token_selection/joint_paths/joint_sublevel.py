@@ -42,11 +42,11 @@ from reference_attention.floats import EPS
 from reference_attention.paths.joint import Joint, chosen_rows, relative_log_risk, retract
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
+from theorems.bounded import either, exact
+from theorems.bounded.arithmetic import UNIT
 from theorems.core.claim import Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import either, exact
-from theorems.rounding.bounded.arithmetic import UNIT
 from theorems.rounding.weights_under_test import weights_of
 
 LARGEST_EXPONENT = 690.0

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from generators.case import Case
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.points import probe_points
 from theorems.core.statement import always, statement
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import exact
 from theorems.rounding.weights_under_test import weights_of
 from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
 from theorems.token_selection.joint_paths.joint_sublevel import joint_setup

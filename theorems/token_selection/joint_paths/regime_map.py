@@ -17,9 +17,9 @@ from generators.case import Case
 from reference_attention.paths.joint_path import Schedule, joint_path
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.problem import Dataset
+from theorems.bounded import value_of
 from theorems.core.claim import Undecided
 from theorems.core.implementation import REFERENCE
-from theorems.rounding.bounded import value_of
 from theorems.token_selection.joint_paths.joint_claims import one_minus_cosine
 from theorems.token_selection.joint_paths.joint_sublevel import LARGEST_EXPONENT, JointSetup, joint_setup
 

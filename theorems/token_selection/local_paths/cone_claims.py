@@ -15,13 +15,13 @@ from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.training.flow import Flow
+from theorems.bounded import exact, rounded, value_of
 from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import tolerance
 from theorems.curves.flow_chords import asked_for
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import exact, rounded, value_of
 from theorems.rounding.steps import steps_claim
 from theorems.token_selection.local_paths.cone_descent import Descent
 from theorems.token_selection.local_paths.cone_points import (

@@ -16,10 +16,10 @@ from jaxtyping import Float64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
+from theorems.bounded import exact, rounded
 from theorems.core.implementation import Implementation
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import exact, rounded
 from theorems.token_selection.local_paths.local_constants import LocalConstants
 
 INSIDE = 1e-4

@@ -21,6 +21,7 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.numbers import MODERATE
 from generators.problems import cases
+from theorems.bounded import exact, in_floats
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least
 from theorems.core.implementation import REFERENCE, Implementation
@@ -28,7 +29,6 @@ from theorems.core.on_kernel import FAR
 from theorems.core.points import Violation, climb
 from theorems.core.statement import always, statement
 from theorems.core.svm_certificate import local_optimality_claim
-from theorems.rounding.bounded import exact, in_floats
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
 from theorems.token_selection.local_paths.cone_points import (
     ConeView,

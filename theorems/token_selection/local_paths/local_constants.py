@@ -59,9 +59,9 @@ from reference_attention.exact import to_float
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
+from theorems.bounded import Bounded, exact, rounded
 from theorems.core.key_rows import key_rows
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import Bounded, exact, rounded
 from theorems.token_selection.local_paths.local_correlation import HarmfulTokens, correlation_constant
 
 NEAR_ONE = 2.0**-10

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float64
 from numpy.linalg import norm
 
+from theorems.bounded import exact, rounded
 from theorems.core.claim import Claim, Form, at_least
-from theorems.rounding.bounded import exact, rounded
 from theorems.token_selection.local_paths.local_constants import LocalConstants
 
 

@@ -22,6 +22,7 @@ from generators.optimal_sets import LinearMixing, linear_mixing
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import MaxMarginSets
+from theorems.bounded import exact, in_floats
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least
 from theorems.core.claim_name import premise, sharper, stated
 from theorems.core.implementation import Implementation
@@ -32,7 +33,6 @@ from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import log_excess
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import exact, in_floats
 from theorems.rounding.weights_under_test import weights_of
 from theorems.token_selection.nonlinear_heads.optimal_set_points import log_slope_bounds
 

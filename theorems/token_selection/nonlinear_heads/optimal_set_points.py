@@ -20,6 +20,7 @@ from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets, exact_logits
+from theorems.bounded import exact
 from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
 from theorems.curves.constraints import Constraints, log_excess, rank_of_neighbours
@@ -28,7 +29,6 @@ from theorems.curves.reduced import Reduced, tangent_basis
 from theorems.curves.sphere import Sphere
 from theorems.curves.sublevel_hunt import hunt
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import exact
 
 HUNT_BUDGET = 20_000
 """About how many floats one batch of hunted points may occupy."""

@@ -22,6 +22,7 @@ from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets
+from theorems.bounded import exact, possibly_at_least, rounded
 from theorems.core.claim import Claim, Form, Undecided, at_least
 from theorems.core.claim_name import sharper, stated
 from theorems.core.implementation import Implementation
@@ -31,7 +32,6 @@ from theorems.core.statement import statement
 from theorems.curves.constraints import EXPONENT_ROUNDING
 from theorems.rounding.approximate import bend
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.bounded import exact, possibly_at_least, rounded
 from theorems.token_selection.global_paths.theorem_1_regularization_path import (
     PATH_CLAIMS,
     PATH_CORRELATION,

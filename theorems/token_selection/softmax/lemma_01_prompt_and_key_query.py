@@ -25,6 +25,7 @@ from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
+from theorems.bounded import Bounded, exact, in_floats, spacing, value_of
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.equality import equal
@@ -34,7 +35,6 @@ from theorems.core.points import affordable, directions, log_uniform
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import Bounded, exact, in_floats, spacing, value_of
 from theorems.rounding.steps import starts_claim
 from theorems.token_selection.softmax.smoothness import local_smoothness, log_sharp_smoothness
 

@@ -20,6 +20,7 @@ from generators.numbers import BLOCKS
 from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from theorems.bounded import Bounded, exact, value_of
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
 from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.implementation import Implementation
@@ -28,7 +29,6 @@ from theorems.core.points import affordable, directions, log_uniform, probe_poin
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import LARGEST_EXPONENT, AttentionAt
-from theorems.rounding.bounded import Bounded, exact, value_of
 from theorems.rounding.risk_change import risk_change
 from theorems.rounding.risk_under_test import risk_of
 from theorems.rounding.steps import starts_claim, steps_claim

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from generators.case import Case
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Form
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.bounded import exact
 from theorems.rounding.excess import excess_at, excess_of_at
 from theorems.rounding.risk_under_test import risk_of
 from theorems.rounding.sized import Sized, sized_equal

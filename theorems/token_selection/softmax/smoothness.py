@@ -11,8 +11,8 @@ from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from theorems.bounded import Bounded, exact
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.bounded import Bounded, exact
 
 
 def log_sharp_smoothness(problem: Problem) -> Bounded:

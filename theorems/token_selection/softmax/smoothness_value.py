@@ -16,7 +16,7 @@ from numpy.linalg import norm
 
 from generators.case import Case
 from reference_attention.loss import Loss
-from theorems.rounding.bounded import Bounded, exact, hull
+from theorems.bounded import Bounded, exact, hull
 from theorems.token_selection.softmax.smoothness import log_constant
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reference_attention.directions import direction
-from theorems.rounding.bounded import exact
+from theorems.bounded import exact
 from theorems.token_selection.directions.better_directions import leaving_only_higher
 from theorems.token_selection.directions.directional_risk import crossing
 

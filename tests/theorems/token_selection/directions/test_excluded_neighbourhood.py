@@ -15,10 +15,10 @@ from generators.case import Case
 from reference_attention.directions import direction
 from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
+from theorems.bounded import value_of
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.registry.lookup import statement_named
-from theorems.rounding.bounded import value_of
+from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.directions.directional_risk import Costs
 from theorems.token_selection.directions.excluded_neighbourhood import Beaten, Cone, Outdone, cone_of
 from theorems.token_selection.directions.leading_term import leading_term

@@ -30,10 +30,10 @@ from tests.theorems.token_selection.faults import FAULTS
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.registry.definitions import DEFINITIONS
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import statements
 from theorems.rounding.excess import excess
+from theorems.run.registry.definitions import DEFINITIONS
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import statements
 from theorems.run.verify import draw_cases, verify_generated
 from theorems.token_selection.directions.better_directions import leaving_only_higher, selecting_best, tilted_direction
 from theorems.token_selection.directions.directional_risk import Costs, along, crossing

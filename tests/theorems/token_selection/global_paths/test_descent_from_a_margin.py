@@ -17,11 +17,11 @@ from reference_attention.training import flow as flows
 from reference_attention.training.flow import Flow
 from tests.theorems.token_selection.faults import planted
 from tests.theorems.token_selection.path_cases import case, claims_of, statement
+from theorems.bounded import exact
 from theorems.core.check import check
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.curves.followed_flow import FLOW_PREMISES
-from theorems.rounding.bounded import exact
 from theorems.token_selection.global_paths.descent_from_a_margin import (
     CLIMBS_ALONG,
     CORRELATION,

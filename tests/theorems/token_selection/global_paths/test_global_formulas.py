@@ -15,6 +15,7 @@ from reference_attention.problem import Dataset, Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.flow import gradient_flow
 from tests.theorems.flows import flow_through
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.curves.constraints import Constraints
@@ -22,8 +23,7 @@ from theorems.curves.followed_flow import vanishes
 from theorems.curves.followed_path import Followed
 from theorems.curves.reduced import Reduced, tangent_basis
 from theorems.curves.sphere import Sphere
-from theorems.registry.lookup import statement_named
-from theorems.rounding.bounded import exact
+from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.global_paths.descent_from_a_margin import flow_turns
 from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
 from theorems.token_selection.global_paths.lemma_11_feasibility import _sign, _solution, least_norm_preimage

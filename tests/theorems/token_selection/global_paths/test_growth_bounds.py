@@ -11,11 +11,11 @@ from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from tests.theorems import oracle
+from theorems.bounded import exact, in_floats
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.registry.lookup import statement_named
-from theorems.rounding.bounded import exact, in_floats
+from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.global_paths.theorem_2_global_convergence import (
     climb_bound,
     correlation_deficit,

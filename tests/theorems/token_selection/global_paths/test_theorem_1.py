@@ -23,6 +23,7 @@ from tests.theorems.token_selection.path_cases import (
     random_cases,
     statement,
 )
+from theorems.bounded import Bounded
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
@@ -31,7 +32,6 @@ from theorems.curves.followed_path import Followed, FollowedPath
 from theorems.curves.reduced import FAR, Reduced, closed_form, tangent_basis
 from theorems.curves.sphere import Sphere
 from theorems.curves.sublevel_hunt import sublevel_points
-from theorems.rounding.bounded import Bounded
 from theorems.token_selection.global_paths.theorem_1_regularization_path import (
     PATH_CORRELATION,
     SUBLEVEL_RADII,

@@ -24,11 +24,11 @@ from tests.theorems.token_selection.path_cases import (
     random_cases,
     statement,
 )
+from theorems.bounded import in_floats
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.curves.constraints import Constraints
-from theorems.rounding.bounded import in_floats
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.theorem_2_global_convergence import (
     climb_bound,

@@ -13,9 +13,9 @@ from generators.datasets import DATASETS
 from reference_attention.paths.joint import Joint, head_drops
 from reference_attention.paths.joint_search import Found
 from reference_attention.training.joint_descent import JointTrajectory
+from theorems.bounded import exact
 from theorems.core.claim import Claim, NotANumber, Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.rounding.bounded import exact
 from theorems.token_selection.joint_paths import joint_limit
 from theorems.token_selection.joint_paths.conjecture_joint_descent import _claims, _rate, descent_settings
 from theorems.token_selection.joint_paths.joint_claims import log_odds, nonoptimality_bounds, one_minus_cosine

@@ -17,7 +17,7 @@ from reference_attention.problem import Dataset
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.joint_paths.joint_limit import sharp_claim
 from theorems.token_selection.joint_paths.joint_sublevel import Sublevel, joint_setup
 from theorems.token_selection.joint_paths.scheduled_claims import scheduled_claims

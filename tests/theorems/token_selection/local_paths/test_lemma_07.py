@@ -22,11 +22,11 @@ from tests.theorems.token_selection.local_paths.local_problems import (
     nearly_neighbour,
     random_cases,
 )
+from theorems.bounded import in_floats, possibly_at_least
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.registry.lookup import statement_named
-from theorems.rounding.bounded import in_floats, possibly_at_least
+from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.local_paths.cone_points import ConeView, cone_points, is_resolvable, sides
 from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import claims, lemma_7
 from theorems.token_selection.local_paths.local_constants import LocalConstants, margins_beyond_one

@@ -16,7 +16,7 @@ from tests.theorems.token_selection.local_paths.local_problems import (
     nearly_neighbour,
     random_cases,
 )
-from theorems.rounding.bounded import Bounded
+from theorems.bounded import Bounded
 from theorems.token_selection.local_paths.local_constants import LocalConstants
 
 PROBLEMS = [*random_cases(12, seed=21), nearly_neighbour(0.05), HAND_MADE["wrong-sign-input"], HAND_MADE["long-offset"]]

@@ -14,11 +14,11 @@ from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.theorems.token_selection.local_paths.local_problems import HAND_MADE, case, constants_of, nearly_neighbour
+from theorems.bounded import value_of
 from theorems.core.check import check
 from theorems.core.claim import Verdict, at_least
 from theorems.core.implementation import REFERENCE
-from theorems.registry.lookup import statement_named
-from theorems.rounding.bounded import value_of
+from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.local_paths import cone_claims
 from theorems.token_selection.local_paths.cone_claims import stays_in_cone
 from theorems.token_selection.local_paths.cone_descent import SAFETY, Descent, _longest, growth

@@ -23,10 +23,10 @@ from tests.theorems.token_selection.local_paths.local_problems import (
     nearly_neighbour,
     random_cases,
 )
+from theorems.bounded import possibly_at_least, value_of
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.rounding.bounded import possibly_at_least, value_of
 from theorems.token_selection.local_paths.cone_claims import flow_claims, grown, iterates, stays_in_cone
 from theorems.token_selection.local_paths.cone_descent import descent, growth, longest_steps
 from theorems.token_selection.local_paths.cone_points import ConeView, cone_points

@@ -21,7 +21,7 @@ from reference_attention.problem import Problem
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.registry.lookup import statement_named
+from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.nonlinear_heads import lemma_14_linear_label_mixing as module
 
 

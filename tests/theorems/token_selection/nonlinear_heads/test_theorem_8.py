@@ -24,13 +24,13 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets, max_margin_sets
 from tests.theorems import oracle
 from tests.theorems.token_selection.faults import FAULTS
+from theorems.bounded import exact, value_of
 from theorems.core.check import check
 from theorems.core.claim import Verdict, at_least
 from theorems.core.implementation import REFERENCE
 from theorems.core.nonlinear_head import HeadedAttention
 from theorems.curves.constraints import Constraints
-from theorems.registry.lookup import statement_named
-from theorems.rounding.bounded import exact, value_of
+from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.global_paths.theorem_1_regularization_path import log_kappa
 from theorems.token_selection.nonlinear_heads import theorem_8_nonlinear_heads as module
 from theorems.token_selection.nonlinear_heads.optimal_set_points import constraints_of, separation

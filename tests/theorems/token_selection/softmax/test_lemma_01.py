@@ -17,11 +17,11 @@ from reference_attention.losses import LOSSES, Logistic, loss_named
 from reference_attention.problem import Dataset, Problem
 from reference_attention.training.descent import Trajectory
 from tests.theorems import oracle
+from theorems.bounded import Bounded, exact
 from theorems.core.check import check
 from theorems.core.claim import Claim, Verdict, at_least
 from theorems.core.implementation import REFERENCE
-from theorems.registry.lookup import statement_named
-from theorems.rounding.bounded import Bounded, exact
+from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.softmax import lemma_01_prompt_and_key_query as lemma_01
 from theorems.token_selection.softmax.lemma_01_prompt_and_key_query import (
     SLOPES,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from theorems.rounding.bounded.array import FUNCTIONS, Bounded, Values, for_function, from_trusted, parts
+from theorems.bounded.array import FUNCTIONS, Bounded, Values, for_function, from_trusted, parts
 
 MOVES: tuple[Callable[..., Any], ...] = (
     np.reshape,

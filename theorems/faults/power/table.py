@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from theorems.faults import FAULTS, Fault
+from theorems.faults.power.trial import Cell, Found
+from theorems.faults.power.work import Column, Smallest
 from theorems.faults.spared import why_survived
-from theorems.power.trial import Cell, Found
-from theorems.power.work import Column, Smallest
 from theorems.run.description import Heading
 from theorems.run.tables import column_table
 

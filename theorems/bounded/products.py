@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from theorems.rounding.bounded.arithmetic import FLOAT64, current
-from theorems.rounding.bounded.array import (
+from theorems.bounded.arithmetic import FLOAT64, current
+from theorems.bounded.array import (
     Bounded,
     Values,
     for_function,
@@ -23,8 +23,8 @@ from theorems.rounding.bounded.array import (
     restore_invariants,
     upward,
 )
-from theorems.rounding.bounded.basic import multiply
-from theorems.rounding.bounded.sums import sum_, terms_along
+from theorems.bounded.basic import multiply
+from theorems.bounded.sums import sum_, terms_along
 
 Bilinear = Callable[[Values, Values], Values]
 

@@ -16,10 +16,10 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement
 from theorems.core.tolerances import EXACT
 from theorems.faults.fault import Fault, Kind
-from theorems.power.table import markdown, power_of_ten, size_rows, sizes_table
-from theorems.power.trial import Baseline, Found, smallest_caught, try_fault
-from theorems.power.work import Column, Faced, Smallest
-from theorems.registry.lookup import statement_named
+from theorems.faults.power.table import markdown, power_of_ten, size_rows, sizes_table
+from theorems.faults.power.trial import Baseline, Found, smallest_caught, try_fault
+from theorems.faults.power.work import Column, Faced, Smallest
+from theorems.run.registry.lookup import statement_named
 
 CASE = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])))
 CLAIM = ("sum", "1.0", "0.0", "")
@@ -98,10 +98,10 @@ def test_a_column_says_where_it_is() -> None:
 
 
 def test_progress_counts_the_reference_and_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("theorems.power.work.draw_cases", lambda *given, every: [CASE])
-    monkeypatch.setattr("theorems.power.work.baseline", lambda *given: base())
-    monkeypatch.setattr("theorems.power.work.fault_named", lambda name: fault())
-    monkeypatch.setattr("theorems.power.work.statement_named", lambda id: BELOW)
+    monkeypatch.setattr("theorems.faults.power.work.draw_cases", lambda *given, every: [CASE])
+    monkeypatch.setattr("theorems.faults.power.work.baseline", lambda *given: base())
+    monkeypatch.setattr("theorems.faults.power.work.fault_named", lambda name: fault())
+    monkeypatch.setattr("theorems.faults.power.work.statement_named", lambda id: BELOW)
     told: list[int] = []
     column = Faced("lemma-3", ("a", "b"), 1, 0).run(lambda done, so_far=None: told.append(done))
     assert told == [1, 2, 3]

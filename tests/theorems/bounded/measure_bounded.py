@@ -1,4 +1,4 @@
-"""What bounded arrays cost and how tight they are: ``python -m tests.theorems.rounding.measure_bounded``.
+"""What bounded arrays cost and how tight they are: ``python -m tests.theorems.bounded.measure_bounded``.
 
 Times are ratios to plain NumPy on the same arrays, measured in turn; widths are measured against ball arithmetic. The
 last table is of kernels: which share of what somebody else's may be off by they use.
@@ -18,10 +18,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from tests.theorems import oracle
-from tests.theorems.rounding.balls import used
-from tests.theorems.rounding.primitives import PRIMITIVES
+from tests.theorems.bounded.balls import used
+from tests.theorems.bounded.primitives import PRIMITIVES
+from theorems.bounded import Bounded, exact, in_floats, rounded, spacing
 from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt, textbook_gradient, textbook_weights
-from theorems.rounding.bounded import Bounded, exact, in_floats, rounded, spacing
 
 Call = Callable[[Tensor, Tensor, Tensor], Tensor]
 

@@ -20,7 +20,7 @@ from typing import Any
 from reference_attention.errors import InvalidInput
 from theorems.core.check import line_in
 from theorems.core.statement import Statement
-from theorems.registry.suite import statements
+from theorems.run.registry.suite import statements
 
 
 def is_in_a_file(id: str) -> bool:

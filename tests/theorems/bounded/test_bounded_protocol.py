@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.theorems.rounding.primitives import PRIMITIVES
-from tests.theorems.rounding.test_bounded import failures
-from theorems.rounding.bounded import (
+from tests.theorems.bounded.primitives import PRIMITIVES
+from tests.theorems.bounded.test_bounded import failures
+from theorems.bounded import (
     Bounded,
     arithmetic,
     basic,
@@ -27,8 +27,8 @@ from theorems.rounding.bounded import (
     rounded,
     sums,
 )
-from theorems.rounding.bounded import array as array_module
-from theorems.rounding.bounded.formats import FORMATS
+from theorems.bounded import array as array_module
+from theorems.bounded.formats import FORMATS
 
 X = Bounded([1.0, 2.0, -3.0], [0.5, 0.0, 1e-9])
 SQUARE = exact(np.eye(3))

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from theorems.rounding.bounded.arithmetic import UNIT, current
-from theorems.rounding.bounded.array import Bounded, Values, for_ufunc, parts, restore_invariants, upward
+from theorems.bounded.arithmetic import UNIT, current
+from theorems.bounded.array import Bounded, Values, for_ufunc, parts, restore_invariants, upward
 
 SLACK = 1 + 2.0**-36
 """Pays for exponentials inside a bound: their own error, and that of rounded exponents, at most 745 units of them."""

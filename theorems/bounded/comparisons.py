@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from reference_attention.floats import EPS
-from theorems.rounding.bounded.array import Bounded, Values, for_function, for_ufunc, parts, restore_invariants, upward
+from theorems.bounded.array import Bounded, Values, for_function, for_ufunc, parts, restore_invariants, upward
 
 
 def _gap(a: Any, b: Any) -> tuple[Values, Values, Values]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from tests.theorems.rounding.balls import (
+from tests.theorems.bounded.balls import (
     INFINITY,
     UNDEFINED,
     Draw,

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from theorems.rounding.bounded.arithmetic import UNIT, current
-from theorems.rounding.bounded.array import Bounded, Values, for_ufunc, from_trusted, parts, restore_invariants, upward
+from theorems.bounded.arithmetic import UNIT, current
+from theorems.bounded.array import Bounded, Values, for_ufunc, from_trusted, parts, restore_invariants, upward
 
 
 def is_exact_zero(x: Values, e: Values) -> Values:

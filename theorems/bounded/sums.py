@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from reference_attention.floats import EPS
-from theorems.rounding.bounded.arithmetic import FLOAT64, current
-from theorems.rounding.bounded.array import (
+from theorems.bounded.arithmetic import FLOAT64, current
+from theorems.bounded.array import (
     Bounded,
     Values,
     for_function,
@@ -23,8 +23,8 @@ from theorems.rounding.bounded.array import (
     restore_invariants,
     upward,
 )
-from theorems.rounding.bounded.basic import divide
-from theorems.rounding.bounded.exponentials import SLACK, rise
+from theorems.bounded.basic import divide
+from theorems.bounded.exponentials import SLACK, rise
 
 
 def terms_along(shape: tuple[int, ...], axis: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from theorems.faults import FAULTS, Kind
 from theorems.faults.spared import why_survived
 from theorems.faults.survivors import SURVIVORS
-from theorems.registry.suite import statements
+from theorems.run.registry.suite import statements
 
 
 def test_every_reason_is_of_a_statement_and_of_a_fault() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from reference_attention.floats import EPS
-from tests.theorems.rounding.primitives import MOVES, NO_NUMBERS, PRIMITIVES, Primitive
-from theorems.rounding.bounded import Bounded, exact, rounded, spacing
-from theorems.rounding.bounded.arithmetic import FLOAT64, UNIT, current, without_kernel
+from tests.theorems.bounded.primitives import MOVES, NO_NUMBERS, PRIMITIVES, Primitive
+from theorems.bounded import Bounded, exact, rounded, spacing
+from theorems.bounded.arithmetic import FLOAT64, UNIT, current, without_kernel
 
 COMPUTED = [p for p in PRIMITIVES if p not in MOVES]
 
@@ -86,7 +86,7 @@ def test_a_spacing_that_is_too_fine_is_seen(primitive: Primitive) -> None:
 
 def test_every_rule_that_computes_is_among_them() -> None:
     """The rest moves entries, or compares."""
-    from theorems.rounding.bounded.array import FUNCTIONS, UFUNCS
+    from theorems.bounded.array import FUNCTIONS, UFUNCS
 
     assert {*UFUNCS, *FUNCTIONS} == {p.key for p in (*COMPUTED, *MOVES)} | NO_NUMBERS
 

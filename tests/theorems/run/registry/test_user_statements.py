@@ -16,8 +16,8 @@ from tests.places import ROOT
 from theorems.command.app import main as whole_command
 from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.tolerances import TOLERANCES, Reason, reason
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import statements
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import statements
 from theorems.run.reproduce import file_stem
 from theorems.run.verify import verify_generated
 

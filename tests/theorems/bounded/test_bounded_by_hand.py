@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from theorems.bounded import Bounded, exact, spacing
+from theorems.bounded.arithmetic import of_kernel
+from theorems.bounded.formats import FORMATS
 from theorems.rounding.attention_at import power_of_two
-from theorems.rounding.bounded import Bounded, exact, spacing
-from theorems.rounding.bounded.arithmetic import of_kernel
-from theorems.rounding.bounded.formats import FORMATS
 
 SINGLE = 2.0**-23
 ZEROS = exact(np.zeros(3))

@@ -23,13 +23,13 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import FAULTS, Fault, Kind, fault_named
 from theorems.faults.attention_faults import OnOtherKeys
 from theorems.faults.fault import right
+from theorems.faults.power.table import _spared_rows, short
+from theorems.faults.power.trial import Baseline, Found, baseline, replaced_functions, smallest_caught, try_fault
+from theorems.faults.power.work import Faced, Shrunk
 from theorems.faults.size_faults import SIZE_FAULTS
-from theorems.power.table import _spared_rows, short
-from theorems.power.trial import Baseline, Found, baseline, replaced_functions, smallest_caught, try_fault
-from theorems.power.work import Faced, Shrunk
-from theorems.registry.lookup import statement_named
-from theorems.registry.suite import statements
 from theorems.run.events import ignore
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import statements
 from theorems.run.schedule import run
 from theorems.run.verify import draw_cases
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from reference_attention.floats import EPS
-from theorems.rounding.bounded.array import (
+from theorems.bounded.array import (
     Bounded,
     Values,
     for_function,
@@ -20,7 +20,7 @@ from theorems.rounding.bounded.array import (
     parts,
     restore_invariants,
 )
-from theorems.rounding.bounded.basic import negative
+from theorems.bounded.basic import negative
 
 
 def _excess(value: Values, x: Values, e: Values) -> Values:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from theorems.core.claim import Verdict
 from theorems.faults import fault_named
-from theorems.power.trial import Cell, Found, baseline, smallest_caught, try_fault
-from theorems.registry.lookup import statement_named
-from theorems.registry.user_file import is_in_a_file
+from theorems.faults.power.trial import Cell, Found, baseline, smallest_caught, try_fault
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.verify import Progress, draw_cases
 
 AT_A_TIME = 20

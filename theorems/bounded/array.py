@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from reference_attention.floats import EPS
-from theorems.rounding.bounded.arithmetic import LARGEST, current
+from theorems.bounded.arithmetic import LARGEST, current
 
 Values = Any
 """A float64 array, or a NumPy scalar of it."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from theorems.rounding.bounded import Bounded
+from theorems.bounded import Bounded
 
 BITS = 2600
 """Floats between 2^−1074 and 2^1024, and their sums, are exact in so many bits; products of two nearly."""

@@ -110,7 +110,7 @@ def tolerances_of(statement: Statement) -> dict[str, Tolerance]:
         if module in seen or module.startswith("theorems.core.") or module == "theorems.api":
             continue
         seen.add(module)
-        if module == "theorems.rounding.bounded":
+        if module == "theorems.bounded":
             # A claim on numbers that carry their rounding names no tolerance.
             found[str(ROUNDING)] = ROUNDING.tolerance
             continue

@@ -15,10 +15,10 @@ To beware of:
 - :func:`spacing` speaks about the formula as written: a kernel that computes the same by another one is not covered.
 """
 
-from theorems.rounding.bounded import basic, comparisons, exponentials, extremes, moves, products, sums
-from theorems.rounding.bounded.arithmetic import spacing
-from theorems.rounding.bounded.array import Bounded, exact, in_floats, rounded, value_of
-from theorems.rounding.bounded.comparisons import either, hull, possibly_at_least
+from theorems.bounded import basic, comparisons, exponentials, extremes, moves, products, sums
+from theorems.bounded.arithmetic import spacing
+from theorems.bounded.array import Bounded, exact, in_floats, rounded, value_of
+from theorems.bounded.comparisons import either, hull, possibly_at_least
 
 __all__ = ["Bounded", "either", "exact", "hull", "in_floats", "possibly_at_least", "rounded", "spacing", "value_of"]
 

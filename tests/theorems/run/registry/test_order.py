@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from theorems.registry.suite import _module_order, capabilities
+from theorems.run.registry.suite import _module_order, capabilities
 
 
 def test_capabilities_stand_as_their_room_names_them() -> None:
@@ -11,4 +11,4 @@ def test_capabilities_stand_as_their_room_names_them() -> None:
     places = [named[one.conclusion.__module__] for one in capabilities.__wrapped__().values()]
     assert len(places) > 10
     assert places == sorted(places)
-    assert _module_order("tests.theorems.registry") == {}
+    assert _module_order("tests.theorems.run.registry") == {}

@@ -7,11 +7,11 @@ import pytest
 from flint import arb
 
 from tests.theorems import oracle
-from tests.theorems.rounding.balls import BITS, escaped, sampled, used, wide, with_errors
-from tests.theorems.rounding.primitives import NO_NUMBERS, PRIMITIVES, Primitive
-from theorems.rounding.bounded import Bounded
-from theorems.rounding.bounded.arithmetic import EPS, LIBRARY, UNIT
-from theorems.rounding.bounded.array import FUNCTIONS, UFUNCS
+from tests.theorems.bounded.balls import BITS, escaped, sampled, used, wide, with_errors
+from tests.theorems.bounded.primitives import NO_NUMBERS, PRIMITIVES, Primitive
+from theorems.bounded import Bounded
+from theorems.bounded.arithmetic import EPS, LIBRARY, UNIT
+from theorems.bounded.array import FUNCTIONS, UFUNCS
 
 TRIALS = 12
 """Draws of operands per primitive, kind of values and shapes."""

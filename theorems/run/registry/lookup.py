@@ -9,8 +9,8 @@ from generators.attention_call import Subject
 from generators.case import Case
 from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
-from theorems.registry.suite import capabilities, statements
-from theorems.registry.user_file import is_in_a_file, statement_in_file
+from theorems.run.registry.suite import capabilities, statements
+from theorems.run.registry.user_file import is_in_a_file, statement_in_file
 
 KINDS = ("queries-given", "sequence-given")
 """What a statement assumes to be given beside tokens, labels and head."""
