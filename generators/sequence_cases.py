@@ -123,5 +123,5 @@ def _label_separating(draw: DrawFn, z: Queries, Y: Float64[np.ndarray, "n L"], f
 
 def independent_sequence_rows(data: SequenceDataset) -> bool:
     """Whether the rows (x_iα − x_it) z_ikᵀ of all queries are linearly independent; it does not depend on α. Exact."""
-    rows = list(sequence_rows(data, optimal_tokens_of(data)).values())
+    rows = list(sequence_rows(data, data.parts, optimal_tokens_of(data.parts)).values())
     return len(rows) <= data.problem.d and fmpq_mat(rows).rank() == len(rows)

@@ -75,8 +75,8 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Exact.** Each (i, k) is an input with the keys vec(x_it z_ikᵀ) of the tokens that it sees. A query that sees one
     token has a constant risk and no constraint. Two queries with different numbers of tokens are in different parts,
-    and L is the mean over all (i, k); a token that is copied to make them alike would take weight, so none is. What a
-    query does not see changes nothing of its risk. W^mm is certified over Q on the rows of all parts together, and so
+    in any order, and L is the mean over all (i, k); a token that is copied to make them alike would take weight, so
+    none is. What a query does not see changes nothing of its risk. W^mm is certified over Q on the rows of all parts together, and so
     is the answer for other tokens: for every choice they are separable where the rows (x_iα − x_it) z_ikᵀ are linearly
     independent, which nT(T−1) ≤ d² does not decide.
 
@@ -112,16 +112,18 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield unseen
     if parts.verdict is Verdict.FALSIFIED:
         raise Ended(parts.name)
-    alpha = optimal_tokens_of(data)
+    # The data's own numbers, in the order in which the parts came.
+    ours = tuple(data.part(part.pairs) for part in reported)
+    alpha = optimal_tokens_of(ours)
     svm = under_test.sequence_max_margin([part.problem.exact_keys for part in reported], alpha)
     if isinstance(svm, SequenceInfeasible):
         raise Undecided("svm-is-optimal", "ATT-SVM(opt) was called infeasible")
-    solution = solution_claim(data, alpha, svm)
+    solution = solution_claim(data, ours, alpha, svm)
     yield solution
     yield choices_claim(data, under_test, rng)
     if solution.verdict is Verdict.FALSIFIED:
         raise Ended(solution.name)
-    rows = SequenceRows(data.parts, under_test, reported)
+    rows = SequenceRows(ours, under_test, reported)
     yield from risk_claims(rows, svm, case.problem, rng)
     kappa = float(value_of(rows.log_kappa))
     if not kappa < 1 / EPS:
