@@ -6,6 +6,7 @@ References: *Transformers as Support Vector Machines*, Theorem 4; Lemma 4 of *Ma
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,25 @@ EQUAL = Condition(
 
 
 def _cases() -> SearchStrategy[Case]:
+    """Each of the three hypotheses alone, and together with others."""
     independent, any_size = (Family.INDEPENDENT,), (Family.LABEL_SEPARATING,)
     return st.one_of(
         query_cases(families=independent, equal=True, start=True),
         query_cases(families=independent, start=True),
         query_cases(families=any_size, start=True),
+        query_cases(families=independent, start=True, opposed=True),
+        query_cases(families=independent, equal=True, start=True, opposed=True).map(_crowd),
     )
+
+
+def _crowd(case: Case) -> Case:
+    """The case with a token of each input twice, of those that are not optimal: its rows are dependent."""
+    data = case.queried
+    assert data is not None
+    worst = np.argmin(case.problem.scores, axis=1)
+    copies = np.take_along_axis(data.X, worst[:, None, None], axis=1)
+    crowded = replace(data, X=np.concatenate([data.X, copies], axis=1))
+    return case.replace(problem=crowded.problem, queried=crowded)
 
 
 @statement(

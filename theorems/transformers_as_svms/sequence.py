@@ -76,9 +76,9 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **Exact.** Each (i, k) is an input with the keys vec(x_it z_ikᵀ) of the tokens that it sees. A query that sees one
     token has a constant risk and no constraint. Two queries with different numbers of tokens are in different parts,
     in any order, and L is the mean over all (i, k); a token that is copied to make them alike would take weight, so
-    none is. What a query does not see changes nothing of its risk. W^mm is certified over Q on the rows of all parts together, and so
-    is the answer for other tokens: for every choice they are separable where the rows (x_iα − x_it) z_ikᵀ are linearly
-    independent, which nT(T−1) ≤ d² does not decide.
+    none is. What a query does not see changes nothing of its risk. W^mm is certified over Q on the rows of all parts
+    together, and so is the answer for other tokens: for every choice they are separable where the rows
+    (x_iα − x_it) z_ikᵀ are linearly independent, which nT(T−1) ≤ d² does not decide.
 
     **Effective.** M = nL queries, N constraints, h their margins, m = min h, Γ the gaps γ_α − γ_t, c_max and c_min
     bounds of |ℓ'| on the range of scores. At every W

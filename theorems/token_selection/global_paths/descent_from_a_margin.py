@@ -23,10 +23,11 @@ from generators.case import Case
 from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
 from reference_attention.floats import EPS
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.flow import Flow
 from theorems.bounded import exact, in_floats, value_of
 from theorems.core.att_svm import certify
-from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
+from theorems.core.claim import Claim, Ended, Form, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
@@ -37,6 +38,8 @@ from theorems.curves.constraints import Constraints
 from theorems.curves.descent import DESCENT_PREMISES, DESCENT_ROUNDING, NORMALIZED_PREMISES
 from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow
 from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.steps import starts_claim
+from theorems.token_selection.global_paths import long_steps
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
 from theorems.token_selection.global_paths.margin_runs import (
@@ -44,6 +47,7 @@ from theorems.token_selection.global_paths.margin_runs import (
     STEPS,
     Run,
     affordable_steps,
+    are_steps,
     changed_by,
     is_a_run,
     log_excess_rate,
@@ -69,6 +73,7 @@ SOFTMIN, CORRELATION = sharper("softmin-of-margins"), sharper("correlation")
 KEPT, CLIMBS, TURNS = sharper("margin-is-kept"), sharper("climbs"), sharper("turns")
 NORMALIZED_CLIMBS, NORMALIZED_TURNS = sharper("normalized-run-climbs"), sharper("normalized-turns")
 NORM_GROWS = sharper("normalized-norm-grows")
+LONG_CLIMBS, LONG_TURNS = sharper("long-steps-climb"), sharper("long-steps-turn")
 NORM_DIVERGES = sharper("norm-diverges", when=RESOLVED_FLOW)
 FLOW_KEPT, FLOW_TURNS = (sharper(name, when=RESOLVED_FLOW) for name in ("flow-margin-is-kept", "flow-turns"))
 OFFSET_KEPT = sharper("flow-offset-is-kept", when=RESOLVED_FLOW)
@@ -79,6 +84,7 @@ MARGIN_CLAIMS = (
     *(KEPT, CLIMBS, TURNS),
     *NORMALIZED_PREMISES,
     *(NORMALIZED_CLIMBS, NORM_GROWS, NORMALIZED_TURNS),
+    *(LONG_CLIMBS, LONG_TURNS),
     *(name.only(RESOLVED_FLOW) for name in FLOW_PREMISES),
     *(NORM_DIVERGES, FLOW_KEPT, FLOW_TURNS, OFFSET_KEPT),
 )
@@ -99,11 +105,19 @@ ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Two dimensions and more in half of the cases: in one there is nothing to turn to."""
-    return st.one_of(
-        cases(assumptions=ASSUMPTIONS, d=(2, 5)),
-        cases(assumptions=ASSUMPTIONS, large=SOLVABLE_BLOCKS),
-    )
+    """Two dimensions and more in most of the cases, for in one there is nothing to turn to; in a third a start of its own,
+    that has the margin as a rule.
+    """
+    several = cases(assumptions=ASSUMPTIONS, d=(2, 5))
+    return st.one_of(several, cases(assumptions=ASSUMPTIONS, large=SOLVABLE_BLOCKS), several.map(_with_a_start))
+
+
+def _with_a_start(case: Case) -> Case:
+    """p(0) = r p_mm and as much as 1 beside it, r a power of two."""
+    svm, rng = max_margin(case.problem.exact_keys, case.problem.optimal), case.rng()
+    assert isinstance(svm, MaxMargin), "the cases are separable"
+    beside = rng.uniform(-1, 1, size=case.problem.d) / case.problem.key_scale
+    return case.replace(start=rng.choice([64.0, 256.0]) * svm.p + beside)
 
 
 @statement(
@@ -180,6 +194,7 @@ def margin_claims(
     fractions = np.array([0.0, *np.log(rng.uniform(0.01, 1.0, len(starts) - 1))])
     yield from along_descent(constants, under_test, starts, fractions)
     yield from along_normalized_descent(constants, under_test, starts, float(rng.choice(LENGTHS)))
+    yield from along_long_steps(constants, under_test, starts)
     resolved = starts[norm(starts, axis=1) * float(value_of(constants.reach)) <= RESOLVED]
     if len(resolved):
         yield from along_the_flow(constants, under_test, resolved[int(rng.integers(len(resolved)))], rng)
@@ -274,6 +289,24 @@ def along_normalized_descent(
         least = widened(least, run.drift)
         norms, what = norm(run.p[1:], axis=-1), {"why": DESCENT_ROUNDING, "points": "iterate"}
         yield at_least(NORM_GROWS, Form.EFFECTIVE, norms, least, **what)
+
+
+def along_long_steps(
+    constants: MarginConstants, under_test: Implementation, starts: Float64[np.ndarray, "b d"]
+) -> Iterator[Claim]:
+    """Single steps of gradient descent with η as large as leaves m(p) ≥ log(2(T−1)A), norms and angles far apart."""
+    steps = affordable_steps(constants, len(starts), long_steps.STEPS)
+    found = long_steps.long_steps(constants, under_test, starts, steps, LONG_CLIMBS)
+    asked_for, is_a_step = DESCENT_PREMISES
+    for begin, points in zip(found.begins, found.points, strict=True):
+        asked = starts_claim(asked_for, points, begin, 1)
+        if asked.verdict is Verdict.FALSIFIED:
+            yield asked
+            raise Ended(asked_for)
+    p = np.stack([starts, *(points[1] for points in found.points)])
+    run = yield from are_steps(constants, under_test, p, found.log_steps, is_a_step)
+    inside = np.logical_and.accumulate(np.asarray(run.margins >= constants.region), axis=0)
+    yield from turning(constants, run, LONG_CLIMBS, LONG_TURNS, inside)
 
 
 def turning(
