@@ -112,19 +112,18 @@ def query_cases(
     opposed = opposed or (family is Family.INDEPENDENT and not (plain or single or rough) and draw(one_in(4)))
     many = family is Family.LABEL_SEPARATING and not (plain or users) and draw(one_in(5))
     idle = not (plain or distinct) and (users or (family is Family.LABEL_SEPARATING and draw(one_in(3))))
-    frame = draw(_frames(family, single=single, equal=equal, local=local, roomy=idle, many=many, opposed=opposed))
-    e = (
-        frame.d
-        if plain or draw(st.integers(0, 2))
-        else draw(_query_dimension(family, frame, idle=idle, opposed=opposed))
-    )
+    other = not plain and draw(one_in(3))
+    sizes = {"single": single, "equal": equal, "local": local, "roomy": idle, "many": many, "opposed": opposed}
+    frame = draw(_frames(family, other=other, **sizes))
+    e = draw(_query_dimension(family, frame, idle=idle, opposed=opposed)) if other else frame.d
     asked = Frame(frame.n, 1, e, (frame.most[0], 1, max(frame.most[2], e)))
     Y = np.asarray(draw(frame.choices("n", (1.0, -1.0))))
     unused = None
     if family is Family.ORTHOGONAL:
         X, queries, v = draw(_orthogonal(frame, asked, Y))
     else:
-        few = users and draw(st.booleans())
+        # A neighbour without a dual beside gaps of 2⁻²⁰ is beyond the digits of a path.
+        few = draw(st.booleans()) if users else idle
         scores = np.round(draw(optimal_scores(frame, equal=equal, distinct=distinct, few=few)) / GRID) * GRID
         if idle and not (users and draw(one_in(3))):
             unused = draw(st.integers(1, frame.d - 1))
@@ -183,8 +182,9 @@ def _frames(
     roomy: bool,
     many: bool,
     opposed: bool,
+    other: bool,
 ) -> Frame:
-    """If ``roomy``, a token can be another one's copy and a coordinate left unused."""
+    """If ``roomy``, a token can be another one's copy and a coordinate left unused; if ``other``, e is not d."""
     inputs, tokens, dims = MOST_MANY if many else MOST
     n = 1 if single else draw(st.integers(2 if opposed else 1, inputs))
     # A token that scores above α and one below it take three.
@@ -193,7 +193,8 @@ def _frames(
     T = draw(st.sampled_from(MANY) if many else st.integers(least, most))
     rows = n * (T - 1)
     lowest = {
-        Family.LABEL_SEPARATING: 1,
+        # Tokens that differ in their score alone are as near as scores are.
+        Family.LABEL_SEPARATING: 1 + other,
         # Opposed queries span n − 1 dimensions.
         Family.INDEPENDENT: max(T - 1, int(np.ceil(rows / (n - 1) if opposed else np.sqrt(rows)))),
         Family.ORTHOGONAL: max(T, n),

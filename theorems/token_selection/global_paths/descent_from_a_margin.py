@@ -105,8 +105,8 @@ ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Two dimensions and more in most of the cases, for in one there is nothing to turn to; in a third a start of its own,
-    that has the margin as a rule.
+    """Two dimensions and more in most of the cases, for in one there is nothing to turn to; in a third a start of the
+    case's own, which has the margin as a rule.
     """
     several = cases(assumptions=ASSUMPTIONS, d=(2, 5))
     return st.one_of(several, cases(assumptions=ASSUMPTIONS, large=SOLVABLE_BLOCKS), several.map(_with_a_start))
