@@ -18,15 +18,18 @@ from generators.case import Case
 from generators.query_assumptions import independent_rows, label_separating_queries
 from generators.query_cases import Family, query_cases
 from generators.score_assumptions import equal_non_optimal_scores
+from reference_attention.training.flow import RELATIVE
 from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import premises
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.parts import Condition
 from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import always, statement
-from theorems.rounding.attention_at import AttentionAt, violation_of
+from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow
+from theorems.rounding.attention_at import AttentionAt, Numbers, violation_of
 from theorems.token_selection.global_paths.lemma_04_descent_direction import lemma_4
 from theorems.transformers_as_svms.stationarity_claims import (
     Independence,
@@ -79,9 +82,10 @@ def _crowd(case: Case) -> Case:
     | {"separating-query-descends": SEPARATING}
     | {"gradient-norm": INDEPENDENT}
     | {"saturation": "the same, and a point at which ∇L is short enough, in an input without ties"}
-    | {"descent": EQUAL, "feasible-descent": EQUAL},
-    states=("separating-query-descends", "gradient-norm", "descent"),
-    premises=("run-is-the-one-asked-for", "iterate-is-a-step", *QUERY_CLAIMS),
+    | {"descent": EQUAL, "feasible-descent": EQUAL}
+    | always(*FLOW_PREMISES, "norm-diverges"),
+    states=("separating-query-descends", "gradient-norm", "descent", "norm-diverges"),
+    premises=("run-is-the-one-asked-for", "iterate-is-a-step", *QUERY_CLAIMS, *FLOW_PREMISES),
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
     cases=_cases,
     kernel=calls("its gradient at every point and at every iterate of gradient descent", turn=7),
@@ -125,6 +129,11 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
     0 or 1 by saturation, in the end to the same ones as steps tend to zero, and so ‖W(k)‖_F → ∞. That the direction
     is then that of W^mm is not said: :mod:`.conjecture_independent_rows`.
 
+    **Limit, norm-diverges.** So does the flow, whose ∫‖∇L‖² dt is at most L(W(0)) − L_⋆: were it bounded, a point that
+    it comes back to would be stationary. It is followed from one of the starts to norms of 1e6 (1e5 or 1e4 where
+    float64 resolves no more) in units of 1/max|key|, and claimed to be the flow of the gradient under test. Starts are
+    the origin, near and far from it, and one's own; step sizes 1/L_W and down to a hundredth of it.
+
     **Effective, where non-optimal scores are equal.** For every W' with all (x_i,opt − x_it)ᵀ W' z_i ≥ m > 0,
     −⟨∇L(W), W'⟩ ≥ (m/n) Σ_i |ℓ'_i| gap_i s_i,opt (1 − s_i,opt) > 0: Lemma 4 of the predecessor, whose derivation uses
     of p_mm/m only that it is feasible. It needs no independence, and is claimed of W^mm (descent) and of others.
@@ -155,13 +164,31 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
     if independence is not None:
         yield at_least("gradient-norm", Form.EFFECTIVE, *norm_sides(at, gradient, independence))
         yield from saturation(at, gradient, independence)
-    if not equal_non_optimal_scores(case).holds:
-        return
+    if equal_non_optimal_scores(case).holds:
+        yield from _where_scores_are_equal(case, under_test, at, gradient, rng)
+    if not under_test.textbook_eps:
+        yield from _diverges(case, under_test, rng)
+
+
+def _where_scores_are_equal(
+    case: Case, under_test: Implementation, at: AttentionAt, gradient: Numbers, rng: np.random.Generator
+) -> Iterator[Claim]:
+    """Lemma 4 of the predecessor, and the same of other feasible W'."""
+    problem = case.problem
     yield from lemma_4.conclusion(case, under_test)
     svm = solve_att_svm(problem, problem.optimal, under_test, "feasible-descent", Form.EFFECTIVE)
     yield at_least(
         "feasible-descent", Form.EFFECTIVE, *feasible_sides(at, gradient, feasible_points(problem, svm, rng))
     )
+
+
+def _diverges(case: Case, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
+    """The flow from one of the starts goes as far as float64 resolves it."""
+    starts, _ = _starts(case, rng)
+    start, unit = starts[int(rng.integers(len(starts)))], 1 / case.problem.key_scale
+    followed = FollowedFlow.of(case.problem, under_test, start, unit, RELATIVE, rng, "norm-diverges")
+    yield from premises(followed)
+    yield from followed.diverges()
 
 
 def _starts(case: Case, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m"]]:
