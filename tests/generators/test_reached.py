@@ -86,7 +86,10 @@ def neighbour_without_dual(case: Case) -> bool:
 
 
 REACHED: tuple[tuple[str, Callable[[Case], Any], float], ...] = (
-    *((id, other_dimension, 0.15) for id in ("tsvm-frobenius-path", "tsvm-rank", "tsvm-feasibility", "tsvm-local-path")),
+    *(
+        (id, other_dimension, 0.15)
+        for id in ("tsvm-frobenius-path", "tsvm-rank", "tsvm-feasibility", "tsvm-local-path")
+    ),
     *((id, products_are_no_floats, 0.05) for id in ("tsvm-frobenius-path", "tsvm-rank", "tsvm-sequence")),
     *((id, many_tokens, 0.03) for id in ("tsvm-frobenius-path", "tsvm-risk-floor", "tsvm-feasibility")),
     ("tsvm-no-stationary-point", only_independent_rows, 0.1),

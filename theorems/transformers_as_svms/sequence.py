@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from generators.case import Case
-from generators.sequence_assumptions import optimal_tokens_of
+from generators.margin_assumptions import is_farkas_proof
+from generators.sequence_assumptions import optimal_tokens_of, sequence_rows
 from generators.sequence_cases import sequence_cases
 from reference_attention.floats import EPS
 from reference_attention.svm.sequence_max_margin import SequenceInfeasible
 from theorems.bounded import value_of
-from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
+from theorems.core.claim import Claim, Ended, Form, Refuted, Undecided, Verdict
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.points import probe_points
@@ -117,7 +118,10 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     alpha = optimal_tokens_of(ours)
     svm = under_test.sequence_max_margin([part.problem.exact_keys for part in reported], alpha)
     if isinstance(svm, SequenceInfeasible):
-        raise Undecided("svm-is-optimal", "ATT-SVM(opt) was called infeasible")
+        said = "ATT-SVM(opt) was called infeasible"
+        if not is_farkas_proof(sequence_rows(data, ours, alpha), svm.exact):
+            raise Refuted("svm-is-optimal", f"{said}, and the multipliers prove nothing", Form.EXACT)
+        raise Undecided("svm-is-optimal", said)
     solution = solution_claim(data, ours, alpha, svm)
     yield solution
     yield choices_claim(data, under_test, rng)
