@@ -217,7 +217,7 @@ def explain(
 
 
 @app.command()
-def drawn(
+def draws(
     ids: options.Ids = None,
     examples: options.Examples = 50,
     seed: Annotated[int, options.same_seed("cases; those of verify")] = 0,
@@ -228,7 +228,7 @@ def drawn(
 
     Exit code 0: drawn; 2: bad input.
     """
-    from theorems.command.drawn import draw_and_report
+    from theorems.command.draws import draw_and_report
 
     return draw_and_report(tuple(ids or ()), examples, seed, json, markdown)
 

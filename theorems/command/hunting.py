@@ -78,7 +78,7 @@ def hunt_and_report(request: HuntRequest) -> int:
         check_directory(request.out)
         began = time.monotonic()
         seen, interrupted = search_rounds(request)
-        if interrupted or (seen.failed and not seen.found):
+        if interrupted or (seen.failed and not seen.has_counterexample):
             console(stderr=True).print(f"theorems: {seen.id}: {seen.failed}; nothing is concluded.", soft_wrap=True)
             return Exit.INTERRUPTED if interrupted else Exit.INCONCLUSIVE
         request = replace(request, seen=seen, spent=time.monotonic() - began)
@@ -159,7 +159,7 @@ def search_rounds(request: HuntRequest) -> tuple[Seen, bool]:
 
     def enough(seen: Seen) -> str:
         nonlocal found
-        found = found or seen.found
+        found = found or seen.has_counterexample
         return ""
 
     def over() -> bool:
@@ -257,7 +257,7 @@ def _as_known(
     if request.seen is None or not request.seen.rounds:
         return (), kept
     # A counterexample has to be drawn once more; a round that was cut short is gone on with.
-    if request.seen.found or (request.cases is not None and request.cases < ROUND):
+    if request.seen.has_counterexample or (request.cases is not None and request.cases < ROUND):
         return request.seen.rounds[:-1], request.seen.rounds[-1]
     return request.seen.rounds, ()
 
@@ -269,7 +269,7 @@ def _json(hunted: Hunted, interrupted: bool) -> str:
         "statement": hunted.weakened.statement.id,
         "without": hunted.weakened.without,
         "seed": hunted.seed,
-        "found": hunted.found,
+        "found": hunted.has_counterexample,
         "interrupted": interrupted,
         "cases": effort.tried,
         "decided": effort.decided,

@@ -6,7 +6,6 @@ never import :mod:`reference_attention.risk` or :mod:`reference_attention.svm.ma
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention import risk as reference
 from reference_attention.directions import Direction, direction
+from reference_attention.former_name import FormerName
 from reference_attention.loss import Array, Loss
 from reference_attention.outer_keys import Keys
 from reference_attention.paths.joint import Joint, joint_gradient
@@ -141,10 +141,7 @@ class Implementation:
         """This implementation with some functions replaced."""
         return replace(self, name=name, **replaced)
 
-    def but(self, name: str, **replaced: Any) -> Implementation:
-        """Deprecated: the name of :meth:`replace` in earlier versions."""
-        warnings.warn("Implementation.but is now Implementation.replace", DeprecationWarning, stacklevel=2)
-        return self.replace(name, **replaced)
+    but = FormerName("replace")
 
 
 REFERENCE = Implementation()

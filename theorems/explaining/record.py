@@ -63,7 +63,7 @@ def _end_of_path(path: FollowedFlow) -> dict[str, Any]:
         "selects": path.selects,
         "kind": None if limit is None else str(limit.kind),
         "one_minus_cosine": None if limit is None else path.flow.one_minus_cosine(limit.svm.direction)[-1],
-        "undecided": None if path.decided else path.limit,
+        "undecided": None if path.is_decided else path.limit,
     }
 
 

@@ -39,7 +39,7 @@ def headline(it: Facts) -> str:
     if path.stationary:
         return f"from {origin} the flow {_rests(it)} and selects nothing"
     if path.selects is None:
-        if path.tied.size:
+        if path.tied_inputs.size:
             return f"from {origin} the flow ties {_tied_inputs(path)}, exactly"
         return f"where the flow from {origin} goes is undecided: {path.limit}"
     return f"from {origin} the flow selects {_comparison(it, path.selects)}"
@@ -68,8 +68,10 @@ def _size(norm: float) -> str:
 
 
 def _tied_inputs(path: FollowedFlow) -> str:
-    said = [f"tokens {format_tokens(np.flatnonzero(path.largest[i]))} of input {i}" for i in path.tied[:2]]
-    return " and ".join(said) + (f" and tokens of {len(path.tied) - 2} more" if len(path.tied) > 2 else "")
+    said = [f"tokens {format_tokens(np.flatnonzero(path.largest[i]))} of input {i}" for i in path.tied_inputs[:2]]
+    return " and ".join(said) + (
+        f" and tokens of {len(path.tied_inputs) - 2} more" if len(path.tied_inputs) > 2 else ""
+    )
 
 
 def _comparison(it: Facts, alpha: Int64[np.ndarray, "n"]) -> str:
@@ -95,8 +97,8 @@ def _reasons(it: Facts) -> Iterator[str]:
         return
     if path.stationary:
         yield "A finite stationary point has no limit direction; the weights there are those of the table."
-    elif it.selected is not None and it.selected.solution is not None:
-        solution = it.selected.solution
+    elif it.selection is not None and it.selection.solution is not None:
+        solution = it.selection.solution
         apart = float(flow.one_minus_cosine(solution.direction)[-1])
         yield (
             f"Its direction goes to p̄_mm of these tokens, the widest margin 1/‖p_mm‖ = {number(solution.margin)}: at"

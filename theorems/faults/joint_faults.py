@@ -42,7 +42,7 @@ def offset_ignored(joint: Joint, log_r: float, w: Array, p: Array) -> tuple[floa
 def curved_head(joint: Joint, log_r: float, w: Array, p: Array) -> tuple[float, Array, Array]:
     """The head's pull is taken at the features that α alone would have."""
     value, _, by_p = joint_gradient(joint, log_r, w, p)
-    return value, -joint.chosen.mean(axis=0), by_p
+    return value, -joint.chosen_tokens.mean(axis=0), by_p
 
 
 def sum_not_mean(joint: Joint, log_r: float, w: Array, p: Array) -> tuple[float, Array, Array]:
@@ -77,7 +77,7 @@ def first_label_flipped(joint: Joint, schedule: Schedule, R: float, starts: Arra
     """The minimiser where the other tokens of input 0 count with the wrong label."""
     tokens = np.array(joint.tokens)
     tokens[0, joint.others[0]] *= -1.0
-    tokens[0, joint.others[0]] += 2 * joint.chosen[0]
+    tokens[0, joint.others[0]] += 2 * joint.chosen_tokens[0]
     return joint_minimiser(replace(joint, tokens=tokens), schedule, R, starts)
 
 

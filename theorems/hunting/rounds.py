@@ -31,7 +31,7 @@ class Seen:
     failed: str = ""
 
     @property
-    def found(self) -> bool:
+    def has_counterexample(self) -> bool:
         """Whether the last one has a counterexample."""
         return bool(self.rounds and self.rounds[-1] and self.rounds[-1][-1].counterexample)
 
@@ -39,7 +39,8 @@ class Seen:
     def summary(self) -> str:
         """For a line of progress."""
         cases = sum(map(len, self.rounds))
-        return f"{'a counterexample in' if self.found else 'none in'} {cases} cases, {len(self.rounds)} rounds"
+        found = "a counterexample" if self.has_counterexample else "none"
+        return f"{found} in {cases} cases, {len(self.rounds)} rounds"
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Rounds:
 
     def last(self, result: Seen) -> bool:
         """The first round with a counterexample."""
-        return result.found
+        return result.has_counterexample
 
     def conclude(self, result: Seen) -> Seen:
         """As it is."""

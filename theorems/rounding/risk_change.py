@@ -32,6 +32,6 @@ def risk_change(at: AttentionAt, steps: Float64[np.ndarray, "b d"]) -> Bounded:
     sign, log_excess = loss.log_excess(at.outputs, np.sign(lost), np.log(np.abs(lost)) + unit)
     gained: Any = sign * np.exp(log_excess - scale)
     length = np.exp(exact(unit)) * np.abs(lost)
-    between = at.outputs.widened(length.value + length.error)
+    between = at.outputs.widen(length.value + length.error)
     linear = np.exp(loss.log_slope(between) + unit - scale) * lost
     return np.mean(np.where(linear.error < gained.error, linear, gained), axis=-1)

@@ -54,7 +54,7 @@ class Parts(Generic[R]):
         units = reversed(self._joining) if backwards else self._joining
         return [k for one in units for k in range(one.next, one.end) if not self.needless(k)]
 
-    def wanted(self, k: int) -> Work[R] | None:
+    def part_to_do(self, k: int) -> Work[R] | None:
         """A part as it is now; None if it need not be done."""
         return None if self.needless(k) else self.left[k]
 
@@ -63,7 +63,7 @@ class Parts(Generic[R]):
         one = self._of(k)
         return one.result is not None or not one.next <= k < one.end or k in one.waiting
 
-    def progressed(self, k: int, done: int) -> None:
+    def count_steps(self, k: int, done: int) -> None:
         """So many steps of a part are done."""
         one = self._of(k)
         if one.result is None:
@@ -76,15 +76,15 @@ class Parts(Generic[R]):
         if self.journal is not None:
             self.journal.so_far(self.left[k])
 
-    def kept(self, k: int) -> None:
+    def keep(self, k: int) -> None:
         """What there is of a part is on the disk."""
         if self.journal is not None:
             self.journal.so_far(self.left[k], at_once=True)
 
-    def finished(self, k: int, result: R) -> None:
+    def finish(self, k: int, result: R) -> None:
         """The result of a part."""
         if self.journal is not None:
-            self.journal.finished(self.left[k], result)
+            self.journal.keep_result(self.left[k], result)
         self.give_up(k, result)
 
     def give_up(self, k: int, result: R) -> None:
@@ -92,7 +92,7 @@ class Parts(Generic[R]):
         if self.needless(k):
             return
         if self.left[k].total is not None and self._of(k).count > 1:
-            self.progressed(k, self.left[k].total or 0)
+            self.count_steps(k, self.left[k].total or 0)
         self._take(k, result)
         self.check()
 
@@ -105,7 +105,7 @@ class Parts(Generic[R]):
         """One per unit, also of those that are not finished; of these the journal keeps what there is."""
         for k in self.left if self.journal is not None else ():
             if not self.needless(k):
-                self.kept(k)
+                self.keep(k)
         return [one.result or one.unfinished_result(self.left, why) for one in self._joining]
 
     def _of(self, k: int) -> _Joining[R]:

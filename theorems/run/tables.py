@@ -118,7 +118,7 @@ def print_branches(out: Console, results: Iterable[Result]) -> None:
         for claim in result.claims:
             if claim.branches:
                 of = f" of {result.examples}" if result.examples > 1 else ""
-                out.print(Text(f"{result.id}: {claim.name}: {claim.occurred}{of}"), soft_wrap=True)
+                out.print(Text(f"{result.id}: {claim.name}: {claim.branches_in_words}{of}"), soft_wrap=True)
 
 
 def print_counts(out: Console, results: Iterable[Result]) -> None:
@@ -170,7 +170,7 @@ def case_rows(case: Case) -> list[tuple[str, ...]]:
         (
             str(i),
             str(t),
-            "α" if t == case.chosen[i] else "",
+            "α" if t == case.chosen_tokens[i] else "",
             repr(float(problem.scores[i, t])),
             _vector(problem.keys[i, t]),
         )

@@ -117,7 +117,7 @@ def test_rounds_that_were_looked_through_are_known() -> None:
     own = (looked,)
     rounds = Seen("lemma-3", (one, other))
     found = Seen("lemma-3", (one, (looked, replace(looked, counterexample=True))))
-    assert found.found
+    assert found.has_counterexample
     assert _as_known(request(), own) == ((), own)
     assert _as_known(request(seen=rounds), own) == ((one, other), ())
     assert _as_known(request(seen=rounds, cases=ROUND), own) == ((one, other), ())

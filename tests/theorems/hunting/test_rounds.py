@@ -55,7 +55,7 @@ def test_rounds_of_a_hunt_are_those_that_it_has() -> None:
 
 def test_the_first_round_with_a_counterexample_ends_it() -> None:
     [seen] = run([rounds_of(*EASY, 3, 60)], 1, ignore)
-    assert seen.found
+    assert seen.has_counterexample
     assert not any(one[-1].counterexample for one in seen.rounds[:-1])
     there = hunted(*EASY, rounds=seen.rounds[:-1], known=seen.rounds[-1])
     here = hunted(*EASY)

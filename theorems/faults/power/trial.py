@@ -103,7 +103,7 @@ def baseline(statement: Statement, case: Case) -> Baseline:
     """The reference on a case."""
     watched, called = counting(REFERENCE)
     outcome = check(statement, case, watched)
-    normal = case if outcome.error else case.normalised()
+    normal = case if outcome.error else case.normalise()
     return Baseline(normal, outcome.verdict, _numbers(outcome.claims), frozenset(called), outcome.reason)
 
 

@@ -43,7 +43,7 @@ class SubmittedTask:
         before, self.unheard = self.unheard, there in OVER and self.future.status == "pending"
         return before and self.unheard
 
-    def lost(self, why: str) -> None:
+    def abandon(self, why: str) -> None:
         """No answer will come."""
         with suppress(InvalidStateError):
             self.answer.set_exception(ConnectionError(why))
@@ -56,9 +56,9 @@ class SubmittedTask:
         try:
             said = await self.future.client.gather(self.future, asynchronous=True)
         except (asyncio.CancelledError, CancelledError) as error:
-            self.lost(getattr(error, "reason", None) or "cancelled")
+            self.abandon(getattr(error, "reason", None) or "cancelled")
         except OSError:
-            self.lost("its result could not be fetched")
+            self.abandon("its result could not be fetched")
         except Exception as error:
             with suppress(InvalidStateError):
                 self.answer.set_exception(error)

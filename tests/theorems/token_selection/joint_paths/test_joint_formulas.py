@@ -79,7 +79,7 @@ def test_a_deviation_may_double(later: float, verdict: Verdict) -> None:
 
 def test_the_ratio_is_that_of_how_much_norms_grow() -> None:
     """Heads from 3 to 6, prompts, far enough to select, from 100 to 112."""
-    setup = joint_setup(DATASETS["figure-3b"]().normalised(), REFERENCE)
+    setup = joint_setup(DATASETS["figure-3b"]().normalise(), REFERENCE)
     asked: list[float] = []
 
     def seen(joint: Any, ratio: float) -> np.ndarray:
@@ -94,7 +94,7 @@ def test_the_ratio_is_that_of_how_much_norms_grow() -> None:
 
 
 def test_a_run_that_is_too_short_is_no_run_and_one_of_no_numbers_is_refuted() -> None:
-    case = DATASETS["figure-3b"]().normalised()
+    case = DATASETS["figure-3b"]().normalise()
     setup = joint_setup(case, REFERENCE)
     asked = replace(descent_settings(case, setup.joint, setup.separator), steps=3)
     heads, prompts = np.repeat(asked.head[None], 4, axis=0), np.repeat(asked.prompt[None], 4, axis=0)
@@ -110,7 +110,7 @@ def test_a_run_that_is_too_short_is_no_run_and_one_of_no_numbers_is_refuted() ->
 
 
 def setup_3b() -> JointSetup:
-    return joint_setup(DATASETS["figure-3b"]().normalised(), REFERENCE)
+    return joint_setup(DATASETS["figure-3b"]().normalise(), REFERENCE)
 
 
 def limits_of(setup: JointSetup, **replaced: Any) -> list[Claim]:
