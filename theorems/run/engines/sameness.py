@@ -24,7 +24,8 @@ def difference(run: Mapping[str, Any]) -> str:
                 if digest_of_file(file) != digest:
                     return f"has not the same {file}; put it on a file system that all workers see"
         elif here.get(name) != value:
-            return f"has another {_mismatch(name, value, here[name])}; install there what is installed here, and restart it"
+            another = _mismatch(name, value, here[name])
+            return f"has another {another}; install there what is installed here, and restart it"
     return ""
 
 
