@@ -64,7 +64,7 @@ def refine(rows: Twice, bounds: Float64[np.ndarray, "s"]) -> Refined | None:
             return None
         duals, off = unit.improve(duals, residual, point.error)
         point = unit.point(duals)
-        exact = point.round_within(unit.apart(off, point.error)), duals.round_within(off)
+        exact = point.round_within(unit.distance_bound(off, point.error)), duals.round_within(off)
         if exact[0] is not None and exact[1] is not None and (duals.high > off).all():
             return Refined(np.ldexp(exact[1], -sizes), exact[0])
     return None
@@ -132,6 +132,6 @@ class Unit:
         lost += 2.0**-100 * float(np.abs(total).max())
         return Twice(*two_sum(total, low + duals.low)), (self.contraction * before + lost) * ROOM
 
-    def apart(self, off: float, error: float) -> Float64[np.ndarray, "d"]:
+    def distance_bound(self, off: float, error: float) -> Float64[np.ndarray, "d"]:
         """How far p is from the exact one, given how far λ is and the error of the product; zero where it is zero."""
         return np.where(self.columns > 0, (off * self.columns + error) * ROOM, 0.0)

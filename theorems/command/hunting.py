@@ -22,7 +22,7 @@ from theorems.hunting.examine import examine, in_own_units
 from theorems.hunting.journal import HuntJournal
 from theorems.hunting.printing import hunt_progress, print_counterexample, print_examined, print_nothing, rows_table
 from theorems.hunting.record import load, save
-from theorems.hunting.rounds import Seen, rounds_of
+from theorems.hunting.rounds import RoundsResult, rounds_of
 from theorems.hunting.search import ROUND, Effort, Hunt, Observation
 from theorems.hunting.table import Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
@@ -63,7 +63,7 @@ class HuntRequest:
     patience: float = PATIENCE
     isolate: bool = True
     engine: str = LOCAL
-    seen: Seen | None = None
+    seen: RoundsResult | None = None
     spent: float = 0.0
 
 
@@ -139,7 +139,7 @@ class Weakening:
         return f"loading {self.id.rpartition(':')[0]}"
 
 
-def search_rounds(request: HuntRequest) -> tuple[Seen, bool]:
+def search_rounds(request: HuntRequest) -> tuple[RoundsResult, bool]:
     """What the workers of an engine saw of the rounds of a hunt, and whether a signal ended it.
 
     The time of a hunt ends a search that has found nothing; once something is found, the rounds before are finished.
@@ -157,7 +157,7 @@ def search_rounds(request: HuntRequest) -> tuple[Seen, bool]:
     work, found = rounds_of(request.id, request.without, request.seed, request.cases), False
     ends = time.monotonic() + request.seconds
 
-    def enough(seen: Seen) -> str:
+    def enough(seen: RoundsResult) -> str:
         nonlocal found
         found = found or seen.has_counterexample
         return ""

@@ -20,7 +20,7 @@ from reference_attention.loss import Array, Loss
 from reference_attention.outer_keys import Keys
 from reference_attention.paths.joint import Joint, joint_gradient
 from reference_attention.paths.joint_path import Schedule
-from reference_attention.paths.joint_search import Found, joint_minimiser
+from reference_attention.paths.joint_search import JointMinimum, joint_minimiser
 from reference_attention.paths.local_path import LocalPath, local_path
 from reference_attention.paths.regularization_path import Path, regularization_path
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
@@ -130,7 +130,7 @@ class Implementation:
         [Sequence[PartKeys], Sequence[Int64[np.ndarray, "_n"]]], SequenceMaxMargin | SequenceInfeasible
     ] = sequence_max_margin
 
-    joint_minimiser: Callable[[Joint, Schedule, float, Array], Found] = joint_minimiser
+    joint_minimiser: Callable[[Joint, Schedule, float, Array], JointMinimum] = joint_minimiser
     joint_gradient: Callable[[Joint, float, Array, Array], tuple[float, Array, Array]] = joint_gradient
     joint_descent: Callable[..., JointTrajectory] = joint_descent
     head_gradient: Callable[[Array, Array, Array], ScaledGradient] = head_gradient

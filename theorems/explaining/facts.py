@@ -16,7 +16,7 @@ from generators.case import Case
 from reference_attention.former_name import FormerName
 from reference_attention.risk import softmax_weights
 from theorems.core.points import directions
-from theorems.explaining.applying import CheckedAssumptions, Speaks, check_assumptions
+from theorems.explaining.applying import Applicability, CheckedAssumptions, check_assumptions
 from theorems.explaining.selection import (
     Chosen,
     Entry,
@@ -95,7 +95,7 @@ class Facts:
     norms: Float64[np.ndarray, "m"]
     tokens: tuple[Token, ...]
     looked: tuple[CheckedAssumptions, ...]
-    speaks: tuple[Speaks, ...]
+    speaks: tuple[Applicability, ...]
     seed: int
 
     @property

@@ -9,7 +9,7 @@ from jaxtyping import Int64
 
 from generators.finding import format_tokens, number, vector
 from reference_attention.training.descent import Stop
-from theorems.explaining.applying import Speaks
+from theorems.explaining.applying import Applicability
 from theorems.explaining.facts import Facts
 from theorems.explaining.selection import FollowedFlow
 
@@ -147,7 +147,7 @@ def _count_ends(others: Iterable[FollowedFlow]) -> str:
     return f"Of the seeded starts {', '.join(f'{n} end at {ends}' for ends, n in counts.items())}."
 
 
-def _theorems(speaks: Iterable[Speaks], n: int) -> list[str]:
+def _theorems(speaks: Iterable[Applicability], n: int) -> list[str]:
     """A paragraph for those that apply, one for those that do not, one for those that are open."""
     theorems = [one for one in speaks if one.id.startswith("theorem-")]
     lemmas = [one for one in speaks if one.id.startswith("lemma-")]
@@ -156,7 +156,7 @@ def _theorems(speaks: Iterable[Speaks], n: int) -> list[str]:
     if any(one.applies for one in lemmas):
         made[0] += f" Also {_numbers([one for one in lemmas if one.applies])}."
     for opening, holds in (("What does not", False), ("What is open", None)):
-        wanting: dict[str, list[Speaks]] = {}
+        wanting: dict[str, list[Applicability]] = {}
         for one in theorems:
             if one.applies is holds:
                 ids = [found.id for found in one.missing if found.holds is holds]
@@ -168,7 +168,7 @@ def _theorems(speaks: Iterable[Speaks], n: int) -> list[str]:
     return made
 
 
-def _numbers(those: Sequence[Speaks]) -> str:
+def _numbers(those: Sequence[Applicability]) -> str:
     """ "Theorem 2", "Lemmas 1, 3 and 6"."""
     kind, *_ = those[0].id.partition("-")
     numbers = [one.id.partition("-")[2] for one in those]
@@ -177,11 +177,11 @@ def _numbers(those: Sequence[Speaks]) -> str:
     return f"{kind.capitalize()}s {', '.join(numbers[:-1])} and {numbers[-1]}"
 
 
-def _sense(one: Speaks, n: int) -> str:
+def _sense(one: Applicability, n: int) -> str:
     said = SINGLE.get(one.id, "") if n == 1 else ""
     return said or SENSE.get(one.id, one.title)
 
 
-def _citation(one: Speaks) -> str:
+def _citation(one: Applicability) -> str:
     of = {"optimal": "", "selected": ", α what the flow selects", "given": ", α as given"}[one.of]
     return f"{_numbers([one])}{of}"

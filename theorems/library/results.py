@@ -18,7 +18,7 @@ from theorems.core.on_kernel import KernelDescription
 from theorems.core.version import version
 from theorems.kernel.table import capabilities_json, was_tried
 from theorems.run.description import Description
-from theorems.run.findings import Found
+from theorems.run.findings import NamedFinding
 from theorems.run.findings import as_json as findings_json
 from theorems.run.result import ClaimSummary, Result
 from theorems.run.text_report import text_report
@@ -73,7 +73,7 @@ class Results:
         raise KeyError(which)
 
     @property
-    def findings(self) -> tuple[Found, ...]:
+    def findings(self) -> tuple[NamedFinding, ...]:
         """Which assumptions hold on the data; none for generated cases."""
         return self.about.findings
 

@@ -35,7 +35,7 @@ from theorems.report.limits import LIMITS
 from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.description import Heading as StatementHeading
-from theorems.run.findings import Found
+from theorems.run.findings import NamedFinding
 from theorems.run.registry.suite import tolerances
 from theorems.run.result import ClaimSummary, Failure, format_value
 from theorems.run.tables import HOLDS
@@ -72,7 +72,7 @@ class Contents:
     hunted: Sequence[HuntRecord] | None
     power: Power | None
     failures: Mapping[str, Failure] = field(default_factory=dict)
-    findings: Sequence[Found] = ()
+    findings: Sequence[NamedFinding] = ()
     libraries: Sequence[tuple[str, str]] = ()
     all_statements: bool = False
     own_tolerances: Mapping[str, Tolerance] = field(default_factory=dict)

@@ -126,7 +126,7 @@ class AttentionAt:
         return np.where(alike, other, own), np.where(alike, rest, total)
 
     @cached_property
-    def apart(self) -> Bool[np.ndarray, "b n T"]:
+    def distinct_keys(self) -> Bool[np.ndarray, "b n T"]:
         """Other keys than that of the token which differences refer to: what moves a weight."""
         return np.any(value_of(self.key_differences) != 0, axis=-1)
 
@@ -134,7 +134,7 @@ class AttentionAt:
     def _log_factors(self) -> Any:
         """log(|ℓ'_i| s_t e^m), −∞ at the token that keys are taken relative to and at its duplicates; (b, n, T)."""
         slopes: Any = self.log_slopes
-        return np.where(self.apart, self.log_weights + slopes[..., None] + self._spreads[0], -np.inf)
+        return np.where(self.distinct_keys, self.log_weights + slopes[..., None] + self._spreads[0], -np.inf)
 
     @cached_property
     def log_scale(self) -> Float64[np.ndarray, "b"]:

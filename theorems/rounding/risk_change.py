@@ -23,7 +23,7 @@ def risk_change(at: AttentionAt, steps: Float64[np.ndarray, "b d"]) -> Bounded:
     grown: Any = np.expm1(np.vecdot(at.key_differences, steps[:, None, None]))
     total = 1 + np.sum(at.weights * grown, axis=-1)
     largest, spreads = at._spreads
-    log_sizes: Any = np.where(at.apart, at.log_weights + largest, -np.inf)
+    log_sizes: Any = np.where(at.distinct_keys, at.log_weights + largest, -np.inf)
     unit = np.max(log_sizes.value, axis=-1)
     unit = np.where(np.isfinite(unit), unit, 0.0)
     lost = -np.sum(np.exp(log_sizes - unit[..., None]) * spreads * grown, axis=-1) / total

@@ -10,7 +10,7 @@ from typing import Any, Generic
 
 from theorems.run.events import CaseDone, Handler, UnitDone
 from theorems.run.journal import Journal
-from theorems.run.work import Enough, R, Whole, Work
+from theorems.run.work import Divisible, R, StopRun, Work
 
 
 class Parts(Generic[R]):
@@ -35,7 +35,7 @@ class Parts(Generic[R]):
         self._why = ""
         self._joining: list[_Joining[R]] = []
         for unit in units:
-            parts = list(unit.parts()) if isinstance(unit, Whole) else [unit]
+            parts = list(unit.parts()) if isinstance(unit, Divisible) else [unit]
             self._joining.append(_Joining(unit, len(self.left), len(parts)))
             for part in parts:
                 self.left[len(self.left)] = part if journal is None else journal.resume(part)
@@ -97,9 +97,9 @@ class Parts(Generic[R]):
         self.check()
 
     def check(self) -> None:
-        """Raises :class:`Enough` if there is a result after which the run is to stop."""
+        """Raises :class:`StopRun` if there is a result after which the run is to stop."""
         if self._why:
-            raise Enough(self._why)
+            raise StopRun(self._why)
 
     def results(self, why: str) -> list[R]:
         """One per unit, also of those that are not finished; of these the journal keeps what there is."""
@@ -140,7 +140,7 @@ class _Joining(Generic[R]):
         self.waiting: dict[int, R] = {}
         self.steps: Counter[int] = Counter()
         self.result: R | None = None
-        self._whole = unit if isinstance(unit, Whole) and count > 1 else None
+        self._whole = unit if isinstance(unit, Divisible) and count > 1 else None
         self._joined: R | None = None
 
     def take(self, k: int, result: R) -> None:

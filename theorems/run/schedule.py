@@ -13,7 +13,7 @@ from theorems.run.events import Handler, Notice
 from theorems.run.journal import Journal
 from theorems.run.parts import Parts
 from theorems.run.pool import PATIENCE, Pool, Tell, open_pool
-from theorems.run.work import Enough, R, Work, Workers
+from theorems.run.work import R, StopRun, Work, Workers
 
 
 class Interrupted(Exception):
@@ -43,7 +43,7 @@ def run(
     """The results of the units, in their order.
 
     Args:
-        units: the work; one that is a :class:`theorems.run.work.Whole` is done part by part.
+        units: the work; one that is a :class:`theorems.run.work.Divisible` is done part by part.
         jobs: how many processes; 1 stays in this one, unless there is a ``timeout`` or untrusted code.
         handle: is given an event for every step and every result.
         journal: what it holds is not done again; it keeps what is finished.
@@ -92,11 +92,11 @@ def run_stepwise(
         elif order:
             given: Any = engine or pool
             with nullcontext(given) if given else open_pool(min(jobs, len(order))) as workers:
-                tell = _teller(parts, timeout, patience)
+                tell = _message_handler(parts, timeout, patience)
                 yield from workers.work(order, parts.part_to_do, tell, timeout=timeout, patience=patience)
     except KeyboardInterrupt:
         raise Interrupted(parts.results("")) from None
-    except Enough as found:
+    except StopRun as found:
         return parts.results(str(found))
     return parts.results("")
 
@@ -120,7 +120,7 @@ def _one_after_another(parts: Parts[R], order: list[int]) -> Generator[None, Non
         yield
 
 
-def _teller(parts: Parts[R], timeout: float | None, patience: float) -> Tell:
+def _message_handler(parts: Parts[R], timeout: float | None, patience: float) -> Tell:
     """What is done with the messages of the processes, :meth:`theorems.run.pool.Pool.work`."""
     steps: dict[int, int] = {}
 

@@ -18,7 +18,7 @@ from generators.case import Case
 from generators.user_data import subject_of
 from reference_attention.files import from_json
 from theorems.core.claim import Verdict
-from theorems.run.findings import Found
+from theorems.run.findings import NamedFinding
 from theorems.run.result import Failure, Result
 
 STYLES = {
@@ -96,7 +96,7 @@ def results_table(results: Sequence[Result]) -> Table:
     return table
 
 
-def assumptions_table(findings: Iterable[Found]) -> Table:
+def assumptions_table(findings: Iterable[NamedFinding]) -> Table:
     """Of user data."""
     table = column_table("assumption", "says", "", "because")
     for id, title, holds, evidence, _ in findings:

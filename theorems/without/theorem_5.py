@@ -99,7 +99,7 @@ def cannot_select(case: Case) -> float:
     if joint is None or not readable(case, joint) or not np.any(joint.rows):
         return -1.0
     found = mixed_margins(joint, case.seed)
-    return -1.0 if found is None else found.apart - CLEAR
+    return -1.0 if found is None else found.relative_gap - CLEAR
 
 
 @weaken(

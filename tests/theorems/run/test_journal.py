@@ -19,8 +19,8 @@ from theorems.benchmark.measure import Measurement
 from theorems.benchmark.optimisers.optimiser import Against, Theory
 from theorems.benchmark.work import Batch, Generated
 from theorems.core.claim import Form, Verdict
-from theorems.faults.power.trial import Cell, Found
-from theorems.faults.power.work import Column, Faced
+from theorems.faults.power.trial import Cell, FaultOutcome
+from theorems.faults.power.work import Column, FaultTrials
 from theorems.figures.figure import Settings
 from theorems.figures.work import Computed, Sheet
 from theorems.run.journal import Journal
@@ -164,7 +164,10 @@ RESULT = Result(
 RESULTS = [
     (Unit("lemma-3", 1, 0), RESULT),
     (Unit("lemma-3", 1, 0), Result("b", "c", failure=Failure(Verdict.FALSIFIED, "s", '{"a": 1}', True), listed=("x",))),
-    (Faced("lemma-3", ("a",), 1, 0), Column("lemma-3", 3, 4, "", {"a": Cell(Found.CAUGHT, 2, "claim")}, seconds=0.5)),
+    (
+        FaultTrials("lemma-3", ("a",), 1, 0),
+        Column("lemma-3", 3, 4, "", {"a": Cell(FaultOutcome.CAUGHT, 2, "claim")}, seconds=0.5),
+    ),
     (
         Generated(0, 0, 1, ("gd",), 5),
         Batch(

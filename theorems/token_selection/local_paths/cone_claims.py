@@ -90,7 +90,7 @@ def stays_in_cone(cone: InvariantCone, gd: Descent, views: Sequence[ConeView]) -
     mu = cone.constants.mu
     view = ConeView(cone.constants, gd.points[0], views[0].under_test, cone.tip)
     near = view.nu >= (1 - SLACK) * mu
-    inward = np.vecdot(view.descent, mu * view.axis - (1 - exact(mu)) * view.apart)
+    inward = np.vecdot(view.descent, mu * view.axis - (1 - exact(mu)) * view.deviation)
     length = np.exp(exact(np.minimum(gd.log_sizes[0], 700.0)))
     second = (1 - exact(mu)) * length / (2 * norm(view.from_tip, axis=1)) * norm(view.descent, axis=1)
     sides = [(np.full_like(x.nu, mu), x.nu) for x in views]
@@ -207,7 +207,7 @@ def _along(around: InvariantCone, flow: Flow) -> Iterator[Claim]:
     constants, length, start = around.constants, around.constants.norm, flow.points[0]
     view = ConeView(constants, flow.points, REFERENCE, around.tip)
     bound = np.sqrt([2 * around.lateral_squared(start, rho) for rho in value_of(view.rho).tolist()])
-    value = norm(view.apart, axis=1) * view.rho
+    value = norm(view.deviation, axis=1) * view.rho
     # The solver works in a frame along p_mm: its tolerances are on the part of p across it.
     across = np.maximum(bound, value_of(value)) + norm(around.apex.offset) / length
     d = constants.problem.d

@@ -138,14 +138,14 @@ class ConeView:
         return norm(self.from_tip, axis=1) / norm(with_rounding(self.constants.solution.p))
 
     @cached_property
-    def apart(self) -> Numbers:
+    def deviation(self) -> Numbers:
         """p̄' − p̄_mm."""
         return self.from_tip / norm(self.from_tip, axis=1)[:, None] - self.axis
 
     @cached_property
     def nu(self) -> Numbers:
         """ν' = 1 − cos(p', p_mm)."""
-        return np.vecdot(self.apart, self.apart) / 2
+        return np.vecdot(self.deviation, self.deviation) / 2
 
     @cached_property
     def axial(self) -> Numbers:
@@ -164,7 +164,7 @@ class ConeView:
 
     def correlation(self, pi: Numbers) -> tuple[Numbers, Numbers]:
         """Both sides of π⟨−∇L, p̄_mm⟩ ≥ ⟨−∇L, p̄' − p̄_mm⟩: of L3 less ⟨−∇L, p̄_mm⟩, which would cancel."""
-        return pi * (self.descent @ self.axis), np.vecdot(self.descent, self.apart)
+        return pi * (self.descent @ self.axis), np.vecdot(self.descent, self.deviation)
 
     def in_units(self, log_bound: Numbers) -> Numbers:
         """e^{log_bound} in the units of the gradient; e^{700} stands for what is beyond it."""

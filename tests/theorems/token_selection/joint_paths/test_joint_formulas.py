@@ -11,7 +11,7 @@ import pytest
 
 from generators.datasets import DATASETS
 from reference_attention.paths.joint import Joint, head_drops
-from reference_attention.paths.joint_search import Found
+from reference_attention.paths.joint_search import JointMinimum
 from reference_attention.training.joint_descent import JointTrajectory
 from theorems.bounded import exact
 from theorems.core.claim import Claim, NotANumber, Verdict
@@ -123,7 +123,7 @@ def limits_of(setup: JointSetup, **replaced: Any) -> list[Claim]:
 def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:
     """Under test a pair beside the minimiser, whose prompt points the other way."""
 
-    def lost(*given: Any) -> Found:
+    def lost(*given: Any) -> JointMinimum:
         found = REFERENCE.joint_minimiser(*given)
         return replace(found, path=replace(found.path, prompts=-found.path.prompts))
 

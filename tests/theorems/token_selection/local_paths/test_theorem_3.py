@@ -103,7 +103,7 @@ def test_drift_at_the_boundary_points_inside() -> None:
         points *= np.maximum(1.0, cone.height * cone.constants.norm / (points @ axis))[:, None]
         view = ConeView(cone.constants, points, REFERENCE, cone.tip)
         near = (view.nu >= 15 / 16 * mu) & (view.nu <= mu)
-        inward = np.vecdot(view.descent, mu * view.axis - (1 - mu) * view.apart)
+        inward = np.vecdot(view.descent, mu * view.axis - (1 - mu) * view.deviation)
         assert possibly_at_least(inward, mu / 16 * (view.descent @ view.axis))[near].all()
         tried += int(near.sum())
     assert tried > 500
