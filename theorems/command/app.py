@@ -216,7 +216,7 @@ def explain(
     return explain_and_report(data, starts, seed, json, plot)
 
 
-@app.command()
+@app.command("drawn")
 def draws(
     ids: options.Ids = None,
     examples: options.Examples = 50,
