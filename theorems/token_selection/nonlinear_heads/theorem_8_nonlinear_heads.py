@@ -24,7 +24,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets
 from theorems.bounded import exact, possibly_at_least, with_rounding
 from theorems.core.claim import Claim, Form, Refuted, Undecided, at_least
-from theorems.core.claim_name import premise, sharper
+from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.nonlinear_head import HeadedAttention
 from theorems.core.on_kernel import BELOW_ROUNDING
