@@ -44,12 +44,14 @@ UNSEEN_POINTS = 12
         "risk-floor",
         "risk-ceiling",
         "leading-term-from-below",
-        "leading-term-from-above",
         "sublevel-margin",
         "sublevel-correlation",
         "sublevel-correlation-from-duals",
     )
-    | {"unseen-tokens-do-not-matter": "where a query does not see every token"},
+    | {
+        "unseen-tokens-do-not-matter": "where a query does not see every token",
+        "leading-term-from-above": "a loss of this package, for which |ℓ''| ≤ |ℓ'|",
+    },
     states=("sublevel-correlation",),
     premises=(
         "parts-are-the-data",
@@ -94,7 +96,8 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     does its bound from the duals, with x = (T−1)e^{−(ρ−κ)} of the longest input:
     ⟨W, W^mm⟩/‖W^mm‖² ≥ D − log1p(x) − b min(x, 1) − log M(L(R W̄^mm) − L_⋆).
 
-    **Sharp.** Along the ray, with c_t = |ℓ'(γ_α)| Γ_t, x = Σ_t e^{−h_t} of a query and Γ its widest gap,
+    **Sharp**, of a loss with |ℓ''| ≤ |ℓ'| the right bound, which Assumption A does not give (e^{−3u}). Along the ray,
+    with c_t = |ℓ'(γ_α)| Γ_t, x = Σ_t e^{−h_t} of a query and Γ its widest gap,
 
         Σ c_t e^{−h_t − b min(x, 1)}/(1 + x) ≤ M(L − L_⋆) ≤ Σ c_t e^{−h_t + Γ min(x, 1)},
 

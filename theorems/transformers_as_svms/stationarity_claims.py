@@ -40,6 +40,8 @@ SUMMED_ROUNDING = tolerance(
     "an iterate that lies e beside W − η∇L has a risk higher by at most ‖∇L‖‖e‖ + L̂‖e‖²/2, and η ≤ 1/L̂",
 )
 
+SUMMED = 2.0
+"""η Σ ‖∇L‖² is at most so many times L(W(0)) − L_⋆: the descent lemma's ½."""
 STEPS = 200
 """Iterations of gradient descent."""
 FEASIBLE = 5
@@ -106,8 +108,13 @@ def saturation(at: AttentionAt, gradient: Numbers, independence: Independence) -
     if not speaks.any():
         return
     missed = np.logaddexp.reduce(np.where(own, -np.inf, at.log_weights), axis=-1)
-    allowed = np.log(exact(problem.T - 1)) + log_eps[speaks] - np.log(room[speaks])
+    allowed = np.log(exact(other_tokens(problem))) + log_eps[speaks] - np.log(room[speaks])
     yield at_least("saturation", Form.EFFECTIVE, allowed, missed[speaks], points="input at a point")
+
+
+def other_tokens(problem: Problem) -> float:
+    """T − 1, how many tokens are not the one that is selected."""
+    return float(problem.T - 1)
 
 
 def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> Iterator[Claim]:
@@ -171,7 +178,7 @@ def descent_run(
     logs = exact(log_step) + log_scale
     steps = np.exp(np.minimum(logs, 700.0))[..., None] * gradient
     lengths = norm(steps, axis=-1)
-    left = 2 * np.exp(
+    left = SUMMED * np.exp(
         np.minimum(log_step + log_excess_of(under_test, problem, starts, "gradients-are-summable"), 700.0)
     )
     taken, sizes = value_of(steps), np.abs(value_of(logs))[..., None]

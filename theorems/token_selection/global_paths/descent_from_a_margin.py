@@ -49,9 +49,9 @@ from theorems.token_selection.global_paths.margin_runs import (
     affordable_steps,
     are_steps,
     is_a_run,
+    lag_later,
     log_coefficient_change,
     log_excess_rate,
-    missed_later,
     offset_bound,
     points_with_margin,
     shares_later,
@@ -161,14 +161,20 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
     be below log(4/3), by which 1/(1+e^{−m}) exceeds the ½ used, or nothing is decided.
 
     **Any rule** along −∇L, Δ_s its steps, as long as m ≥ log(2(T−1)A) (proven above for gradient descent, read off a
-    run of normalized gradient descent; if it leaves, undecided):
+    run of normalized gradient descent; if it leaves, undecided: steps longer than about 1/max‖g‖ may lead out, as one
+    of 5/max‖g‖ does from m = 2.58 to −1.15 with rows (1, ±10) and the correlation loss):
     - ⟨p(t) − p(0), p̄_mm⟩ ≥ Σ_s ‖Δ_s‖ (1−A q_s)/(‖p_mm‖ max‖g‖ (1+q_s)), so ‖p(t)‖ ≥ ⟨p(0), p̄_mm⟩ + cηt (normalized).
     - ⟨p(t) − p(0), p̄_mm⟩ ≥ Σ_s (‖p(s+1)‖ − ‖p(s)‖ − ‖Δ_s‖²/(2‖p(s)‖))/(1 + π_s), from ⟨Δ, p⟩ = (‖p⁺‖² − ‖p‖² −
-      ‖Δ‖²)/2 and (‖p⁺‖² − ‖p‖²)/(2‖p‖) ≥ ‖p⁺‖ − ‖p‖. So 1 − cos = O(log t/t) for normalized gradient descent.
+      ‖Δ‖²)/2 and (‖p⁺‖² − ‖p‖²)/(2‖p‖) ≥ ‖p⁺‖ − ‖p‖. So 1 − cos = O(log t/t) for normalized gradient descent, ‖Δ_s‖ =
+      η: ‖p(s)‖ ≥ cηs makes Σ ‖Δ_s‖²/‖p(s)‖ and Σ (K + log(1+q))/ρ_s of order log t; and where 1 + π_s differs from
+      this by Aq_s, what is gained in a step is at most 2‖p_mm‖η(m + K + log(1+q))/‖p(s)‖, with (m + K)e^{−m} bounded.
+
+    The last bound is also claimed of single steps of gradient descent with η as large as keeps m ≥ log(2(T−1)A), on
+    which ‖p‖ and the angle go through orders of magnitude (:mod:`.long_steps`).
 
     **Limit**, along the flow to ‖p‖ = 1e6‖p_mm‖. It keeps m ≥ m(p(0)) − κ, also from every later point on. Since
-    d⟨p, p̄_mm⟩ ≥ d‖p‖/(1 + π), u = ⟨p, p̄_mm⟩ has u(k) − u(0) ≥ Σ_j (1−A q_j)(F_j(ρ_{j+1}) − F_j(ρ_j)) between recorded
-    norms, F_j(ρ) = ρ − K_j log(ρ + K_j), K_j = K + log(1+q_j): 1 − cos = O(log ρ/ρ) from the data alone.
+    d⟨p, p̄_mm⟩ ≥ d‖p‖/(1 + π), u = ⟨p, p̄_mm⟩/‖p_mm‖ has u(k) − u(0) ≥ Σ_j (1−A q_j)(F_j(ρ_{j+1}) − F_j(ρ_j)) between
+    recorded norms, F_j(ρ) = ρ − K_j log(ρ + K_j), K_j = K + log(1+q_j): 1 − cos = O(log ρ/ρ) from the data alone.
 
     **Sharp.** −∇L = Σ_j c_j e^{ε_j} e^{−g_j·p} g_j with c_j = |ℓ'(γ_i,opt)|δγ_j/n and |ε_j| ≤ E = max_i [q − log(1 −
     qΓ_i,max/Γ_i,min) + the change of log|ℓ'| over qΓ_i,max]. In the terms of :mod:`.flow_offset`, with e^{−ĝ_j·q} =
@@ -225,11 +231,11 @@ def sides_at(
     at = AttentionAt(constants.problem, points)
     descent, p = -at.gradient_of(under_test, CLIMBS_ALONG), exact(points)
     m, omega = constants.margins(p), constants.omega(at)
-    q, along, outward = constants.odds_bound(m), descent @ constants.p_mm, np.vecdot(descent, p)
+    along, outward = descent @ constants.p_mm, np.vecdot(descent, p)
     return {
         CLIMBS_ALONG: (along, constants.share(m) * omega),
-        SHORT: ((1 + q) * constants.reach * omega, norm(descent, axis=-1)),
-        SOFTMIN: ((m + constants.spread + np.log1p(q)) * omega, outward),
+        SHORT: (constants.stretch(m) * constants.reach * omega, norm(descent, axis=-1)),
+        SOFTMIN: ((m + constants.lag(m)) * omega, outward),
         CORRELATION: (constants.correlation(p, m) * along / constants.length, outward / norm(p, axis=-1)),
     }
 
@@ -253,14 +259,9 @@ def along_descent(
 
 def margin_is_kept(constants: MarginConstants, run: Run, log_step: Float64[np.ndarray, "b"]) -> Claim:
     """m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), and so at least m(p(0)) − κ."""
-    top, floor = constants.log_slopes
-    log_gap = np.min(constants.log_gaps)
-    half = np.log(exact(0.5))
-    log_beta = log_step + floor + log_gap + 2 * (floor - top - np.log(constants.length)) + 4 * half
-    log_beta = log_beta - np.log(exact(constants.problem.n))
     times = np.log(exact(np.arange(1.0, len(run.p.value))))[:, None]
     kept = run.margins[0] - constants.kappa
-    least = np.logaddexp(kept + np.zeros_like(run.drift), log_beta + times)
+    least = np.logaddexp(kept + np.zeros_like(run.drift), constants.log_growth(log_step) + times)
     allowed = log_excess_rate(constants, run, kept) * run.drift[-1]
     if not (allowed < MOST_DRIFT).all():
         why = f"the rounding of the steps may raise the risk by a factor e^{np.max(allowed):.3g}"
@@ -379,7 +380,7 @@ def flow_turns(
         later: what margins are at least from each recorded point on.
     """
     rho, u = flow.norms / constants.svm.norm, flow.points @ constants.svm.p / constants.svm.norm**2
-    lag = float(value_of(constants.spread)) + np.log1p(missed_later(constants, later[:-1]))
+    lag = lag_later(constants, later[:-1])
     bent = lag * np.log((rho[1:] + lag) / (rho[:-1] + lag))
     least = u[0] + np.cumsum(shares_later(constants, later[:-1]) * (np.diff(rho) - bent))
     rounding = solver[1:] + 16 * EPS * np.cumsum(rho[1:] + np.abs(bent) + lag)

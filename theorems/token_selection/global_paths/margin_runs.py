@@ -228,6 +228,11 @@ def missed_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) ->
         return np.asarray((constants.problem.T - 1) * np.exp(-later))
 
 
+def lag_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """K + log(1 + q)."""
+    return np.asarray(float(value_of(constants.spread)) + np.log1p(missed_later(constants, later)))
+
+
 def shares_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
     """1 − Aq."""
     return np.asarray(1 - float(value_of(constants.widest)) * missed_later(constants, later))
@@ -252,4 +257,8 @@ def points_with_margin(constants: MarginConstants, rng: np.random.Generator) -> 
     sizes = log_uniform(rng, *ASKEW_POINTS, m) * (rng.random(m) < 0.9)
     edge = float(value_of(constants.edge)) * (1 + 8 * EPS)
     wanted = edge + log_uniform(rng, LEAST, MOST, m)
-    return with_least_margin(constants, beside_the_ray(rng, constants, sizes), wanted)
+    beside = beside_the_ray(rng, constants, sizes)
+    # One in four has all margins equal to that, where rows allow: one token may have the weight, another the gap.
+    alike = np.linalg.pinv(value_of(constants.rows)).sum(axis=1)
+    beside = np.where(rng.random((m, 1)) < 0.25, wanted[:, None] * alike, beside)
+    return with_least_margin(constants, beside, wanted)

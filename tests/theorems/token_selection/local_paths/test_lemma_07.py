@@ -258,7 +258,7 @@ def test_a_radius_that_is_too_small_is_refuted() -> None:
     class Early(LocalConstants):
         base_rho = constants_of(nearly_neighbour(0.05)).base_rho / 8  # type: ignore[assignment]
 
-        def _lost(self, rho: float, bounds: object) -> float:
+        def _harm_ratio(self, rho: float, bounds: object) -> float:
             return 0.0
 
     constants = constants_of(nearly_neighbour(0.05))
