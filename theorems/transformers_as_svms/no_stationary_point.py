@@ -118,16 +118,16 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
     **Effective, saturation.** Let Δ_i be the least distance of two scores of input i, ε_i = n‖∇L‖_F/(σ|ℓ'_i|), and r a
     token. Where ε_i < Δ_i s_ir,
 
-        1 − s_ir ≤ (T − 1) ε_i / (Δ_i − ε_i/s_ir);
+        1 − s_ir ≤ √(T − 1) ε_i / (Δ_i − ε_i/s_ir);
 
-    s_ir ≥ 1/T for the largest weight. *Derivation.* s_it|γ_it − f_i| ≤ ε_i for every t by the above; so
-    |γ_ir − f_i| ≤ ε_i/s_ir, |γ_it − f_i| ≥ Δ_i − ε_i/s_ir for t ≠ r, and s_it ≤ ε_i/(Δ_i − ε_i/s_ir).
+    s_ir ≥ 1/T for the largest weight. *Derivation.* Σ_t s_it² (γ_it − f_i)² ≤ ε_i² by the above; so |γ_ir − f_i| ≤
+    ε_i/s_ir, |γ_it − f_i| ≥ Δ_i − ε_i/s_ir for t ≠ r, and Σ_{t≠r} s_it |γ_it − f_i| ≤ √(T − 1) ε_i.
 
-    **Effective, gradients-are-summable.** η Σ_{k<K} ‖∇L(W(k))‖² ≤ 2 (L(W(0)) − L_⋆), L_⋆ = (1/n) Σ ℓ(γ_i,opt) = inf L,
-    as ATT-SVM(opt) is feasible. So min_{k<K} ‖∇L(W(k))‖² ≤ 2 (L(W(0)) − L_⋆)/(ηK). *Derivation.* Descent lemma,
-    L(W − η∇L) ≤ L(W) − (η/2)‖∇L‖² for η ≤ 1/L_W. With distinct scores the gradients tend to zero, hence all s_it to
-    0 or 1 by saturation, in the end to the same ones as steps tend to zero, and so ‖W(k)‖_F → ∞. That the direction
-    is then that of W^mm is not said: :mod:`.conjecture_independent_rows`.
+    **Effective, gradients-are-summable.** η Σ_{k<K} ‖∇L(W(k))‖² ≤ (8/7)(L(W(0)) − L_⋆), L_⋆ = (1/n) Σ ℓ(γ_i,opt) =
+    inf L, as ATT-SVM(opt) is feasible. So min_{k<K} ‖∇L(W(k))‖² ≤ (8/7)(L(W(0)) − L_⋆)/(ηK). *Derivation.* Descent
+    lemma, L(W − η∇L) ≤ L(W) − η(1 − ηL̂/2)‖∇L‖², and η ≤ 1/L_W ≤ 1/(4L̂), L̂ that of Lemma 6. With distinct scores the
+    gradients tend to zero, hence all s_it to 0 or 1 by saturation, in the end to the same ones as steps tend to zero,
+    and so ‖W(k)‖_F → ∞. That the direction is then that of W^mm is not said: :mod:`.conjecture_independent_rows`.
 
     **Limit, norm-diverges.** So does the flow, whose ∫‖∇L‖² dt is at most L(W(0)) − L_⋆: were it bounded, a point that
     it comes back to would be stationary. It is followed from one of the starts to norms of 1e6 (1e5 or 1e4 where

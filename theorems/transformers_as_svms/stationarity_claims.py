@@ -40,8 +40,8 @@ SUMMED_ROUNDING = tolerance(
     "an iterate that lies e beside W − η∇L has a risk higher by at most ‖∇L‖‖e‖ + L̂‖e‖²/2, and η ≤ 1/L̂",
 )
 
-SUMMED = 2.0
-"""η Σ ‖∇L‖² is at most so many times L(W(0)) − L_⋆: the descent lemma's ½."""
+SUMMED = 8 / 7
+"""η Σ ‖∇L‖² is at most so many times L(W(0)) − L_⋆, as η ≤ 1/L_W ≤ 1/(4L̂)."""
 STEPS = 200
 """Iterations of gradient descent."""
 FEASIBLE = 5
@@ -108,13 +108,13 @@ def saturation(at: AttentionAt, gradient: Numbers, independence: Independence) -
     if not speaks.any():
         return
     missed = np.logaddexp.reduce(np.where(own, -np.inf, at.log_weights), axis=-1)
-    allowed = np.log(exact(other_tokens(problem))) + log_eps[speaks] - np.log(room[speaks])
+    allowed = np.log(with_rounding(root_of_others(problem))) + log_eps[speaks] - np.log(room[speaks])
     yield at_least("saturation", Form.EFFECTIVE, allowed, missed[speaks], points="input at a point")
 
 
-def other_tokens(problem: Problem) -> float:
-    """T − 1, how many tokens are not the one that is selected."""
-    return float(problem.T - 1)
+def root_of_others(problem: Problem) -> float:
+    """√(T − 1): so many times ‖c‖ is what the |c_t| of all tokens but one add up to at most."""
+    return float(np.sqrt(problem.T - 1))
 
 
 def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> Iterator[Claim]:
