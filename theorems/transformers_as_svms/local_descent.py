@@ -17,7 +17,7 @@ from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import statement
-from theorems.token_selection.local_paths.local_cases import followable
+from theorems.token_selection.local_paths.invariant_cone import followable
 from theorems.token_selection.local_paths.theorem_3_local_convergence import theorem_3
 
 

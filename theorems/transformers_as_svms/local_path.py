@@ -13,6 +13,7 @@ from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
+from generators.chosen_tokens import locally_optimal_choices
 from generators.query_cases import query_cases
 from reference_attention.floats import EPS
 from reference_attention.paths.local_path import LocalPath, SignedLog
@@ -26,11 +27,9 @@ from theorems.core.on_kernel import FAR
 from theorems.core.statement import always, statement
 from theorems.core.svm_certificate import local_optimality_claim
 from theorems.core.tolerances import tolerance
-from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
-from theorems.token_selection.local_paths.cone_points import INSIDE, cone_points, is_resolvable
-from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import too_thin
-from theorems.token_selection.local_paths.local_cases import resolved
-from theorems.token_selection.local_paths.local_constants import local_constants
+from theorems.curves.cone_points import INSIDE, cone_points, is_resolvable
+from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import resolved
+from theorems.token_selection.local_paths.local_constants import local_constants, too_thin
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
 
 LOCAL_PATH_VALUE = tolerance(

@@ -27,11 +27,12 @@ from reference_attention.training.flow import Flow
 from theorems.bounded import exact, in_floats, value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
-from theorems.core.claim_name import premise, premises, sharper
+from theorems.core.claim_name import premises, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.points import climb
 from theorems.core.statement import statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import Constraints
 from theorems.curves.descent import DESCENT_PREMISES, DESCENT_ROUNDING, NORMALIZED_PREMISES
@@ -63,7 +64,6 @@ MARGIN_FLOW = tolerance(
 )
 
 RESOLVED_FLOW = "where float64 resolves the flow to 100 times the norm of its start"
-SVM_IS_OPTIMAL = premise("svm-is-optimal")
 CLIMBS_ALONG, SHORT = sharper("climbs-along-p_mm"), sharper("gradient-is-short")
 SOFTMIN, CORRELATION = sharper("softmin-of-margins"), sharper("correlation")
 KEPT, CLIMBS, TURNS = sharper("margin-is-kept"), sharper("climbs"), sharper("turns")
