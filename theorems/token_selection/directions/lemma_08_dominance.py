@@ -18,13 +18,13 @@ from generators.direction_cases import pair_cases, pairs_for
 from reference_attention.directions import direction, margin_difference, neighbour_optimal, unit_difference
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
+from theorems.core.direction_certificate import as_defined
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.parts import Condition
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.sized import Sized, sized_at_least
-from theorems.token_selection.directions.definition_3 import as_defined
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
     LOG2,
@@ -98,7 +98,7 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
         R0 = max( log(2T S_low/w)/(θ⁺ − θ1), log(2T S_high/w)/(θ2 − θ1) ).
 
     Both bounds hold at every R > 0 and are tried from R = 1/θ1 on; the comparison beyond R0, where rounding leaves
-    risks their size (:func:`.directional_risk.told_apart`).
+    risks their size (:func:`.directional_risk.resolved_radii`).
 
     Two remarks. That q2 is neighbour-optimal is not used in (a), nor that the neighbour is the only one in (b). And R0
     depends on θ⁻ − θ1 too, the distance to the next token of *higher* score, which the paper's proof leaves out of

@@ -17,12 +17,12 @@ from generators.direction_cases import Kind, direction_cases, directions_for
 from reference_attention.directions import unit_difference
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form
+from theorems.core.direction_certificate import as_defined
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.sized import Sized, sized_at_least
-from theorems.token_selection.directions.definition_3 import as_defined
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
     LOG2,

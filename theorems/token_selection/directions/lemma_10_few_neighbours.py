@@ -15,11 +15,11 @@ from generators.case import Case
 from generators.direction_cases import direction_cases, directions_for
 from reference_attention.exact import rational_matrix
 from theorems.core.claim import Claim, Form, at_least
+from theorems.core.direction_certificate import as_defined
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
-from theorems.token_selection.directions.definition_3 import as_defined
 
 ASSUMPTIONS = ("general-position", "direction-given")
 
