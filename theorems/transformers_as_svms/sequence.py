@@ -18,13 +18,13 @@ from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.points import probe_points
-from theorems.core.statement import always, statement
-from theorems.transformers_as_svms.sequence_data_claims import (
+from theorems.core.sequence_certificate import (
     choices_claim,
     parts_claim,
     solution_claim,
     unseen_claim,
 )
+from theorems.core.statement import always, statement
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows
 from theorems.transformers_as_svms.sequence_points import risk_claims, sublevel_claims
 
