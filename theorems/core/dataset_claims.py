@@ -24,10 +24,8 @@ from theorems.core.tolerances import EXACT
 
 KEYS_ARE_PRODUCTS = premise("keys-are-products", when="the case has tokens")
 SCORES_ARE_PRODUCTS = premise("scores-are-products", when="the case has tokens")
-DATASET_PREMISES = (KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS)
+DATASET_CLAIMS = (KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS)
 """The claims of :func:`dataset_claims`."""
-DATASET_CLAIMS = {str(name): name.when for name in DATASET_PREMISES}
-"""The same, and when they are made."""
 
 
 def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:

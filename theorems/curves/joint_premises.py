@@ -14,7 +14,7 @@ from reference_attention.floats import EPS
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import premise
-from theorems.core.dataset_claims import DATASET_PREMISES, dataset_claims
+from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL, svm_claim
 from theorems.curves.joint_sets import SublevelSet
@@ -28,7 +28,7 @@ LABEL_DUALS = premise("label-duals")
 TARGET_SELECTS = premise("target-selects")
 TARGET_IS_TIGHT = premise("target-is-tight")
 TARGET_KEEPS_OTHERS = premise("target-keeps-others", when=SPARE)
-JOINT_DATA = (SVM_IS_OPTIMAL, *DATASET_PREMISES, RELAXED_SVM_IS_OPTIMAL)
+JOINT_DATA = (SVM_IS_OPTIMAL, *DATASET_CLAIMS, RELAXED_SVM_IS_OPTIMAL)
 """The claims of :func:`joint_data`."""
 JOINT_SOLUTIONS = (LABEL_MARGIN, LABEL_SUPPORTS, LABEL_DUALS, TARGET_SELECTS, TARGET_IS_TIGHT, TARGET_KEEPS_OTHERS)
 """The claims of :func:`joint_solutions`."""
