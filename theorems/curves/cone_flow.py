@@ -18,7 +18,7 @@ from reference_attention.training.flow import Flow
 from theorems.core.claim import Claim, Ended, Form, Verdict, undecided_claim
 from theorems.core.implementation import Implementation
 from theorems.curves.cone_points import Cone, is_followable, resolvable_rho
-from theorems.curves.flow_chords import asked_for
+from theorems.curves.flow_chords import start_and_norms
 
 SHARES = (1e-8, 1e-7, 1e-6)
 """Absolute tolerances of the solver, in units of the cone's half-width at the start, in the order in which they are
@@ -69,7 +69,7 @@ def along_a_flow(
                 axis=cone.solution.p,
                 absolute=share * width,
             )
-            asked = asked_for(flow, start, goal)
+            asked = start_and_norms(flow, start, goal)
             if asked.verdict is Verdict.FALSIFIED:
                 yield asked
                 raise Ended(asked.name)

@@ -88,6 +88,6 @@ def is_a_run(
     return Run(p, p[1:] - p[:-1], np.cumsum(each, axis=0))
 
 
-def widened(x: Numbers, by: Float64[np.ndarray, "t b"]) -> Numbers:
+def widen(x: Numbers, by: Float64[np.ndarray, "t b"]) -> Numbers:
     """With more room, where it is no plain float."""
-    return x.widened(by) if isinstance(x, Bounded) else x
+    return x.widen(by) if isinstance(x, Bounded) else x

@@ -37,7 +37,7 @@ JOINT_SOLUTIONS = (LABEL_MARGIN, LABEL_SUPPORTS, LABEL_DUALS, TARGET_SELECTS, TA
 def joint_data(case: Case, setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
     """Keys and scores are those products; p_mm and, where some input is no support of v_mm, p_relax solve their SVM."""
     yield from dataset_claims(case, under_test)
-    problem, alpha, support = setup.problem, case.chosen, setup.joint.svm.support
+    problem, alpha, support = setup.problem, case.chosen_tokens, setup.joint.svm.support
     yield svm_claim(problem, alpha, setup.separator)
     if not support.all():
         required = support.astype(np.int64)
@@ -51,7 +51,7 @@ def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[C
     """
     joint, target, T = setup.joint, setup.target, setup.problem.T
     support = joint.svm.support
-    outputs = joint.chosen @ setup.u
+    outputs = joint.chosen_tokens @ setup.u
     yield at_least(LABEL_MARGIN, Form.EFFECTIVE, outputs - setup.slack, setup.margin, points="input")
     yield at_least(LABEL_SUPPORTS, Form.EFFECTIVE, setup.margin, outputs[support], points="support")
     yield _duals_claim(setup)
@@ -60,7 +60,7 @@ def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[C
     points = level.points(np.zeros((3, joint.tokens.shape[2])), RTheta[:, None] * target.p)
     # Entries of p are rounded twice: margins, and so logarithms of q, move by at most EPS Σ|δk p|.
     moved = EPS * np.max(np.sum(np.abs(joint.rows) * np.abs(points.p)[:, None, None, :], axis=-1), axis=(1, 2))
-    q = level.nonoptimality(points) * np.exp(exact(np.zeros(3)).widened(moved * (1 + 16 * EPS)))[:, None]
+    q = level.nonoptimality(points) * np.exp(exact(np.zeros(3)).widen(moved * (1 + 16 * EPS)))[:, None]
     worst = np.max(q[:, support], axis=1)
     upper, lower = nonoptimality_bounds(exact(RTheta), T)
     yield at_least(TARGET_SELECTS, Form.EFFECTIVE, upper, worst, points="radius")
@@ -77,7 +77,7 @@ def _duals_claim(setup: JointSetup) -> Claim:
     """
     svm, n = setup.joint.svm, setup.problem.n
     duals = rounded_often(svm.duals, n + 2)
-    off = duals @ setup.joint.chosen - setup.margin * setup.u
+    off = duals @ setup.joint.chosen_tokens - setup.margin * setup.u
     total = np.sum(duals, keepdims=True) - 1
     conditions = [np.abs(off), np.abs(total), exact(-svm.duals), exact(svm.duals[~svm.support])]
     return at_least(LABEL_DUALS, Form.EXACT, 0.0, np.concatenate(conditions), points="condition")

@@ -30,7 +30,7 @@ NON_OPTIMALITY = sharper("non-optimality")
 
 def rounded_often(x: Any, roundings: int) -> Numbers:
     """Floats that so many correctly rounded operations made of exact numbers, each a product or a quotient of them."""
-    return exact(x) * (1 + exact(np.zeros(())).widened((roundings + 1) * UNIT))
+    return exact(x) * (1 + exact(np.zeros(())).widen((roundings + 1) * UNIT))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class JointSetup:
     @cached_property
     def sides(self) -> Numbers:
         """z_iα − z_it, (n, T, d)."""
-        return exact(self.joint.chosen)[:, None] - self.joint.tokens
+        return exact(self.joint.chosen_tokens)[:, None] - self.joint.tokens
 
     @cached_property
     def rows(self) -> Numbers:
@@ -118,7 +118,7 @@ def joint_setup(
     Raises:
         Undecided: one of them does not exist, and why.
     """
-    data, alpha = case.dataset, case.chosen
+    data, alpha = case.dataset, case.chosen_tokens
     if data is None:
         raise Undecided(claim, "the case has no tokens and labels", form)
     tokens = data.signed_tokens

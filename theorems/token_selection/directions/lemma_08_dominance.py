@@ -18,14 +18,14 @@ from generators.direction_cases import pair_cases, pairs_for
 from reference_attention.directions import direction, margin_difference, neighbour_optimal, unit_difference
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import premise, premises, sharper, stated
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.direction_certificate import as_defined
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.parts import Condition
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
-from theorems.rounding.sized import Sized, sized_at_least
+from theorems.rounding.sized import Sized, at_least_in_units
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
     LOG2,
@@ -57,12 +57,12 @@ DEFINITION_3_OF_FIRST, DEFINITION_3_OF_SECOND = premise("definition-3-of-first")
 WIDER_MARGIN = premise("wider-margin")
 NARROWER, WIDER = sharper("narrower-anywhere"), sharper("wider-anywhere")
 LOWER_WINS = (
-    stated("wider-direction-wins", when=IN_A),
+    stated_claim("wider-direction-wins", when=IN_A),
     sharper("risk-along-narrower", when=IN_A),
     sharper("risk-along-wider", when=IN_A),
 )
 HIGHER_WINS = (
-    stated("narrower-direction-wins", when=IN_B),
+    stated_claim("narrower-direction-wins", when=IN_B),
     sharper("gain-along-narrower", when=IN_B),
     sharper("gain-along-wider", when=IN_B),
 )
@@ -154,15 +154,15 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     least = Sized.exp(lead.log_weight - costs.log_T - of_lead) - Sized.exp(log_against - opposed)
     most = Sized.exp(log_for - R * to_units(second.margin))
     near = np.s_[: len(NEARER)]
-    yield sized_at_least(NARROWER, Form.EFFECTIVE, one[near], least[near], "radius")
-    yield sized_at_least(WIDER, Form.EFFECTIVE, most[near], two[near], "radius")
+    yield at_least_in_units(NARROWER, Form.EFFECTIVE, one[near], least[near], "radius")
+    yield at_least_in_units(WIDER, Form.EFFECTIVE, most[near], two[near], "radius")
     told = resolved_radii(costs, far).size
     if told:
         winner, of_one, of_two = LOWER_WINS if lower_wins else HIGHER_WINS
         beyond = np.s_[len(NEARER) : len(NEARER) + told]
         half = Sized.exp(lead.log_weight - np.log(2 * exact(case.problem.T)) - of_lead)
-        yield sized_at_least(winner, Form.EFFECTIVE, one[beyond], two[beyond], "radius")
-        yield sized_at_least(of_one, Form.EFFECTIVE, one[beyond], half[beyond], "radius")
-        yield sized_at_least(of_two, Form.EFFECTIVE, most[beyond], two[beyond], "radius")
+        yield at_least_in_units(winner, Form.EFFECTIVE, one[beyond], two[beyond], "radius")
+        yield at_least_in_units(of_one, Form.EFFECTIVE, one[beyond], half[beyond], "radius")
+        yield at_least_in_units(of_two, Form.EFFECTIVE, most[beyond], two[beyond], "radius")
     for name, q, along_q in ((LEADING_OF_FIRST, first, excess[0]), (LEADING_OF_SECOND, second, excess[1])):
         yield from sharp_claim(name, q, costs, far, along_q[len(NEARER) :])

@@ -17,13 +17,13 @@ from generators.direction_cases import Kind, direction_cases, directions_for
 from reference_attention.directions import unit_difference
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form
-from theorems.core.claim_name import premises, sharper, stated
+from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.direction_certificate import DEFINITION_3, as_defined
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
-from theorems.rounding.sized import Sized, sized_at_least
+from theorems.rounding.sized import Sized, at_least_in_units
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
     LOG2,
@@ -35,7 +35,7 @@ from theorems.token_selection.directions.directional_risk import (
 )
 from theorems.token_selection.directions.leading_term import LEADING, sharp_claim
 
-GAIN = stated("gain")
+GAIN = stated_claim("gain")
 GAIN_AT_MOST = sharper("gain-at-most")
 LEADING_TERM = sharper("leading-term", when=LEADING)
 
@@ -84,6 +84,6 @@ def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
     R = start * np.array(FACTORS)
     excess, decay = costs.excess(along(found, R), under_test, GAIN), R * to_units(found.margin)
     gain = Sized.exp(high.log_weight - np.log(2 * exact(problem.T)) - decay)
-    yield sized_at_least(GAIN, Form.EFFECTIVE, -gain, excess, "radius")
-    yield sized_at_least(GAIN_AT_MOST, Form.EFFECTIVE, excess, -Sized.exp(costs.log_high - decay), "radius")
+    yield at_least_in_units(GAIN, Form.EFFECTIVE, -gain, excess, "radius")
+    yield at_least_in_units(GAIN_AT_MOST, Form.EFFECTIVE, excess, -Sized.exp(costs.log_high - decay), "radius")
     yield from sharp_claim(LEADING_TERM, found, costs, R, excess)

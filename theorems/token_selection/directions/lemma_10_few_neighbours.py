@@ -15,14 +15,14 @@ from generators.case import Case
 from generators.direction_cases import direction_cases, directions_for
 from reference_attention.exact import rational_matrix
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import premises, sharper, stated
+from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.direction_certificate import DEFINITION_3, as_defined
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 
-NEIGHBOURS = stated("neighbours")
+NEIGHBOURS = stated_claim("neighbours")
 TIES = sharper("ties")
 NEIGHBOUR_RANK = sharper("neighbour-rank", when="there are directional neighbours")
 TIE_RANK = sharper("tie-rank", when="tokens tie in selection")

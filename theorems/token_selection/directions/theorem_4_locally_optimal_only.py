@@ -26,14 +26,14 @@ from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import premise, premises, sharper, stated
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.direction_certificate import DEFINITION_3, as_defined
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.curves.followed_local_path import FollowedLocalPath
-from theorems.rounding.sized import Sized, sized_at_least
+from theorems.rounding.sized import Sized, at_least_in_units
 from theorems.token_selection.directions.directional_risk import Costs, along, resolved_radii, to_units
 from theorems.token_selection.directions.excluded_neighbourhood import (
     Beaten,
@@ -65,8 +65,8 @@ BETTER_RISK_ANYWHERE = sharper("better-direction-risk-anywhere", when=HIGHER)
 GAIN = sharper("neighbourhood-gain", when=HIGHER)
 POINT_IS_BELOW = sharper("finite-point-is-below", when=AT_R_AND_BEYOND)
 IS_OUTDONE = sharper("neighbourhood-is-outdone", when=AT_R_AND_BEYOND)
-LEAVES = stated("path-leaves-or-stays-bounded", when=WIDE)
-NARROW_LEAVES = stated("narrow-path-leaves-or-stays-bounded", when=NARROW)
+LEAVES = stated_claim("path-leaves-or-stays-bounded", when=WIDE)
+NARROW_LEAVES = stated_claim("narrow-path-leaves-or-stays-bounded", when=NARROW)
 IS_LOWEST = premise("path-is-no-higher-than-its-seeds", when=WIDE)
 NARROW_IS_LOWEST = premise("narrow-path-is-no-higher-than-its-seeds", when=NARROW)
 NORM_GROWS = sharper("narrow-path-norm-grows", when="the same, in case (A1) or (B)")
@@ -226,15 +226,15 @@ def in_a_beaten_neighbourhood(region: Beaten, under_test: Implementation, rng: n
     binding, higher = R[:, None] * region.margin + drift, R[:, None] * region.against - drift
     least = Sized.exp(w - costs.log_T - binding) - Sized.exp(costs.log_high - higher)
     most = Sized.exp(costs.log_low - R[:, None] * to_units(region.better.margin))
-    yield sized_at_least(RISK_ANYWHERE, Form.EFFECTIVE, here[near], least[near], what)
-    yield sized_at_least(BETTER_RISK, Form.EFFECTIVE, most, there, "radius")
+    yield at_least_in_units(RISK_ANYWHERE, Form.EFFECTIVE, here[near], least[near], what)
+    yield at_least_in_units(BETTER_RISK, Form.EFFECTIVE, most, there, "radius")
     if beyond.size == 0:
         return
 
     # L(Rx) > L(Rx*) and n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/(2T) beyond R_q.
     half = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - binding)
-    yield sized_at_least(IS_BEATEN, Form.EFFECTIVE, here[far], there[far], what)
-    yield sized_at_least(RISK, Form.EFFECTIVE, here[far], half[far], what)
+    yield at_least_in_units(IS_BEATEN, Form.EFFECTIVE, here[far], there[far], what)
+    yield at_least_in_units(RISK, Form.EFFECTIVE, here[far], half[far], what)
 
 
 def in_an_outdone_neighbourhood(
@@ -249,14 +249,14 @@ def in_an_outdone_neighbourhood(
     # n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T.
     anywhere = costs.excess(along(region.better, nearer), under_test, BETTER_RISK_ANYWHERE)
     most = Sized.exp(costs.log_low - nearer * region.against) - Sized.exp(w - costs.log_T - nearer * theta)
-    yield sized_at_least(BETTER_RISK_ANYWHERE, Form.EFFECTIVE, most, anywhere, "radius")
+    yield at_least_in_units(BETTER_RISK_ANYWHERE, Form.EFFECTIVE, most, anywhere, "radius")
 
     # n (L(Rx) − L_α) ≥ −S_high e^{−R(θ−Bδ)}.
     R = np.concatenate([nearer, beyond])
     points, drift = region.hunt_points(under_test, rng, R)
     here = costs.excess(points, under_test, GAIN)
     least = -Sized.exp(costs.log_high - (R[:, None] * region.margin - drift))
-    yield sized_at_least(GAIN, Form.EFFECTIVE, here, least, what)
+    yield at_least_in_units(GAIN, Form.EFFECTIVE, here, least, what)
     R = np.array([region.first])
     if beyond.size == 0 or resolved_radii(costs, R).size == 0:
         return
@@ -264,9 +264,9 @@ def in_an_outdone_neighbourhood(
     # n (L(R*x*) − L_α) ≤ −w* e^{−R*θ*}/(2T), and L(Rx) ≥ L(R*x*) beyond R_q.
     there = costs.excess(along(region.better, R), under_test, POINT_IS_BELOW)
     gain = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - R * theta)
-    yield sized_at_least(POINT_IS_BELOW, Form.EFFECTIVE, -gain, there)
+    yield at_least_in_units(POINT_IS_BELOW, Form.EFFECTIVE, -gain, there)
     here = costs.excess(region.hunt_points(under_test, rng, beyond)[0], under_test, IS_OUTDONE)
-    yield sized_at_least(IS_OUTDONE, Form.EFFECTIVE, here, there, what)
+    yield at_least_in_units(IS_OUTDONE, Form.EFFECTIVE, here, there, what)
 
 
 def on_the_path(region: Region, followed: FollowedLocalPath, leaves: str) -> Iterator[Claim]:

@@ -18,7 +18,7 @@ from numpy.linalg import norm
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
-from theorems.bounded import exact, rounded, value_of
+from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Form, Undecided
 from theorems.core.claim_name import sharper
 from theorems.core.key_rows import key_rows
@@ -57,7 +57,7 @@ class MarginConstants:
     @cached_property
     def p_mm(self) -> Numbers:
         """(d,)."""
-        return rounded(self.svm.p)
+        return with_rounding(self.svm.p)
 
     @cached_property
     def length(self) -> Numbers:
@@ -126,22 +126,22 @@ class MarginConstants:
         """m(p) = min g_it·p, (*b,) for points (*b, d)."""
         return np.min(p @ self.rows.T, axis=-1)
 
-    def missed(self, m: Any) -> Numbers:
+    def odds_bound(self, m: Any) -> Numbers:
         """q = (T − 1) e^{−m} ≥ Σ_{t≠opt} e^{−g_it·p}."""
         return (self.problem.T - 1) * np.exp(-m)
 
     def share(self, m: Any) -> Numbers:
         """1 − Aq, the least share of Ω that −∇L has along p_mm."""
-        return 1 - self.widest * self.missed(m)
+        return 1 - self.widest * self.odds_bound(m)
 
     def correlation(self, p: Any, m: Any) -> Numbers:
         """1 + π(p) = (1 + (K + log(1 + q))/ρ)/(1 − Aq), ρ = ‖p‖/‖p_mm‖."""
-        lag = (self.spread + np.log1p(self.missed(m))) * self.length
+        lag = (self.spread + np.log1p(self.odds_bound(m))) * self.length
         return (1 + lag / norm(p, axis=-1)) / self.share(m)
 
     def climb(self, m: Any) -> Numbers:
         """Θ(1 − Aq)/(max‖g‖(1 + q)): what a step along −∇L has along p̄_mm, at least, by its length."""
-        return self.share(m) / (self.length * self.reach * (1 + self.missed(m)))
+        return self.share(m) / (self.length * self.reach * (1 + self.odds_bound(m)))
 
     def omega(self, at: AttentionAt) -> Numbers:
         """Ω e^{−log_scale}, Ω(p) = (1/n) Σ_i |ℓ'_i| Σ_t s_it (γ_i,opt − γ_it); (b,)."""
@@ -150,7 +150,7 @@ class MarginConstants:
         return np.sum(np.exp(logs - at.log_scale[:, None]), axis=-1) / self.problem.n
 
 
-def turned(constants: MarginConstants, p: Any, moved: Any, m: Any) -> Numbers:
+def least_progress(constants: MarginConstants, p: Any, moved: Any, m: Any) -> Numbers:
     """Σ_{s<t} (‖p(s+1)‖ − ‖p(s)‖ − ‖Δ_s‖²/(2‖p(s)‖))/(1 + π_s), which ⟨p(t) − p(0), p̄_mm⟩ is at least; (t, b).
 
     Args:
@@ -167,7 +167,7 @@ def log_excess_rate(constants: MarginConstants, margins: Numbers, kept: Numbers)
     """How fast log(L − L_opt) changes at most: (1 + q) max‖g‖ times how far the slopes of an input are apart."""
     problem = constants.problem
     lowest = np.maximum(margins.value.min(axis=0), kept.value - kept.error)
-    q = np.minimum(value_of(constants.missed(exact(lowest))), 1.0)
+    q = np.minimum(value_of(constants.odds_bound(exact(lowest))), 1.0)
     ranges = list(zip(problem.scores.max(axis=1).tolist(), problem.gaps().max(axis=1).tolist(), strict=True))
     loss, apart = problem.loss, []
     for x in q.tolist():
@@ -190,16 +190,16 @@ def offset_bound(
     grown = offsets.growth(q, begin)
     rates = 2 * changed[:k] * np.expm1(changed[:k])
 
-    def squared(bound: float) -> float:
+    def squared_offset(bound: float) -> float:
         times = np.maximum(rho[1 : k + 1] - p[:k] @ offsets.direction + 2 * bound, 0.0)
         end = float(rho[k]) - shift + bound
         growth = math.exp(changed[0]) * grown(end) + 2 * bound * off * max(end - begin, 0.0)
         return first + growth + float(rates @ times)
 
-    return min(own_bound(squared, first), float(rho[k]) + float(np.linalg.norm(offsets.across(q))))
+    return min(own_bound(squared_offset, first), float(rho[k]) + float(np.linalg.norm(offsets.across(q))))
 
 
-def changed_by(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+def log_coefficient_change(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
     """E: by how much the logarithm of a row's coefficient may differ from log c_j + log e^{−g_j·p} where margins are
     at least ``later``; ∞ where it may be negative.
     """

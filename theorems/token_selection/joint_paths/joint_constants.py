@@ -62,7 +62,7 @@ from reference_attention.floats import EPS
 from reference_attention.paths.joint import exponents, log_slopes, relative_log_risk
 from theorems.bounded import exact, possibly_at_least
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import sharper, stated
+from theorems.core.claim_name import sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.curves.joint_minimiser import PATH_IS_LOWEST, JointMinimiser
@@ -89,9 +89,9 @@ HEAD_DIRECTION = sharper("head-direction", when="the bound on 1 − cos(v, v_mm)
 EFFECTIVE_CLAIMS = (NON_OPTIMALITY, PROMPT_MARGIN, QUADRANT, PROMPT_DIRECTION, HEAD_DIRECTION)
 """What is claimed of pairs in sublevel sets."""
 LIMIT_MARGINS = sharper("limit-margins")
-LIMIT_DIRECTION = stated("limit-direction")
+LIMIT_DIRECTION = stated_claim("limit-direction")
 LIMIT_REACHED = sharper("limit-reached", when="the radius is large enough to see the limit")
-LIMIT_HEAD = stated("limit-head", when="the bound on 1 − cos(v, v_mm) is at most 1")
+LIMIT_HEAD = stated_claim("limit-head", when="the bound on 1 − cos(v, v_mm) is at most 1")
 LIMIT_CLAIMS = (PATH_IS_LOWEST, LIMIT_MARGINS, LIMIT_DIRECTION, LIMIT_REACHED, LIMIT_HEAD)
 """What is claimed of a minimiser."""
 
@@ -150,7 +150,7 @@ class Sublevel(SublevelSet):
 
     def pairs(self, rng: np.random.Generator) -> Pairs:
         """Pairs of the set, hunted for."""
-        return Pairs(self, self.hunted(rng))
+        return Pairs(self, self.search_points(rng))
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +213,7 @@ class LimitBounds:
         costs = np.where(joint.others, own[:, None] + log_drops, np.inf)
         log_Q = max(at.log_excess, at.least_competing) + at.slip + np.logaddexp.reduce(-costs, axis=1)
         floors = np.maximum(odds_of_log(log_Q), self._from_outputs)
-        return exact(floors).widened(np.where(np.isfinite(floors), 8 * EPS * (1 + np.abs(floors)), 0.0))
+        return exact(floors).widen(np.where(np.isfinite(floors), 8 * EPS * (1 + np.abs(floors)), 0.0))
 
     @cached_property
     def cosine(self) -> Numbers:
@@ -231,7 +231,7 @@ class LimitBounds:
     def head(self) -> Numbers:
         """F (1 + Δ/ν)/(rΓ), an upper bound of 1 − cos(v, v_mm) wherever it is at most 1: item 5."""
         setup, at = self.of.setup, self.of
-        deficit = max(self._deficit, 0.0) + 16 * EPS * (1 + float(np.abs(setup.joint.chosen @ at.w).max()))
+        deficit = max(self._deficit, 0.0) + 16 * EPS * (1 + float(np.abs(setup.joint.chosen_tokens @ at.w).max()))
         return deficit / exact(self._r) * (1 + setup.spread / setup.nu) / setup.margin
 
     @property
@@ -254,7 +254,7 @@ class LimitBounds:
         joint, log_r = self.of.setup.joint, self.of.log_r
         _, log_drops = self.of.drops
         log_least = np.min(np.where(joint.others, log_drops, np.inf), axis=1)
-        room = joint.svm.slack + (joint.chosen @ self.of.w + self._deficit) * math.exp(-min(log_r, 690.0))
+        room = joint.svm.slack + (joint.chosen_tokens @ self.of.w + self._deficit) * math.exp(-min(log_r, 690.0))
         log_room = log_r + np.log(np.maximum(room, 1e-300))
         return odds_of_log(log_room - log_least + 64 * EPS)
 

@@ -10,7 +10,7 @@ from generators.case import Case
 from generators.joint_cases import relaxed_cases
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import premises, sharper, stated
+from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.points import probe_points
@@ -21,7 +21,7 @@ from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.weights_under_test import weights_of
 from theorems.token_selection.joint_paths.joint_constants import Sublevel
 
-ODDS = stated("odds")
+ODDS = stated_claim("odds")
 ODDS_REVERSED = sharper("odds-reversed")
 QUADRANT_FROM_R0 = sharper("quadrant-from-r0")
 
@@ -67,7 +67,7 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     # m_i ≥ 0 wherever the bound on q_i is at most 1/2.
     from_r0 = level.other_bounds <= 0.5
-    inside = level.hunted(rng)
+    inside = level.search_points(rng)
     if from_r0.any():
         low = setup.margins(inside.p)[:, from_r0]
         yield at_least(QUADRANT_FROM_R0, Form.EFFECTIVE, low, 0.0, points="pair (v, p) and input")

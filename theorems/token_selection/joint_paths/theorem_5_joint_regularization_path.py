@@ -264,7 +264,7 @@ def offset(
 ) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "n"]]:
     """o and π for the head r v̄_mm + w. b is determined up to a constant, which moves o along p̄ only."""
     joint, near = setup.joint, setup.separator.neighbours
-    E = joint.chosen @ w
+    E = joint.chosen_tokens @ w
     pi = np.exp(-E - np.logaddexp.reduce(-E))
     b = np.log((pi[:, None] * joint.drops)[near] / setup.separator.duals[near])
     return across(pseudo @ (b - b.mean()), setup.separator.direction), pi

@@ -159,8 +159,8 @@ def log_step_of(case: Case) -> float:
 
 def with_cone(case: Case) -> Case:
     """The case with μ and R of Theorem 3 as arrays ``cone_mu`` and ``cone_radius``, where they exist."""
-    normal = case.normalised()
-    constants = _constants_of(normal, REFERENCE.max_margin(normal.problem.exact_keys, normal.chosen))
+    normal = case.normalise()
+    constants = _constants_of(normal, REFERENCE.max_margin(normal.problem.exact_keys, normal.chosen_tokens))
     cone = None if constants is None else invariant_cone(constants, log_step_of(normal))
     if cone is None:
         return case
@@ -170,8 +170,8 @@ def with_cone(case: Case) -> Case:
 
 def followable(case: Case) -> bool:
     """Whether float64 can follow gradient flow in the invariant cone of η = 1/L_p."""
-    normal = case.normalised()
-    constants = _constants_of(normal, max_margin(normal.problem.exact_keys, normal.chosen))
+    normal = case.normalise()
+    constants = _constants_of(normal, max_margin(normal.problem.exact_keys, normal.chosen_tokens))
     if constants is None or not is_resolvable(constants, constants.base_rho):
         return False
     cone = invariant_cone(constants, -normal.problem.log_smoothness)

@@ -24,10 +24,10 @@ from generators.near_neighbours import without_near_neighbours
 from generators.numbers import MODERATE
 from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible, max_margin
-from theorems.bounded import exact, in_floats, rounded
+from theorems.bounded import exact, in_floats, with_rounding
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least
-from theorems.core.claim_name import premises, sharper, stated
+from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.points import Violation, climb
@@ -38,11 +38,11 @@ from theorems.rounding.attention_at import Numbers
 from theorems.token_selection.local_paths.local_constants import LocalConstants, local_constants, too_thin
 
 MARGINS_IN_CONE = sharper("margins-in-cone")
-LOWER_BOUND = stated("lower-bound")
-UPPER_BOUND = stated("upper-bound")
+LOWER_BOUND = stated_claim("lower-bound")
+UPPER_BOUND = stated_claim("upper-bound")
 SATURATION = sharper("saturation")
 CORRELATION = sharper("correlation")
-RADIUS_OF_PI = stated("radius-of-pi")
+RADIUS_OF_PI = stated_claim("radius-of-pi")
 
 ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal")
 
@@ -58,7 +58,7 @@ PIS = (1.0, 1 / 16)
 
 def _cases() -> SearchStrategy[Case]:
     drawn = cases(assumptions=ASSUMPTIONS, large=MODERATE)
-    return drawn.map(lambda case: case if resolved(case) else without_near_neighbours(case)).filter(resolved)
+    return drawn.map(lambda case: case if resolves_cone(case) else without_near_neighbours(case)).filter(resolves_cone)
 
 
 @statement(
@@ -100,8 +100,8 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
     What the cone is made for, margins within ε of those of p_mm, is checked too, and p_mm exactly.
     """
     problem = case.problem
-    solution = yield from certify(problem, case.chosen, under_test)
-    yield from premises(local_optimality_claim(problem, case.chosen, solution, under_test))
+    solution = yield from certify(problem, case.chosen_tokens, under_test)
+    yield from premises(local_optimality_claim(problem, case.chosen_tokens, solution, under_test))
     constants = local_constants(problem, solution)
     if constants is None or not is_resolvable(constants, constants.base_rho):
         raise Undecided(NO_STATIONARY_POINT, too_thin(constants), Form.EFFECTIVE)
@@ -136,7 +136,7 @@ def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"
     w_it ≤ ¼ for good tokens, ≤ (m_it − 1)/4 for harmful ones; both in one claim, worst token per point.
     """
     constants, others = constants.carrying, constants.others
-    p, p_mm = exact(points), rounded(constants.solution.p)
+    p, p_mm = exact(points), with_rounding(constants.solution.p)
     tilted = norm(p_mm) * p / norm(p, axis=1)[:, None] - p_mm
     beyond = np.where(constants.harmful, constants.beyond / 4, 0.25)[others]
     allowed = np.minimum(constants.tilt[others], beyond)
@@ -170,10 +170,10 @@ def log_saturation(constants: LocalConstants, rho: Numbers) -> Numbers:
     return np.max(np.logaddexp.reduce(exponents, axis=2), axis=1)
 
 
-def resolved(case: Case) -> bool:
+def resolves_cone(case: Case) -> bool:
     """Whether float64 resolves the cone in which the lemma speaks."""
-    normal = case.normalised()
-    solution = max_margin(normal.problem.exact_keys, normal.chosen)
+    normal = case.normalise()
+    solution = max_margin(normal.problem.exact_keys, normal.chosen_tokens)
     if isinstance(solution, Infeasible):
         return False
     constants = local_constants(normal.problem, solution)

@@ -29,10 +29,10 @@ from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import Infeasible, max_margin
 from reference_attention.training.flow import Flow
-from theorems.bounded import exact, rounded, value_of
+from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least, undecided_claim
-from theorems.core.claim_name import premises, sharper, stated
+from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.points import affordable
@@ -71,7 +71,7 @@ NORM_GROWS = sharper("norm-grows")
 LOG_GROWTH = sharper("log-growth")
 CORRELATION = sharper("correlation")
 FLOW_RATE = sharper("flow-rate")
-LIMIT = stated("limit")
+LIMIT = stated_claim("limit")
 
 STEPS, LONGEST_STEPS = 1000, 500
 """Iterations of GD, and of the longest steps."""
@@ -92,7 +92,7 @@ ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal", "in-cone", "
 def _shorter_step(draw: DrawFn, case: Case) -> Case:
     """In half of the cases η is not 1/L_p but down to a hundredth of it; so far as floats have it, in any unit."""
     share = draw(st.one_of(st.just(0), st.integers(1, 64))) / 64
-    logs = [share * SHORTEST - given.problem.log_smoothness for given in (case, case.normalised())]
+    logs = [share * SHORTEST - given.problem.log_smoothness for given in (case, case.normalise())]
     if share == 0 or max(map(abs, logs)) > LARGEST_LOG_STEP:
         return case
     return case.replace(arrays=MappingProxyType({**case.arrays, "eta": np.array(math.exp(logs[0]))}))
@@ -109,14 +109,14 @@ def _cases(draw: DrawFn) -> Case:
     if not draw(st.booleans()):
         return case
     known = with_cone(case)
-    solution = max_margin(case.normalised().problem.exact_keys, case.chosen)
+    solution = max_margin(case.normalise().problem.exact_keys, case.chosen_tokens)
     if "cone_mu" not in known.arrays or isinstance(solution, Infeasible):
         return case
     # Drawn in units in which keys are of order one, and scaled back by a power of two.
     scale = case.problem.key_scale
     radius = float(known.arrays["cone_radius"]) * scale
     start = draw(points_in_cone(solution.p, float(known.arrays["cone_mu"]), radius))
-    constants = local_constants(case.normalised().problem, solution)
+    constants = local_constants(case.normalise().problem, solution)
     furthest = max(2 * radius, resolvable_rho(constants) * solution.norm / 4) if constants is not None else 0.0
     # Halving is exact and leaves the angle as it is.
     while np.linalg.norm(start) > furthest:
@@ -189,8 +189,8 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the solver.
     """
     problem = case.problem
-    svm = yield from certify(problem, case.chosen, under_test)
-    yield from premises(local_optimality_claim(problem, case.chosen, svm, under_test))
+    svm = yield from certify(problem, case.chosen_tokens, under_test)
+    yield from premises(local_optimality_claim(problem, case.chosen_tokens, svm, under_test))
     constants, log_step = local_constants(problem, svm), log_step_of(case)
     cone = None if constants is None else invariant_cone(constants, log_step)
     if constants is None or cone is None or not is_resolvable(constants, cone.height):
@@ -268,9 +268,9 @@ def stays_in_cone(cone: InvariantCone, gd: ConeRun, *others: ConeRun) -> Claim:
     """
     mu, start = cone.constants.mu, gd.starts
     near = start.nu >= (1 - SLACK) * mu
-    inward = np.vecdot(start.descent, mu * start.axis - (1 - exact(mu)) * start.apart)
+    inward = np.vecdot(start.descent, mu * start.axis - (1 - exact(mu)) * start.deviation)
     length = np.exp(exact(np.minimum(gd.log_sizes[0], 700.0)))
-    second = (1 - exact(mu)) * length / (2 * norm(start.moved, axis=1)) * norm(start.descent, axis=1)
+    second = (1 - exact(mu)) * length / (2 * norm(start.from_tip, axis=1)) * norm(start.descent, axis=1)
     inside = [(np.full_like(run.view.nu, mu), run.view.nu) for run in (gd, *others)]
     both = all_sides([*inside, (inward[near], second[near])])
     return at_least(STAYS_IN_CONE, Form.EFFECTIVE, *both, points="iterate")
@@ -284,7 +284,7 @@ def outward(at: ConeView) -> Numbers:
 
 def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
     """log of P log1p((ηC/P) t e^{−ζ(0)}), ζ(0) = ⟨p(0), p_mm⟩/P², for t = 1, 2, …, (t, b)."""
-    constants, p_mm, which = cone.constants.carrying, rounded(cone.constants.solution.p), gd.which
+    constants, p_mm, which = cone.constants.carrying, with_rounding(cone.constants.solution.p), gd.which
     # An iterate is rounded as it is made, and the gradient is that of the rounded one.
     drift = len(which) * EPS * np.abs(gd.view.points[which]).max(axis=0)
     height = approximate(gd.view.points[which[0]], drift) @ p_mm / np.vecdot(p_mm, p_mm)
@@ -292,7 +292,7 @@ def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
     exponent = rate + np.log(exact(np.arange(1, len(which))))[:, None] - height
     # log1p(e^x) is e^x up to e^{2x}/2.
     far = exponent.value < -700
-    grown = np.where(far, exponent.widened(1e-300), np.log(np.log1p(np.exp(np.where(far, 0.0, exponent)))))
+    grown = np.where(far, exponent.widen(1e-300), np.log(np.log1p(np.exp(np.where(far, 0.0, exponent)))))
     return np.log(constants.norm) + grown
 
 
@@ -306,11 +306,11 @@ def of_the_flow(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]
 
         # √(2ν'ρ'²) ≤ √(2(ν'_0ρ'_0² + κ(ρ' − ρ'_0))).
         bound = np.sqrt([2 * around.lateral_squared(start, rho) for rho in value_of(at.rho).tolist()])
-        lateral = norm(at.apart, axis=1) * at.rho
+        lateral = norm(at.deviation, axis=1) * at.rho
         off = solver_error(around, flow, np.maximum(bound, value_of(lateral)))
         # In units of the bound at the end, or of the cone's width where there is nothing across.
         unit = max(float(bound.max()), math.sqrt(2 * cone.constants.mu) * float(flow.norms[0]) / length)
-        sides = bound, lateral.widened(off)
+        sides = bound, lateral.widen(off)
         yield at_least(FLOW_RATE, Form.EFFECTIVE, *sides, why=FLOW_SOLVER, scale=unit, points="record")
 
         # The angle between p and p_mm at the end.

@@ -27,7 +27,7 @@ from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from theorems.bounded import Bounded, exact, in_floats, spacing, value_of
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, at_least
-from theorems.core.claim_name import premises, stated
+from theorems.core.claim_name import premises, stated_claim
 from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
@@ -48,8 +48,8 @@ TWO_RUNS = tolerance(
     " either gradient is off by at p(t) is what it carries in the one-step claim",
 )
 
-SAME_ITERATES = stated("same-iterates")
-ONE_STEP = stated("one-step-from-a-common-point")
+SAME_ITERATES = stated_claim("same-iterates")
+ONE_STEP = stated_claim("one-step-from-a-common-point")
 
 LONGEST_HEAD = 30
 """About how many rows W has at the most: the second path takes time for each of them."""

@@ -22,7 +22,7 @@ from generators.problems import cases
 from reference_attention.exact import rational
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import premise, premises, sharper, stated
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
@@ -37,7 +37,7 @@ NON_NEGATIVE = premise("weights-are-non-negative")
 SUM_TO_ONE = premise("weights-sum-to-one")
 EXPONENTIALS = premise("weights-are-exponentials-of-logits")
 IDENTITY = sharper("covariance-identity")
-INEQUALITY = stated("covariance-inequality")
+INEQUALITY = stated_claim("covariance-inequality")
 IS_THE_COVARIANCE = premise("gradient-is-the-covariance")
 
 POINTS = 150

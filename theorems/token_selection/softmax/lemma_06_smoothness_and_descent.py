@@ -22,7 +22,7 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from theorems.bounded import Bounded, exact, value_of
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
-from theorems.core.claim_name import premise, premises, sharper, stated
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
@@ -44,11 +44,11 @@ CONSTANTS = tolerance(
 )
 
 ARE_ORDERED = sharper("constants-are-ordered")
-LIPSCHITZ = stated("lipschitz")
+LIPSCHITZ = stated_claim("lipschitz")
 MODEL = sharper("first-order-model")
-DESCENT = stated("descent-with-largest-step")
-SMALL_DESCENT = stated("descent-with-small-step")
-SUMMABLE = stated("squared-gradients-are-summable")
+DESCENT = stated_claim("descent-with-largest-step")
+SMALL_DESCENT = stated_claim("descent-with-small-step")
+SUMMABLE = stated_claim("squared-gradients-are-summable")
 IS_ITS_FORMULA = premise("smoothness-is-its-formula")
 
 ASSUMPTIONS = ("well-behaved-loss",)
@@ -140,7 +140,7 @@ def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> It
     if np.isnan(logs).any():
         raise NotANumber(IS_ITS_FORMULA, "log L_p is no number", Form.EXACT)
     rounding = 16 * EPS * (problem.T + problem.d + problem.n + np.max(np.abs(logs)))
-    reported, ours = exact(logs[1:]).widened(rounding), np.maximum(log_smoothness_values(case), LOG_OF_ZERO)
+    reported, ours = exact(logs[1:]).widen(rounding), np.maximum(log_smoothness_values(case), LOG_OF_ZERO)
     sides = np.concatenate([reported, ours]), np.concatenate([ours, reported])
     yield at_least(IS_ITS_FORMULA, Form.EXACT, *sides, why=CONSTANTS, points="constant")
     yield at_least(ARE_ORDERED, Form.EFFECTIVE, logs[1:], logs[:-1], rounding=rounding, why=CONSTANTS)

@@ -95,7 +95,7 @@ def test_mu_is_at_least_the_papers(made: Case) -> None:
 
 def test_margins_that_float64_cannot_tell_from_one_are_known_exactly() -> None:
     made = nearly_neighbour(2.0**-70)
-    solution = max_margin(made.problem.keys, made.chosen)
+    solution = max_margin(made.problem.keys, made.chosen_tokens)
     assert isinstance(solution, MaxMargin)
     assert solution.margins[0, 2] == 1.0
     assert not solution.neighbours[0, 2]
@@ -259,7 +259,7 @@ def test_a_radius_that_is_too_small_is_refuted() -> None:
     class Early(LocalConstants):
         base_rho = constants_of(nearly_neighbour(0.05)).base_rho / 8  # type: ignore[assignment]
 
-        def _lost(self, rho: float, bounds: object) -> float:
+        def _harm_ratio(self, rho: float, bounds: object) -> float:
             return 0.0
 
     constants = constants_of(nearly_neighbour(0.05))

@@ -147,7 +147,7 @@ def test_a_point_within_the_radius_is_tried_on_it() -> None:
 
 
 def solution_of(made: Case) -> MaxMargin:
-    found = max_margin(made.problem.exact_keys, made.chosen)
+    found = max_margin(made.problem.exact_keys, made.chosen_tokens)
     assert isinstance(found, MaxMargin)
     return found
 
@@ -193,7 +193,7 @@ def test_harmful_terms_are_multiplied_by_more_than_floats_hold() -> None:
     assert kappa(2.0) == math.inf
 
 
-def widened(constants: LocalConstants) -> LocalConstants:
+def widen(constants: LocalConstants) -> LocalConstants:
     """As if the cone might be a hundred times as wide."""
     return replace(constants, mu=100 * constants.mu)
 
@@ -204,7 +204,7 @@ def test_a_cone_too_wide_for_its_margins_is_seen() -> None:
     lean = np.array([-p[1], p[0]])
     edge = (p + 2 * lean)[None]
     assert margins_in_cone(constants, p[None]).verdict is Verdict.UPHELD
-    assert margins_in_cone(widened(constants), edge).verdict is Verdict.FALSIFIED
+    assert margins_in_cone(widen(constants), edge).verdict is Verdict.FALSIFIED
 
 
 def drawn(share: int) -> Callable[[Any], int]:
@@ -214,7 +214,7 @@ def drawn(share: int) -> Callable[[Any], int]:
 def test_a_shorter_step_is_one_of_this_case_in_its_units() -> None:
     """η = 0.01^{share}/L_p of the keys as they are given, not of the normalised ones."""
     made = case([[[4.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]], [0])
-    assert made.normalised().problem.log_smoothness != made.problem.log_smoothness
+    assert made.normalise().problem.log_smoothness != made.problem.log_smoothness
     eta = _shorter_step(drawn(32), made).arrays["eta"]
     assert math.log(float(eta)) == pytest.approx(SHORTEST / 2 - made.problem.log_smoothness, rel=1e-12)
     assert "eta" not in _shorter_step(drawn(0), made).arrays

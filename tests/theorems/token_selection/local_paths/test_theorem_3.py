@@ -126,7 +126,7 @@ def test_drift_at_the_boundary_points_inside() -> None:
         points *= np.maximum(1.0, cone.height * cone.constants.norm / (points @ axis))[:, None]
         view = ConeView(cone.constants, points, REFERENCE, cone.tip)
         near = (view.nu >= 15 / 16 * mu) & (view.nu <= mu)
-        inward = np.vecdot(view.descent, mu * view.axis - (1 - mu) * view.apart)
+        inward = np.vecdot(view.descent, mu * view.axis - (1 - mu) * view.deviation)
         assert possibly_at_least(inward, mu / 16 * view.along)[near].all()
         tried += int(near.sum())
     assert tried > 500
@@ -246,7 +246,7 @@ def test_cone_and_radius_come_with_the_data_in_any_unit() -> None:
 
 def test_every_locally_optimal_alpha_of_the_data_is_tried() -> None:
     made = case([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]], [[1.0, 2.0, 0.0]], [0]).replace(alpha=None)
-    found = [chosen.chosen.tolist() for chosen in theorem_3.from_data(made)]
+    found = [chosen.chosen_tokens.tolist() for chosen in theorem_3.from_data(made)]
     assert [1] in found
     assert all("cone_mu" in chosen.arrays for chosen in theorem_3.from_data(made))
 
@@ -268,7 +268,7 @@ def test_near_neighbours_are_pushed_away_where_float64_cannot_resolve_them() -> 
     assert "no longer resolves" in outcome.reason
     assert not followable(made)
     changed = without_near_neighbours(made)
-    before, after = max_margin(made.problem.keys, made.chosen), constants_of(changed).solution
+    before, after = max_margin(made.problem.keys, made.chosen_tokens), constants_of(changed).solution
     assert isinstance(before, MaxMargin)
     assert before.exact.p == after.exact.p
     assert (before.neighbours == after.neighbours).all()
