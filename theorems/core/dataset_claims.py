@@ -43,8 +43,9 @@ def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield _rounding_claim(KEYS_ARE_PRODUCTS, keyed.entries(), keys, case.problem.keys)
 
 
-QUERY_CLAIMS = dict.fromkeys(("keys-are-outer-products", "scores-are-products"), "on every case")
-"""The claims of :func:`query_claims`, and when they are made."""
+KEYS_ARE_OUTER_PRODUCTS = premise("keys-are-outer-products")
+QUERY_CLAIMS = (KEYS_ARE_OUTER_PRODUCTS, premise(SCORES_ARE_PRODUCTS))
+"""The claims of :func:`query_claims`."""
 
 
 def query_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -56,7 +57,7 @@ def query_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield _rounding_claim(SCORES_ARE_PRODUCTS, _signed_scores(data, tokens), scores, case.problem.scores)
     queries = [[rational(b) for b in query] for query in data.queries.tolist() for _ in range(data.X.shape[1])]
     outer = [a * b for row, query in zip(tokens.tolist(), queries, strict=True) for a in row for b in query]
-    yield _rounding_claim("keys-are-outer-products", outer, keys, case.problem.keys)
+    yield _rounding_claim(KEYS_ARE_OUTER_PRODUCTS, outer, keys, case.problem.keys)
 
 
 def _signed_scores(data: Dataset | QueryDataset, tokens: fmpq_mat) -> list[fmpq]:
