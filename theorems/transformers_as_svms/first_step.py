@@ -39,6 +39,7 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 IS_ASKED_FOR = premise("first-step-is-the-one-asked-for")
 IS_A_FIRST_STEP = premise("first-step-is-a-step")
 SEPARATES = premise("first-step-separates")
+FIRST_STEP_CLAIMS = (IS_ASKED_FOR, IS_A_FIRST_STEP, SEPARATES)
 
 STATED = (CLIMBS_ALONG, NORM_DIVERGES, FLOW_TURNS)
 """Those of a descent from a margin that Theorem 3 states."""
@@ -62,7 +63,7 @@ def _cases() -> SearchStrategy[Case]:
     source="T-SVM, Theorem 3",
     claims=(
         *QUERY_CLAIMS,
-        *(IS_ASKED_FOR, IS_A_FIRST_STEP, SEPARATES),
+        *FIRST_STEP_CLAIMS,
         *(
             stated_claim(name, when=name.when) if name in (CLIMBS_ALONG, FLOW_TURNS, NORM_DIVERGES) else name
             for name in MARGIN_CLAIMS
