@@ -158,55 +158,55 @@ class Pairs:
     """Pairs (v, p) of a sublevel set.
 
     Attributes:
-        of: the set.
+        level: the set.
         points: the pairs, m of them.
     """
 
-    of: Sublevel
+    level: Sublevel
     points: Points
 
     @cached_property
     def q(self) -> Numbers:
         """q_i = 1 − s_iα, (m, n)."""
-        return self.of.nonoptimality(self.points)
+        return self.level.nonoptimality(self.points)
 
     @cached_property
     def margins(self) -> Numbers:
         """R m_i = min_t (k_iα − k_it)·p, (m, n)."""
-        return self.of.setup.margins(self.points.p)
+        return self.level.setup.margins(self.points.p)
 
     @cached_property
     def cosine(self) -> Numbers:
         """⟨p, p̄_relax⟩/R, at most the cosine as ‖p‖ ≤ R, and it is what the derivation bounds; (m,)."""
-        return exact(self.points.p) @ self.of.setup.towards / self.of.R
+        return exact(self.points.p) @ self.level.setup.towards / self.level.R
 
     @cached_property
     def least_cosine(self) -> Numbers:
         """The lower bound of it by item 7, (m,)."""
-        return target_bound(self.of.setup, self.of.floors, self.margins, self.of.R)
+        return target_bound(self.level.setup, self.level.floors, self.margins, self.level.R)
 
     @cached_property
     def head_off(self) -> Numbers:
         """1 − cos(v, v_mm), (m,)."""
-        return one_minus_cosine(self.of.setup.u, self.of.r, self.points.w)
+        return one_minus_cosine(self.level.setup.u, self.level.r, self.points.w)
 
     def in_quadrant(self) -> Pairs:
         """Those whose margins at the non-supports are not negative."""
-        margins = self.margins[:, ~self.of.setup.joint.svm.support]
+        margins = self.margins[:, ~self.level.setup.joint.svm.support]
         inside: Bool[np.ndarray, "m"] = np.asarray(possibly_at_least(margins, 0.0).all(axis=1))
-        return Pairs(self.of, self.points.where(inside))
+        return Pairs(self.level, self.points.where(inside))
 
 
 @dataclass(frozen=True, eq=False)
 class LimitBounds:
     """By how much the margins, the direction and the head of a minimiser may be off."""
 
-    of: JointMinimiser
+    minimiser: JointMinimiser
 
     @cached_property
     def floors(self) -> Numbers:
         """R m_i at least: log(1/Q_i − 1), or what item 6 says of its own head; (n,)."""
-        at, joint = self.of, self.of.setup.joint
+        at, joint = self.minimiser, self.minimiser.setup.joint
         _, log_drops = at.drops
         selecting = np.where(joint.others, -np.inf, 0.0)
         own = log_slopes(joint, at.log_r, exponents(joint, at.log_r, at.w, selecting))
@@ -218,43 +218,43 @@ class LimitBounds:
     @cached_property
     def cosine(self) -> Numbers:
         """The lower bound of ⟨p, p̄_relax⟩/R by item 7."""
-        return target_bound(self.of.setup, self.floors, self.of.margins, self.of.R)
+        return target_bound(self.minimiser.setup, self.floors, self.minimiser.margins, self.minimiser.R)
 
     @property
     def visible(self) -> float:
         """:data:`VISIBLE`, and what rounding hides of it: both excesses carry that of logits, 2 · slip/(RΘ) = 8 eps (k
         + 8) max‖k_iα − k_it‖/Θ of the cosine.
         """
-        return VISIBLE + 2 * self.of.slip / (self.of.R * self.of.setup.target.margin)
+        return VISIBLE + 2 * self.minimiser.slip / (self.minimiser.R * self.minimiser.setup.target.margin)
 
     @property
     def head(self) -> Numbers:
         """F (1 + Δ/ν)/(rΓ), an upper bound of 1 − cos(v, v_mm) wherever it is at most 1: item 5."""
-        setup, at = self.of.setup, self.of
+        setup, at = self.minimiser.setup, self.minimiser
         deficit = max(self._deficit, 0.0) + 16 * EPS * (1 + float(np.abs(setup.joint.chosen_tokens @ at.w).max()))
         return deficit / exact(self._r) * (1 + setup.spread / setup.nu) / setup.margin
 
     @property
     def head_off(self) -> Numbers:
         """1 − cos(v, v_mm)."""
-        return one_minus_cosine(self.of.setup.u, self._r, self.of.w[None])
+        return one_minus_cosine(self.minimiser.setup.u, self._r, self.minimiser.w[None])
 
     @property
     def _r(self) -> float:
-        return math.exp(min(self.of.log_r, LARGEST_EXPONENT))
+        return math.exp(min(self.minimiser.log_r, LARGEST_EXPONENT))
 
     @property
     def _deficit(self) -> float:
         """F of its own risk, up to what vanishes with it."""
-        return math.log(self.of.setup.joint.tokens.shape[0]) + self.of.log_risk
+        return math.log(self.minimiser.setup.joint.tokens.shape[0]) + self.minimiser.log_risk
 
     @property
     def _from_outputs(self) -> Float64[np.ndarray, "n"]:
         """Item 6 for a known head: v·x_i^p ≥ rΓ − F gives q_i ≤ (v·z_iα − rΓ + F)/min_t c_it; floors from that."""
-        joint, log_r = self.of.setup.joint, self.of.log_r
-        _, log_drops = self.of.drops
+        joint, log_r = self.minimiser.setup.joint, self.minimiser.log_r
+        _, log_drops = self.minimiser.drops
         log_least = np.min(np.where(joint.others, log_drops, np.inf), axis=1)
-        room = joint.svm.slack + (joint.chosen_tokens @ self.of.w + self._deficit) * math.exp(-min(log_r, 690.0))
+        room = joint.svm.slack + (joint.chosen_tokens @ self.minimiser.w + self._deficit) * math.exp(-min(log_r, 690.0))
         log_room = log_r + np.log(np.maximum(room, 1e-300))
         return odds_of_log(log_room - log_least + 64 * EPS)
 

@@ -135,14 +135,14 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
     """The effective claims at pairs of sublevel sets; B, F and the bounds made of them are those of each set."""
     # q_max ≤ B.
-    yield from at_pairs(NON_OPTIMALITY, [(x.of.bound, np.max(x.q, axis=1)) for x in sets])
+    yield from at_pairs(NON_OPTIMALITY, [(x.level.bound, np.max(x.q, axis=1)) for x in sets])
 
     # (k_iα − k_it)·p ≥ log(1/B − 1).
-    margins = [(x.margins, log_odds(x.of.bound)) for x in sets if x.of.bound < 1]
+    margins = [(x.margins, log_odds(x.level.bound)) for x in sets if x.level.bound < 1]
     yield from at_pairs(PROMPT_MARGIN, margins)
 
     # Of an input that the solver under test calls no support, Q_i of Theorem 6 in the place of B.
-    others = [(x.margins[:, x.of.spare], x.of.floors[x.of.spare]) for x in sets if x.of.spare.any()]
+    others = [(x.margins[:, x.level.spare], x.level.floors[x.level.spare]) for x in sets if x.level.spare.any()]
     yield from at_pairs(QUADRANT, others)
 
     # ⟨p, p̄_mm⟩/R ≥ Σ_it μ_it log(1/B − 1)/(R‖p_mm‖) = log(1/B − 1)/(RΘ).
@@ -151,7 +151,7 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
     yield from at_pairs(PROMPT_DIRECTION, cosines)
 
     # 1 − cos(v, v_mm) ≤ (F/r + BΔ)/Γ.
-    yield from at_pairs(HEAD_DIRECTION, [(x.of.head_loss, x.head_off) for x in sets if x.of.head_loss <= 1])
+    yield from at_pairs(HEAD_DIRECTION, [(x.level.head_loss, x.head_off) for x in sets if x.level.head_loss <= 1])
 
 
 @section

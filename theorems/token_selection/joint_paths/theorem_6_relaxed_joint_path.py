@@ -125,15 +125,15 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
     """The effective claims at pairs of sublevel sets; B, Q_i, F and the bounds made of them are those of each set."""
-    S = sets[0].of.setup.joint.svm.support
+    S = sets[0].level.setup.joint.svm.support
 
     # q_S ≤ B.
-    yield from at_pairs(NON_OPTIMALITY, [(x.of.bound, np.max(x.q[:, S], axis=1)) for x in sets])
+    yield from at_pairs(NON_OPTIMALITY, [(x.level.bound, np.max(x.q[:, S], axis=1)) for x in sets])
 
     # (k_iα − k_it)·p ≥ log(1/B − 1) over S, and ≥ log(1/Q_i − 1) at i ∉ S.
-    margins = [(x.margins[:, S], x.of.floors[S]) for x in sets if x.of.bound < 1]
+    margins = [(x.margins[:, S], x.level.floors[S]) for x in sets if x.level.bound < 1]
     yield from at_pairs(PROMPT_MARGIN, margins)
-    others = [(x.margins[:, x.of.spare], x.of.floors[x.of.spare]) for x in sets if x.of.spare.any()]
+    others = [(x.margins[:, x.level.spare], x.level.floors[x.level.spare]) for x in sets if x.level.spare.any()]
     yield from at_pairs(QUADRANT, others)
 
     # ⟨p, p̄_relax⟩/R ≥ (Σ_{i∈S} μ_it log(1/B − 1) + Σ_{i∉S} μ_it max(log(1/Q_i − 1), min(m_i, 0)))/(R‖p_relax‖).
@@ -142,7 +142,7 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
     yield from at_pairs(PROMPT_DIRECTION, cosines)
 
     # 1 − cos(v, v_mm) ≤ (F/r + BΔ)/Γ.
-    yield from at_pairs(HEAD_DIRECTION, [(x.of.head_loss, x.head_off) for x in sets if x.of.head_loss <= 1])
+    yield from at_pairs(HEAD_DIRECTION, [(x.level.head_loss, x.head_off) for x in sets if x.level.head_loss <= 1])
 
 
 @section
