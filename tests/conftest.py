@@ -21,6 +21,6 @@ options.JOBS = 1
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected stays to the end; looking for garbage in it takes a third of a second each time."""
+    """What is imported and collected stays to the end; a search for garbage in it takes a third of a second."""
     gc.collect()
     gc.freeze()
