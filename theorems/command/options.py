@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +33,21 @@ def processes(independent: str) -> Any:
     return typer.Option(min=1, metavar="N", help=f"Processes; {independent} not depend on it.")
 
 
+def identifier(help: str, completion: Callable[[str], list[str]]) -> Any:
+    """The id of one object, an argument."""
+    return typer.Argument(metavar="ID", help=help, autocompletion=completion)
+
+
+def identifiers(help: str, completion: Callable[[str], list[str]], what: str = "ID") -> Any:
+    """Several, or none."""
+    return typer.Argument(metavar=f"[{what}]...", help=help, autocompletion=completion)
+
+
+def limit(help: str) -> Any:
+    """Seconds."""
+    return typer.Option(min=0.001, metavar="SECONDS", help=help)
+
+
 def folder(help: str) -> Any:
     """``--out`` where several files are written."""
     return typer.Option(metavar="DIR", help=help)
@@ -52,12 +68,7 @@ def file(help: str) -> Any:
     return typer.Option(metavar="FILE", help=help)
 
 
-Ids = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[ID]...", help="Statements, or path.py:name; all by default.", autocompletion=completion.ids
-    ),
-]
+Ids = Annotated[list[str] | None, identifiers("Statements, or path.py:name; all by default.", completion.ids)]
 Examples = Annotated[int, examples_option("cases per statement")]
 Jobs = Annotated[int, processes("the results do")]
 Json = Annotated[Path | None, file("Write the results as JSON.")]
@@ -67,17 +78,9 @@ Resume = Annotated[
     Path | None,
     file("Append what is finished to this journal, and do not do again what it holds; begins it if it is not there."),
 ]
-Timeout = Annotated[
-    float | None,
-    typer.Option(min=0.001, metavar="SECONDS", help="End a statement that takes longer; it is inconclusive."),
-]
+Timeout = Annotated[float | None, limit("End a statement that takes longer; it is inconclusive.")]
 CaseTimeout = Annotated[
-    float,
-    typer.Option(
-        min=0.001,
-        metavar="SECONDS",
-        help="End a statement of your file, or on your kernel, at a case that takes longer; it is inconclusive.",
-    ),
+    float, limit("End a statement of your file, or on your kernel, at a case that takes longer; it is inconclusive.")
 ]
 LOCAL = "local"
 Engine = Annotated[
