@@ -11,7 +11,7 @@ from reference_attention.files import from_json, to_json, write_bytes
 from theorems.benchmark.against import Verdict as Compare
 from theorems.benchmark.against import check_comparable, comparison_rows, earlier
 from theorems.benchmark.comparison import Comparison, merge
-from theorems.benchmark.optimisers.users import LoadingRule
+from theorems.benchmark.optimisers.users import load_rule
 from theorems.benchmark.record import as_json
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.table import comparison_table, markdown, print_tables
@@ -57,7 +57,7 @@ def bench_and_report(options: BenchOptions) -> int:
         check_comparable(then, now, options.compare)
     with open_sandbox(options.jobs, options.case_timeout) as sandbox:
         for rule in foreign:
-            sandbox.call(LoadingRule(rule))
+            sandbox.call(f"loading {parts_of(rule)[0]}", load_rule, rule)
         return _bench(options, rules, contents, then, sandbox)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from reference_attention.files import check_writable, to_json, write_text
 from theorems.command.subcommands import FiguresOptions, HuntOptions, PowerOptions
 from theorems.core.version import version
-from theorems.run.engines.named import coordinator
+from theorems.run.engines.coordinator import coordinator
 from theorems.run.journal import open_journal
-from theorems.run.progress import show_progress, totals_of
+from theorems.run.progress import show_progress
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import console
 from theorems.run.work import R, Work
@@ -36,8 +36,9 @@ def run_units(units: Sequence[Work[R]], jobs: int, what: str, steps: str, **how:
         what, steps: what the units are, and theirs, as :func:`theorems.run.progress.show_progress` has them.
         how: as for :func:`theorems.run.schedule.run`.
     """
+    totals = {unit.id: unit.total for unit in units}
     try:
-        with show_progress(console(stderr=True), totals_of(units), what=what, steps=steps) as progress:
+        with show_progress(console(stderr=True), totals, what=what, steps=steps) as progress:
             return run(units, jobs, progress, **how), False
     except Interrupted as stopped:
         return stopped.results, True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -12,11 +13,13 @@ from reference_attention.errors import InvalidInput
 from theorems.command.subcommands import ListOptions, TolerancesOptions
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
-from theorems.run.registry.definitions import DEFINITIONS
+from theorems.library import catalogue
+from theorems.library.table import Table as Objects
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import capabilities, statements, tolerances, tolerances_of
 from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.tables import column_table, console, markdown_table
+from theorems.token_selection.directions.definitions import DEFINITIONS
 
 TOLERANCE = ("tolerance", "formula", "reason")
 
@@ -24,13 +27,16 @@ TOLERANCE = ("tolerance", "formula", "reason")
 def print_list(options: ListOptions) -> None:
     """Statements, what attention kernels may be able to do, definitions and assumptions; or some of them."""
     if options.data:
-        tables = [datasets()]
-    elif options.assumptions:
-        tables = [assumptions()]
+        tables = [_terminal_table(catalogue.datasets())]
     else:
-        tables = [statements_table(), capabilities_table(), definitions(), assumptions()]
+        tables = [] if options.assumptions else [statements_table(), capabilities_table(), definitions()]
+        tables.append(_terminal_table(catalogue.assumptions()))
     for one in tables:
         console().print(one)
+
+
+def _terminal_table(of: Objects[Any]) -> Table:
+    return column_table(*of.columns, rows=of.rows, whole=of.columns[:1])
 
 
 def statements_table() -> Table:
@@ -46,20 +52,6 @@ def capabilities_table() -> Table:
     """What attention kernels may be able to do: id, title, what is checked."""
     rows = [(one.id, one.title, one.kernel.says if one.kernel else "") for one in capabilities().values()]
     return column_table("capability", "says", "of a kernel (--attention)", rows=rows, whole=("capability",))
-
-
-def assumptions() -> Table:
-    """Every assumption: id, title, source."""
-    rows = [(one.id, one.title, one.source) for one in ASSUMPTIONS.values()]
-    return column_table("assumption", "says", "source", rows=rows, whole=("assumption",))
-
-
-def datasets() -> Table:
-    """Every named dataset: name, what it is."""
-    from generators.datasets import DATASETS
-
-    rows = [(name, (inspect.getdoc(build) or "").partition("\n")[0]) for name, build in DATASETS.items()]
-    return column_table("dataset", "is", rows=rows, whole=("dataset",))
 
 
 def definitions() -> Table:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from reference_attention.errors import InvalidInput
-from reference_attention.files import from_json, to_json, write_bytes, write_text
+from reference_attention.files import check_directory, from_json, make_directory, to_json, write_bytes, write_text
 from theorems.command.common import check_targets, complain, resumable, run_units
 from theorems.command.subcommands import FiguresOptions
 from theorems.core.claim import Verdict
@@ -31,7 +30,8 @@ def figures_and_report(options: FiguresOptions) -> int:
     if options.kind not in FORMATS:
         raise InvalidInput(f"--format: {options.kind!r} is not one of {', '.join(FORMATS)}.")
     check_matplotlib()
-    _make(options.out)
+    check_directory(options.out, "the figures")
+    make_directory(options.out)
     check_targets(*(path_of(options.out, one, ending) for one in figures for ending in (options.kind, "json")))
     if options.cifar10 is not None:
         cifar_10(options.cifar10)
@@ -60,15 +60,6 @@ def figures_and_report(options: FiguresOptions) -> int:
         return Exit.INTERRUPTED
     complain(*(f"{found.id}: {found.failed}" for found in computed if found.failed))
     return exit_of(Verdict.INCONCLUSIVE if found.failed else Verdict.UPHELD for found in computed)
-
-
-def _make(directory: Path) -> None:
-    if directory.exists() and not directory.is_dir():
-        raise InvalidInput(f"{directory}: is not a directory; give another one for the figures.")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"{directory}: cannot be made ({error.strerror or error}).") from None
 
 
 def _write(one: Figure, found: Computed, options: FiguresOptions) -> None:

@@ -7,14 +7,14 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rich.text import Text
 
 from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
-from reference_attention.files import from_json
+from reference_attention.files import check_directory, from_json
 from theorems.command.common import check_targets, complain, resumable, run_units, write_report
 from theorems.command.subcommands import CounterexamplesOptions, HuntOptions, ReplayOptions
 from theorems.core.exit_code import Exit
@@ -29,12 +29,10 @@ from theorems.hunting.search import ROUND, Effort, Hunt, Observation
 from theorems.hunting.table import Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
 from theorems.run.description import Heading, heading_of
-from theorems.run.engines.coordinator import OVER
-from theorems.run.engines.named import LOCAL
+from theorems.run.engines.coordinator import LOCAL, OVER
 from theorems.run.identity import identity, of_headings
 from theorems.run.journal import open_journal
 from theorems.run.registry.user_file import is_in_a_file
-from theorems.run.reproduce import check_directory
 from theorems.run.sandbox import open_sandbox
 from theorems.run.tables import console, print_case
 from theorems.run.verify import Progress, nothing
@@ -49,7 +47,7 @@ def hunt_and_report(options: HuntOptions) -> int:
     """
     seen, spent = None, 0.0
     if options.engine != LOCAL:
-        check_directory(options.out)
+        check_directory(options.out, "failing cases")
         began = time.monotonic()
         seen, interrupted = search_rounds(options)
         if interrupted or (seen.failed and not seen.found):
@@ -58,7 +56,10 @@ def hunt_and_report(options: HuntOptions) -> int:
         spent = time.monotonic() - began
     if is_in_a_file(options.id) and options.isolate:
         with open_sandbox(1, options.case_timeout) as sandbox:
-            code, text = sandbox.call(Hunting(options, sys.stdout.isatty(), seen, spent), settles=True)
+            how = (options, sys.stdout.isatty(), seen, spent)
+            code, text = sandbox.call(
+                lambda done: f"hunting {options.id}, case {done + 1}", hunt_there, *how, long=True
+            )
         sys.stdout.write(text)
         return code
     return hunt_here(options, seen=seen, spent=spent)
@@ -75,41 +76,23 @@ class _Text(io.StringIO):
         return self._terminal
 
 
-@dataclass(frozen=True)
-class Hunting:
-    """A hunt as a whole in another process, which has the statement and its cases."""
+def hunt_there(
+    options: HuntOptions, terminal: bool, seen: Seen | None, spent: float, progress: Progress
+) -> tuple[int, str]:
+    """A hunt as a whole in another process, which has the statement and its cases.
 
-    options: HuntOptions
-    terminal: bool
-    seen: Seen | None
-    spent: float
-
-    def run(self, progress: Progress) -> tuple[int, str]:
-        """The exit code, and what is to be printed; a signal ends it with what is finished, as it does everywhere."""
-        signals.listen()
-        signals.let_through()
-        with redirect_stdout(_Text(self.terminal)) as said:
-            return hunt_here(self.options, progress, self.seen, self.spent), said.getvalue()
-
-    def where(self, done: int) -> str:
-        """The case."""
-        return f"hunting {self.options.id}, case {done + 1}"
+    Returns:
+        The exit code, and what is to be printed; a signal ends it with what is finished, as it does everywhere.
+    """
+    signals.listen()
+    signals.let_through()
+    with redirect_stdout(_Text(terminal)) as said:
+        return hunt_here(options, progress, seen, spent), said.getvalue()
 
 
-@dataclass(frozen=True)
-class Weakening:
-    """Look for the statement without the assumption."""
-
-    id: str
-    without: str
-
-    def run(self, progress: Progress) -> Heading:
-        """The heading of the statement."""
-        return heading_of(weakened_named(self.id, self.without).statement)
-
-    def where(self, done: int) -> str:
-        """That it is loaded."""
-        return f"loading {self.id.rpartition(':')[0]}"
+def load_weakening(id: str, without: str) -> Heading:
+    """The heading of the statement without the assumption."""
+    return heading_of(weakened_named(id, without).statement)
 
 
 def search_rounds(options: HuntOptions) -> tuple[Seen, bool]:
@@ -120,12 +103,9 @@ def search_rounds(options: HuntOptions) -> tuple[Seen, bool]:
     Raises:
         InvalidInput: unknown ids, or an engine that cannot be used.
     """
-    weakening = Weakening(options.id, options.without)
-    if is_in_a_file(options.id) and options.isolate:
-        with open_sandbox(1, options.case_timeout) as sandbox:
-            heading = sandbox.call(weakening)
-    else:
-        heading = weakening.run(nothing)
+    with open_sandbox(1, options.case_timeout, is_in_a_file(options.id) and options.isolate) as sandbox:
+        file = options.id.rpartition(":")[0]
+        heading = sandbox.call(f"loading {file}", load_weakening, options.id, options.without)
     work, found = rounds_of(options.id, options.without, options.seed, options.cases), False
     ends = time.monotonic() + options.seconds
 
@@ -158,7 +138,7 @@ def hunt_here(options: HuntOptions, progress: Progress = nothing, seen: Seen | N
         seen, spent: the first rounds, looked through elsewhere, and the seconds of that.
     """
     weakened = weakened_named(options.id, options.without)
-    check_directory(options.out)
+    check_directory(options.out, "failing cases")
     check_targets(options.json)
     interrupted = False
     with (

@@ -11,7 +11,7 @@ from theorems.faults import FAULTS, Fault, fault_named
 from theorems.faults.power.table import LEGEND, as_json, catchers, markdown, power_table, sizes_table
 from theorems.faults.power.trial import Found
 from theorems.faults.power.work import AT_A_TIME, Column, Faced, Shrunk, Smallest
-from theorems.run.engines.named import LOCAL
+from theorems.run.engines.coordinator import LOCAL
 from theorems.run.identity import identity, of_headings
 from theorems.run.opening import headings
 from theorems.run.registry.suite import statements

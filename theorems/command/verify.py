@@ -9,7 +9,7 @@ from pathlib import Path
 
 from generators.user_data import load
 from reference_attention.errors import InvalidInput
-from reference_attention.files import write_text
+from reference_attention.files import check_directory, write_text
 from theorems.command.common import check_targets, complain
 from theorems.command.junit import junit_xml
 from theorems.command.subcommands import VerifyOptions
@@ -24,9 +24,9 @@ from theorems.kernel.table import kernel_table, summary, was_tried
 from theorems.library.results import Results
 from theorems.run.description import Description
 from theorems.run.events import Event, Finished, Started, Stopped
-from theorems.run.known_failures import KnownFailures, checked_statements, file_text, known_ids, read
+from theorems.run.known_failures import KnownFailures, file_text, known_ids, read
 from theorems.run.progress import show_progress
-from theorems.run.reproduce import check_directory, save
+from theorems.run.reproduce import save
 from theorems.run.result import Result
 from theorems.run.session import Request, Session
 from theorems.run.tables import (
@@ -48,7 +48,7 @@ def verify_and_report(options: VerifyOptions) -> int:
     """
     request = request_of(options)
     check_targets(options.json, options.junit_xml, options.write_known_failures, options.emit_test)
-    check_directory(options.out)
+    check_directory(options.out, "failing cases")
     if options.emit_test is not None and options.attention is None:
         raise InvalidInput("--emit-test: writes tests of a kernel; give the kernel with --attention.")
     report = Report(request.examples, options)
@@ -135,8 +135,7 @@ class Report:
 
     def end(self, last: Finished | Stopped) -> int:
         """Write and print what was found; the exit code."""
-        seen = checked_statements(last.results)
-        expected = self._known.expected(seen)
+        expected = self._known.expected(last.results)
         unknown = [result for result in last.results if result.id not in expected]
         # Files first: whoever reads the output may be gone.
         reproduce = {result.id: self._save(result) for result in unknown if result.failure is not None}
@@ -150,7 +149,7 @@ class Report:
         ]
         if isinstance(last, Finished):
             data = options.data or f"{self._examples} examples, seed {options.seed}"
-            known = file_text(seen, f"{kernel or 'theorems verify'} on {data}", self._known.reasons)
+            known = file_text(last.results, f"{kernel or 'theorems verify'} on {data}", self._known.reasons)
             texts.append((options.write_known_failures, known))
         unwritten = _write((path, text) for path, text in texts if path is not None and text)
         self._print(found, reproduce)
@@ -163,7 +162,7 @@ class Report:
         if unwritten:
             return Exit.BAD_INPUT
         code = exit_code_of(unknown) if unknown or not expected else Exit.UPHELD
-        complaints = self._known.complaints(seen)
+        complaints = self._known.complaints(last.results)
         complain(*complaints)
         return Exit.FALSIFIED if complaints and code is not Exit.BAD_INPUT else code
 

@@ -19,7 +19,7 @@ from generators.user_data import Given
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.run.description import Description, Heading
-from theorems.run.engines.named import LOCAL, coordinator
+from theorems.run.engines.coordinator import LOCAL, coordinator
 from theorems.run.events import Died, Event, Finished, Handler, Started, Stopped
 from theorems.run.identity import identity, of_data, of_headings
 from theorems.run.journal import open_journal
@@ -133,8 +133,7 @@ class Session:
 
     def _steps(self, handle: Handler) -> Generator[None, None, None]:
         request = self.request
-        with open_sandbox(request.jobs, request.patience) as processes:
-            sandbox = processes if request.isolate else None
+        with open_sandbox(request.jobs, request.patience, request.isolate) as sandbox:
             try:
                 name, kernel, depends_on = kernel_opened(request.under_test, sandbox)
             except ProcessDied as error:
@@ -160,7 +159,7 @@ class Session:
                         timeout=request.timeout,
                         enough=request.enough,
                         patience=request.patience,
-                        pool=processes.pool,
+                        pool=sandbox.pool,
                         engine=engine,
                     )
             except Interrupted as stopped:
@@ -168,7 +167,7 @@ class Session:
                 return
             handle(Finished(tuple(results), self._hints(results, sandbox)))
 
-    def _chosen(self, sandbox: Sandbox | None) -> list[Heading]:
+    def _chosen(self, sandbox: Sandbox) -> list[Heading]:
         request = self.request
         given = request.given
         ids = request.ids or ((given.failed,) if given and given.failed else ())
@@ -206,6 +205,6 @@ class Session:
             for one in chosen
         ]
 
-    def _hints(self, results: list[Result], sandbox: Sandbox | None) -> tuple[str, ...]:
+    def _hints(self, results: list[Result], sandbox: Sandbox) -> tuple[str, ...]:
         falsified = any(result.verdict is Verdict.FALSIFIED for result in results)
         return hints_on(self.request.under_test, sandbox) if falsified else ()

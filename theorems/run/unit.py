@@ -34,7 +34,7 @@ class Unit:
         isolated: whether untrusted code, if it is some, must run in another process.
         title: of the statement, for a result without a case.
         realistic: whether only cases as users have them are generated.
-        part: which :data:`PART` cases of a statement these are; only the first part may have more, and is the whole.
+        part: which :data:`PART` cases of a statement these are; a unit that is not cut has all of them.
     """
 
     id: str
@@ -73,14 +73,12 @@ class Unit:
         return replace(begun, generated=self.data is None, interrupted=not why, stopped=why or "interrupted")
 
     def run(self, progress: Progress) -> Result:
-        """The result."""
+        """The result; a unit with more cases is cut into :meth:`parts` first."""
         statement_named(self.id)
         under_test = self.under_test.load() if isinstance(self.under_test, KernelByName) else self.under_test
         progress(self.so_far.result.examples if self.so_far else 0)
         if self.data is not None:
             return verify_data(self.id, self.data, under_test, progress, self.so_far)
-        if len(parts := self.parts()) > 1:
-            return self._all(parts, progress)
         return verify_generated(
             self.id, self.examples, self.seed, under_test, progress, self.so_far, self.part, self.realistic
         )
@@ -110,15 +108,6 @@ class Unit:
         if result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED:
             return replace(result, generated=False)
         return result
-
-    def _all(self, parts: Sequence[Unit], progress: Progress) -> Result:
-        results: list[Result] = []
-        for part in parts:
-            before = part.part * PART
-            results.append(part.run(lambda done, so_far=None, before=before: progress(before + done)))
-            if self.last(results[-1]):
-                break
-        return self.conclude(merge_results(results))
 
     def __getstate__(self) -> dict[str, Any]:
         # Cases hold read-only mappings, which do not pickle; their JSON is exact.

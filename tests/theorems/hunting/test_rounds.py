@@ -13,6 +13,7 @@ import pytest
 
 import theorems.command.common
 import theorems.command.hunting
+from tests.theorems.run.engines.executors import OnExecutor
 from theorems.command.app import main
 from theorems.core.exit_code import Exit
 from theorems.hunting import rounds as rounds_
@@ -21,7 +22,6 @@ from theorems.hunting.entries import weakened_named
 from theorems.hunting.rounds import Rounds, Seen, rounds_of
 from theorems.hunting.search import Hunt
 from theorems.run.engines.coordinator import Coordinator
-from theorems.run.engines.engine import OnExecutor
 from theorems.run.events import ignore
 from theorems.run.schedule import run
 
