@@ -9,17 +9,13 @@ from theorems.command.subcommands import PowerOptions
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS, Fault, fault_named
 from theorems.faults.power.table import LEGEND, as_json, catchers, markdown, power_table, sizes_table
-from theorems.faults.power.trial import Found
-from theorems.faults.power.work import AT_A_TIME, Column, Faced, Shrunk, Smallest
+from theorems.faults.power.work import AT_A_TIME, Column, Faced, Smallest, shrinking_of
 from theorems.run.engines.coordinator import LOCAL
 from theorems.run.identity import identity, of_headings
 from theorems.run.opening import headings
 from theorems.run.registry.suite import statements
 from theorems.run.sandbox import open_sandbox
 from theorems.run.tables import console
-
-QUICKEST = 4
-"""Statements that a fault is made smaller against: the one that it names, and those that took the fewest examples."""
 
 
 def power_and_report(options: PowerOptions) -> int:
@@ -40,7 +36,8 @@ def power_and_report(options: PowerOptions) -> int:
             facing = [Faced(id, names, options.examples, options.seed, at_a_time=at_a_time) for id in known]
             smallest: list[Smallest] = []
             columns, interrupted = run_units(facing, options.jobs, "statements", "faults", **how)
-            if options.sizes and not interrupted and (shrinking := _shrinking(options, faults, columns)):
+            shrinking = shrinking_of(faults, columns, options.examples, options.seed) if options.sizes else []
+            if shrinking and not interrupted:
                 smallest, interrupted = run_units(shrinking, options.jobs, "sizes", "statements", **how)
     write_report(options.json, seed=options.seed, examples=options.examples, **as_json(columns, smallest))
     if interrupted and options.markdown:
@@ -58,19 +55,6 @@ def power_and_report(options: PowerOptions) -> int:
         complain("interrupted; what is marked · was not tried.")
         return Exit.INTERRUPTED
     return _exit_code(faults, columns)
-
-
-def _shrinking(options: PowerOptions, faults: Sequence[Fault], columns: Sequence[Column]) -> list[Shrunk]:
-    made = []
-    for fault in faults:
-        found = [c for c in columns if fault.name in c.cells and c.cells[fault.name].found is Found.CAUGHT]
-        # The statement that the fault names goes first, whatever it took.
-        order = sorted(found, key=lambda c: (c.id != fault.caught_by, c.cells[fault.name].examples))
-        quickest = order[:QUICKEST]
-        if fault.unit and quickest:
-            ids = tuple(column.id for column in quickest)
-            made.append(Shrunk(fault.name, ids, options.examples, options.seed))
-    return made
 
 
 def _command(options: PowerOptions) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from generators.case import Case
-from generators.datasets import DATASETS
-from theorems.token_selection.joint_paths.regime_map import Regime, generated
+from theorems.token_selection.joint_paths.regime_map import Regime
 
 COLUMNS = ("data", "schedule", "r/R →", "ends at", "from p_mm", "from p_relax", "from p(r/R)", "1 − cos(v, v_mm)")
 
@@ -38,11 +36,6 @@ instead of 0 (so the theorem's hypothesis "p_R selects α" fails), and its direc
 Normalized gradient descent on (v, p) shows the same map with c = lim ‖v‖/‖p‖ (`conjecture-joint-descent`). The
 paper's Figure 3(b) has equal step sizes, so c = 1 = c*, and ends just on the relaxed side.
 """
-
-
-def documented_cases() -> list[Case]:
-    """Figure 3(b) and three generated datasets."""
-    return [DATASETS["figure-3b"](), *(generated(seed) for seed in range(3))]
 
 
 def cells(row: Regime) -> tuple[str, ...]:
