@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -49,7 +50,7 @@ def _options(
 
 
 def subcommand(function: Callable[[Any], int | None]) -> Callable[[Any], int | None]:
-    """A subcommand: the fields of the dataclass that it takes are its options, whose docstring is its help."""
+    """A subcommand: the dataclass that it takes has its name and its help, and the fields of that are its options."""
     kind = get_type_hints(function)["options"]
     hints = get_type_hints(kind, include_extras=True)
 
@@ -59,12 +60,13 @@ def subcommand(function: Callable[[Any], int | None]) -> Callable[[Any], int | N
     own = inspect.signature(kind).parameters.values()
     parse.__signature__ = inspect.Signature([one.replace(annotation=hints[one.name]) for one in own])  # type: ignore[attr-defined]
     parse.__annotations__ = hints
-    app.command(function.__name__.strip("_").replace("_", "-"), help=inspect.getdoc(kind))(parse)
+    name = re.sub(r"\B(?=[A-Z])", "-", kind.__name__.removesuffix("Options")).lower()
+    app.command(name, help=inspect.getdoc(kind))(parse)
     return function
 
 
 @subcommand
-def list_(options: subcommands.ListOptions) -> None:
+def list_all(options: subcommands.ListOptions) -> None:
     from theorems.command import describe
 
     describe.print_list(options)
@@ -99,8 +101,8 @@ def explain(options: subcommands.ExplainOptions) -> int:
 
 
 @subcommand
-def drawn(options: subcommands.DrawnOptions) -> int:
-    from theorems.command.drawn import draw_and_report
+def draws(options: subcommands.DrawnOptions) -> int:
+    from theorems.command.draws import draw_and_report
 
     return draw_and_report(options)
 

@@ -29,4 +29,4 @@ def explain_and_report(options: ExplainOptions) -> int:
         write_text(options.json, found.to_json())
     if options.plot is not None:
         write_bytes(options.plot, found.plot(kind))
-    return Exit.UPHELD if found.decided else Exit.INCONCLUSIVE
+    return Exit.UPHELD if found.is_decided else Exit.INCONCLUSIVE

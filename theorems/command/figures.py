@@ -50,7 +50,7 @@ def figures_and_report(options: FiguresOptions) -> int:
     for one in drawn:
         _write(one, by_name[one.name], options)
     out = console()
-    rows = [(one.name, one.said, f"{one.stem}.{options.kind}, .json") for one in drawn]
+    rows = [(one.name, one.plain_title, f"{one.stem}.{options.kind}, .json") for one in drawn]
     out.print(column_table("figure", "shows", f"files in {options.out}", rows=rows))
     lacking = [] if options.names else [one for one in FIGURES.values() if missing(one)]
     if lacking:
@@ -63,7 +63,7 @@ def figures_and_report(options: FiguresOptions) -> int:
 
 
 def _write(one: Figure, found: Computed, options: FiguresOptions) -> None:
-    text = to_json({"figure": one.name, "title": one.said, **found.numbers})
+    text = to_json({"figure": one.name, "title": one.plain_title, **found.numbers})
     write_text(path_of(options.out, one, "json"), text + "\n")
     # What is drawn is what the file holds.
     write_bytes(path_of(options.out, one, options.kind), render_figure(one, from_json(text), options.kind))

@@ -24,7 +24,7 @@ from theorems.hunting.examine import examine, in_own_units
 from theorems.hunting.journal import HuntJournal
 from theorems.hunting.printing import hunt_progress, print_counterexample, print_examined, print_nothing, rows_table
 from theorems.hunting.record import load, save
-from theorems.hunting.rounds import Seen, rounds_of
+from theorems.hunting.rounds import RoundsResult, rounds_of
 from theorems.hunting.search import ROUND, Effort, Hunt, Observation
 from theorems.hunting.table import Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
@@ -50,7 +50,7 @@ def hunt_and_report(options: HuntOptions) -> int:
         check_directory(options.out, "failing cases")
         began = time.monotonic()
         seen, interrupted = search_rounds(options)
-        if interrupted or (seen.failed and not seen.found):
+        if interrupted or (seen.failed and not seen.has_counterexample):
             complain(f"{seen.id}: {seen.failed}; nothing is concluded.")
             return Exit.INTERRUPTED if interrupted else Exit.INCONCLUSIVE
         spent = time.monotonic() - began
@@ -77,7 +77,7 @@ class _Text(io.StringIO):
 
 
 def hunt_there(
-    options: HuntOptions, terminal: bool, seen: Seen | None, spent: float, progress: Progress
+    options: HuntOptions, terminal: bool, seen: RoundsResult | None, spent: float, progress: Progress
 ) -> tuple[int, str]:
     """A hunt as a whole in another process, which has the statement and its cases.
 
@@ -95,7 +95,7 @@ def load_weakening(id: str, without: str) -> Heading:
     return heading_of(weakened_named(id, without).statement)
 
 
-def search_rounds(options: HuntOptions) -> tuple[Seen, bool]:
+def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
     """What the workers of an engine saw of the rounds of a hunt, and whether a signal ended it.
 
     The time of a hunt ends a search that has found nothing; once something is found, the rounds before are finished.
@@ -109,9 +109,9 @@ def search_rounds(options: HuntOptions) -> tuple[Seen, bool]:
     work, found = rounds_of(options.id, options.without, options.seed, options.cases), False
     ends = time.monotonic() + options.seconds
 
-    def enough(seen: Seen) -> str:
+    def enough(seen: RoundsResult) -> str:
         nonlocal found
-        found = found or seen.found
+        found = found or seen.has_counterexample
         return ""
 
     with resumable(options, _identity(options, heading)) as how:
@@ -130,7 +130,9 @@ def _identity(options: HuntOptions, heading: Heading) -> dict[str, Any]:
     return identity("hunt", **of_headings([heading]), without=options.without, seed=options.seed)
 
 
-def hunt_here(options: HuntOptions, progress: Progress = nothing, seen: Seen | None = None, spent: float = 0.0) -> int:
+def hunt_here(
+    options: HuntOptions, progress: Progress = nothing, seen: RoundsResult | None = None, spent: float = 0.0
+) -> int:
     """The same in this process.
 
     Args:
@@ -169,7 +171,7 @@ def hunt_here(options: HuntOptions, progress: Progress = nothing, seen: Seen | N
         statement=weakened.statement.id,
         without=weakened.without,
         seed=hunted.seed,
-        found=hunted.found,
+        found=hunted.has_counterexample,
         interrupted=interrupted,
         cases=effort.tried,
         decided=effort.decided,
@@ -179,7 +181,7 @@ def hunt_here(options: HuntOptions, progress: Progress = nothing, seen: Seen | N
     )
     name = f"{weakened.name}.json" if options.record else ""
     path = None
-    if hunted.found or (name and not interrupted):
+    if hunted.has_counterexample or (name and not interrupted):
         path = save(weakened, hunted.record(), options.out, name=name)
     if hunted.examined is None:
         print_nothing(console(), hunt, interrupted)
@@ -194,13 +196,13 @@ def hunt_here(options: HuntOptions, progress: Progress = nothing, seen: Seen | N
 
 
 def _as_known(
-    seen: Seen | None, cases: int | None, kept: Sequence[Observation]
+    seen: RoundsResult | None, cases: int | None, kept: Sequence[Observation]
 ) -> tuple[Sequence[Sequence[Observation]], Sequence[Observation]]:
     """Whole rounds that were looked through, and the cases of the one after them."""
     if seen is None or not seen.rounds:
         return (), kept
     # A counterexample has to be drawn once more; a round that was cut short is gone on with.
-    if seen.found or (cases is not None and cases < ROUND):
+    if seen.has_counterexample or (cases is not None and cases < ROUND):
         return seen.rounds[:-1], seen.rounds[-1]
     return seen.rounds, ()
 

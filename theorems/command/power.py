@@ -9,7 +9,7 @@ from theorems.command.subcommands import PowerOptions
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS, Fault, fault_named
 from theorems.faults.power.table import LEGEND, as_json, catchers, markdown, power_table, sizes_table
-from theorems.faults.power.work import AT_A_TIME, Column, Faced, Smallest, shrinking_of
+from theorems.faults.power.work import AT_A_TIME, Column, FaultTrials, Smallest, shrinking_of
 from theorems.run.engines.coordinator import LOCAL
 from theorems.run.identity import identity, of_headings
 from theorems.run.opening import headings
@@ -33,7 +33,7 @@ def power_and_report(options: PowerOptions) -> int:
         with resumable(options, identity("power", **of_headings(list(known.values())), **settings)) as how:
             how |= {"patience": options.case_timeout, "pool": sandbox.pool}
             at_a_time = 0 if options.engine == LOCAL else AT_A_TIME
-            facing = [Faced(id, names, options.examples, options.seed, at_a_time=at_a_time) for id in known]
+            facing = [FaultTrials(id, names, options.examples, options.seed, at_a_time=at_a_time) for id in known]
             smallest: list[Smallest] = []
             columns, interrupted = run_units(facing, options.jobs, "statements", "faults", **how)
             shrinking = shrinking_of(faults, columns, options.examples, options.seed) if options.sizes else []

@@ -135,7 +135,7 @@ class Report:
 
     def end(self, last: Finished | Stopped) -> int:
         """Write and print what was found; the exit code."""
-        expected = self._known.expected(last.results)
+        expected = self._known.expected_failures(last.results)
         unknown = [result for result in last.results if result.id not in expected]
         # Files first: whoever reads the output may be gone.
         reproduce = {result.id: self._save(result) for result in unknown if result.failure is not None}

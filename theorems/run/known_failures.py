@@ -35,7 +35,7 @@ class KnownFailures:
     reasons: Mapping[str, str] = field(default_factory=dict)
     claims: Mapping[str, int] = field(default_factory=dict)
 
-    def expected(self, found: Iterable[Result]) -> dict[str, str]:
+    def expected_failures(self, found: Iterable[Result]) -> dict[str, str]:
         """The reasons of those that are falsified, as is known."""
         return {
             one.id: self.reasons[one.id] for one in found if one.verdict is Verdict.FALSIFIED and one.id in self.reasons
@@ -53,7 +53,7 @@ class KnownFailures:
                 said.append(f"{id} stands in {self.path} and was not checked; check it, or take it out.")
         for id, before in self.claims.items():
             one = by_id.get(id)
-            now = one.decided if one is not None and one.verdict in DECIDED else 0
+            now = one.decided_claims if one is not None and one.verdict in DECIDED else 0
             undecided = one is not None and one.verdict is Verdict.INCONCLUSIVE
             if now < before and not undecided:
                 missing.append(f"{id} {now} of {before}")
@@ -130,5 +130,5 @@ def file_text(found: Sequence[Result], about: str, before: Mapping[str, str]) ->
         if one.verdict is Verdict.FALSIFIED:
             lines.append(f"{one.id} {before.get(one.id) or ' '.join(one.complaint.split()) or 'falsified'}")
     lines.append("# How many claims were checked: a run that checks fewer fails.")
-    lines += [f"{CHECKED} {one.id} {one.decided}" for one in found if one.verdict in DECIDED]
+    lines += [f"{CHECKED} {one.id} {one.decided_claims}" for one in found if one.verdict in DECIDED]
     return "\n".join(lines) + "\n"

@@ -10,7 +10,7 @@ from reference_attention.files import from_json
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import KernelByName, KernelDescription, OnKernel
 from theorems.run.description import Heading, heading_of, lost_heading
-from theorems.run.findings import Found, findings
+from theorems.run.findings import NamedFinding, findings
 from theorems.run.identity import of_implementation
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.user_file import is_in_a_file
@@ -75,7 +75,7 @@ def headings(ids: Sequence[str], sandbox: Sandbox) -> list[Heading]:
     return list(found.values())
 
 
-def findings_on(given: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> list[Found]:
+def findings_on(given: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> list[NamedFinding]:
     """Which assumptions of the statements hold on data; of predicates that end their process, how."""
     found = findings(given, (), {id for one in chosen for id in one.assumptions})
     for one in chosen:
@@ -83,11 +83,11 @@ def findings_on(given: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> li
             try:
                 found += sandbox.call("its predicates", _own_findings, one.id, as_text(given.case, case_of="sent"))
             except ProcessDied as error:
-                found += [Found(id, title, None, error.why) for id, title in one.own_assumptions.items()]
+                found += [NamedFinding(id, title, None, error.why) for id, title in one.own_assumptions.items()]
     return found
 
 
-def _own_findings(id: str, case: str) -> list[Found]:
+def _own_findings(id: str, case: str) -> list[NamedFinding]:
     """On the assumptions that stand in the file of a statement."""
     found = findings(Given(subject_of(from_json(case))), [replace(statement_named(id), assumptions=())])
     return [one._replace(exact=dict(one.exact)) for one in found]

@@ -42,7 +42,7 @@ class ClaimSummary:
     cases: int = 1
 
     @property
-    def occurred(self) -> str:
+    def branches_in_words(self) -> str:
         """The branches in words, empty without any."""
         return ", ".join(f"{branch} in {count}" for branch, count in self.branches)
 
@@ -256,7 +256,7 @@ class Result:
         return self.failure.sentence if falsified and self.failure else self.reason
 
     @property
-    def decided(self) -> int:
+    def decided_claims(self) -> int:
         """How many claims were checked and decided."""
         return sum(claim.verdict is not Verdict.INCONCLUSIVE for claim in self.claims)
 

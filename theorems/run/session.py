@@ -139,7 +139,7 @@ class Session:
             except ProcessDied as error:
                 handle(Died(str(error)))
                 return
-            chosen = self._chosen(sandbox)
+            chosen = self._select_headings(sandbox)
             run = self._identity(chosen, depends_on)
             try:
                 with (
@@ -167,7 +167,7 @@ class Session:
                 return
             handle(Finished(tuple(results), self._hints(results, sandbox)))
 
-    def _chosen(self, sandbox: Sandbox) -> list[Heading]:
+    def _select_headings(self, sandbox: Sandbox) -> list[Heading]:
         request = self.request
         given = request.given
         ids = request.ids or ((given.failed,) if given and given.failed else ())

@@ -49,7 +49,7 @@ class Work(Protocol[R_co]):
 
 
 @runtime_checkable
-class Whole(Protocol[R]):
+class Divisible(Protocol[R]):
     """A unit that may be cut into parts. Its result is that of the parts in their order, whoever did them and when."""
 
     def parts(self) -> Sequence[Work[R]]:
@@ -65,5 +65,5 @@ class Whole(Protocol[R]):
         """The result of the unit, of that of its parts."""
 
 
-class Enough(Exception):
+class StopRun(Exception):
     """The rest of the units need not be run, or cannot be; why is what unfinished ones say."""

@@ -112,10 +112,10 @@ def test_what_is_checked_counts_decided_claims() -> None:
     claims = [Claim(f"c{k}", Form.EXACT, slack, 0.0, EXACT) for k, slack in enumerate((1.0, math.nan, -1.0))]
     outcome = Outcome(Verdict.FALSIFIED, tuple(claims), "c2")
     found = of_outcome(statement_named("lemma-3"), outcome, generated=True)
-    assert (found.id, found.verdict, found.decided) == ("lemma-3", Verdict.FALSIFIED, 2)
+    assert (found.id, found.verdict, found.decided_claims) == ("lemma-3", Verdict.FALSIFIED, 2)
     upheld = Outcome(Verdict.UPHELD, tuple(claims[:1]))
     found = of_outcome(statement_named("lemma-3"), upheld, generated=True)
-    assert (found.verdict, found.decided) == (Verdict.UPHELD, 1)
+    assert (found.verdict, found.decided_claims) == (Verdict.UPHELD, 1)
 
 
 def test_statements_of_the_suite_have_no_file_of_their_own() -> None:

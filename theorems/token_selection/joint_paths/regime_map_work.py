@@ -12,7 +12,7 @@ from generators.case import Case
 from generators.datasets import DATASETS
 from generators.user_data import load
 from reference_attention.errors import InvalidInput
-from theorems.token_selection.joint_paths.regime_map import Regime, generated, regimes
+from theorems.token_selection.joint_paths.regime_map import Regime, generate_case, regimes
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Mapped:
 
 
 def documented_cases() -> list[Case]:
-    """Figure 3(b) and three generated datasets."""
-    return [DATASETS["figure-3b"](), *(generated(seed) for seed in range(3))]
+    """Figure 3(b) and three generate_case datasets."""
+    return [DATASETS["figure-3b"](), *(generate_case(seed) for seed in range(3))]
 
 
 def data_units(data: str | None) -> list[Mapped]:

@@ -7,7 +7,7 @@ from theorems.command.common import check_targets, write_report
 from theorems.command.subcommands import DrawnOptions
 from theorems.core.exit_code import Exit
 from theorems.faults.power.table import short
-from theorems.library.drawn import drawn, size_cells
+from theorems.library.draws import draws, size_cells
 from theorems.run.tables import column_table, console, markdown_table
 
 
@@ -18,7 +18,7 @@ def draw_and_report(options: DrawnOptions) -> int:
         InvalidInput: unknown ids, a target that cannot be used.
     """
     check_targets(options.json)
-    found = list(drawn(*(options.ids or ()), examples=options.examples, seed=options.seed).values())
+    found = list(draws(*(options.ids or ()), examples=options.examples, seed=options.seed).values())
     rows = rows_of(found)
     heads = [short(one.id) if ":" not in one.id else one.id for one in found]
     columns = ("of the cases drawn", *heads)
