@@ -155,8 +155,8 @@ def hunt_here(
             progress(effort.tried)
             show(effort)
 
-        where: dict[str, Any] = {"known": known, "note": kept.note, "rounds": rounds, "spent": spent}
-        hunt = Hunt(weakened, options.seed, options.seconds, watch, cases=options.cases, **where)
+        rest: dict[str, Any] = {"known": known, "note": kept.note, "rounds": rounds, "spent": spent}
+        hunt = Hunt(weakened, options.seed, options.seconds, watch, cases=options.cases, **rest)
         try:
             with signals.interruptible():
                 hunt.run()

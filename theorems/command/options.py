@@ -43,6 +43,11 @@ def identifiers(help: str, completion: Callable[[str], list[str]], what: str = "
     return typer.Argument(metavar=f"[{what}]...", help=help, autocompletion=completion)
 
 
+def text(metavar: str, help: str, completion: Callable[[str], list[str]] | None = None) -> Any:
+    """A word, or a file; perhaps one of those that a shell completes."""
+    return typer.Option(metavar=metavar, help=help, autocompletion=completion)
+
+
 def limit(help: str) -> Any:
     """Seconds."""
     return typer.Option(min=0.001, metavar="SECONDS", help=help)
@@ -50,7 +55,7 @@ def limit(help: str) -> Any:
 
 def folder(help: str) -> Any:
     """``--out`` where several files are written."""
-    return typer.Option(metavar="DIR", help=help)
+    return text("DIR", help)
 
 
 def as_markdown(what: str) -> Any:
@@ -60,12 +65,12 @@ def as_markdown(what: str) -> Any:
 
 def data(help: str) -> Any:
     """``--data``."""
-    return typer.Option(metavar="FILE|NAME", help=help, autocompletion=completion.data)
+    return text("FILE|NAME", help, completion.data)
 
 
 def file(help: str) -> Any:
     """A file that is written."""
-    return typer.Option(metavar="FILE", help=help)
+    return text("FILE", help)
 
 
 Ids = Annotated[list[str] | None, identifiers("Statements, or path.py:name; all by default.", completion.ids)]
@@ -85,16 +90,13 @@ CaseTimeout = Annotated[
 LOCAL = "local"
 Engine = Annotated[
     str,
-    typer.Option(
-        metavar="local|dask://HOST:PORT",
-        help="Who works: processes here, or the workers of a Dask cluster; the results do not depend on it.",
-        autocompletion=completion.engines,
+    text(
+        "local|dask://HOST:PORT",
+        "Who works: processes here, or the workers of a Dask cluster; the results do not depend on it.",
+        completion.engines,
     ),
 ]
-KnownFailures = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Ids with reasons: falsified as is known is no failure, upheld is one."),
-]
+KnownFailures = Annotated[Path | None, file("Ids with reasons: falsified as is known is no failure, upheld is one.")]
 Isolate = Annotated[
     bool,
     typer.Option(

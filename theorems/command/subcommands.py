@@ -60,25 +60,24 @@ class VerifyOptions:
     ] = False
     data: options.DataNotGenerated = None
     attention: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:CALLABLE", help="Your attention kernel in place of the reference's softmax."),
+        str | None, options.text("MODULE:CALLABLE", "Your attention kernel in place of the reference's softmax.")
     ] = None
     dtype: Annotated[
         str | None,
-        typer.Option(
-            metavar="auto|float64|float32|bfloat16|float16",
-            help="What the kernel computes in; auto: float64 if it takes it and computes in it.",
+        options.text(
+            "auto|float64|float32|bfloat16|float16",
+            "What the kernel computes in; auto: float64 if it takes it and computes in it.",
         ),
     ] = None
     interface: Annotated[
-        str | None,
-        typer.Option(metavar="plain|sdpa|flash|hf|jax", help="Its signature; recognised by its parameters."),
+        str | None, options.text("plain|sdpa|flash|hf|jax", "Its signature; recognised by its parameters.")
     ] = None
     device: Annotated[
-        str | None, typer.Option(metavar="DEVICE", help="Where its tensors live, e.g. cuda; the CPU by default.")
+        str | None,
+        options.text("DEVICE", "Where its tensors live, e.g. cuda; the CPU by default."),
     ] = None
     profile: Annotated[
-        str | None, typer.Option(metavar="minute", help="What fits into a minute of two cores; says what it left out.")
+        str | None, options.text("minute", "What fits into a minute of two cores; says what it left out.")
     ] = None
     json: options.Json = None
     out: Annotated[Path, options.folder("Where failing cases are written.")] = Path("falsified")
@@ -117,8 +116,7 @@ class ExplainOptions:
     seed: Annotated[int, options.same_seed("starts")] = 0
     json: Annotated[Path | None, options.file("Everything as JSON, with the exact rationals.")] = None
     plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.svg|FILE.png|FILE.pdf", help="The path of p in the plane, or margins and weights."),
+        Path | None, options.text("FILE.svg|FILE.png|FILE.pdf", "The path of p in the plane, or margins and weights.")
     ] = None
 
 
@@ -149,10 +147,8 @@ class HuntOptions:
     id: Annotated[str, options.identifier("A statement, or path.py:name.", completion.ids)]
     without: Annotated[
         str,
-        typer.Option(
-            metavar="ASSUMPTION",
-            help="The assumption to leave out; none hunts the statement itself.",
-            autocompletion=completion.assumptions,
+        options.text(
+            "ASSUMPTION", "The assumption to leave out; none hunts the statement itself.", completion.assumptions
         ),
     ] = ""
     seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Give up after that long.")] = 60.0
@@ -191,11 +187,7 @@ class PowerOptions:
     ids: Annotated[list[str] | None, options.identifiers("Statements; all by default.", completion.ids)] = None
     faults: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A planted fault; repeat it for several; all by default.",
-            autocompletion=completion.faults,
-        ),
+        options.text("NAME", "A planted fault; repeat it for several; all by default.", completion.faults),
     ] = None
     examples: Annotated[int, options.examples_option("cases per statement at most")] = 10
     seed: Annotated[int, options.same_seed("table")] = 0
@@ -252,11 +244,11 @@ class BenchOptions:
     ] = None
     rule: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="RULE",
-            help="gd-1/L, gd-ETA, normalized-ETA, flow-ETA, polyak, heavy-ball-ETA, adam-ETA, muon-ETA, mirror-Q-ETA,"
+        options.text(
+            "RULE",
+            "gd-1/L, gd-ETA, normalized-ETA, flow-ETA, polyak, heavy-ball-ETA, adam-ETA, muon-ETA, mirror-Q-ETA,"
             " normalized-mirror-Q-ETA, or a class of yours, path.py:name; repeat it for several.",
-            autocompletion=completion.rules,
+            completion.rules,
         ),
     ] = None
     steps: Annotated[int, typer.Option(min=1, metavar="N", help="The cap: iterations of each run.")] = 20_000
@@ -297,8 +289,7 @@ class FiguresOptions:
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Random trials per dimension in 9a, 9b, 10.")] = 200
     epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Training of the transformer in 6 and 7.")] = 120
     cifar10: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Train it on CIFAR-10, the binary version, instead of the digits."),
+        Path | None, options.text("DIR", "Train it on CIFAR-10, the binary version, instead of the digits.")
     ] = None
     seed: Annotated[int, options.same_seed("trials and training")] = 0
     jobs: Annotated[int, options.processes("the files do")] = options.JOBS
@@ -322,8 +313,7 @@ class ReportOptions:
         Path | None, typer.Option("--from", metavar="FILE", help="A file of verify --json instead of a run.")
     ] = None
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.md|FILE.html", help="The document; Markdown to standard output if left out."),
+        Path | None, options.text("FILE.md|FILE.html", "The document; Markdown to standard output if left out.")
     ] = None
     json: Annotated[Path | None, options.file("Also the results, as verify --json writes them.")] = None
     jobs: Annotated[int, options.processes("the report does")] = options.JOBS

@@ -28,7 +28,7 @@ from theorems.hunting.rounds import RoundsResult
 from theorems.hunting.search import ROUND, Effort, Hunt, Observation
 from theorems.library.verify import verify
 from theorems.run.schedule import Interrupted
-from theorems.run.tables import case_lines
+from theorems.run.tables import case_lines, markdown_table
 
 FILE = ROOT / "counterexamples" / "theorem-2-without-single-input.json"
 
@@ -133,6 +133,10 @@ def test_a_table_of_faults_ends_with_what_it_shows(capsys: pytest.CaptureFixture
     assert said() == ["theorems: lemma-3: it died"]
     assert power._exit_code(faults, [Column("lemma-3", falsified="sum")]) == Exit.INCONCLUSIVE
     assert said()[0].endswith("its column says nothing: sum")
+
+
+def test_a_bar_within_a_cell_of_a_document_is_no_border() -> None:
+    assert markdown_table(("a", "b"), [("|x|", "1")]).splitlines() == ["| a | b |", "| --- | --- |", "| \\|x\\| | 1 |"]
 
 
 def test_a_document_for_ci_says_version_and_seed() -> None:
