@@ -39,7 +39,7 @@ def rows_table(found: Sequence[Row]) -> Table:
 
 def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
     """No counterexample: what was tried, which is not a proof."""
-    effort, name = hunt.effort, _title(hunt.weakened)
+    effort, name = hunt.effort, hunt.weakened.title
     how = "interrupted" if interrupted else f"{hunt.seconds:g} s"
     out.print(Text(f"{name}: no counterexample found", "bold"), soft_wrap=True)
     best = "nothing was measured" if effort.best == -math.inf else f"largest violation {effort.best:.3g}"
@@ -67,7 +67,7 @@ def print_counterexample(out: Console, hunt: Hunt, seen: Examined, path: Path) -
 def print_examined(out: Console, weakened: Weakened, seen: Examined) -> None:
     """The sentence refuted, the claim violated, and every assumption with its evidence."""
     word = "refuted" if seen.is_counterexample else "not refuted"
-    out.print(Text(f"{_title(weakened)}: {word}", "bold"), soft_wrap=True)
+    out.print(Text(f"{weakened.title}: {word}", "bold"), soft_wrap=True)
     out.print(Text(f"  It says: {weakened.refutes}"), soft_wrap=True)
     for claim in seen.claims:
         if claim.verdict is Verdict.FALSIFIED or claim is seen.violated:
@@ -76,10 +76,6 @@ def print_examined(out: Console, weakened: Weakened, seen: Examined) -> None:
     findings = [*seen.kept, *([(weakened.without, seen.dropped)] if weakened.without else [])]
     rows = [NamedFinding(id, weakened.statement.assumption(id).title, f.holds, f.evidence) for id, f in findings]
     out.print(assumptions_table(rows))
-
-
-def _title(weakened: Weakened) -> str:
-    return f"{weakened.statement.id} without {weakened.without}" if weakened.without else weakened.statement.id
 
 
 @contextmanager

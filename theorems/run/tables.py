@@ -111,32 +111,32 @@ def assumptions_table(findings: Iterable[NamedFinding]) -> Table:
 
 def print_reasons(out: Console, results: Iterable[Result]) -> None:
     """Why a verdict is not a plain upheld, one paragraph per statement."""
-    for result in results:
-        if result.reason:
-            out.print(Text(f"{result.id}: {result.verdict}: {result.reason}"), soft_wrap=True)
+    _print_lines(out, (f"{one.id}: {one.verdict}: {one.reason}" for one in results if one.reason))
 
 
 def print_branches(out: Console, results: Iterable[Result]) -> None:
     """Where a statement leaves several possibilities open, which ones occurred, a line per claim."""
     for result in results:
-        for claim in result.claims:
-            if claim.branches:
-                of = f" of {result.examples}" if result.examples > 1 else ""
-                out.print(Text(f"{result.id}: {claim.name}: {claim.branches_in_words}{of}"), soft_wrap=True)
+        of = f" of {result.examples}" if result.examples > 1 else ""
+        branching = (claim for claim in result.claims if claim.branches)
+        _print_lines(out, (f"{result.id}: {claim.name}: {claim.branches_in_words}{of}" for claim in branching))
 
 
 def print_counts(out: Console, results: Iterable[Result]) -> None:
     """Claims that were not made on every case, and those made on none: they have hypotheses of their own."""
     for result in results:
         checked = result.counts.get(Verdict.UPHELD, 0)
-        seldom = [f"{claim.name} {claim.cases}" for claim in result.claims if claim.cases < checked]
+        seldom = ", ".join(f"{claim.name} {claim.cases}" for claim in result.claims if claim.cases < checked)
         if seldom:
-            out.print(
-                Text(f"{result.id}: of {checked} examples, claimed on fewer: {', '.join(seldom)}"), soft_wrap=True
-            )
+            _print_lines(out, [f"{result.id}: of {checked} examples, claimed on fewer: {seldom}"])
         if result.never_made:
-            said = f"{result.id}: never made in {result.examples} examples: {', '.join(result.never_made)}"
-            out.print(Text(said), soft_wrap=True)
+            never = ", ".join(result.never_made)
+            _print_lines(out, [f"{result.id}: never made in {result.examples} examples: {never}"])
+
+
+def _print_lines(out: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        out.print(Text(line), soft_wrap=True)
 
 
 def print_failure(out: Console, result: Result, failure: Failure, reproduce: str) -> None:
@@ -145,9 +145,8 @@ def print_failure(out: Console, result: Result, failure: Failure, reproduce: str
     kind = "the smallest failing case found" if failure.shrunk else "a case on which this happened"
     out.print()
     out.print(Text(f"{result.id} ({result.title}): {failure.verdict}, {kind}", "bold"), soft_wrap=True)
-    if failure.line:
-        out.print(Text(f"  {failure.line.removeprefix(f'{result.id}: ')}"), soft_wrap=True)
-    out.print(Text(f"  {failure.sentence}"), soft_wrap=True)
+    lines = [failure.line.removeprefix(f"{result.id}: ")] if failure.line else []
+    _print_lines(out, (f"  {line}" for line in (*lines, failure.sentence)))
     print_case(out, case)
     out.print(Text(f"  {reproduce}"), soft_wrap=True)
 
@@ -156,8 +155,8 @@ def print_case(out: Console, case: Subject) -> None:
     """All that there is of a case, or of a call."""
     if isinstance(case, Case):
         out.print(case_table(case))
-    for line in case_lines(case) if isinstance(case, Case) else call_lines(case):
-        out.print(Text(f"  {line}"), soft_wrap=True)
+    lines = case_lines(case) if isinstance(case, Case) else call_lines(case)
+    _print_lines(out, (f"  {line}" for line in lines))
 
 
 def case_table(case: Case) -> Table:
