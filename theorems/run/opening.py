@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from generators.user_data import Given, as_text, subject_of
-from reference_attention.files import from_json
+from generators.user_data import Given
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import KernelByName, KernelDescription, OnKernel
 from theorems.run.description import Heading, heading_of, lost_heading
@@ -81,15 +80,15 @@ def findings_on(given: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> li
     for one in chosen:
         if one.own_assumptions:
             try:
-                found += sandbox.call("its predicates", _own_findings, one.id, as_text(given.case, case_of="sent"))
+                found += sandbox.call("its predicates", _own_findings, one.id, given)
             except ProcessDied as error:
                 found += [NamedFinding(id, title, None, error.why) for id, title in one.own_assumptions.items()]
     return found
 
 
-def _own_findings(id: str, case: str) -> list[NamedFinding]:
+def _own_findings(id: str, given: Given) -> list[NamedFinding]:
     """On the assumptions that stand in the file of a statement."""
-    found = findings(Given(subject_of(from_json(case))), [replace(statement_named(id), assumptions=())])
+    found = findings(given, [replace(statement_named(id), assumptions=())])
     return [one._replace(exact=dict(one.exact)) for one in found]
 
 

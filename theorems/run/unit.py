@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from generators.user_data import Given, as_text, subject_of
-from reference_attention.files import from_json
+from generators.user_data import Given
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, KernelByName
@@ -108,17 +106,3 @@ class Unit:
         if result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED:
             return replace(result, generated=False)
         return result
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Cases hold read-only mappings, which do not pickle; their JSON is exact.
-        data = self.data and (as_text(self.data.case, case_of="sent"), self.data.failed)
-        # The reference is known there, and is told from an equal one by its identity.
-        under_test = None if self.under_test is REFERENCE else self.under_test
-        return {**self.__dict__, "data": data, "under_test": under_test}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if state["data"] is not None:
-            text, failed = state["data"]
-            state["data"] = Given(subject_of(from_json(text)), failed)
-        state["under_test"] = state["under_test"] or REFERENCE
-        self.__dict__.update(state)
