@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any
@@ -25,7 +24,7 @@ from theorems.hunting.journal import HuntJournal
 from theorems.hunting.printing import hunt_progress, print_counterexample, print_examined, print_nothing, rows_table
 from theorems.hunting.record import load, save
 from theorems.hunting.rounds import RoundsResult, rounds_of
-from theorems.hunting.search import ROUND, Effort, Hunt, Observation
+from theorems.hunting.search import ROUND, Effort, Hunt
 from theorems.hunting.table import Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
 from theorems.run.description import Heading, heading_of
@@ -149,7 +148,7 @@ def hunt_here(
     ):
         # What comes after rounds that were looked through elsewhere is no beginning of a hunt here.
         kept = HuntJournal(journal if seen is None else None)
-        rounds, known = _as_known(seen, options.cases, kept.known)
+        rounds, known = ((), kept.known) if seen is None else seen.as_known(options.cases)
 
         def watch(effort: Effort) -> None:
             progress(effort.tried)
@@ -193,18 +192,6 @@ def hunt_here(
         complain("interrupted while it was made smaller; what is written is a counterexample.")
         return Exit.INTERRUPTED
     return Exit.FALSIFIED
-
-
-def _as_known(
-    seen: RoundsResult | None, cases: int | None, kept: Sequence[Observation]
-) -> tuple[Sequence[Sequence[Observation]], Sequence[Observation]]:
-    """Whole rounds that were looked through, and the cases of the one after them."""
-    if seen is None or not seen.rounds:
-        return (), kept
-    # A counterexample has to be drawn once more; a round that was cut short is gone on with.
-    if seen.has_counterexample or (cases is not None and cases < ROUND):
-        return seen.rounds[:-1], seen.rounds[-1]
-    return seen.rounds, ()
 
 
 def replay_and_report(options: ReplayOptions) -> int:

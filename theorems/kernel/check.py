@@ -16,7 +16,7 @@ from theorems.core.claim import Verdict
 from theorems.core.on_kernel import KernelDescription, out_of_reach
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named, kernel_of
-from theorems.kernel.source import KernelSource
+from theorems.kernel.source import under_test_of
 from theorems.kernel.table import was_tried
 from theorems.run.opening import UnderTest
 from theorems.run.registry.lookup import statement_named
@@ -121,11 +121,7 @@ def _turn(id: str) -> int:
 
 
 def _under_test(kernel: str | Callable[..., Any] | Kernel, dtype: str | None) -> UnderTest:
-    if isinstance(kernel, Kernel):
-        return kernel.as_implementation()
-    if isinstance(kernel, str):
-        return KernelSource(kernel, dtype)
-    return kernel_of(kernel, dtype).as_implementation()
+    return kernel.as_implementation() if isinstance(kernel, Kernel) else under_test_of(kernel, dtype)
 
 
 def _text(kernel: KernelDescription, results: Sequence[Result], hints: Sequence[str], examples: int, seed: int) -> str:

@@ -17,7 +17,6 @@ from generators.user_data import case_of
 from tests.places import ROOT
 from theorems.command import common, power
 from theorems.command.app import main
-from theorems.command.hunting import _as_known
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS
@@ -110,15 +109,14 @@ def test_rounds_that_were_looked_through_are_known() -> None:
     """All of them; but for the last where it has a counterexample, which is drawn once more, or was cut short."""
     looked = Observation(0.5, False, True, False, "", False, 1.0)
     one, other = (looked,), (looked, looked)
-    own = (looked,)
+    assert RoundsResult("lemma-3").as_known(ROUND - 1) == ((), ())
     rounds = RoundsResult("lemma-3", (one, other))
     found = RoundsResult("lemma-3", (one, (looked, replace(looked, counterexample=True))))
     assert found.has_counterexample
-    assert _as_known(None, None, own) == ((), own)
-    assert _as_known(rounds, None, own) == ((one, other), ())
-    assert _as_known(rounds, ROUND, own) == ((one, other), ())
-    assert _as_known(rounds, ROUND - 1, own) == ((one,), other)
-    assert _as_known(found, None, own) == ((one,), found.rounds[1])
+    assert rounds.as_known(None) == ((one, other), ())
+    assert rounds.as_known(ROUND) == ((one, other), ())
+    assert rounds.as_known(ROUND - 1) == ((one,), other)
+    assert found.as_known(None) == ((one,), found.rounds[1])
 
 
 def test_a_table_of_faults_ends_with_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
