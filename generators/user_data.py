@@ -63,10 +63,10 @@ class Given:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Cases hold read-only mappings, which do not pickle; their JSON is exact.
-        return _given_of_text, (as_text(self.case, case_of="sent"), self.failed)
+        return _restore_given, (as_text(self.case, case_of="sent"), self.failed)
 
 
-def _given_of_text(text: str, failed: str) -> Given:
+def _restore_given(text: str, failed: str) -> Given:
     return Given(subject_of(from_json(text)), failed)
 
 
