@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.console import Console
 from generators.case import Case
 from generators.datasets import DATASETS
 from generators.shares import NEARLY, PROPERTIES, drawn_shares
-from generators.user_data import Given, case_of
+from generators.user_data import Given, as_text, case_of, load
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.problem import Dataset, Problem
@@ -274,3 +275,15 @@ def test_what_is_known_is_passed_over_and_what_is_not_is_tried() -> None:
     assert whole.examples == resumed.examples == 9
     assert len(tried) == 5
     assert replace(resumed, seconds=0.0) == replace(whole, seconds=0.0)
+
+
+def test_data_and_the_reference_are_the_same_in_another_process() -> None:
+    """The reference is told from an equal one by its identity."""
+    assert pickle.loads(pickle.dumps(REFERENCE)) is REFERENCE
+    equal = replace(REFERENCE)
+    assert pickle.loads(pickle.dumps(equal)) == REFERENCE
+    assert pickle.loads(pickle.dumps(equal)) is not REFERENCE
+    given = load("figure-1b", 3)
+    there = pickle.loads(pickle.dumps(given))
+    assert as_text(there.case) == as_text(given.case)
+    assert (there.failed, there.case.seed, there.case.name) == ("", 3, "figure-1b")
