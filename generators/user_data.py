@@ -27,7 +27,7 @@ from generators.case import Case
 from generators.optimal_sets import HEAD_ARRAYS
 from generators.query_data import QUERIES, check_query_names, query_dataset_of, start_of
 from reference_attention.errors import InvalidInput
-from reference_attention.files import numbers, read_named_values, to_json
+from reference_attention.files import from_json, numbers, read_named_values, to_json
 from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
 from reference_attention.npz import MOST_AXES
@@ -60,6 +60,14 @@ class Given:
 
     case: Any
     failed: str = ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Cases hold read-only mappings, which do not pickle; their JSON is exact.
+        return _restore_given, (as_text(self.case, case_of="sent"), self.failed)
+
+
+def _restore_given(text: str, failed: str) -> Given:
+    return Given(subject_of(from_json(text)), failed)
 
 
 def load(source: str, seed: int, *, calls: bool = False) -> Given:

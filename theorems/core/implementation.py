@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -142,6 +142,10 @@ class Implementation:
         return replace(self, name=name, **replaced)
 
     but = FormerName("replace")
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        # The reference is told from an equal one by its identity, in other processes, too.
+        return "REFERENCE" if self is REFERENCE else super().__reduce_ex__(protocol)
 
 
 REFERENCE = Implementation()

@@ -366,8 +366,8 @@ def test_the_documents_have_all_faults_and_statements(name: str) -> None:
 def test_faults_that_the_same_statements_survive_share_a_row() -> None:
     spared = {"temperature": ["L4"], "top-2": ["L4", "T1"], "sparsemax": ["L4"]}
     assert _spared_rows("|ℓ'| has room", spared) == [
-        ["\\|ℓ'\\| has room", "L4", "`temperature`, `sparsemax`"],
-        ["\\|ℓ'\\| has room", "L4, T1", "`top-2`"],
+        ["|ℓ'| has room", "L4", "`temperature`, `sparsemax`"],
+        ["|ℓ'| has room", "L4, T1", "`top-2`"],
     ]
 
 
