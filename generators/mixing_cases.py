@@ -30,6 +30,8 @@ from reference_attention.query_dataset import QueryDataset
 
 MOST = (3, 5, 6)
 """The largest n, T and d."""
+TOKENS = (4, 3, 5, 2)
+"""T, in the order in which examples shrink: of four tokens two may be selected and two be masked."""
 BESIDE = 2.0**-16
 """How near 2λ is to a threshold in a near tie."""
 
@@ -58,15 +60,15 @@ def mixing_cases(draw: DrawFn, *, where: tuple[Where, ...] = tuple(Where), attai
         where: 2λ lies, for the thresholds of the first input.
         attainable: 2λ is on no threshold of any input, and any log-ratios and sets can be attained.
     """
-    inputs, tokens, dims = MOST
-    n, T = draw(st.integers(1, inputs)), draw(st.integers(2, tokens))
+    inputs, _, dims = MOST
+    n, T = draw(st.integers(1, inputs)), draw(st.sampled_from(TOKENS))
     d = draw(st.integers(T, dims))
     frame = Frame(n, T, d, MOST)
     X = draw(_orthonormal(frame))
     v = draw(integers((d,), -8, 8, most=(dims,))) / draw(st.sampled_from((2.0, 1.0, 8.0)))
     if np.ptp(X[0] @ v) == 0:
-        # With equal scores there is no threshold to be below.
-        v = v + 16.0 * X[0, 0]
+        # With equal scores there is no threshold to be below: T, …, 1 instead.
+        v = v + np.arange(T, 0, -1) @ X[0]
     place = draw(st.sampled_from(where))
     twin = n > 1 and draw(one_in(6))
     if twin:
@@ -123,7 +125,7 @@ def _independent(X: Tokens, queries: Float64[np.ndarray, "n e"]) -> bool:
 def _penalty(draw: DrawFn, scores: Vector, where: Where) -> float:
     """λ, dyadic; 2λ > 0 is where it is asked for."""
     known = sorted({to_float(x) for x in thresholds(scores)})
-    k = 1 + draw(st.integers(0, MOST[1] - 2)) % (len(known) - 1)
+    k = 1 + draw(st.integers(1, MOST[1] - 1)) % (len(known) - 1)
     part = draw(st.sampled_from((0.5, 0.25, 0.75)))
     if where is Where.ALL:
         return (known[-1] + 4 * part) / 2

@@ -28,7 +28,7 @@ NO_ATTENTION = KernelUse(False, "speaks of the best weights on the simplex alone
 
 
 def _condition_holds(case: Case) -> bool:
-    return any(size is not None for size in _sizes_by_condition(case))
+    return any(size is not None for size in sizes_by_condition(case))
 
 
 IS_OPTIMAL = premise("attention-is-optimal")
@@ -86,7 +86,7 @@ def tsvm_exact_support(case: Case, under_test: Implementation) -> Iterator[Claim
     yield attention_claim(IS_OPTIMAL, data, lam, attention)
     yield quadratic_risk_claim(data, lam, attention, case.rng())
     found = [sum(w != 0 for w in row) for row in attention.weights]
-    by_condition = _sizes_by_condition(case)
+    by_condition = sizes_by_condition(case)
     if any(size is not None for size in by_condition):
         wrong = [i for i, size in enumerate(by_condition) if size is not None and size != found[i]]
         yield _claim(SUFFICES, wrong, found, by_condition)
@@ -111,7 +111,7 @@ def _gaps(scores: Vector) -> Vector:
     return [a - b for a, b in pairwise(ordered)]
 
 
-def _sizes_by_condition(case: Case) -> list[int | None]:
+def sizes_by_condition(case: Case) -> list[int | None]:
     """The τ of the paper's condition, None where it holds for none; of each input."""
     assert case.queried is not None
     twice, sizes = 2 * penalty_of(case), []

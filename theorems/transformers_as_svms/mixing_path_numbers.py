@@ -17,8 +17,10 @@ LEAST = 128.0
 """ρ of the first point at least."""
 MOST = 400.0
 """Where it would have to be further out, the path is not followed."""
-SETTLED = 64.0
-"""ρ·(slack of a further token) and ρλ_j/|o_j| at least, at the first point: then the next order is small."""
+DEEP = 40.0
+"""ρ·slack of a token of margin 1 + slack at least: e^{−40} of it is left."""
+SETTLED = 16.0
+"""ρ/max|⟨G_j, o₂⟩| at least: then the terms after o₂/ρ are small."""
 STEP = 4.0
 """ρ of the second point, in units of that of the first."""
 
@@ -39,7 +41,7 @@ def path_radii(mixing: Mixing) -> list[float]:
     with ctx.workprec(128):
         correction = offset_correction(mixing.svm, mixing.attention)
         shift = max(abs(inner(balls(row), correction)) for row in mixing.masked.values())
-    first = max(LEAST, SETTLED / min(slacks, default=1.0), SETTLED / 4 * float(shift.abs_upper()))
+    first = max(LEAST, DEEP / min(slacks, default=1.0), SETTLED * float(shift.abs_upper()))
     return [first, STEP * first] if first <= MOST else []
 
 

@@ -17,8 +17,8 @@ from theorems.transformers_as_svms.mixing_path_numbers import followed
 
 BEYOND = (0.125, 3.0, 40.0)
 """r, beyond the least depth at which the bounds hold."""
-KICKS = (0.0, 0.02, 0.3, 0.9)
-"""Moves along the rows of E, in units of e^{−r/2}: there the excess is quadratic."""
+KICKS = (0.0, 0.01, 0.3)
+"""Moves along the rows of E, where the excess is quadratic; another is e^{−r/2}, which loses as much as the masked."""
 WANDER = (0.0, 0.3, 2.0)
 """Moves in any direction that E does not see, in units of ‖W^mm‖."""
 
@@ -28,8 +28,9 @@ def near_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[Balls]:
     deep = max(mixing.least_depth, arb(0))
     for extra in BEYOND:
         r = (deep + extra).mid()
-        for kick, wander in ((0.0, 0.0), *zip(KICKS, rng.permutation(WANDER * 2)[:4], strict=True)):
-            W = _move(mixing, mixing.on_the_ray(r), kick * (-r / 2).exp(), float(wander), rng)
+        kicks = [*map(arb, KICKS), (-r / 2).exp(), arb(0)]
+        for kick, wander in zip(kicks, (0.0, *rng.permutation(WANDER * 2)[:4].tolist()), strict=True):
+            W = _move(mixing, mixing.on_the_ray(r), kick, wander, rng)
             if mixing.spread(mixing.excess(W)) <= arb(mixing.least_weight) / 2:
                 yield W
         if followed(mixing):

@@ -211,6 +211,7 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
             "scheduled_direction",
             "critical_ratio",
         },
+        Kind.MIXING: {"optimal_attention", "general_svm", "finite_part", "mixing_path", "mixing_offset"},
         Kind.RUN: {
             "gradient_descent",
             "normalized_gradient_descent",
