@@ -195,7 +195,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "risk": VALUES,
     },
     "tsvm-mixing": {
-        "epsilon-in-denominator": "a ratio of weights, in which the denominator cancels, and a bound of the rest from above",
+        "epsilon-in-denominator": "ratios of weights, in which the denominator cancels; the rest is bounded from above",
         "no-maximum-subtracted": "its logits stay below 710",
         "top-2": "no weight on masked tokens: the bound on it holds all the more",
     },

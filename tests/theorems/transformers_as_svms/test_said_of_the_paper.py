@@ -145,22 +145,19 @@ def test_w_fin_is_not_all_that_stays_finite_where_attention_mixes() -> None:
             assert abs(found[0] - found[1] - mp.log(3)) < mp.exp(-R / 2)  # mixing as W_fin has it
             assert mp.fdot(found, mm) / R > 1 - mp.mpf(2) / R**2  # direction as Gen-SVM has it
             errors.append(found[2] - found[3] - mp.log(3))  # where W_fin has 0 − log 3
-    assert all(abs(error) < 2 / mp.mpf(R) for error, R in zip(errors, (40, 80, 160), strict=True))
+    # The next term is −2 log 3/R.
+    assert all(abs(error) < mp.mpf(2.3) / R for error, R in zip(errors, (40, 80, 160), strict=True))
     assert abs(errors[2]) < abs(errors[1]) / 1.8
 
 
 def test_gradient_descent_has_the_same_finite_part() -> None:
-    """Normalized descent in floats, from 0 to ‖w‖ = 25: w_3 − w_4 is near log 3, and the further out the nearer."""
-    w, apart = np.zeros(4), {}
-    gamma = np.array(FOUR, dtype=float)
-    for step in range(1, 5001):
+    """Normalized descent in floats, from 0 to ‖w‖ = 10: w_1 − w_2 is log 3 as W_fin has it, and so is w_3 − w_4."""
+    w, gamma = np.zeros(4), np.array(FOUR, dtype=float)
+    for _ in range(5000):
         s = np.exp(w - w.max())
         s /= s.sum()
         g = s * (2 * s - gamma - s @ (2 * s - gamma))
         w = w - 0.005 * g / np.linalg.norm(g)
-        if step in (1000, 3000, 5000):
-            apart[step] = abs(w[2] - w[3] - np.log(3))
-    assert np.linalg.norm(w) > 10
-    assert apart[5000] < 0.2
-    assert apart[5000] <= apart[1000] + 1e-3
-    assert abs(w[0] - w[1] - np.log(3)) < 0.05
+    assert np.linalg.norm(w) > 9
+    assert abs(w[0] - w[1] - np.log(3)) < 0.02
+    assert abs(w[2] - w[3] - np.log(3)) < 0.05
