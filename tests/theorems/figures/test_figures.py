@@ -284,7 +284,7 @@ def shows_tsvm_ranks(numbers: Numbers) -> bool:
 
 
 def shows_tsvm_mixing(numbers: Numbers) -> bool:
-    """Every input has a set, with more tokens in ten dimensions than in four, and W_fin is less than what stays finite."""
+    """Every input has a set, of more tokens in ten dimensions than in four; W_fin is less than what stays finite."""
     means, apart = [], True
     for one in numbers["dimensions"]:
         means.append(float(np.average(np.arange(1, 5), weights=one["sizes"])))
