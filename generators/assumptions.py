@@ -43,6 +43,7 @@ from generators.query_assumptions import (
     queries_given,
 )
 from generators.radius_schedule import radius_schedule
+from generators.relu_heads import masked_tokens_cost, relu_head
 from generators.score_assumptions import (
     distinct_scores,
     equal_non_optimal_scores,
@@ -194,6 +195,13 @@ ASSUMPTIONS: dict[str, Assumption] = {
             "the ratios of the best attention can be attained, its sets be separated (Gen-SVM)",
             "T-SVM, Section 6",
             attainable_attention,
+        ),
+        Assumption("relu-head", "the head is one of ReLU units on tokens", "T-SVM, Section 6", relu_head),
+        Assumption(
+            "masked-tokens-cost",
+            "where descent ends, tokens without weight score below the others (found by running it)",
+            "T-SVM, Section 6 (added here)",
+            masked_tokens_cost,
         ),
         Assumption("sequence-given", "each input has several queries", "T-SVM, appendix", sequence_given),
         Assumption(

@@ -64,7 +64,7 @@ def mixing_cases(draw: DrawFn, *, where: tuple[Where, ...] = tuple(Where), attai
     n, T = draw(st.integers(1, inputs)), draw(st.sampled_from(TOKENS))
     d = draw(st.integers(T, dims))
     frame = Frame(n, T, d, MOST)
-    X = draw(_orthonormal(frame))
+    X = draw(orthonormal_tokens(frame))
     v = draw(integers((d,), -8, 8, most=(dims,))) / draw(st.sampled_from((2.0, 1.0, 8.0)))
     if np.ptp(X[0] @ v) == 0:
         # With equal scores there is no threshold to be below: T, …, 1 instead.
@@ -73,7 +73,7 @@ def mixing_cases(draw: DrawFn, *, where: tuple[Where, ...] = tuple(Where), attai
     twin = n > 1 and draw(one_in(6))
     if twin:
         X[1] = X[0]
-    queries = _queries(draw, X, twin=twin)
+    queries = separate_queries(draw, X, twin=twin)
     data = QueryDataset(X, queries, np.ones(n), v, "correlation")
     lam = draw(_penalty(exact_scores(data)[0], place))
     if attainable:
@@ -83,7 +83,8 @@ def mixing_cases(draw: DrawFn, *, where: tuple[Where, ...] = tuple(Where), attai
 
 
 @st.composite
-def _orthonormal(draw: DrawFn, frame: Frame) -> Tokens:
+def orthonormal_tokens(draw: DrawFn, frame: Frame) -> Tokens:
+    """Signed unit vectors, as a rule turned by reflections with dyadic entries."""
     T, d = frame.tokens, frame.d
     axes = np.argsort(draw(frame.integers("nd", 0, 9)), axis=1, kind="stable")[:, :T]
     X = draw(frame.choices("nT", (1.0, -1.0)))[:, :, None] * np.eye(d)[axes]
@@ -94,7 +95,7 @@ def _orthonormal(draw: DrawFn, frame: Frame) -> Tokens:
     return np.asarray(X)
 
 
-def _queries(draw: DrawFn, X: Tokens, *, twin: bool) -> Float64[np.ndarray, "n e"]:
+def separate_queries(draw: DrawFn, X: Tokens, *, twin: bool = False) -> Float64[np.ndarray, "n e"]:
     """Independent queries, but for those of twins; or others with which all rows are independent."""
     n, inputs = len(X), MOST[0]
     if not twin and draw(one_in(3)) and _independent(X, X[:, 0]):
