@@ -19,7 +19,7 @@ from reference_attention.svm.general_svm import GeneralSvm
 from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 from theorems.transformers_as_svms.mixing_numbers import Mixing, inner
-from theorems.transformers_as_svms.mixing_path_numbers import followed
+from theorems.transformers_as_svms.mixing_path_numbers import has_closed_form
 
 INPUTS, TOKENS = 3, 4
 DIMENSIONS = (4, 6, 8, 10)
@@ -56,7 +56,7 @@ def _trials(d: int, trials: int, settings: Settings) -> Numbers:
         if not isinstance(svm, GeneralSvm):
             continue
         finite = settings.under_test.finite_part(svm, attention)
-        if not followed(Mixing(data, PENALTY, attention, svm, finite)):
+        if not has_closed_form(Mixing(data, PENALTY, attention, svm, finite)):
             continue
         with ctx.workprec(256):
             offset = settings.under_test.mixing_offset(svm, attention)

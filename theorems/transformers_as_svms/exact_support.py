@@ -16,7 +16,7 @@ from generators.margin_assumptions import Vector
 from generators.mixing_assumptions import exact_scores, penalty_of
 from generators.mixing_cases import mixing_cases
 from theorems.core.claim import Claim, Form
-from theorems.core.claim_name import premise, sharper, stated
+from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import KernelUse
 from theorems.core.parts import Condition
@@ -32,7 +32,7 @@ def _condition_holds(case: Case) -> bool:
 
 
 IS_OPTIMAL = premise("attention-is-optimal")
-SUFFICES = stated(
+SUFFICES = stated_claim(
     "condition-suffices", when=Condition("where the paper's condition holds for some τ < T", _condition_holds)
 )
 SIZE = sharper("support-size")

@@ -15,7 +15,7 @@ from generators.mixing_assumptions import exact_scores, penalty_of
 from generators.mixing_cases import MIXING, mixing_cases
 from reference_attention.svm.general_svm import GeneralSvm
 from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
-from theorems.core.claim_name import premise, sharper, stated
+from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.dataset_claims import query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
@@ -36,15 +36,15 @@ SCORES = premise("scores-are-products")
 ATTENTION = premise("attention-is-optimal")
 SVM = premise("general-svm-is-optimal")
 FINITE = premise("finite-part-is-least")
-RAY_RATIOS = stated("ratios-on-the-ray", when="a set O_i has two tokens")
-RAY_MASS = stated("masked-mass-on-the-ray")
+RAY_RATIOS = stated_claim("ratios-on-the-ray", when="a set O_i has two tokens")
+RAY_MASS = stated_claim("masked-mass-on-the-ray")
 RAY_EXCESS = sharper("excess-on-the-ray")
 RATIOS = sharper("sublevel-ratios", when="a set O_i has two tokens")
 MARGINS = sharper("sublevel-masked-margins")
 ALONG = sharper("sublevel-length-from-duals")
 CORRELATION = sharper("sublevel-correlation")
 LOWEST = premise("path-is-lowest", when=FOLLOWED)
-PATH = stated("path-correlation", when=FOLLOWED)
+PATH = stated_claim("path-correlation", when=FOLLOWED)
 OFFSET = sharper("offset-limit", when=FOLLOWED)
 
 DEPTHS = (0.0, 1.0, 5.0, 50.0)
@@ -159,7 +159,7 @@ def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
         raise Ended(second.name)
     mixing = Mixing(data, lam, attention, svm, under_test.finite_part(svm, attention))
     yield finite_part_claim(FINITE, mixing)
-    if mixing.level:
+    if mixing.level_rows:
         yield ratios_claim(RAY_RATIOS, case.problem, mixing, under_test)
     yield mass_claim(RAY_MASS, case.problem, mixing, under_test)
     yield from _sublevel_claims(case, mixing)
@@ -188,13 +188,13 @@ def _sublevel(case: Case, mixing: Mixing) -> Iterator[Claim]:
     for W in near_points(mixing, rng):
         D = mixing.excess(W)
         epsilon, of = mixing.spread(D), mixing.margins(W)
-        ratios += [(mixing.deviation(epsilon), abs(of[pair] - mixing.log_ratio(pair))) for pair in mixing.level]
+        ratios += [(mixing.deviation(epsilon), abs(of[pair] - mixing.log_ratio(pair))) for pair in mixing.level_rows]
         margins += [
-            (of[j], (arb(mixing.cost(j)) * (arb(mixing.best(j)) - epsilon)).log() - D.log()) for j in mixing.masked
+            (of[j], (arb(mixing.cost(j)) * (arb(mixing.best(j)) - epsilon)).log() - D.log()) for j in mixing.masked_rows
         ]
         lower = bound(D, W)
         along.append((lower.slope * inner(W, target), lower.level - D.log()))
-    if mixing.level:
+    if mixing.level_rows:
         yield balls_at_least(RATIOS, Form.EFFECTIVE, ratios, points="logit difference")
     yield balls_at_least(MARGINS, Form.EFFECTIVE, margins, points="margin")
     yield balls_at_least(ALONG, Form.EFFECTIVE, along)
@@ -223,7 +223,7 @@ def _path_claims(mixing: Mixing, under_test: Implementation) -> Iterator[Claim]:
         claims.append(balls_at_least(PATH, Form.LIMIT, [one.correlation for one in on_path], points="radius"))
         offset = under_test.mixing_offset(svm, attention)
         near, far = (one.offset_error(offset) for one in on_path)
-        unit = max(inner(balls(row), balls(row)) for row in mixing.masked.values()).rsqrt()
+        unit = max(inner(balls(row), balls(row)) for row in mixing.masked_rows.values()).rsqrt()
         allowed = 2 * max(near * rhos[0] ** 2, unit) / rhos[1] ** 2
         limit = balls_at_least(OFFSET, Form.SHARP, [(allowed, far)], points="radius")
         claims.append(Claim(limit.name, limit.form, float((allowed - far).mid()), 0.0, OFFSET_RATE, limit.detail))

@@ -69,14 +69,14 @@ class Mixing:
         return found
 
     @cached_property
-    def level(self) -> dict[Pair, Vector]:
+    def level_rows(self) -> dict[Pair, Vector]:
         """E: the rows inside the sets."""
         return {pair: row for pair, row in self.rows.items() if self.attention.weights[pair[0]][pair[1]] > 0}
 
     @cached_property
-    def masked(self) -> dict[Pair, Vector]:
+    def masked_rows(self) -> dict[Pair, Vector]:
         """G: the rows to the other tokens."""
-        return {pair: row for pair, row in self.rows.items() if pair not in self.level}
+        return {pair: row for pair, row in self.rows.items() if pair not in self.level_rows}
 
     @property
     def norm_squared(self) -> fmpq:
@@ -130,7 +130,7 @@ class Mixing:
     @cached_property
     def log_ceiling(self) -> arb:
         """log B, B = Σ_iτ (ν_iτ + 2λ) s⋆_iα e^{−h_iτ(W_fin)}."""
-        at_finite = {pair: inner(balls(row), self.finite) for pair, row in self.masked.items()}
+        at_finite = {pair: inner(balls(row), self.finite) for pair, row in self.masked_rows.items()}
         parts = [arb((self.cost(pair) + 2 * self.lam) * self.best(pair)) * (-h).exp() for pair, h in at_finite.items()]
         return sum(parts, arb(0)).log()
 
@@ -151,15 +151,15 @@ class Mixing:
     def independent(self) -> list[Pair]:
         """Of the rows E, a maximal independent part."""
         used: list[Pair] = []
-        for pair in self.level:
-            if fmpq_mat([self.level[one] for one in [*used, pair]]).rank() > len(used):
+        for pair in self.level_rows:
+            if fmpq_mat([self.level_rows[one] for one in [*used, pair]]).rank() > len(used):
                 used.append(pair)
         return used
 
     @cached_property
     def _solver(self) -> fmpq_mat:
         """(EEᵀ)⁻¹E of independent rows."""
-        matrix = fmpq_mat([self.level[pair] for pair in self.independent])
+        matrix = fmpq_mat([self.level_rows[pair] for pair in self.independent])
         return (matrix * matrix.transpose()).inv() * matrix
 
     def across(self, vector: Balls) -> tuple[Balls, Balls]:
@@ -169,7 +169,7 @@ class Mixing:
         m = list((arb_mat(self._solver) * arb_mat(len(vector), 1, vector)).entries())
         rest = vector
         for coefficient, pair in zip(m, self.independent, strict=True):
-            rest = [a - coefficient * arb(b) for a, b in zip(rest, self.level[pair], strict=True)]
+            rest = [a - coefficient * arb(b) for a, b in zip(rest, self.level_rows[pair], strict=True)]
         return m, rest
 
     def lower_bound(self, target: Balls, shares: Mapping[Pair, arb], excess: arb, radius: arb) -> Lower:
@@ -187,7 +187,7 @@ class Mixing:
         """
         epsilon = self.spread(excess)
         k = len(target)
-        M = [sum((w * arb(self.masked[j][a]) for j, w in shares.items()), arb(0)) for a in range(k)]
+        M = [sum((w * arb(self.masked_rows[j][a]) for j, w in shares.items()), arb(0)) for a in range(k)]
 
         m_shares, flat_shares = self.across(M)
         m_target, flat_target = self.across(target)

@@ -25,22 +25,22 @@ STEP = 4.0
 """ρ of the second point, in units of that of the first."""
 
 
-def followed(mixing: Mixing) -> bool:
+def has_closed_form(mixing: Mixing) -> bool:
     """Whether the offset has a closed form: positive duals at all tokens of margin 1, independent rows; exact."""
     tight = {pair for pair, margin in mixing.svm.margins.items() if margin == 1}
     duals = {pair for pair, dual in mixing.svm.duals.items() if dual > 0}
-    rows = list(mixing.level.values()) + [mixing.masked[pair] for pair in tight]
+    rows = list(mixing.level_rows.values()) + [mixing.masked_rows[pair] for pair in tight]
     return tight == duals and int(fmpq_mat(rows).rank()) == len(rows)
 
 
 def path_radii(mixing: Mixing) -> list[float]:
     """ρ of two points of the path at which its offset is near the limit; none where that is too far out."""
-    if not followed(mixing):
+    if not has_closed_form(mixing):
         return []
     slacks = [float(margin.p) / float(margin.q) - 1 for margin in mixing.svm.margins.values() if margin != 1]
     with ctx.workprec(128):
         correction = offset_correction(mixing.svm, mixing.attention)
-        shift = max(abs(inner(balls(row), correction)) for row in mixing.masked.values())
+        shift = max(abs(inner(balls(row), correction)) for row in mixing.masked_rows.values())
     first = max(LEAST, DEEP / min(slacks, default=1.0), SETTLED * float(shift.abs_upper()))
     return [first, STEP * first] if first <= MOST else []
 
@@ -71,7 +71,7 @@ class OnPath:
     def distance(self) -> arb:
         """How far at most a minimiser over ‖W‖ ≤ R is from the point: (2 gap/θ)^½."""
         of = self.mixing.weights(self.point)
-        lost = {j: arb(self.mixing.cost(j)) * of[j[0]][j[1]] for j in self.mixing.masked}
+        lost = {j: arb(self.mixing.cost(j)) * of[j[0]][j[1]] for j in self.mixing.masked_rows}
         total = sum(lost.values(), arb(0))
         shares = {j: x / total for j, x in lost.items()}
         lower = self.mixing.lower_bound(self.point, shares, self.excess, self.radius)

@@ -13,7 +13,7 @@ from flint import arb
 from generators.margin_assumptions import Vector
 from reference_attention.svm.finite_part import Balls, mixing_offset
 from theorems.transformers_as_svms.mixing_numbers import Mixing, inner
-from theorems.transformers_as_svms.mixing_path_numbers import followed
+from theorems.transformers_as_svms.mixing_path_numbers import has_closed_form
 
 BEYOND = (0.125, 3.0, 40.0)
 """r, beyond the least depth at which the bounds hold."""
@@ -33,7 +33,7 @@ def near_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[Balls]:
             W = _move(mixing, mixing.on_the_ray(r), kick, wander, rng)
             if mixing.spread(mixing.excess(W)) <= arb(mixing.least_weight) / 2:
                 yield W
-        if followed(mixing):
+        if has_closed_form(mixing):
             offset = mixing_offset(mixing.svm, mixing.attention)
             W = [(a + r * arb(b)).mid() for a, b in zip(offset, mixing.svm.point, strict=True)]
             if mixing.spread(mixing.excess(W)) <= arb(mixing.least_weight) / 2:
@@ -49,7 +49,7 @@ def sublevel_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[tuple[
         yield r, edge
         most, level = inner(edge, edge), mixing.excess(edge)
         starts = [_move(mixing, edge, arb(0), wander / 8, rng) for wander in WANDER]
-        if followed(mixing):
+        if has_closed_form(mixing):
             offset = mixing_offset(mixing.svm, mixing.attention)
             starts.append([a + r * arb(b) for a, b in zip(offset, mixing.svm.point, strict=True)])
         for start in starts:
@@ -75,7 +75,7 @@ def _move(mixing: Mixing, W: Balls, kick: arb, wander: float, rng: np.random.Gen
     """W moved along a random combination of the rows of E, and in a random direction orthogonal to them."""
     shift = rng.normal(size=len(W)).tolist()
     for pair in mixing.independent:
-        row = mixing.level[pair]
+        row = mixing.level_rows[pair]
         W = _add(W, row, kick * rng.normal())
     flat = mixing.across([arb(x) for x in shift])[1]
     size = arb(mixing.norm_squared).sqrt() / max(inner(flat, flat).sqrt(), arb(2) ** -20)

@@ -39,17 +39,17 @@ def _wrong_svm(mixing: Mixing) -> str:
         return "O_i are not the tokens with weight in s⋆_i"
     if len(svm.point) != mixing.data.problem.d:
         return "W^mm has another shape"
-    for pair, row in mixing.level.items():
+    for pair, row in mixing.level_rows.items():
         if dot(row, svm.point) != 0:
             return f"token {pair[1]} of input {pair[0]} is not level with α"
-    margins = {pair: dot(row, svm.point) for pair, row in mixing.masked.items()}
+    margins = {pair: dot(row, svm.point) for pair, row in mixing.masked_rows.items()}
     if (least := min(margins.values())) < 1:
         return f"a masked token has the margin {float(least.p) / float(least.q):.6g} < 1"
-    if not set(svm.duals) <= set(mixing.masked) or not set(svm.multipliers) <= set(mixing.level):
+    if not set(svm.duals) <= set(mixing.masked_rows) or not set(svm.multipliers) <= set(mixing.level_rows):
         return "a multiplier belongs to no constraint"
     if any(dual < 0 or dual * (margins[pair] - 1) != 0 for pair, dual in svm.duals.items()):
         return "a dual is negative, or positive where the margin is more than 1"
-    rows = [mixing.masked[pair] for pair in svm.duals] + [mixing.level[pair] for pair in svm.multipliers]
+    rows = [mixing.masked_rows[pair] for pair in svm.duals] + [mixing.level_rows[pair] for pair in svm.multipliers]
     if combination(rows, [*svm.duals.values(), *svm.multipliers.values()], len(svm.point)) != svm.point:
         return "W^mm is not the combination of the rows with the multipliers"
     return ""
@@ -58,9 +58,12 @@ def _wrong_svm(mixing: Mixing) -> str:
 def finite_part_claim(name: str, mixing: Mixing) -> Claim:
     """E W_fin = b, and W_fin is orthogonal to the kernel of E: the least W with these log-ratios."""
     with ctx.workprec(512):
-        off = [abs(inner(balls(row), mixing.finite) - mixing.log_ratio(pair)) for pair, row in mixing.level.items()]
+        off = [
+            abs(inner(balls(row), mixing.finite) - mixing.log_ratio(pair)) for pair, row in mixing.level_rows.items()
+        ]
         off += [
-            abs(inner(balls(row), mixing.finite)) for row in kernel(list(mixing.level.values()), len(mixing.finite))
+            abs(inner(balls(row), mixing.finite))
+            for row in kernel(list(mixing.level_rows.values()), len(mixing.finite))
         ]
         worst = max((one.abs_upper() for one in off), default=arb(0))
         slack = WITHIN - float(worst.mid())

@@ -44,7 +44,7 @@ class OnTheRay:
             return np.array([[float(x.mid()) for x in self.mixing.on_the_ray(arb(r))] for r in RAY])
 
     @cached_property
-    def moved(self) -> Float64[np.ndarray, "b"]:
+    def shift(self) -> Float64[np.ndarray, "b"]:
         """By how much a margin at most differs at the rounded point."""
         with ctx.workprec(256):
             found = []
@@ -63,11 +63,11 @@ def ratios_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implem
     """log s_α − log s_t = log s⋆_α − log s⋆_t inside the sets, at every r."""
     ray = OnTheRay(mixing)
     logs = np.log(_weights(name, problem, ray, under_test))
-    pairs = list(mixing.level)
+    pairs = list(mixing.level_rows)
     inputs, tokens = [i for i, _ in pairs], [t for _, t in pairs]
     left = logs[:, inputs, mixing.svm.alpha[inputs]] - logs[:, inputs, tokens]
     due = np.array([float(mixing.log_ratio(pair).mid()) for pair in pairs])
-    right = approximate(np.broadcast_to(due, left.shape), EPS * np.abs(due) + ray.moved[:, None])
+    right = approximate(np.broadcast_to(due, left.shape), EPS * np.abs(due) + ray.shift[:, None])
     return equal(name, left, right, points="ratio")
 
 
@@ -79,10 +79,10 @@ def mass_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implemen
     inputs = np.flatnonzero(masked.any(axis=1))
     mass = np.sum(np.where(masked, weights, 0.0), axis=-1)[:, inputs]
     most = np.zeros((len(RAY), len(masked)))
-    for (i, t), row in mixing.masked.items():
+    for (i, t), row in mixing.masked_rows.items():
         at_finite = inner(balls(row), mixing.finite)
         for k, r in enumerate(RAY):
             most[k, i] += float((arb(mixing.best((i, t))) * (-at_finite - r).exp()).mid())
     # Margins and the weight of α move by what rounding the point moves them.
-    right = approximate(most, most * ((len(RAY) + 4) * EPS + np.expm1(2 * ray.moved))[:, None])[:, inputs]
+    right = approximate(most, most * ((len(RAY) + 4) * EPS + np.expm1(2 * ray.shift))[:, None])[:, inputs]
     return at_least(name, Form.EFFECTIVE, right, mass)

@@ -21,7 +21,7 @@ from reference_attention.training.relu_descent import ReluRun
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.transformers_as_svms.conjecture_mixing import growth_claims
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 
 @st.composite
@@ -37,7 +37,7 @@ def _sums_of_units(draw: DrawFn) -> Case:
     return Case(data.problem, queried=data, arrays=arrays)
 
 
-@weakened(
+@weaken(
     "conjecture-mixing",
     without="masked-tokens-cost",
     refutes="W(k) grows along W^mm of Gen-SVM, for the tokens whose weights stay away from 0, and stays near its ray",

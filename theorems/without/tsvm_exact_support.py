@@ -13,10 +13,10 @@ from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 from theorems.transformers_as_svms.exact_support import sizes_by_condition
 from theorems.without.simplex import least_weights, plain_head_cases
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 
-@weakened(
+@weaken(
     "tsvm-exact-support",
     without="orthonormal-tokens",
     refutes="if Σ_{t<τ} t γ^gap_t < 2λ < τ γ^gap_τ, the weights that minimise the risk have exactly τ nonzeros",

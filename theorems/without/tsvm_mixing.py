@@ -26,10 +26,10 @@ from theorems.without.lowest import near, path_claim
 from theorems.without.noisy_excess import Excess
 from theorems.without.risks import Risk
 from theorems.without.simplex import least_weights, loss_at, plain_head_cases
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 
-@weakened(
+@weaken(
     "tsvm-mixing",
     without="orthonormal-tokens",
     refutes="attention inside O_i tends to the projection s⋆ of γ/(2λ) on the simplex, which minimises the risk",
@@ -59,7 +59,7 @@ def _on_a_threshold(draw: DrawFn) -> Case:
     return Case(data.problem, queried=data, arrays={PENALTY: np.array([top / 2 if top else 1.0])})
 
 
-@weakened(
+@weaken(
     "tsvm-mixing",
     without="decided-attention",
     refutes="W̄(R) = argmin_{‖W‖_F ≤ R} L(W) satisfies W̄(R)/R → W^mm/‖W^mm‖_F, W^mm of Gen-SVM",
