@@ -92,7 +92,7 @@ def masked_tokens_cost(case: Case) -> Finding:
     given = relu_head(case)
     if not given.holds:
         return Finding(None, given.evidence)
-    case = case.normalised()
+    case = case.normalise()
     run = ReluRun.of(case.problem, head_of(case), STEP / case.problem.key_scale, STEPS)
     scores, sets = run.mean_scores(STEPS, WIDTH), run.weights(STEPS) > SELECTED
     least = np.where(sets, scores, np.inf).min(axis=1)

@@ -125,7 +125,7 @@ def _follows_claim(run: ReluRun, rng: np.random.Generator) -> Claim:
         at = AttentionAt(run.at(k), run.points[k : k + 1])
         gradient = at.gradient
         if isinstance(gradient, Bounded):
-            gradient = gradient.widened(gradient.error)
+            gradient = gradient.widen(gradient.error)
         step = float(np.log(run.step))
         pair = run.points[k : k + 1], run.points[k + 1 : k + 2]
         made.append(steps_claim(STEPS_CLAIM, *pair, gradient, at.log_scale, step, normalized=True))
