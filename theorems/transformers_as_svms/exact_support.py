@@ -50,7 +50,7 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=("queries-given", "quadratic-head", "orthonormal-tokens"),
     cases=_cases,
     kernel=NO_ATTENTION,
-    needs={"quadratic-head": "the condition is one on its λ"},
+    needs={"queries-given": "tokens are those of data with queries", "quadratic-head": "the condition is one on its λ"},
 )
 def tsvm_exact_support(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the tokens of an input be orthonormal, h(x) = vᵀx − λ‖x‖² with λ > 0, ℓ(u) = −u and Y = 1. Sort the scores
