@@ -59,6 +59,7 @@ DEAR = (
     "tsvm-local-descent",
     "tsvm-local-path",
     "tsvm-sequence",
+    "conjecture-mixing",
     "conjecture-independent-rows",
 )
 """A case of these takes seconds: the faults that name them stand for the others of their column, or else one of it."""

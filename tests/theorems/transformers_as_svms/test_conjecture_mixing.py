@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from generators.case import Case
 from generators.optimal_sets import HEAD_ARRAYS, head_of
 from generators.relu_heads import RELU, capped_head_cases, masked_tokens_cost, relu_head
-from reference_attention.heads import Head
-from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
-from reference_attention.training.relu_descent import ReluRun, active_scores
+from reference_attention.training.relu_descent import ReluRun
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
@@ -109,21 +107,3 @@ def test_other_heads_are_told_apart(arrays: Any, says: str) -> None:
 def test_features_have_to_be_affine_in_the_tokens() -> None:
     case = relu_case([[[0.0], [1.0], [2.0]]], [[1.0]], [[[0.0], [1.0], [3.0]]], [1.0])
     assert "no affine functions" in relu_head(case).evidence
-
-
-def test_the_gradient_is_that_of_the_head() -> None:
-    """By central differences of Σ ℓ(Y h), at random W, where no unit is at its kink."""
-    rng = np.random.default_rng(0)
-    keys, features = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 3))
-    head = Head(features, np.array([1.0, -2.0, 0.5]), np.full(3, RELU), np.array([1.0, -1.0]))
-    p, u = rng.normal(size=4), rng.normal(size=4)
-    problem = Problem(keys, rng.normal(size=(2, 3)))
-
-    def risk(p: Any) -> float:
-        logits = keys @ p
-        s = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        return float(np.mean(problem.loss.value(head.outputs(s))))
-
-    found = REFERENCE.scaled_gradient(keys, active_scores(problem, head, p), problem.loss, p)
-    slope = float(np.exp(found.log_scale) * (np.asarray(found.direction) @ u))
-    assert slope == pytest.approx((risk(p + 1e-6 * u) - risk(p - 1e-6 * u)) / 2e-6, rel=1e-6)
