@@ -53,7 +53,7 @@ def quadratic_head(case: Case) -> Finding:
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     if PENALTY not in case.arrays or case.arrays[PENALTY].size != 1:
-        return Finding(None, f"the case has no λ; give it as the array {PENALTY!r} of one entry")
+        return Finding(None, f"λ is not given; give it as the array {PENALTY!r} of one entry")
     if case.queried.loss.name != "correlation" or not (case.queried.Y == 1).all():
         return Finding(False, "the loss is not −u, or a label is −1")
     lam = penalty_of(case)

@@ -72,7 +72,7 @@ def changed(**data: Any) -> Case:
 @pytest.mark.parametrize(
     ("case", "id", "says"),
     [
-        (FOUR.replace(arrays={}), "quadratic-head", "the case has no λ"),
+        (FOUR.replace(arrays={}), "quadratic-head", "λ is not given"),
         (changed(loss="logistic"), "quadratic-head", "the loss is not −u"),
         (changed(Y=[-1.0]), "quadratic-head", "a label is −1"),
         (mixing_case([np.eye(2)], [[1.0]], [1, 0], -1.0), "quadratic-head", "λ = -1"),
