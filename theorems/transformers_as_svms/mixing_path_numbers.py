@@ -40,8 +40,11 @@ def path_radii(mixing: Mixing) -> list[float]:
     slacks = [float(margin.p) / float(margin.q) - 1 for margin in mixing.svm.margins.values() if margin != 1]
     with ctx.workprec(128):
         correction = offset_correction(mixing.svm, mixing.attention)
+        depth = mixing.least_depth
         shift = max(abs(inner(balls(row), correction)) for row in mixing.masked_rows.values())
-    first = max(LEAST, DEEP / min(slacks, default=1.0), SETTLED * float(shift.abs_upper()))
+    settled, deep = SETTLED * float(shift.abs_upper()), DEEP / min(slacks, default=1.0)
+    # Twice the depth at which ε = s⋆_min/2, from where the bounds hold.
+    first = max(LEAST, deep, settled, 2 * float(depth.mid()))
     return [first, STEP * first] if first <= MOST else []
 
 
