@@ -13,6 +13,7 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
 from tests.theorems.constants.weakening import Constant, faded, lowered, scaled
 from theorems.bounded import exact
+from theorems.curves.joint_setup import JointSetup
 from theorems.token_selection.global_paths import (
     descent_from_a_margin,
     lemma_05_gradient_correlation,
@@ -21,12 +22,18 @@ from theorems.token_selection.global_paths import (
     theorem_2_global_convergence,
 )
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
-from theorems.token_selection.joint_paths import joint_claims
-from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, Sublevel
+from theorems.token_selection.joint_paths import joint_constants
+from theorems.token_selection.joint_paths.joint_constants import Sublevel
 from theorems.token_selection.local_paths.local_constants import LocalConstants
 from theorems.token_selection.nonlinear_heads import theorem_8_nonlinear_heads
 from theorems.token_selection.softmax import lemma_06_smoothness_and_descent
-from theorems.transformers_as_svms import feasible_weights, floor_bounds, local_path_bounds, stationarity_claims
+from theorems.transformers_as_svms import (
+    feasible_weights,
+    floor_bounds,
+    local_path_bounds,
+    no_stationary_point,
+    row_independence,
+)
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows
 
@@ -196,7 +203,7 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(JOINT, "Δ of the head", "0", JointSetup, "spread", faded, TWO_CASES),
     Constant(JOINT, "(F/r + BΔ)/Γ", "half of it", Sublevel, "head_loss", scaled(0.5), TWO_CASES),
     Constant(JOINT, "D_i of the competitor", "0", JointSetup, "largest_drops", faded),
-    Constant(JOINT, "T − 1 of what q is at most", "1", joint_claims, "nonoptimality_bounds", _without_others),
+    Constant(JOINT, "T − 1 of what q is at most", "1", joint_constants, "nonoptimality_bounds", _without_others),
     Constant(("theorem-6",), "Q_i", "Q_i/2", Sublevel, "other_bounds", scaled(0.5)),
     Constant(("tsvm-risk-floor",), "c_min", "c_max", floor_bounds, "of_each", _of_each("log_floor")),
     Constant(("tsvm-risk-floor",), "c_max", "c_min", floor_bounds, "of_each", _of_each("log_bound")),
@@ -214,7 +221,7 @@ CONSTANTS: tuple[Constant, ...] = (
         ("tsvm-no-stationary-point",),
         "σ² and σ_min²",
         "4 σ²",
-        stationarity_claims,
+        row_independence,
         "certified_eigenvalue",
         scaled(4.0),
     ),
@@ -222,7 +229,7 @@ CONSTANTS: tuple[Constant, ...] = (
         ("tsvm-no-stationary-point",),
         "√(T − 1) of saturation",
         "1",
-        stationarity_claims,
+        no_stationary_point,
         "root_of_others",
         _towards_one,
     ),
@@ -230,7 +237,7 @@ CONSTANTS: tuple[Constant, ...] = (
         ("tsvm-no-stationary-point",),
         "8/7 of L − L_⋆",
         "1",
-        stationarity_claims,
+        no_stationary_point,
         "SUMMED",
         _scaled_constant(7 / 8),
         TO_THE_END,
