@@ -166,7 +166,7 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
     - ⟨p(t) − p(0), p̄_mm⟩ ≥ Σ_s (‖p(s+1)‖ − ‖p(s)‖ − ‖Δ_s‖²/(2‖p(s)‖))/(1 + π_s), from ⟨Δ, p⟩ = (‖p⁺‖² − ‖p‖² −
       ‖Δ‖²)/2 and (‖p⁺‖² − ‖p‖²)/(2‖p‖) ≥ ‖p⁺‖ − ‖p‖. So 1 − cos = O(log t/t) for normalized gradient descent, ‖Δ_s‖ =
       η: ‖p(s)‖ ≥ cηs makes Σ ‖Δ_s‖²/‖p(s)‖ and Σ (K + log(1+q))/ρ_s of order log t; and where 1 + π_s differs from
-      this by Aq_s, what is gained in a step is at most 2‖p_mm‖η(m + K + log(1+q))/‖p(s)‖, with (m + K)e^{−m} bounded.
+      this by A q_s, what is gained in a step is at most 2‖p_mm‖η(m + K + log(1+q))/‖p(s)‖, with (m + K)e^{−m} bounded.
 
     The last bound is also claimed of single steps of gradient descent with η as large as keeps m ≥ log(2(T−1)A), on
     which ‖p‖ and the angle go through orders of magnitude (:mod:`.long_steps`).
