@@ -69,7 +69,7 @@ def own_start(case: Case) -> bool:
 
 
 def solved(case: Case) -> MaxMargin:
-    found = max_margin(case.problem.exact_keys, case.chosen)
+    found = max_margin(case.problem.exact_keys, case.chosen_tokens)
     assert isinstance(found, MaxMargin)
     return found
 
