@@ -122,8 +122,8 @@ def query_cases(
     if family is Family.ORTHOGONAL:
         X, queries, v = draw(_orthogonal(frame, asked, Y))
     else:
-        # A neighbour without a dual beside gaps of 2⁻²⁰ is beyond the digits of a path.
-        few = draw(st.booleans()) if users else idle
+        # A neighbour without a dual, or decimals, beside gaps of 2⁻²⁰ are beyond the digits of a path.
+        few = draw(st.booleans()) if users else idle or rough
         scores = np.round(draw(optimal_scores(frame, equal=equal, distinct=distinct, few=few)) / GRID) * GRID
         if idle and not (users and draw(one_in(3))):
             unused = draw(st.integers(1, frame.d - 1))
