@@ -43,6 +43,7 @@ class NuclearMaxMargin:
         bounds: C_⋆ from below and from above.
         exact: the solution in balls, which proves it the only one; None where it is not decided.
         undecided: why it is not; empty where it is.
+        rows: the constraints by their factors, in units in which C_⋆ is about 1.
 
     >>> from theorems import nuclear_max_margin, QueryDataset
     >>> data = QueryDataset(X=[[[1, 0], [0, 0], [-1, 0]]], queries=[[1, 2]], Y=[1], v=[1, 0])
@@ -62,7 +63,7 @@ class NuclearMaxMargin:
     bounds: tuple[float, float]
     exact: NuclearEnclosure | None
     undecided: str
-    _rows: OuterRows = field(repr=False)
+    rows: OuterRows = field(repr=False)
 
     def __repr__(self) -> str:
         if self.exact is None:
@@ -106,7 +107,7 @@ class NuclearMaxMargin:
             return None
         mask = np.zeros(len(self.exact.duals), dtype=bool)
         mask[self.exact.support] = True
-        return self._rows.spread(mask, False)
+        return self.rows.spread(mask, False)
 
     @property
     def gap(self) -> float | None:
@@ -128,14 +129,14 @@ class NuclearMaxMargin:
     def primal_residual(self) -> float:
         """How far the least margin of the floats K, Q falls below 1, at most; in balls."""
         with precision():
-            rows = self._rows
+            rows = self.rows
             found = margins_of(rows.a_balls, rows.z_balls, balls(self.K), balls(self.Q))
             sizes = (arb(2) ** int(k) for k in rows.p + rows.q)
             return max(0.0, *(float((1 - x * size).upper()) for x, size in zip(found, sizes, strict=True)))
 
     def duality_gap(self) -> float:
         """(high − low)/high of the bounds of C_⋆ by weak duality at the floats K, Q and λ, at most; in balls."""
-        low, high = _weak_duality(self._rows, self.K, self.Q, self.duals[self._rows.inputs, self._rows.tokens])
+        low, high = _weak_duality(self.rows, self.K, self.Q, self.duals[self.rows.inputs, self.rows.tokens])
         with precision():
             return float(((high - low) / high).upper()) if high.is_finite() else math.inf
 
@@ -200,7 +201,7 @@ def _decided(rows: OuterRows, exact: NuclearEnclosure) -> NuclearMaxMargin:
         bounds=(below(exact.value), above(exact.value)),
         exact=exact,
         undecided="",
-        _rows=rows,
+        rows=rows,
     )
 
 
@@ -221,7 +222,7 @@ def _bounded(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray, "
         bounds=(below(low), above(high)),
         exact=None,
         undecided=why,
-        _rows=rows,
+        rows=rows,
     )
 
 

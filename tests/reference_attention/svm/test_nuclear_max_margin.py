@@ -54,7 +54,7 @@ def test_instances_on_the_sphere_are_decided(shape: tuple[int, int, int, int], s
     assert svm.duality_gap() < 1e-14
     assert svm.primal_residual() < 1e-13
     a, z = rows_of(keys, alpha)
-    duals = svm.duals[svm._rows.inputs, svm._rows.tokens]
+    duals = svm.duals[svm.rows.inputs, svm.rows.tokens]
     M = (a * duals[:, None]).T @ z
     singular = np.linalg.svd(M, compute_uv=False)
     assert singular[: svm.rank] == pytest.approx(1.0, abs=1e-13)
