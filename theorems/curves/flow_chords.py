@@ -135,7 +135,7 @@ class ArcFlow:
         return max(0.0, -float(np.linalg.eigvalsh(bent @ across)[0])), float(np.linalg.norm(bent @ unit))
 
 
-def asked_for(flow: Flow, start: Point, norm: float) -> Claim:
+def start_and_norms(flow: Flow, start: Point, norm: float) -> Claim:
     """The flow begins at the start, bit by bit; what it calls norms are those of its points, and the last is the one
     asked for if it was reached.
     """
@@ -144,14 +144,14 @@ def asked_for(flow: Flow, start: Point, norm: float) -> Claim:
         wrong = f"it begins {np.abs(flow.points[0] - start).max():.3g} away from the start"
     elif not np.allclose(norms, flow.norms, rtol=8 * len(start) * EPS, atol=0):
         wrong = "its norms are not those of its points"
-    elif flow.reached and not math.isclose(norms[-1], norm, rel_tol=8 * len(start) * EPS):
+    elif flow.reached_norm and not math.isclose(norms[-1], norm, rel_tol=8 * len(start) * EPS):
         wrong = f"it ends at norm {norms[-1]:.6g}, asked for {norm:.6g}"
     return Claim(FLOW_IS_ASKED_FOR, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 
 def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
     """p_{k+1} − p_k = −∫∇L/‖∇L‖ ds over the arc between them, at the first piece and at some of the others."""
-    again, last = ArcFlow(problem), len(flow.points) - (1 if flow.reached else 2)
+    again, last = ArcFlow(problem), len(flow.points) - (1 if flow.reached_norm else 2)
     looser = max(LOOSER * flow.relative, RELATIVE)
     # To a point of rest no finite arc leads.
     thirds = np.array_split(np.arange(1, last), PIECES)
