@@ -25,7 +25,7 @@ import numpy as np
 from flint import arb
 from jaxtyping import Float64, Int64
 
-from reference_attention.svm.balls import midpoints, precision, scaled
+from reference_attention.svm.balls import midpoints, multiply, precision
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 
 Vector = Float64[np.ndarray, "k"]
@@ -66,7 +66,7 @@ class NuclearOffsets:
         assert exact is not None
         with precision():
             root, one = arb(2) ** (-(rows.unit // 2)), arb(2) ** -rows.unit
-            K, Q = (midpoints(scaled(m, root)) for m in (exact.K, exact.Q))
+            K, Q = (midpoints(multiply(m, root)) for m in (exact.K, exact.Q))
             duals = np.array([float((x * one).mid()) for x in exact.duals])
             beyond = np.array([float((x - 1).mid()) for x in exact.margins])
         return cls(K, Q, rows.a / rows.b[:, None], rows.z, duals, beyond, log_costs, np.array(exact.support), rows.unit)

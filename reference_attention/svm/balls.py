@@ -51,7 +51,7 @@ def identity(n: int) -> arb_mat:
     return arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])
 
 
-def scaled(matrix: arb_mat, factor: arb) -> arb_mat:
+def multiply(matrix: arb_mat, factor: arb) -> arb_mat:
     """The matrix times a number."""
     return arb_mat(matrix.nrows(), matrix.ncols(), [x * factor for x in matrix.entries()])
 
@@ -91,7 +91,7 @@ def least_eigenvalue(matrix: arb_mat) -> arb:
     step = CLOSE * size
     while step <= size:
         low = arb(guess) - arb(step)
-        if cholesky(matrix - scaled(identity(n), low)) is not None:
+        if cholesky(matrix - multiply(identity(n), low)) is not None:
             return low.union(high)
         step *= 8
     return arb(math.nan)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from flint import arb, arb_mat
 
-from reference_attention.svm.balls import least_eigenvalue, precision, scaled, squared_norm
+from reference_attention.svm.balls import least_eigenvalue, multiply, precision, squared_norm
 
 
 def dual_matrix(a: arb_mat, z: arb_mat, duals: Sequence[arb]) -> arb_mat:
@@ -37,7 +37,7 @@ def least_value(a: arb_mat, z: arb_mat, b: Sequence[arb], duals: Sequence[arb]) 
         if not size > 0:
             return arb(0)
         # Scaled so that the largest eigenvalue is near one.
-        largest = -least_eigenvalue(scaled(square, -1 / size)) * size
+        largest = -least_eigenvalue(multiply(square, -1 / size)) * size
         total = sum((x * y for x, y in zip(b, duals, strict=True)), arb(0))
         found = (total / largest.upper().sqrt()).lower()
         return found if found > 0 else arb(0)

@@ -102,14 +102,14 @@ def enclose_nuclear(
         with precision():
             system, start = _system(rows, K, Q, duals, support)
             x = _newton(system, start)
-            corrected = _corrected(rows, support, *system.arrays(x)[:3])
+            corrected = _correct_support(rows, support, *system.arrays(x)[:3])
             if corrected is None:
                 return _proven(rows, support.tolist(), system.ball_arrays(krawczyk(system, x)))
         support = corrected
     raise NotDecided("no set of tight constraints is told apart from the others")
 
 
-def _corrected(
+def _correct_support(
     rows: OuterRows,
     support: Int64[np.ndarray, "s"],
     K: Float64[np.ndarray, "d r"],

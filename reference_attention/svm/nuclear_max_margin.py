@@ -176,11 +176,11 @@ def nuclear_max_margin(keys: OuterKeys, alpha: ArrayLike) -> NuclearMaxMargin | 
     except NotDecided as why:
         nearer = nearest_stationary(rows, K[:, :r], Q[:, :r], duals, support)
         best = min(
-            (_bounded(rows, *one, str(why)) for one in ((K, Q, duals), nearer)),
+            (_from_point(rows, *one, str(why)) for one in ((K, Q, duals), nearer)),
             key=lambda one: one.bounds[1] - one.bounds[0],
         )
         return best if best.bounds[0] > 0 and best.bounds[1] < math.inf else _by_frobenius(keys, chosen, rows)
-    return _decided(rows, exact)
+    return _from_enclosure(rows, exact)
 
 
 def _in_units(rows: OuterRows, guess: NuclearGuess) -> tuple[OuterRows, Matrix, Matrix, Float64[np.ndarray, "N"]]:
@@ -190,7 +190,7 @@ def _in_units(rows: OuterRows, guess: NuclearGuess) -> tuple[OuterRows, Matrix, 
     return own, guess.u * roots, guess.v * roots, guess.duals
 
 
-def _decided(rows: OuterRows, exact: NuclearEnclosure) -> NuclearMaxMargin:
+def _from_enclosure(rows: OuterRows, exact: NuclearEnclosure) -> NuclearMaxMargin:
     margins = np.array([float(x.mid()) for x in exact.margins])
     return NuclearMaxMargin(
         alpha=rows.alpha,
@@ -205,7 +205,7 @@ def _decided(rows: OuterRows, exact: NuclearEnclosure) -> NuclearMaxMargin:
     )
 
 
-def _bounded(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray, "N"], why: str) -> NuclearMaxMargin:
+def _from_point(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray, "N"], why: str) -> NuclearMaxMargin:
     """What weak duality says of a point in the units of ``rows``."""
     root = 2.0 ** (rows.unit // 2)
     K, Q, duals = K * root, Q * root, np.ldexp(np.maximum(duals, 0.0), -rows.p - rows.q)
@@ -247,4 +247,4 @@ def _by_frobenius(
     rows = rows.in_units_of(np.ldexp(s.sum(), -rows.unit))
     roots = np.sqrt(np.ldexp(s, -rows.unit))
     duals = np.ldexp(found.duals[rows.inputs, rows.tokens], rows.p + rows.q)
-    return _bounded(rows, u * roots, vt.T * roots, duals, "its value in floats is beyond the interior-point method")
+    return _from_point(rows, u * roots, vt.T * roots, duals, "its value in floats is beyond the interior-point method")

@@ -57,7 +57,7 @@ class ChangedNuclearPath:
         return REFERENCE.replace("", nuclear_path=ChangedNuclearPath(self.change, size).path)
 
 
-def balanced(W: Array, rank: int | None = None) -> tuple[Array, Array]:
+def balance_factors(W: Array, rank: int | None = None) -> tuple[Array, Array]:
     """K and Q with KQᵀ = W and KᵀK = QᵀQ."""
     u, s, vt = np.linalg.svd(W, full_matrices=False)
     r = int(np.sum(s > 1e-12 * s[..., 0].max())) if rank is None else rank
@@ -69,12 +69,12 @@ def _frobenius(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Solutio
     """W^mm of least Frobenius norm, with its duals; its nuclear norm is called the value."""
     found = max_margin(keys, right.alpha)
     assert isinstance(found, MaxMargin)
-    K, Q = balanced(found.p.reshape(right.W.shape))
+    K, Q = balance_factors(found.p.reshape(right.W.shape))
     value = float((K**2).sum())
     return replace(right, K=K, Q=Q, duals=found.duals, margins=found.margins, bounds=(value, value))
 
 
-def _swapped(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Solution:
+def _swap_factors(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Solution:
     return replace(right, K=right.Q, Q=right.K)
 
 
@@ -140,7 +140,7 @@ def _infeasible(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Soluti
 
 def _with_points(path: NuclearPath, svm: NuclearMaxMargin, W: Array) -> NuclearPath:
     """The path with other W; offsets follow."""
-    K, Q = balanced(W, path.K.shape[2])
+    K, Q = balance_factors(W, path.K.shape[2])
     return replace(path, K=K, Q=Q, offsets=W - path.rho[:, None, None] * svm.W)
 
 
@@ -191,7 +191,7 @@ SVM = "tsvm-nuclear-path"
 
 NUCLEAR_FAULTS = (
     Fault("nuclear-is-frobenius", Kind.SVM, "W^mm of least Frobenius norm", SVM, ChangedNuclear(_frobenius)),
-    Fault("nuclear-factors-swapped", Kind.SVM, "Wᵀ: K and Q change places", SVM, ChangedNuclear(_swapped)),
+    Fault("nuclear-factors-swapped", Kind.SVM, "Wᵀ: K and Q change places", SVM, ChangedNuclear(_swap_factors)),
     Fault("nuclear-rank-cut", Kind.SVM, "K and Q without their last column", SVM, ChangedNuclear(_rank_cut)),
     Fault("nuclear-another-face", Kind.SVM, "U1, V1 of another dual", SVM, ChangedNuclear(_another_face)),
     Fault(

@@ -46,7 +46,7 @@ def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, 
     assert svm.face is not None
     used = np.flatnonzero(bounds.duals > 0)
     (d, e), r, s = svm.W.shape, svm.K.shape[1], len(used)
-    (U, V), (U1, V1) = (_completed(x) for x in svm.face), svm.face
+    (U, V), (U1, V1) = (_complete_basis(x) for x in svm.face), svm.face
     P, Sigma = U1.T @ svm.W @ V1, (U.T @ bounds.M @ V)[r:, r:]
     P, inverse = (P + P.T) / 2, np.linalg.inv((P + P.T) / 2)
     # In units in which o, δ and t are of one size.
@@ -97,7 +97,7 @@ def corrections(offsets: NuclearOffsets, rho: float) -> tuple[float, float]:
     return first, second
 
 
-def _completed(columns: Float64[np.ndarray, "d r"]) -> Float64[np.ndarray, "d d"]:
+def _complete_basis(columns: Float64[np.ndarray, "d r"]) -> Float64[np.ndarray, "d d"]:
     """An orthonormal basis that begins with those columns."""
     full = np.linalg.qr(columns, mode="complete")[0]
     return np.concatenate([columns, full[:, columns.shape[1] :]], axis=1)

@@ -22,7 +22,7 @@ from reference_attention.paths.nuclear_path import log_costs_of
 from reference_attention.svm.max_margin import Infeasible
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, undecided_claim
-from theorems.core.claim_name import premise, sharper, stated
+from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
@@ -67,7 +67,7 @@ SOLUTION = sharper("sublevel-solution-distance", when=UNIQUE)
 IN_BALL = premise("path-in-the-ball", when=FOLLOWED)
 MINIMAL = premise("path-is-minimal", when=FOLLOWED)
 PATH_MARGIN = sharper("path-margin", when=FOLLOWED)
-TURNS = stated("path-turns", when=FOLLOWED)
+TURNS = stated_claim("path-turns", when=FOLLOWED)
 OFFSET = sharper("path-offset-closed-form", when=LIMIT_NEAR)
 
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
@@ -274,7 +274,9 @@ def _minimal(
     lost = rho * (bounds.most * np.linalg.norm(M, ord=2, axis=(1, 2)) - 1) - np.vecdot(weights, beside)
     sizes = np.linalg.norm(a, axis=1) * np.linalg.norm(z, axis=1)
     large = 1 + rho * bounds.most * (weights @ sizes) + np.abs(log_costs).max()
-    infimum = approximate(total - lost - rho, 64 * (len(a) + sum(svm.W.shape)) * EPS * large) - _lost(bounds, least)
+    infimum = approximate(total - lost - rho, 64 * (len(a) + sum(svm.W.shape)) * EPS * large) - _normaliser_loss(
+        bounds, least
+    )
     mine = log_excess + np.log(exact(problem.n))
     return at_least(MINIMAL, Form.EXACT, infimum, mine, scale=1.0, why=NUCLEAR_PATH_GAP, points="radius")
 
@@ -319,7 +321,7 @@ def _least_margin(
     return np.min(bounds.margins(edge), axis=1)[of] - over - kappa
 
 
-def _lost(bounds: NuclearBounds, least: Numbers) -> Numbers:
+def _normaliser_loss(bounds: NuclearBounds, least: Numbers) -> Numbers:
     """log1p(x) + b min(x, 1) where all margins are at least ``least``."""
     problem = bounds.problem
     x = (problem.T - 1) * np.exp(-np.maximum(least, 0.0))
@@ -334,7 +336,7 @@ def _dual_bound(bounds: NuclearBounds, least: Numbers, log_excess: Numbers) -> N
     costs = log_costs_of(bounds.problem, bounds.svm)[used]
     log_costs = approximate(costs, 8 * EPS * (1 + np.abs(costs)))
     D = np.sum(w * (log_costs - np.log(w)))
-    return D - _lost(bounds, least) - log_excess - np.log(exact(bounds.problem.n))
+    return D - _normaliser_loss(bounds, least) - log_excess - np.log(exact(bounds.problem.n))
 
 
 def _from_duals(bounds: NuclearBounds, margins: Numbers, least: Numbers, log_excess: Numbers) -> Claim:

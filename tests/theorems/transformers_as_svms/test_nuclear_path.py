@@ -17,7 +17,7 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.core.nuclear_certificate import NuclearCertificate, images_of, nuclear_claim
 from theorems.faults import FAULTS
-from theorems.faults.power.trial import Baseline, Found, baseline, try_fault
+from theorems.faults.power.trial import Baseline, FaultOutcome, baseline, try_fault
 from theorems.transformers_as_svms.nuclear_bounds import NuclearBounds
 from theorems.transformers_as_svms.nuclear_limit import corrections, offset_in_closed_form
 from theorems.transformers_as_svms.nuclear_path import tsvm_nuclear_path
@@ -70,9 +70,9 @@ def test_every_claim_is_made() -> None:
 def test_faults_are_caught(name: str) -> None:
     cell = try_fault(tsvm_nuclear_path, FAULTS[name], baselines())
     if name == "nuclear-always-infeasible":
-        assert cell.found is Found.UNDECIDED
+        assert cell.found is FaultOutcome.UNDECIDED
         return
-    assert cell.found is Found.CAUGHT
+    assert cell.found is FaultOutcome.CAUGHT
     wrong_path = name.startswith("nuclear-path")
     assert cell.claim in (("path-is-minimal", "path-in-the-ball") if wrong_path else ("nuclear-svm-is-optimal",))
 
