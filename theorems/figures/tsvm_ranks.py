@@ -76,7 +76,7 @@ def draw(figure: Any, numbers: Numbers) -> None:
         axes.set_ylim(0, SIZES[-1] + 3)
     panels[0].set_ylabel("rank")
     style.name(panels[0], 0.7, SIZES[-1] + 2.2, "grey: min($n$, $d$)", style.GREY)
-    style.name(panels[1], 0.7, SIZES[-1] + 2.2, "full: least $\\|W\\|_F$; open: least $\\|W\\|_\\star$", style.GREY)
+    style.name(panels[1], 0.7, SIZES[-1] + 2.2, "full: least $\\|W\\|_F$; open: least nuclear norm", style.GREY)
 
 
 FIGURES = [
