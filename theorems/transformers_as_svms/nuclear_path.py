@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.query_cases import query_cases
+from generators.nuclear_cases import nuclear_cases
 from reference_attention.floats import EPS
 from reference_attention.paths.nuclear_offsets import NuclearOffsets
 from reference_attention.paths.nuclear_path import log_costs_of
@@ -100,7 +100,7 @@ NEAR = 0.1
         OFFSET,
     ),
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
-    cases=query_cases,
+    cases=nuclear_cases,
     kernel=FAR,
 )
 def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
