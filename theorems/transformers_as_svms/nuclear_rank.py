@@ -23,10 +23,13 @@ from theorems.core.tolerances import EXACT, tolerance
 
 FACTOR_ROUNDING = tolerance(
     "nuclear-factor-rounding",
-    "(e + 4) eps Σ_b |Q_bk||N_b|",
+    "(e + 4) eps Σ_b |Q_bk||N_b| + 2^−120 max|Q| Σ_b |N_b|",
     "each entry of a factor and of a vector N that is orthogonal to the span is rounded once, and so is their product"
-    " with every sum",
+    " with every sum; entries are enclosed to 2^−120 of the largest at least",
 )
+
+ENCLOSED = 2.0**-120
+"""Radius of an entry in units of the largest one, at most: balls have 160 bits, and Newton's method some room."""
 
 UNIQUE = "the solution of ATT-SVM⋆ is proven the only one"
 
@@ -70,7 +73,8 @@ def _in_span(name: str, factor: Float64[np.ndarray, "e r"], span: fmpq_mat) -> C
     """Columns of the factor are combinations of the rows of ``span``: orthogonal to what is orthogonal to those."""
     beside = _orthogonal_to(span)
     off = np.abs(factor.T @ beside)
-    rounding = (len(factor) + 4) * EPS * (np.abs(factor).T @ np.abs(beside))
+    known = np.abs(factor) + ENCLOSED / EPS * np.abs(factor).max()
+    rounding = (len(factor) + 4) * EPS * (known.T @ np.abs(beside))
     scale = max(float(np.abs(factor).max()), 1e-300)
     if off.size == 0:
         return Claim(name, Form.EXACT, 0.0, 0.0, FACTOR_ROUNDING, "all vectors are in the span")
