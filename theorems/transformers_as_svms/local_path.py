@@ -123,10 +123,10 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in the predecessor's Theorem 1,
     H = Σ_harmful |D| e^{−r(m−w)}; Jensen's inequality over w, and Σ w_j a_j = ⟨W, W^mm_α⟩/P² = r cos, with r ≤ ρ.
 
-    **The nuclear norm.** Cone, good and harmful tokens and R0 as in :mod:`.nuclear_local_bounds`, ρ = R/C_⋆. Every W of
-    the cone with ‖W‖_F ≥ R0, ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has m(W) ≥ ρ − κ_α, the same κ_α; so the bounds of
-    :mod:`.nuclear_path` on its distance from the face of α's dual and from ρW_⋆ hold with κ_α for κ, and they are
-    what says that W_R/R → W_⋆/C_⋆ (nuclear-path-turns).
+    **The nuclear norm.** Cone, good and harmful tokens and R0 as in :mod:`theorems.curves.nuclear_local_bounds`,
+    ρ = R/C_⋆. Every W of the cone with ‖W‖_F ≥ R0, ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has m(W) ≥ ρ − κ_α, the same κ_α; so
+    the bounds of ``tsvm-nuclear-path`` on its distance from the face of α's dual and from ρW_⋆ hold with κ_α for κ,
+    and they are what says that W_R/R → W_⋆/C_⋆ (nuclear-path-turns).
     *Derivation.* Let a be the least margin of good tokens. Tight constraints are of such tokens: a ≤ r(1 + w), w the
     least of theirs, and harmful tokens have margins r(m_j − w_j) ≥ r(1 + w), so a = m(W). As before, n(L(W) − L_α) is
     at least c_min Γ⁻ e^{−a}/T − c_max Σ_harmful |D| e^{−r(m−w)}, of which half the first is left beyond R0, since

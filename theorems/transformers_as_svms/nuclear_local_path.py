@@ -22,10 +22,10 @@ from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
 from theorems.core.tolerances import EXACT, tolerance
+from theorems.curves.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
+from theorems.curves.nuclear_limit import corrections, offset_in_closed_form
+from theorems.curves.nuclear_local_bounds import NuclearLocalBounds
 from theorems.rounding.attention_at import Numbers
-from theorems.transformers_as_svms.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
-from theorems.transformers_as_svms.nuclear_limit import corrections, offset_in_closed_form
-from theorems.transformers_as_svms.nuclear_local_bounds import NuclearLocalBounds
 
 NUCLEAR_LOCAL_VALUE = tolerance(
     "nuclear-local-path-value",

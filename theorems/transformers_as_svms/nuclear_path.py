@@ -30,13 +30,13 @@ from theorems.core.on_kernel import FAR
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.curves.constraints import exact_to_rounding
+from theorems.curves.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
+from theorems.curves.nuclear_limit import corrections, offset_in_closed_form
+from theorems.curves.nuclear_points import half_squares, nuclear_points
 from theorems.rounding.approximate import approximate, bend
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import log_excess_of
 from theorems.token_selection.global_paths.theorem_1_regularization_path import log_kappa
-from theorems.transformers_as_svms.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
-from theorems.transformers_as_svms.nuclear_limit import corrections, offset_in_closed_form
-from theorems.transformers_as_svms.nuclear_points import half_squares, nuclear_points
 
 NUCLEAR_PATH_GAP = tolerance(
     "nuclear-path-gap",
@@ -147,12 +147,11 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
     **Limit.** The path under test lies in the ball, and its risk is the least there: f(W) = log Σ c_j e^{−h_j} is
     convex with −∇f = M(W), so that min f ≥ f(W) − (R‖M(W)‖_op − ⟨M(W), W⟩) at any W (Frank and Wolfe), and
     log n(L − L_opt) is at least f − log1p(x) − b min(x, 1). So it has the bounds; with e = R − C_⋆(D − …) of the duals,
-    which stays bounded,
-    dist(W̄(R)/R, 𝒲_⋆Θ_⋆) = O(ρ^−½) (path-turns); followed to ρ = 1e6.
+    which stays bounded, dist(W̄(R)/R, 𝒲_⋆Θ_⋆) = O(ρ^−½) (path-turns); followed to ρ = 1e6.
 
     **Sharp.** If W_⋆ = U1 P V1ᵀ is the only solution, P ≻ 0, and λ positive on all tight constraints, then
-    W̄(R) = ρW_⋆ + o + O(1/ρ) with o in closed form (:mod:`.nuclear_limit`). It takes radii at which ρ·(h − 1) of the
-    constraints that are not tight and ρ·g are large: that is decided on the data.
+    W̄(R) = ρW_⋆ + o + O(1/ρ) with o in closed form (:mod:`theorems.curves.nuclear_limit`). It takes radii at which
+    ρ·(h − 1) of the constraints that are not tight and ρ·g are large: that is decided on the data.
     """
     yield from premises(query_claims(case, under_test))
     data, problem = case.queried, case.problem

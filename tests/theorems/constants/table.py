@@ -14,6 +14,8 @@ from reference_attention.sequence_dataset import SequenceDataset
 from tests.theorems.constants.weakening import Constant, faded, lowered, scaled
 from theorems.bounded import exact
 from theorems.curves.joint_setup import JointSetup
+from theorems.curves.nuclear_bounds import NuclearBounds
+from theorems.curves.nuclear_local_bounds import NuclearLocalBounds
 from theorems.token_selection.global_paths import (
     descent_from_a_margin,
     lemma_05_gradient_correlation,
@@ -36,8 +38,6 @@ from theorems.transformers_as_svms import (
     row_independence,
 )
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
-from theorems.transformers_as_svms.nuclear_bounds import NuclearBounds
-from theorems.transformers_as_svms.nuclear_local_bounds import NuclearLocalBounds
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows
 
 READ_LATE = "the offset is read off from E ≤ 0.01 on, where it moves nothing that floats see"

@@ -2,7 +2,7 @@
 
 Notation: λ ≥ 0 with ‖M‖_op = 1, M = Σ λ_j G_j, C = Σ λ_j ≤ C_⋆; U1, V1 (r columns) the singular vectors of M for the
 singular value 1, g = 1 − σ_{r+1}(M); F = {U1 P V1ᵀ : P ⪰ 0}. Of W with ‖W‖_⋆ ≤ R and all margins at least a > 0 let
-e = R − Ca; then R − ⟨M, W⟩ ≤ e. All that is derived in :mod:`.nuclear_path`.
+e = R − Ca; then R − ⟨M, W⟩ ≤ e. ``tsvm-nuclear-path`` derives all that.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """

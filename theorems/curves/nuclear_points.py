@@ -1,4 +1,4 @@
-"""Factors K, Q with ½(‖K‖² + ‖Q‖²) ≤ R beside those of ρW_⋆, chosen to try the bounds of :mod:`.nuclear_path`.
+"""Factors K, Q with ½(‖K‖² + ‖Q‖²) ≤ R beside those of ρW_⋆, chosen to try the bounds of the path of (K, Q).
 
 All differ by noise, of sizes up to what a risk no larger allows and beyond; some are out of balance; some have columns
 that W_⋆ does not need; some have moved down the risk. All are scaled back into the ball.
@@ -11,7 +11,7 @@ from jaxtyping import Float64
 from scipy.special import softmax
 
 from theorems.bounded import value_of
-from theorems.transformers_as_svms.nuclear_bounds import NuclearBounds
+from theorems.curves.nuclear_bounds import NuclearBounds
 
 INSIDE = 1e-12
 """Share of R by which points keep inside the ball: rounding of W = KQᵀ, and more."""

@@ -24,7 +24,7 @@ from jaxtyping import Float64
 from reference_attention.floats import EPS
 from reference_attention.paths.nuclear_offsets import NuclearOffsets
 from reference_attention.paths.nuclear_path import newton
-from theorems.transformers_as_svms.nuclear_bounds import NuclearBounds
+from theorems.curves.nuclear_bounds import NuclearBounds
 
 
 @dataclass(frozen=True, eq=False)

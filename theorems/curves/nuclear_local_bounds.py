@@ -26,11 +26,11 @@ from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
 from theorems.curves.cone_points import INSIDE, LEAST_BITS
+from theorems.curves.nuclear_bounds import NuclearBounds
+from theorems.curves.smallest import smallest
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import excess_of
-from theorems.token_selection.local_paths.local_constants import smallest
-from theorems.transformers_as_svms.nuclear_bounds import NuclearBounds
 
 
 @dataclass(frozen=True, eq=False)
