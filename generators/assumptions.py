@@ -32,6 +32,7 @@ from generators.mixing_assumptions import (
     orthonormal_tokens,
     quadratic_head,
 )
+from generators.nuclear_assumptions import rank_gap, unique_nuclear_solution
 from generators.optimal_sets import mixing_hurts
 from generators.path_selection import prompt_selects
 from generators.query_assumptions import (
@@ -173,6 +174,18 @@ ASSUMPTIONS: dict[str, Assumption] = {
             "the first step of gradient descent from W = 0 separates the optimal tokens",
             "T-SVM, Assumption B (Theorem 3)",
             first_step_separates,
+        ),
+        Assumption(
+            "unique-nuclear-solution",
+            "one W of least nuclear norm separates the chosen tokens",
+            "T-SVM, (Att-SVM⋆) (added here)",
+            unique_nuclear_solution,
+        ),
+        Assumption(
+            "rank-gap",
+            "the singular values of the dual matrix of ATT-SVM⋆ beyond the rank of its solution are below 1",
+            "T-SVM, Theorem 2 (added here)",
+            rank_gap,
         ),
         Assumption("orthogonal-queries", "queries are orthogonal", "T-SVM (added here)", orthogonal_queries),
         Assumption(

@@ -38,7 +38,7 @@ class Section:
 
 def sections(it: Facts) -> list[Section]:
     """Tokens, directions, the flow, other starts, assumptions."""
-    made = [_tokens(it), _directions(it), _flow(it)]
+    made = [_tokens(it), _directions(it), *_weights(it), _flow(it)]
     if it.others:
         made.append(_starts(it))
     return [*made, *_assumptions(it)]
@@ -99,6 +99,15 @@ def _directions(it: Facts) -> Section:
         rows,
         ("α", "tokens", "locally optimal"),
     )
+
+
+def _weights(it: Facts) -> list[Section]:
+    """Both max-margin solutions, where W is trained."""
+    if not it.weights:
+        return []
+    caption = "Solutions W of ATT-SVM: paths of W turn to that of least ‖W‖_F, paths of K, Q to that of least ‖W‖_⋆"
+    rows = tuple(row for one in it.weights for row in one.rows)
+    return [Section(caption, ("α", "least", "norm", "rank", "tight", ""), rows, ("α", "least", ""))]
 
 
 def _direction(it: Facts, one: Chosen) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from reference_attention.sequence_dataset import SequenceDataset
 from tests.theorems.constants.weakening import Constant, faded, lowered, scaled
 from theorems.bounded import exact
 from theorems.curves.joint_setup import JointSetup
+from theorems.curves.nuclear_bounds import NuclearBounds
+from theorems.curves.nuclear_local_bounds import NuclearLocalBounds
 from theorems.token_selection.global_paths import (
     descent_from_a_margin,
     lemma_05_gradient_correlation,
@@ -32,6 +34,7 @@ from theorems.transformers_as_svms import (
     floor_bounds,
     local_path_bounds,
     no_stationary_point,
+    nuclear_path,
     row_independence,
 )
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
@@ -49,6 +52,7 @@ ANY_SHARE = "the bounds hold wherever Aq < 1; that Aq ≤ ½ only makes β expli
 LOG_2 = float(np.log(2.0))
 DESCENT, JOINT = ("descent-from-a-margin",), ("theorem-5", "theorem-6")
 PATH, LOCAL, SEQUENCE = ("theorem-1", "tsvm-frobenius-path"), ("tsvm-local-path",), ("tsvm-sequence",)
+NUCLEAR = ("tsvm-nuclear-path",)
 
 
 def half(*of: Any) -> float:
@@ -252,6 +256,14 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(LOCAL, "R0", "R0/2", LocalPathBounds, "first", scaled(0.5)),
     Constant(LOCAL, "c_max H", "0", LocalPathBounds, "log_harm", _fewer_harm),
     Constant(LOCAL, "b min(x, 1)", "0", local_path_bounds, "bend", faded, AT_LESS),
+    Constant(LOCAL, "κ_α of the nuclear norm", "0", NuclearLocalBounds, "kappa", scaled(1e-3)),
+    Constant(NUCLEAR, "κ with 2", "1", nuclear_path, "log_kappa", lowered(half)),
+    Constant(NUCLEAR, "κ with n(T − 1)", "1", nuclear_path, "log_kappa", lowered(_log_rows)),
+    Constant(NUCLEAR, "κ with c_max/c_min", "1", nuclear_path, "log_kappa", lowered(_log_slopes)),
+    Constant(NUCLEAR, "κ with Γ_max/Γ_min", "1", nuclear_path, "log_kappa", lowered(_log_gaps)),
+    Constant(NUCLEAR, "2√(Re/g)", "√(Re/g)", NuclearBounds, "from_face", scaled(0.5)),
+    Constant(NUCLEAR, "bound of ‖W − ρW_⋆‖", "a tenth", NuclearBounds, "from_solution", scaled(0.1)),
+    Constant(NUCLEAR, "b min(x, 1)", "0", nuclear_path, "bend", faded, AT_LESS),
     Constant(SEQUENCE, "κ with 2", "1", SequenceRows, "log_kappa", lowered(half)),
     Constant(SEQUENCE, "κ with N", "1", SequenceRows, "log_kappa", lowered(lambda rows: np.log(exact(rows.count)))),
     Constant(SEQUENCE, "κ with c_max/c_min", "1", SequenceRows, "log_kappa", lowered(_sequence_slopes)),
@@ -353,6 +365,7 @@ WITNESSES: dict[str, dict[str, Case]] = {
         "slopes apart": _two_inputs([[0.0, -1.0], [-3.0, -4.0]], "exponential"),
     },
     "tsvm-frobenius-path": {"idle neighbours": _idle_queries(), "slopes apart": _slopes_apart()},
+    "tsvm-nuclear-path": {"idle neighbours": _idle_queries().replace(seed=2), "slopes apart": _slopes_apart()},
     "tsvm-sequence": {"slopes apart": _sequence_with_slopes_apart()},
     "tsvm-local-path": {"eight equal rows": _equal_queries(4), "a far better token": _far_better_token()},
     "tsvm-no-stationary-point": {"the middle token selected": _middle_token()},
