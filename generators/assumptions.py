@@ -22,6 +22,7 @@ from generators.direction_assumptions import (
     not_locally_optimal_direction,
     wider_direction,
 )
+from generators.factor_assumptions import definite_imbalance
 from generators.finding import Assumption, Finding
 from generators.general_position import general_position
 from generators.joint_run import descent_selects
@@ -168,6 +169,12 @@ ASSUMPTIONS: dict[str, Assumption] = {
             first_step_separates,
         ),
         Assumption("orthogonal-queries", "queries are orthogonal", "T-SVM (added here)", orthogonal_queries),
+        Assumption(
+            "definite-imbalance",
+            "KᵀK − QᵀQ is positive definite at the start, and K is square",
+            "T-SVM (added here)",
+            definite_imbalance,
+        ),
         Assumption("sequence-given", "each input has several queries", "T-SVM, appendix", sequence_given),
         Assumption(
             "sequence-strict-optimum",

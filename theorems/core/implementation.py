@@ -39,6 +39,8 @@ from reference_attention.svm.sequence_max_margin import (
     sequence_max_margin,
 )
 from reference_attention.training.descent import Trajectory, gradient_descent, normalized_gradient_descent
+from reference_attention.training.factored_descent import FactoredTrajectory, factored_gradient_descent
+from reference_attention.training.factored_flow import FactoredFlow, factored_flow
 from reference_attention.training.flow import Flow, gradient_flow
 from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
 
@@ -84,6 +86,8 @@ class Implementation:
         gradient_descent, normalized_gradient_descent: (problem, start, *, steps, …, gradient) → the iterates;
             a statement hands them :attr:`scaled_gradient`.
         gradient_flow: (problem, start, *, norm, …) → the curve of the flow at recorded norms.
+        factored_flow, factored_gradient_descent: (data, K, Q, *, norm or steps, …) → the flow and the iterates on
+            factors (K, Q) of W; a statement hands the latter :attr:`scaled_gradient`.
         regularization_path: (problem, norms, *, max_margin, …) → argmin of L over the balls of these radii.
         local_path: (problem, q, alpha, norms, *, mu, radius, …) → argmin of L over a cone, between two radii.
         locally_optimal: (solution of ATT-SVM(α), scores) → whether α is locally optimal (Definition 2).
@@ -119,6 +123,8 @@ class Implementation:
     gradient_descent: Callable[..., Trajectory] = gradient_descent
     normalized_gradient_descent: Callable[..., Trajectory] = normalized_gradient_descent
     gradient_flow: Callable[..., Flow] = gradient_flow
+    factored_flow: Callable[..., FactoredFlow] = factored_flow
+    factored_gradient_descent: Callable[..., FactoredTrajectory] = factored_gradient_descent
     regularization_path: Callable[..., Path] = regularization_path
     local_path: Callable[..., LocalPath] = local_path
     locally_optimal: Callable[[MaxMargin, Float64[np.ndarray, "n T"]], bool] = locally_optimal

@@ -13,6 +13,7 @@ follows word for word makes the same claims here; the rest is what rank-one keys
 | `no_stationary_point` | where ∇L does not vanish, whatever W |
 | `local_descent` | gradient descent in a cone around locally optimal tokens |
 | `local_path` | the regularization path in that cone |
+| `factored_flow` | gradient flow on the factors (K, Q) |
 | `sequence` | several queries per input, causal or not |
 | `conjecture_independent_rows` | independent rows: almost every flow ends at locally optimal tokens |
 
