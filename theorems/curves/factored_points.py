@@ -11,7 +11,8 @@ from jaxtyping import Float64
 
 from reference_attention.problem import Problem
 from reference_attention.training.factored import Layout
-from theorems.bounded import exact, value_of
+from theorems.bounded import Bounded, exact, value_of
+from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt, Numbers
 
 
@@ -62,6 +63,12 @@ class FactoredPoints:
     def at_floats(self) -> AttentionAt:
         """The attention at the floats next to vec(K Qᵀ), where an implementation can be asked."""
         return AttentionAt(self.problem, value_of(self.W).reshape(len(self.W), -1))
+
+    def gradient_of(self, under_test: Implementation, claim: str) -> Numbers:
+        """∇L(K Qᵀ) e^{−log_scale} under test, (b, d·e): asked at floats next to K Qᵀ, with what that may be off by."""
+        theirs: Any = self.at_floats.gradient_of(under_test, claim)
+        enclosed = self.at.gradient
+        return theirs.widened(2 * enclosed.error) if isinstance(enclosed, Bounded) else theirs
 
     def joint(self, gradient: Numbers) -> Numbers:
         """(∇L Q, ∇Lᵀ K) as points, (b, (d + e) m), of ∇L as (b, d·e); in the unit of the latter."""

@@ -1,7 +1,7 @@
 """Gradient flow on (K, Q) followed to where a limit is visible, with the premises that it is one.
 
-Between recorded points it is integrated again by another method and with other derivatives: the gradient is that of
-:class:`.attention_at.AttentionAt`, its Jacobian one of central differences. Nothing there takes logits for linear.
+Between recorded points it is integrated again by another method and with other derivatives, those of
+:class:`.attention_at.AttentionAt`; nothing there takes logits for linear.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from theorems.rounding.attention_at import AttentionAt
 
 RELATIVE = 1e-12
 """Relative tolerance of the solver: what is conserved is compared."""
-DIFFERENCE = float(np.cbrt(EPS))
-"""A step of central differences in units of the point: their truncation is about its square."""
+LARGEST = 700.0
+"""Beyond it an exponential is taken to be this one."""
 
 
 class FactoredArcFlow(ArcFlow):
     """The flow on (K, Q) in u = log(1 + κ s), s the arc length, κ² the size of the keys.
 
-    Its derivatives are differences, so that pieces are fewer and less exact.
+    There are many coordinates, so pieces are fewer and less exact.
     """
 
     relative, pieces = 1e-7, 1
@@ -49,23 +49,39 @@ class FactoredArcFlow(ArcFlow):
         self._problem, self._layout, self._kappa = problem, layout, math.sqrt(problem.key_scale)
 
     def _unit(self, p: Point) -> Point:
-        return -self._units(p[None])[0]
+        gradient = self._gradient(p)[1]
+        length = math.sqrt(gradient @ gradient)
+        return -gradient / length if length > 0 and math.isfinite(length) else np.zeros_like(p)
 
-    def _units(self, points: Float64[np.ndarray, "b k"]) -> Float64[np.ndarray, "b k"]:
-        """∇L/‖∇L‖ at points; 0 where it vanishes."""
+    def _gradient(self, p: Point) -> tuple[AttentionAt, Point]:
+        """The attention at K Qᵀ and ∇L(K, Q) e^{−log_scale}, in plain floats."""
         with in_floats():
-            at = AttentionAt(self._problem, self._layout.weights(points))
-            found = FactoredPoints(self._problem, *self._layout.split(points)).joint(at.gradient)
-        length = norm(found, axis=1, keepdims=True)
-        return np.where(np.isfinite(length) & (length > 0), found / np.where(length > 0, length, 1.0), 0.0)
+            at = AttentionAt(self._problem, self._layout.weights(p)[None])
+            factors = (x[None] for x in self._layout.split(p))
+            return at, FactoredPoints(self._problem, *factors).joint(at.gradient)[0]
 
     def _curvature(self, p: Point) -> tuple[Point, Float64[np.ndarray, "k k"]]:
-        """∇L/‖∇L‖ and its derivative, which is ∇²L/‖∇L‖ across it."""
-        step = DIFFERENCE * max(1 / self._kappa, float(np.abs(p).max()))
-        moved = step * np.eye(len(p))
-        units = self._units(np.concatenate([p + moved, p - moved, p[None]]))
-        ahead, behind = units[: len(p)], units[len(p) : -1]
-        return units[-1], ((ahead - behind) / (2 * step)).T
+        """∇L/‖∇L‖ and ∇²L/‖∇L‖.
+
+        By W, with c_t = |ℓ'_i| s_t (γ_t − f_i), g_i = Σ c_t δk_t, m_i = Σ s_t δk_t and h_i = g_i/|ℓ'_i|,
+        ∇²L = (1/n) Σ_i (ℓ''/|ℓ'|) g_i h_iᵀ − Σ_t c_t δk_t δk_tᵀ + g_i m_iᵀ + m_i g_iᵀ.
+        """
+        at, gradient = self._gradient(p)
+        length = math.sqrt(gradient @ gradient)
+        if length == 0 or not math.isfinite(length):
+            return np.zeros_like(p), np.zeros((len(p), len(p)))
+        with in_floats():
+            rows, c, s = at.key_differences[0], at.coefficients[0], at.weights[0]
+            g, m = np.einsum("nt,ntd->nd", c, rows), np.einsum("nt,ntd->nd", s, rows)
+            slopes = np.exp(np.minimum(at.log_scale - at.log_slopes[0], LARGEST))
+            bent = (at.problem.loss.relative_curvature(at.outputs[0]) * slopes)[:, None] * g
+        by_weights = g.T @ bent + g.T @ m + m.T @ g - np.einsum("nt,ntd,nte->de", c, rows, rows)
+        derivative, (d, e, m_) = self._layout.derivative(p), (self._layout.d, self._layout.e, self._layout.m)
+        found = derivative.T @ (by_weights / at.problem.n) @ derivative
+        cross = np.kron(at.gradient.reshape(d, e), np.eye(m_))
+        found[: d * m_, d * m_ :] += cross
+        found[d * m_ :, : d * m_] += cross.T
+        return gradient / length, found / length
 
 
 @dataclass(frozen=True, eq=False)

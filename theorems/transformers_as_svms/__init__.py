@@ -14,6 +14,7 @@ follows word for word makes the same claims here; the rest is what rank-one keys
 | `local_descent` | gradient descent in a cone around locally optimal tokens |
 | `local_path` | the regularization path in that cone |
 | `factored_flow` | gradient flow on the factors (K, Q) |
+| `factored_descent` | gradient descent on the factors (K, Q) |
 | `sequence` | several queries per input, causal or not |
 | `conjecture_independent_rows` | independent rows: almost every flow ends at locally optimal tokens |
 

@@ -63,10 +63,10 @@ KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS = (premise(name) for name in QUERY_CLAIMS
 SVM_IS_OPTIMAL = premise("svm-is-optimal")
 CLIMBS_OUTWARD = sharper("climbs-outward")
 CONSERVED, NUCLEAR = sharper("imbalance-is-conserved"), sharper("norm-is-nuclear-norm")
-KEPT, DIVERGES = sharper("flow-margin-is-kept"), sharper("norm-diverges", when=RESOLVED)
-LONG, NOT_STATIONARY = sharper("query-gradient-is-long"), sharper("not-stationary", when=SEPARATING)
-CERTIFICATE = sharper("certificate", when="where every optimal token leads and scores below the output")
-GROWTH = sharper("singular-values-grow")
+KEPT, DIVERGES = sharper("flow-margin-is-kept", when=RESOLVED), sharper("norm-diverges", when=RESOLVED)
+LONG, NOT_STATIONARY = sharper("query-gradient-is-long", when=RESOLVED), sharper("not-stationary", when=SEPARATING)
+CERTIFICATE = sharper("certificate", when="where optimal tokens lead and all others score below the output")
+GROWTH = sharper("singular-values-grow", when="the same, at every recorded point")
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -185,6 +185,8 @@ def _selects(constants: MarginConstants, followed: FollowedFactors) -> Iterator[
     lost = float(value_of(constants.reach)) * followed.flow.norms * followed.solver
     # Far out the margins of rows a million times longer than the shortest are lost to the solver's tolerance.
     known = np.logical_and.accumulate((lost <= 1) | (margins.value >= 8 * lost))[1:]
+    if not known.any():
+        return
     kept = margins[1:].widened(lost[1:])[known]
     what = {"why": FACTORED_FLOW, "points": "recorded norm"}
     yield at_least(KEPT, Form.LIMIT, kept, margins[0] - constants.kappa, **what)
@@ -197,6 +199,8 @@ def _not_stationary(case: Case, followed: FollowedFactors) -> Iterator[Claim]:
     drift = 2 * followed.flow.norms * followed.solver
     least: Any = (least_eigenvalue(points.imbalance[:1], LONG) + np.zeros_like(drift)).widened(drift)
     known = np.asarray(least > 0)
+    if not known.any():
+        return
     of_k = data.shape[0] * points.layout.m
     by_q = norm(points.joint(followed.gradient)[:, of_k:], axis=1)[known]
     root = np.sqrt(least[known])
