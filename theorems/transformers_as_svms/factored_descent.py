@@ -20,7 +20,7 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify
-from theorems.core.claim import Claim, Form, at_least, undecided_claim
+from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import premise, premises, sharper
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.equality import equal
@@ -38,13 +38,18 @@ from theorems.token_selection.global_paths.descent_from_a_margin import MOST_DRI
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 from theorems.transformers_as_svms.factored_certificate import certificate_sides, signed_variances
 from theorems.transformers_as_svms.factored_flow import SEPARATING
-from theorems.transformers_as_svms.factored_starts import any_factors, factors_with_margin, margin_needed
+from theorems.transformers_as_svms.factored_starts import (
+    any_factors,
+    factors_with_margin,
+    margin_needed,
+    uneven_factors,
+)
 
 KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS = (premise(name) for name in QUERY_CLAIMS)
 SVM_IS_OPTIMAL = premise("svm-is-optimal")
 SMOOTH, DESCENDS = sharper("smoothness"), sharper("descends")
 CHANGE, DRIFT = sharper("imbalance-changes-by"), sharper("imbalance-drifts-at-most")
-KEPT = sharper("margin-is-kept")
+KEPT = sharper("margin-is-kept", when="where steps are rounded by less than they move the risk")
 CERTIFICATE = sharper("certificate", when="where optimal tokens lead and all others score below the output")
 HEAD_IN_RANGE = sharper("head-in-key-range")
 QUERY_IN_RANGE = sharper("separating-query-in-range", when=SEPARATING)
@@ -122,7 +127,7 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
     yield from _not_stationary(data, under_test, rng)
     needed = margin_needed(constants, KEPT)
     far = factors_with_margin(case, constants, needed, rng)
-    near = any_factors(data, rng, 1)[0]
+    near = uneven_factors(data, rng)
     runs = [FactoredRun.of(data, under_test, start, CHANGE) for start in (far, near)]
     length = float(rng.choice(STEPS)) * float(np.hypot(norm(far[0]), norm(far[1])))
     normalized = FactoredRun.of(data, under_test, far, CERTIFICATE, length=length)
@@ -134,7 +139,7 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
         descent = run.steps_squared / 2
         moved = risk_change(run.before.at, run.weights_moved.reshape(len(descent), -1))
         yield at_least(DESCENDS, Form.EFFECTIVE, -moved.widened(run.risk_rounding), descent, points="step")
-    yield _margin_is_kept(constants, runs[0])
+    yield from _margin_is_kept(constants, runs[0])
     yield from _certificate(constants, normalized)
 
 
@@ -216,14 +221,14 @@ def _drift(run: FactoredRun) -> Claim:
     )
 
 
-def _margin_is_kept(constants: MarginConstants, run: FactoredRun) -> Claim:
-    """m(W(t)) ≥ m(W(0)) − κ."""
+def _margin_is_kept(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim]:
+    """m(W(t)) ≥ m(W(0)) − κ, as long as the rounding of the steps raises no risk by a third."""
     before, after = run.before.margins(constants.rows), run.after.margins(constants.rows)
     slopes = value_of(constants.log_slopes)
     rate = 4 * float(value_of(constants.reach)) * float(np.exp(min(slopes[0] - slopes[1], 700.0)))
-    if not float(np.sum(rate * run.rounding * run.norms)) < MOST_DRIFT:
-        return undecided_claim(KEPT, "the rounding of the steps may raise the risk by a third", Form.EFFECTIVE)
-    return at_least(KEPT, Form.EFFECTIVE, after, before[0] - constants.kappa, points="iterate")
+    known = np.cumsum(rate * run.rounding * run.norms) < MOST_DRIFT
+    if known.any():
+        yield at_least(KEPT, Form.EFFECTIVE, after[known], before[0] - constants.kappa, points="iterate")
 
 
 def _certificate(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim]:

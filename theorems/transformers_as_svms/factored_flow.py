@@ -59,10 +59,12 @@ SEPARATING = Condition(
     "the queries separate the labels", lambda case: label_separating_queries(case).holds is not False
 )
 RESOLVED = "where float64 resolves the flow"
+LOGITS = 1e7
+"""Where ‖(K(0), Q(0))‖² max‖G‖ is larger, logits have no digits left at a hundred times that."""
 KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS = (premise(name) for name in QUERY_CLAIMS)
 SVM_IS_OPTIMAL = premise("svm-is-optimal")
 CLIMBS_OUTWARD = sharper("climbs-outward")
-CONSERVED, NUCLEAR = sharper("imbalance-is-conserved"), sharper("norm-is-nuclear-norm")
+CONSERVED, NUCLEAR = (sharper(name, when=RESOLVED) for name in ("imbalance-is-conserved", "norm-is-nuclear-norm"))
 KEPT, DIVERGES = sharper("flow-margin-is-kept", when=RESOLVED), sharper("norm-diverges", when=RESOLVED)
 LONG, NOT_STATIONARY = sharper("query-gradient-is-long", when=RESOLVED), sharper("not-stationary", when=SEPARATING)
 CERTIFICATE = sharper("certificate", when="where optimal tokens lead and all others score below the output")
@@ -147,6 +149,8 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
     yield _outward(constants, under_test, rng)
     needed = margin_needed(constants, KEPT)
     start = factors_with_margin(case, constants, needed, rng)
+    if (norm(start[0]) ** 2 + norm(start[1]) ** 2) * float(value_of(constants.reach)) > LOGITS:
+        return
     followed = FollowedFactors.of(data, under_test, start, svm.norm, rng, DIVERGES)
     yield from premises(followed)
     yield from followed.diverges()

@@ -22,6 +22,8 @@ ASKEW = (0.1, 10.0)
 """How far W(0) may lie beside the ray of W^mm, in units of ‖W^mm‖."""
 SPREAD = (0.5, 2.0)
 """Singular values of K(0), before it is scaled."""
+UNEVEN = (10.0, 1000.0)
+"""How long the longer of two uneven factors is."""
 ABOVE = 2.0
 """‖K(0)⁻¹‖⁻² is this many times ‖Q(0)‖²."""
 
@@ -76,6 +78,14 @@ def any_factors(data: QueryDataset, rng: np.random.Generator, m: int) -> list[tu
             Q[:] = 0.0
         made.append((K, Q))
     return made
+
+
+def uneven_factors(data: QueryDataset, rng: np.random.Generator) -> tuple[Keys, Queries]:
+    """One factor long and the other as short, so that logits are moderate: where a step that is too long shows."""
+    (d, e), unit = data.shape, data.problem.key_scale**-0.5
+    width, size = int(rng.integers(1, max(d, e) + 2)), float(log_uniform(rng, *UNEVEN, 1)[0])
+    K, Q = unit * size * rng.normal(size=(d, width)), unit / size * rng.normal(size=(e, width))
+    return (K, Q) if rng.random() < 0.5 else (K / size**2, Q * size**2)
 
 
 def least_eigenvalue(imbalance: Numbers, claim: str) -> Numbers:
