@@ -119,7 +119,7 @@ class OtherRun:
 
 
 def _rank_one(K: Array, Q: Array, size: float) -> tuple[Array, Array]:
-    return tuple(s[0] * np.outer(u[:, 0], v[0]) for u, s, v in map(np.linalg.svd, (K, Q)))  # type: ignore[return-value]
+    return tuple(s[0] * np.outer(u[:, 0], v[0]) for u, s, v in map(np.linalg.svd, (K, Q)))
 
 
 def _rotate(K: Array, Q: Array, size: float) -> tuple[Array, Array]:

@@ -22,7 +22,8 @@ def certificate_sides(at: AttentionAt) -> tuple[Numbers, Bool[np.ndarray, "b"]]:
     """
     problem = at.problem
     omega: Any = -at.coefficients / problem.n
-    leads = np.all(at.token == problem.optimal, axis=-1) & np.all(np.asarray(omega >= 0), axis=(-2, -1))
+    below = np.asarray(at.outputs[..., None] >= problem.scores) | (at.token[..., None] == np.arange(problem.T))
+    leads = np.all(at.token == problem.optimal, axis=-1) & np.all(below, axis=(-2, -1))
     return np.sum(omega, axis=(-2, -1)), leads
 
 
