@@ -36,7 +36,7 @@ def gap_at(problem: Problem, seed: int, norm: float = NORM) -> float:
     beside = np.random.default_rng(seed).standard_normal((1, problem.d))
     start = with_least_margin(constants, beside, np.atleast_1d(value_of(constants.kappa + constants.needed)))[0]
     flow = gradient_flow(problem, start, norm=norm, axis=svm.p)
-    assert flow.reached, flow.reason
+    assert flow.reached_norm, flow.reason
     return float(flow.one_minus_cosine(svm.p)[-1])
 
 

@@ -48,7 +48,7 @@ def signed_tokens(case: Case) -> tuple[np.ndarray, np.ndarray]:
     """The tokens z_it = Y_i x_it, and among them the chosen z_iα."""
     assert case.dataset is not None
     tokens = case.dataset.Y[:, None, None] * case.dataset.X
-    return tokens, tokens[np.arange(len(tokens)), case.chosen]
+    return tokens, tokens[np.arange(len(tokens)), case.chosen_tokens]
 
 
 def all_support(case: Case) -> Finding:
@@ -71,7 +71,7 @@ def selects(case: Case) -> Finding:
     ends = [p for _, p in follow_descent(case, REFERENCE, svm)]
     if len(ends) < 2:
         return Finding(None, f"‖v‖ = {LATE:g} ‖v_mm‖ was not reached with {MOST_GRADIENTS} gradients")
-    weight = float(REFERENCE.weights(case.problem.keys, ends[-1])[np.arange(case.problem.n), case.chosen].min())
+    weight = float(REFERENCE.weights(case.problem.keys, ends[-1])[np.arange(case.problem.n), case.chosen_tokens].min())
     return Finding(weight >= 0.5, f"the least weight of a chosen token is {weight:.3g} at ‖v‖ = {LATE:g} ‖v_mm‖")
 
 
@@ -95,7 +95,10 @@ def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim
     g_it = k_iα − k_it. With p = 2 log‖v‖ p_mm + z the exponentials of the SVM-neighbours are ‖v‖⁻² e^{−g_it·z}, and z
     follows a gradient flow of a convex function in the time log‖v‖, which comes to rest.
     """
-    svm, separator = under_test.label_svm(signed_tokens(case)[1]), under_test.max_margin(case.problem.keys, case.chosen)
+    svm, separator = (
+        under_test.label_svm(signed_tokens(case)[1]),
+        under_test.max_margin(case.problem.keys, case.chosen_tokens),
+    )
     assert isinstance(svm, LabelSvm)
     assert isinstance(separator, MaxMargin)
     rates, heads = [], []
@@ -103,7 +106,7 @@ def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim
         by_head, by_prompt = slopes(case, under_test, v, p)
         rates.append(by_prompt * np.linalg.norm(v) / (by_head @ v / np.linalg.norm(v)))
         heads.append(v - (v @ svm.direction) * svm.direction)
-        chosen = under_test.weights(case.problem.keys, p)[np.arange(case.problem.n), case.chosen].min()
+        chosen = under_test.weights(case.problem.keys, p)[np.arange(case.problem.n), case.chosen_tokens].min()
     unfinished = "" if len(rates) == 2 else f"‖v‖ = {LATE:g} ‖v_mm‖ was not reached with {MOST_GRADIENTS} gradients"
     if not unfinished and 0.1 < chosen < 0.9:
         unfinished = f"a chosen token still has weight {chosen:.3g} at ‖v‖ = {LATE:g} ‖v_mm‖: nothing is selected yet"

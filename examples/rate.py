@@ -44,7 +44,7 @@ OFFSET = reason(
 
 def every_token_supports(case: Case) -> Finding:
     """Every other token is an SVM-neighbour, some dual solution is positive on all, the rows are independent; exact."""
-    svm = max_margin(case.problem.keys, case.chosen)
+    svm = max_margin(case.problem.keys, case.chosen_tokens)
     if not isinstance(svm, MaxMargin):
         return Finding(False, "ATT-SVM is infeasible")
     others = case.problem.n * (case.problem.T - 1)

@@ -69,7 +69,7 @@ class AttentionCall:
     seed: int = 0
     name: str = "generated"
 
-    def normalised(self) -> AttentionCall:
+    def normalise(self) -> AttentionCall:
         """Itself: a kernel is given the numbers that were drawn."""
         return self
 
@@ -94,7 +94,7 @@ class AttentionCall:
         (B, H, L, E), (_, G, T, _), M = self.query.shape, self.key.shape, self.value.shape[-1]
         return {"B": B, "H": H, "G": G, "L": L, "T": T, "E": E, "M": M}
 
-    def seen(self, alignment: Alignment) -> Bool[np.ndarray, "B H L T"]:
+    def visibility(self, alignment: Alignment) -> Bool[np.ndarray, "B H L T"]:
         """Which keys each query sees, by masks, causality and window together."""
         sizes = self.sizes
         B, H, L, T = (sizes[axis] for axis in "BHLT")

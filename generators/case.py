@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -11,6 +10,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from reference_attention.errors import InvalidInput
+from reference_attention.former_name import FormerName
 from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
@@ -31,7 +31,7 @@ class Case:
         alpha: chosen tokens, shape (n,); ``None`` means the optimal ones.
         start: p(0), shape (d,); ``None`` lets the statement take its own starts.
         arrays: further named arrays of a statement (``u`` and ``W0`` of Lemma 1, ``q`` of Lemma 3, …). The
-            name says how they change with the units of the keys, see :meth:`normalised`.
+            name says how they change with the units of the keys, see :meth:`normalise`.
         seed: drives the points at which a "for every p" conclusion is tried; same seed, same points.
         name: where the case comes from, for the report.
     """
@@ -47,15 +47,19 @@ class Case:
     name: str = "generated"
 
     @property
-    def chosen(self) -> Int64[np.ndarray, "n"]:
+    def chosen_tokens(self) -> Int64[np.ndarray, "n"]:
         """α, the optimal tokens unless others were chosen, shape (n,)."""
         return self.problem.optimal if self.alpha is None else self.alpha
+
+    chosen = FormerName("chosen_tokens")
+    normalised = FormerName("normalise")
+    but = FormerName("replace")
 
     def rng(self) -> np.random.Generator:
         """A fresh generator that depends on the seed alone."""
         return np.random.default_rng(self.seed)
 
-    def normalised(self) -> Case:
+    def normalise(self) -> Case:
         """The same case in units in which max |key| lies in [1, 2): keys K/s, prompts s·p, s a power of two.
 
         Nothing is rounded. ``start`` is a prompt. Of the named arrays, those with a word (between
@@ -83,11 +87,6 @@ class Case:
     def replace(self, **changed: object) -> Case:
         """This case with some fields replaced."""
         return replace(self, **changed)  # type: ignore[arg-type]
-
-    def but(self, **changed: object) -> Case:
-        """Deprecated: the name of :meth:`replace` in earlier versions."""
-        warnings.warn("Case.but is now Case.replace", DeprecationWarning, stacklevel=2)
-        return self.replace(**changed)
 
 
 _PROMPTS = {"p", "p0", "prompt", "prompts", "norm", "norms", "radius", "radii"}

@@ -107,7 +107,7 @@ def _by_selections(case: Case, *, supports_only: bool) -> Finding:
     data = case.dataset
     if data is None:
         return Finding(None, NO_DATASET)
-    alpha = case.chosen
+    alpha = case.chosen_tokens
     features = data.Y[:, None] * data.X[np.arange(len(alpha)), alpha]
     label = label_margin(features)
     if label is None:
@@ -140,7 +140,7 @@ def _tying_prompt(case: Case, slack: list[int], label: LabelMargin) -> tuple[int
     On the way from p_mm(α) to the other direction some token t is the first to tie; every other input selects α there.
     p goes far along that direction and then by c p_mm(α), so that 1 − s_iα ≤ (T − 1) e^{−c} keeps input i from binding.
     """
-    keys, alpha = case.problem.keys, case.chosen
+    keys, alpha = case.problem.keys, case.chosen_tokens
     separator = checked_margins(keys, alpha).p
     if separator is None:
         return None
@@ -170,7 +170,7 @@ def _tying_prompt(case: Case, slack: list[int], label: LabelMargin) -> tuple[int
 
 def _refute_by_swap(case: Case, inputs: list[int], label: LabelMargin) -> Finding | None:
     """C fails over these inputs if another token can be selected at one of them without loss of label margin."""
-    data, alpha = case.dataset, case.chosen
+    data, alpha = case.dataset, case.chosen_tokens
     assert data is not None
     keys, chosen = case.problem.keys[inputs], alpha[inputs]
     signed = data.Y[inputs, None, None] * data.X[inputs]
@@ -199,12 +199,12 @@ def _largest_drop(case: Case, label: LabelMargin, i: int) -> float:
     data = case.dataset
     assert data is not None
     outputs = [dot(label.v, exact_vector(x)) * rational(data.Y[i]) for x in data.X[i]]
-    return float(outputs[int(case.chosen[i])] - min(outputs))
+    return float(outputs[int(case.chosen_tokens[i])] - min(outputs))
 
 
 def _no_nu(case: Case, p: Floats, label: LabelMargin, i: int) -> str:
     """What refutes every ν at p and further along: how little v_mm loses at the other inputs while 1 − s_iα stays."""
-    data, alpha = case.dataset, case.chosen
+    data, alpha = case.dataset, case.chosen_tokens
     assert data is not None
     n = len(alpha)
     weights = softmax_weights(case.problem.keys, p)

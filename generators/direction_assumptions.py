@@ -31,7 +31,7 @@ def _tie(found: Direction) -> str:
     """A tie in selection, in words; empty when there is none."""
     if found.unique:
         return ""
-    i = int(found.tied[0])
+    i = int(found.tied_inputs[0])
     tokens = np.flatnonzero(found.selected[i])
     return f"input {i}: tokens {', '.join(map(str, tokens))} are all selected"
 
@@ -106,7 +106,7 @@ def direction_given(case: Case) -> Finding:
     if isinstance(found, Finding):
         return found
     one = found[0]
-    return Finding(True, f"{int(one.neighbours.sum())} directional neighbours, {one.tied.size} inputs with ties")
+    return Finding(True, f"{int(one.neighbours.sum())} directional neighbours, {one.tied_inputs.size} inputs with ties")
 
 
 def not_locally_optimal_direction(case: Case) -> Finding:

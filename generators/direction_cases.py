@@ -268,7 +268,7 @@ def directions_for(case: Case) -> Iterator[Case]:
         return
     rng, problem = case.rng(), case.problem
     tries = [np.round(1024 * rng.standard_normal(problem.d)) / 1024 for _ in range(4)]
-    solution = max_margin(problem.keys, case.chosen)
+    solution = max_margin(problem.keys, case.chosen_tokens)
     if isinstance(solution, MaxMargin):
         tries += [solution.direction + NEAR[0] * rng.standard_normal(problem.d), solution.direction]
     for q in tries:

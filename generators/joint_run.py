@@ -119,8 +119,8 @@ def descent_selects(case: Case) -> Finding:
     """Normalized joint descent selects α from a quarter of the run on, and clearly at its end; found by running it."""
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
-    joint = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen)
-    separator = max_margin(case.problem.keys, case.chosen)
+    joint = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen_tokens)
+    separator = max_margin(case.problem.keys, case.chosen_tokens)
     if joint is None or isinstance(separator, Infeasible):
         return Finding(False, "v_mm or p_mm does not exist")
     run = descent_settings(case, joint, separator).run(joint)

@@ -131,7 +131,7 @@ def _pairs(*, used: bool) -> Callable[[Case, MaxMargin | None], bool | None]:
     def holds(case: Case, svm: MaxMargin | None) -> bool | None:
         if svm is None:
             return None
-        p, rows = list(svm.exact.p), difference_rows(case.problem.exact_keys, case.chosen)
+        p, rows = list(svm.exact.p), difference_rows(case.problem.exact_keys, case.chosen_tokens)
         margins: dict[tuple[int, int], object] = {}
 
         def margin(i: int, t: int) -> object:

@@ -107,7 +107,7 @@ def checked_margins(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> CheckedMargins
 
 def separable(case: Case) -> Finding:
     """ATT-SVM(α) is feasible for the chosen tokens α (the optimal ones unless others were chosen)."""
-    checked = checked_margins(case.problem.exact_keys, case.chosen)
+    checked = checked_margins(case.problem.exact_keys, case.chosen_tokens)
     if not checked.proven:
         return Finding(None, checked.evidence)
     return Finding(checked.p is not None, checked.evidence, checked.exact)
@@ -115,7 +115,7 @@ def separable(case: Case) -> Finding:
 
 def locally_optimal(case: Case) -> Finding:
     """Definition 2: ATT-SVM(α) is feasible and every SVM-neighbour scores strictly below its chosen token."""
-    alpha, scores = case.chosen, case.problem.scores
+    alpha, scores = case.chosen_tokens, case.problem.scores
     checked = checked_margins(case.problem.exact_keys, alpha)
     if not checked.proven:
         return Finding(None, checked.evidence)
@@ -198,7 +198,7 @@ def in_cone(case: Case) -> Finding:
     if "cone_mu" not in case.arrays or "cone_radius" not in case.arrays:
         return Finding(None, "cone_mu and cone_radius are not given, so the cone is not known")
     mu, radius = rational(float(case.arrays["cone_mu"])), rational(float(case.arrays["cone_radius"]))
-    checked = checked_margins(case.problem.keys, case.chosen)
+    checked = checked_margins(case.problem.keys, case.chosen_tokens)
     if not checked.proven:
         return Finding(None, checked.evidence)
     if checked.p is None:

@@ -83,7 +83,7 @@ def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimal
     if data is None:
         return TokenOptimality(None, 0.0, "the case has keys and scores only; give tokens X and labels Y")
     tokens = data.signed_tokens
-    alpha = case.chosen
+    alpha = case.chosen_tokens
     svm = label_svm(chosen_rows(tokens, alpha))
     if isinstance(svm, Infeasible):
         return TokenOptimality(
@@ -265,6 +265,6 @@ def _witness(
 def support_of(case: Case) -> Bool[np.ndarray, "n"]:
     """The support set S of v_mm for the case's α, exact; all false where v_mm does not exist."""
     assert case.dataset is not None
-    features = chosen_rows(case.dataset.signed_tokens, case.chosen)
+    features = chosen_rows(case.dataset.signed_tokens, case.chosen_tokens)
     svm = label_svm(features)
     return np.zeros(len(features), dtype=bool) if isinstance(svm, Infeasible) else svm.support

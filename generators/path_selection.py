@@ -23,10 +23,10 @@ def prompt_selects(case: Case) -> Finding:
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
     keys = case.problem.keys
-    joint = joint_of_chosen(case.dataset.signed_tokens, keys, case.chosen)
+    joint = joint_of_chosen(case.dataset.signed_tokens, keys, case.chosen_tokens)
     if joint is None:
         return Finding(False, "v_mm does not exist")
-    relaxed = relaxed_max_margin(keys, case.chosen, joint.svm.support)
+    relaxed = relaxed_max_margin(keys, case.chosen_tokens, joint.svm.support)
     if isinstance(relaxed, Infeasible):
         return Finding(False, "p_relax does not exist, so no prompt selects α")
     rate = relaxed.margin / 2

@@ -37,7 +37,7 @@ def independent_rows(case: Case) -> Finding:
     count = n * (T - 1)
     if count > d:
         return Finding(False, f"{count} rows of dimension {d}")
-    rank = int(fmpq_mat(list(difference_rows(case.problem.exact_keys, case.chosen).values())).rank())
+    rank = int(fmpq_mat(list(difference_rows(case.problem.exact_keys, case.chosen_tokens).values())).rank())
     return Finding(rank == count, f"the {count} rows (x_iα − x_it) z_iᵀ have rank {rank}")
 
 

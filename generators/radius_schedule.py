@@ -33,7 +33,7 @@ def radius_schedule(case: Case) -> Finding:
     log_r, R = given
     if log_r.shape != R.shape or not (R > 0).all() or not (np.diff(R) > 0).all() or not (np.diff(log_r) > 0).all():
         return Finding(False, "head and prompt radii are not positive, increasing and of the same length")
-    joint = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen)
+    joint = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen_tokens)
     if joint is None:
         return Finding(False, "v_mm does not exist")
     relaxed = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)

@@ -90,7 +90,7 @@ def _svm(case: Case) -> MaxMargin | None:
     """ATT-SVM of the chosen tokens; None if it is infeasible or the optimal tokens of an input share their score."""
     if case.alpha is None and (optimal_sets(case).sum(axis=1) > 1).any():
         return None
-    found = max_margin(case.problem.exact_keys, case.chosen)
+    found = max_margin(case.problem.exact_keys, case.chosen_tokens)
     return found if isinstance(found, MaxMargin) else None
 
 
@@ -141,7 +141,7 @@ def _labels(case: Case) -> LabelSvm | None:
     """(SVM) of the chosen tokens, of cases for which Assumption C is proven over its supports."""
     if case.dataset is None or ASSUMPTIONS["optimal-support-tokens"].check(case).holds is not True:
         return None
-    found = label_svm(chosen_rows(case.dataset.signed_tokens, case.chosen))
+    found = label_svm(chosen_rows(case.dataset.signed_tokens, case.chosen_tokens))
     return found if isinstance(found, LabelSvm) else None
 
 
@@ -149,7 +149,7 @@ def _same_features(case: Case) -> bool | None:
     labels = _labels(case)
     if labels is None or case.dataset is None:
         return None
-    chosen = chosen_rows(case.dataset.signed_tokens, case.chosen)[labels.support]
+    chosen = chosen_rows(case.dataset.signed_tokens, case.chosen_tokens)[labels.support]
     return bool((chosen == chosen[0]).all())
 
 
@@ -165,7 +165,7 @@ def _parallel(case: Case) -> bool | None:
     labels, svm = _labels(case), _svm(case)
     if labels is None or svm is None or labels.support.all():
         return None
-    relaxed = relaxed_max_margin(case.problem.keys, case.chosen, labels.support)
+    relaxed = relaxed_max_margin(case.problem.keys, case.chosen_tokens, labels.support)
     if not isinstance(relaxed, MaxMargin):
         return None
     a, b = list(relaxed.exact.p), list(svm.exact.p)
@@ -183,7 +183,9 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
         "loss concave somewhere": lambda case: case.problem.loss.steepening(*case.problem.score_range) > 0,
         "Assumption B": lambda case: ASSUMPTIONS["equal-non-optimal-scores"].check(case).holds is True,
         "tied optimal scores": lambda case: bool((optimal_sets(case).sum(axis=1) > 1).any()),
-        "α not optimal": lambda case: None if case.alpha is None else bool((case.problem.gaps(case.chosen) < 0).any()),
+        "α not optimal": lambda case: (
+            None if case.alpha is None else bool((case.problem.gaps(case.chosen_tokens) < 0).any())
+        ),
         "with tokens and labels": lambda case: case.dataset is not None,
         "with a start": lambda case: case.start is not None,
         "every token an SVM-neighbour": _of_svm(lambda svm: bool((svm.neighbours | ~np.isfinite(svm.margins)).all())),

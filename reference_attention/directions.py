@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import Dyadic, rational, times_power_of_two, to_float, to_floats
+from reference_attention.former_name import FormerName
 from reference_attention.problem import checked_array
 
 
@@ -75,9 +76,11 @@ class Direction:
         return bool((self.selected.sum(axis=1) == 1).all())
 
     @property
-    def tied(self) -> Int64[np.ndarray, "k"]:
+    def tied_inputs(self) -> Int64[np.ndarray, "k"]:
         """The inputs in which several tokens are selected."""
         return np.asarray(np.flatnonzero(self.selected.sum(axis=1) > 1), dtype=np.int64)
+
+    tied = FormerName("tied_inputs")
 
     def best(self, scores: Float64[np.ndarray, "n T"]) -> Int64[np.ndarray, "n"]:
         """The selected token of highest score of each input (the first one of those), shape (n,)."""

@@ -49,7 +49,7 @@ class OuterKeys:
         """Whether all factors have so few bits that no product was rounded."""
         return _bits(self.tokens) + _bits(self.queries) <= SHORT
 
-    def scaled(self, factor: float) -> OuterKeys:
+    def scale_by(self, factor: float) -> OuterKeys:
         """The keys times a power of two."""
         return replace(self, queries=self.queries * factor)
 

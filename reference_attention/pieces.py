@@ -20,7 +20,7 @@ LARGEST_EXPONENT = 700.0
 
 
 def carries_rounding(x: Array) -> bool:
-    return hasattr(x, "widened")
+    return hasattr(x, "widen")
 
 
 def namespace(*arrays: Array) -> Any:
@@ -49,7 +49,7 @@ def by_sign(xp: Any, sign: Array, up: Array, down: Array) -> Array:
 
 def off_by(x: Array, rest: float) -> Array:
     """x, what was cut off being at most ``rest``."""
-    return x.widened(rest) if carries_rounding(x) else x
+    return x.widen(rest) if carries_rounding(x) else x
 
 
 def exp(xp: Any, x: Array) -> Array:

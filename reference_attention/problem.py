@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import rounded_product
+from reference_attention.former_name import FormerName
 from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
 from reference_attention.outer_keys import Keys, OuterKeys
@@ -188,9 +189,11 @@ class Problem:
         """opt_i, the (first) token of highest score of each input, shape (n,); exact, scores are given."""
         return np.argmax(self.scores, axis=1).astype(np.int64)
 
-    def selected_by(self, p: Float64[np.ndarray, "d"]) -> Int64[np.ndarray, "n"]:
+    def selection_at(self, p: Float64[np.ndarray, "d"]) -> Int64[np.ndarray, "n"]:
         """The (first) token of largest weight of each input at the prompt p, shape (n,)."""
         return np.argmax(self.keys @ p, axis=1).astype(np.int64)
+
+    selected_by = FormerName("selection_at")
 
     @cached_property
     def score_range(self) -> tuple[float, float]:
@@ -225,7 +228,7 @@ class Problem:
 
     def with_keys_scaled(self, factor: float) -> Problem:
         """The same problem in the units p ↦ p / factor; exact when the factor is a power of two."""
-        keys = self.keys * factor if self.factors is None else self.factors.scaled(factor)
+        keys = self.keys * factor if self.factors is None else self.factors.scale_by(factor)
         return Problem(keys, self.scores, self.loss)
 
 

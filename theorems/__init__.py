@@ -11,7 +11,7 @@
 | `explain` → `Explanation` | what attention selects on data, why, and which theorems say so |
 | `hunt` | a counterexample to a statement without one of its assumptions |
 | `assumptions`, `statements`, `datasets` | what holds on data, what there is |
-| `drawn` | what the strategies draw |
+| `draws` | what the strategies draw |
 
 | to compute | |
 |---|---|
@@ -21,7 +21,7 @@
 | `gradient_descent`, `normalized_gradient_descent`, `gradient_flow`, `regularization_path` | to norms of 1e6 |
 | `factored_flow`, `factored_gradient_descent` → `FactoredFlow`, `FactoredTrajectory` | on factors (K, Q) of W |
 | `softmax_weights`, `risk`, `head_gradient` | attention at points |
-| `AttentionAt`, `exact`, `rounded`, `Bounded`, `in_floats`, `spacing` | the same on arrays that carry their rounding |
+| `AttentionAt`, `exact`, `with_rounding`, `Bounded`, `in_floats`, `spacing` | the same, with its rounding |
 
 | to state | |
 |---|---|
@@ -75,8 +75,8 @@ if TYPE_CHECKING:
     from theorems.bounded import Bounded as Bounded
     from theorems.bounded import exact as exact
     from theorems.bounded import in_floats as in_floats
-    from theorems.bounded import rounded as rounded
     from theorems.bounded import spacing as spacing
+    from theorems.bounded import with_rounding as with_rounding
     from theorems.core.claim import Claim as Claim
     from theorems.core.claim import Form as Form
     from theorems.core.claim import Undecided as Undecided
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from theorems.library.catalogue import assumptions as assumptions
     from theorems.library.catalogue import datasets as datasets
     from theorems.library.catalogue import statements as statements
-    from theorems.library.drawn import drawn as drawn
+    from theorems.library.draws import draws as draws
     from theorems.library.explain import explain as explain
     from theorems.library.hunt import hunt as hunt
     from theorems.library.results import Results as Results
@@ -175,7 +175,7 @@ _HOME = {
         "datasets",
         "statements",
     ),
-    "theorems.library.drawn": ("drawn",),
+    "theorems.library.draws": ("draws",),
     "theorems.library.explain": ("explain",),
     "theorems.library.hunt": ("hunt",),
     "theorems.library.results": ("Results",),
@@ -188,19 +188,27 @@ _HOME = {
         "Bounded",
         "exact",
         "in_floats",
-        "rounded",
         "spacing",
+        "with_rounding",
     ),
 }
 """Module → the public names that it defines."""
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+_FORMER = {"drawn": "draws", "rounded": "with_rounding"}
+"""Former public name → the name of today; works for one version."""
 
 __all__ = sorted(_MODULE_OF)
 
 if not TYPE_CHECKING:  # a type checker shall know of no other names than those above
 
     def __getattr__(name: str) -> Any:
-        """A public name, imported now and kept."""
+        """A public name, imported now and kept; a former one, with a warning."""
+        if name in _FORMER:
+            from reference_attention.former_name import warn_renamed
+
+            warn_renamed(f"theorems.{name}", f"theorems.{_FORMER[name]}")
+            return getattr(import_module(__name__), _FORMER[name])
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(import_module(_MODULE_OF[name]), name)

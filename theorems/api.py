@@ -3,8 +3,8 @@
     @statement("my-conjecture", assumptions=("separable", "single-input"))
     def my_conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
         '''What it says.'''
-        svm = under_test.max_margin(case.problem.keys, case.chosen)
-        p_mm, keys = rounded(svm.p), exact(case.problem.keys)  # numbers that carry their rounding
+        svm = under_test.max_margin(case.problem.keys, case.chosen_tokens)
+        p_mm, keys = with_rounding(svm.p), exact(case.problem.keys)  # numbers that carry their rounding
         yield at_least("name-of-the-claim", Form.EFFECTIVE, left, right)  # … and so do left and right
 
 ``theorems verify my_file.py:my_conjecture`` tries it; docs/conjectures.md is the manual, examples/ has three to copy.
@@ -25,7 +25,7 @@
 | `MaxMargin`, `Infeasible`, `max_margin`, `locally_optimal` | ATT-SVM, exact |
 | `gradient_flow`, `gradient_descent`, `normalized_gradient_descent`, `Stop` | to norms of 1e6, without cancellation |
 | `head_gradient`, `LabelSvm` | joint training: the gradient in the head, (SVM) |
-| `exact`, `rounded`, `Bounded`, `in_floats` | arrays that carry their rounding; the same formulas without |
+| `exact`, `with_rounding`, `Bounded`, `in_floats` | arrays that carry their rounding; the same formulas without |
 | `AttentionAt` | softmax attention at points on such arrays |
 | `EPS` | 2⁻⁵², for a tolerance that is argued |
 
@@ -36,6 +36,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from generators.assumptions import Assumption, Finding
 from generators.case import Case
 from generators.direction_cases import direction_cases
@@ -43,6 +45,7 @@ from generators.joint_cases import joint_cases
 from generators.problems import cases
 from reference_attention.errors import InvalidInput
 from reference_attention.floats import EPS
+from reference_attention.former_name import warn_renamed
 from reference_attention.losses import loss_named
 from reference_attention.problem import Dataset, Problem
 from reference_attention.svm.label_svm import LabelSvm
@@ -51,7 +54,7 @@ from reference_attention.training.descent import Stop, gradient_descent, normali
 from reference_attention.training.flow import Flow, gradient_flow
 from reference_attention.training.joint_descent import head_gradient
 from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
-from theorems.bounded import Bounded, exact, in_floats, rounded
+from theorems.bounded import Bounded, exact, in_floats, with_rounding
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement, statement
@@ -95,6 +98,15 @@ __all__ = [
     "max_margin",
     "normalized_gradient_descent",
     "reason",
-    "rounded",
     "statement",
+    "with_rounding",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """The former name of :func:`with_rounding`, for one version."""
+        if name != "rounded":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warn_renamed("theorems.api.rounded", "theorems.api.with_rounding")
+        return with_rounding

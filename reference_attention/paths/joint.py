@@ -46,7 +46,7 @@ class Joint:
     svm: LabelSvm
 
     @cached_property
-    def chosen(self) -> Float64[np.ndarray, "n d"]:
+    def chosen_tokens(self) -> Float64[np.ndarray, "n d"]:
         """z_iα, shape (n, d)."""
         return np.asarray(chosen_rows(self.tokens, self.alpha))
 
@@ -58,7 +58,7 @@ class Joint:
     @cached_property
     def sides(self) -> Float64[np.ndarray, "n T d"]:
         """z_iα − z_it, shape (n, T, d)."""
-        return np.asarray(self.chosen[:, None] - self.tokens)
+        return np.asarray(self.chosen_tokens[:, None] - self.tokens)
 
     @cached_property
     def rows(self) -> Float64[np.ndarray, "n T k"]:
@@ -119,7 +119,7 @@ def exponents(
     )
     along = sign * np.exp(np.minimum(log_r + size, 690.0))
     sideways = np.sum(np.exp(log_weights) * _dot(joint.sides, w), axis=-1)
-    return np.asarray(along + np.vecdot(joint.chosen, w[..., None, :]) - sideways)
+    return np.asarray(along + np.vecdot(joint.chosen_tokens, w[..., None, :]) - sideways)
 
 
 def relative_log_risk(
@@ -173,7 +173,7 @@ def joint_gradient(
     log_pi = log_slopes(joint, log_r, E) - total
     shares, rows = _prompt_terms(joint, head_drops(joint, log_r, w), logs, log_pi)
     along_p = np.sum(shares[..., None] * rows, axis=(0, 1))
-    features = joint.chosen - np.sum((np.exp(logs) * joint.others)[..., None] * joint.sides, axis=1)
+    features = joint.chosen_tokens - np.sum((np.exp(logs) * joint.others)[..., None] * joint.sides, axis=1)
     return float(total - math.log(len(E))), -np.exp(log_pi) @ features, along_p
 
 
@@ -225,7 +225,7 @@ def log_losses(joint: Joint, log_r: float, E: Float64[np.ndarray, "*b n"]) -> Fl
 
 def _at_alpha(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n"]:
     """E_i when α is selected exactly."""
-    return np.asarray(radius(log_r) * joint.svm.slack + joint.chosen @ w)
+    return np.asarray(radius(log_r) * joint.svm.slack + joint.chosen_tokens @ w)
 
 
 def head_drops(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Drops:

@@ -45,7 +45,7 @@ def joint_curvature(
         joint, log_r, head_drops(joint, log_r, w), logs, E, total
     )
     pi, d = np.exp(log_pi), len(w)
-    features = joint.chosen - (off[:, None] @ joint.sides)[:, 0]
+    features = joint.chosen_tokens - (off[:, None] @ joint.sides)[:, 0]
     gradient = np.concatenate([-pi @ features, by_p])
     tall = np.concatenate([-np.exp(half)[:, None] * features, turns], axis=1)
     whole = tall.T @ tall - np.outer(gradient, gradient)

@@ -44,7 +44,7 @@ APART = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class JointMinimum:
     """What the search found.
 
     Attributes:
@@ -56,7 +56,7 @@ class Found:
     risks: tuple[float, ...]
 
 
-def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[np.ndarray, "m k"]) -> Found:
+def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[np.ndarray, "m k"]) -> JointMinimum:
     """The pair of least risk over ‖v‖ ≤ r(R), ‖p‖ ≤ R that descent finds from those directions of the prompt.
 
     Args:
@@ -78,7 +78,9 @@ def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[
     ends = sorted(ends, key=lambda branch: branch.rank)
     # Where the prompt has no influence on the digits of L, branches are equal; one that came to rest is a minimiser.
     equal = [polish_branch(branch) for branch in ends if branch.rank <= ends[0].rank + SAME]
-    return Found(path_of([min(equal, key=lambda branch: branch.left > LOST)]), tuple(branch.rank for branch in ends))
+    return JointMinimum(
+        path_of([min(equal, key=lambda branch: branch.left > LOST)]), tuple(branch.rank for branch in ends)
+    )
 
 
 def _best(

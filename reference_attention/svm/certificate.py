@@ -82,11 +82,11 @@ class KeyRows:
 
     def integers(self, which: Sequence[int]) -> fmpz_mat:
         """The exact rows of those numbers, divided by 2^unit, shape (len(which), d)."""
-        rows, shift = self.scaled(which)
+        rows, shift = self.scaled_rows(which)
         # Rows of zeros are integers in any unit.
         return rows * (fmpz(1) << max(0, self.shift - shift))
 
-    def scaled(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
+    def scaled_rows(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
         """The exact rows of those numbers times 2^s in the units of ``floats``, and an s for which they are integers.
 
         No other key is looked at.

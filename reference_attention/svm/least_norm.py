@@ -56,7 +56,7 @@ class Rows(Protocol):
     def integers(self, which: Sequence[int]) -> fmpz_mat:
         """Those rows times 2^shift, exactly, shape (len(which), d)."""
 
-    def scaled(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
+    def scaled_rows(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
         """Those rows times 2^s, exactly, shape (len(which), d), and s: what is cheapest."""
 
     def twice(self, which: Sequence[int]) -> Twice | None:
@@ -81,7 +81,7 @@ class IntegerRows:
         rows = self.matrix.tolist()
         return fmpz_mat(len(which), self.matrix.ncols(), [x for j in which for x in rows[j]])
 
-    def scaled(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
+    def scaled_rows(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
         """Those rows, shape (len(which), d), and ``shift``."""
         return self.integers(which), self.shift
 
@@ -259,14 +259,14 @@ def _by_balls(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) ->
     """The outcome if that is the support and no other constraint is tight; None where balls cannot tell."""
     if len(support) < MANY:
         return None
-    balls = enclose(*rows.scaled(support), bounds[support].tolist())
+    balls = enclose(*rows.scaled_rows(support), bounds[support].tolist())
     if balls is None or (p := round_balls(balls.point, balls.shift)) is None:
         return None
     margins, below, unsure = _margins(rows.floats, bounds, p, support)
     if below.any():
         return None
     if unsure.size:
-        products = balls.margins(*rows.scaled(unsure.tolist()))
+        products = balls.margins(*rows.scaled_rows(unsure.tolist()))
         values = round_balls(products, 0)
         if values is None or not all(x > h for x, h in zip(products.entries(), bounds[unsure].tolist(), strict=True)):
             return None

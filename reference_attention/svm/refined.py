@@ -64,7 +64,7 @@ def refine(rows: Twice, bounds: Float64[np.ndarray, "s"]) -> Refined | None:
             return None
         duals, off = unit.improve(duals, residual, point.error)
         point = unit.point(duals)
-        exact = point.rounded(unit.apart(off, point.error)), duals.rounded(off)
+        exact = point.round_within(unit.distance_bound(off, point.error)), duals.round_within(off)
         if exact[0] is not None and exact[1] is not None and (duals.high > off).all():
             return Refined(np.ldexp(exact[1], -sizes), exact[0])
     return None
@@ -100,7 +100,7 @@ class Unit:
     def point(self, duals: Twice) -> Twice:
         """Gᵀλ, shape (d,)."""
         exponent, cut = self._cut(duals)
-        return self._grid.summed(self._slices.mT @ cut.T).times(exponent)
+        return self._grid.sum_products(self._slices.mT @ cut.T).times(exponent)
 
     def residual(self, asked: Float64[np.ndarray, "s"], point: Twice) -> Twice | None:
         """G p − h, shape (s,); None where p is far from any that is asked for."""
@@ -108,7 +108,7 @@ class Unit:
         less = np.ldexp(asked, -exponent)
         if not (np.abs(less) <= self._grid.terms).all():
             return None
-        return self._grid.summed(self._slices @ cut.T, less).times(exponent)
+        return self._grid.sum_products(self._slices @ cut.T, less).times(exponent)
 
     def _cut(self, numbers: Twice) -> tuple[int, Float64[np.ndarray, "k m"]]:
         """An exponent, and the slices of the numbers divided by that power of two, all at most one."""
@@ -132,6 +132,6 @@ class Unit:
         lost += 2.0**-100 * float(np.abs(total).max())
         return Twice(*two_sum(total, low + duals.low)), (self.contraction * before + lost) * ROOM
 
-    def apart(self, off: float, error: float) -> Float64[np.ndarray, "d"]:
+    def distance_bound(self, off: float, error: float) -> Float64[np.ndarray, "d"]:
         """How far p is from the exact one, given how far λ is and the error of the product; zero where it is zero."""
         return np.where(self.columns > 0, (off * self.columns + error) * ROOM, 0.0)

@@ -60,7 +60,7 @@ class StackedRows:
             entries += [x << (part.unit - self.unit) for x in part.difference(i, t)]
         return fmpz_mat(len(which), self.floats.shape[1], entries)
 
-    def scaled(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
+    def scaled_rows(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
         """Those rows, and ``shift``."""
         return self.integers(which), self.shift
 

@@ -33,7 +33,7 @@ class Twice:
     low: Float64[np.ndarray, "*shape"]
     error: float = 0.0
 
-    def rounded(self, error: Float64[np.ndarray, "*shape"] | float) -> Float64[np.ndarray, "*shape"] | None:
+    def round_within(self, error: Float64[np.ndarray, "*shape"] | float) -> Float64[np.ndarray, "*shape"] | None:
         """What all numbers within ``error`` of these round to; None where it is not one float."""
         off = error * (1 + 2.0**-40) + np.abs(self.low) * 2.0**-52
         low, high = self.high + (self.low - off), self.high + (self.low + off)
@@ -95,7 +95,9 @@ class Grid:
             high, low = high - whole, low - part
         return found
 
-    def summed(self, products: Float64[np.ndarray, "k m k"], less: Float64[np.ndarray, "m"] | None = None) -> Twice:
+    def sum_products(
+        self, products: Float64[np.ndarray, "k m k"], less: Float64[np.ndarray, "m"] | None = None
+    ) -> Twice:
         """Σ_ab products[a, :, b] 2^(−bits (a + b + 2)), minus ``less``, of at most ``terms``."""
         first, second, starts = self._levels
         levels = np.add.reduceat(products[first, :, second].astype(np.int64), starts, axis=0)

@@ -96,7 +96,7 @@ class BatchedGradient:
             return np.ascontiguousarray(np.matvec(self._rows.reshape(b, -1, d), p).T).reshape(n, others, b)
         return np.einsum("ntdb,db->ntb", self._rows, np.ascontiguousarray(p.T))
 
-    def _selected(
+    def _reselect(
         self, p: Float64[np.ndarray, "b d"]
     ) -> tuple[Float64[np.ndarray, "n others b"], Float64[np.ndarray, "b"]]:
         """The relative logits, after selecting anew where another token has a larger one; and the largest of them."""
@@ -118,7 +118,7 @@ class BatchedGradient:
     def _gradient(
         self, p: Float64[np.ndarray, "b d"]
     ) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"], _At]:
-        relative, top = self._selected(p)
+        relative, top = self._reselect(p)
         relative -= top
         lost = relative < FAR_BELOW
         shares = np.exp(relative, out=relative)
@@ -148,7 +148,7 @@ class BatchedGradient:
 
     def ahead(self, p: Float64[np.ndarray, "b d"], velocity: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "b"]:
         """Of each problem what :meth:`.ahead.Ahead.arc` has."""
-        relative, rates = self._selected(p)[0], self._logits(velocity)
+        relative, rates = self._reselect(p)[0], self._logits(velocity)
         with np.errstate(divide="ignore"):
             logs = relative + self._log_sizes + np.log(np.abs(self._gaps))
         logs += self._loss.log_slope(self._reference)[:, None]

@@ -81,7 +81,7 @@ class FactoredFlow:
         return self.layout.join(self.K, self.Q)
 
     @property
-    def reached(self) -> bool:
+    def reached_norm(self) -> bool:
         """Whether the asked-for norm was reached."""
         return self.stop is Stop.NORM
 

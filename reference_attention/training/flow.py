@@ -20,6 +20,7 @@ from scipy.integrate import BDF, LSODA, Radau
 from reference_attention import risk
 from reference_attention.angles import one_minus_cosine_along
 from reference_attention.errors import InvalidInput
+from reference_attention.former_name import FormerName
 from reference_attention.problem import Problem
 from reference_attention.training.arc_length import ABSOLUTE, UNRESOLVED, Tracer
 from reference_attention.training.derivatives import Point
@@ -80,9 +81,11 @@ class Flow:
         return np.asarray(self.points[-1])
 
     @property
-    def reached(self) -> bool:
+    def reached_norm(self) -> bool:
         """Whether the asked-for norm was reached."""
         return self.stop is Stop.NORM
+
+    reached = FormerName("reached_norm")
 
     def one_minus_cosine(self, direction: Point) -> Float64[np.ndarray, "r"]:
         """1 − cos∠(p, direction), (r,), without cancellation; NaN at 0."""

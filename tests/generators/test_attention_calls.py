@@ -124,12 +124,12 @@ def test_options_are_reached_and_each_row_sees_a_key(name: str) -> None:
     for k, is_reached in enumerate(reached):
         assert any(map(is_reached, found)), f"{name}, {k}"
     for call in found:
-        assert call.seen(Alignment.TOP_LEFT).any(axis=-1).all()
+        assert call.visibility(Alignment.TOP_LEFT).any(axis=-1).all()
         if name == "rectangle":
             L, T = call.query.shape[2], call.key.shape[2]
             assert L != T
             # Aligned at the bottom right the first L − T queries see nothing, the others a key.
-            assert (call.seen(Alignment.BOTTOM_RIGHT).any(axis=-1) == (np.arange(L) >= L - T)).all()
+            assert (call.visibility(Alignment.BOTTOM_RIGHT).any(axis=-1) == (np.arange(L) >= L - T)).all()
 
 
 def test_a_broadcast_call_repeats_its_first_batch_entry() -> None:
@@ -168,7 +168,7 @@ def test_nothing_is_rounded_in_an_exact_call() -> None:
         # Logits: two coordinates of the query are not zero, and the sum of their products is exact.
         terms = call.query[..., :, None, :] * key[..., None, :, :] * call.scale
         assert np.count_nonzero(call.query, axis=-1).max() <= 2
-        logits = np.where(call.seen(Alignment.TOP_LEFT), terms.sum(axis=-1), -np.inf)
+        logits = np.where(call.visibility(Alignment.TOP_LEFT), terms.sum(axis=-1), -np.inf)
         assert (terms.astype(np.float32) == terms).all()
         top = logits.max(axis=-1, keepdims=True)
         tied = (logits == top).sum(axis=-1)

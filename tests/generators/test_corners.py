@@ -49,7 +49,7 @@ def simplest(corner: Callable[[Case], Any], *wanted: str) -> Case:
 
 @cache
 def solved(case: Case) -> MaxMargin:
-    solution = max_margin(case.problem.keys, case.chosen)
+    solution = max_margin(case.problem.keys, case.chosen_tokens)
     assert isinstance(solution, MaxMargin)
     return solution
 
@@ -79,7 +79,7 @@ def a_token_is_doubled(case: Case) -> bool:
 
 
 def a_token_is_collinear_with_the_chosen_one(case: Case) -> bool:
-    for block, a in zip(case.problem.keys, case.chosen, strict=True):
+    for block, a in zip(case.problem.keys, case.chosen_tokens, strict=True):
         for t, key in enumerate(block):
             if t != a and key.any() and block[a].any() and np.linalg.matrix_rank(np.stack([key, block[a]])) == 1:
                 return True
@@ -169,7 +169,7 @@ def test_dataset_corners_are_reached() -> None:
     assert share(lambda c: given_w(c) and c.dataset.W.shape[0] < c.dataset.W.shape[1], *lemma) > 0
     assert share(lambda c: {*c.dataset.Y} == {-1, 1}, dataset=True, examples=FEWER) > 0
     assert share(lambda c: {*c.dataset.Y} == {-1, 1}, "optimal-tokens", examples=FEWER) > 0
-    chosen_rank = lambda c: np.linalg.matrix_rank(c.dataset.X[np.arange(c.problem.n), c.chosen])  # noqa: E731
+    chosen_rank = lambda c: np.linalg.matrix_rank(c.dataset.X[np.arange(c.problem.n), c.chosen_tokens])  # noqa: E731
     assert share(lambda c: chosen_rank(c) == 2, "optimal-tokens", examples=FEWER) > 0
     relaxed = lambda c: ASSUMPTIONS["optimal-tokens"].check(c).holds is False  # noqa: E731
     assert share(relaxed, "optimal-support-tokens", examples=FEWER) > 0

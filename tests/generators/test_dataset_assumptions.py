@@ -164,6 +164,6 @@ def test_the_prompt_that_is_named_refutes_assumption_c(name: str) -> None:
     assert q > 0.1
     assert loss < 1e-10
     # A prompt that selects α refutes nothing, and this check notices.
-    selecting = max_margin(made.problem.keys, made.chosen)
+    selecting = max_margin(made.problem.keys, made.chosen_tokens)
     assert isinstance(selecting, MaxMargin)
     assert nonoptimality_and_loss(made, 40 * selecting.p)[0] < 1e-9

@@ -41,8 +41,8 @@ def test_prompts_reach_zero_small_and_huge(d: int) -> None:
     st.data(),
 )
 def test_points_lie_in_the_cone(case: Case, mu: float, radius: float, data: st.DataObject) -> None:
-    case = case.normalised()
-    solution = max_margin(case.problem.keys, case.chosen)
+    case = case.normalise()
+    solution = max_margin(case.problem.keys, case.chosen_tokens)
     assert isinstance(solution, MaxMargin)
     p = data.draw(points_in_cone(solution.p, mu, radius))
     arrays = {"cone_mu": np.array(max(mu, 2.0**-45)), "cone_radius": np.array(radius)}

@@ -151,4 +151,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert held[1]["shares"]["n = 1"] == {"count": 10, "of": 10}
     assert main(["drawn", "lemma-99"]) == 2
     with pytest.raises(InvalidInput):
-        theorems.drawn("lemma-99")
+        theorems.draws("lemma-99")

@@ -43,7 +43,7 @@ def test_the_certified_bound_holds_at_every_mixture(case: Case, seed: int) -> No
     """m(s) ≤ Γ − ν q_max for all softmax weights, not only those of some p; vertices, edges and the interior."""
     found = token_optimality(case)
     assert found.holds, found.evidence
-    tokens, alpha = signed(case), case.chosen
+    tokens, alpha = signed(case), case.chosen_tokens
     svm = label_svm(chosen_rows(tokens, alpha))
     assert isinstance(svm, LabelSvm)
     assert svm.support.all()
@@ -121,7 +121,7 @@ def test_the_strategy_reaches_the_corners() -> None:
     def look(case: Case) -> None:
         assert case.dataset is not None
         tokens = signed(case)
-        chosen = chosen_rows(tokens, case.chosen)[support_of(case)]
+        chosen = chosen_rows(tokens, case.chosen_tokens)[support_of(case)]
         if len(chosen) > 1:
             seen.add("one direction" if np.ptp(chosen, axis=0).max() == 0 else "several directions")
         if np.linalg.matrix_rank(chosen) < len(chosen):

@@ -35,10 +35,10 @@ def drawn(**asked: object) -> list[Case]:
 def test_alpha_is_locally_optimal_and_often_not_optimal() -> None:
     made = drawn(alpha="locally-optimal")
     for case in made:
-        solution = max_margin(case.problem.exact_keys, case.chosen)
+        solution = max_margin(case.problem.exact_keys, case.chosen_tokens)
         assert isinstance(solution, MaxMargin)
         assert locally_optimal(solution, case.problem.scores)
-    assert sum(bool((case.chosen != case.problem.optimal).any()) for case in made) * 3 >= len(made)
+    assert sum(bool((case.chosen_tokens != case.problem.optimal).any()) for case in made) * 3 >= len(made)
 
 
 def test_rows_stay_independent_and_scores_distinct() -> None:
@@ -46,4 +46,4 @@ def test_rows_stay_independent_and_scores_distinct() -> None:
     for case in made:
         assert independent_rows(case).holds
         assert distinct_scores(case).holds
-    assert sum(bool((case.chosen != case.problem.optimal).any()) for case in made) * 2 >= len(made)
+    assert sum(bool((case.chosen_tokens != case.problem.optimal).any()) for case in made) * 2 >= len(made)

@@ -166,7 +166,7 @@ def test_assumptions_hold_in_other_strategies(id: str) -> None:
 
 def idle(case: Case) -> bool:
     """Whether some neighbour of the chosen tokens has dual 0 in every dual solution."""
-    svm = max_margin(case.problem.exact_keys, case.chosen)
+    svm = max_margin(case.problem.exact_keys, case.chosen_tokens)
     return (
         isinstance(svm, MaxMargin)
         and not svm.strictly_complementary

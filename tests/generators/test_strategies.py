@@ -95,11 +95,11 @@ def test_a_planted_tie_and_a_planted_duplicate_are_noticed(case: Case, data: st.
 @settings(max_examples=30)
 @given(cases(assumptions=("locally-optimal",)))
 def test_a_neighbour_lifted_to_the_chosen_score_is_noticed(case: Case) -> None:
-    solution = max_margin(case.problem.keys, case.chosen)
+    solution = max_margin(case.problem.keys, case.chosen_tokens)
     assert isinstance(solution, MaxMargin)
     i, t = np.argwhere(solution.neighbours)[0]
     scores = case.problem.scores.copy()
-    scores[i, t] = scores[i, case.chosen[i]]
+    scores[i, t] = scores[i, case.chosen_tokens[i]]
     lifted = case.replace(problem=type(case.problem)(case.problem.keys, scores, case.problem.loss))
     assert set(broken_assumptions(lifted, ("locally-optimal",))) == {"locally-optimal"}
     scores[i, t] -= 2.0**-30

@@ -21,7 +21,7 @@ def test_two_directions_beside_the_keys_are_those_of_lemma_8(tmp_path: Path) -> 
     for unit in (1.0, 2.0**40):
         np.savez(tmp_path / "q.npz", keys=keys * unit, scores=scores, q1=[3.0, 4.0], q2=[1.0, 0.0])
         given = load(str(tmp_path / "q.npz"), 0)
-        normal = given.case.normalised()
+        normal = given.case.normalise()
         assert (normal.arrays["q1"].tolist(), normal.arrays["q2"].tolist()) == ([3.0, 4.0], [1.0, 0.0])
         assert verify_data("lemma-8", given).counts == {Verdict.UPHELD: 1}
     np.savez(tmp_path / "q.npz", keys=keys, scores=scores, q1=[1.0, 0.0], q2=[3.0, 4.0])

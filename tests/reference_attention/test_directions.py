@@ -37,7 +37,7 @@ def test_an_example_by_hand() -> None:
     assert found.neighbours.tolist() == [[False, True, True], [False, False, False]]
     assert found.margin == 1.0
     assert not found.unique
-    assert found.tied.tolist() == [1]
+    assert found.tied_inputs.tolist() == [1]
     assert found.best(np.array([[0.0, 1.0, 2.0], [0.0, 5.0, 1.0]])).tolist() == [0, 2]
 
 
@@ -121,7 +121,7 @@ def test_unique_means_one_token_in_every_input() -> None:
     assert direction(KEYS, np.array([2.0, 1.0])).unique
     both = direction(np.array([[[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]]), np.array([1.0, 0.0]))
     assert not both.unique
-    assert both.tied.tolist() == [0]
+    assert both.tied_inputs.tolist() == [0]
 
 
 def test_margins_do_not_depend_on_the_length_of_q() -> None:

@@ -44,6 +44,6 @@ def test_products_of_few_bits_are_not_rounded(bits: int, short: bool) -> None:
 
 
 def test_scaled_and_first_inputs() -> None:
-    assert (KEYS.scaled(0.25).floats == KEYS.floats / 4).all()
+    assert (KEYS.scale_by(0.25).floats == KEYS.floats / 4).all()
     assert (first_inputs(KEYS, 1).floats == KEYS.floats[:1]).all()  # type: ignore[union-attr]
     assert (first_inputs(X, 1) == X[:1]).all()

@@ -156,8 +156,8 @@ def test_labels_of_zeros_and_ones_are_told_their_formula(labels: list[int], fix:
 def test_the_selected_token_is_the_first_of_the_largest_logit() -> None:
     keys = np.array([[[1.0, 0.0], [0.0, 3.0], [0.0, 3.0]], [[2.0, 2.0], [1.0, 1.0], [0.0, 5.0]]])
     problem = Problem(keys, np.zeros((2, 3)))
-    assert problem.selected_by(np.array([1.0, 1.0])).tolist() == [1, 2]
-    assert problem.selected_by(np.array([2.0, 0.0])).tolist() == [0, 0]
+    assert problem.selection_at(np.array([1.0, 1.0])).tolist() == [1, 2]
+    assert problem.selection_at(np.array([2.0, 0.0])).tolist() == [0, 0]
 
 
 def test_scaled_keys_are_multiplied() -> None:

@@ -109,14 +109,14 @@ def far(problem: Problem, start: Float64[np.ndarray, "d"]) -> float:
 
 def limit_of_flow(problem: Problem, flow: Flow, under_test: Implementation = REFERENCE) -> Limit | str:
     """As :func:`limit_of`, of a flow that was followed."""
-    if not flow.reached:
+    if not flow.reached_norm:
         return f"the flow is {flow.stop} at norm {flow.norms[-1]:.3g}" if flow.stop is Stop.STATIONARY else flow.reason
     return limit_at(problem, flow.final, under_test)
 
 
 def limit_at(problem: Problem, p: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
     """As :func:`limit_of`, of a flow that has come to p, far away."""
-    alpha, size = problem.selected_by(p), float(np.linalg.norm(p))
+    alpha, size = problem.selection_at(p), float(np.linalg.norm(p))
     svm = under_test.max_margin(problem.exact_keys, alpha)
     if not isinstance(svm, MaxMargin):
         return f"the flow selects {alpha.tolist()}, which cannot be separated"
@@ -181,7 +181,7 @@ def measure(rule: str, theory: Theory, run: Run, problems: list[Problem], limits
     drawn = drawn[drawn < len(apart)]
     found = []
     for b, (problem, limit) in enumerate(zip(problems, limits, strict=True)):
-        selected = problem.selected_by(run.final[b])
+        selected = problem.selection_at(run.final[b])
         found.append(
             Measurement(
                 rule,

@@ -11,7 +11,7 @@ from jaxtyping import Float64
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.bounded import in_floats
-from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
+from theorems.token_selection.global_paths.margin_constants import MarginConstants, least_progress
 
 
 def proven_bound(problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"]) -> float | None:
@@ -32,6 +32,6 @@ def proven_bound(problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "
         p, m = points[first:], margins[first:]
         if len(p) < 2:
             return None
-        gained = turned(constants, p[:, None], np.diff(p, axis=0)[:, None], m[:-1, None])[-1, 0]
+        gained = least_progress(constants, p[:, None], np.diff(p, axis=0)[:, None], m[:-1, None])[-1, 0]
         along = p[0] @ svm.direction + gained
         return float(1 - along / np.linalg.norm(p[-1]))

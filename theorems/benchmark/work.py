@@ -60,7 +60,7 @@ class _Unit:
     under_test: Implementation
 
     @property
-    def held(self) -> str:
+    def data_name(self) -> str:
         """The data."""
         raise NotImplementedError
 
@@ -72,7 +72,7 @@ class _Unit:
     @property
     def id(self) -> str:
         """The data, and the rule where it is somebody else's."""
-        return f"{self.held}, {', '.join(self.rules)}" if self.foreign else self.held
+        return f"{self.data_name}, {', '.join(self.rules)}" if self.foreign else self.data_name
 
     @property
     def total(self) -> int | None:
@@ -120,7 +120,7 @@ class Named(_Unit):
     under_test: Implementation = REFERENCE
 
     @property
-    def held(self) -> str:
+    def data_name(self) -> str:
         """The name."""
         return self.source
 
@@ -141,7 +141,7 @@ class Generated(_Unit):
     under_test: Implementation = REFERENCE
 
     @property
-    def held(self) -> str:
+    def data_name(self) -> str:
         """Which ones."""
         return f"generated {self.first + 1}-{self.last}"
 

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from reference_attention.floats import EPS
+from reference_attention.former_name import FormerName
 from theorems.bounded.arithmetic import LARGEST, current
 
 Values = Any
@@ -177,10 +178,12 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
     def min(self, axis: Any = None, keepdims: bool = False) -> Any:
         return np.min(self, axis=axis, keepdims=keepdims)
 
-    def widened(self, by: Any) -> Bounded:
+    def widen(self, by: Any) -> Bounded:
         """The same values, each off by so much more: a truncation or a step that is argued by hand."""
         more = np.abs(exactly(by))
         return restore_invariants(self.value, upward(self.error + more), lambda: more == 0)
+
+    widened = FormerName("widen")
 
 
 _plain: ContextVar[bool] = ContextVar("plain", default=False)
@@ -188,7 +191,7 @@ _plain: ContextVar[bool] = ContextVar("plain", default=False)
 
 @contextmanager
 def in_floats() -> Iterator[None]:
-    """Inside the block :func:`exact` and :func:`rounded` give plain floats: for a search by the same formulas.
+    """Inside the block :func:`exact` and :func:`with_rounding` give plain floats: for a search by the same formulas.
 
     Nothing is proven there, and NumPy does not warn: a search may go where floats end.
     """
@@ -201,11 +204,11 @@ def in_floats() -> Iterator[None]:
 
 
 def exact(x: Any) -> Any:
-    """Floats taken as they are. A rounded constant (``math.log(2)``) is not: :func:`rounded`, or the formula itself."""
+    """Floats taken as they are. A rounded constant (``math.log(2)``) is not: :func:`with_rounding`, or its formula."""
     return np.asarray(x, dtype=np.float64) if _plain.get() else Bounded(x)
 
 
-def rounded(x: Any) -> Any:
+def with_rounding(x: Any) -> Any:
     """Floats that were each rounded once from their exact value, or that a kernel rounds to its own numbers."""
     if _plain.get():
         return np.asarray(x, dtype=np.float64)

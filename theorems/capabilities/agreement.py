@@ -67,7 +67,7 @@ def same(
         theirs, due = theirs[where], due[where]
     if not np.isfinite(theirs).all():
         raise NotANumber(name, f"{np.count_nonzero(~np.isfinite(theirs))} of {theirs.size} numbers are not finite")
-    widened: Any = due.widened(np.where(np.isfinite(due.error), due.error, np.inf))
+    widened: Any = due.widen(np.where(np.isfinite(due.error), due.error, np.inf))
     return equal(name, exact(theirs), widened, points="entry")
 
 

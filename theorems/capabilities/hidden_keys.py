@@ -75,8 +75,8 @@ def kernel_hidden_keys(call: AttentionCall, under_test: OnKernel) -> Iterator[Cl
     rng = call.rng()
     for way in (name for name in WAYS if name in under_test.kernel.declares):
         hiding = rows_of(WAYS[way](call, rng), under_test)
-        poisoned = _keys_to_poison(hiding.seen, rng)
-        clear = ~(hiding.seen & poisoned).any(axis=-1)
+        poisoned = _keys_to_poison(hiding.visibility, rng)
+        clear = ~(hiding.visibility & poisoned).any(axis=-1)
         clean = hiding.call
         reach = float(np.max(np.sum(np.abs(clean.query), axis=-1)))
         size = min(POISON, under_test.kernel.numbers.largest / 8 / max(1.0, reach))

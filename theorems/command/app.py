@@ -216,8 +216,8 @@ def explain(
     return explain_and_report(data, starts, seed, json, plot)
 
 
-@app.command()
-def drawn(
+@app.command("drawn")
+def draws(
     ids: options.Ids = None,
     examples: options.Examples = 50,
     seed: Annotated[int, options.same_seed("cases; those of verify")] = 0,
@@ -228,7 +228,7 @@ def drawn(
 
     Exit code 0: drawn; 2: bad input.
     """
-    from theorems.command.drawn import draw_and_report
+    from theorems.command.draws import draw_and_report
 
     return draw_and_report(tuple(ids or ()), examples, seed, json, markdown)
 

@@ -29,4 +29,4 @@ def explain_and_report(data: str, starts: int, seed: int, json: Path | None, plo
         write_text(json, found.to_json())
     if plot is not None:
         write_bytes(plot, found.plot(plot.suffix.removeprefix(".")))
-    return Exit.UPHELD if found.decided else Exit.INCONCLUSIVE
+    return Exit.UPHELD if found.is_decided else Exit.INCONCLUSIVE

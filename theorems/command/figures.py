@@ -82,7 +82,7 @@ def figures_and_report(request: FiguresRequest) -> int:
     for one in figures:
         if not by_name[one.name].failed:
             _write(one, by_name[one.name], request)
-            table.add_row(one.name, one.said, f"{one.stem}.{request.kind}, .json")
+            table.add_row(one.name, one.plain_title, f"{one.stem}.{request.kind}, .json")
     out.print(table)
     lacking = [] if request.names else [one for one in FIGURES.values() if missing(one)]
     if lacking:
@@ -106,7 +106,7 @@ def _make(directory: Path) -> None:
 
 
 def _write(one: Figure, found: Computed, request: FiguresRequest) -> None:
-    text = to_json({"figure": one.name, "title": one.said, **found.numbers})
+    text = to_json({"figure": one.name, "title": one.plain_title, **found.numbers})
     write_text(path_of(request.out, one, "json"), text + "\n")
     # What is drawn is what the file holds.
     write_bytes(path_of(request.out, one, request.kind), render_figure(one, from_json(text), request.kind))

@@ -22,7 +22,7 @@ from theorems.hunting.examine import examine, in_own_units
 from theorems.hunting.journal import HuntJournal
 from theorems.hunting.printing import hunt_progress, print_counterexample, print_examined, print_nothing, rows_table
 from theorems.hunting.record import load, save
-from theorems.hunting.rounds import Seen, rounds_of
+from theorems.hunting.rounds import RoundsResult, rounds_of
 from theorems.hunting.search import ROUND, Effort, Hunt, Observation
 from theorems.hunting.table import Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
@@ -63,7 +63,7 @@ class HuntRequest:
     patience: float = PATIENCE
     isolate: bool = True
     engine: str = LOCAL
-    seen: Seen | None = None
+    seen: RoundsResult | None = None
     spent: float = 0.0
 
 
@@ -78,7 +78,7 @@ def hunt_and_report(request: HuntRequest) -> int:
         check_directory(request.out)
         began = time.monotonic()
         seen, interrupted = search_rounds(request)
-        if interrupted or (seen.failed and not seen.found):
+        if interrupted or (seen.failed and not seen.has_counterexample):
             console(stderr=True).print(f"theorems: {seen.id}: {seen.failed}; nothing is concluded.", soft_wrap=True)
             return Exit.INTERRUPTED if interrupted else Exit.INCONCLUSIVE
         request = replace(request, seen=seen, spent=time.monotonic() - began)
@@ -139,7 +139,7 @@ class Weakening:
         return f"loading {self.id.rpartition(':')[0]}"
 
 
-def search_rounds(request: HuntRequest) -> tuple[Seen, bool]:
+def search_rounds(request: HuntRequest) -> tuple[RoundsResult, bool]:
     """What the workers of an engine saw of the rounds of a hunt, and whether a signal ended it.
 
     The time of a hunt ends a search that has found nothing; once something is found, the rounds before are finished.
@@ -157,9 +157,9 @@ def search_rounds(request: HuntRequest) -> tuple[Seen, bool]:
     work, found = rounds_of(request.id, request.without, request.seed, request.cases), False
     ends = time.monotonic() + request.seconds
 
-    def enough(seen: Seen) -> str:
+    def enough(seen: RoundsResult) -> str:
         nonlocal found
-        found = found or seen.found
+        found = found or seen.has_counterexample
         return ""
 
     def over() -> bool:
@@ -257,7 +257,7 @@ def _as_known(
     if request.seen is None or not request.seen.rounds:
         return (), kept
     # A counterexample has to be drawn once more; a round that was cut short is gone on with.
-    if request.seen.found or (request.cases is not None and request.cases < ROUND):
+    if request.seen.has_counterexample or (request.cases is not None and request.cases < ROUND):
         return request.seen.rounds[:-1], request.seen.rounds[-1]
     return request.seen.rounds, ()
 
@@ -269,7 +269,7 @@ def _json(hunted: Hunted, interrupted: bool) -> str:
         "statement": hunted.weakened.statement.id,
         "without": hunted.weakened.without,
         "seed": hunted.seed,
-        "found": hunted.found,
+        "found": hunted.has_counterexample,
         "interrupted": interrupted,
         "cases": effort.tried,
         "decided": effort.decided,

@@ -14,8 +14,8 @@ from theorems.core.exit_code import Exit
 from theorems.core.version import version
 from theorems.faults import FAULTS, Fault, fault_named
 from theorems.faults.power.table import LEGEND, as_json, catchers, markdown, power_table, sizes_table
-from theorems.faults.power.trial import Found
-from theorems.faults.power.work import AT_A_TIME, Column, Faced, Shrunk, Smallest
+from theorems.faults.power.trial import FaultOutcome
+from theorems.faults.power.work import AT_A_TIME, Column, FaultTrials, Shrunk, Smallest
 from theorems.run.description import Heading
 from theorems.run.engines.named import LOCAL, coordinator
 from theorems.run.identity import identity, of_headings
@@ -80,7 +80,7 @@ def _tabulate_on(
     journal = how["journal"]
     out, err = console(), console(stderr=True)
     at_a_time = 0 if request.engine == LOCAL else AT_A_TIME
-    facing = [Faced(id, names, request.examples, request.seed, at_a_time=at_a_time) for id in known]
+    facing = [FaultTrials(id, names, request.examples, request.seed, at_a_time=at_a_time) for id in known]
     smallest: list[Smallest] = []
     interrupted = False
     try:
@@ -118,7 +118,7 @@ def _tabulate_on(
 def _shrinking(request: PowerRequest, faults: Sequence[Fault], columns: Sequence[Column]) -> list[Shrunk]:
     made = []
     for fault in faults:
-        found = [c for c in columns if fault.name in c.cells and c.cells[fault.name].found is Found.CAUGHT]
+        found = [c for c in columns if fault.name in c.cells and c.cells[fault.name].found is FaultOutcome.CAUGHT]
         # The statement that the fault names goes first, whatever it took.
         order = sorted(found, key=lambda c: (c.id != fault.caught_by, c.cells[fault.name].examples))
         quickest = order[:QUICKEST]

@@ -21,7 +21,7 @@ from theorems.core.version import version
 from theorems.run.progress import show_progress, totals_of
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import column_table, console
-from theorems.token_selection.joint_paths.regime_map import Regime, generated, regimes
+from theorems.token_selection.joint_paths.regime_map import Regime, generate_case, regimes
 
 COLUMNS = ("data", "schedule", "r/R →", "ends at", "from p_mm", "from p_relax", "from p(r/R)", "1 − cos(v, v_mm)")
 
@@ -59,7 +59,7 @@ paper's Figure 3(b) has equal step sizes, so c = 1 = c*, and ends just on the re
 
 def documented_cases() -> list[Case]:
     """Figure 3(b) and three generated datasets: those of docs/regime_map.md."""
-    return [DATASETS["figure-3b"](), *(generated(seed) for seed in range(3))]
+    return [DATASETS["figure-3b"](), *(generate_case(seed) for seed in range(3))]
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ class Report:
     def end(self, last: Finished | Stopped) -> int:
         """Write and print what was found; the exit code."""
         seen = checked_statements(last.results)
-        expected = self._known.expected(seen)
+        expected = self._known.expected_failures(seen)
         unknown = [result for result in last.results if result.id not in expected]
         interrupted = isinstance(last, Stopped)
         # Files first: whoever reads the output may be gone.

@@ -49,7 +49,7 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
         made: list[Claim] = []
         calls: set[str] = set()
         try:
-            own, case = case, case.normalised()
+            own, case = case, case.normalise()
             seen, calls = record_calls(bind_to_case(under_test, case))
             missing = _missing_assumption(statement, case, own)
             if missing:

@@ -213,7 +213,7 @@ def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Cl
     """
 
     @wraps(claims)
-    def made(*given: Any, **options: Any) -> Iterator[Claim]:
+    def wrapper(*given: Any, **options: Any) -> Iterator[Claim]:
         try:
             yield from claims(*given, **options)
         except NotANumber:
@@ -221,7 +221,7 @@ def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Cl
         except Ended as stop:
             yield from stop.claims
 
-    return made
+    return wrapper
 
 
 def undecided_claim(claim: str, why: str, form: Form = Form.EXACT) -> Claim:

@@ -3,7 +3,7 @@
 A statement's file declares each of its claims, lists the declarations in ``claims=`` and makes the claims by them::
 
     IS_A_STEP = premise("iterate-is-a-step")
-    NORM_DIVERGES = stated("norm-diverges")
+    NORM_DIVERGES = stated_claim("norm-diverges")
     CLIMBS = sharper("climbs-to-max-margin", when=ONE_INPUT)
 
     @statement("theorem-2", claims=(IS_A_STEP, NORM_DIVERGES, CLIMBS), ...)
@@ -49,7 +49,7 @@ class ClaimName(str):
         return ClaimName(self, self.part, when if self.when == ALWAYS else f"{when}; {self.when}")
 
 
-def stated(name: str, *, when: str = ALWAYS) -> ClaimName:
+def stated_claim(name: str, *, when: str = ALWAYS) -> ClaimName:
     """A claim that is the conclusion as its source states it, at finite points or in the limit."""
     return ClaimName(name, Part.STATED, when)
 

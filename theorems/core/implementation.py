@@ -6,7 +6,6 @@ never import :mod:`reference_attention.risk` or :mod:`reference_attention.svm.ma
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,11 +15,12 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention import risk as reference
 from reference_attention.directions import Direction, direction
+from reference_attention.former_name import FormerName
 from reference_attention.loss import Array, Loss
 from reference_attention.outer_keys import Keys
 from reference_attention.paths.joint import Joint, joint_gradient
 from reference_attention.paths.joint_path import Schedule
-from reference_attention.paths.joint_search import Found, joint_minimiser
+from reference_attention.paths.joint_search import JointMinimum, joint_minimiser
 from reference_attention.paths.local_path import LocalPath, local_path
 from reference_attention.paths.regularization_path import Path, regularization_path
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
@@ -136,7 +136,7 @@ class Implementation:
         [Sequence[PartKeys], Sequence[Int64[np.ndarray, "_n"]]], SequenceMaxMargin | SequenceInfeasible
     ] = sequence_max_margin
 
-    joint_minimiser: Callable[[Joint, Schedule, float, Array], Found] = joint_minimiser
+    joint_minimiser: Callable[[Joint, Schedule, float, Array], JointMinimum] = joint_minimiser
     joint_gradient: Callable[[Joint, float, Array, Array], tuple[float, Array, Array]] = joint_gradient
     joint_descent: Callable[..., JointTrajectory] = joint_descent
     head_gradient: Callable[[Array, Array, Array], ScaledGradient] = head_gradient
@@ -147,10 +147,7 @@ class Implementation:
         """This implementation with some functions replaced."""
         return replace(self, name=name, **replaced)
 
-    def but(self, name: str, **replaced: Any) -> Implementation:
-        """Deprecated: the name of :meth:`replace` in earlier versions."""
-        warnings.warn("Implementation.but is now Implementation.replace", DeprecationWarning, stacklevel=2)
-        return self.replace(name, **replaced)
+    but = FormerName("replace")
 
 
 REFERENCE = Implementation()

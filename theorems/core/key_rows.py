@@ -52,4 +52,4 @@ def _rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
     size = np.abs(problem.keys)
     # Twice the unit covers the rounding of this sum, too. Where factors are the same, so are the rounded products.
     keys = 2 * UNIT * (size[inputs, token][..., None, :] + size)
-    return rows.widened(np.where(rows.value == 0, 0.0, keys))
+    return rows.widen(np.where(rows.value == 0, 0.0, keys))

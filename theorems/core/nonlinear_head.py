@@ -51,7 +51,7 @@ class HeadedAttention:
 
     def log_lost(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n"]:
         """log (ν_i − Y_i ψ)."""
-        return lost(self.mixing, self.log_steps(p))
+        return log_score_drop(self.mixing, self.log_steps(p))
 
     def log_excess(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
         """log(L − L_*), L_* = (1/n) Σ_i ℓ(ν_i); NaN where the implementation has it negative."""
@@ -66,7 +66,7 @@ class HeadedAttention:
         mixing, head = self.mixing, self.mixing.head
         log_steps = self.log_steps(p)
         inputs = mixing.best + head.signs * np.exp(np.minimum(log_steps, 700.0))
-        outputs = mixing.nu - np.exp(np.minimum(lost(mixing, log_steps), 700.0))
+        outputs = mixing.nu - np.exp(np.minimum(log_score_drop(mixing, log_steps), 700.0))
         slopes = np.abs(head.weights) * head.units("slope", inputs, np.broadcast_to(head.signs, inputs.shape))
         steep = np.exp(self.problem.loss.log_slope(outputs))
         scores = -steep[..., None] * np.sum(slopes[..., None, :] * mixing.gaps, axis=-1)
@@ -85,7 +85,7 @@ class HeadedAttention:
         return self.under_test.replace(self.under_test.name, log_excess_risk=excess, scaled_gradient=gradient)
 
 
-def lost(mixing: LinearMixing, log_steps: Float64[np.ndarray, "*b n m"]) -> Float64[np.ndarray, "*b n"]:
+def log_score_drop(mixing: LinearMixing, log_steps: Float64[np.ndarray, "*b n m"]) -> Float64[np.ndarray, "*b n"]:
     """log Σ_j |b_j| |φ_j(z*_j + s_j δ_j) − φ_j(z*_j)| from log δ, shape (*b, n)."""
     head = mixing.head
     shape = log_steps.shape

@@ -167,7 +167,7 @@ def statement(
     """
     _check_id(id)
     if not isinstance(claims, Mapping):
-        claims, states, premises = _declared(id, claims, states, premises)
+        claims, states, premises = _read_declarations(id, claims, states, premises)
     _check_parts(id, claims, states, premises)
     when = MappingProxyType({str(name): said for name, said in claims.items()})
     ids, own = _split_assumptions(assumptions)
@@ -212,7 +212,7 @@ def _check_id(id: str) -> None:
         raise InvalidInput(f"statement: the id {id!r} is not kebab-case; give one like 'my-conjecture'.")
 
 
-def _declared(
+def _read_declarations(
     id: str, claims: Sequence[ClaimName], states: Sequence[str] | None, premises: Sequence[str]
 ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
     """When each claim is made, those of the conclusion and the premises, from declarations."""

@@ -19,7 +19,7 @@ from reference_attention.floats import EPS
 from reference_attention.outer_keys import rational_keys
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
-from theorems.bounded import rounded
+from theorems.bounded import with_rounding
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
@@ -102,7 +102,7 @@ def _wrong_margin(
     required: Int64[np.ndarray, "n"],
 ) -> str:
     # Reported margins may be off by what this evaluation of them is off by, and as much again.
-    error: Any = 2 * np.vecdot(key_rows(problem, alpha), rounded(svm.p)).error
+    error: Any = 2 * np.vecdot(key_rows(problem, alpha), with_rounding(svm.p)).error
     for i, t in np.ndindex(problem.n, problem.T):
         margin, least = margins[i][t], int(required[i])
         if t == alpha[i]:

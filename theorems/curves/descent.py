@@ -133,13 +133,13 @@ class Descent:
             raise NotANumber(self.claim, "an iterate of gradient descent is not finite")
         if not np.isfinite(self.at.gradient).all():
             raise Undecided(self.claim, "a gradient has no digits left in float64", Form.EFFECTIVE)
-        t, shape = self.looked[:-1], (len(self.looked), *self.run.points.shape[1:])
+        t, shape = self.checked_iterates[:-1], (len(self.checked_iterates), *self.run.points.shape[1:])
         gradient, log_scale = -self.direction.reshape(shape), self.at.log_scale.reshape(shape[:2])
         points = self.run.points
         yield steps_claim(IS_A_STEP, points[t], points[t + 1], gradient[:-1], log_scale[:-1], self.log_step)
 
     @cached_property
-    def looked(self) -> Int64[np.ndarray, "r"]:
+    def checked_iterates(self) -> Int64[np.ndarray, "r"]:
         """Which iterates are looked at, the first and the last among them."""
         stride = max(1, math.ceil(self.run.points.size * self.problem.n * self.problem.T / EVALUATIONS))
         return np.unique(np.append(np.arange(0, self.steps + 1, stride), self.steps))
@@ -147,7 +147,7 @@ class Descent:
     @cached_property
     def at(self) -> AttentionAt:
         """The attention at the iterates looked at, one after another, r·b points."""
-        points = self.run.points[self.looked].reshape(-1, self.problem.d)
+        points = self.run.points[self.checked_iterates].reshape(-1, self.problem.d)
         return AttentionAt(self.problem, points, self.under_test.textbook_eps)
 
     @cached_property
@@ -164,21 +164,21 @@ class Descent:
     def p(self) -> Bounded:
         """p(t) at the iterates looked at, with what it differs by from p(0) − Σ η∇L, (r, b, d)."""
         drift = np.concatenate([np.zeros_like(self._rounding[:1]), np.cumsum(self._rounding, axis=0)])
-        return exact(self.run.points[self.looked]).widened(drift[self.looked])
+        return exact(self.run.points[self.checked_iterates]).widen(drift[self.checked_iterates])
 
     @property
-    def moved(self) -> Bounded:
+    def increments(self) -> Bounded:
         """Δ_t = p(t+1) − p(t), with what it differs by from −η∇L, (t, b, d)."""
-        return exact(np.diff(self.run.points, axis=0)).widened(self._rounding)
+        return exact(np.diff(self.run.points, axis=0)).widen(self._rounding)
 
     @cached_property
     def _rounding(self) -> Float64[np.ndarray, "t b d"]:
         """What each step differs by from −η∇L; between iterates looked at, the most of those before."""
-        shape = (len(self.looked), len(self.log_step))
+        shape = (len(self.checked_iterates), len(self.log_step))
         logs = self.log_step + self.at.log_scale.reshape(shape)
         of_gradient = np.exp(np.minimum(logs, 700.0))[..., None] * self.direction.error.reshape(*shape, -1)
         points = self.run.points
-        last = np.searchsorted(self.looked, np.arange(len(points) - 1), side="right") - 1
+        last = np.searchsorted(self.checked_iterates, np.arange(len(points) - 1), side="right") - 1
         moved = np.diff(points, axis=0)
         sizes = np.abs(points[1:]) + np.abs(points[:-1]) + (2 + np.abs(logs[last]))[..., None] * np.abs(moved)
         return np.asarray(np.maximum.accumulate(of_gradient, axis=0)[last] + EPS * sizes)
@@ -192,7 +192,7 @@ class Descent:
         drop = np.exp(np.minimum(self.log_step + log_excess, 700.0))
         if np.isnan(drop).any():
             raise NotANumber(claim, "the excess risk under test is NaN")
-        return exact(drop).widened(128 * problem.d * EPS * (1 + self.norms[0].value) * drop)
+        return exact(drop).widen(128 * problem.d * EPS * (1 + self.norms[0].value) * drop)
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,11 +252,11 @@ class NormalizedDescent:
         return exact(np.arange(NORMALIZED_STEPS + 1.0))[1:, None]
 
     @property
-    def moved(self) -> Bounded:
+    def displacements(self) -> Bounded:
         """p(t) − p(0), with what that differs by from the sum of exact steps, (t, b, d)."""
         # An iterate is rounded as it is made, and its step is off by what the gradient's direction is: |g/|g| − h/|h||
         # ≤ 2|g − h|/|g|, and 2 where nothing is known of it. So are those before it.
         off = 2 * norm(self.gradient.error, axis=-1) / np.maximum(norm(self.gradient.value, axis=-1), EPS)
         drift = EPS * np.abs(self.run.points[1:]) + self.length * np.fmin(off, 2.0)[..., None]
         moved = exact(self.run.points) - self.run.points[0]
-        return moved[1:].widened(np.cumsum(drift, axis=0))
+        return moved[1:].widen(np.cumsum(drift, axis=0))

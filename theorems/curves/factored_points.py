@@ -68,7 +68,7 @@ class FactoredPoints:
         """∇L(K Qᵀ) e^{−log_scale} under test, (b, d·e): asked at floats next to K Qᵀ, with what that may be off by."""
         theirs: Any = self.at_floats.gradient_of(under_test, claim)
         enclosed = self.at.gradient
-        return theirs.widened(2 * enclosed.error) if isinstance(enclosed, Bounded) else theirs
+        return theirs.widen(2 * enclosed.error) if isinstance(enclosed, Bounded) else theirs
 
     def joint(self, gradient: Numbers) -> Numbers:
         """(∇L Q, ∇Lᵀ K) as points, (b, (d + e) m), of ∇L as (b, d·e); in the unit of the latter."""

@@ -161,10 +161,10 @@ class FactoredRun:
         """Δ⁺ − Δ with what rounded iterates leave of it, and η²(∇_Kᵀ∇_K − ∇_Qᵀ∇_Q); (t, m, m)."""
         layout = self.before.layout
         by_k, by_q = layout.split(self._beside)
-        after = FactoredPoints(self.data.problem, self.after.K.widened(by_k), self.after.Q.widened(by_q))
+        after = FactoredPoints(self.data.problem, self.after.K.widen(by_k), self.after.Q.widen(by_q))
         K, Q = layout.split(value_of(self.steps))
         k, q = layout.split(self.steps.error)
-        second = FactoredPoints(self.data.problem, exact(K).widened(k), exact(Q).widened(q)).imbalance
+        second = FactoredPoints(self.data.problem, exact(K).widen(k), exact(Q).widen(q)).imbalance
         return after.imbalance - self.before.imbalance, second
 
     @property

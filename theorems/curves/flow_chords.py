@@ -145,7 +145,7 @@ class ArcFlow:
         return max(0.0, -float(np.linalg.eigvalsh(bent @ across)[0])), float(np.linalg.norm(bent @ unit))
 
 
-def asked_for(flow: Flow | FactoredFlow, start: Point, norm: float) -> Claim:
+def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Claim:
     """The flow begins at the start, bit by bit; what it calls norms are those of its points, and the last is the one
     asked for if it was reached.
     """
@@ -154,7 +154,7 @@ def asked_for(flow: Flow | FactoredFlow, start: Point, norm: float) -> Claim:
         wrong = f"it begins {np.abs(flow.points[0] - start).max():.3g} away from the start"
     elif not np.allclose(norms, flow.norms, rtol=8 * len(start) * EPS, atol=0):
         wrong = "its norms are not those of its points"
-    elif flow.reached and not math.isclose(norms[-1], norm, rel_tol=8 * len(start) * EPS):
+    elif flow.reached_norm and not math.isclose(norms[-1], norm, rel_tol=8 * len(start) * EPS):
         wrong = f"it ends at norm {norms[-1]:.6g}, asked for {norm:.6g}"
     return Claim(FLOW_IS_ASKED_FOR, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
@@ -166,7 +166,7 @@ def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
 
 def chords_of(again: ArcFlow, flow: Flow | FactoredFlow, rng: np.random.Generator) -> Claim:
     """:func:`chords` of what is integrated again."""
-    points, last = flow.points, len(flow.points) - (1 if flow.reached else 2)
+    points, last = flow.points, len(flow.points) - (1 if flow.reached_norm else 2)
     d = points.shape[1]
     looser = max(LOOSER * flow.relative, again.relative)
     # To a point of rest no finite arc leads.

@@ -27,7 +27,7 @@ from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 from theorems.curves.factored_points import FactoredPoints
-from theorems.curves.flow_chords import ArcFlow, Point, asked_for, chords_of
+from theorems.curves.flow_chords import ArcFlow, Point, chords_of, start_and_norms
 from theorems.curves.followed_flow import BEYOND, FLOW_NORMS, IS_OF_THIS_GRADIENT
 from theorems.rounding.attention_at import AttentionAt
 
@@ -135,7 +135,7 @@ class FollowedFactors:
             Ended: it is another flow, or that cannot be decided.
             Undecided: it ends where it need not.
         """
-        asked = asked_for(self.flow, self.points.layout.join(*self.start), self.end)
+        asked = start_and_norms(self.flow, self.points.layout.join(*self.start), self.end)
         yield asked
         if asked.verdict is Verdict.FALSIFIED:
             raise Ended(asked.name)
@@ -153,8 +153,8 @@ class FollowedFactors:
         """
         flow = self.flow
         reached = f"‖(K, Q)‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
-        yield Claim(self.claim, Form.LIMIT, 0.0 if flow.reached else -1.0, 0.0, EXACT, reached)
-        if not flow.reached:
+        yield Claim(self.claim, Form.LIMIT, 0.0 if flow.reached_norm else -1.0, 0.0, EXACT, reached)
+        if not flow.reached_norm:
             raise Ended(self.claim)
 
     @cached_property

@@ -20,7 +20,7 @@ from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict, at_least
 from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
-from theorems.curves.flow_chords import FLOW_CHORDS, FLOW_IS_ASKED_FOR, asked_for, chords
+from theorems.curves.flow_chords import FLOW_CHORDS, FLOW_IS_ASKED_FOR, chords, start_and_norms
 from theorems.rounding.attention_at import AttentionAt
 
 IS_OF_THIS_GRADIENT = premise("flow-is-of-this-gradient")
@@ -97,7 +97,7 @@ class FollowedFlow:
             Ended: it is another flow, or that cannot be decided.
             Undecided: it ends where the gradient does not vanish.
         """
-        asked = asked_for(self.flow, self.start, self.end)
+        asked = start_and_norms(self.flow, self.start, self.end)
         yield asked
         if asked.verdict is Verdict.FALSIFIED:
             raise Ended(asked.name)
@@ -119,8 +119,8 @@ class FollowedFlow:
         """
         flow = self.flow
         reached = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
-        yield Claim(self.claim, Form.LIMIT, 0.0 if flow.reached else -1.0, 0.0, EXACT, reached)
-        if not flow.reached:
+        yield Claim(self.claim, Form.LIMIT, 0.0 if flow.reached_norm else -1.0, 0.0, EXACT, reached)
+        if not flow.reached_norm:
             raise Ended(self.claim)
 
     @cached_property

@@ -86,7 +86,7 @@ class Followed:
         return float(y @ y) / (self.rho * (self.rho + self.sphere.reduced.height(y)))
 
     @property
-    def undecided(self) -> str:
+    def why_undecided(self) -> str:
         """Why there is nothing to compare, empty if there is."""
         if not self.solved:
             return f"Newton's method on the reduced program did not converge at RΘ = {self.rho:g}"
@@ -120,7 +120,7 @@ class FollowedPath:
         """
         predicted = [f for f in self.at if f.solved]
         if not predicted:
-            yield undecided_claim(PATH_IS_STATIONARY, self.at[0].undecided, Form.SHARP)
+            yield undecided_claim(PATH_IS_STATIONARY, self.at[0].why_undecided, Form.SHARP)
             raise Ended(PATH_IS_STATIONARY)
         stationary = np.array([np.linalg.norm(f.sphere.newton_step(f.predicted)) for f in predicted])
         # None where the risk under test does not fall outwards: no minimiser is anywhere near.
@@ -130,7 +130,7 @@ class FollowedPath:
         yield at_least(
             PATH_IS_STATIONARY, Form.SHARP, 0.0, stationary, rounding=error, why=PATH_ROUNDING, points="radius"
         )
-        if missing := next((f.undecided for f in self.at if f.undecided), ""):
+        if missing := next((f.why_undecided for f in self.at if f.why_undecided), ""):
             raise Undecided(self.claim, missing, Form.LIMIT)
         yield self._lowest()
 

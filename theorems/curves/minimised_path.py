@@ -60,9 +60,9 @@ class MinimisedPath:
         Raises:
             Undecided: it is followed to none.
         """
-        usable = [f for f in followed if not f.undecided]
+        usable = [f for f in followed if not f.why_undecided]
         if not usable:
-            raise Undecided(ON_THE_SPHERE, followed[0].undecided, Form.EXACT)
+            raise Undecided(ON_THE_SPHERE, followed[0].why_undecided, Form.EXACT)
         asked = [usable[0], usable[len(usable) // 2]][: min(RADII, len(usable))]
         problem, svm = asked[0].sphere.problem, asked[0].sphere.svm
         radii = np.array([f.rho * svm.norm for f in asked])
@@ -90,7 +90,7 @@ class MinimisedPath:
         radii = radii[self.good]
         off = np.abs(norm(exact(self.points), axis=1) - radii)
         # The point is made of a height, a root, and an offset across it.
-        allowed = exact(np.zeros(len(radii))).widened(8 * EPS * radii)
+        allowed = exact(np.zeros(len(radii))).widen(8 * EPS * radii)
         on = at_least(ON_THE_SPHERE, Form.EXACT, allowed, off, scale=radii, points="radius")
         yield replace(on, branch=branch)
         if on.verdict is Verdict.FALSIFIED:
@@ -120,7 +120,7 @@ class MinimisedPath:
         return np.stack([own, [sphere.coordinates(p) for p in self.points]])
 
     @property
-    def predicted(self) -> Float64[np.ndarray, "g e"]:
+    def predicted_offsets(self) -> Float64[np.ndarray, "g e"]:
         """The offset that the reduced program predicts."""
         return np.array([f.predicted for f in self.at])
 
@@ -143,6 +143,6 @@ class MinimisedPath:
             found: Any = f.sphere.log_excess_of(exact(np.stack([p, ray, f.sphere.point(f.followed)])), IS_LOWEST)
             noise = 64 * EPS * (1 + np.abs(found.value[0]) + problem.key_scale * f.rho * svm.norm)
             others.append(found[1:])
-            own.append(found[[0, 0]].widened(noise))
+            own.append(found[[0, 0]].widen(noise))
         left, right = np.concatenate(others), np.concatenate(own)
         return at_least(IS_LOWEST, Form.LIMIT, left, right, why=PATH_VALUE, points="competitor")

@@ -145,7 +145,7 @@ class Reduced:
         value, last = self.value(y), np.inf
         for _ in range(steps):
             gradient = self.gradient(y)
-            step = -self.solved(y, gradient)
+            step = -self.solve(y, gradient)
             length, decrement = float(np.linalg.norm(step)), float(-gradient @ step)
             noise = 8 * EPS * (1 + abs(value) + float(np.abs(self.rows @ y).max()))
             if decrement <= noise:
@@ -162,7 +162,7 @@ class Reduced:
             y, value = y + scale * step, new
         return y, False
 
-    def solved(self, y: Float64[np.ndarray, "e"], right: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
+    def solve(self, y: Float64[np.ndarray, "e"], right: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
         """H⁻¹ right, H = ∇²F_ρ(y)."""
         if y.size == 0:
             return right
@@ -234,7 +234,7 @@ class Reduced:
             # y lies outside the ball of this radius.
             return np.zeros_like(y), np.inf
         values, vectors = self.curvatures(y)
-        step = -self.solved(y, gradient)
+        step = -self.solve(y, gradient)
         size = float(np.sqrt(max(-gradient @ step, 0.0)))
         reaches = np.linalg.norm((slopes - gradient) @ vectors / np.sqrt(values), axis=1)
         # A term that stays below rounding of the Hessian wherever the minimiser may be has no weight.

@@ -69,7 +69,7 @@ class Sphere:
 
     def newton_step(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
         """Where the implementation's minimiser lies from y, to first order."""
-        return np.asarray(-self.reduced.solved(y, self.slope(y)))
+        return np.asarray(-self.reduced.solve(y, self.slope(y)))
 
     def follow(
         self, start: Float64[np.ndarray, "e"], resolution: float, precision: float
@@ -88,7 +88,7 @@ class Sphere:
         noise = 64 * EPS * self.reduced.rho * max(1.0, float(np.abs(self.reduced.rows).max()))
         for _ in range(STEPS):
             slope = self.slope(y)
-            step = np.asarray(-self.reduced.solved(y, slope))
+            step = np.asarray(-self.reduced.solve(y, slope))
             length = float(np.linalg.norm(step))
             if not np.isfinite(length):
                 return y, False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from generators.case import Case
 from generators.user_data import Given
 from theorems.core.statement import Statement
-from theorems.run.findings import Found, findings
+from theorems.run.findings import NamedFinding, findings
 from theorems.run.registry.suite import statements
 
 QUANTIFIED = ("direction-given", "not-locally-optimal-direction")
@@ -20,7 +20,7 @@ LOCAL = "locally-optimal"
 
 
 @dataclass(frozen=True)
-class Speaks:
+class Applicability:
     """Whether a statement applies to the data.
 
     Attributes:
@@ -32,7 +32,7 @@ class Speaks:
     id: str
     title: str
     of: str
-    missing: tuple[Found, ...]
+    missing: tuple[NamedFinding, ...]
 
     @property
     def applies(self) -> bool | None:
@@ -47,10 +47,10 @@ class CheckedAssumptions:
     """The assumptions of some statements on the data with some chosen tokens."""
 
     of: str
-    findings: tuple[Found, ...]
+    findings: tuple[NamedFinding, ...]
 
 
-def check_assumptions(cases: dict[str, Case]) -> tuple[list[CheckedAssumptions], list[Speaks]]:
+def check_assumptions(cases: dict[str, Case]) -> tuple[list[CheckedAssumptions], list[Applicability]]:
     """Every assumption that a lemma or theorem makes, and which of those apply.
 
     Args:
@@ -66,7 +66,7 @@ def check_assumptions(cases: dict[str, Case]) -> tuple[list[CheckedAssumptions],
     for of, chosen in groups.items():
         found = tuple(one for one in findings(Given(cases[of]), chosen) if one.id not in QUANTIFIED)
         looked.append(CheckedAssumptions(of, found))
-        speaks += [_speaks(one, of, found) for one in chosen]
+        speaks += [_applicability(one, of, found) for one in chosen]
     order = list(statements())
     return looked, sorted(speaks, key=lambda one: order.index(one.id))
 
@@ -77,6 +77,6 @@ def _whose(statement: Statement, cases: dict[str, Case]) -> str:
     return "given" if {*JOINT} & {*statement.assumptions} and "given" in cases else "optimal"
 
 
-def _speaks(statement: Statement, of: str, found: Sequence[Found]) -> Speaks:
+def _applicability(statement: Statement, of: str, found: Sequence[NamedFinding]) -> Applicability:
     missing = tuple(one for one in found if one.id in statement.assumptions and one.holds is not True)
-    return Speaks(statement.id, statement.title, of, missing)
+    return Applicability(statement.id, statement.title, of, missing)

@@ -102,7 +102,7 @@ def _directions(it: Facts) -> Section:
 
 
 def _direction(it: Facts, one: Chosen) -> tuple[str, ...]:
-    name = "optimal, selected" if one is it.optimal and one is it.selected else one.name
+    name = "optimal, selected" if one is it.optimal and one is it.selection else one.name
     if isinstance(one.svm, Infeasible):
         return (
             name,

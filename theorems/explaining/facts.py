@@ -13,9 +13,10 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.case import Case
+from reference_attention.former_name import FormerName
 from reference_attention.risk import softmax_weights
 from theorems.core.points import directions
-from theorems.explaining.applying import CheckedAssumptions, Speaks, check_assumptions
+from theorems.explaining.applying import Applicability, CheckedAssumptions, check_assumptions
 from theorems.explaining.selection import (
     Chosen,
     Entry,
@@ -94,7 +95,7 @@ class Facts:
     norms: Float64[np.ndarray, "m"]
     tokens: tuple[Token, ...]
     looked: tuple[CheckedAssumptions, ...]
-    speaks: tuple[Speaks, ...]
+    speaks: tuple[Applicability, ...]
     seed: int
 
     @property
@@ -103,15 +104,18 @@ class Facts:
         return self.choices[0]
 
     @property
-    def selected(self) -> Chosen | None:
+    def selection(self) -> Chosen | None:
         """What the flow selects; None if nothing, or nothing that could be decided."""
         alpha = self.path.selects
         return None if alpha is None else next(one for one in self.choices if np.array_equal(one.alpha, alpha))
 
     @property
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether it is known where the flow from p(0) goes."""
-        return self.path.decided
+        return self.path.is_decided
+
+    selected = FormerName("selection")
+    decided = FormerName("is_decided")
 
 
 def facts_of(case: Case, name: str, starts: int = 0, seed: int = 0) -> Facts:
@@ -232,4 +236,4 @@ def _selects(path: FollowedFlow, i: int, t: int) -> bool | None:
         return False
     if path.selects is not None:
         return int(path.selects[i]) == t
-    return bool(path.largest[i, t]) if path.decided else None
+    return bool(path.largest[i, t]) if path.is_decided else None

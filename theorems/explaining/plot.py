@@ -93,11 +93,11 @@ def _panels(sheet: Any, it: Facts) -> None:
     seen = flow.norms > 0
     norms, points = flow.norms[seen], flow.points[seen]
     left, right = sheet.subplots(1, 2)
-    held = it.path.held
+    held = it.path.final_tokens
     others = np.arange(problem.T) != held[:, None]
     chosen = np.take_along_axis(problem.keys, held[:, None, None], axis=1)
     rows = (chosen - problem.keys)[others]
-    solution = None if it.selected is None else it.selected.solution
+    solution = None if it.selection is None else it.selection.solution
     near = np.zeros(len(rows), dtype=bool) if solution is None else solution.neighbours[others]
     margins = (points @ rows.T) / norms[:, None]
     order = np.argsort(~near, kind="stable")[:LINES]

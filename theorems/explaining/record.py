@@ -15,7 +15,7 @@ from theorems.explaining.content import decades
 from theorems.explaining.facts import Facts
 from theorems.explaining.selection import Chosen, FollowedFlow
 from theorems.explaining.words import paragraphs
-from theorems.run.findings import Found
+from theorems.run.findings import NamedFinding
 from theorems.run.findings import as_json as findings_json
 
 
@@ -63,7 +63,7 @@ def _end_of_path(path: FollowedFlow) -> dict[str, Any]:
         "selects": path.selects,
         "kind": None if limit is None else str(limit.kind),
         "one_minus_cosine": None if limit is None else path.flow.one_minus_cosine(limit.svm.direction)[-1],
-        "undecided": None if path.decided else path.limit,
+        "undecided": None if path.is_decided else path.limit,
     }
 
 
@@ -92,7 +92,7 @@ def _direction(one: Chosen) -> dict[str, Any]:
     }
 
 
-def _without_svm(found: Found) -> Found:
+def _without_svm(found: NamedFinding) -> NamedFinding:
     """Without what stands among the directions."""
     return found._replace(exact={}) if found.id in ("separable", "locally-optimal") else found
 

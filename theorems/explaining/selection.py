@@ -87,25 +87,25 @@ class FollowedFlow:
         return self.flow.stop is Stop.STATIONARY
 
     @property
-    def held(self) -> Int64[np.ndarray, "n"]:
+    def final_tokens(self) -> Int64[np.ndarray, "n"]:
         """The first of the tokens of largest weight at its end, shape (n,)."""
         return np.argmax(self.largest, axis=1)
 
     def off(self, keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "r n"]:
         """The softmax weight off those tokens at every recorded point, as a sum of the others, shape (r, n)."""
         weights = softmax_weights(keys, self.flow.points)
-        return np.asarray(np.where(np.arange(keys.shape[1]) != self.held[:, None], weights, 0.0).sum(axis=-1))
+        return np.asarray(np.where(np.arange(keys.shape[1]) != self.final_tokens[:, None], weights, 0.0).sum(axis=-1))
 
     @property
-    def tied(self) -> Int64[np.ndarray, "k"]:
+    def tied_inputs(self) -> Int64[np.ndarray, "k"]:
         """The inputs in which it ends with several tokens of largest weight; none if it was not followed to the end."""
-        several = (self.largest.sum(axis=1) > 1) & self.flow.reached
+        several = (self.largest.sum(axis=1) > 1) & self.flow.reached_norm
         return np.flatnonzero(several).astype(np.int64)
 
     @property
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether it is known where it goes."""
-        return self.stationary or isinstance(self.limit, Limit) or self.tied.size > 0
+        return self.stationary or isinstance(self.limit, Limit) or self.tied_inputs.size > 0
 
 
 def follow_flow(

@@ -9,7 +9,7 @@ from jaxtyping import Int64
 
 from generators.finding import format_tokens, number, vector
 from reference_attention.training.descent import Stop
-from theorems.explaining.applying import Speaks
+from theorems.explaining.applying import Applicability
 from theorems.explaining.facts import Facts
 from theorems.explaining.selection import FollowedFlow
 
@@ -39,7 +39,7 @@ def headline(it: Facts) -> str:
     if path.stationary:
         return f"from {origin} the flow {_rests(it)} and selects nothing"
     if path.selects is None:
-        if path.tied.size:
+        if path.tied_inputs.size:
             return f"from {origin} the flow ties {_tied_inputs(path)}, exactly"
         return f"where the flow from {origin} goes is undecided: {path.limit}"
     return f"from {origin} the flow selects {_comparison(it, path.selects)}"
@@ -68,8 +68,10 @@ def _size(norm: float) -> str:
 
 
 def _tied_inputs(path: FollowedFlow) -> str:
-    said = [f"tokens {format_tokens(np.flatnonzero(path.largest[i]))} of input {i}" for i in path.tied[:2]]
-    return " and ".join(said) + (f" and tokens of {len(path.tied) - 2} more" if len(path.tied) > 2 else "")
+    said = [f"tokens {format_tokens(np.flatnonzero(path.largest[i]))} of input {i}" for i in path.tied_inputs[:2]]
+    return " and ".join(said) + (
+        f" and tokens of {len(path.tied_inputs) - 2} more" if len(path.tied_inputs) > 2 else ""
+    )
 
 
 def _comparison(it: Facts, alpha: Int64[np.ndarray, "n"]) -> str:
@@ -95,8 +97,8 @@ def _reasons(it: Facts) -> Iterator[str]:
         return
     if path.stationary:
         yield "A finite stationary point has no limit direction; the weights there are those of the table."
-    elif it.selected is not None and it.selected.solution is not None:
-        solution = it.selected.solution
+    elif it.selection is not None and it.selection.solution is not None:
+        solution = it.selection.solution
         apart = float(flow.one_minus_cosine(solution.direction)[-1])
         yield (
             f"Its direction goes to p̄_mm of these tokens, the widest margin 1/‖p_mm‖ = {number(solution.margin)}: at"
@@ -145,7 +147,7 @@ def _count_ends(others: Iterable[FollowedFlow]) -> str:
     return f"Of the seeded starts {', '.join(f'{n} end at {ends}' for ends, n in counts.items())}."
 
 
-def _theorems(speaks: Iterable[Speaks], n: int) -> list[str]:
+def _theorems(speaks: Iterable[Applicability], n: int) -> list[str]:
     """A paragraph for those that apply, one for those that do not, one for those that are open."""
     theorems = [one for one in speaks if one.id.startswith("theorem-")]
     lemmas = [one for one in speaks if one.id.startswith("lemma-")]
@@ -154,7 +156,7 @@ def _theorems(speaks: Iterable[Speaks], n: int) -> list[str]:
     if any(one.applies for one in lemmas):
         made[0] += f" Also {_numbers([one for one in lemmas if one.applies])}."
     for opening, holds in (("What does not", False), ("What is open", None)):
-        wanting: dict[str, list[Speaks]] = {}
+        wanting: dict[str, list[Applicability]] = {}
         for one in theorems:
             if one.applies is holds:
                 ids = [found.id for found in one.missing if found.holds is holds]
@@ -166,7 +168,7 @@ def _theorems(speaks: Iterable[Speaks], n: int) -> list[str]:
     return made
 
 
-def _numbers(those: Sequence[Speaks]) -> str:
+def _numbers(those: Sequence[Applicability]) -> str:
     """ "Theorem 2", "Lemmas 1, 3 and 6"."""
     kind, *_ = those[0].id.partition("-")
     numbers = [one.id.partition("-")[2] for one in those]
@@ -175,11 +177,11 @@ def _numbers(those: Sequence[Speaks]) -> str:
     return f"{kind.capitalize()}s {', '.join(numbers[:-1])} and {numbers[-1]}"
 
 
-def _sense(one: Speaks, n: int) -> str:
+def _sense(one: Applicability, n: int) -> str:
     said = SINGLE.get(one.id, "") if n == 1 else ""
     return said or SENSE.get(one.id, one.title)
 
 
-def _citation(one: Speaks) -> str:
+def _citation(one: Applicability) -> str:
     of = {"optimal": "", "selected": ", α what the flow selects", "given": ", α as given"}[one.of]
     return f"{_numbers([one])}{of}"

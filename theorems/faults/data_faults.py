@@ -90,7 +90,7 @@ def _by_key_norm(case: Case) -> Case:
 
 
 def _next_token(case: Case) -> Case:
-    alpha = np.array(case.chosen)
+    alpha = np.array(case.chosen_tokens)
     alpha[0] = (alpha[0] + 1) % case.problem.T
     return _with_tokens(case, alpha)
 

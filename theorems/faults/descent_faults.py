@@ -30,7 +30,7 @@ class Loop:
         """As :func:`reference_attention.training.descent.gradient_descent`."""
         return self._run(descent.gradient_descent, problem, start, asked)
 
-    def normalized(self, problem: Any, start: Array, **asked: Any) -> Trajectory:
+    def normalized_gradient_descent(self, problem: Any, start: Array, **asked: Any) -> Trajectory:
         """As :func:`reference_attention.training.descent.normalized_gradient_descent`."""
         return self._run(descent.normalized_gradient_descent, problem, start, asked)
 
@@ -49,7 +49,7 @@ class Loop:
         """The implementation."""
         made = Loop(self.rule, size)
         return REFERENCE.replace(
-            "", gradient_descent=made.gradient_descent, normalized_gradient_descent=made.normalized
+            "", gradient_descent=made.gradient_descent, normalized_gradient_descent=made.normalized_gradient_descent
         )
 
 
@@ -64,7 +64,7 @@ class Recorded:
         run = descent.gradient_descent(problem, start, **asked)
         return _with_points(run, self.change(run.points))
 
-    def normalized(self, problem: Any, start: Array, **asked: Any) -> Trajectory:
+    def normalized_gradient_descent(self, problem: Any, start: Array, **asked: Any) -> Trajectory:
         """As :func:`reference_attention.training.descent.normalized_gradient_descent`."""
         run = descent.normalized_gradient_descent(problem, start, **asked)
         return _with_points(run, self.change(run.points))
@@ -72,7 +72,7 @@ class Recorded:
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
         return REFERENCE.replace(
-            "", gradient_descent=self.gradient_descent, normalized_gradient_descent=self.normalized
+            "", gradient_descent=self.gradient_descent, normalized_gradient_descent=self.normalized_gradient_descent
         )
 
 
@@ -87,7 +87,7 @@ class FromElsewhere:
         """As :func:`reference_attention.training.descent.gradient_descent`."""
         return descent.gradient_descent(problem, self.change(np.asarray(start), self.size), **asked)
 
-    def normalized(self, problem: Any, start: Array, **asked: Any) -> Trajectory:
+    def normalized_gradient_descent(self, problem: Any, start: Array, **asked: Any) -> Trajectory:
         """As :func:`reference_attention.training.descent.normalized_gradient_descent`."""
         return descent.normalized_gradient_descent(problem, self.change(np.asarray(start), self.size), **asked)
 
@@ -95,7 +95,7 @@ class FromElsewhere:
         """The implementation."""
         made = FromElsewhere(self.change, size)
         return REFERENCE.replace(
-            "", gradient_descent=made.gradient_descent, normalized_gradient_descent=made.normalized
+            "", gradient_descent=made.gradient_descent, normalized_gradient_descent=made.normalized_gradient_descent
         )
 
 
@@ -105,7 +105,9 @@ class FlooredNorm:
 
     size: float = 0.0
 
-    def normalized(self, problem: Any, start: Array, *, steps: int, step: float, gradient: Any) -> Trajectory:
+    def normalized_gradient_descent(
+        self, problem: Any, start: Array, *, steps: int, step: float, gradient: Any
+    ) -> Trajectory:
         """As :func:`reference_attention.training.descent.normalized_gradient_descent`."""
         run = descent.normalized_gradient_descent(problem, start, steps=steps, step=step, gradient=gradient)
         points = np.array(run.points)
@@ -120,7 +122,7 @@ class FlooredNorm:
 
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
-        return REFERENCE.replace("", normalized_gradient_descent=FlooredNorm(size).normalized)
+        return REFERENCE.replace("", normalized_gradient_descent=FlooredNorm(size).normalized_gradient_descent)
 
 
 def _with_points(run: Trajectory, points: Array) -> Trajectory:

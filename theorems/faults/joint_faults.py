@@ -13,7 +13,7 @@ import numpy as np
 from reference_attention.loss import Array
 from reference_attention.paths.joint import Joint, joint_gradient, relative_log_risk
 from reference_attention.paths.joint_path import Schedule
-from reference_attention.paths.joint_search import Found, joint_minimiser
+from reference_attention.paths.joint_search import JointMinimum, joint_minimiser
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.risk import ScaledGradient
 from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
@@ -42,7 +42,7 @@ def offset_ignored(joint: Joint, log_r: float, w: Array, p: Array) -> tuple[floa
 def curved_head(joint: Joint, log_r: float, w: Array, p: Array) -> tuple[float, Array, Array]:
     """The head's pull is taken at the features that α alone would have."""
     value, _, by_p = joint_gradient(joint, log_r, w, p)
-    return value, -joint.chosen.mean(axis=0), by_p
+    return value, -joint.chosen_tokens.mean(axis=0), by_p
 
 
 def sum_not_mean(joint: Joint, log_r: float, w: Array, p: Array) -> tuple[float, Array, Array]:
@@ -51,14 +51,14 @@ def sum_not_mean(joint: Joint, log_r: float, w: Array, p: Array) -> tuple[float,
     return value + float(np.log(len(joint.tokens))), by_w, by_p
 
 
-def first_start(joint: Joint, schedule: Schedule, R: float, starts: Array) -> Found:
+def first_start(joint: Joint, schedule: Schedule, R: float, starts: Array) -> JointMinimum:
     """The first start, at the radius asked for."""
     found = joint_minimiser(joint, schedule, R, starts)
     p = starts[0] * (R / np.linalg.norm(starts[0]))
     return replace(found, path=replace(found.path, prompts=p[None]))
 
 
-def lowest_start(joint: Joint, schedule: Schedule, R: float, starts: Array) -> Found:
+def lowest_start(joint: Joint, schedule: Schedule, R: float, starts: Array) -> JointMinimum:
     """The lowest of the starts, at the radius asked for; no descent."""
     found = joint_minimiser(joint, schedule, R, starts)
     tried = starts * (R / np.linalg.norm(starts, axis=1, keepdims=True))
@@ -67,17 +67,17 @@ def lowest_start(joint: Joint, schedule: Schedule, R: float, starts: Array) -> F
     return replace(found, path=replace(found.path, prompts=tried[[int(np.argmin(risks))]]))
 
 
-def prompt_too_short(joint: Joint, schedule: Schedule, R: float, starts: Array) -> Found:
+def prompt_too_short(joint: Joint, schedule: Schedule, R: float, starts: Array) -> JointMinimum:
     """The minimiser at R/2 reported for R."""
     found = joint_minimiser(joint, schedule, R, starts)
     return replace(found, path=replace(found.path, prompts=found.path.prompts / 2))
 
 
-def first_label_flipped(joint: Joint, schedule: Schedule, R: float, starts: Array) -> Found:
+def first_label_flipped(joint: Joint, schedule: Schedule, R: float, starts: Array) -> JointMinimum:
     """The minimiser where the other tokens of input 0 count with the wrong label."""
     tokens = np.array(joint.tokens)
     tokens[0, joint.others[0]] *= -1.0
-    tokens[0, joint.others[0]] += 2 * joint.chosen[0]
+    tokens[0, joint.others[0]] += 2 * joint.chosen_tokens[0]
     return joint_minimiser(replace(joint, tokens=tokens), schedule, R, starts)
 
 

@@ -60,7 +60,7 @@ def paths(problem: Problem, starts: Float64[np.ndarray, "b d"], under_test: Impl
     made = []
     for b, start in enumerate(starts):
         final = run.final[b]
-        alpha = problem.selected_by(final)
+        alpha = problem.selection_at(final)
         ends = next((k for k, svm in enumerate(found) if np.array_equal(svm.alpha, alpha)), None)
         apart = None if ends is None else one_minus_cosine(final, found[ends].direction)
         made.append(

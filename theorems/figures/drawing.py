@@ -70,7 +70,7 @@ def as_file(size: tuple[float, float], title: str, draw: Callable[[Any], None], 
 def caption(one: Figure) -> str:
     """Number and title, in lines that fit when they are typeset: formulas have no space, words stand one for one."""
     words = iter([rf"$\bf{{Figure\ {one.label}.}}$", *(one.title[:1].upper() + one.title[1:]).split()])
-    lines = textwrap.wrap(f"Figure_{one.label}. {one.said}", int(one.size[0] * 13), break_on_hyphens=False)
+    lines = textwrap.wrap(f"Figure_{one.label}. {one.plain_title}", int(one.size[0] * 13), break_on_hyphens=False)
     return "\n".join(" ".join(islice(words, len(line.split()))) for line in lines)
 
 

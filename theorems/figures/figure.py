@@ -91,7 +91,7 @@ class Figure:
         return re.sub("([a-c])$", r"(\1)", self.name)
 
     @property
-    def said(self) -> str:
+    def plain_title(self) -> str:
         """The title as plain text."""
         plain = re.sub(r"\\bar\{(.)\}", "\\1\u0304", self.title)
         return re.sub(r"\\mathrm|[${}]", "", plain).replace(r"\|", "‖")

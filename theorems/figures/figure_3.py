@@ -46,7 +46,7 @@ def run_of(case: Case, settings: Settings, steps: int) -> JointTrajectory:
 def numbers(name: str, settings: Settings) -> Numbers:
     """Tokens, v_mm, p_mm, p_relax and the two paths with 1 − cos to each direction at the end."""
     case = dataset_named(name)
-    data, alpha = case.dataset, case.chosen
+    data, alpha = case.dataset, case.chosen_tokens
     assert data is not None
     under_test = settings.under_test
     optimal = data.signed_tokens[np.arange(len(alpha)), alpha]
@@ -126,7 +126,7 @@ def probabilities(settings: Settings) -> Numbers:
     outputs = np.einsum("snt,ntd,sd->sn", weights, tokens, run.heads)
     return {
         "data": "figure-3a",
-        "softmax": weights[:, np.arange(len(tokens)), case.chosen].mean(axis=1).tolist(),
+        "softmax": weights[:, np.arange(len(tokens)), case.chosen_tokens].mean(axis=1).tolist(),
         "logistic": (1 / (1 + np.exp(-outputs))).mean(axis=1).tolist(),
     }
 

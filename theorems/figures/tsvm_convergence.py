@@ -61,7 +61,7 @@ def _dimension(d: int, trials: int, settings: Settings) -> Numbers:
     counts, chosen, globally = dict.fromkeys(KINDS, 0), [], []
     locally_optimal = 0
     for problem, W in zip(problems, run.final, strict=True):
-        alpha = problem.selected_by(W)
+        alpha = problem.selection_at(W)
         own = settings.under_test.max_margin(problem.exact_keys, alpha)
         best = settings.under_test.max_margin(problem.exact_keys, problem.optimal)
         kind = "elsewhere"

@@ -60,7 +60,7 @@ def examine(weakened: Weakened, case: Case, *, guided: bool = True, claim: str =
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a NaN ends in a claim, where it is no violation
         try:
-            return _examine(weakened, case.normalised(), guided, claim)
+            return _examine(weakened, case.normalise(), guided, claim)
         except InvalidInput as error:
             return Examined(refusal=str(error), undecided=True)
         except (Exception, SystemExit) as error:

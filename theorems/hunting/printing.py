@@ -20,7 +20,7 @@ from theorems.core.claim import Verdict
 from theorems.hunting.examine import Examined
 from theorems.hunting.search import Effort, Hunt
 from theorems.hunting.table import Row
-from theorems.run.findings import Found
+from theorems.run.findings import NamedFinding
 from theorems.run.tables import assumptions_table, case_lines, case_table, column_table
 from theorems.without.weakened import Weakened
 
@@ -76,7 +76,7 @@ def print_examined(out: Console, weakened: Weakened, seen: Examined) -> None:
             out.print(Text(f"  violated: {sentence(claim)}"), soft_wrap=True)
     out.print(Text(f"  Why: {' '.join(weakened.why.split())}"), soft_wrap=True)
     findings = [*seen.kept, *([(weakened.without, seen.dropped)] if weakened.without else [])]
-    rows = [Found(id, weakened.statement.assumption(id).title, f.holds, f.evidence) for id, f in findings]
+    rows = [NamedFinding(id, weakened.statement.assumption(id).title, f.holds, f.evidence) for id, f in findings]
     out.print(assumptions_table(rows))
 
 

@@ -19,7 +19,7 @@ from theorems.core.check import sentence
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import Examined
 from theorems.hunting.search import Effort
-from theorems.run.findings import Found
+from theorems.run.findings import NamedFinding
 from theorems.run.findings import as_json as findings_json
 from theorems.without.weakened import Weakened
 
@@ -53,7 +53,7 @@ def as_record(weakened: Weakened, case: Case, examined: Examined, seed: int) -> 
         "why": " ".join(weakened.why.split()),
         "claim": examined.violated.name,
         "violation": sentence(examined.violated),
-        "assumptions": findings_json([Found(id, "", f.holds, f.evidence, f.exact) for id, f in findings]),
+        "assumptions": findings_json([NamedFinding(id, "", f.holds, f.evidence, f.exact) for id, f in findings]),
         "seed": seed,
         "case": from_json(as_text(case)),
     }

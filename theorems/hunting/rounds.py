@@ -17,7 +17,7 @@ MANY = 10_000
 
 
 @dataclass(frozen=True)
-class Seen:
+class RoundsResult:
     """What was seen in some rounds.
 
     Attributes:
@@ -31,7 +31,7 @@ class Seen:
     failed: str = ""
 
     @property
-    def found(self) -> bool:
+    def has_counterexample(self) -> bool:
         """Whether the last one has a counterexample."""
         return bool(self.rounds and self.rounds[-1] and self.rounds[-1][-1].counterexample)
 
@@ -39,7 +39,8 @@ class Seen:
     def summary(self) -> str:
         """For a line of progress."""
         cases = sum(map(len, self.rounds))
-        return f"{'a counterexample in' if self.found else 'none in'} {cases} cases, {len(self.rounds)} rounds"
+        found = "a counterexample" if self.has_counterexample else "none"
+        return f"{found} in {cases} cases, {len(self.rounds)} rounds"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Rounds:
         """One by one."""
         return [self] if self.count == 1 else [replace(self, count=1, part=k) for k in range(self.count)]
 
-    def run(self, progress: Progress) -> Seen:
+    def run(self, progress: Progress) -> RoundsResult:
         """Look through one round, to its end or to a counterexample."""
         seen: list[Observation] = []
         weakened = weakened_named(self.statement, self.without)
@@ -93,21 +94,21 @@ class Rounds:
             progress(len(seen))
 
         Hunt(weakened, self.seed, math.inf, cases=self.cases, note=note).look_through(self.part + 1)
-        return Seen(self.id, (tuple(seen),))
+        return RoundsResult(self.id, (tuple(seen),))
 
-    def unfinished_result(self, why: str) -> Seen:
+    def unfinished_result(self, why: str) -> RoundsResult:
         """A round without a case."""
-        return Seen(self.id, ((),), why or "interrupted")
+        return RoundsResult(self.id, ((),), why or "interrupted")
 
-    def join(self, first: Seen, then: Seen) -> Seen:
+    def join(self, first: RoundsResult, then: RoundsResult) -> RoundsResult:
         """Round after round."""
-        return Seen(self.id, first.rounds + then.rounds, first.failed or then.failed)
+        return RoundsResult(self.id, first.rounds + then.rounds, first.failed or then.failed)
 
-    def last(self, result: Seen) -> bool:
+    def last(self, result: RoundsResult) -> bool:
         """The first round with a counterexample."""
-        return result.found
+        return result.has_counterexample
 
-    def conclude(self, result: Seen) -> Seen:
+    def conclude(self, result: RoundsResult) -> RoundsResult:
         """As it is."""
         return result
 

@@ -26,7 +26,7 @@ ROUND = 400
 """Cases of one round; the next one starts afresh, so that no climb is stuck for good."""
 
 
-class _Enough(BaseException):
+class _SearchOver(BaseException):
     """Found, or out of time; not an Exception, so that Hypothesis passes it on at once."""
 
 
@@ -123,7 +123,7 @@ class Hunt:
     def run(self) -> None:
         """Search until a counterexample is found and small, the time is over, or ``cases`` cases were tried."""
         self._began = time.monotonic() - self.spent - (self.known[-1].seconds if self.known else 0.0)
-        with suppress(_Enough):
+        with suppress(_SearchOver):
             while self.found is None:
                 self.effort.rounds += 1
                 if self.effort.rounds <= len(self.rounds):
@@ -141,7 +141,7 @@ class Hunt:
         """Look through one round only, and leave a counterexample as it is."""
         self._began = time.monotonic()
         self.effort.rounds = number
-        with suppress(_Enough):
+        with suppress(_SearchOver):
             self._round()
 
     def _round(self) -> None:
@@ -158,11 +158,11 @@ class Hunt:
 
     def _visit(self, case: Case) -> None:
         if self._searching(case):
-            raise _Enough
+            raise _SearchOver
 
     def _searching(self, case: Case) -> bool:
         if self._passed >= len(self.known) and time.monotonic() - self._began > self.seconds:
-            raise _Enough
+            raise _SearchOver
         self._check_cases()
         looked, seen = self._look(case)
         self._count(looked)
@@ -177,7 +177,7 @@ class Hunt:
 
     def _check_cases(self) -> None:
         if self.cases is not None and self.effort.tried >= self.cases:
-            raise _Enough
+            raise _SearchOver
 
     def _count(self, looked: Observation) -> None:
         self._check_cases()

@@ -183,7 +183,7 @@ def _narrower(parts: Parts) -> Iterator[Parts]:
 def _tokens_to_drop(case: Case) -> Iterator[Int64[np.ndarray, "n"]]:
     """One token of each input, none of them chosen."""
     problem = case.problem
-    rows = [[t for t in reversed(range(problem.T)) if t != a] for a in case.chosen]
+    rows = [[t for t in reversed(range(problem.T)) if t != a] for a in case.chosen_tokens]
     for dropped in islice(product(*rows), MOST_DROPS):
         yield np.array(dropped)
 
@@ -213,7 +213,7 @@ def _plainer(parts: Parts) -> Iterator[Parts]:
         if sizes.size and sizes.min() != 1:
             yield parts.replace(scores=held["scores"] / sizes.min())
     if "keys" in held:
-        chosen = np.take_along_axis(held["keys"], case.chosen[:, None, None], axis=1)
+        chosen = np.take_along_axis(held["keys"], case.chosen_tokens[:, None, None], axis=1)
         for i in range(case.problem.n):
             moved = held["keys"].copy()
             moved[i] -= chosen[i]

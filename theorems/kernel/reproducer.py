@@ -272,7 +272,7 @@ def _rows_that_see_nothing(found: Trace) -> Iterator[str]:
 def _hidden_keys(found: Trace) -> Iterator[str]:
     """The same call with other numbers in keys that are hidden: the rows that do not see them are what they were."""
     clean, poisoned = found.calls[-3], found.calls[-2]
-    seen = clean.seen(found.kernel.alignment)
+    seen = clean.visibility(found.kernel.alignment)
     changed = (poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any(axis=(0, 1, 3))
     at = np.flatnonzero(changed)
     clear = ~seen[..., at].any(axis=-1)

@@ -19,7 +19,7 @@ def explain(data: Data, /, *, starts: int = 0, seed: int = 0) -> Explanation:
         seed: same seed, same starts.
 
     Returns:
-        An :class:`Explanation`: ``print`` it, show it in a notebook, ``to_json()``, ``plot("svg")``; ``selected`` and
+        An :class:`Explanation`: ``print`` it, show it in a notebook, ``to_json()``, ``plot("svg")``; ``selection`` and
         ``optimal`` (tokens ``alpha`` with their ``svm``), ``tokens`` (a row each), ``speaks`` (statements that apply).
 
     Raises:
@@ -29,7 +29,7 @@ def explain(data: Data, /, *, starts: int = 0, seed: int = 0) -> Explanation:
     >>> found = explain("figure-1b")
     >>> found
     Explanation(from p(0) = 0 the flow selects the optimal token, 0 (GMM))
-    >>> found.selected.alpha, [one.alpha.tolist() for one in found.locally_optimal]
+    >>> found.selection.alpha, [one.alpha.tolist() for one in found.locally_optimal]
     (array([0]), [[0], [1]])
     >>> [one.id for one in found.speaks if one.applies and "theorem" in one.id][:3]
     ['theorem-1', 'theorem-3', 'theorem-4']

@@ -8,6 +8,7 @@ from pathlib import Path
 from generators.case import Case
 from generators.finding import Finding
 from reference_attention.errors import InvalidInput
+from reference_attention.former_name import FormerName
 from reference_attention.notebook import html_table
 from reference_attention.problem import Problem
 from theorems.core.check import sentence
@@ -46,9 +47,11 @@ class Hunted:
         return cls(hunt.weakened, hunt.seed, hunt.effort, hunt.found, seen)
 
     @property
-    def found(self) -> bool:
+    def has_counterexample(self) -> bool:
         """Whether there is a counterexample. That nothing was found proves nothing."""
         return self.case is not None
+
+    found = FormerName("has_counterexample")
 
     @property
     def problem(self) -> Problem | None:
@@ -125,7 +128,7 @@ def hunt(id: str, without: str = "", *, seconds: float | int = 60, seed: int = 0
     >>> hunted = hunt("lemma-11", without="strict-optimum", cases=50)
     >>> hunted
     Hunted(lemma-11 without strict-optimum: refuted, gmm-exists fails at n = 1, T = 2, d = 1)
-    >>> hunted.found, hunted.problem.scores, hunted.findings["strict-optimum"].holds
+    >>> hunted.has_counterexample, hunted.problem.scores, hunted.findings["strict-optimum"].holds
     (True, array([[0., 0.]]), False)
     """
     if not seconds > 0 or (cases is not None and cases < 1):

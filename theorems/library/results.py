@@ -9,6 +9,7 @@ from typing import Any
 
 from generators.user_data import subject_of
 from reference_attention.files import from_json, to_json
+from reference_attention.former_name import FormerName
 from reference_attention.notebook import html_table
 from theorems.core.claim import WORST_FIRST, Verdict
 from theorems.core.exit_code import Exit
@@ -17,7 +18,7 @@ from theorems.core.on_kernel import KernelDescription
 from theorems.core.version import version
 from theorems.kernel.table import capabilities_json, was_tried
 from theorems.run.description import Description
-from theorems.run.findings import Found
+from theorems.run.findings import NamedFinding
 from theorems.run.findings import as_json as findings_json
 from theorems.run.result import ClaimSummary, Result
 from theorems.run.text_report import text_report
@@ -72,7 +73,7 @@ class Results:
         raise KeyError(which)
 
     @property
-    def findings(self) -> tuple[Found, ...]:
+    def findings(self) -> tuple[NamedFinding, ...]:
         """Which assumptions hold on the data; none for generated cases."""
         return self.about.findings
 
@@ -93,14 +94,16 @@ class Results:
     @property
     def exit_code(self) -> Exit:
         """What ``theorems verify`` exits with: 0 upheld, 1 falsified, 2 the data cannot be used, 3 anything else."""
-        if not self.falsified and any(result.bad_input for result in self.results):
+        if not self.falsified_results and any(result.bad_input for result in self.results):
             return Exit.BAD_INPUT
         return exit_of(result.verdict for result in self.results)
 
     @property
-    def falsified(self) -> tuple[Result, ...]:
+    def falsified_results(self) -> tuple[Result, ...]:
         """The results of the statements that were falsified."""
         return tuple(result for result in self.results if result.verdict is Verdict.FALSIFIED)
+
+    falsified = FormerName("falsified_results")
 
     @cached_property
     def claims(self) -> dict[tuple[str, str], ClaimSummary]:
@@ -145,7 +148,7 @@ class Results:
             AssertionError: one is, with a table, the smallest failing case and how to see it again.
         """
         __tracebackhide__ = True
-        if self.falsified:
+        if self.falsified_results:
             raise AssertionError(str(self))
         return self
 

@@ -35,7 +35,7 @@ from theorems.report.limits import LIMITS
 from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.description import Heading as StatementHeading
-from theorems.run.findings import Found
+from theorems.run.findings import NamedFinding
 from theorems.run.registry.suite import tolerances
 from theorems.run.result import ClaimSummary, Failure, format_value
 from theorems.run.tables import HOLDS
@@ -72,7 +72,7 @@ class Contents:
     hunted: Sequence[HuntRecord] | None
     power: Power | None
     failures: Mapping[str, Failure] = field(default_factory=dict)
-    findings: Sequence[Found] = ()
+    findings: Sequence[NamedFinding] = ()
     libraries: Sequence[tuple[str, str]] = ()
     all_statements: bool = False
     own_tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
@@ -216,7 +216,9 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
     known = contents.known.get(one.id)
     if known is not None:
         yield paragraph(f"Source: {known.source}. Assumes: {', '.join(known.assumptions) or 'nothing'}.")
-    yield paragraph(f"Verdict: {one.verdict_in_words}" + (f" ({one.tried})" if one.tried else "") + ".")
+    yield paragraph(
+        f"Verdict: {one.verdict_in_words}" + (f" ({one.counts_in_words})" if one.counts_in_words else "") + "."
+    )
     if one.reason:
         yield paragraph(one.reason)
     if one.conclusion is not None:
@@ -236,7 +238,7 @@ def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
         )
     for claim in one.claims:
         if claim.branches:
-            yield paragraph(Code(claim.name), f": {claim.occurred} of {one.examples}.")
+            yield paragraph(Code(claim.name), f": {claim.branches_in_words} of {one.examples}.")
     failure = contents.failures.get(one.id)
     if failure is not None:
         kind = "The smallest failing case found" if failure.shrunk else "A case on which this happened"

@@ -45,7 +45,7 @@ class StatementRecord:
         return f"{self.verdict} ({note})" if note else str(self.verdict)
 
     @property
-    def tried(self) -> str:
+    def counts_in_words(self) -> str:
         """How many examples had which verdict, in words."""
         return ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items() if count)
 
@@ -122,7 +122,7 @@ def _statement(at: _Reader) -> StatementRecord:
 def _claim(at: _Reader) -> ClaimSummary:
     form = at.text("form")
     if form not in set(Form):
-        raise at.refused("form")
+        raise at.error("form")
     return ClaimSummary(
         at.text("name"),
         Form(form),
@@ -142,14 +142,14 @@ class _Reader:
     held: Mapping[str, Any]
     where: str
 
-    def refused(self, key: str) -> InvalidInput:
+    def error(self, key: str) -> InvalidInput:
         what = "is missing" if key not in self.held else "is not what theorems verify --json writes"
         return InvalidInput(f"{self.where}: {key} {what}; give a file of theorems verify --json.")
 
     def field(self, key: str, kind: type) -> Any:
         value = self.held.get(key)
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise self.refused(key)
+            raise self.error(key)
         return value
 
     def text(self, key: str) -> str:
@@ -158,14 +158,14 @@ class _Reader:
     def texts(self, key: str) -> tuple[str, ...]:
         values = self.field(key, list)
         if not all(isinstance(value, str) for value in values):
-            raise self.refused(key)
+            raise self.error(key)
         return tuple(values)
 
     def parts(self, key: str) -> Parts:
         try:
             return Parts.of_json(self.field(key, dict))
         except (ValueError, TypeError):
-            raise self.refused(key) from None
+            raise self.error(key) from None
 
     def whole(self, key: str) -> int:
         return int(self.field(key, int))
@@ -177,7 +177,7 @@ class _Reader:
     def verdict(self, key: str) -> Verdict:
         value = self.text(key)
         if value not in set(Verdict):
-            raise self.refused(key)
+            raise self.error(key)
         return Verdict(value)
 
     def number(self, key: str) -> float:
@@ -187,14 +187,14 @@ class _Reader:
         if isinstance(value, str) and value in NUMBERS:
             return NUMBERS[value]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.refused(key)
+            raise self.error(key)
         try:
             return float(value)
         except OverflowError:
-            raise self.refused(key) from None
+            raise self.error(key) from None
 
     def objects(self, key: str) -> list[_Reader]:
         values = self.field(key, list)
         if not all(isinstance(value, dict) for value in values):
-            raise self.refused(key)
+            raise self.error(key)
         return [_Reader(value, f"{self.where}, {key} {k + 1}") for k, value in enumerate(values)]

@@ -14,7 +14,7 @@ from theorems.rounding.attention_at import Numbers
 def approximate(x: Float64[np.ndarray, "*b"], error: Float64[np.ndarray, "*b"]) -> Numbers:
     """Floats with an error that is argued: of a scalar formula, or of an iterate."""
     taken = exact(x)
-    return taken.widened(error) if isinstance(taken, Bounded) else taken
+    return taken.widen(error) if isinstance(taken, Bounded) else taken
 
 
 def bend(loss: Loss, top: Float64[np.ndarray, "n"], length: Float64[np.ndarray, "n"]) -> Numbers:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.problem import Problem
-from theorems.bounded import Bounded, exact, in_floats, rounded, spacing, value_of
+from theorems.bounded import Bounded, exact, in_floats, spacing, value_of, with_rounding
 from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
@@ -126,7 +126,7 @@ class AttentionAt:
         return np.where(alike, other, own), np.where(alike, rest, total)
 
     @cached_property
-    def apart(self) -> Bool[np.ndarray, "b n T"]:
+    def distinct_keys(self) -> Bool[np.ndarray, "b n T"]:
         """Other keys than that of the token which differences refer to: what moves a weight."""
         return np.any(value_of(self.key_differences) != 0, axis=-1)
 
@@ -134,7 +134,7 @@ class AttentionAt:
     def _log_factors(self) -> Any:
         """log(|ℓ'_i| s_t e^m), −∞ at the token that keys are taken relative to and at its duplicates; (b, n, T)."""
         slopes: Any = self.log_slopes
-        return np.where(self.apart, self.log_weights + slopes[..., None] + self._spreads[0], -np.inf)
+        return np.where(self.distinct_keys, self.log_weights + slopes[..., None] + self._spreads[0], -np.inf)
 
     @cached_property
     def log_scale(self) -> Float64[np.ndarray, "b"]:
@@ -194,7 +194,7 @@ class AttentionAt:
         if not self.textbook_eps:
             return np.asarray(room)
         with spacing(self.textbook_eps, EXPONENTIAL):
-            outputs = np.sum(self._textbook_weights * rounded(self.problem.scores), axis=-1)
+            outputs = np.sum(self._textbook_weights * with_rounding(self.problem.scores), axis=-1)
         return np.asarray(room + 2 * np.mean(self.problem.loss.value(outputs), axis=-1).error)
 
     def gradient_of(self, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
@@ -223,7 +223,7 @@ class AttentionAt:
         allowed = 2 * self.gradient.error
         if self._textbook_error is not None:
             allowed = allowed + self._textbook_error * np.exp(-self.log_scale)[:, None]
-        return gradient.widened(np.where(np.isnan(allowed) | ~finite, np.inf, allowed))
+        return gradient.widen(np.where(np.isnan(allowed) | ~finite, np.inf, allowed))
 
 
 def violation_of(sides: Callable[[Float64[np.ndarray, "m d"]], tuple[Any, Any]]) -> Violation:
@@ -249,7 +249,7 @@ def textbook_weights(
     """
     unit = problem.key_scale
     with spacing(eps, EXPONENTIAL):
-        logits = np.vecdot(rounded(problem.keys / unit), rounded(points * unit)[:, None, None])
+        logits = np.vecdot(with_rounding(problem.keys / unit), with_rounding(points * unit)[:, None, None])
         weights = softmax(logits, updates=(problem.T - 1) // BLOCK)
         return recompute_weights(weights, logits) if again else weights
 
@@ -266,11 +266,11 @@ def textbook_gradient(problem: Problem, s: Bounded, eps: float) -> Bounded:
     """
     key_unit, unit = problem.key_scale, power_of_two(problem.scores)
     with spacing(eps, EXPONENTIAL):
-        keys, scores = rounded(problem.keys / key_unit), rounded(problem.scores / unit)
+        keys, scores = with_rounding(problem.keys / key_unit), with_rounding(problem.scores / unit)
         f = np.sum(s * scores, axis=-1)
         c = s * (scores - f[..., None])
         stray = np.max(np.abs(keys), axis=-2) * np.sum(c, axis=-1).error[..., None]
-        inner = np.einsum("bnt,ntd->bnd", c, keys).widened(stray.value + stray.error)
+        inner = np.einsum("bnt,ntd->bnd", c, keys).widen(stray.value + stray.error)
     outputs = f * unit
     with spacing(eps, EXPONENTIAL):
         log_slopes: Any = problem.loss.log_slope(outputs)

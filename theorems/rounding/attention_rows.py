@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from generators.attention_call import Alignment, AttentionCall
-from theorems.bounded import Bounded, exact, rounded, spacing
+from theorems.bounded import Bounded, exact, spacing, with_rounding
 from theorems.bounded.arithmetic import current
 from theorems.bounded.formats import Format
 from theorems.rounding.attention_at import BLOCK, EXPONENTIAL
@@ -57,20 +57,20 @@ class AttentionRows:
             yield
 
     @cached_property
-    def seen(self) -> Bool[np.ndarray, "B H L T"]:
+    def visibility(self) -> Bool[np.ndarray, "B H L T"]:
         """Which keys each query sees."""
-        return self.call.seen(self.alignment)
+        return self.call.visibility(self.alignment)
 
     @cached_property
     def empty(self) -> Bool[np.ndarray, "B H L"]:
         """The rows that see none: they have no softmax, and add nothing to a gradient here."""
-        return np.asarray(~self.seen.any(axis=-1))
+        return np.asarray(~self.visibility.any(axis=-1))
 
     def _round_to_output(self, x: Any) -> Any:
         """Rounded once more, to what is returned."""
         if self.stored is None:
             return x
-        return x.widened(self.stored.eps / 2 * (np.abs(x.value) + x.error) + self.stored.lost)
+        return x.widen(self.stored.eps / 2 * (np.abs(x.value) + x.error) + self.stored.lost)
 
     def _by_head(self, x: Float64[np.ndarray, "B G T W"]) -> Any:
         """Keys or values, (B, H, T, W): each head that of its group."""
@@ -81,11 +81,11 @@ class AttentionRows:
     def scale(self) -> Any:
         """Of the logits; 1/√E where it is left to the kernel."""
         if self.call.scale is None:
-            return rounded(np.array(1 / math.sqrt(self.call.sizes["E"])))
-        return rounded(np.array(self.call.scale))
+            return with_rounding(np.array(1 / math.sqrt(self.call.sizes["E"])))
+        return with_rounding(np.array(self.call.scale))
 
     @cached_property
-    def _capped(self) -> tuple[Any, Any]:
+    def _capped_logits(self) -> tuple[Any, Any]:
         """scale · q·k under the cap, and the cap's derivative; (B, H, L, T)."""
         with self._as_the_kernel():
             raw: Any = np.matmul(exact(self.call.query), np.swapaxes(self._by_head(self.call.key), -1, -2)) * self.scale
@@ -98,24 +98,24 @@ class AttentionRows:
     def logits(self) -> Any:
         """z, −∞ where a key is not seen; 0 in rows that see none; (B, H, L, T)."""
         with self._as_the_kernel():
-            logits = self._capped[0]
+            logits = self._capped_logits[0]
             if self.call.bias is not None:
                 bias = np.where(np.isneginf(self.call.bias), 0.0, self.call.bias)
-                logits = logits + np.broadcast_to(bias, self.seen.shape)
-        return np.where(self.seen, logits, np.where(self.empty[..., None], 0.0, -np.inf))
+                logits = logits + np.broadcast_to(bias, self.visibility.shape)
+        return np.where(self.visibility, logits, np.where(self.empty[..., None], 0.0, -np.inf))
 
     @cached_property
     def weights(self) -> Any:
         """s, (B, H, L, T); zero in rows that see nothing."""
         with self._as_the_kernel():
             s = softmax(self.logits, updates=(self.call.sizes["T"] - 1) // BLOCK)
-        return np.where(self.seen, s, 0.0)
+        return np.where(self.visibility, s, 0.0)
 
     @cached_property
     def _weights_again(self) -> Any:
         """The same as the backward pass of a kernel has them."""
         with self._as_the_kernel():
-            return np.where(self.seen, recompute_weights(self.weights, self.logits), 0.0)
+            return np.where(self.visibility, recompute_weights(self.weights, self.logits), 0.0)
 
     @cached_property
     def log_sum_exp(self) -> Any:
@@ -136,7 +136,7 @@ class AttentionRows:
         T, now = self.call.sizes["T"], current()
         moved = np.max(np.where(np.isfinite(z.value), z.error, 0.0), axis=-1)
         own = math.log(T) + (T + 2) * now.rounding + 2 * now.function
-        return exact(value).widened(moved + own + 2 * now.rounding * (np.abs(value) + math.log(T)))
+        return exact(value).widen(moved + own + 2 * now.rounding * (np.abs(value) + math.log(T)))
 
     @cached_property
     def output(self) -> Any:
@@ -160,18 +160,18 @@ class AttentionRows:
             mean: Any = np.sum(s * scores, axis=-1, keepdims=True)
             flash: Any = np.sum(upstream * self.output, axis=-1, keepdims=True)
             apart = np.abs(mean.value - flash.value) + flash.error - mean.error
-            dz: Any = s * (scores - mean.widened(np.maximum(apart, 0.0)))
-            dz = dz.widened(self._stray(dz))
-            return dz if self._capped[1] is None else dz * self._capped[1]
+            dz: Any = s * (scores - mean.widen(np.maximum(apart, 0.0)))
+            dz = dz.widen(self._stray(dz))
+            return dz if self._capped_logits[1] is None else dz * self._capped_logits[1]
 
     def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:
         """A maximum subtracted within the differentiated graph has the gradient −Σ dz, zero but for rounding: it falls
         on whichever logit was the largest."""
         z = self.logits
-        reach = np.where(self.seen, z.value + z.error, -np.inf)
-        least = np.max(np.where(self.seen, z.value - z.error, -np.inf), axis=-1, keepdims=True)
+        reach = np.where(self.visibility, z.value + z.error, -np.inf)
+        least = np.max(np.where(self.visibility, z.value - z.error, -np.inf), axis=-1, keepdims=True)
         total: Any = np.sum(dz, axis=-1, keepdims=True)
-        return np.where((reach >= least) & self.seen, np.abs(total.value) + total.error, 0.0)
+        return np.where((reach >= least) & self.visibility, np.abs(total.value) + total.error, 0.0)
 
     @cached_property
     def query_gradient(self) -> Any:

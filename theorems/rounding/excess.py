@@ -76,7 +76,7 @@ def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.nd
     unit = np.where(np.isfinite(unit), unit, 0.0)
     x: Bounded = sign * np.exp(exact(log_size) - unit)
     allowed = 2 * (error * np.exp(exact(scale) - unit))
-    return Sized.of(x.widened(allowed.value + allowed.error), unit)
+    return Sized.of(x.widen(allowed.value + allowed.error), unit)
 
 
 def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers, claim: str) -> Numbers:

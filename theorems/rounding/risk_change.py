@@ -23,7 +23,7 @@ def risk_change(at: AttentionAt, steps: Float64[np.ndarray, "b d"]) -> Bounded:
     grown: Any = np.expm1(np.vecdot(at.key_differences, steps[:, None, None]))
     total = 1 + np.sum(at.weights * grown, axis=-1)
     largest, spreads = at._spreads
-    log_sizes: Any = np.where(at.apart, at.log_weights + largest, -np.inf)
+    log_sizes: Any = np.where(at.distinct_keys, at.log_weights + largest, -np.inf)
     unit = np.max(log_sizes.value, axis=-1)
     unit = np.where(np.isfinite(unit), unit, 0.0)
     lost = -np.sum(np.exp(log_sizes - unit[..., None]) * spreads * grown, axis=-1) / total
@@ -32,6 +32,6 @@ def risk_change(at: AttentionAt, steps: Float64[np.ndarray, "b d"]) -> Bounded:
     sign, log_excess = loss.log_excess(at.outputs, np.sign(lost), np.log(np.abs(lost)) + unit)
     gained: Any = sign * np.exp(log_excess - scale)
     length = np.exp(exact(unit)) * np.abs(lost)
-    between = at.outputs.widened(length.value + length.error)
+    between = at.outputs.widen(length.value + length.error)
     linear = np.exp(loss.log_slope(between) + unit - scale) * lost
     return np.mean(np.where(linear.error < gained.error, linear, gained), axis=-1)

@@ -24,4 +24,4 @@ def risk_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form 
         raise Undecided(claim, "the risk overflows float64", form)
     if not np.isfinite(risk[known]).all():
         raise NotANumber(claim, "the risk under test is not finite", form)
-    return exact(np.where(known, risk, 0.0)).widened(np.where(known, at.risk_room(), np.inf))
+    return exact(np.where(known, risk, 0.0)).widen(np.where(known, at.risk_room(), np.inf))

@@ -84,7 +84,7 @@ def larger_unit(a: Sized, b: Sized) -> Float64[np.ndarray, "..."]:
     return np.where(np.isfinite(unit), unit, 0.0)
 
 
-def sized_at_least(name: str, form: Form, left: Sized, right: Sized, points: str = "point") -> Claim:
+def at_least_in_units(name: str, form: Form, left: Sized, right: Sized, points: str = "point") -> Claim:
     """The claim left ≥ right of sized numbers, each point in its own unit.
 
     Where rounding is as large as both sides the claim could not fail: such points count for nothing, and a claim that

@@ -42,7 +42,7 @@ def recompute_weights(weights: Bounded, logits: Bounded) -> Bounded:
     """
     with np.errstate(invalid="ignore"):
         apart = np.where(np.isfinite(logits.error), np.expm1(np.minimum(2 * logits.error, 1.0)), np.inf)
-    return weights.widened(upward(np.where(weights.value > 0, (weights.value + weights.error) * apart, 0.0)))
+    return weights.widen(upward(np.where(weights.value > 0, (weights.value + weights.error) * apart, 0.0)))
 
 
 def softmax(logits: Bounded, updates: int = 0) -> Bounded:

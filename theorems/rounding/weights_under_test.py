@@ -24,7 +24,7 @@ def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Fo
     if not np.isfinite(weights).all():
         raise NotANumber(claim, "a softmax weight under test is not finite", form)
     allowed = at.weights_room()
-    return exact(weights).widened(np.where(np.isnan(allowed), np.inf, allowed))
+    return exact(weights).widen(np.where(np.isnan(allowed), np.inf, allowed))
 
 
 def total_of(at: AttentionAt, weights: Any) -> Any:
@@ -42,4 +42,4 @@ def total_of(at: AttentionAt, weights: Any) -> Any:
             shares = exponentials / np.sum(exponentials, axis=-1, keepdims=True)
             allowed = allowed + 2 * np.sum(shares, axis=-1).error
     total: Any = np.sum(exact(value_of(weights)), axis=-1)
-    return total.widened(allowed)
+    return total.widen(allowed)

@@ -9,7 +9,7 @@ from theorems.core.implementation import REFERENCE
 from theorems.core.on_kernel import KernelDescription, KernelUse
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
-from theorems.run.findings import Found
+from theorems.run.findings import NamedFinding
 from theorems.run.registry.suite import tolerances_of
 
 
@@ -73,4 +73,4 @@ class Description:
     implementation: str = REFERENCE.name
     kernel: KernelDescription | None = None
     examples: int | None = None
-    findings: tuple[Found, ...] = ()
+    findings: tuple[NamedFinding, ...] = ()

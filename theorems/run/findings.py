@@ -15,7 +15,7 @@ from theorems.core.check import error_outcome
 from theorems.core.statement import Statement
 
 
-class Found(NamedTuple):
+class NamedFinding(NamedTuple):
     """An assumption on given data; as in :class:`generators.finding.Finding`, with id and title."""
 
     id: str
@@ -25,7 +25,7 @@ class Found(NamedTuple):
     exact: Mapping[str, Any] = MappingProxyType({})
 
 
-def as_json(findings: Iterable[Found]) -> list[dict[str, Any]]:
+def as_json(findings: Iterable[NamedFinding]) -> list[dict[str, Any]]:
     """For a file: ``because`` is rounded, ``exact`` is not; what two have is written once, ``exact_of`` says where."""
     held: list[dict[str, Any]] = []
     given: dict[str, str] = {}
@@ -38,7 +38,7 @@ def as_json(findings: Iterable[Found]) -> list[dict[str, Any]]:
     return held
 
 
-def findings(given: Given, chosen: Sequence[Statement], further: Iterable[str] = ()) -> list[Found]:
+def findings(given: Given, chosen: Sequence[Statement], further: Iterable[str] = ()) -> list[NamedFinding]:
     """Every assumption that one of the statements makes; none of a call, which assumes nothing.
 
     Args:
@@ -50,16 +50,16 @@ def findings(given: Given, chosen: Sequence[Statement], further: Iterable[str] =
     # Own assumptions of two files may have the same id.
     needed: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in made]
     needed += [(a, statement) for statement in chosen for a in statement.own_assumptions.values()]
-    found: list[Found] = []
+    found: list[NamedFinding] = []
     for assumption, statement in needed:
         try:
             finding = assumption.check(given.case)
-            found.append(Found(assumption.id, assumption.title, finding.holds, finding.evidence, finding.exact))
+            found.append(NamedFinding(assumption.id, assumption.title, finding.holds, finding.evidence, finding.exact))
         except InvalidInput as error:
-            found.append(Found(assumption.id, assumption.title, None, str(error)))
+            found.append(NamedFinding(assumption.id, assumption.title, None, str(error)))
         except Exception as error:
             if statement is None:
                 raise
             said = error_outcome(statement, error, where="its predicate").reason
-            found.append(Found(assumption.id, assumption.title, None, said))
+            found.append(NamedFinding(assumption.id, assumption.title, None, said))
     return found

@@ -90,7 +90,7 @@ class Journal:
             return unit
         return replace(unit, so_far=self._structure(held, so_far_kind(unit)))
 
-    def finished(self, unit: Any, result: Any) -> None:
+    def keep_result(self, unit: Any, result: Any) -> None:
         """Keep the result of a unit."""
         self.append({"unit": key_of(unit), "result": encode(result)})
 

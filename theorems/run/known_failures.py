@@ -34,7 +34,7 @@ class Checked:
     reason: str = ""
 
     @property
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether it was checked at all."""
         return self.verdict in (Verdict.UPHELD, Verdict.FALSIFIED)
 
@@ -53,7 +53,7 @@ class KnownFailures:
     reasons: Mapping[str, str] = field(default_factory=dict)
     claims: Mapping[str, int] = field(default_factory=dict)
 
-    def expected(self, found: Iterable[Checked]) -> dict[str, str]:
+    def expected_failures(self, found: Iterable[Checked]) -> dict[str, str]:
         """The reasons of those that are falsified, as is known."""
         return {
             one.id: self.reasons[one.id] for one in found if one.verdict is Verdict.FALSIFIED and one.id in self.reasons
@@ -71,7 +71,7 @@ class KnownFailures:
                 said.append(f"{id} stands in {self.path} and was not checked; check it, or take it out.")
         for id, before in self.claims.items():
             one = by_id.get(id)
-            now = one.claims if one is not None and one.decided else 0
+            now = one.claims if one is not None and one.is_decided else 0
             undecided = one is not None and one.verdict is Verdict.INCONCLUSIVE
             if now < before and not undecided:
                 missing.append(f"{id} {now} of {before}")
@@ -159,5 +159,5 @@ def file_text(found: Sequence[Checked], about: str, before: Mapping[str, str]) -
         if one.verdict is Verdict.FALSIFIED:
             lines.append(f"{one.id} {before.get(one.id) or ' '.join(one.reason.split()) or 'falsified'}")
     lines.append("# How many claims were checked: a run that checks fewer fails.")
-    lines += [f"{CHECKED} {one.id} {one.claims}" for one in found if one.decided]
+    lines += [f"{CHECKED} {one.id} {one.claims}" for one in found if one.is_decided]
     return "\n".join(lines) + "\n"

@@ -9,7 +9,7 @@ from reference_attention.files import from_json
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import KernelByName, KernelDescription, OnKernel
 from theorems.run.description import Heading, heading_of, lost_heading
-from theorems.run.findings import Found, findings
+from theorems.run.findings import NamedFinding, findings
 from theorems.run.identity import of_implementation
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.user_file import is_in_a_file
@@ -64,7 +64,7 @@ class Predicates:
     id: str
     case: str
 
-    def run(self, progress: Progress) -> list[Found]:
+    def run(self, progress: Progress) -> list[NamedFinding]:
         """The findings."""
         statement = replace(statement_named(self.id), assumptions=())
         found = findings(Given(subject_of(from_json(self.case))), [statement])
@@ -133,7 +133,7 @@ def headings(ids: tuple[str, ...], sandbox: Sandbox | None) -> list[Heading]:
     return list(found.values())
 
 
-def findings_on(given: Given, chosen: list[Heading], sandbox: Sandbox | None) -> list[Found]:
+def findings_on(given: Given, chosen: list[Heading], sandbox: Sandbox | None) -> list[NamedFinding]:
     """Which assumptions of the statements hold on data; of predicates that end their process, how."""
     own = [one for one in chosen if one.own_assumptions]
     if sandbox is None:
@@ -143,7 +143,7 @@ def findings_on(given: Given, chosen: list[Heading], sandbox: Sandbox | None) ->
         try:
             found += sandbox.call(Predicates(one.id, as_text(given.case, case_of="sent")))
         except ProcessDied as error:
-            found += [Found(id, title, None, error.why) for id, title in one.own_assumptions.items()]
+            found += [NamedFinding(id, title, None, error.why) for id, title in one.own_assumptions.items()]
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any, Generic
 
 from theorems.run.events import CaseDone, Handler, UnitDone
 from theorems.run.journal import Journal
-from theorems.run.work import Enough, R, Whole, Work
+from theorems.run.work import Divisible, R, StopRun, Work
 
 
 class Parts(Generic[R]):
@@ -35,7 +35,7 @@ class Parts(Generic[R]):
         self._why = ""
         self._joining: list[_Joining[R]] = []
         for unit in units:
-            parts = list(unit.parts()) if isinstance(unit, Whole) else [unit]
+            parts = list(unit.parts()) if isinstance(unit, Divisible) else [unit]
             self._joining.append(_Joining(unit, len(self.left), len(parts)))
             for part in parts:
                 self.left[len(self.left)] = part if journal is None else journal.resume(part)
@@ -54,7 +54,7 @@ class Parts(Generic[R]):
         units = reversed(self._joining) if backwards else self._joining
         return [k for one in units for k in range(one.next, one.end) if not self.needless(k)]
 
-    def wanted(self, k: int) -> Work[R] | None:
+    def part_to_do(self, k: int) -> Work[R] | None:
         """A part as it is now; None if it need not be done."""
         return None if self.needless(k) else self.left[k]
 
@@ -63,7 +63,7 @@ class Parts(Generic[R]):
         one = self._of(k)
         return one.result is not None or not one.next <= k < one.end or k in one.waiting
 
-    def progressed(self, k: int, done: int) -> None:
+    def count_steps(self, k: int, done: int) -> None:
         """So many steps of a part are done."""
         one = self._of(k)
         if one.result is None:
@@ -76,15 +76,15 @@ class Parts(Generic[R]):
         if self.journal is not None:
             self.journal.so_far(self.left[k])
 
-    def kept(self, k: int) -> None:
+    def keep(self, k: int) -> None:
         """What there is of a part is on the disk."""
         if self.journal is not None:
             self.journal.so_far(self.left[k], at_once=True)
 
-    def finished(self, k: int, result: R) -> None:
+    def finish(self, k: int, result: R) -> None:
         """The result of a part."""
         if self.journal is not None:
-            self.journal.finished(self.left[k], result)
+            self.journal.keep_result(self.left[k], result)
         self.give_up(k, result)
 
     def give_up(self, k: int, result: R) -> None:
@@ -92,20 +92,20 @@ class Parts(Generic[R]):
         if self.needless(k):
             return
         if self.left[k].total is not None and self._of(k).count > 1:
-            self.progressed(k, self.left[k].total or 0)
+            self.count_steps(k, self.left[k].total or 0)
         self._take(k, result)
         self.check()
 
     def check(self) -> None:
-        """Raises :class:`Enough` if there is a result after which the run is to stop."""
+        """Raises :class:`StopRun` if there is a result after which the run is to stop."""
         if self._why:
-            raise Enough(self._why)
+            raise StopRun(self._why)
 
     def results(self, why: str) -> list[R]:
         """One per unit, also of those that are not finished; of these the journal keeps what there is."""
         for k in self.left if self.journal is not None else ():
             if not self.needless(k):
-                self.kept(k)
+                self.keep(k)
         return [one.result or one.unfinished_result(self.left, why) for one in self._joining]
 
     def _of(self, k: int) -> _Joining[R]:
@@ -140,7 +140,7 @@ class _Joining(Generic[R]):
         self.waiting: dict[int, R] = {}
         self.steps: Counter[int] = Counter()
         self.result: R | None = None
-        self._whole = unit if isinstance(unit, Whole) and count > 1 else None
+        self._whole = unit if isinstance(unit, Divisible) and count > 1 else None
         self._joined: R | None = None
 
     def take(self, k: int, result: R) -> None:

@@ -42,7 +42,7 @@ class ClaimSummary:
     cases: int = 1
 
     @property
-    def occurred(self) -> str:
+    def branches_in_words(self) -> str:
         """The branches in words, empty without any."""
         return ", ".join(f"{branch} in {count}" for branch, count in self.branches)
 

@@ -13,7 +13,7 @@ from theorems.run.events import Handler, Notice
 from theorems.run.journal import Journal
 from theorems.run.parts import Parts
 from theorems.run.pool import PATIENCE, Pool, Tell, open_pool
-from theorems.run.work import Enough, R, Work, Workers
+from theorems.run.work import R, StopRun, Work, Workers
 
 
 class Interrupted(Exception):
@@ -43,7 +43,7 @@ def run(
     """The results of the units, in their order.
 
     Args:
-        units: the work; one that is a :class:`theorems.run.work.Whole` is done part by part.
+        units: the work; one that is a :class:`theorems.run.work.Divisible` is done part by part.
         jobs: how many processes; 1 stays in this one, unless there is a ``timeout`` or untrusted code.
         handle: is given an event for every step and every result.
         journal: what it holds is not done again; it keeps what is finished.
@@ -92,35 +92,35 @@ def run_stepwise(
         elif order:
             given: Any = engine or pool
             with nullcontext(given) if given else open_pool(min(jobs, len(order))) as workers:
-                tell = _teller(parts, timeout, patience)
-                yield from workers.work(order, parts.wanted, tell, timeout=timeout, patience=patience)
+                tell = _message_handler(parts, timeout, patience)
+                yield from workers.work(order, parts.part_to_do, tell, timeout=timeout, patience=patience)
     except KeyboardInterrupt:
         raise Interrupted(parts.results("")) from None
-    except Enough as found:
+    except StopRun as found:
         return parts.results(str(found))
     return parts.results("")
 
 
 def _one_after_another(parts: Parts[R], order: list[int]) -> Generator[None, None, None]:
     for k in order:
-        unit = parts.wanted(k)
+        unit = parts.part_to_do(k)
         if unit is None:
             continue
 
         def progress(done: int, so_far: Any = None, k: int = k) -> None:
             with signals.shield_from_signals():
-                parts.progressed(k, done)
+                parts.count_steps(k, done)
                 if so_far is not None:
                     parts.so_far(k, so_far)
 
         # More threads add up in another order, and get in each other's way.
         with threadpool_limits(1, "blas"), signals.interruptible():
             result = unit.run(progress)
-        parts.finished(k, result)
+        parts.finish(k, result)
         yield
 
 
-def _teller(parts: Parts[R], timeout: float | None, patience: float) -> Tell:
+def _message_handler(parts: Parts[R], timeout: float | None, patience: float) -> Tell:
     """What is done with the messages of the processes, :meth:`theorems.run.pool.Pool.work`."""
     steps: dict[int, int] = {}
 
@@ -138,17 +138,17 @@ def _teller(parts: Parts[R], timeout: float | None, patience: float) -> Tell:
     def tell(k: int, word: str, value: Any) -> None:
         if word == "progressed":
             steps[k] = value
-            parts.progressed(k, value)
+            parts.count_steps(k, value)
         elif word == "so far":
             parts.so_far(k, value)
         elif word == "again":
             id = parts.left[k].id
             parts.handle(Notice(f"{id}: the process that worked on it {value}; it goes on in another."))
         elif word == "finished":
-            parts.finished(k, value)
+            parts.finish(k, value)
         else:
             if word in ("out of time", "out of patience"):
-                parts.kept(k)
+                parts.keep(k)
             parts.give_up(k, parts.left[k].unfinished_result(why(k, word, value)))
 
     return tell

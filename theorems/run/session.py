@@ -123,7 +123,7 @@ class Session:
             except ProcessDied as error:
                 handle(Died(str(error)))
                 return
-            chosen = self._chosen(sandbox)
+            chosen = self._select_headings(sandbox)
             run = self._identity(chosen, depends_on)
             journal = None if request.journal is None else Journal(request.journal, run)
             try:
@@ -151,7 +151,7 @@ class Session:
                 close(journal)
             handle(Finished(tuple(results), self._hints(results, sandbox)))
 
-    def _chosen(self, sandbox: Sandbox | None) -> list[Heading]:
+    def _select_headings(self, sandbox: Sandbox | None) -> list[Heading]:
         request = self.request
         given = request.given
         ids = request.ids or ((given.failed,) if given and given.failed else ())

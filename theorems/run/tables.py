@@ -18,7 +18,7 @@ from generators.case import Case
 from generators.user_data import subject_of
 from reference_attention.files import from_json
 from theorems.core.claim import Verdict
-from theorems.run.findings import Found
+from theorems.run.findings import NamedFinding
 from theorems.run.result import Failure, Result
 
 STYLES = {
@@ -96,7 +96,7 @@ def results_table(results: Sequence[Result]) -> Table:
     return table
 
 
-def assumptions_table(findings: Iterable[Found]) -> Table:
+def assumptions_table(findings: Iterable[NamedFinding]) -> Table:
     """Of user data."""
     table = column_table("assumption", "says", "", "because")
     for id, title, holds, evidence, _ in findings:
@@ -118,7 +118,7 @@ def print_branches(out: Console, results: Iterable[Result]) -> None:
         for claim in result.claims:
             if claim.branches:
                 of = f" of {result.examples}" if result.examples > 1 else ""
-                out.print(Text(f"{result.id}: {claim.name}: {claim.occurred}{of}"), soft_wrap=True)
+                out.print(Text(f"{result.id}: {claim.name}: {claim.branches_in_words}{of}"), soft_wrap=True)
 
 
 def print_counts(out: Console, results: Iterable[Result]) -> None:
@@ -170,7 +170,7 @@ def case_rows(case: Case) -> list[tuple[str, ...]]:
         (
             str(i),
             str(t),
-            "α" if t == case.chosen[i] else "",
+            "α" if t == case.chosen_tokens[i] else "",
             repr(float(problem.scores[i, t])),
             _vector(problem.keys[i, t]),
         )

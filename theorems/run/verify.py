@@ -69,11 +69,11 @@ def nothing(done: int, so_far: Any = None, /) -> None:
     """No progress is shown."""
 
 
-class _Found(Exception):
+class _Reproduced(Exception):
     """The case at hand fails in the way that is being shrunk."""
 
 
-class _Enough(BaseException):
+class _ShrinkLimit(BaseException):
     """Shrinking has had its number of calls; not an Exception, so that Hypothesis passes it on."""
 
 
@@ -95,7 +95,7 @@ def _drive(
     def visit(case: Subject) -> None:
         # Raised at one place only: to Hypothesis, an exception from another line is another bug.
         if fails(case):
-            raise _Found
+            raise _Reproduced
 
     with realistic(every):
         drive(
@@ -173,7 +173,7 @@ class _Trial:
             self.so_far = replace(self.so_far, tried=merge_results([self.so_far.tried, result]))
         if outcome.error and not self.so_far.error:
             self.so_far = replace(self.so_far, error=outcome.error, at_error=self.result.examples)
-        self._tell()
+        self._report_progress()
         return outcome.verdict is Verdict.FALSIFIED
 
     def repeating(self, case: Subject) -> bool:
@@ -182,7 +182,7 @@ class _Trial:
         self.progress(self.result.examples)
         return self.at_error >= self.so_far.at_error and self._shrinking(case, self._same_error)
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         self.so_far = replace(self.so_far, tried=replace(self.so_far.tried, seconds=self.seconds))
         self.progress(self.result.examples, self.so_far)
 
@@ -195,13 +195,13 @@ class _Trial:
     def _shrinking(self, case: Subject, same: Callable[[Outcome], bool]) -> bool:
         self._calls += 1
         if self._calls > SHRINKING_CALLS:
-            raise _Enough
+            raise _ShrinkLimit
         self.progress(self.result.examples)
         outcome = check(self.statement, case, self.under_test)
         if not same(outcome):
             return False
         self._keep(failure_of(self.statement, case, outcome, self._claim, shrunk=True))
-        self._tell()
+        self._report_progress()
         return True
 
     def _keep(self, failure: Failure) -> None:
@@ -280,7 +280,7 @@ def _run_to_end(
     """Drive to the end; an outcome only if the strategy itself broke down."""
     try:
         _drive(statement, examples, seed, fails, every)
-    except (_Found, _Enough):
+    except (_Reproduced, _ShrinkLimit):
         return None
     except HypothesisException as error:
         return Outcome(Verdict.INCONCLUSIVE, reason=f"the strategy, {type(error).__name__}: {_first_line(error)}")

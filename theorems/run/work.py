@@ -49,7 +49,7 @@ class Work(Protocol[R_co]):
 
 
 @runtime_checkable
-class Whole(Protocol[R]):
+class Divisible(Protocol[R]):
     """A unit that may be cut into parts. Its result is that of the parts in their order, whoever did them and when."""
 
     def parts(self) -> Sequence[Work[R]]:
@@ -81,5 +81,5 @@ class Workers(Protocol):
         """Until all are finished, failed or out of time; yields now and then."""
 
 
-class Enough(Exception):
+class StopRun(Exception):
     """The rest of the units need not be run, or cannot be; why is what unfinished ones say."""

@@ -36,13 +36,13 @@ class Derivation:
         return self.module.removeprefix(f"{PAPERS[0]}.").replace(".", "-").replace("_", "-")
 
     @property
-    def loaded(self) -> ModuleType:
+    def loaded_module(self) -> ModuleType:
         """The module itself."""
         return importlib.import_module(self.module)
 
     def text(self, name: str = "") -> str:
         """The docstring of the module, or of one of its objects."""
-        return inspect.getdoc(_object(self.module, name)) or "" if name else inspect.getdoc(self.loaded) or ""
+        return inspect.getdoc(_object(self.module, name)) or "" if name else inspect.getdoc(self.loaded_module) or ""
 
 
 @cache

@@ -144,7 +144,7 @@ def _claims(statement: Statement, measured: RunRecord | None) -> Iterator[Block]
         )
         return
     yield paragraph(
-        f"On {record.examples} generated cases (seed {measured.seed}): {record.tried}. A claim holds when"
+        f"On {record.examples} generated cases (seed {measured.seed}): {record.counts_in_words}. A claim holds when"
         " slack ≥ −tolerance; the slack is the worst one, on a case where the two sides are not the same number."
         " It is examples on which a claim was made that are counted."
     )
@@ -160,7 +160,7 @@ def _claims(statement: Statement, measured: RunRecord | None) -> Iterator[Block]
     yield Table(("claim", "is", "form", "made", "examples", "worst slack", "tolerance", "because of"), tuple(rows))
     for claim in record.claims:
         if claim.branches:
-            yield paragraph(Code(claim.name), f": {claim.occurred}.")
+            yield paragraph(Code(claim.name), f": {claim.branches_in_words}.")
 
 
 def _tolerance(key: str) -> Link:

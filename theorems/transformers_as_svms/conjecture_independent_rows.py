@@ -28,7 +28,7 @@ from theorems.core.key_rows import key_rows
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT, tolerance
-from theorems.curves.flow_chords import asked_for
+from theorems.curves.flow_chords import start_and_norms
 from theorems.rounding.attention_at import AttentionAt
 from theorems.token_selection.local_paths.invariant_cone import cone_for_flow
 from theorems.token_selection.local_paths.local_constants import local_constants
@@ -100,7 +100,7 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     if flow.stop is Stop.NORM and not _selects(problem, flow, alpha):
         goal = max(goal, LAST * _solution(problem, alpha).norm)
         flow, alpha = _follow_flow(problem, start, goal, under_test)
-    asked = asked_for(flow, start, goal)
+    asked = start_and_norms(flow, start, goal)
     yield asked
     if asked.verdict is Verdict.FALSIFIED:
         return
@@ -137,7 +137,7 @@ def _follow_flow(
 ) -> tuple[Flow, Int64[np.ndarray, "n"]]:
     """The flow to ‖W‖ = goal, and the tokens of largest weight at its end."""
     flow = under_test.gradient_flow(problem, start, norm=goal, gradient=under_test.scaled_gradient)
-    return flow, np.asarray(problem.selected_by(flow.final), dtype=np.int64)
+    return flow, np.asarray(problem.selection_at(flow.final), dtype=np.int64)
 
 
 def _solution(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> MaxMargin:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from theorems.bounded import rounded, value_of
+from theorems.bounded import value_of, with_rounding
 from theorems.curves.factored_points import FactoredPoints
 from theorems.rounding.attention_at import AttentionAt, Numbers
 
@@ -31,8 +31,8 @@ def signed_variances(at: AttentionAt) -> Numbers:
     """|ℓ'_i| Var_i e^{−log_scale}, (b, n), Var_i = Σ_t s_it (γ_it − f_i)²."""
     problem, tokens = at.problem, np.arange(at.problem.T)
     own = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
-    # A score may be the rounded product Y vᵀx; that of the token itself differs from itself by nothing.
-    apart = np.where(tokens == at.token[..., None], 0.0, rounded(problem.scores) - rounded(own))
+    # A score may be the with_rounding product Y vᵀx; that of the token itself differs from itself by nothing.
+    apart = np.where(tokens == at.token[..., None], 0.0, with_rounding(problem.scores) - with_rounding(own))
     return np.vecdot(at.coefficients, apart)
 
 

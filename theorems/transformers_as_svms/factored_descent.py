@@ -138,7 +138,7 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
     for run in runs:
         descent = run.steps_squared / 2
         moved = risk_change(run.before.at, run.weights_moved.reshape(len(descent), -1))
-        yield at_least(DESCENDS, Form.EFFECTIVE, -moved.widened(run.risk_rounding), descent, points="step")
+        yield at_least(DESCENDS, Form.EFFECTIVE, -moved.widen(run.risk_rounding), descent, points="step")
     yield from _margin_is_kept(constants, runs[0])
     yield from _certificate(constants, normalized)
 
@@ -207,7 +207,7 @@ def _scale(column: Float64[np.ndarray, "d"], of: Float64[np.ndarray, "d"]) -> Nu
     """The number that a column is times another one, each entry rounded once."""
     at = int(np.argmax(np.abs(of)))
     ratio: Any = exact(column[at]) / of[at]
-    return ratio.widened(4 * np.finfo(float).eps * abs(float(value_of(ratio))))
+    return ratio.widen(4 * np.finfo(float).eps * abs(float(value_of(ratio))))
 
 
 def _drift(run: FactoredRun) -> Claim:
@@ -217,7 +217,7 @@ def _drift(run: FactoredRun) -> Claim:
     # Steps differ from exact ones by their rounding, and so do the iterates.
     drift = np.sqrt(run.before.layout.m) * np.cumsum(2 * run.rounding * run.norms)
     return at_least(
-        DRIFT, Form.EFFECTIVE, lengths.widened(drift), nuclear_norm(apart), why=FACTORED_STEPS, points="iterate"
+        DRIFT, Form.EFFECTIVE, lengths.widen(drift), nuclear_norm(apart), why=FACTORED_STEPS, points="iterate"
     )
 
 

@@ -167,19 +167,19 @@ def _outward(constants: MarginConstants, under_test: Implementation, rng: np.ran
     points = points[np.asarray(m >= 1.0)]
     at, m = AttentionAt(constants.problem, points), m[np.asarray(m >= 1.0)]
     outward = -np.vecdot(at.gradient_of(under_test, CLIMBS_OUTWARD), exact(points))
-    return at_least(CLIMBS_OUTWARD, Form.EFFECTIVE, outward, m * (1 - constants.missed(m)) * constants.omega(at))
+    return at_least(CLIMBS_OUTWARD, Form.EFFECTIVE, outward, m * (1 - constants.odds_bound(m)) * constants.omega(at))
 
 
 def _conserved(followed: FollowedFactors) -> Iterator[Claim]:
     """Δ, and that ½‖(K, Q)‖² is the nuclear norm up to ½‖Δ(0)‖_⋆."""
     points, what = followed.points, {"why": FACTORED_FLOW, "points": "recorded norm"}
     drift = 2 * followed.flow.norms * followed.solver
-    apart: Any = norm(points.imbalance - points.imbalance[:1], axis=(-2, -1)).widened(drift)
+    apart: Any = norm(points.imbalance - points.imbalance[:1], axis=(-2, -1)).widen(drift)
     yield at_least(CONSERVED, Form.LIMIT, 0.0, apart[1:], scale=followed.flow.norms[1:] ** 2, **what)
     half = points.squared / 2 - nuclear_norm(points.W)
     above = nuclear_norm(points.imbalance[:1]) / 2 - half
     m = points.layout.m
-    sides = np.concatenate([half, above.widened(np.sqrt(m) / 2 * drift)])
+    sides = np.concatenate([half, above.widen(np.sqrt(m) / 2 * drift)])
     yield at_least(NUCLEAR, Form.LIMIT, sides, 0.0, scale=np.tile(followed.flow.norms**2, 2), **what)
 
 
@@ -191,7 +191,7 @@ def _selects(constants: MarginConstants, followed: FollowedFactors) -> Iterator[
     known = np.logical_and.accumulate((lost <= 1) | (margins.value >= 8 * lost))[1:]
     if not known.any():
         return
-    kept = margins[1:].widened(lost[1:])[known]
+    kept = margins[1:].widen(lost[1:])[known]
     what = {"why": FACTORED_FLOW, "points": "recorded norm"}
     yield at_least(KEPT, Form.LIMIT, kept, margins[0] - constants.kappa, **what)
 
@@ -201,7 +201,7 @@ def _not_stationary(case: Case, followed: FollowedFactors) -> Iterator[Claim]:
     points, data = followed.points, followed.data
     # What Δ may have lost by now, in place of the conserved one.
     drift = 2 * followed.flow.norms * followed.solver
-    least: Any = (least_eigenvalue(points.imbalance[:1], LONG) + np.zeros_like(drift)).widened(drift)
+    least: Any = (least_eigenvalue(points.imbalance[:1], LONG) + np.zeros_like(drift)).widen(drift)
     known = np.asarray(least > 0)
     if not known.any():
         return

@@ -152,5 +152,5 @@ def _choices(case: Case) -> list[Int64[np.ndarray, "n"]]:
     """α of the case, opt and random ones, each once."""
     rng, problem = case.rng(), case.problem
     drawn = rng.integers(problem.T, size=(MORE, problem.n))
-    unique = {tuple(alpha.tolist()): alpha for alpha in (case.chosen, problem.optimal, *drawn)}
+    unique = {tuple(alpha.tolist()): alpha for alpha in (case.chosen_tokens, problem.optimal, *drawn)}
     return list(unique.values())

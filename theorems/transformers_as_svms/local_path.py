@@ -29,7 +29,7 @@ from theorems.core.tolerances import tolerance
 from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
 from theorems.token_selection.local_paths.cone_points import INSIDE, cone_points, is_resolvable
 from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import too_thin
-from theorems.token_selection.local_paths.local_cases import resolved
+from theorems.token_selection.local_paths.local_cases import resolves_cone
 from theorems.token_selection.local_paths.local_constants import local_constants
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
 
@@ -48,7 +48,7 @@ PATH_RADII = (1e2, 1e4, 1e6)
 
 
 def _is_resolved(case: Case) -> bool:
-    assume(resolved(case))
+    assume(resolves_cone(case))
     return True
 
 
@@ -117,8 +117,8 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     yield from query_claims(case, under_test)
     problem = case.problem
-    solution = yield from certify(problem, case.chosen, under_test)
-    yield local_optimality_claim(problem, case.chosen, solution, under_test)
+    solution = yield from certify(problem, case.chosen_tokens, under_test)
+    yield local_optimality_claim(problem, case.chosen_tokens, solution, under_test)
     constants = local_constants(problem, solution)
     if constants is None or not is_resolvable(constants, 1.0):
         raise Undecided("sublevel-margin", too_thin(constants), Form.EFFECTIVE)
@@ -174,7 +174,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     theirs = bounds.log_excess(exact(rays.transpose(1, 0, 2)), "path-is-no-higher-than-its-seeds")
     noise = 64 * EPS * (1 + np.abs(mine.value) + constants.problem.key_scale * norms)
     yield at_least(
-        "path-is-no-higher-than-its-seeds", Form.LIMIT, theirs, mine.widened(noise), why=LOCAL_PATH_VALUE, points="seed"
+        "path-is-no-higher-than-its-seeds", Form.LIMIT, theirs, mine.widen(noise), why=LOCAL_PATH_VALUE, points="seed"
     )
     lowest = exact(radii) - bounds.kappa
     level = np.maximum(mine - theirs[0], 0.0).error + noise
@@ -182,12 +182,12 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
         "path-margin",
         Form.EFFECTIVE,
         np.stack([bounds.margin(path.points), along]),
-        lowest.widened(level),
+        lowest.widen(level),
         scale=radii,
         why=LOCAL_PATH_VALUE,
         points="radius",
     )
-    top = bounds.with_harm(theirs[1].widened(noise), rho) + radii - bounds.least_excess(lowest)
+    top = bounds.with_harm(theirs[1].widen(noise), rho) + radii - bounds.least_excess(lowest)
     yield at_least("path-turns", Form.LIMIT, top / rho, nu, scale=1.0, why=LOCAL_PATH_VALUE, points="radius")
 
 

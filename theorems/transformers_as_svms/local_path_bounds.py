@@ -17,7 +17,7 @@ from jaxtyping import Float64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
-from theorems.bounded import exact, rounded, value_of
+from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
@@ -110,7 +110,7 @@ class LocalPathBounds:
     @cached_property
     def p_mm(self) -> Numbers:
         """vec(W^mm_α)."""
-        return rounded(self.constants.solution.p)
+        return with_rounding(self.constants.solution.p)
 
     def sizes(self, points: Points) -> tuple[Numbers, Numbers, Numbers]:
         """‖W‖/P, ⟨W, W^mm⟩/P², and 1 − cos without cancellation; (b,) each."""
@@ -131,7 +131,7 @@ class LocalPathBounds:
     @cached_property
     def weights(self) -> Numbers:
         """w_j = λ_j/Σλ there."""
-        duals: Any = rounded(self.constants.solution.duals[self.constants.support])
+        duals: Any = with_rounding(self.constants.solution.duals[self.constants.support])
         return duals / np.sum(duals)
 
     def least_excess(self, margin: Numbers) -> Numbers:

@@ -89,7 +89,7 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     All are decided over the rationals.
     """
     yield from query_claims(case, under_test)
-    data, alpha, problem = case.queried, case.chosen, case.problem
+    data, alpha, problem = case.queried, case.chosen_tokens, case.problem
     assert data is not None
     svm = solve_att_svm(problem, alpha, under_test, "svm-is-optimal")
     yield svm_claim(problem, alpha, svm)
@@ -108,7 +108,7 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 def _difference(data: QueryDataset, case: Case, i: int, t: int) -> list[fmpq]:
     """x_iα − x_it."""
-    chosen, other = rational_matrix(data.X[i][[int(case.chosen[i]), t]]).tolist()
+    chosen, other = rational_matrix(data.X[i][[int(case.chosen_tokens[i]), t]]).tolist()
     return [a - b for a, b in zip(chosen, other, strict=True)]
 
 
@@ -124,7 +124,7 @@ def _decoupling_claims(case: Case, data: QueryDataset, W: fmpq_mat, under_test: 
     name = DECOUPLED[case.problem.n == 1]
     total = fmpq_mat(*data.shape)
     for i, query in enumerate(rational_matrix(data.queries).tolist()):
-        own, alpha = Problem(data.X[i : i + 1], case.problem.scores[i : i + 1]), case.chosen[i : i + 1]
+        own, alpha = Problem(data.X[i : i + 1], case.problem.scores[i : i + 1]), case.chosen_tokens[i : i + 1]
         found = under_test.max_margin(own.exact_keys, alpha)
         if isinstance(found, Infeasible):
             yield _claim("token-svm-is-optimal", False, f"ATT-SVM on the tokens of input {i} is called infeasible")

@@ -20,7 +20,7 @@ from generators.query_cases import query_cases
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
-from theorems.bounded import exact, in_floats, rounded
+from theorems.bounded import exact, in_floats, with_rounding
 from theorems.core.claim import Claim, Ended, Form, Verdict, at_least
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
@@ -193,7 +193,7 @@ def _form(name: str) -> Form:
 
 def _on_the_ray(problem: Problem, under_test: Implementation, svm: MaxMargin) -> Iterator[Claim]:
     radii = np.array(RADII)
-    points: Any = radii[:, None] * rounded(svm.p)
+    points: Any = radii[:, None] * with_rounding(svm.p)
     excess = log_excess_of(under_test, problem, points, "excess-on-the-ray-at-most") + np.log(exact(problem.n))
     costs = FloorAt(AttentionAt(problem, points)).log_costs
     most = np.log(exact(problem.n * (problem.T - 1))) + np.max(costs) - radii

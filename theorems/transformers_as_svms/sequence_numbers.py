@@ -18,7 +18,7 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.sequence_dataset import SequencePart
 from reference_attention.svm.sequence_max_margin import SequenceMaxMargin
-from theorems.bounded import Bounded, exact, rounded, value_of
+from theorems.bounded import Bounded, exact, value_of, with_rounding
 from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
@@ -63,7 +63,7 @@ class SequenceRows:
         return [key_rows(problem, problem.optimal)[_others(problem)] for problem in self.problems]
 
     @cached_property
-    def stacked(self) -> Numbers:
+    def stacked_rows(self) -> Numbers:
         """Those of all parts, (N, d)."""
         return np.concatenate(self.rows)
 
@@ -129,14 +129,14 @@ class SequenceRows:
 
     def excess_under_test(self, points: Numbers, claim: str) -> Sized:
         """n·L (L(W) − L_⋆) under test, with what a right one may be off by: twice what :meth:`excess` loses."""
-        sign, size = self._reported(points, claim)
+        sign, size = self._signed_log_excess(points, claim)
         ours = self.excess(points)
         log_size: Any = exact(size) + np.log(exact(self.total))
         unit = np.maximum(value_of(log_size), ours.log_unit)
         unit = np.where(np.isfinite(unit), unit, 0.0)
         allowed = 2 * (ours.x.error * np.exp(exact(ours.log_unit) - unit))
         x: Bounded = sign * np.exp(log_size - unit)
-        return Sized.of(x.widened(allowed.value + allowed.error), unit)
+        return Sized.of(x.widen(allowed.value + allowed.error), unit)
 
     def log_excess_under_test(self, points: Numbers, claim: str) -> Numbers:
         """log(n·L (L(W) − L_⋆)) under test.
@@ -144,15 +144,17 @@ class SequenceRows:
         Raises:
             NotANumber: the difference is not positive, and that is no rounding.
         """
-        sign, size = self._reported(points, claim)
+        sign, size = self._signed_log_excess(points, claim)
         ours = self.excess(points).log
         known = np.isfinite(ours.error)
         if (known & (sign <= 0)).any():
             raise NotANumber(claim, "L(W) ≤ L_⋆ under test")
         theirs: Any = exact(np.where(known, size, 0.0)) + np.log(exact(self.total))
-        return np.where(known, theirs.widened(2 * np.where(known, ours.error, 0.0)), ours)
+        return np.where(known, theirs.widen(2 * np.where(known, ours.error, 0.0)), ours)
 
-    def _reported(self, points: Numbers, claim: str) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b"]]:
+    def _signed_log_excess(
+        self, points: Numbers, claim: str
+    ) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b"]]:
         found = self.under_test.sequence_excess(self.reported, value_of(points), self.under_test.log_excess_risk)
         sign, size = (np.asarray(x, dtype=np.float64) for x in found)
         if not (np.isfinite(sign).all() and (size < np.inf).all()):
@@ -164,7 +166,7 @@ def dual_value(rows: SequenceRows, svm: SequenceMaxMargin) -> Numbers:
     """D(w) = Σ w_j log(c_j / w_j), w = λ/Σλ: at most log Σ c_j e^{−g_j·y} for every y ⊥ W^mm (Jensen)."""
     used = np.concatenate([duals[_others(q)] for duals, q in zip(svm.duals, rows.problems, strict=True)])
     costs: Any = np.concatenate([cost.ravel() for cost in rows.log_costs])
-    duals: Any = rounded(used[used > 0])
+    duals: Any = with_rounding(used[used > 0])
     w = duals / np.sum(duals)
     return np.sum(w * (costs[used > 0] - np.log(w)))
 

@@ -16,7 +16,7 @@ from numpy.linalg import norm
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.sequence_max_margin import SequenceMaxMargin
-from theorems.bounded import exact, rounded, value_of
+from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.points import climb, probe_points
 from theorems.curves.reduced import Reduced, tangent_basis
@@ -42,7 +42,7 @@ def risk_claims(
     def floor(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
         # For the search alone.
         plain = rows.plain_log_excess(points) + np.log(rows.total)
-        least = np.min(points @ value_of(rows.stacked).T, axis=1)
+        least = np.min(points @ value_of(rows.stacked_rows).T, axis=1)
         low = float(value_of(rows.log_slope_bounds)[1]) + float(value_of(rows.log_least_gap))
         return plain, low - np.log(2) - np.maximum(least, 0.0)
 
@@ -95,7 +95,7 @@ def sublevel_claims(rows: SequenceRows, svm: SequenceMaxMargin, rng: np.random.G
         short = norm(points, axis=-1) <= rhos[:, None] * (1 + 4 * EPS)
         return np.asarray(short & (rows.plain_log_excess(svm.norm * points) <= edge[:, None]))
 
-    unit = svm.norm * value_of(rows.stacked)
+    unit = svm.norm * value_of(rows.stacked_rows)
     parts = list(zip(rows.problems, svm.margins, svm.neighbours, strict=True))
     others = [np.arange(problem.T) != problem.optimal[:, None] for problem in rows.problems]
     margins = np.concatenate([one[where] for (_, one, _), where in zip(parts, others, strict=True)])
@@ -111,12 +111,12 @@ def sublevel_claims(rows: SequenceRows, svm: SequenceMaxMargin, rng: np.random.G
     p = exact(svm.norm * np.concatenate([batch[good] for batch, good in found]))
     of_radius = np.concatenate([np.nonzero(good)[0] for _, good in found])
 
-    p_mm, rho = rounded(svm.p), rhos[of_radius]
+    p_mm, rho = with_rounding(svm.p), rhos[of_radius]
     log_edge = rows.log_excess_under_test(rhos[:, None] * p_mm, "sublevel-margin")[of_radius]
     over = np.maximum(rows.log_excess_under_test(p, "sublevel-margin") - log_edge, 0.0)
     length, along = norm(p, axis=1) / norm(p_mm), p @ p_mm / (p_mm @ p_mm)
     least, what = rho - over - kappa, {"points": "point of a sublevel set"}
-    yield at_least("sublevel-margin", Form.EFFECTIVE, np.min(p @ rows.stacked.T, axis=1), least, **what)
+    yield at_least("sublevel-margin", Form.EFFECTIVE, np.min(p @ rows.stacked_rows.T, axis=1), least, **what)
     yield at_least("sublevel-correlation", Form.EFFECTIVE, along / length, least / np.maximum(length, rho), **what)
     most = max(problem.T for problem in rows.problems)
     left = (most - 1) * np.exp(-np.maximum(least, 0.0))

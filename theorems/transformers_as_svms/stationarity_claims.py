@@ -16,7 +16,7 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import Stop
-from theorems.bounded import exact, rounded, value_of
+from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
@@ -115,7 +115,7 @@ def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> It
     problem, tokens = at.problem, np.arange(at.problem.T)
     own = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
     # A score may be the rounded product Y vᵀx; that of the token itself differs from itself by nothing.
-    apart = np.where(tokens == at.token[..., None], 0.0, rounded(problem.scores) - rounded(own))
+    apart = np.where(tokens == at.token[..., None], 0.0, with_rounding(problem.scores) - with_rounding(own))
     variances: Any = np.vecdot(at.coefficients, apart)
     signed = data.Y[:, None] * data.queries
     along = np.einsum("bde,d->be", gradient.reshape(len(at.token), *data.shape), exact(data.v))
@@ -179,6 +179,6 @@ def descent_run(
     lost = np.sum((2 * value_of(lengths)[1:] + beside) * beside, axis=0)
     right = np.sum(lengths[:-1] * lengths[:-1], axis=0)
     yield at_least(
-        "gradients-are-summable", Form.EFFECTIVE, left.widened(lost), right, why=SUMMED_ROUNDING, points="start"
+        "gradients-are-summable", Form.EFFECTIVE, left.widen(lost), right, why=SUMMED_ROUNDING, points="start"
     )
     yield np.asarray(run.points[[1, STEPS // 2, STEPS]].reshape(-1, problem.d))

@@ -29,7 +29,7 @@ from theorems.without.free_mixing import assumption_c_over_supports_fails
 from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.not_selected import one_support
 from theorems.without.theorem_5 import not_followed
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 STEPS = 8000
 """Steps of a run that decides."""
@@ -95,7 +95,7 @@ def _limit_claims(case: Case) -> Iterator[Claim]:
         yield Claim(name, Form.LIMIT, slack, 1 / rho, JOINT_DESCENT, said)
 
 
-@weakened(
+@weaken(
     "conjecture-joint-descent",
     without="descent-selects",
     refutes="normalized joint descent has p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
@@ -109,7 +109,7 @@ def selects_others(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from _limit_claims(case)
 
 
-@weakened(
+@weaken(
     "conjecture-joint-descent",
     without="optimal-support-tokens",
     refutes="if normalized joint descent selects α, p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
@@ -128,13 +128,13 @@ def _inseparable() -> SearchStrategy[Case]:
     return plain_joint_cases(n=(1, 3), d=2, key_queries=True)
 
 
-@weakened(
+@weaken(
     "conjecture-joint-descent",
     without="separable",
     refutes="if normalized joint descent selects α, p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
     cases=_inseparable,
 )
-def implied_by_selection(case: Case, under_test: Implementation) -> Iterator[Claim]:
+def implied_separability(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Superfluous: it follows from the other assumptions. If descent selects α, some prompt has 1 − s_iα < ½ for all
     i, so (k_iα − k_it)·p > 0 for all i and t (Lemma 12), and a multiple of that prompt is feasible for ATT-SVM(α).
     """

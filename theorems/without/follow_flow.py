@@ -88,7 +88,7 @@ def norm_claim(flow: Flow, unit: float) -> Claim:
         return undecided_claim("norm-diverges", said, Form.LIMIT)
     if flow.stop is Stop.STATIONARY and flow.norms[-1] >= NORM * unit:
         return undecided_claim("norm-diverges", said, Form.LIMIT)
-    return Claim("norm-diverges", Form.LIMIT, 0.0 if flow.reached else -1.0, 0.0, EXACT, said)
+    return Claim("norm-diverges", Form.LIMIT, 0.0 if flow.reached_norm else -1.0, 0.0, EXACT, said)
 
 
 def direction_claim(name: str, flow: Flow, target: Float64[np.ndarray, "d"], unit: float) -> Claim:
@@ -130,7 +130,7 @@ def direction_claims(
     flow = follow_flow(problem, start, unit)
     norm = norm_claim(flow, unit)
     yield norm
-    if not flow.reached:
+    if not flow.reached_norm:
         return
     yield selection_claim(problem, flow.final, alpha)
     if not isinstance(svm, Infeasible):

@@ -33,7 +33,7 @@ only.
 def joint_of(case: Case) -> Joint | None:
     """Tokens, keys and (SVM) of a case; None if v_mm does not exist or there are no tokens."""
     data = case.dataset
-    return None if data is None else joint_of_chosen(data.signed_tokens, case.problem.keys, case.chosen)
+    return None if data is None else joint_of_chosen(data.signed_tokens, case.problem.keys, case.chosen_tokens)
 
 
 def selects_best(joint: Joint) -> bool:
@@ -94,7 +94,7 @@ def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Flo
     """
     u = joint.svm.direction
     b = np.array([-u[1], u[0]])
-    aside = joint.chosen @ b
+    aside = joint.chosen_tokens @ b
     own = math.exp(min(log_r, 690.0)) * joint.svm.slack
 
     def pull(y: float) -> float:

@@ -69,7 +69,7 @@ def _refute(case: Case, known: Finding, *, supports_only: bool) -> Finding:
 
 def as_good(joint: Joint, i: int, t: int) -> bool:
     """v_mm·z_it ≥ 1, exactly: case (c)."""
-    features = joint.chosen
+    features = joint.chosen_tokens
     head = max_margin(np.stack([features, np.zeros_like(features)], axis=1), np.zeros(len(features), dtype=np.int64))
     assert isinstance(head, MaxMargin)
     return bool(dot(exact_vector(joint.tokens[i, t]), list(head.exact.p)) >= 1)
@@ -77,7 +77,7 @@ def as_good(joint: Joint, i: int, t: int) -> bool:
 
 def tilt(joint: Joint, i: int) -> Float64[np.ndarray, "d"] | None:
     """u of case (b), rounded; None if there is none. The supports with a dual span what u must be orthogonal to."""
-    features, support, dual = joint.chosen, joint.svm.support, joint.svm.duals > 0
+    features, support, dual = joint.chosen_tokens, joint.svm.support, joint.svm.duals > 0
     if dual[i]:
         return None
     blocks = [(features[j], 1 if j == i else 0) for j in np.flatnonzero(support)]

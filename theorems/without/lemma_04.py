@@ -14,14 +14,14 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible
-from theorems.bounded import rounded
+from theorems.bounded import with_rounding
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import ROUNDING
 from theorems.without.drawing import plain_cases, starts, with_directions
 from theorems.without.slopes import descent, lasting
 from theorems.without.two_valued import tied_cases, tied_optimum
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 LOSS, STRICT, EQUAL, SEPARABLE = "well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable"
 REFUTED = "⟨∇L(p), p_mm⟩ < 0 for every p"
@@ -30,10 +30,10 @@ OUTWARD = "some direction q has ⟨∇L(p), q⟩ < 0 for every p, as p_mm has"
 
 def descends(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """⟨∇L(p), p_mm⟩ < 0 at the case's start, in units of ‖∇L(p)‖‖p_mm‖."""
-    solution = under_test.max_margin(case.problem.keys, case.chosen)
+    solution = under_test.max_margin(case.problem.keys, case.chosen_tokens)
     if case.start is None or isinstance(solution, Infeasible):
         return
-    p_mm = rounded(solution.p)
+    p_mm = with_rounding(solution.p)
     down = descent(case.problem, case.start[None], p_mm / norm(p_mm))
     said = f"−⟨∇L(p), p_mm⟩ = {down.value[0]:.6g} ‖∇L(p)‖‖p_mm‖"
     yield lasting("descent", Form.EFFECTIVE, down, ROUNDING, said)
@@ -44,7 +44,7 @@ def _separable(*losses: str, keeps: tuple[str, ...]) -> SearchStrategy[Case]:
     return cases(assumptions=keeps, n=(1, 1), tokens=(2, 3), d=(1, 2), losses=found, start=starts, plain=True)
 
 
-@weakened(
+@weaken(
     "lemma-4",
     without=LOSS,
     refutes=REFUTED,
@@ -57,7 +57,7 @@ def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from descends(case, under_test)
 
 
-@weakened(
+@weaken(
     "lemma-4",
     without=STRICT,
     keeps=(LOSS, SEPARABLE),
@@ -65,14 +65,14 @@ def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     cases=lambda: tied_cases(start=True),
     fails=tied_optimum,
 )
-def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
+def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Of two tokens with the highest score p_mm selects one and may rank the other below a worse token. Where p weighs
     that other token and the worse one, moving along p_mm exchanges a high score for a low one.
     """
     yield from descends(case, under_test)
 
 
-@weakened(
+@weaken(
     "lemma-4",
     without=EQUAL,
     keeps=(LOSS, STRICT, SEPARABLE),
@@ -90,7 +90,7 @@ def _lines() -> SearchStrategy[Case]:
     return with_directions(plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)), "p_1", "p_2")
 
 
-@weakened("lemma-4", without=SEPARABLE, keeps=(LOSS, STRICT, EQUAL), refutes=OUTWARD, cases=_lines)
+@weaken("lemma-4", without=SEPARABLE, keeps=(LOSS, STRICT, EQUAL), refutes=OUTWARD, cases=_lines)
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Without p_mm the lemma can only mean that some direction descends everywhere. If the best key lies between the
     others, the risk has a minimiser, and on either side of it the gradient points back: in one dimension at two points

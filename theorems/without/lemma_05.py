@@ -14,14 +14,14 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible
-from theorems.bounded import exact, rounded
+from theorems.bounded import exact, with_rounding
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import ROUNDING
 from theorems.without.drawing import plain_cases, with_directions
 from theorems.without.slopes import descent, lasting
 from theorems.without.two_valued import tied_cases, tied_optimum
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 LOSS, STRICT, EQUAL = "well-behaved-loss", "strict-optimum", "equal-non-optimal-scores"
 SEPARABLE, SINGLE = "separable", "single-input"
@@ -35,10 +35,10 @@ RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
 
 def correlation(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """The inequality for π = ½ at p = R q̄ for R up to 10⁶; it counts as violated if it is so at each of them."""
-    solution = under_test.max_margin(case.problem.keys, case.chosen)
+    solution = under_test.max_margin(case.problem.keys, case.chosen_tokens)
     if isinstance(solution, Infeasible):
         return
-    p, p_mm = exact(RADII[:, None] * (case.arrays["q"] / norm(case.arrays["q"]))), rounded(solution.p)
+    p, p_mm = exact(RADII[:, None] * (case.arrays["q"] / norm(case.arrays["q"]))), with_rounding(solution.p)
     towards = descent(case.problem, p.value, p / norm(p, axis=-1, keepdims=True))
     best = descent(case.problem, p.value, p_mm / norm(p_mm))
     said = (
@@ -55,7 +55,7 @@ def _cases(
     return with_directions(drawn, "q")
 
 
-@weakened(
+@weaken(
     "lemma-5",
     without=SINGLE,
     refutes=REFUTED,
@@ -68,7 +68,7 @@ def several_inputs(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from correlation(case, under_test)
 
 
-@weakened(
+@weaken(
     "lemma-5",
     without=LOSS,
     refutes=REFUTED,
@@ -81,7 +81,7 @@ def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from correlation(case, under_test)
 
 
-@weakened(
+@weaken(
     "lemma-5",
     without=STRICT,
     keeps=(LOSS, SEPARABLE, SINGLE),
@@ -89,14 +89,14 @@ def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     cases=lambda: with_directions(tied_cases(), "q"),
     fails=tied_optimum,
 )
-def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
+def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Far out in a direction that selects the other token of highest score, the gradient compares that token with the
     next one, and p_mm, which need not prefer it, is no direction of descent at all.
     """
     yield from correlation(case, under_test)
 
 
-@weakened(
+@weaken(
     "lemma-5",
     without=EQUAL,
     keeps=(LOSS, STRICT, SEPARABLE, SINGLE),
@@ -114,7 +114,7 @@ def _lines() -> SearchStrategy[Case]:
     return plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1))
 
 
-@weakened("lemma-5", without=SEPARABLE, keeps=(LOSS, STRICT, EQUAL, SINGLE), refutes=SOME, cases=_lines)
+@weaken("lemma-5", without=SEPARABLE, keeps=(LOSS, STRICT, EQUAL, SINGLE), refutes=SOME, cases=_lines)
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """There is no p_mm; the lemma can only mean some direction q. If the best key lies between the others, the risk
     grows outwards on every ray far out, on that of q itself: ⟨∇L(p), q⟩ > 0 at p = R q, and it is not 1 + π times

@@ -25,7 +25,7 @@ from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.risk_change import risk_change
 from theorems.without.drawing import plain_cases, starts
 from theorems.without.slopes import gradient, lasting
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 LOSS, STEP = "well-behaved-loss", "step-size"
 APART = 2.0**-40
@@ -42,7 +42,7 @@ def _with_steps(draw: DrawFn) -> Case:
     return case.replace(start=start, arrays=MappingProxyType({"eta": np.array(eta)}))
 
 
-@weakened(
+@weaken(
     "lemma-6",
     without=STEP,
     keeps=(LOSS,),
@@ -77,7 +77,7 @@ def _kinked_cases(draw: DrawFn) -> Case:
     return case.replace(start=draw(starts(case.problem)))
 
 
-@weakened(
+@weaken(
     "lemma-6",
     without=LOSS,
     keeps=(),

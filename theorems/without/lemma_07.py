@@ -21,7 +21,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.tolerances import ROUNDING
 from theorems.without.drawing import plain_cases
 from theorems.without.slopes import descent, lasting
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 LOSS, SEPARABLE, LOCAL = "well-behaved-loss", "separable", "locally-optimal"
 REFUTED = "in some C_{μ,R}(p_mm), −⟨∇L(p), q/‖q‖⟩ ≥ C⁻ max_i(1 − s_iα_i) > 0 for all q of the cone"
@@ -42,12 +42,12 @@ def pushes_outward(problem: Problem, axis: Float64[np.ndarray, "d"], name: str) 
 
 
 def _axis(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    solution = under_test.max_margin(case.problem.keys, case.chosen)
+    solution = under_test.max_margin(case.problem.keys, case.chosen_tokens)
     if not isinstance(solution, Infeasible):
         yield pushes_outward(case.problem, solution.direction, "lower-bound")
 
 
-@weakened(
+@weaken(
     "lemma-7",
     without=LOCAL,
     refutes=REFUTED,
@@ -60,7 +60,7 @@ def higher_neighbour(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from _axis(case, under_test)
 
 
-@weakened(
+@weaken(
     "lemma-7",
     without=LOSS,
     refutes=REFUTED,
@@ -83,7 +83,7 @@ def _inner_cases() -> SearchStrategy[Case]:
     return _inner()
 
 
-@weakened("lemma-7", without=SEPARABLE, keeps=(LOSS,), refutes=SOME, cases=_inner_cases)
+@weaken("lemma-7", without=SEPARABLE, keeps=(LOSS,), refutes=SOME, cases=_inner_cases)
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """There is no p_mm(α); the lemma can only mean some direction q. If α's key lies between the others and scores
     highest, all rays leave α behind and the gradient points back to it on each of them. (Local optimality, which says

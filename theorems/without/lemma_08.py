@@ -15,7 +15,7 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.without.drawing import plain_cases, with_directions
 from theorems.without.risks import lower_far_out
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 LOSS, WIDER, DECIDED = "well-behaved-loss", "wider-direction", "decided-neighbours"
 EITHER = "L(R q2) < L(R q1) if q1 is neighbour-optimal, L(R q1) < L(R q2) if it is not, for all R > R0"
@@ -36,19 +36,19 @@ def _pairs(*losses: str) -> SearchStrategy[Case]:
     return with_directions(plain_cases(n=(1, 1), d=(2, 2), losses=found), "q1", "q2")
 
 
-@weakened("lemma-8", without=LOSS, refutes=EITHER, cases=lambda: _pairs("squared"))
+@weaken("lemma-8", without=LOSS, refutes=EITHER, cases=lambda: _pairs("squared"))
 def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Where the loss increases, selecting the better token faster is worse: the order of the two risks is exchanged."""
     yield from dominance(case, under_test)
 
 
-@weakened("lemma-8", without=WIDER, refutes=EITHER, cases=_pairs)
+@weaken("lemma-8", without=WIDER, refutes=EITHER, cases=_pairs)
 def not_wider(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """It is the directional margin that decides: if q2 has the smaller one, or selects other tokens, it loses."""
     yield from dominance(case, under_test)
 
 
-@weakened("lemma-8", without=DECIDED, refutes=EITHER, cases=_pairs)
+@weaken("lemma-8", without=DECIDED, refutes=EITHER, cases=_pairs)
 def undecided_neighbours(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """That q1 is not neighbour-optimal does not make it the better one: if only some of its directional neighbours
     score higher than α, those that score lower can weigh more; if its neighbour scores the same, the next token decides

@@ -17,7 +17,7 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.without.drawing import plain_cases, with_directions
 from theorems.without.risks import below_selection
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 LOSS, HIGHER = "well-behaved-loss", "higher-neighbours"
 REFUTED = "L(R q) < L_α = (1/n) Σ ℓ(γ_iα_i) for all R > R0"
@@ -40,13 +40,13 @@ def _lower(case: Case) -> Finding:
     return found
 
 
-@weakened("lemma-9", without=HIGHER, refutes=REFUTED, cases=_directions, fails=_lower)
+@weaken("lemma-9", without=HIGHER, refutes=REFUTED, cases=_directions, fails=_lower)
 def lower_neighbour(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """What is not on the selected token is on its directional neighbours; if these score lower, it costs risk."""
     yield from gains(case, under_test)
 
 
-@weakened("lemma-9", without=LOSS, refutes=REFUTED, cases=lambda: _directions("squared"))
+@weaken("lemma-9", without=LOSS, refutes=REFUTED, cases=lambda: _directions("squared"))
 def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Where the loss increases, weight on a neighbour of higher score raises the risk."""
     yield from gains(case, under_test)

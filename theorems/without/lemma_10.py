@@ -14,14 +14,14 @@ from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 from theorems.without.drawing import plain_cases, with_directions
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 
 def _directions() -> SearchStrategy[Case]:
     return with_directions(plain_cases(), "q")
 
 
-@weakened("lemma-10", without="general-position", refutes="q has at most d directional neighbours", cases=_directions)
+@weaken("lemma-10", without="general-position", refutes="q has at most d directional neighbours", cases=_directions)
 def any_position(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """As many tokens as one likes, of one input or of several, can lie on the hyperplane of the smallest margin. Only
     general position keeps them to d.

@@ -20,7 +20,7 @@ from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 from theorems.without.drawing import small_vectors
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 LABELS, STRICT, RANGE = "positive-labels", "strict-optimum", "head-in-key-range"
 REFUTED = "ATT-SVM(opt) is feasible, so GMM exists"
@@ -52,7 +52,7 @@ def feasible(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("gmm-exists", Form.EXACT, 0.0, 0.0, EXACT, f"‖p_mm‖ = {found.norm:.6g}")
 
 
-@weakened("lemma-11", without=LABELS, refutes=REFUTED, cases=lambda: _with(positive=False))
+@weaken("lemma-11", without=LABELS, refutes=REFUTED, cases=lambda: _with(positive=False))
 def mixed_labels(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """(Wᵀ)⁺v orders tokens by v·x, which is the score only for label +1: for label −1 the best token is the one with
     the lowest v·x. Two inputs with the same tokens and opposite labels need opposite prompts.
@@ -67,15 +67,15 @@ def _only_ties_fail(case: Case) -> Finding:
     return strict_optimum(case)
 
 
-@weakened("lemma-11", without=STRICT, refutes=REFUTED, cases=_with, fails=_only_ties_fail)
-def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
+@weaken("lemma-11", without=STRICT, refutes=REFUTED, cases=_with, fails=_only_ties_fail)
+def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """The lemma's p separates by score, and there is nothing to separate where the best score is attained twice, e.g.
     by two tokens with the same key.
     """
     yield from feasible(case, under_test)
 
 
-@weakened("lemma-11", without=RANGE, refutes=REFUTED, cases=lambda: _with(identity=False))
+@weaken("lemma-11", without=RANGE, refutes=REFUTED, cases=lambda: _with(identity=False))
 def unseen_head(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """What W drops cannot be attended to: if the scores depend on it, tokens with the same key can have different
     scores, or keys can be ordered against the scores in one input and with them in another.

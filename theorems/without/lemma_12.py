@@ -21,7 +21,7 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.without.free_mixing import assumption_c_over_supports_fails
 from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.not_selected import one_support, path_of, quadrant_claim, shorter_elsewhere
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 
 @st.composite
@@ -35,9 +35,9 @@ def _with_prompt(draw: DrawFn, separable: bool) -> Case:
 def _selects(case: Case) -> tuple[Numbers, Numbers]:
     """s_iα and the smallest (k_iα − k_it)·p, (n,) each."""
     keys, p, others = case.problem.keys, np.asarray(case.arrays["prompt"]), np.arange(case.problem.T)
-    rows = np.take_along_axis(exact(keys), case.chosen[:, None, None], axis=1) - keys
-    margins = np.where(others != case.chosen[:, None], rows @ p, np.inf)
-    return np.exp(AttentionAt(case.problem, p[None]).log_weight_of(case.chosen)[0]), np.min(margins, axis=1)
+    rows = np.take_along_axis(exact(keys), case.chosen_tokens[:, None, None], axis=1) - keys
+    margins = np.where(others != case.chosen_tokens[:, None], rows @ p, np.inf)
+    return np.exp(AttentionAt(case.problem, p[None]).log_weight_of(case.chosen_tokens)[0]), np.min(margins, axis=1)
 
 
 def _outside(case: Case) -> float:
@@ -53,7 +53,7 @@ def _quadrant_claim(case: Case) -> Iterator[Claim]:
     yield at_least("quadrant", Form.EFFECTIVE, margins, 0.0, points="input")
 
 
-@weakened(
+@weaken(
     "lemma-12",
     without="optimal-support-tokens",
     refutes="a prompt with s_iα > ½ for all i has (k_iα − k_it)·p ≥ 0",
@@ -69,7 +69,7 @@ def any_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from _quadrant_claim(case)
 
 
-@weakened(
+@weaken(
     "lemma-12",
     without="separable",
     refutes="a prompt with s_iα > ½ for all i has (k_iα − k_it)·p ≥ 0",
@@ -84,7 +84,7 @@ def no_separator(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from _quadrant_claim(case)
 
 
-@weakened(
+@weaken(
     "lemma-12",
     without="prompt-selects",
     refutes="from some R₀ on (k_iα − k_it)·p_R ≥ 0 for all i and t",

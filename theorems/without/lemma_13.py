@@ -29,10 +29,10 @@ from theorems.without.theorem_6 import (
     weak_cases,
     weak_support_claims,
 )
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 
-@weakened(
+@weaken(
     "lemma-13",
     without="optimal-support-tokens",
     refutes="within the quadrant of α, p_R/R → p_relax/‖p_relax‖",
@@ -51,7 +51,7 @@ def _inseparable() -> SearchStrategy[Case]:
     return plain_joint_cases(n=(2, 2), d=2, key_queries=True)
 
 
-@weakened(
+@weaken(
     "lemma-13",
     without="separable",
     refutes="within the quadrant of α, v_r/r → v̄_mm",
@@ -65,7 +65,7 @@ def not_selectable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield head_with_mixed_features(case, quadrant=True)
 
 
-@weakened(
+@weaken(
     "lemma-13",
     without="radius-schedule",
     refutes="within the quadrant of α, p_R/R → p_relax/‖p_relax‖",
@@ -79,7 +79,7 @@ def head_too_slow(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from schedule_claims(case)
 
 
-@weakened(
+@weaken(
     "lemma-13",
     without="prompt-selects",
     refutes="p_R/R → p_relax/‖p_relax‖, in the quadrant of α or not",

@@ -20,7 +20,7 @@ from theorems.without.heads import headed_cases, headed_risk
 from theorems.without.noisy_excess import EXCESS_RISK, Excess
 from theorems.without.risks import difference, linear_risk
 from theorems.without.slopes import lasting
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 LOSS, MIXING = "well-behaved-loss", "mixing-hurts"
 REFUTED = "for every Δ > 0 there is ρ < 0 such that log q_max(p) ≤ min((1+Δ) log q_max(p'), ρ) implies L(p) < L(p')"
@@ -49,7 +49,7 @@ def worst_mixing(case: Case, points: Float64[np.ndarray, "m d"]) -> Numbers:
     return np.max(np.logaddexp.reduce(hidden, axis=-1), axis=-1)
 
 
-@weakened("lemma-14", without=LOSS, refutes=REFUTED, cases=flat_pairs)
+@weaken("lemma-14", without=LOSS, refutes=REFUTED, cases=flat_pairs)
 def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Strictly decreasing is not enough. Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its
     weight q_1 costs q_1³ only, another input's q_2 costs q_2: the larger q_max can belong to the smaller risk. What is
@@ -61,7 +61,7 @@ def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     )
 
 
-@weakened("lemma-14", without=MIXING, refutes=REFUTED, cases=lambda: with_directions(headed_cases(), "q", "q_other"))
+@weaken("lemma-14", without=MIXING, refutes=REFUTED, cases=lambda: with_directions(headed_cases(), "q", "q_other"))
 def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """The lemma's hypothesis, that Y ψ falls linearly with the weight outside O_i, says which tokens O_i may be. If ψ
     is larger at another token, selecting that one has the lower risk and the larger q_max.

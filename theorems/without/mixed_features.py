@@ -50,7 +50,7 @@ class MixedMargins:
     largest: float
 
     @property
-    def apart(self) -> float:
+    def relative_gap(self) -> float:
         """(m1 − m0)/M."""
         return (self.reached - self.at_most) / self.largest
 
@@ -108,7 +108,7 @@ def head_with_mixed_features(case: Case, *, quadrant: bool = False) -> Claim:
         reason = "v_mm does not exist, or no prompt tried has a label margin"
         return Claim(name, Form.EFFECTIVE, 0.0, rounding, LIMIT_FOLLOWED, undecided=reason)
     said = (
-        f"‖v_r/r − v̄_mm‖ ≥ {found.apart:.6g}: v̄_mm has label margin ≤ {found.at_most:.6g} at every p, the best head"
-        f" {found.reached:.6g} at ‖p‖ = {float(np.linalg.norm(found.p)):.6g}"
+        f"‖v_r/r − v̄_mm‖ ≥ {found.relative_gap:.6g}: v̄_mm has label margin ≤ {found.at_most:.6g} at every p, the best"
+        f" head {found.reached:.6g} at ‖p‖ = {float(np.linalg.norm(found.p)):.6g}"
     )
-    return Claim(name, Form.EFFECTIVE, -max(found.apart, 0.0), rounding, LIMIT_FOLLOWED, said)
+    return Claim(name, Form.EFFECTIVE, -max(found.relative_gap, 0.0), rounding, LIMIT_FOLLOWED, said)

@@ -18,7 +18,7 @@ from theorems.without.drawing import plain_cases
 from theorems.without.lowest import far_out, near, path_claim
 from theorems.without.risks import linear_risk
 from theorems.without.two_valued import tied_cases, tied_optimum
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 LOSS, STRICT, SEPARABLE = "well-behaved-loss", "strict-optimum", "separable"
 REFUTED = "p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm"
@@ -27,15 +27,15 @@ REFUTED = "p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm"
 def turns_to_max_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """p̄(R)/R is near p̄_mm(α), at R up to 10⁶ ‖p_mm‖."""
     problem = case.problem
-    svm = under_test.max_margin(problem.keys, case.chosen)
+    svm = under_test.max_margin(problem.keys, case.chosen_tokens)
     if not isinstance(svm, Infeasible):
         yield from path_claim(
             "path-correlation", linear_risk(problem, under_test), problem.d, svm.norm, near(svm.direction)
         )
 
 
-@weakened("theorem-1", without=STRICT, refutes=REFUTED, cases=tied_cases, fails=tied_optimum)
-def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
+@weaken("theorem-1", without=STRICT, refutes=REFUTED, cases=tied_cases, fails=tied_optimum)
+def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Any token of highest score will do for the risk, and the path goes to the one that can be selected with the
     larger margin over the others; p_mm may be that of another. (Theorem 8 says where the path goes.)
     """
@@ -46,7 +46,7 @@ def _increasing() -> SearchStrategy[Case]:
     return cases(assumptions=(STRICT, SEPARABLE), n=1, tokens=2, d=1, losses=("squared",), plain=True)
 
 
-@weakened("theorem-1", without=LOSS, refutes=REFUTED, cases=_increasing)
+@weaken("theorem-1", without=LOSS, refutes=REFUTED, cases=_increasing)
 def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Where the loss increases, the path leaves the best token. Strictly decreasing is not enough either, ℓ' must be
     negative: see ``theorem-8`` and FINDINGS.md.
@@ -58,7 +58,7 @@ def _enclosed_cases() -> SearchStrategy[Case]:
     return plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1))
 
 
-@weakened(
+@weaken(
     "theorem-1",
     without=SEPARABLE,
     refutes="p̄(R)/R converges to a unit vector, as it does to p̄_mm where that exists",

@@ -25,7 +25,7 @@ from theorems.without.drawing import starts
 from theorems.without.follow_flow import CLEAR, WALK, Point, direction_claims, start_of, walk
 from theorems.without.large_steps import claims_after_large_steps
 from theorems.without.signed_flow import norm_of_flow, signed_gradient
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 
 def _several() -> SearchStrategy[Case]:
@@ -38,7 +38,7 @@ def _wrong_turn(case: Case) -> float:
     return -walk(case).smallest_margin(case.problem.optimal) / case.problem.key_scale - CLEAR
 
 
-@weakened(
+@weaken(
     "theorem-2",
     without="single-input",
     keeps=("well-behaved-loss", "equal-non-optimal-scores", "separable"),
@@ -59,7 +59,7 @@ def _unequal() -> SearchStrategy[Case]:
     return cases(assumptions=others, tokens=(3, 4), d=(1, 3), start="anywhere", plain=True)
 
 
-@weakened(
+@weaken(
     "theorem-2",
     without="equal-non-optimal-scores",
     keeps=("well-behaved-loss", "strict-optimum", "separable", "single-input"),
@@ -96,7 +96,7 @@ def _comes_back(case: Case) -> float:
     return WALK / 8 - size * float(np.linalg.norm(walk - start))
 
 
-@weakened(
+@weaken(
     "theorem-2",
     without="separable",
     keeps=("well-behaved-loss", "equal-non-optimal-scores"),
@@ -134,7 +134,7 @@ def _distance_after_a_walk(case: Case) -> float:
     return -Point(problem, p).smallest_margin(problem.optimal) / problem.key_scale - CLEAR
 
 
-@weakened(
+@weaken(
     "theorem-2",
     without="step-size",
     keeps=("well-behaved-loss", "equal-non-optimal-scores", "separable", "single-input"),
@@ -169,7 +169,7 @@ def _turns_back(case: Case) -> float:
     return float(np.linalg.norm(pull)) / case.problem.key_scale - RESTING
 
 
-@weakened(
+@weaken(
     "theorem-2",
     without="well-behaved-loss",
     keeps=("equal-non-optimal-scores", "separable"),

@@ -29,12 +29,12 @@ from theorems.token_selection.local_paths.theorem_3_local_convergence import wit
 from theorems.without.follow_flow import CLEAR, direction_claims, start_of, walk
 from theorems.without.large_steps import claims_after_large_steps, descend_until_short_steps
 from theorems.without.signed_flow import norm_of_flow
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 
 def wrong_end(case: Case) -> float:
     """How far a short walk of normalized descent ends on the wrong side of a chosen token."""
-    return -walk(case).smallest_margin(case.chosen) / case.problem.key_scale - CLEAR
+    return -walk(case).smallest_margin(case.chosen_tokens) / case.problem.key_scale - CLEAR
 
 
 def _unfit() -> SearchStrategy[Case]:
@@ -45,7 +45,7 @@ def _unfit() -> SearchStrategy[Case]:
 def on_the_ray(draw: DrawFn, base: SearchStrategy[Case]) -> Case:
     """Any separable α of a case; the start lies on the ray of p_mm(α) up to rounding, as far out as one likes."""
     case = draw(base)
-    solution = max_margin(case.problem.keys, case.chosen)
+    solution = max_margin(case.problem.keys, case.chosen_tokens)
     assume(isinstance(solution, MaxMargin))
     assert isinstance(solution, MaxMargin)
     size = draw(st.sampled_from((1.0, 2.0, 4.0, 8.0)))
@@ -59,7 +59,7 @@ def distance_in_a_cone(case: Case) -> float:
     return wrong_end(case) if proper else -1.0
 
 
-@weakened(
+@weaken(
     "theorem-3",
     without="locally-optimal",
     keeps=("well-behaved-loss", "separable", "in-cone", "step-size"),
@@ -71,7 +71,7 @@ def not_locally_optimal(case: Case, under_test: Implementation) -> Iterator[Clai
     """A neighbour that scores higher pulls p back: along the ray of p_mm(α) the risk rises, at every distance, so no R
     and no μ help, and descent turns round and selects the better token.
     """
-    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen)
+    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen_tokens)
 
 
 def behind(case: Case) -> Finding:
@@ -87,7 +87,7 @@ def _outside() -> SearchStrategy[Case]:
     return cases(assumptions=others, n=1, tokens=(3, 4), d=(1, 2), start="anywhere", plain=True)
 
 
-@weakened(
+@weaken(
     "theorem-3",
     without="in-cone",
     keeps=("well-behaved-loss", "separable", "locally-optimal", "step-size"),
@@ -100,7 +100,7 @@ def outside_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Several selections can be locally optimal, and each attracts the starts around its own direction: a start
     outside the cone of α may belong to another one.
     """
-    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen)
+    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen_tokens)
 
 
 @st.composite
@@ -149,7 +149,7 @@ def _distance_after_descent(case: Case) -> float:
     return wrong_end(case.replace(start=run.final))
 
 
-@weakened(
+@weaken(
     "theorem-3",
     without="step-size",
     keeps=("well-behaved-loss", "separable", "locally-optimal", "in-cone"),
@@ -165,7 +165,7 @@ def large_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if not _within_the_cone(case):
         said = "cone_mu and cone_radius are not within the theorem's own cone for η = 1/L_p"
         raise Undecided("norm-diverges", said, Form.LIMIT)
-    yield from claims_after_large_steps(case, under_test, case.chosen)
+    yield from claims_after_large_steps(case, under_test, case.chosen_tokens)
 
 
 @st.composite
@@ -190,7 +190,7 @@ def proper_cone(case: Case) -> float:
     return 1.0 if 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0 else -1.0
 
 
-@weakened(
+@weaken(
     "theorem-3",
     without="well-behaved-loss",
     keeps=("separable", "locally-optimal", "in-cone", "step-size"),

@@ -26,7 +26,7 @@ from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.without.follow_flow import LIMIT_FOLLOWED, NORM
 from theorems.without.signed_flow import signed_gradient
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 SHORT, LONG = (8.0, 64.0), (1e2, 1e4, NORM)
 """Radii of the path, in units of 1/θ(q), for guidance and for the conclusion."""
@@ -128,7 +128,7 @@ def _tied_score_cases() -> SearchStrategy[Case]:
     return _directed_cases(base, levels=0)
 
 
-@weakened(
+@weaken(
     "theorem-4",
     without="distinct-scores",
     keeps=_other_assumptions("distinct-scores"),
@@ -149,7 +149,7 @@ def _special_keys() -> SearchStrategy[Case]:
     return _directed_cases(base, levels=4)
 
 
-@weakened(
+@weaken(
     "theorem-4",
     without="general-position",
     keeps=_other_assumptions("general-position"),
@@ -170,7 +170,7 @@ def _in_general() -> SearchStrategy[Case]:
     return _directed_cases(base, levels=4)
 
 
-@weakened(
+@weaken(
     "theorem-4",
     without="not-locally-optimal-direction",
     keeps=_other_assumptions("not-locally-optimal-direction"),
@@ -193,7 +193,7 @@ def _squared_loss_cases(draw: DrawFn) -> Case:
     return case.replace(problem=Problem(case.problem.keys, case.problem.scores, loss_named("squared")))
 
 
-@weakened(
+@weaken(
     "theorem-4",
     without="well-behaved-loss",
     keeps=_other_assumptions("well-behaved-loss"),

@@ -28,7 +28,7 @@ from theorems.without.follow_joint_path import (
 from theorems.without.free_mixing import assumption_c_fails
 from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.mixed_features import head_with_mixed_features, mixed_margins
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 CLEAR = 0.05
 """Distance of two directions, from which on a hunt looks closer."""
@@ -65,7 +65,7 @@ def _relaxes(case: Case) -> float:
     return float(np.linalg.norm(separator.direction - relaxed.direction)) - CLEAR
 
 
-@weakened(
+@weaken(
     "theorem-5",
     without="optimal-tokens",
     refutes="p_R/R → p̄_mm as r, R → ∞ (while v_r/r → v̄_mm, and p_R selects α)",
@@ -99,10 +99,10 @@ def cannot_select(case: Case) -> float:
     if joint is None or not readable(case, joint) or not np.any(joint.rows):
         return -1.0
     found = mixed_margins(joint, case.seed)
-    return -1.0 if found is None else found.apart - CLEAR
+    return -1.0 if found is None else found.relative_gap - CLEAR
 
 
-@weakened(
+@weaken(
     "theorem-5",
     without="separable",
     refutes="v_r/r → v̄_mm as r, R → ∞",

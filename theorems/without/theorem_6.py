@@ -38,7 +38,7 @@ from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.mixed_features import head_with_mixed_features
 from theorems.without.not_selected import one_support, path_of, shorter_elsewhere
 from theorems.without.theorem_5 import CLEAR, cannot_select, not_followed, readable
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 
 def weak_cases() -> SearchStrategy[Case]:
@@ -79,7 +79,7 @@ def weak_support_claims(case: Case) -> Iterator[Claim]:
     yield from target_claims(case, pairs, joint, relaxed.direction)
 
 
-@weakened(
+@weaken(
     "theorem-6",
     without="optimal-support-tokens",
     refutes="p_R/R → p_relax/‖p_relax‖ if p_R selects α",
@@ -100,7 +100,7 @@ def _inseparable() -> SearchStrategy[Case]:
     return plain_joint_cases(n=(2, 2), d=2, key_queries=True)
 
 
-@weakened(
+@weaken(
     "theorem-6",
     without="separable",
     refutes="v_r/r → v̄_mm as r, R → ∞",
@@ -176,7 +176,7 @@ def schedule_claims(case: Case) -> Iterator[Claim]:
     yield from target_claims(case, pairs, joint, relaxed.direction)
 
 
-@weakened(
+@weaken(
     "theorem-6",
     without="radius-schedule",
     refutes="p_R/R → p_relax/‖p_relax‖ if p_R selects α",
@@ -201,7 +201,7 @@ def unselected_claims(case: Case) -> Iterator[Claim]:
     yield head_claim(pairs)
 
 
-@weakened(
+@weaken(
     "theorem-6",
     without="prompt-selects",
     refutes="v_r/r → v̄_mm and p_R/R → p_relax/‖p_relax‖",

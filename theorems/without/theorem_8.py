@@ -18,7 +18,7 @@ from theorems.without.drawing import flat_cases, plain_cases
 from theorems.without.heads import headed_cases, headed_risk
 from theorems.without.lowest import far_out, near, path_claim
 from theorems.without.risks import Risk, linear_risk
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 LOSS, MIXING, SETS = "well-behaved-loss", "mixing-hurts", "separable-optimal-sets"
 REFUTED = "dist(p̄(R)/(RΘ), G_mm) → 0 for p̄(R) = argmin_{‖p‖≤R} L(p)"
@@ -33,7 +33,7 @@ def goes_to_the_set(case: Case, risk: Risk, under_test: Implementation) -> Itera
         yield from path_claim("path-distance", risk, problem.d, sets.norm, allowed)
 
 
-@weakened("theorem-8", without=LOSS, refutes=REFUTED, cases=flat_cases)
+@weaken("theorem-8", without=LOSS, refutes=REFUTED, cases=flat_cases)
 def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Strictly decreasing is not enough. Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its
     weight q_1 costs q_1³ only: the path gives the other input three times the margin and turns away from p_mm. The
@@ -42,7 +42,7 @@ def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from goes_to_the_set(case, linear_risk(case.problem, under_test), under_test)
 
 
-@weakened("theorem-8", without=MIXING, refutes=REFUTED, cases=headed_cases)
+@weaken("theorem-8", without=MIXING, refutes=REFUTED, cases=headed_cases)
 def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """If ψ is larger at a token outside O_i, the risk is lower where that one is selected, and the path goes there."""
     yield from goes_to_the_set(case, lambda points: headed_risk(case, points), under_test)
@@ -52,7 +52,7 @@ def _enclosed_cases() -> SearchStrategy[Case]:
     return plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1))
 
 
-@weakened(
+@weaken(
     "theorem-8",
     without=SETS,
     refutes="‖p̄(R)‖ → ∞ along a direction, as it does to G_mm where that is not empty",

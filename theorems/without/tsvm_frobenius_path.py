@@ -17,7 +17,7 @@ from theorems.without.lowest import far_out, path_claim
 from theorems.without.query_drawing import plain_query_cases
 from theorems.without.risks import linear_risk
 from theorems.without.theorem_1 import turns_to_max_margin
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 REFUTED = "W̄(R) = argmin_{‖W‖_F ≤ R} L(W) satisfies W̄(R)/R → W^mm/‖W^mm‖_F"
 
@@ -27,15 +27,15 @@ def _tied_cases() -> SearchStrategy[Case]:
     return drawn.filter(lambda case: bool((optimal_sets(case).sum(axis=1) > 1).any()))
 
 
-@weakened("tsvm-frobenius-path", without="strict-optimum", refutes=REFUTED, cases=_tied_cases)
-def tied(case: Case, under_test: Implementation) -> Iterator[Claim]:
+@weaken("tsvm-frobenius-path", without="strict-optimum", refutes=REFUTED, cases=_tied_cases)
+def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Any token of highest score will do for the risk, and the path goes to the one that can be selected with the
     larger margin over the others; W^mm may be that of another.
     """
     yield from turns_to_max_margin(case, under_test)
 
 
-@weakened(
+@weaken(
     "tsvm-frobenius-path",
     without="well-behaved-loss",
     refutes=REFUTED,
@@ -46,7 +46,7 @@ def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from turns_to_max_margin(case, under_test)
 
 
-@weakened(
+@weaken(
     "tsvm-frobenius-path",
     without="separable",
     refutes="W̄(R)/R converges to a unit matrix, as it does to W^mm/‖W^mm‖_F where that exists",

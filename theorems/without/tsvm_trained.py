@@ -18,12 +18,12 @@ from theorems.without.follow_flow import direction_claims, start_of
 from theorems.without.query_drawing import plain_query_cases
 from theorems.without.signed_flow import norm_of_flow
 from theorems.without.theorem_3 import behind, distance_in_a_cone, on_the_ray, proper_cone, wrong_end
-from theorems.without.weakened import weakened
+from theorems.without.weakened import weaken
 
 DIVERGES = "from every W(0), ‖W(k)‖_F → ∞, for ∇L vanishes nowhere"
 
 
-@weakened(
+@weaken(
     "tsvm-no-stationary-point",
     without="well-behaved-loss",
     refutes=DIVERGES,
@@ -34,7 +34,7 @@ def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield norm_of_flow(case.problem, start_of(case))
 
 
-@weakened(
+@weaken(
     "tsvm-no-stationary-point",
     without="separable",
     refutes=DIVERGES,
@@ -55,7 +55,7 @@ def _unfit() -> SearchStrategy[Case]:
     return on_the_ray(plain_query_cases(n=(1, 1), e=(1, 1)).flatmap(with_random_tokens))
 
 
-@weakened(
+@weaken(
     "tsvm-local-descent",
     without="locally-optimal",
     refutes=FROM_A_CONE,
@@ -64,7 +64,7 @@ def _unfit() -> SearchStrategy[Case]:
 )
 def not_locally_optimal(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """A neighbour that scores higher pulls W back: along the ray of W^mm_α the risk rises, at every distance."""
-    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen)
+    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen_tokens)
 
 
 def _too_good() -> SearchStrategy[Case]:
@@ -72,7 +72,7 @@ def _too_good() -> SearchStrategy[Case]:
     return on_the_ray(drawn.map(lambda case: case.replace(alpha=case.problem.optimal)))
 
 
-@weakened(
+@weaken(
     "tsvm-local-descent",
     without="well-behaved-loss",
     refutes="from every W(0) in a cone around W^mm_α far enough out, ‖W(k)‖_F → ∞",
@@ -88,7 +88,7 @@ def _several() -> SearchStrategy[Case]:
     return query_cases(alpha="locally-optimal", start=True, plain=True)
 
 
-@weakened(
+@weaken(
     "tsvm-local-descent",
     without="in-cone",
     refutes="from every W(0), W(k)/‖W(k)‖_F → W^mm_α/‖W^mm_α‖_F if α is locally optimal",
@@ -98,4 +98,4 @@ def _several() -> SearchStrategy[Case]:
 )
 def outside_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Several selections can be locally optimal, and each attracts the starts around its own direction."""
-    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen)
+    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen_tokens)

@@ -20,7 +20,7 @@ def tied_optimum(case: Case) -> Finding:
     if strict.holds is not False:
         return strict
     for i, row in enumerate(case.problem.scores):
-        if row[case.chosen[i]] < row.max():
+        if row[case.chosen_tokens[i]] < row.max():
             return Finding(None, f"input {i}: the chosen token is no optimal one")
         lower = np.unique(row[row < row.max()])
         if lower.size != 1:

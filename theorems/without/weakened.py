@@ -53,7 +53,7 @@ class Weakened:
         return f"{bare}-without-{self.without}" if self.without else bare
 
 
-def weakened(
+def weaken(
     id: str,
     *,
     without: str,

@@ -181,7 +181,7 @@ def test_rows_drops_and_weights_are_those_of_the_tokens() -> None:
     )
     size = Spheres(problem, 1.0, 1.0, np.eye(3, 2)).size
     assert size == pytest.approx(max(float(np.linalg.norm(z)) for z in problem.tokens.reshape(-1, 3)))
-    drops = problem.chosen[:, None, 1] - problem.tokens[:, :, 1]
+    drops = problem.chosen_tokens[:, None, 1] - problem.tokens[:, :, 1]
     assert problem.drops == pytest.approx(drops, abs=EPS)
     w = np.array([0.5, -1.0, 2.0])
     expected = drops * math.e + problem.sides @ w
@@ -268,7 +268,7 @@ def test_retracted_heads_are_in_the_ball_in_any_direction() -> None:
 
 def test_where_no_token_is_worse_the_excess_is_not_positive() -> None:
     given = joint()
-    same = Joint(np.repeat(given.chosen[:, None], 4, axis=1), given.keys, given.alpha, given.svm)
+    same = Joint(np.repeat(given.chosen_tokens[:, None], 4, axis=1), given.keys, given.alpha, given.svm)
     for found in (
         excess_gradient(same, 1.0, np.ones(3), np.ones(6)),
         excess_curvature(same, 1.0, np.ones(3), head_drops(same, 1.0, np.ones(3)), np.ones(6)),

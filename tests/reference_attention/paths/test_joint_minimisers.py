@@ -16,7 +16,7 @@ from reference_attention.paths.joint_minimisers import Pair, follow_from
 def joint() -> Joint:
     case = DATASETS["figure-3a"]()
     assert case.dataset is not None
-    found = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen)
+    found = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen_tokens)
     assert found is not None
     return found
 

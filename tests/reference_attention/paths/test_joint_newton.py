@@ -59,7 +59,7 @@ def test_descent_ends_at_a_local_minimiser(seed: int, scale: float) -> None:
 
 def test_where_there_is_no_excess_nothing_is_left_to_say() -> None:
     given = joint()
-    same = Joint(np.repeat(given.chosen[:, None], 4, axis=1), given.keys, given.alpha, given.svm)
+    same = Joint(np.repeat(given.chosen_tokens[:, None], 4, axis=1), given.keys, given.alpha, given.svm)
     p = np.ones(6) * 2 / math.sqrt(6)
     _, q, left = descend(PromptAlone(spheres(same, 1.0, 2.0), np.zeros(3)), np.zeros(0), p, 1e-10)
     assert left == math.inf

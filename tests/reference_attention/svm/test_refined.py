@@ -130,12 +130,12 @@ def test_the_bound_of_an_improvement_by_hand() -> None:
 
 def test_how_far_a_point_is_by_hand() -> None:
     unit = Unit(np.array([[1.0, 0.0, 0.5], [-0.5, 0.0, 1.0]]), np.zeros((2, 3)))
-    found = unit.apart(2.0**-70, 2.0**-69)
+    found = unit.distance_bound(2.0**-70, 2.0**-69)
     expected = [3.5 * 2.0**-70, 0.0, 3.5 * 2.0**-70]
     assert found == pytest.approx(expected, rel=1e-8, abs=0)
     assert (found[[0, 2]] > expected[0] * (1 + 2.0**-32)).all()
     narrow = Unit(np.array([[1.0, 2.0**-30]]), np.zeros((1, 2)))
-    assert (narrow.apart(2.0**-70, 2.0**-110) > 2.0**-101).all()
+    assert (narrow.distance_bound(2.0**-70, 2.0**-110) > 2.0**-101).all()
 
 
 def test_the_contraction_is_bounded_with_room_for_every_rounding() -> None:

@@ -56,7 +56,7 @@ def test_products_are_within_the_bound(shape: tuple[int, int], less: float) -> N
     matrix, vector = made(rng, *shape), made(rng, shape[1])
     products = cut.cut(matrix.high, matrix.low) @ cut.cut(vector.high, vector.low).T
     off = matrix.high @ vector.high * less
-    found = cut.summed(products, less=off) if less else cut.summed(products)
+    found = cut.sum_products(products, less=off) if less else cut.sum_products(products)
     entries, numbers = exactly(matrix), exactly(vector)
     assert found.error == cut.error < 2.0**-90
     for j, x in enumerate(exactly(found)):
@@ -89,20 +89,20 @@ def test_what_a_rounding_loses_is_told() -> None:
 def test_a_rounding_is_told_only_if_all_that_is_meant_has_it() -> None:
     """One and a half spacings above one lies between two floats; a bit more or less decides."""
     one, half = np.array([1.0]), 2.0**-53
-    assert Twice(one, np.array([half * 0.9])).rounded(half * 0.05) == [1.0]
-    assert Twice(one, np.array([half * 1.1])).rounded(half * 0.05) == [1.0 + 2 * half]
-    assert Twice(one, np.array([half * 0.9])).rounded(half * 0.2) is None
-    assert Twice(one, np.array([half])).rounded(0.0) is None
-    assert Twice(one, np.array([half * 0.9])).rounded(np.array([half * 0.1])) is None
-    assert Twice(np.array([np.nan]), np.zeros(1)).rounded(0.0) is None
+    assert Twice(one, np.array([half * 0.9])).round_within(half * 0.05) == [1.0]
+    assert Twice(one, np.array([half * 1.1])).round_within(half * 0.05) == [1.0 + 2 * half]
+    assert Twice(one, np.array([half * 0.9])).round_within(half * 0.2) is None
+    assert Twice(one, np.array([half])).round_within(0.0) is None
+    assert Twice(one, np.array([half * 0.9])).round_within(np.array([half * 0.1])) is None
+    assert Twice(np.array([np.nan]), np.zeros(1)).round_within(0.0) is None
 
 
 def test_what_is_added_to_be_sure_counts() -> None:
     """A quarter of a spacing and an eighth more: exactly halfway but for the room that is left for both sums."""
     near = Twice(np.array([1.0]), np.array([2.0**-53 * 0.75]))
-    assert near.rounded(2.0**-55) is None
-    assert near.rounded(2.0**-55 * (1 - 2.0**-40)) is None
-    assert near.rounded(2.0**-55 * (1 - 2.0**-35)) == [1.0]
+    assert near.round_within(2.0**-55) is None
+    assert near.round_within(2.0**-55 * (1 - 2.0**-40)) is None
+    assert near.round_within(2.0**-55 * (1 - 2.0**-35)) == [1.0]
 
 
 def test_numbers_times_a_power_of_two() -> None:

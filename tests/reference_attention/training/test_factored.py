@@ -86,7 +86,7 @@ def test_a_wall_is_where_the_quadratic_logits_put_it() -> None:
 
 def test_the_flow_conserves_the_imbalance_and_keeps_rank_one() -> None:
     flow = factored_flow(DATA, K, Q, norm=100.0, relative=1e-12)
-    assert flow.reached
+    assert flow.reached_norm
     assert imbalance(flow.K, flow.Q) == pytest.approx(np.tile(imbalance(K, Q), (len(flow.K), 1, 1)), abs=1e-7)
     assert np.all(np.diff(flow.log_risk * flow.sign) <= 0) or np.all(flow.sign > 0)
     thin = factored_flow(ONE, [[1.0, 0], [0.5, 0]], [[1.0, 0], [-1.0, 0]], norm=100.0)

@@ -140,7 +140,7 @@ def test_one_input_converges_to_p_mm_at_the_rate_of_a_bounded_offset(seed: int) 
     assert apart[-1] <= (10 * svm.norm) ** 2 / 1e12
     assert found.evaluations < 10_000
     backwards = gradient_flow(problem, np.zeros(6), norm=1e6, gradient=_upwards)
-    assert not (backwards.reached and backwards.one_minus_cosine(svm.direction)[-1] <= (10 * svm.norm) ** 2 / 1e12)
+    assert not (backwards.reached_norm and backwards.one_minus_cosine(svm.direction)[-1] <= (10 * svm.norm) ** 2 / 1e12)
 
 
 def _upwards(keys: Any, scores: Any, loss: Loss, p: Any) -> ScaledGradient:
@@ -202,7 +202,7 @@ def valley(factor: float = 1.0) -> Problem:
 def test_a_finite_stationary_point_is_never_convergence() -> None:
     rest = gradient_flow(valley(), np.array([0.7]), norm=1e6)
     assert rest.stop is Stop.STATIONARY
-    assert not rest.reached
+    assert not rest.reached_norm
     assert abs(rest.final[0]) <= 1e-12
     assert rest.log_time[-1] == np.inf
     assert rest.log_gradient_norm[-1] == -np.inf
@@ -345,7 +345,7 @@ def test_a_method_that_gives_up_is_followed_by_another(monkeypatch: pytest.Monke
     monkeypatch.setattr(flow_module, "METHODS", {name: (m, 3) for name, (m, _) in methods.items()})
     failed = gradient_flow(problem, np.zeros(6), norm=1e3)
     assert failed.stop is Stop.FAILED
-    assert not failed.reached
+    assert not failed.reached_norm
     assert "LSODA: 3 steps without reaching the norm" in failed.reason
     assert "Radau: 3 steps" in failed.reason
 
@@ -381,12 +381,12 @@ def test_in_a_frame_along_p_mm_the_flow_keeps_to_a_valley_of_width_one_at_norm_1
     start = 1e10 * svm.direction
     across = np.array([1.0, -1.0]) / np.sqrt(2)
     framed = gradient_flow(problem, start, norm=1e11, axis=svm.p)
-    assert framed.reached
+    assert framed.reached_norm
     # The offset of the ray to which the duals (0.5, 1.5) lead, and rounding of p at that norm.
     offsets = framed.points[1:] @ across
     assert np.ptp(offsets) < 64 * EPS * 1e11
     plain = gradient_flow(problem, start, norm=1e11, relative=1e-8)
-    assert not plain.reached or np.abs(plain.points @ across).max() > 1e9
+    assert not plain.reached_norm or np.abs(plain.points @ across).max() > 1e9
 
 
 @pytest.mark.parametrize("scale", [1.0, 16.0])

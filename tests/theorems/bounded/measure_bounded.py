@@ -20,7 +20,7 @@ from reference_attention.problem import Problem
 from tests.theorems import oracle
 from tests.theorems.bounded.balls import used
 from tests.theorems.bounded.primitives import PRIMITIVES
-from theorems.bounded import Bounded, exact, in_floats, rounded, spacing
+from theorems.bounded import Bounded, exact, in_floats, spacing, with_rounding
 from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt, textbook_gradient, textbook_weights
 
 Call = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -183,7 +183,7 @@ def shares(call: Call, dtype: torch.dtype, seed: int = 0) -> dict[str, float]:
         (gradient,) = torch.autograd.grad(output, query, torch.tensor(upstream).to(dtype))
         s = textbook_weights(problem, points, eps)
         with spacing(eps, EXPONENTIAL):
-            f = np.sum(s * rounded(problem.scores), axis=-1)
+            f = np.sum(s * with_rounding(problem.scores), axis=-1)
         found = {
             "weights": (weights, at.weights, s.error),
             "above 1e-30": (weights, at.weights, np.where(at.weights.value > 1e-30, s.error, np.inf)),

@@ -24,8 +24,8 @@ from theorems.bounded import (
     hull,
     possibly_at_least,
     products,
-    rounded,
     sums,
+    with_rounding,
 )
 from theorems.bounded import array as array_module
 from theorems.bounded.formats import FORMATS
@@ -241,8 +241,8 @@ def test_likes_and_shapes() -> None:
     assert np.size(SQUARE, 1) == 3
     assert SQUARE.T.shape == (3, 3)
     assert SQUARE.reshape(9).swapaxes(0, 0).ravel().shape == (9,)
-    assert X.widened(0.25).error.tolist() == pytest.approx([0.75, 0.25, 0.25 + 1e-9])
-    assert "Bounded" in repr(rounded(0.1))
+    assert X.widen(0.25).error.tolist() == pytest.approx([0.75, 0.25, 0.25 + 1e-9])
+    assert "Bounded" in repr(with_rounding(0.1))
 
 
 def plant(patch: pytest.MonkeyPatch, mistake: str) -> None:
@@ -299,7 +299,7 @@ def test_planted_mistakes_are_seen(mistake: str, seen_by: list[str], monkeypatch
 
 
 def test_what_is_widened_by_nothing_stays_exactly_infinite() -> None:
-    found = exact([-np.inf, -np.inf, 1.0]).widened([0.0, 1.0, 1.0])
+    found = exact([-np.inf, -np.inf, 1.0]).widen([0.0, 1.0, 1.0])
     assert found.value[0] == -np.inf
     assert found.error[0] == 0
     assert np.isinf(found.error[1])

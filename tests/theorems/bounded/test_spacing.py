@@ -10,7 +10,7 @@ import pytest
 
 from reference_attention.floats import EPS
 from tests.theorems.bounded.primitives import MOVES, NO_NUMBERS, PRIMITIVES, Primitive
-from theorems.bounded import Bounded, exact, rounded, spacing
+from theorems.bounded import Bounded, exact, spacing, with_rounding
 from theorems.bounded.arithmetic import FLOAT64, UNIT, current, without_kernel
 
 COMPUTED = [p for p in PRIMITIVES if p not in MOVES]
@@ -118,9 +118,9 @@ def test_what_a_kernel_flushes_to_zero_is_allowed_for() -> None:
 
 def test_constants_are_rounded_by_the_kernel() -> None:
     with spacing(2.0**-7):
-        assert rounded(0.3).error >= 0.3 * 2.0**-8
-    assert 0.3 * UNIT <= rounded(0.3).error <= 0.31 * UNIT
-    assert rounded(0.0).error == 0
+        assert with_rounding(0.3).error >= 0.3 * 2.0**-8
+    assert 0.3 * UNIT <= with_rounding(0.3).error <= 0.31 * UNIT
+    assert with_rounding(0.0).error == 0
 
 
 def test_blocks_nest_and_end() -> None:

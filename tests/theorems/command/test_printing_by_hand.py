@@ -24,7 +24,7 @@ from theorems.faults import FAULTS
 from theorems.faults.power.work import Column
 from theorems.hunting import printing
 from theorems.hunting.printing import hunt_progress
-from theorems.hunting.rounds import Seen
+from theorems.hunting.rounds import RoundsResult
 from theorems.hunting.search import ROUND, Effort, Hunt, Observation
 from theorems.library.verify import verify
 from theorems.run.schedule import Interrupted
@@ -115,9 +115,9 @@ def test_rounds_that_were_looked_through_are_known() -> None:
     looked = Observation(0.5, False, True, False, "", False, 1.0)
     one, other = (looked,), (looked, looked)
     own = (looked,)
-    rounds = Seen("lemma-3", (one, other))
-    found = Seen("lemma-3", (one, (looked, replace(looked, counterexample=True))))
-    assert found.found
+    rounds = RoundsResult("lemma-3", (one, other))
+    found = RoundsResult("lemma-3", (one, (looked, replace(looked, counterexample=True))))
+    assert found.has_counterexample
     assert _as_known(request(), own) == ((), own)
     assert _as_known(request(seen=rounds), own) == ((one, other), ())
     assert _as_known(request(seen=rounds, cases=ROUND), own) == ((one, other), ())

@@ -10,13 +10,13 @@ import pytest
 from generators.case import Case
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import ALWAYS, ClaimName, premise, premises, sharper, stated
+from theorems.core.claim_name import ALWAYS, ClaimName, premise, premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.parts import Condition, Part
 from theorems.core.statement import statement
 
 ONE_INPUT = Condition("n = 1", lambda case: case.problem.n == 1)
-GIVEN, SAID, MORE = premise("given"), stated("said"), sharper("more", when=ONE_INPUT)
+GIVEN, SAID, MORE = premise("given"), stated_claim("said"), sharper("more", when=ONE_INPUT)
 
 
 def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:

@@ -27,7 +27,7 @@ from theorems.core.tolerances import EXACT
 def flagged(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """One claim, and another one where the neighbours are independent."""
     yield Claim("always", Form.EXACT, 0.0, 0.0, EXACT)
-    found = under_test.max_margin(case.problem.keys, case.chosen)
+    found = under_test.max_margin(case.problem.keys, case.chosen_tokens)
     if isinstance(found, MaxMargin) and found.independent:
         yield Claim("if-independent", Form.EXACT, 0.0, 0.0, EXACT)
 

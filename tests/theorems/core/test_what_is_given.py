@@ -35,7 +35,7 @@ def test_the_reference_makes_products_to_half_an_ulp_in_any_unit() -> None:
     for case in (drawn(), drawn(square=False)):
         assert len(list(dataset_claims(case, REFERENCE))) == 2
         assert not wrong(case, REFERENCE)
-        assert not wrong(case.normalised(), REFERENCE)
+        assert not wrong(case.normalise(), REFERENCE)
     assert not list(dataset_claims(Case(drawn().problem), REFERENCE))
 
 

@@ -52,10 +52,10 @@ def applying(it: Explanation) -> set[str]:
 
 def test_a_local_optimum_that_is_not_global_is_found_from_its_side() -> None:
     it = local()
-    assert it.selected is not None
-    assert it.selected.alpha.tolist() == [1]
+    assert it.selection is not None
+    assert it.selection.alpha.tolist() == [1]
     assert it.optimal.alpha.tolist() == [0]
-    assert it.selected.locally_optimal
+    assert it.selection.locally_optimal
     assert it.locally_optimal is not None
     assert [one.alpha.tolist() for one in it.locally_optimal] == [[0], [1]]
     best, taken, last = it.tokens
@@ -77,10 +77,10 @@ def test_a_local_optimum_that_is_not_global_is_found_from_its_side() -> None:
 
 def test_one_input_with_equal_scores_has_its_limit_from_theorem_2() -> None:
     it = on("figure-1a")
-    assert it.selected is it.optimal
+    assert it.selection is it.optimal
     assert "Theorem 2 names this limit, whatever the start" in paragraphs(it)[0]
     assert "theorem-2" in applying(it)
-    assert it.path.flow.one_minus_cosine(it.selected.svm.p)[-1] < 1e-11  # type: ignore[union-attr]
+    assert it.path.flow.one_minus_cosine(it.selection.svm.p)[-1] < 1e-11  # type: ignore[union-attr]
 
 
 def test_several_inputs_leave_the_direction_open_and_the_start_decides() -> None:
@@ -103,8 +103,8 @@ def test_seeded_starts_depend_on_the_seed_alone() -> None:
 def test_a_flow_that_goes_to_zero_selects_nothing() -> None:
     it = explain(OPPOSED)
     assert headline(it) == "from p(0) = (2, 0) the flow goes to p = 0 and selects nothing"
-    assert it.decided
-    assert it.selected is None
+    assert it.is_decided
+    assert it.selection is None
     assert it.about is None
     assert not any(one.selected for one in it.tokens)
     assert [one.weights[-1] for one in it.tokens] == pytest.approx([0.5] * 4)
@@ -135,8 +135,8 @@ def test_a_tie_is_a_tie() -> None:
     assert headline(it) == "from p(0) = 0 the flow ties tokens [0, 1] of input 0, exactly"
     assert [one.selected for one in it.tokens] == [True, True, False]
     assert [one.weights[-1] for one in it.tokens[:2]] == [0.5, 0.5]
-    assert it.selected is None
-    assert it.decided
+    assert it.selection is None
+    assert it.is_decided
     assert "theorem-8" in applying(it)
     assert not {"theorem-1", "theorem-2", "theorem-3"} & applying(it)
 

@@ -83,7 +83,7 @@ def test_a_floored_norm_makes_steps_shorter(size: float) -> None:
     """g/(‖g‖ + ε)."""
     given: dict[str, Any] = {"steps": 2, "step": 0.1, "gradient": scaled_gradient}
     starts = np.array([START, 2 * START])
-    found = descent_faults.FlooredNorm(size).normalized(PROBLEM, starts, **given)
+    found = descent_faults.FlooredNorm(size).normalized_gradient_descent(PROBLEM, starts, **given)
     p = starts
     for t in range(2):
         g = scaled_gradient(PROBLEM.keys, PROBLEM.scores, PROBLEM.loss, p)
@@ -210,7 +210,7 @@ def test_one_entry_is_off_and_no_other() -> None:
 def test_the_next_token_comes_after_the_last() -> None:
     """Of the first input alone."""
     case = Case(PROBLEM, alpha=np.array([2, 1]))
-    assert data_faults._next_token(case).chosen.tolist() == [0, 1]
+    assert data_faults._next_token(case).chosen_tokens.tolist() == [0, 1]
     _, other = svm_faults._next_token(np.zeros((2, 4, 3)), np.array([3, 2]))
     assert other.tolist() == [0, 2]
 

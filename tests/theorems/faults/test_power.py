@@ -24,8 +24,8 @@ from theorems.faults import FAULTS, Fault, Kind, fault_named
 from theorems.faults.attention_faults import OnOtherKeys
 from theorems.faults.fault import right
 from theorems.faults.power.table import _spared_rows, short
-from theorems.faults.power.trial import Baseline, Found, baseline, replaced_functions, smallest_caught, try_fault
-from theorems.faults.power.work import Faced, Shrunk
+from theorems.faults.power.trial import Baseline, FaultOutcome, baseline, replaced_functions, smallest_caught, try_fault
+from theorems.faults.power.work import FaultTrials, Shrunk
 from theorems.faults.size_faults import SIZE_FAULTS
 from theorems.run.events import ignore
 from theorems.run.registry.lookup import statement_named
@@ -107,7 +107,7 @@ def baselines(id: str) -> Lazily:
     return Lazily(id)
 
 
-def found(id: str, fault: Fault, cases: int = EXAMPLES) -> Found:
+def found(id: str, fault: Fault, cases: int = EXAMPLES) -> FaultOutcome:
     return try_fault(statement_named(id), fault, [baselines(id)[k] for k in range(cases)]).found
 
 
@@ -137,7 +137,7 @@ def not_as_documented(id: str, faults: Mapping[str, Fault], said: Mapping[str, s
         for name, fault in faults.items()
         if said[name].isdigit() or fault.caught_by == id
         if not said[name].isdigit()
-        or try_fault(statement_named(id), fault, [baselines(id)[int(said[name]) - 1]]).found is not Found.CAUGHT
+        or try_fault(statement_named(id), fault, [baselines(id)[int(said[name]) - 1]]).found is not FaultOutcome.CAUGHT
     ]
 
 
@@ -165,7 +165,7 @@ def test_a_fault_that_names_a_statement_that_does_not_catch_it_is_noticed() -> N
 def test_a_lemma_catches_no_other_faults(id: str) -> None:
     """On the first few cases: the document has them all."""
     others = [FAULTS[name] for name, said in documented()[id].items() if not said.isdigit()]
-    assert [fault.name for fault in others if found(id, fault, cases=3) is Found.CAUGHT] == []
+    assert [fault.name for fault in others if found(id, fault, cases=3) is FaultOutcome.CAUGHT] == []
 
 
 def test_each_fault_of_attention_and_gradient_is_caught_by_some_cheap_lemma() -> None:
@@ -178,8 +178,8 @@ def test_a_fault_that_is_none_is_caught_by_no_one() -> None:
     for id in ("lemma-3", "lemma-4", "lemma-6", "lemma-11"):
         assert {base.verdict for base in baselines(id)} == {"upheld"}
         same = Fault("reference", Kind.SOFTMAX, "nothing", id, OnOtherKeys(_unchanged))
-        assert found(id, same) in (Found.UNMOVED, Found.UNTOUCHED)
-        assert found(id, Fault("reference", Kind.SOFTMAX, "nothing", id, right)) is Found.UNTOUCHED
+        assert found(id, same) in (FaultOutcome.UNMOVED, FaultOutcome.UNTOUCHED)
+        assert found(id, Fault("reference", Kind.SOFTMAX, "nothing", id, right)) is FaultOutcome.UNTOUCHED
 
 
 def test_the_faults_that_one_would_think_of_are_there() -> None:
@@ -303,7 +303,7 @@ def test_a_wrong_softmax_is_the_same_for_torch_and_its_excess_is_that_of_its_ris
 )
 def test_a_fault_below_rounding_is_not_caught(name: str, id: str) -> None:
     """So what is caught is the fault itself, not the way in which it was made."""
-    assert found(id, fault_named(name).of_size(1e-18), cases=3) in (Found.MISSED, Found.UNMOVED)
+    assert found(id, fault_named(name).of_size(1e-18), cases=3) in (FaultOutcome.MISSED, FaultOutcome.UNMOVED)
 
 
 def test_the_smallest_size_is_where_catching_ends() -> None:
@@ -311,8 +311,8 @@ def test_the_smallest_size_is_where_catching_ends() -> None:
     size = smallest_caught(statement, fault, baselines("lemma-3"))
     assert size is not None
     assert 1e-16 < size < 1e-10
-    assert found("lemma-3", fault.of_size(size)) is Found.CAUGHT
-    assert found("lemma-3", fault.of_size(size / 10)) is not Found.CAUGHT
+    assert found("lemma-3", fault.of_size(size)) is FaultOutcome.CAUGHT
+    assert found("lemma-3", fault.of_size(size / 10)) is not FaultOutcome.CAUGHT
     assert smallest_caught(statement_named("lemma-11"), fault, baselines("lemma-11")) is None
 
 
@@ -323,7 +323,7 @@ def test_a_statement_that_breaks_down_does_not_catch() -> None:
     cell = try_fault(
         statement_named("lemma-3"), Fault("broken", Kind.DATA, "", "", right, spoil=broken), baselines("lemma-3")
     )
-    assert cell.found is Found.UNDECIDED
+    assert cell.found is FaultOutcome.UNDECIDED
     assert "planted" in cell.why
 
 
@@ -378,7 +378,7 @@ def test_the_reference_is_no_fault() -> None:
 
 def test_a_column_in_parts_is_the_column() -> None:
     names = tuple(FAULTS)[:5]
-    whole = Faced("lemma-11", names, 3, 0)
+    whole = FaultTrials("lemma-11", names, 3, 0)
     cut = replace(whole, at_a_time=2)
     assert [one.faults for one in cut.parts()] == [names[:2], names[2:4], names[4:]]
     [found], [wanted] = run([cut], 1, ignore), run([whole], 1, ignore)

@@ -17,8 +17,8 @@ from theorems.core.statement import Statement
 from theorems.core.tolerances import EXACT
 from theorems.faults.fault import Fault, Kind
 from theorems.faults.power.table import markdown, power_of_ten, size_rows, sizes_table
-from theorems.faults.power.trial import Baseline, Found, smallest_caught, try_fault
-from theorems.faults.power.work import Column, Faced, Smallest
+from theorems.faults.power.trial import Baseline, FaultOutcome, smallest_caught, try_fault
+from theorems.faults.power.work import Column, FaultTrials, Smallest
 from theorems.run.registry.lookup import statement_named
 
 CASE = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])))
@@ -55,16 +55,16 @@ BELOW = statement(lambda risk: risk - 0.99)
 @pytest.mark.parametrize(
     ("of", "bases", "found"),
     [
-        (NEVER, [base()], Found.UNMOVED),
-        (OTHER_NUMBERS, [base()], Found.MISSED),
-        (BELOW, [base()], Found.CAUGHT),
-        (BELOW, [base(called=frozenset({"weights"}))], Found.UNTOUCHED),
-        (BELOW, [base(Verdict.INCONCLUSIVE)], Found.UNTOUCHED),
-        (BELOW, [], Found.UNTOUCHED),
-        (statement(lambda risk: float("nan")), [base()], Found.MISSED),
+        (NEVER, [base()], FaultOutcome.UNMOVED),
+        (OTHER_NUMBERS, [base()], FaultOutcome.MISSED),
+        (BELOW, [base()], FaultOutcome.CAUGHT),
+        (BELOW, [base(called=frozenset({"weights"}))], FaultOutcome.UNTOUCHED),
+        (BELOW, [base(Verdict.INCONCLUSIVE)], FaultOutcome.UNTOUCHED),
+        (BELOW, [], FaultOutcome.UNTOUCHED),
+        (statement(lambda risk: float("nan")), [base()], FaultOutcome.MISSED),
     ],
 )
-def test_what_is_found(of: Statement, bases: list[Baseline], found: Found) -> None:
+def test_what_is_found(of: Statement, bases: list[Baseline], found: FaultOutcome) -> None:
     assert try_fault(of, fault(), bases).found is found
 
 
@@ -72,7 +72,7 @@ def test_cases_that_say_nothing_are_passed_over() -> None:
     """It is caught on the fourth; on none of the others the fault is called, or the reference upheld."""
     idle = [base(Verdict.NOT_APPLICABLE), base(Verdict.FALSIFIED), base(called=frozenset())]
     cell = try_fault(BELOW, fault(), [*idle, base(), base()])
-    assert (cell.found, cell.examples, cell.claim) == (Found.CAUGHT, 4, "sum")
+    assert (cell.found, cell.examples, cell.claim) == (FaultOutcome.CAUGHT, 4, "sum")
 
 
 def test_where_catching_ends() -> None:
@@ -90,7 +90,7 @@ def test_a_column_says_where_it_is() -> None:
     column = Column("lemma-3", cells=cells, seconds=1.25)
     assert column.summary == "catches 1 of 2 faults, 1.2 s"
     assert replace(column, failed="it died").summary == "it died"
-    faced = Faced("lemma-3", ("a", "b", "c"), 3, 0, column)
+    faced = FaultTrials("lemma-3", ("a", "b", "c"), 3, 0, column)
     assert faced.where(3) == "at the fault c"
     assert faced.where(None) == "before the first fault"
     assert replace(faced, faults=("a", "b")).where(3) == "before the first fault"
@@ -103,7 +103,7 @@ def test_progress_counts_the_reference_and_what_is_done(monkeypatch: pytest.Monk
     monkeypatch.setattr("theorems.faults.power.work.fault_named", lambda name: fault())
     monkeypatch.setattr("theorems.faults.power.work.statement_named", lambda id: BELOW)
     told: list[int] = []
-    column = Faced("lemma-3", ("a", "b"), 1, 0).run(lambda done, so_far=None: told.append(done))
+    column = FaultTrials("lemma-3", ("a", "b"), 1, 0).run(lambda done, so_far=None: told.append(done))
     assert told == [1, 2, 3]
     assert (column.reference, column.cases, column.falsified, set(column.cells)) == (1, 1, "", {"a", "b"})
 

@@ -392,7 +392,7 @@ def test_the_command_writes_drawing_and_numbers(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("name", FIGURES)
 def test_titles_are_typeset_in_drawings_and_plain_elsewhere(name: str) -> None:
     one = FIGURES[name]
-    assert not re.search(r"[$\\{}]", one.said)
+    assert not re.search(r"[$\\{}]", one.plain_title)
     # What a formula would need is not there as plain text: the words outside of formulas have no underscore, no bar.
     assert not re.search("[_\u0304\u2016]", re.sub(r"\$[^$]*\$", "", one.title))
     assert all(" " not in formula for formula in re.findall(r"\$([^$]*)\$", one.title))
@@ -402,7 +402,7 @@ def test_titles_are_typeset_in_drawings_and_plain_elsewhere(name: str) -> None:
 
 
 def test_what_a_title_says_in_plain_text() -> None:
-    assert FIGURES["3b"].said.endswith("v goes to v\u0304_mm, p to p\u0304_relax instead of p\u0304_mm")
+    assert FIGURES["3b"].plain_title.endswith("v goes to v\u0304_mm, p to p\u0304_relax instead of p\u0304_mm")
     assert FIGURES["3b"].label == "3(b)"
     assert FIGURES["10"].label == "10"
 

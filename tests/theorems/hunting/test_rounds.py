@@ -17,7 +17,7 @@ from theorems.core.exit_code import Exit
 from theorems.hunting import rounds as rounds_
 from theorems.hunting import search
 from theorems.hunting.entries import weakened_named
-from theorems.hunting.rounds import Rounds, Seen, rounds_of
+from theorems.hunting.rounds import Rounds, RoundsResult, rounds_of
 from theorems.hunting.search import Hunt
 from theorems.run.engines.coordinator import Coordinator
 from theorems.run.engines.engine import OnExecutor
@@ -55,7 +55,7 @@ def test_rounds_of_a_hunt_are_those_that_it_has() -> None:
 
 def test_the_first_round_with_a_counterexample_ends_it() -> None:
     [seen] = run([rounds_of(*EASY, 3, 60)], 1, ignore)
-    assert seen.found
+    assert seen.has_counterexample
     assert not any(one[-1].counterexample for one in seen.rounds[:-1])
     there = hunted(*EASY, rounds=seen.rounds[:-1], known=seen.rounds[-1])
     here = hunted(*EASY)
@@ -69,7 +69,7 @@ def test_what_is_not_finished_has_no_case() -> None:
     work = rounds_of(*EASY, 0, None)
     assert work.count == rounds_.MANY
     assert work.parts()[7] == replace(work, count=1, part=7)
-    assert work.unfinished_result("gone") == Seen(work.id, ((),), "gone")
+    assert work.unfinished_result("gone") == RoundsResult(work.id, ((),), "gone")
     assert not Rounds("a", "b", 0, 1).foreign
     assert Rounds("mine.py:a", "b", 0, 1).foreign
 

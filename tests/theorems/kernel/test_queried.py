@@ -28,7 +28,7 @@ def case_of(scale: float = 1.0) -> Case:
     case = dataset_named("tsvm-sphere")
     assert case.queried is not None
     data = case.queried.with_queries_scaled(scale)
-    return Case(data.problem, queried=data).normalised()
+    return Case(data.problem, queried=data).normalise()
 
 
 def some_weights(case: Case) -> np.ndarray:

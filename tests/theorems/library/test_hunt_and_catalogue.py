@@ -25,7 +25,7 @@ PROBLEM = Problem([[[1, 0], [0, 1], [0, 0]]], [[1, 0.5, 0]])
 def test_a_counterexample_is_the_file_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     hunted = hunt("lemma-11", without="strict-optimum", cases=50)
     assert capsys.readouterr().out == ""
-    assert hunted.found
+    assert hunted.has_counterexample
     assert hunted.claim is not None
     assert hunted.claim.verdict is Verdict.FALSIFIED
     assert [id for id, finding in hunted.findings.items() if finding.holds is not True] == ["strict-optimum"]
@@ -41,7 +41,7 @@ def test_a_counterexample_is_the_file_of_the_command(tmp_path: Path, capsys: pyt
 
 def test_a_hunt_in_vain_says_how_much_it_tried(tmp_path: Path) -> None:
     hunted = hunt("lemma-3", cases=5)
-    assert not hunted.found
+    assert not hunted.has_counterexample
     assert hunted.case is hunted.problem is hunted.claim is None
     assert hunted.findings == {}
     assert repr(hunted) == "Hunted(lemma-3: nothing found in 5 cases)"

@@ -67,7 +67,7 @@ def test_data_that_a_statement_refuses_are_bad_input_unless_another_is_falsified
 def test_one_is_found_by_id_or_by_number() -> None:
     results = of(UPHELD, FALSIFIED)
     assert results["s-1"] is results[1] is [*results][1]
-    assert results.falsified == (results[1],)
+    assert results.falsified_results == (results[1],)
     assert len(results) == 2
     with pytest.raises(KeyError):
         results["s-2"]

@@ -21,7 +21,7 @@ from tests.theorems import oracle
 from tests.theorems.bounded.balls import escaped, used
 from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of
 from tests.theorems.token_selection.faults import FAULTS
-from theorems.bounded import Bounded, exact, in_floats, rounded, spacing
+from theorems.bounded import Bounded, exact, in_floats, spacing, with_rounding
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
@@ -257,7 +257,7 @@ def test_weights_that_flash_attention_takes_from_a_stored_log_sum_exp() -> None:
         assert v.grad is not None
         theirs = v.grad.reshape(2).double().numpy()  # ∂(Σ P v)/∂v = P
         with spacing(FLOAT32, EXPONENTIAL):
-            ball = softmax(np.vecdot(rounded(keys), rounded(np.ones(1))))
+            ball = softmax(np.vecdot(with_rounding(keys), with_rounding(np.ones(1))))
         assert (np.abs(theirs - ball.value) <= ball.error).all()
         mine.append(float(np.max(np.abs(theirs - ball.value) / ball.error)))
         off.append(abs(float(theirs.sum()) - 1) / FLOAT32)
@@ -279,7 +279,7 @@ def test_lemma_5_is_its_formula() -> None:
         np.array([[[1.0, 0.0], [-1.0, 0.5], [0.3, -1.0]]]), np.array([[1.0, 0.0, 0.0]]), LOSSES["logistic"]
     )
     best = problem.keys[0, 0] - problem.keys[0, 1:]
-    p_mm = rounded(np.linalg.solve(best, np.ones(2)))  # both tokens support it
+    p_mm = with_rounding(np.linalg.solve(best, np.ones(2)))  # both tokens support it
     points = np.random.default_rng(1).normal(size=(50, 2)) * 10.0
     gradient, p = AttentionAt(problem, points).gradient, exact(points)
     pi = np.linalg.norm(p_mm) * np.log(exact(problem.T - 1)) / np.linalg.norm(p, axis=-1)

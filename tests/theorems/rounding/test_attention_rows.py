@@ -49,7 +49,7 @@ def truths(call: AttentionCall, alignment: Alignment) -> dict[str, Any]:
     """What a call returns, by loops over the definition; rows that see nothing are zeros."""
     sizes = call.sizes
     B, H, G, L, T, E, M = (sizes[axis] for axis in "BHGLTEM")
-    seen = call.seen(alignment)
+    seen = call.visibility(alignment)
     q, k, v, u = (
         np.vectorize(lambda x: arb(float(x)), otypes=[object])(x)
         for x in (call.query, call.key, call.value, call.upstream)
@@ -125,7 +125,7 @@ def by_autograd(call: AttentionCall, alignment: Alignment, dtype: torch.dtype) -
         logits = torch.tanh(logits / call.softcap) * call.softcap
     if call.bias is not None:
         logits = logits + torch.tensor(call.bias).to(dtype)
-    seen = torch.tensor(call.seen(alignment))
+    seen = torch.tensor(call.visibility(alignment))
     empty = ~seen.any(dim=-1, keepdim=True)
     logits = torch.where(seen | empty, logits, -math.inf)
     output = torch.where(seen, torch.softmax(logits, dim=-1), 0.0) @ values

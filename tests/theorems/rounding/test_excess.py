@@ -16,7 +16,7 @@ from theorems.bounded import Bounded, exact
 from theorems.core.claim import Form, NotANumber, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.rounding.excess import excess, excess_of, log_excess_of
-from theorems.rounding.sized import Sized, sized_at_least
+from theorems.rounding.sized import Sized, at_least_in_units
 
 
 def used_of(problem: Problem, points: np.ndarray, alpha: np.ndarray, found: Sized) -> list[float]:
@@ -110,10 +110,10 @@ def test_sized_numbers_are_compared_in_the_larger_unit() -> None:
     factor = np.log1p(np.exp(exact([-1.0])))
     for sign, verdict in ((1.0, Verdict.UPHELD), (-1.0, Verdict.FALSIFIED)):
         bound = Sized.exp(exact([-1000.0]) + factor * (1 - sign * 1e-10))
-        assert sized_at_least("a", Form.EFFECTIVE, tiny, bound).verdict is verdict
+        assert at_least_in_units("a", Form.EFFECTIVE, tiny, bound).verdict is verdict
     nothing = Sized.exp(exact([-np.inf]))
-    assert sized_at_least("a", Form.EFFECTIVE, nothing, -tiny).verdict is Verdict.UPHELD
-    assert sized_at_least("a", Form.EFFECTIVE, nothing, tiny).verdict is Verdict.FALSIFIED
+    assert at_least_in_units("a", Form.EFFECTIVE, nothing, -tiny).verdict is Verdict.UPHELD
+    assert at_least_in_units("a", Form.EFFECTIVE, nothing, tiny).verdict is Verdict.FALSIFIED
 
 
 def test_what_rounding_hides_is_undecided() -> None:
@@ -123,7 +123,7 @@ def test_what_rounding_hides_is_undecided() -> None:
         size = Sized.of(Bounded(np.exp([-10.0]), np.exp(noise)), np.zeros(1))
         nothing = Sized.exp(exact([-np.inf]))
         left, right = (size, nothing)[:: 1 if larger else -1]
-        return sized_at_least("a", Form.EFFECTIVE, left, right).verdict
+        return at_least_in_units("a", Form.EFFECTIVE, left, right).verdict
 
     assert verdict(-5.0, True) is verdict(-5.0, False) is Verdict.INCONCLUSIVE
     assert verdict(-20.0, True) is Verdict.UPHELD

@@ -20,7 +20,7 @@ def test_those_of_a_matrix_with_an_error_carry_it() -> None:
     rng = np.random.default_rng(0)
     given = rng.normal(size=(5, 4, 3))
     apart = rng.normal(size=given.shape) * 1e-6
-    found = singular_values(exact(given).widened(np.abs(apart)))
+    found = singular_values(exact(given).widen(np.abs(apart)))
     moved = np.linalg.svd(given + apart, compute_uv=False)
     assert (np.abs(found.value - moved) <= found.error).all()
     assert (found.error < 1e-4).all()

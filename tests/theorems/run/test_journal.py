@@ -19,8 +19,8 @@ from theorems.benchmark.measure import Measurement
 from theorems.benchmark.optimisers.optimiser import Against, Theory
 from theorems.benchmark.work import Batch, Generated
 from theorems.core.claim import Form, Verdict
-from theorems.faults.power.trial import Cell, Found
-from theorems.faults.power.work import Column, Faced
+from theorems.faults.power.trial import Cell, FaultOutcome
+from theorems.faults.power.work import Column, FaultTrials
 from theorems.figures.figure import Settings
 from theorems.figures.work import Computed, Sheet
 from theorems.run.journal import Journal
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 def filled(path: Path, count: int = 3) -> bytes:
     journal = Journal(path, RUN)
     for k in range(count):
-        journal.finished(Adding(str(k)), Sum(str(k), k))
+        journal.keep_result(Adding(str(k)), Sum(str(k), k))
     journal.close()
     return path.read_bytes()
 
@@ -126,7 +126,7 @@ def test_a_full_disk_is_said_once_and_leaves_whole_lines(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal = Journal(path, RUN)
-    journal.finished(Adding("0"), Sum("0", 0))
+    journal.keep_result(Adding("0"), Sum("0", 0))
     usual = os.write
 
     def full(file: int, content: bytes) -> int:
@@ -135,8 +135,8 @@ def test_a_full_disk_is_said_once_and_leaves_whole_lines(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("theorems.run.journal.os.write", full)
-    journal.finished(Adding("1"), Sum("1", 1))
-    journal.finished(Adding("2"), Sum("2", 2))
+    journal.keep_result(Adding("1"), Sum("1", 1))
+    journal.keep_result(Adding("2"), Sum("2", 2))
     monkeypatch.undo()
     said = f"theorems: {path} cannot be written any more (No space left on device); the run goes on.\n"
     assert capsys.readouterr().err == said
@@ -147,8 +147,8 @@ def test_a_full_disk_is_said_once_and_leaves_whole_lines(
 def test_what_the_system_writes_in_pieces_is_a_whole_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, usual = Journal(path, RUN), os.write
     monkeypatch.setattr("theorems.run.journal.os.write", lambda file, content: usual(file, content[:7]))
-    journal.finished(Adding("0"), Sum("0", 0))
-    journal.finished(Adding("1"), Sum("1", 1))
+    journal.keep_result(Adding("0"), Sum("0", 0))
+    journal.keep_result(Adding("1"), Sum("1", 1))
     monkeypatch.undo()
     journal.close()
     assert held(path) == [0, 1]
@@ -164,7 +164,10 @@ RESULT = Result(
 RESULTS = [
     (Unit("lemma-3", 1, 0), RESULT),
     (Unit("lemma-3", 1, 0), Result("b", "c", failure=Failure(Verdict.FALSIFIED, "s", '{"a": 1}', True), listed=("x",))),
-    (Faced("lemma-3", ("a",), 1, 0), Column("lemma-3", 3, 4, "", {"a": Cell(Found.CAUGHT, 2, "claim")}, seconds=0.5)),
+    (
+        FaultTrials("lemma-3", ("a",), 1, 0),
+        Column("lemma-3", 3, 4, "", {"a": Cell(FaultOutcome.CAUGHT, 2, "claim")}, seconds=0.5),
+    ),
     (
         Generated(0, 0, 1, ("gd",), 5),
         Batch(
@@ -206,7 +209,7 @@ RESULTS = [
 @pytest.mark.parametrize(("unit", "result"), RESULTS, ids=lambda one: type(one).__name__)
 def test_results_come_back_as_they_were(path: Path, unit: object, result: object) -> None:
     journal = Journal(path, RUN)
-    journal.finished(unit, result)
+    journal.keep_result(unit, result)
     journal.close()
     again = Journal(path, RUN).result_of(unit)
     assert again == result
@@ -227,6 +230,6 @@ def test_what_is_under_way_comes_back_too(path: Path) -> None:
 def test_numpy_numbers_are_numbers(path: Path) -> None:
     journal = Journal(path, RUN)
     unit = Sheet(("8",), Settings(1, 0))
-    journal.finished(unit, Computed("8", {"x": np.float64(0.1), "y": np.arange(2.0)}))
+    journal.keep_result(unit, Computed("8", {"x": np.float64(0.1), "y": np.arange(2.0)}))
     journal.close()
     assert Journal(path, RUN).result_of(unit).numbers == {"x": 0.1, "y": [0.0, 1.0]}

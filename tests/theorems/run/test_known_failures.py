@@ -33,7 +33,7 @@ def test_what_is_written_is_agreed_with(tmp_path: Path) -> None:
         "checked lemma-6 5",
     ]
     known = told(text, tmp_path)
-    assert known.expected(FOUND) == {"lemma-6": "descent: slack −1"}
+    assert known.expected_failures(FOUND) == {"lemma-6": "descent: slack −1"}
     assert known.complaints(FOUND) == []
     # A reason that somebody gave stays.
     assert "\nlemma-6 issue 7\n" in file_text(FOUND, "", {"lemma-6": "issue 7"})

@@ -411,7 +411,7 @@ def test_whole_numbers_and_named_arrays_are_fine(tmp_path: Path) -> None:
     )
     case = load(str(tmp_path / "a.json"), 7).case
     assert case.seed == 3
-    assert case.chosen.tolist() == [0, 2]
+    assert case.chosen_tokens.tolist() == [0, 2]
     with pytest.raises(InvalidInput, match="neither a file"):
         load("nowhere", 0)
 
@@ -431,7 +431,7 @@ def test_normalised_is_the_same_case_in_other_units() -> None:
         "q": np.ones(2),
     }
     case = Case(dataset.problem, dataset=dataset, start=np.ones(2), arrays=named)
-    normal = case.normalised()
+    normal = case.normalise()
     s = case.problem.key_scale
     assert 1 <= np.abs(normal.problem.keys).max() < 2
     np.testing.assert_array_equal(normal.problem.keys * s, case.problem.keys)
@@ -440,10 +440,10 @@ def test_normalised_is_the_same_case_in_other_units() -> None:
     factors = {name: float(np.ravel(value)[0]) for name, value in normal.arrays.items()}
     assert factors == {"p_tried": s, "prompt_radii": s, "head_radii": 1.0, "eta": s * s, "q": 1.0}
     np.testing.assert_array_equal(normal.problem.keys @ normal.start, case.problem.keys @ case.start)
-    assert normal.normalised() is normal
+    assert normal.normalise() is normal
 
 
 def test_scaling_that_would_round_is_refused() -> None:
     case = Case(Problem(np.full((1, 2, 1), 1e-140), np.zeros((1, 2))), start=np.array([1e-200]))
     with pytest.raises(InvalidInput, match="start"):
-        case.normalised()
+        case.normalise()

@@ -31,7 +31,7 @@ SEVERAL = Given(Case(Problem([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [-1.0, 0.0]
 
 def _without_a_sharp_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """The closed form of the offset is off; nothing else is."""
-    monkeypatch.setattr(FlowOffset, "contracted", lambda self, points: np.full(len(points), -1.0))
+    monkeypatch.setattr(FlowOffset, "contraction_bounds", lambda self, points: np.full(len(points), -1.0))
 
 
 def _without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ def statement(id: str) -> Statement:
 def case(keys: Any, scores: Any, loss: str = "logistic", **further: Any) -> Case:
     """A case with those keys (n, T, d) and scores (n, T), normalised."""
     problem = Problem(np.array(keys, dtype=np.float64), np.array(scores, dtype=np.float64), loss_named(loss))
-    return Case(problem, **further).normalised()
+    return Case(problem, **further).normalise()
 
 
 def claims_of(id: str, given: Case, under_test: Any) -> dict[str, Claim]:

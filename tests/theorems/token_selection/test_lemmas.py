@@ -44,7 +44,7 @@ def cases_of(id: str) -> list[Case]:
         if "head-in-key-range" in wanted:
             X, W, v = (rng.standard_normal(shape) for shape in ((n, tokens, d), (d + 1, d), (d,)))
             data = Dataset(X, np.ones(n), v, W, loss)
-            found.append(Case(data.problem, data, seed=seed).normalised())
+            found.append(Case(data.problem, data, seed=seed).normalise())
             continue
         keys, scores = rng.standard_normal((n, tokens, d)), rng.standard_normal((n, tokens))
         if "equal-non-optimal-scores" in wanted:
@@ -52,7 +52,7 @@ def cases_of(id: str) -> list[Case]:
         problem = Problem(keys, scores, loss)
         if "separable" in wanted and not isinstance(max_margin(keys, problem.optimal), MaxMargin):
             continue
-        found.append(Case(problem, seed=seed).normalised())
+        found.append(Case(problem, seed=seed).normalise())
     return found
 
 

@@ -29,7 +29,7 @@ ID = "tsvm-first-step"
 
 def queried(X: Any, queries: Any, Y: Any, v: Any, loss: str = "logistic") -> Case:
     data = QueryDataset(X, queries, Y, v, loss)
-    return Case(data.problem, queried=data).normalised()
+    return Case(data.problem, queried=data).normalise()
 
 
 ORTHOGONAL = queried(

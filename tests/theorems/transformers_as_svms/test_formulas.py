@@ -24,7 +24,7 @@ from theorems.bounded import exact
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.curves.flow_chords import asked_for
+from theorems.curves.flow_chords import start_and_norms
 from theorems.rounding.attention_at import AttentionAt
 from theorems.token_selection.local_paths.local_constants import local_constants
 from theorems.transformers_as_svms import conjecture_independent_rows as conjecture
@@ -93,7 +93,7 @@ def test_deviations_are_those_of_a_quarter_of_the_norm_and_of_the_end() -> None:
 
 def bounds() -> LocalPathBounds:
     case = local_example()
-    svm = max_margin(case.problem.exact_keys, case.chosen)
+    svm = max_margin(case.problem.exact_keys, case.chosen_tokens)
     assert isinstance(svm, MaxMargin)
     constants = local_constants(case.problem, svm)
     assert constants is not None
@@ -126,7 +126,7 @@ def test_a_path_turns_within_its_bound_and_is_held_against_its_own_seeds() -> No
 
 def test_whether_neighbours_are_lower() -> None:
     case = local_example()
-    assert _lower(case.problem, case.chosen)
+    assert _lower(case.problem, case.chosen_tokens)
 
 
 def test_a_point_outside_the_cone_is_no_seed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,9 @@ def test_where_nothing_is_selected_no_deviation_is_asked_for(monkeypatch: pytest
     for selected, lower in ((False, True), (True, False)):
         monkeypatch.setattr(conjecture, "_selects", lambda *given, selected=selected: selected)
         monkeypatch.setattr(conjecture, "_lower", lambda *given, lower=lower: lower)
-        monkeypatch.setattr(conjecture, "asked_for", lambda *given: asked.append("end") or asked_for(*given))
+        monkeypatch.setattr(
+            conjecture, "start_and_norms", lambda *given: asked.append("end") or start_and_norms(*given)
+        )
         monkeypatch.setattr(conjecture, "_deviations", lambda *given: asked.append("deviation") or _deviations(*given))
         check(conjecture.conjecture_independent_rows, MADE, REFERENCE)
     assert asked[0] == "end"

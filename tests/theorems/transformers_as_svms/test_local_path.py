@@ -43,7 +43,7 @@ def test_it_is_upheld(case: Case) -> None:
 @pytest.mark.parametrize("loss", ["logistic", "exponential", "correlation"])
 def test_every_claim_is_made_of_tokens_that_are_not_optimal(loss: str) -> None:
     made = local_example(loss)
-    assert (made.chosen != made.problem.optimal).any()
+    assert (made.chosen_tokens != made.problem.optimal).any()
     outcome = check(tsvm_local_path, made, REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
     assert {claim.name for claim in outcome.claims} == set(tsvm_local_path.claims)
@@ -97,7 +97,7 @@ def test_faults_are_caught(under_test: Implementation, by: set[str]) -> None:
 
 
 def bounds_of(made: Case) -> LocalPathBounds:
-    solution = max_margin(made.problem.exact_keys, made.chosen)
+    solution = max_margin(made.problem.exact_keys, made.chosen_tokens)
     assert isinstance(solution, MaxMargin)
     constants = local_constants(made.problem, solution)
     assert constants is not None

@@ -36,7 +36,7 @@ STATEMENT = statement_named("tsvm-sequence")
 
 
 def case_of(data: SequenceDataset) -> Case:
-    return Case(data.problem, sequence=data, seed=3).normalised()
+    return Case(data.problem, sequence=data, seed=3).normalise()
 
 
 def causal_case() -> Case:

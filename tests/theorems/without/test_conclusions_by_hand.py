@@ -35,7 +35,7 @@ from theorems.without import (
 )
 from theorems.without.noisy_excess import Excess
 
-FIGURE_3B = DATASETS["figure-3b"]().normalised()
+FIGURE_3B = DATASETS["figure-3b"]().normalise()
 
 
 def joint_3b() -> Joint:

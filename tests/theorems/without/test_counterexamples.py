@@ -52,6 +52,6 @@ def test_the_evidence_is_about_the_data_beside_it(path: Path) -> None:
     for one in read_named_values(path)["assumptions"]:
         said = re.match(r"‖p_mm‖ = ([\d.e+-]+)", one["because"])
         if said:
-            solution = max_margin(case.problem.keys, case.chosen)
+            solution = max_margin(case.problem.keys, case.chosen_tokens)
             assert isinstance(solution, MaxMargin)
             assert float(said[1]) == pytest.approx(solution.norm, rel=1e-5)

@@ -40,7 +40,7 @@ def linear_loss(case: Case) -> Case:
 
 def one_optimum(case: Case) -> Case:
     """All tokens but α score as low as the lowest."""
-    others = np.arange(case.problem.T) != case.chosen[:, None]
+    others = np.arange(case.problem.T) != case.chosen_tokens[:, None]
     return with_problem(case, scores=np.where(others, case.problem.scores.min(), case.problem.scores))
 
 
@@ -149,7 +149,7 @@ RESTORED: dict[tuple[str, str], Restore] = {
 def test_with_the_assumption_back_the_conclusion_holds(id: str, without: str) -> None:
     weakened = weakened_named(id, without)
     case = load(FOLDER / f"{weakened.name}.json").case
-    restored = RESTORED[id, without](case).normalised()
+    restored = RESTORED[id, without](case).normalise()
     assert weakened.statement.assumption(without).check(case).holds is False
     if without != "step-size":
         assert weakened.statement.assumption(without).check(restored).holds is True

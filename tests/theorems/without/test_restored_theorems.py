@@ -108,7 +108,7 @@ RESTORED: dict[str, Callable[[Case], Case]] = {
 @pytest.mark.parametrize("name", RESTORED)
 def test_with_the_assumption_restored_the_conclusion_holds(name: str) -> None:
     record = load(FOLDER / f"{name}.json")
-    weakened, case = record.weakened, RESTORED[name](record.case).normalised()
+    weakened, case = record.weakened, RESTORED[name](record.case).normalise()
     dropped = weakened.fails(case)
     assert dropped.holds, dropped.evidence
     for id in weakened.keeps:

@@ -49,7 +49,7 @@ def test_cases_are_drawn_that_might_be_counterexamples(path: Path) -> None:
     drawn: list[Case] = []
 
     def visit(case: Case) -> None:
-        drawn.append(case.normalised())
+        drawn.append(case.normalise())
         if meets(weakened, drawn[-1]):
             raise Enough
 
@@ -67,4 +67,4 @@ def test_what_was_found_is_one_to_its_guide(path: Path) -> None:
     record = load(path)
     if record.weakened.violation is None:
         return
-    assert record.weakened.violation(record.case.normalised()) > 0
+    assert record.weakened.violation(record.case.normalise()) > 0

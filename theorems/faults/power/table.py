@@ -9,19 +9,19 @@ from rich.table import Table
 from rich.text import Text
 
 from theorems.faults import FAULTS, Fault
-from theorems.faults.power.trial import Cell, Found
+from theorems.faults.power.trial import Cell, FaultOutcome
 from theorems.faults.power.work import Column, Smallest
 from theorems.faults.spared import why_survived
 from theorems.run.description import Heading
 from theorems.run.tables import column_table
 
-SIGNS = {Found.MISSED: "–", Found.UNDECIDED: "?", Found.UNMOVED: "=", Found.UNTOUCHED: ""}
+SIGNS = {FaultOutcome.MISSED: "–", FaultOutcome.UNDECIDED: "?", FaultOutcome.UNMOVED: "=", FaultOutcome.UNTOUCHED: ""}
 STYLES = {
-    Found.CAUGHT: "green",
-    Found.MISSED: "red",
-    Found.UNDECIDED: "yellow",
-    Found.UNMOVED: "dim",
-    Found.UNTOUCHED: "dim",
+    FaultOutcome.CAUGHT: "green",
+    FaultOutcome.MISSED: "red",
+    FaultOutcome.UNDECIDED: "yellow",
+    FaultOutcome.UNMOVED: "dim",
+    FaultOutcome.UNTOUCHED: "dim",
 }
 LEGEND = (
     "A number: caught, on that example. –: not caught. ?: no claim was falsified, but one could not be decided."
@@ -41,12 +41,12 @@ def sign(cell: Cell | None) -> str:
     """What is printed for a cell."""
     if cell is None:
         return "·"
-    return str(cell.examples) if cell.found is Found.CAUGHT else SIGNS[cell.found]
+    return str(cell.examples) if cell.found is FaultOutcome.CAUGHT else SIGNS[cell.found]
 
 
 def catchers(name: str, columns: Sequence[Column]) -> list[str]:
     """The statements that catch the fault."""
-    return [c.id for c in columns if name in c.cells and c.cells[name].found is Found.CAUGHT]
+    return [c.id for c in columns if name in c.cells and c.cells[name].found is FaultOutcome.CAUGHT]
 
 
 def power_table(faults: Sequence[Fault], columns: Sequence[Column]) -> Table:
@@ -164,9 +164,9 @@ def _missed_faults(faults: Sequence[Fault], columns: Sequence[Column], known: Ma
     for fault in faults:
         for column in columns:
             cell = column.cells.get(fault.name)
-            if cell and cell.found in (Found.MISSED, Found.UNDECIDED):
+            if cell and cell.found in (FaultOutcome.MISSED, FaultOutcome.UNDECIDED):
                 said = f"undecided there: {cell.why}" if cell.why else "not explained"
-                heading, open_one = known[column.id], cell.found is Found.UNDECIDED
+                heading, open_one = known[column.id], cell.found is FaultOutcome.UNDECIDED
                 reason = why_survived(fault, heading.id, heading.survives, open_one) or said
                 reasons.setdefault(reason, {}).setdefault(fault.name, []).append(short(column.id))
     return [row for reason, spared in reasons.items() for row in _spared_rows(reason, spared)]

@@ -17,7 +17,7 @@ from theorems.core.statement import Statement
 from theorems.faults import Fault
 
 
-class Found(StrEnum):
+class FaultOutcome(StrEnum):
     """What came of a fault and a statement."""
 
     CAUGHT = "caught"
@@ -42,7 +42,7 @@ class Cell:
         why: what could not be decided.
     """
 
-    found: Found
+    found: FaultOutcome
     examples: int
     claim: str = ""
     why: str = ""
@@ -103,7 +103,7 @@ def baseline(statement: Statement, case: Case) -> Baseline:
     """The reference on a case."""
     watched, called = counting(REFERENCE)
     outcome = check(statement, case, watched)
-    normal = case if outcome.error else case.normalised()
+    normal = case if outcome.error else case.normalise()
     return Baseline(normal, outcome.verdict, _numbers(outcome.claims), frozenset(called), outcome.reason)
 
 
@@ -119,12 +119,12 @@ def try_fault(statement: Statement, fault: Fault, baselines: Sequence[Baseline])
         touched = True
         claims, undecided = _claims_until_falsified(statement, fault, base.case)
         if claims and claims[-1].verdict is Verdict.FALSIFIED:
-            return Cell(Found.CAUGHT, k, claims[-1].name)
+            return Cell(FaultOutcome.CAUGHT, k, claims[-1].name)
         why = why or undecided
         changed = changed or _numbers(claims) != base.claims
     if changed or why:
-        return Cell(Found.UNDECIDED if why else Found.MISSED, len(baselines), why=why)
-    return Cell(Found.UNMOVED if touched else Found.UNTOUCHED, len(baselines))
+        return Cell(FaultOutcome.UNDECIDED if why else FaultOutcome.MISSED, len(baselines), why=why)
+    return Cell(FaultOutcome.UNMOVED if touched else FaultOutcome.UNTOUCHED, len(baselines))
 
 
 def _claims_until_falsified(statement: Statement, fault: Fault, case: Case) -> tuple[list[Claim], str]:
@@ -157,11 +157,11 @@ def smallest_caught(statement: Statement, fault: Fault, baselines: Sequence[Base
     """
 
     def is_caught(exponent: int) -> bool:
-        return try_fault(statement, fault.of_size(10.0**exponent), baselines).found is Found.CAUGHT
+        return try_fault(statement, fault.of_size(10.0**exponent), baselines).found is FaultOutcome.CAUGHT
 
     high, low = floor(log10(fault.size) + 1e-9), ceil(log10(fault.smallest) - 1e-9)
     if not is_caught(high):
-        return fault.size if try_fault(statement, fault, baselines).found is Found.CAUGHT else None
+        return fault.size if try_fault(statement, fault, baselines).found is FaultOutcome.CAUGHT else None
     if is_caught(low):
         return 10.0**low
     while high - low > 1:

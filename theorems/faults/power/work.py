@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from theorems.core.claim import Verdict
 from theorems.faults import fault_named
-from theorems.faults.power.trial import Cell, Found, baseline, smallest_caught, try_fault
+from theorems.faults.power.trial import Cell, FaultOutcome, baseline, smallest_caught, try_fault
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.verify import Progress, draw_cases
@@ -45,12 +45,12 @@ class Column:
         """For a line of progress."""
         if self.failed:
             return self.failed
-        caught = sum(cell.found is Found.CAUGHT for cell in self.cells.values())
+        caught = sum(cell.found is FaultOutcome.CAUGHT for cell in self.cells.values())
         return f"catches {caught} of {len(self.cells)} faults, {self.seconds:.1f} s"
 
 
 @dataclass(frozen=True)
-class Faced:
+class FaultTrials:
     """One statement against many faults, all on the same generated cases.
 
     Attributes:
@@ -108,7 +108,7 @@ class Faced:
         """The cells that there are."""
         return replace(self.so_far or Column(self.id), failed=why or "interrupted", interrupted=not why)
 
-    def parts(self) -> Sequence[Faced]:
+    def parts(self) -> Sequence[FaultTrials]:
         """Some faults at a time; each part draws the cases and tries the reference on them, as the first one does."""
         size = self.at_a_time or len(self.faults)
         if self.part or len(self.faults) <= size:

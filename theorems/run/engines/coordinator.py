@@ -25,7 +25,7 @@ from theorems.run.engines.sameness import needed_identity
 from theorems.run.engines.task import Message, Task
 from theorems.run.engines.union import folder_of, union
 from theorems.run.pool import LOOK, PATIENCE, TRIES, Tell
-from theorems.run.work import Enough
+from theorems.run.work import StopRun
 
 OVER = "out of time"
 """Why there is no more where ``until`` said so."""
@@ -68,7 +68,7 @@ class Coordinator:
 
         Raises:
             KeyboardInterrupt: a signal came.
-            Enough: ``until`` says so, or the engine is gone.
+            StopRun: ``until`` says so, or the engine is gone.
             InvalidInput: a worker has other sources or libraries.
         """
         waiting, out = deque(order), dict[Answer, int]()
@@ -86,7 +86,7 @@ class Coordinator:
                 if signals.signal_received():
                     raise KeyboardInterrupt
                 if self.until():
-                    raise Enough(OVER)
+                    raise StopRun(OVER)
                 if sentence := self._engine.look():
                     print(f"theorems: {sentence}", file=sys.stderr)
                 lost: dict[int, str] = {}
@@ -144,7 +144,7 @@ class Coordinator:
         A worker that died has perhaps finished some, as its journal says: they are found there.
         """
         if gone := self._engine.back():
-            raise Enough(f"{gone}; go on with --resume")
+            raise StopRun(f"{gone}; go on with --resume")
         self._known = union(self._folder)
         again = []
         for k, why in lost.items():

@@ -23,13 +23,13 @@ class SubmittedTask:
         future: Dask's.
         answer: ours; the first word on it counts.
         known: whether the scheduler has said that it has the task.
-        unheard: whether it said at the last look that the task is done, and the client had not heard of that.
+        unconfirmed: whether it said at the last look that the task is done, and the client had not heard of that.
     """
 
     future: Any
     answer: Answer = field(default_factory=Future[Message])
     known: bool = False
-    unheard: bool = False
+    unconfirmed: bool = False
 
     def is_lost(self, there: str | None) -> bool:
         """Whether no answer will come, by what the scheduler says of the task at this look.
@@ -40,15 +40,15 @@ class SubmittedTask:
         if there is None:
             return self.known and not self.answer.done()
         self.known = True
-        before, self.unheard = self.unheard, there in OVER and self.future.status == "pending"
-        return before and self.unheard
+        before, self.unconfirmed = self.unconfirmed, there in OVER and self.future.status == "pending"
+        return before and self.unconfirmed
 
-    def lost(self, why: str) -> None:
+    def abandon(self, why: str) -> None:
         """No answer will come."""
         with suppress(InvalidStateError):
             self.answer.set_exception(ConnectionError(why))
 
-    async def tell(self) -> None:
+    async def deliver(self) -> None:
         """Wait for the result and fetch it.
 
         Dask's own executor says nothing of a result that it fails to fetch: whoever waits for it waits forever.
@@ -56,9 +56,9 @@ class SubmittedTask:
         try:
             said = await self.future.client.gather(self.future, asynchronous=True)
         except (asyncio.CancelledError, CancelledError) as error:
-            self.lost(getattr(error, "reason", None) or "cancelled")
+            self.abandon(getattr(error, "reason", None) or "cancelled")
         except OSError:
-            self.lost("its result could not be fetched")
+            self.abandon("its result could not be fetched")
         except Exception as error:
             with suppress(InvalidStateError):
                 self.answer.set_exception(error)
@@ -81,5 +81,5 @@ def submit(client: Any, task: Task) -> SubmittedTask:
     # The same task on another worker is the same work: nothing of it is to be looked up.
     one = SubmittedTask(client.submit(work, task, pure=False))
     one.answer.add_done_callback(one.release)
-    client.loop.add_callback(one.tell)
+    client.loop.add_callback(one.deliver)
     return one

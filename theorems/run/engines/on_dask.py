@@ -155,7 +155,7 @@ class OnDask:
 
     def _let_go(self, why: str) -> None:
         for one in self._out:
-            one.lost(why)
+            one.abandon(why)
         self._out = []
         with suppress(Exception):
             self._client.close(timeout=2)

@@ -24,13 +24,12 @@ def difference(run: Mapping[str, Any]) -> str:
                 if digest_of_file(file) != digest:
                     return f"has not the same {file}; put it on a file system that all workers see"
         elif here.get(name) != value:
-            return (
-                f"has another {_named(name, value, here[name])}; install there what is installed here, and restart it"
-            )
+            another = _mismatch(name, value, here[name])
+            return f"has another {another}; install there what is installed here, and restart it"
     return ""
 
 
-def _named(name: str, wanted: Any, found: Any) -> str:
+def _mismatch(name: str, wanted: Any, found: Any) -> str:
     if isinstance(wanted, Mapping):
         one = next(each for each in wanted if found.get(each) != wanted[each])
         return f"{one} ({found.get(one)} there, {wanted[one]} here)"

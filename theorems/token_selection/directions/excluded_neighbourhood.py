@@ -23,7 +23,7 @@ from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.sized import Sized, sized_at_least
+from theorems.rounding.sized import Sized, at_least_in_units
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
     LOG2,
@@ -212,13 +212,13 @@ class Beaten(Region):
         least = Sized.exp(w - costs.log_T - binding) - Sized.exp(costs.log_high - higher)
         most = Sized.exp(costs.log_low - R[:, None] * to_units(self.better.margin))
         near, far = np.s_[: nearer.size], np.s_[nearer.size :]
-        yield sized_at_least("neighbourhood-risk-anywhere", Form.EFFECTIVE, here[near], least[near], what)
-        yield sized_at_least("better-direction-risk", Form.EFFECTIVE, most, there, "radius")
+        yield at_least_in_units("neighbourhood-risk-anywhere", Form.EFFECTIVE, here[near], least[near], what)
+        yield at_least_in_units("better-direction-risk", Form.EFFECTIVE, most, there, "radius")
         if beyond.size == 0:
             return
         least = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - binding)
-        yield sized_at_least("neighbourhood-is-beaten", Form.EFFECTIVE, here[far], there[far], what)
-        yield sized_at_least("neighbourhood-risk", Form.EFFECTIVE, here[far], least[far], what)
+        yield at_least_in_units("neighbourhood-is-beaten", Form.EFFECTIVE, here[far], there[far], what)
+        yield at_least_in_units("neighbourhood-risk", Form.EFFECTIVE, here[far], least[far], what)
 
 
 class Outdone(Region):
@@ -257,17 +257,17 @@ class Outdone(Region):
         nearer, beyond, theta = self.nearer, self.beyond, to_units(self.better.margin)
         anywhere = costs.excess(along(self.better, nearer), under_test, "better-direction-risk-anywhere")
         most = Sized.exp(costs.log_low - nearer * self.against) - Sized.exp(w - costs.log_T - nearer * theta)
-        yield sized_at_least("better-direction-risk-anywhere", Form.EFFECTIVE, most, anywhere, "radius")
+        yield at_least_in_units("better-direction-risk-anywhere", Form.EFFECTIVE, most, anywhere, "radius")
         R = np.concatenate([nearer, beyond])
         points, drift = self.hunt_points(under_test, rng, R)
         here = costs.excess(points, under_test, "neighbourhood-gain")
         least = -Sized.exp(costs.log_high - (R[:, None] * self.margin - drift))
-        yield sized_at_least("neighbourhood-gain", Form.EFFECTIVE, here, least, what)
+        yield at_least_in_units("neighbourhood-gain", Form.EFFECTIVE, here, least, what)
         R = np.array([self.first])
         if beyond.size == 0 or resolved_radii(costs, R).size == 0:
             return
         there = costs.excess(along(self.better, R), under_test, "finite-point-is-below")
         gain = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - R * theta)
-        yield sized_at_least("finite-point-is-below", Form.EFFECTIVE, -gain, there)
+        yield at_least_in_units("finite-point-is-below", Form.EFFECTIVE, -gain, there)
         here = costs.excess(self.hunt_points(under_test, rng, beyond)[0], under_test, "neighbourhood-is-outdone")
-        yield sized_at_least("neighbourhood-is-outdone", Form.EFFECTIVE, here, there, what)
+        yield at_least_in_units("neighbourhood-is-outdone", Form.EFFECTIVE, here, there, what)

@@ -23,7 +23,7 @@ from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.parts import Condition
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
-from theorems.rounding.sized import Sized, sized_at_least
+from theorems.rounding.sized import Sized, at_least_in_units
 from theorems.token_selection.directions.definition_3 import as_defined
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
@@ -135,15 +135,15 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     least = Sized.exp(lead.log_weight - costs.log_T - of_lead) - Sized.exp(log_against - opposed)
     most = Sized.exp(log_for - R * to_units(second.margin))
     near = np.s_[: len(NEARER)]
-    yield sized_at_least("narrower-anywhere", Form.EFFECTIVE, one[near], least[near], "radius")
-    yield sized_at_least("wider-anywhere", Form.EFFECTIVE, most[near], two[near], "radius")
+    yield at_least_in_units("narrower-anywhere", Form.EFFECTIVE, one[near], least[near], "radius")
+    yield at_least_in_units("wider-anywhere", Form.EFFECTIVE, most[near], two[near], "radius")
     told = resolved_radii(costs, far).size
     if told:
         winner, of_one, of_two = LOWER_WINS if lower_wins else HIGHER_WINS
         beyond = np.s_[len(NEARER) : len(NEARER) + told]
         half = Sized.exp(lead.log_weight - np.log(2 * exact(case.problem.T)) - of_lead)
-        yield sized_at_least(winner, Form.EFFECTIVE, one[beyond], two[beyond], "radius")
-        yield sized_at_least(of_one, Form.EFFECTIVE, one[beyond], half[beyond], "radius")
-        yield sized_at_least(of_two, Form.EFFECTIVE, most[beyond], two[beyond], "radius")
+        yield at_least_in_units(winner, Form.EFFECTIVE, one[beyond], two[beyond], "radius")
+        yield at_least_in_units(of_one, Form.EFFECTIVE, one[beyond], half[beyond], "radius")
+        yield at_least_in_units(of_two, Form.EFFECTIVE, most[beyond], two[beyond], "radius")
     for name, q, along_q in (("first", first, excess[0]), ("second", second, excess[1])):
         yield from sharp_claim(f"leading-term-of-{name}", q, costs, far, along_q[len(NEARER) :])

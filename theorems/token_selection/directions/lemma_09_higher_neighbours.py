@@ -21,7 +21,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import always, statement
 from theorems.core.tolerances import EXACT
-from theorems.rounding.sized import Sized, sized_at_least
+from theorems.rounding.sized import Sized, at_least_in_units
 from theorems.token_selection.directions.definition_3 import as_defined
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
@@ -81,6 +81,6 @@ def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
     R = start * np.array(FACTORS)
     excess, decay = costs.excess(along(found, R), under_test, "gain"), R * to_units(found.margin)
     gain = Sized.exp(high.log_weight - np.log(2 * exact(problem.T)) - decay)
-    yield sized_at_least("gain", Form.EFFECTIVE, -gain, excess, "radius")
-    yield sized_at_least("gain-at-most", Form.EFFECTIVE, excess, -Sized.exp(costs.log_high - decay), "radius")
+    yield at_least_in_units("gain", Form.EFFECTIVE, -gain, excess, "radius")
+    yield at_least_in_units("gain-at-most", Form.EFFECTIVE, excess, -Sized.exp(costs.log_high - decay), "radius")
     yield from sharp_claim("leading-term", found, costs, R, excess)

@@ -38,21 +38,21 @@ from theorems.curves.descent import DESCENT_PREMISES, DESCENT_ROUNDING, NORMALIZ
 from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow
 from theorems.rounding.attention_at import AttentionAt
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
-from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
+from theorems.token_selection.global_paths.margin_constants import MarginConstants, least_progress
 from theorems.token_selection.global_paths.margin_runs import (
     NORMALIZED_STEPS,
     STEPS,
     Run,
     affordable_steps,
-    changed_by,
     is_a_run,
+    log_coefficient_change,
     log_excess_rate,
     missed_later,
     offset_bound,
     points_with_margin,
     shares_later,
     starts_with_margin,
-    widened,
+    widen,
 )
 
 MARGIN_FLOW = tolerance(
@@ -210,7 +210,7 @@ def sides_at(
     at = AttentionAt(constants.problem, points)
     descent, p = -at.gradient_of(under_test, CLIMBS_ALONG), exact(points)
     m, omega = constants.margins(p), constants.omega(at)
-    q, along, outward = constants.missed(m), descent @ constants.p_mm, np.vecdot(descent, p)
+    q, along, outward = constants.odds_bound(m), descent @ constants.p_mm, np.vecdot(descent, p)
     return {
         CLIMBS_ALONG: (along, constants.share(m) * omega),
         SHORT: ((1 + q) * constants.reach * omega, norm(descent, axis=-1)),
@@ -271,7 +271,7 @@ def along_normalized_descent(
     if inside[:-1].all():
         p_bar = constants.p_mm / constants.length
         least = exact(run.p.value[0]) @ p_bar + length * np.cumsum(constants.climb(run.margins[:-1]), axis=0)
-        least = widened(least, run.drift)
+        least = widen(least, run.drift)
         norms, what = norm(run.p[1:], axis=-1), {"why": DESCENT_ROUNDING, "points": "iterate"}
         yield at_least(NORM_GROWS, Form.EFFECTIVE, norms, least, **what)
 
@@ -289,9 +289,9 @@ def turning(
     m = np.where(there, m, constants.needed)
     along = (run.p[1:] - run.p[:1]) @ p_bar
     least = np.cumsum(constants.climb(m) * norm(run.moved, axis=-1), axis=0)
-    sums = ((climbs, least), (turns, turned(constants, run.p, run.moved, m)))
+    sums = ((climbs, least), (turns, least_progress(constants, run.p, run.moved, m)))
     for name, bound in sums:
-        left, right = widened(along, 2 * run.drift)[there], bound[there]
+        left, right = widen(along, 2 * run.drift)[there], bound[there]
         made = at_least(name, Form.EFFECTIVE, left, right, why=DESCENT_ROUNDING, points="iterate")
         if made.verdict is not Verdict.FALSIFIED and not there.all():
             why = f"the run leaves m(p) ≥ log(2(T−1)A) after {int(there.sum(axis=0).min())} steps"
@@ -326,7 +326,7 @@ def along_the_flow(
         return
     flow = replace(flow, points=flow.points[known], norms=flow.norms[known])
     margins, lost, solver, later = margins[known], lost[known], solver[known], later[known]
-    kept = margins[1:].widened(lost[1:])
+    kept = margins[1:].widen(lost[1:])
     yield at_least(FLOW_KEPT, Form.LIMIT, kept, least, why=MARGIN_FLOW, points="recorded norm")
     yield flow_turns(constants, flow, later, solver / unit)
     offset = offset_is_kept(constants, flow, later, solver / unit)
@@ -370,7 +370,7 @@ def offset_is_kept(
 ) -> Claim:
     """|r| ≤ √(|r_b|² + e^E growth + Σ 2E_k(e^{E_k} − 1) Δlog t) at all later recorded points."""
     offsets = FlowOffset.of(Constraints.of(constants.problem, constants.svm), constants.svm)
-    changed = changed_by(constants, later)
+    changed = log_coefficient_change(constants, later)
     begins = np.flatnonzero(changed <= NEARLY)
     if not offsets.solved or len(begins) == 0 or begins[0] + 1 >= len(changed):
         why = "Newton's method for the dual weights did not converge" if not offsets.solved else "margins stay small"

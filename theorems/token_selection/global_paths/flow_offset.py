@@ -151,11 +151,11 @@ class FlowOffset:
         first = float(np.sum(self.across(p - q) ** 2)) + delay**2
         off, shift, grown = self.residual(q), float(q @ self.direction), self.growth(q, begin)
 
-        def squared(bound: float) -> float:
+        def squared_offset(bound: float) -> float:
             end = rho - shift + bound
             return first + grown(end) + 2 * bound * off * max(end - begin, 0.0)
 
-        return min(own_bound(squared, first), rho + float(np.linalg.norm(self.across(q))))
+        return min(own_bound(squared_offset, first), rho + float(np.linalg.norm(self.across(q))))
 
     def from_start(self, p: Float64[np.ndarray, "d"], rho: float) -> float:
         """A bound on the offset at norm ρ for the flow from p, over a grid of the freedom that (*) leaves."""
@@ -193,7 +193,7 @@ class FlowOffset:
         smallest = float((rows @ h).min())
         return h / smallest if smallest > 0 else None
 
-    def contracted(self, p: Float64[np.ndarray, "r d"]) -> Float64[np.ndarray, "r"]:
+    def contraction_bounds(self, p: Float64[np.ndarray, "r d"]) -> Float64[np.ndarray, "r"]:
         """(**) at each recorded point, from whichever point before it says most; inf at the first, (r,)."""
         rows, support, k = self.constraints.rows, self.support, len(self.tangents)
         if k == 0:

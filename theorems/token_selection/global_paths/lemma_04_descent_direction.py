@@ -18,17 +18,17 @@ from generators.case import Case
 from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
 from reference_attention.problem import Problem
-from theorems.bounded import exact, rounded
+from theorems.bounded import exact, with_rounding
 from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import stated
+from theorems.core.claim_name import stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import AttentionAt, Numbers, violation_of
 
-DESCENT = stated("descent")
+DESCENT = stated_claim("descent")
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable")
 POINTS = 150
@@ -66,7 +66,7 @@ def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
         at = AttentionAt(problem, points, under_test.textbook_eps)
         climbs = np.exp(log_climb(at) - at.log_scale[:, None])
-        return -at.gradient_of(under_test, DESCENT) @ rounded(solution), np.sum(climbs, axis=-1)
+        return -at.gradient_of(under_test, DESCENT) @ with_rounding(solution), np.sum(climbs, axis=-1)
 
     rng = case.rng()
     points = climb(rng, probe_points(rng, problem, solution, m=affordable(problem, POINTS)), violation_of(sides))

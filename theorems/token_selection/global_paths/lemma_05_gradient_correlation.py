@@ -18,17 +18,17 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
-from theorems.bounded import exact, rounded
+from theorems.bounded import exact, with_rounding
 from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import stated
+from theorems.core.claim_name import stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import AttentionAt, violation_of
 
-CORRELATION = stated("correlation")
+CORRELATION = stated_claim("correlation")
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable", "single-input")
 POINTS = 150
@@ -67,7 +67,7 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
         gradient = AttentionAt(problem, points, under_test.textbook_eps).gradient_of(under_test, CORRELATION)
-        p, p_mm = exact(points), rounded(solution)
+        p, p_mm = exact(points), with_rounding(solution)
         pi = norm(p_mm) * np.log(exact(problem.T - 1)) / norm(p, axis=-1)
         return np.vecdot(gradient, p) / norm(p, axis=-1), (1 + pi) * (gradient @ p_mm) / norm(p_mm)
 

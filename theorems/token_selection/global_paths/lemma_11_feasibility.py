@@ -22,16 +22,16 @@ from generators.problems import cases
 from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.problem import Dataset, Problem
 from reference_attention.svm.max_margin import Infeasible
-from theorems.bounded import exact, rounded
+from theorems.bounded import exact, with_rounding
 from theorems.core.claim import Claim, Form, at_least, undecided_claim
-from theorems.core.claim_name import premise, sharper, stated
+from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 
-AT_LEAST_ONE = stated("margins-at-least-one")
+AT_LEAST_ONE = stated_claim("margins-at-least-one")
 IS_ONE = sharper("smallest-margin-is-one")
 EXISTS = premise("gmm-exists")
 FEASIBLE = premise("solution-is-feasible")
@@ -73,27 +73,23 @@ def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
     be the projection of the origin: ⟨p_mm, p/m⟩ ≥ ‖p_mm‖² for a feasible p/m, which implies ‖p_mm‖ ≤ ‖p‖/m.
     """
     if case.dataset is None:
-        yield _undecided(AT_LEAST_ONE, "the lemma speaks of tokens, head and W: give a dataset")
+        yield undecided_claim(AT_LEAST_ONE, "the lemma speaks of tokens, head and W: give a dataset")
         return
     yield from dataset_claims(case, under_test)
     w = least_norm_preimage(case.dataset)
     if w is None:
-        yield _undecided(AT_LEAST_ONE, "v is not in the range of Wᵀ")
+        yield undecided_claim(AT_LEAST_ONE, "v is not in the range of Wᵀ")
         return
     problem = case.problem
     gap, margins = _exact_margins(case.dataset, problem.optimal, w)
     if gap <= 0:
-        yield _undecided(AT_LEAST_ONE, "the optimal scores tie over the rationals")
+        yield undecided_claim(AT_LEAST_ONE, "the optimal scores tie over the rationals")
         return
     excess = [_sign(m / gap - 1) for m in margins]
     yield at_least(AT_LEAST_ONE, Form.EXACT, excess, 0.0, rounding=0.0, why=EXACT, points="margin")
     tight = -abs(_sign(min(margins) / gap - 1))
     yield at_least(IS_ONE, Form.EXACT, tight, 0.0, rounding=0.0, why=EXACT)
     yield from _solution(problem, [x / gap for x in w], under_test)
-
-
-def _undecided(name: str, reason: str) -> Claim:
-    return undecided_claim(name, reason)
 
 
 def _sign(x: fmpq) -> float:
@@ -138,14 +134,14 @@ def _solution(problem: Problem, p: list[fmpq], under_test: Implementation) -> It
     others = [(i, t) for i in range(n) for t in range(tokens) if t != opt[i]]
     smallest = min(logits[i * tokens + int(opt[i]), 0] - logits[i * tokens + t, 0] for i, t in others)
     if smallest <= 0:
-        yield _undecided(EXISTS, "rounding the keys has undone the separation; give keys that are exact products")
+        yield undecided_claim(EXISTS, "rounding the keys has undone the separation; give keys that are exact products")
         return
     solution = under_test.max_margin(problem.exact_keys, opt)
     found = 0.0 if not isinstance(solution, Infeasible) else -1.0
     yield at_least(EXISTS, Form.EXACT, found, 0.0, rounding=0.0, why=EXACT)
     if isinstance(solution, Infeasible):
         return
-    feasible, p_mm = rounded(to_floats([x / smallest for x in p])), rounded(solution.p)
+    feasible, p_mm = with_rounding(to_floats([x / smallest for x in p])), with_rounding(solution.p)
     rows = exact([problem.keys[i, opt[i]] for i, _ in others]) - np.array([problem.keys[i, t] for i, t in others])
     yield at_least(FEASIBLE, Form.EXACT, rows @ p_mm, 1.0, points="constraint")
     yield at_least(PROJECTION, Form.EXACT, feasible @ p_mm, p_mm @ p_mm)

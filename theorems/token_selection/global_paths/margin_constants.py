@@ -17,7 +17,7 @@ from numpy.linalg import norm
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
-from theorems.bounded import exact, rounded, value_of
+from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Form, Undecided
 from theorems.core.key_rows import key_rows
 from theorems.rounding.approximate import approximate
@@ -52,7 +52,7 @@ class MarginConstants:
     @cached_property
     def p_mm(self) -> Numbers:
         """(d,)."""
-        return rounded(self.svm.p)
+        return with_rounding(self.svm.p)
 
     @cached_property
     def length(self) -> Numbers:
@@ -121,22 +121,22 @@ class MarginConstants:
         """m(p) = min g_it·p, (*b,) for points (*b, d)."""
         return np.min(p @ self.rows.T, axis=-1)
 
-    def missed(self, m: Any) -> Numbers:
+    def odds_bound(self, m: Any) -> Numbers:
         """q = (T − 1) e^{−m} ≥ Σ_{t≠opt} e^{−g_it·p}."""
         return (self.problem.T - 1) * np.exp(-m)
 
     def share(self, m: Any) -> Numbers:
         """1 − Aq, the least share of Ω that −∇L has along p_mm."""
-        return 1 - self.widest * self.missed(m)
+        return 1 - self.widest * self.odds_bound(m)
 
     def correlation(self, p: Any, m: Any) -> Numbers:
         """1 + π(p) = (1 + (K + log(1 + q))/ρ)/(1 − Aq), ρ = ‖p‖/‖p_mm‖."""
-        lag = (self.spread + np.log1p(self.missed(m))) * self.length
+        lag = (self.spread + np.log1p(self.odds_bound(m))) * self.length
         return (1 + lag / norm(p, axis=-1)) / self.share(m)
 
     def climb(self, m: Any) -> Numbers:
         """Θ(1 − Aq)/(max‖g‖(1 + q)): what a step along −∇L has along p̄_mm, at least, by its length."""
-        return self.share(m) / (self.length * self.reach * (1 + self.missed(m)))
+        return self.share(m) / (self.length * self.reach * (1 + self.odds_bound(m)))
 
     def omega(self, at: AttentionAt) -> Numbers:
         """Ω e^{−log_scale}, Ω(p) = (1/n) Σ_i |ℓ'_i| Σ_t s_it (γ_i,opt − γ_it); (b,)."""
@@ -145,7 +145,7 @@ class MarginConstants:
         return np.sum(np.exp(logs - at.log_scale[:, None]), axis=-1) / self.problem.n
 
 
-def turned(constants: MarginConstants, p: Any, moved: Any, m: Any) -> Numbers:
+def least_progress(constants: MarginConstants, p: Any, moved: Any, m: Any) -> Numbers:
     """Σ_{s<t} (‖p(s+1)‖ − ‖p(s)‖ − ‖Δ_s‖²/(2‖p(s)‖))/(1 + π_s), which ⟨p(t) − p(0), p̄_mm⟩ is at least; (t, b).
 
     Args:

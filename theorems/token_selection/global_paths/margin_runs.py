@@ -117,7 +117,7 @@ def log_excess_rate(constants: MarginConstants, run: Run, kept: Numbers) -> Floa
     """How fast log(L − L_opt) changes at most: (1 + q) max‖g‖ times how far the slopes of an input are apart."""
     problem = constants.problem
     lowest = np.maximum(run.margins.value.min(axis=0), kept.value - kept.error)
-    q = np.minimum(value_of(constants.missed(exact(lowest))), 1.0)
+    q = np.minimum(value_of(constants.odds_bound(exact(lowest))), 1.0)
     ranges = list(zip(problem.scores.max(axis=1).tolist(), problem.gaps().max(axis=1).tolist(), strict=True))
     loss, apart = problem.loss, []
     for x in q.tolist():
@@ -126,9 +126,9 @@ def log_excess_rate(constants: MarginConstants, run: Run, kept: Numbers) -> Floa
     return np.asarray(2 * (1 + q) * float(value_of(constants.reach)) * np.exp(np.minimum(apart, 700.0)))
 
 
-def widened(x: Numbers, by: Float64[np.ndarray, "t b"]) -> Numbers:
+def widen(x: Numbers, by: Float64[np.ndarray, "t b"]) -> Numbers:
     """With more room, where it is no plain float."""
-    return x.widened(by) if isinstance(x, Bounded) else x
+    return x.widen(by) if isinstance(x, Bounded) else x
 
 
 def with_least_margin(
@@ -178,16 +178,16 @@ def offset_bound(
     grown = offsets.growth(q, begin)
     rates = 2 * changed[:k] * np.expm1(changed[:k])
 
-    def squared(bound: float) -> float:
+    def squared_offset(bound: float) -> float:
         times = np.maximum(rho[1 : k + 1] - p[:k] @ offsets.direction + 2 * bound, 0.0)
         end = float(rho[k]) - shift + bound
         growth = math.exp(changed[0]) * grown(end) + 2 * bound * off * max(end - begin, 0.0)
         return first + growth + float(rates @ times)
 
-    return min(own_bound(squared, first), float(rho[k]) + float(np.linalg.norm(offsets.across(q))))
+    return min(own_bound(squared_offset, first), float(rho[k]) + float(np.linalg.norm(offsets.across(q))))
 
 
-def changed_by(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+def log_coefficient_change(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
     """E: by how much the logarithm of a row's coefficient may differ from log c_j + log e^{−g_j·p} where margins are
     at least ``later``; ∞ where it may be negative.
     """

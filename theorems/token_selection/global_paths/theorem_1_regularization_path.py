@@ -23,10 +23,10 @@ from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
-from theorems.bounded import exact, rounded
+from theorems.bounded import exact, with_rounding
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least, section, undecided_claim
-from theorems.core.claim_name import premise, premises, sharper, stated
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.core.on_kernel import BELOW_ROUNDING
@@ -71,7 +71,7 @@ SVM_IS_OPTIMAL = premise("svm-is-optimal")
 MARGIN = sharper("sublevel-margin")
 CORRELATION = sharper("sublevel-correlation")
 FROM_DUALS = sharper("sublevel-correlation-from-duals")
-PATH_CORRELATION = stated("path-correlation", when=FOLLOWED)
+PATH_CORRELATION = stated_claim("path-correlation", when=FOLLOWED)
 AT_RADIUS = sharper("offset-at-radius", when=FOLLOWED)
 CLOSED_FORM = sharper("offset-closed-form", when="the neighbours are independent with positive duals, d > 1")
 OFFSET_LIMIT = sharper("offset-limit", when="the neighbours are dependent with positive duals, d > 1")
@@ -172,7 +172,7 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if under_test.textbook_eps:
         # Such a kernel's gradient is rounding noise at these radii.
         return
-    path = _followed(problem, under_test, svm, constraints, basis, float(kappa.value), case.rng())
+    path = _follow_path(problem, under_test, svm, constraints, basis, float(kappa.value), case.rng())
     yield from on_the_path(path)
     yield from as_minimised(MinimisedPath.of(path.at, under_test))
 
@@ -191,7 +191,7 @@ def in_sublevel_sets(
     A point p of the ball whose risk is larger than at R p̄_mm by a factor e^o belongs to the sublevel set of RΘ − o in
     place of RΘ. So the bounds, with RΘ − o in them, are for points whose risk is not surely smaller, too.
     """
-    p, p_mm, rho, what = exact(points), rounded(svm.p), rhos[of], {"points": "point of a sublevel set"}
+    p, p_mm, rho, what = exact(points), with_rounding(svm.p), rhos[of], {"points": "point of a sublevel set"}
     log_edge = log_excess_of(under_test, problem, rhos[:, None] * p_mm, MARGIN)[of]
     over = np.maximum(log_excess_of(under_test, problem, p, MARGIN) - log_edge, 0.0)
     rows = key_rows(problem, problem.optimal)[np.arange(problem.T) != problem.optimal[:, None]]
@@ -289,7 +289,7 @@ def as_minimised(path: MinimisedPath) -> Iterator[Claim]:
     """The optimiser says that its points have the offset that the reduced program predicts, and they have it."""
     yield from premises(path)
     sphere, offsets = path.asked[0].sphere, path.offsets
-    apart, size = norm(offsets - path.predicted, axis=2).max(axis=0), norm(offsets[0], axis=1)
+    apart, size = norm(offsets - path.predicted_offsets, axis=2).max(axis=0), norm(offsets[0], axis=1)
     allowed = path.rounding + STALLED * (size + 1 / (sphere.problem.key_scale * sphere.svm.norm))
     what: dict[str, Any] = {"why": PATH_OPTIMISER, "scale": np.maximum(size, 1.0), "points": "radius"}
     yield at_least(MINIMISED_OFFSET, Form.SHARP, 0.0, apart, rounding=allowed, **what)
@@ -311,13 +311,13 @@ def log_kappa(problem: Problem) -> Numbers:
 def dual_value(problem: Problem, svm: MaxMargin) -> Numbers:
     """D(w) = Σ w_j log(c_j / w_j) ≤ log Σ c_j e^{−g_j·y} for every y ⊥ p_mm (Jensen, Σ w_j g_j ∥ p_mm)."""
     used, best = svm.duals > 0, exact(problem.scores.max(axis=1))[:, None]
-    duals: Any = rounded(svm.duals[used])
+    duals: Any = with_rounding(svm.duals[used])
     w = duals / np.sum(duals)
     log_costs = problem.loss.log_slope(best) + np.log(best - problem.scores)
     return np.sum(w * (log_costs[used] - np.log(w)))
 
 
-def _followed(
+def _follow_path(
     problem: Problem,
     under_test: Implementation,
     svm: MaxMargin,

@@ -24,10 +24,10 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.flow import RELATIVE
-from theorems.bounded import exact, rounded, value_of
+from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least, section
-from theorems.core.claim_name import premise, premises, sharper, stated
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.core.on_kernel import calls
@@ -70,9 +70,9 @@ SUMMABLE = sharper("steps-are-summable")
 CORRELATION_STEP = sharper("correlation-step", when=ONE_INPUT)
 CORRELATION = sharper("correlation-lower-bound", when=ONE_INPUT)
 NORMALIZED_CLIMBS = sharper("normalized-run-climbs")
-NORM_DIVERGES = stated("norm-diverges")
+NORM_DIVERGES = stated_claim("norm-diverges")
 ARC_CLIMBS = sharper("arc-climbs")
-FLOW_CORRELATION = stated("flow-correlation", when=ONE_INPUT)
+FLOW_CORRELATION = stated_claim("flow-correlation", when=ONE_INPUT)
 OFFSET_KEPT = sharper("flow-offset-is-kept", when=ONE_INPUT)
 OFFSET_CLOSED_FORM = sharper("flow-offset-closed-form", when=ONE_INPUT)
 
@@ -171,19 +171,19 @@ def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
     if not (largest < LARGEST_LOGARITHM and error < 1):
         why = f"log|∇L| reaches {largest:.3g} with an error of {error:.3g}: no digits left in float64"
         raise Undecided(CLIMBS, why, Form.EFFECTIVE)
-    p_mm, iterate, drifted = rounded(svm.p), {"points": "iterate"}, {"points": "iterate", "why": DESCENT_ROUNDING}
+    p_mm, iterate, drifted = with_rounding(svm.p), {"points": "iterate"}, {"points": "iterate", "why": DESCENT_ROUNDING}
 
     # −⟨∇L, p_mm⟩ ≥ (1/n) Σ_i |ℓ'| gap_i s_i,opt (1 − s_i,opt), both sides in units of the gradient.
     climbs = np.sum(np.exp(log_climbs - at.log_scale[:, None]), axis=1)
     yield at_least(CLIMBS, Form.EFFECTIVE, descent.direction @ p_mm, climbs, **iterate)
 
-    p, norms, t = descent.p, descent.norms, descent.looked
+    p, norms, t = descent.p, descent.norms, descent.checked_iterates
     w, climbed = p @ p_mm, climb_bound(problem, log_step + log_rate(problem, norms[0]), t)
     yield at_least(CLIMBS_LIKE_LOG, Form.EFFECTIVE, (w - w[0])[1:], climbed[1:], **drifted)
     yield at_least(NORM_GROWS, Form.EFFECTIVE, norms[t][1:], ((w[0] + climbed) / norm(p_mm))[1:], **drifted)
 
     # η (L(p(0)) − L_opt) ≥ ½ Σ_s ‖Δ_s‖².
-    lengths, drop = norm(descent.moved, axis=-1), descent.drop(SUMMABLE)
+    lengths, drop = norm(descent.increments, axis=-1), descent.drop(SUMMABLE)
     taken = np.sum(lengths * lengths, axis=0) / 2
     yield at_least(SUMMABLE, Form.EFFECTIVE, drop, taken, why=DESCENT_ROUNDING, points="start")
     if problem.n > 1:
@@ -207,7 +207,9 @@ def at_every_normalized_step(descent: NormalizedDescent, svm: MaxMargin) -> Iter
     """⟨p(t) − p(0), p_mm⟩ ≥ s t/D for steps of length s, as ‖∇L‖ is at most D times −⟨∇L, p_mm⟩."""
     yield from premises(descent)
     least = exact(descent.length) * descent.times / reach(descent.problem)
-    yield at_least(NORMALIZED_CLIMBS, Form.EFFECTIVE, descent.moved @ rounded(svm.p), least, points="iterate")
+    yield at_least(
+        NORMALIZED_CLIMBS, Form.EFFECTIVE, descent.displacements @ with_rounding(svm.p), least, points="iterate"
+    )
 
 
 def along_the_flow(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
@@ -252,7 +254,7 @@ def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
     yield at_least(OFFSET_KEPT, Form.SHARP, remaining, moved, rounding=noise[after], scale=large[after], **flow)
 
     # Within span(G_S): |z − q| is no more than what (**) leaves of it.
-    least = np.minimum(offsets.contracted(p), rho + float(np.linalg.norm(offsets.q)))[late]
+    least = np.minimum(offsets.contraction_bounds(p), rho + float(np.linalg.norm(offsets.q)))[late]
     inside = np.linalg.norm(offsets.inside(p[late] - offsets.q), axis=1)
     yield at_least(OFFSET_CLOSED_FORM, Form.SHARP, least, inside, rounding=noise[late], scale=large[late], **flow)
 

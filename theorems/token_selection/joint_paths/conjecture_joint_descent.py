@@ -125,7 +125,7 @@ def _claims(
     if not 0 < ratio < math.inf:
         return [undecided_claim("prompt-rate", "the norms do not both grow", Form.LIMIT)]
     unit = joint.longest_row
-    size = float(np.max(np.linalg.norm(joint.chosen, axis=-1)))
+    size = float(np.max(np.linalg.norm(joint.chosen_tokens, axis=-1)))
     target = under_test.scheduled_direction(joint, ratio)
     # What stays bounded may change by a logit besides.
     logits = 1 + math.log(prompts[1] / prompts[0])

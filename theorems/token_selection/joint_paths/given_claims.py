@@ -23,7 +23,7 @@ GIVEN_CLAIMS = (
 def given_claims(case: Case, setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
     """Keys and scores are those products; p_mm and, where some input is no support of v_mm, p_relax solve their SVM."""
     yield from dataset_claims(case, under_test)
-    problem, alpha, support = setup.problem, case.chosen, setup.joint.svm.support
+    problem, alpha, support = setup.problem, case.chosen_tokens, setup.joint.svm.support
     yield svm_claim(problem, alpha, setup.separator)
     if not support.all():
         required = support.astype(np.int64)

@@ -40,7 +40,7 @@ def effective_claims(levels: list[Sublevel], rng: np.random.Generator, *, quadra
     """
     gathered: dict[str, list[tuple[Numbers, Numbers]]] = {}
     for level in levels:
-        points = level.hunted(rng)
+        points = level.search_points(rng)
         if quadrant:
             points = points.where(_in_quadrant(level, points))
         for name, (left, right) in _sides(level, points).items():
@@ -140,7 +140,7 @@ def _duals_claim(setup: JointSetup) -> Claim:
     """
     svm, n = setup.joint.svm, setup.problem.n
     duals = rounded_often(svm.duals, n + 2)
-    off = duals @ setup.joint.chosen - setup.margin * setup.u
+    off = duals @ setup.joint.chosen_tokens - setup.margin * setup.u
     total = np.sum(duals, keepdims=True) - 1
     conditions = [np.abs(off), np.abs(total), exact(-svm.duals), exact(svm.duals[~svm.support])]
     return at_least("label-duals", Form.EXACT, 0.0, np.concatenate(conditions), points="condition")
@@ -153,7 +153,7 @@ def solution_claims(setup: JointSetup, under_test: Implementation) -> Iterator[C
     """
     joint, target, T = setup.joint, setup.target, setup.problem.T
     support = joint.svm.support
-    outputs = joint.chosen @ setup.u
+    outputs = joint.chosen_tokens @ setup.u
     yield at_least("label-margin", Form.EFFECTIVE, outputs - setup.slack, setup.margin, points="input")
     yield at_least("label-supports", Form.EFFECTIVE, setup.margin, outputs[support], points="support")
     yield _duals_claim(setup)
@@ -162,7 +162,7 @@ def solution_claims(setup: JointSetup, under_test: Implementation) -> Iterator[C
     points = level.points(np.zeros((3, joint.tokens.shape[2])), RTheta[:, None] * target.p)
     # Entries of p are rounded twice: margins, and so logarithms of q, move by at most EPS Σ|δk p|.
     moved = EPS * np.max(np.sum(np.abs(joint.rows) * np.abs(points.p)[:, None, None, :], axis=-1), axis=(1, 2))
-    q = level.nonoptimality(points) * np.exp(exact(np.zeros(3)).widened(moved * (1 + 16 * EPS)))[:, None]
+    q = level.nonoptimality(points) * np.exp(exact(np.zeros(3)).widen(moved * (1 + 16 * EPS)))[:, None]
     worst = np.max(q[:, support], axis=1)
     upper, lower = nonoptimality_bounds(exact(RTheta), T)
     yield at_least("target-selects", Form.EFFECTIVE, upper, worst, points="radius")

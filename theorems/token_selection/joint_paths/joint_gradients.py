@@ -50,7 +50,7 @@ def gradient_claims(setup: JointSetup, under_test: Implementation, rng: np.rando
         if not np.isfinite(part).all():
             raise NotANumber(name, "the joint gradient under test is not finite", Form.EXACT)
         # Theirs may be another formula, which loses as much.
-        gap = np.abs(right.widened(right.error) - part)
+        gap = np.abs(right.widen(right.error) - part)
         yield at_least(name, Form.EXACT, 0.0, gap, scale=1.0 + np.abs(part), points="entry")
 
 

@@ -137,7 +137,7 @@ def limit_claims(
         return
     w, p = path.offsets[0], path.prompts[0]
     yield Claim("path-is-lowest", Form.LIMIT, 0.0, 0.0, EXACT, branch=_how(setup, p))
-    found, _, target = _compared(setup, log_r, R, w, p)
+    found, _, target = _compare(setup, log_r, R, w, p)
     if not _has_digits(joint, w):
         reason = f"the head's offset of {np.linalg.norm(w):.3g} leaves no digits of its outputs"
         yield undecided_claim("limit-direction", reason, Form.LIMIT)
@@ -156,7 +156,7 @@ def limit_claims(
     value = float(relative_log_risk(joint, log_r, w, joint.log_weights(p)))
     deficit = math.log(joint.tokens.shape[0]) + value
     floors = np.maximum(_log_odds(log_Q), _floors_from_outputs(joint, log_r, w, deficit))
-    argued = exact(floors).widened(np.where(np.isfinite(floors), 8 * EPS * (1 + np.abs(floors)), 0.0))
+    argued = exact(floors).widen(np.where(np.isfinite(floors), 8 * EPS * (1 + np.abs(floors)), 0.0))
     margins = setup.margins(p)
     yield at_least("limit-margins", Form.LIMIT, margins, argued, why=JOINT_LIMIT, points="input")
     bound = target_bound(setup, argued, margins, R)
@@ -166,7 +166,7 @@ def limit_claims(
         # Both excesses carry the rounding of logits: 2 · slip/(RΘ) = 8 eps (k + 8) max‖k_iα − k_it‖/Θ of the cosine.
         visible = VISIBLE + 2 * slip / (R * setup.target.margin)
         yield at_least("limit-reached", Form.LIMIT, bound, 1 - visible, why=JOINT_LIMIT, points="minimiser")
-    deficit = max(deficit, 0.0) + 16 * EPS * (1 + float(np.abs(joint.chosen @ w).max()))
+    deficit = max(deficit, 0.0) + 16 * EPS * (1 + float(np.abs(joint.chosen_tokens @ w).max()))
     r = math.exp(min(log_r, LARGEST_EXPONENT))
     loss = deficit / exact(r) * (1 + setup.spread / setup.nu) / setup.margin
     if loss <= 1:
@@ -177,7 +177,7 @@ def limit_claims(
 def _above(setup: JointSetup, log_r: float, R: float, path: JointPath, slip: float) -> str:
     """What kind of pair it is, if it is no minimiser: above a competitor, as a pair or as a prompt for its head."""
     w, p = path.offsets[0], path.prompts[0]
-    found, _, target = _compared(setup, log_r, R, w, p)
+    found, _, target = _compare(setup, log_r, R, w, p)
     beyond = _pair_excess(setup, log_r, R, w, p)
     if found <= target + slip + RESOLVED and beyond <= slip:
         return ""
@@ -208,7 +208,7 @@ def _has_digits(joint: Joint, w: Float64[np.ndarray, "d"]) -> bool:
     return float(np.linalg.norm(w) * np.max(np.linalg.norm(joint.tokens, axis=-1))) * (w.size + 8) * EPS <= 2.0**-6
 
 
-def _compared(
+def _compare(
     setup: JointSetup, log_r: float, R: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
 ) -> tuple[float, Float64[np.ndarray, "k"], float]:
     """The log-excess at p, the best competitor for the same head, and its log-excess."""
@@ -234,7 +234,7 @@ def _floors_from_outputs(
     """Item 6 for a known head: v·x_i^p ≥ rΓ − F gives q_i ≤ (v·z_iα − rΓ + F)/min_t c_it; floors of R m_i from that."""
     _, log_drops = head_drops(joint, log_r, w)
     log_least = np.min(np.where(joint.others, log_drops, np.inf), axis=1)
-    room = joint.svm.slack + (joint.chosen @ w + deficit) * math.exp(-min(log_r, 690.0))
+    room = joint.svm.slack + (joint.chosen_tokens @ w + deficit) * math.exp(-min(log_r, 690.0))
     log_room = log_r + np.log(np.maximum(room, 1e-300))
     return _log_odds(log_room - log_least + 64 * EPS)
 
@@ -316,7 +316,7 @@ def _predicted_offset(
 ) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "n"]]:
     """o and π. b is determined up to a constant, which moves o along p̄ only."""
     joint, near = setup.joint, setup.separator.neighbours
-    E = joint.chosen @ w
+    E = joint.chosen_tokens @ w
     pi = np.exp(-E - np.logaddexp.reduce(-E))
     b = np.log((pi[:, None] * joint.drops)[near] / setup.separator.duals[near])
     return _across(pseudo @ (b - b.mean()), setup.separator.direction), pi

@@ -83,6 +83,6 @@ def _formula_claim(
     right = -np.sum(slopes[..., None] * features, axis=1) / joint.tokens.shape[0]
     reported = np.array([x.direction for x in theirs])
     # Theirs may be another formula, which loses as much.
-    gap = np.abs(right.widened(right.error) - reported)
+    gap = np.abs(right.widen(right.error) - reported)
     size = float(np.abs(joint.tokens).max())
     return at_least("head-gradient", Form.EXACT, 0.0, gap, scale=size or 1.0, points="entry")

@@ -68,7 +68,7 @@ def largest(x: Numbers) -> Float64[np.ndarray, "*b"]:
 
 def rounded_often(x: Any, roundings: int) -> Numbers:
     """Floats that so many correctly rounded operations made of exact numbers, each a product or a quotient of them."""
-    return exact(x) * (1 + exact(np.zeros(())).widened((roundings + 1) * UNIT))
+    return exact(x) * (1 + exact(np.zeros(())).widen((roundings + 1) * UNIT))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class JointSetup:
     @cached_property
     def sides(self) -> Numbers:
         """z_iα − z_it, (n, T, d)."""
-        return exact(self.joint.chosen)[:, None] - self.joint.tokens
+        return exact(self.joint.chosen_tokens)[:, None] - self.joint.tokens
 
     @cached_property
     def rows(self) -> Numbers:
@@ -156,7 +156,7 @@ def joint_setup(
     Raises:
         Undecided: one of them does not exist, and why.
     """
-    data, alpha = case.dataset, case.chosen
+    data, alpha = case.dataset, case.chosen_tokens
     if data is None:
         raise Undecided(claim, "the case has no tokens and labels", form)
     tokens = data.signed_tokens
@@ -246,9 +246,9 @@ class Sublevel:
         s, r = self.setup, self.r
         drops = r * s.drops + np.vecdot(s.sides, w[:, None, None])
         lost = np.sum(np.where(s.joint.others, weights * drops, 0.0), axis=-1)
-        E = r * s.slack + np.vecdot(exact(s.joint.chosen), w[:, None]) - lost
+        E = r * s.slack + np.vecdot(exact(s.joint.chosen_tokens), w[:, None]) - lost
         outside = np.maximum(exact(w) @ s.u + np.vecdot(exact(w), w) / (2 * r), 0.0)
-        E = E.widened(largest(outside)[:, None] * (largest(s.margin) + largest(E) / r))
+        E = E.widen(largest(outside)[:, None] * (largest(s.margin) + largest(E) / r))
         return np.logaddexp.reduce(_log_losses(r * s.margin, E), axis=-1) - np.log(exact(E.shape[-1]))
 
     def inside(self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]) -> Bool[np.ndarray, "m"]:
@@ -292,7 +292,7 @@ class Sublevel:
         loose = np.where(useful, room / np.where(useful, s.smallest_drops, 1.0), np.inf)
         return np.where(s.joint.svm.support, self.bound, loose)
 
-    def hunted(self, rng: np.random.Generator, *, rays: int = 20, rounds: int = 3) -> Points:
+    def search_points(self, rng: np.random.Generator, *, rays: int = 20, rounds: int = 3) -> Points:
         """Points surely inside, most of them at the end of a ray: where the bounds are tightest.
 
         Rays start at the competitor, then at points found; along each, step sizes from far below one logit to far
@@ -338,7 +338,7 @@ class Sublevel:
         kind = rng.integers(4, size=rays)
         by_p = np.where((kind == 1)[:, None], -rows[single] / unit**2, by_p)
         by_p = np.where((kind == 2)[:, None], rng.choice([-1, 1], (rays, 1)) * self.competitor / self.R / unit, by_p)
-        by_w = rng.normal(size=(rays, d)) / max(float(np.abs(joint.chosen).max()), 1e-300)
+        by_w = rng.normal(size=(rays, d)) / max(float(np.abs(joint.chosen_tokens).max()), 1e-300)
         by_w *= np.exp(rng.uniform(-8, max(1.0, min(self.log_r / 2, 40.0)), (rays, 1)))
         block = rng.integers(3, size=(rays, 1))
         return np.where(block == 1, 0.0, by_w), np.where(block == 2, 0.0, by_p)
@@ -361,4 +361,4 @@ def _log_losses(base: Numbers, E: Numbers) -> Numbers:
 def _with_series(x: Numbers, y: Numbers) -> Numbers:
     """x; it is −y/2 up to y²/2 for small y > 0, and has digits of that where y was at least e^{−600}."""
     small = y.value < SERIES
-    return np.where(small, -y / 2, x).widened(np.where(small, y.value**2 + NOTHING, 0.0))
+    return np.where(small, -y / 2, x).widen(np.where(small, y.value**2 + NOTHING, 0.0))

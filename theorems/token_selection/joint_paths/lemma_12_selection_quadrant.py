@@ -60,7 +60,7 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield at_least("odds", Form.EFFECTIVE, margins, log_odds, points="point and input")
     yield at_least("odds-reversed", Form.EFFECTIVE, most, margins, points="point and input")
     from_r0 = level.other_bounds <= 0.5
-    inside = level.hunted(rng)
+    inside = level.search_points(rng)
     if from_r0.any():
         low = setup.margins(inside.p)[:, from_r0]
         yield at_least("quadrant-from-r0", Form.EFFECTIVE, low, 0.0, points="pair (v, p) and input")

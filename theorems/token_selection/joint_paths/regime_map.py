@@ -68,7 +68,7 @@ def regimes(case: Case) -> Iterator[Regime]:
             non-support that could bind.
     """
     try:
-        setup = joint_setup(case.normalised(), REFERENCE)
+        setup = joint_setup(case.normalise(), REFERENCE)
     except Undecided as error:
         raise ValueError(error.why) from None
     if setup.joint.svm.support.all():
@@ -110,7 +110,7 @@ def _regime(data: str, name: str, setup: JointSetup, schedule: Schedule, ratio: 
     )
 
 
-def generated(seed: int) -> Case:
+def generate_case(seed: int) -> Case:
     """Figure 3(b) with other numbers: supports (1, ±h) with label margin 1 and a non-support, second tokens 0."""
     rng = np.random.default_rng(seed)
     h = rng.integers(2, 9, size=2) / 4

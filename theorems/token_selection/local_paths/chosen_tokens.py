@@ -45,7 +45,7 @@ def locally_optimal_choices(case: Case) -> Iterator[Case]:
     problem = case.problem
     few = problem.n * np.log(problem.T) <= np.log(MOST_CHOICES) * (1 + 1e-12)
     found = False
-    for alpha in separable_choices(problem) if few else selected_by_flows(case):
+    for alpha in separable_choices(problem) if few else flow_selections(case):
         solution = max_margin(problem.exact_keys, alpha)
         if not isinstance(solution, Infeasible) and locally_optimal(solution, problem.scores):
             found = True
@@ -60,7 +60,7 @@ def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:
     A choice for the first inputs that is infeasible on its own rules out all its continuations.
     """
 
-    def extended(chosen: tuple[int, ...]) -> Iterator[Int64[np.ndarray, "n"]]:
+    def extend(chosen: tuple[int, ...]) -> Iterator[Int64[np.ndarray, "n"]]:
         alpha = np.array(chosen, dtype=np.int64)
         if chosen and isinstance(max_margin(first_inputs(problem.exact_keys, len(chosen)), alpha), Infeasible):
             return
@@ -68,13 +68,13 @@ def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:
             yield alpha
             return
         for token in range(problem.T):
-            yield from extended((*chosen, token))
+            yield from extend((*chosen, token))
 
-    yield from extended(())
+    yield from extend(())
 
 
 @lru_cache(maxsize=1)
-def selected_by_flows(case: Case) -> Sequence[Int64[np.ndarray, "n"]]:
+def flow_selections(case: Case) -> Sequence[Int64[np.ndarray, "n"]]:
     """The α that gradient flows select, each once, in lexicographic order; several statements ask for them."""
     problem = case.problem
     unit = 1.0 / problem.key_scale
@@ -84,5 +84,5 @@ def selected_by_flows(case: Case) -> Sequence[Int64[np.ndarray, "n"]]:
     norms = np.array([max(SELECTED_AT * unit, 10 * float(np.linalg.norm(start))) for start in starts])
     points = np.array(starts, dtype=np.float64)
     flows = gradient_flows([problem] * len(starts), points, norms=norms, relative=ROUGH)
-    selected = {tuple(problem.selected_by(p).tolist()) for p in flows.points}
+    selected = {tuple(problem.selection_at(p).tolist()) for p in flows.points}
     return [np.array(alpha, dtype=np.int64) for alpha in sorted(selected)]

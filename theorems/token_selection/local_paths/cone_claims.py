@@ -15,11 +15,11 @@ from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.training.flow import Flow
-from theorems.bounded import exact, rounded, value_of
+from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import tolerance
-from theorems.curves.flow_chords import asked_for
+from theorems.curves.flow_chords import start_and_norms
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.steps import steps_claim
@@ -90,17 +90,17 @@ def stays_in_cone(cone: InvariantCone, gd: Descent, views: Sequence[ConeView]) -
     mu = cone.constants.mu
     view = ConeView(cone.constants, gd.points[0], views[0].under_test, cone.tip)
     near = view.nu >= (1 - SLACK) * mu
-    inward = np.vecdot(view.descent, mu * view.axis - (1 - exact(mu)) * view.apart)
+    inward = np.vecdot(view.descent, mu * view.axis - (1 - exact(mu)) * view.deviation)
     length = np.exp(exact(np.minimum(gd.log_sizes[0], 700.0)))
-    second = (1 - exact(mu)) * length / (2 * norm(view.moved, axis=1)) * norm(view.descent, axis=1)
+    second = (1 - exact(mu)) * length / (2 * norm(view.from_tip, axis=1)) * norm(view.descent, axis=1)
     sides = [(np.full_like(x.nu, mu), x.nu) for x in views]
-    left, right = _joined([*sides, (inward[near], second[near])])
+    left, right = _join([*sides, (inward[near], second[near])])
     return at_least("stays-in-cone", Form.EFFECTIVE, left, right, points="iterate")
 
 
 def increments(cone: InvariantCone, views: Sequence[ConeView]) -> Claim:
     """⟨Δ, p̄_mm⟩ (1 + π') ≥ ⟨Δ, p̄'⟩."""
-    left, right = _joined([view.correlation(view.pi(cone.kappa)) for view in views])
+    left, right = _join([view.correlation(view.pi(cone.kappa)) for view in views])
     return at_least("increments", Form.EFFECTIVE, left, right, points="iterate")
 
 
@@ -114,17 +114,17 @@ def norm_grows(cone: InvariantCone, views: Sequence[ConeView]) -> Claim:
         # Without a descent direction there is no growth, although 0 ≥ 0.
         moves = np.any(value_of(view.descent) != 0, axis=1)
         sides.append((np.where(moves, outward, -1.0), share * norm(view.descent, axis=1)))
-    left, right = _joined(sides)
+    left, right = _join(sides)
     return at_least("norm-grows", Form.EFFECTIVE, left, right, points="iterate")
 
 
 def log_growth(cone: InvariantCone, view: ConeView, which: Int64[np.ndarray, "records b"], log_step: float) -> Claim:
     """⟨p(t) − p(0), p̄_mm⟩ ≥ P log1p((ηC/P) t e^{−Z(0)/P}) for t = 1 … 1000, Z(0) = ⟨p(0), p̄_mm⟩.
 
-    Both sides are divided by e^{unit} of :func:`grown`.
+    Both sides are divided by e^{unit} of :func:`progress`.
     """
-    constants, p_mm = cone.constants.carrying, rounded(cone.constants.solution.p)
-    left, unit = grown(view, which, log_step)
+    constants, p_mm = cone.constants.carrying, with_rounding(cone.constants.solution.p)
+    left, unit = progress(view, which, log_step)
     # An iterate is rounded as it is made, and the gradient is that of the rounded one.
     drift = len(which) * EPS * np.abs(view.points[which]).max(axis=0)
     starts = approximate(view.points[which[0]], drift)
@@ -133,12 +133,12 @@ def log_growth(cone: InvariantCone, view: ConeView, which: Int64[np.ndarray, "re
     exponent = rate + np.log(exact(np.arange(1, len(which))))[:, None] - first
     # log1p(e^x) is e^x up to e^{2x}/2.
     far = exponent.value < -700
-    log_least = np.where(far, exponent.widened(1e-300), np.log(np.log1p(np.exp(np.where(far, 0.0, exponent)))))
+    log_least = np.where(far, exponent.widen(1e-300), np.log(np.log1p(np.exp(np.where(far, 0.0, exponent)))))
     least = np.exp(np.minimum(np.log(constants.norm) + log_least - unit, 700.0))
     return at_least("log-growth", Form.EFFECTIVE, left, least, points="iterate")
 
 
-def grown(
+def progress(
     view: ConeView, which: Int64[np.ndarray, "records b"], log_step: float
 ) -> tuple[Numbers, Float64[np.ndarray, "b"]]:
     """⟨p(t) − p(0), p̄_mm⟩ e^{−unit} = Σ_{s<t} η⟨−∇L(p(s)), p̄_mm⟩ e^{−unit}, (t, b), in whose units no increment is
@@ -186,7 +186,7 @@ def flow_claims(cone: InvariantCone, under_test: Implementation, starts: Batch) 
                 axis=constants.solution.p,
                 absolute=share * width,
             )
-            asked = asked_for(flow, start, goal)
+            asked = start_and_norms(flow, start, goal)
             if asked.verdict is Verdict.FALSIFIED:
                 yield asked
                 return
@@ -207,7 +207,7 @@ def _along(around: InvariantCone, flow: Flow) -> Iterator[Claim]:
     constants, length, start = around.constants, around.constants.norm, flow.points[0]
     view = ConeView(constants, flow.points, REFERENCE, around.tip)
     bound = np.sqrt([2 * around.lateral_squared(start, rho) for rho in value_of(view.rho).tolist()])
-    value = norm(view.apart, axis=1) * view.rho
+    value = norm(view.deviation, axis=1) * view.rho
     # The solver works in a frame along p_mm: its tolerances are on the part of p across it.
     across = np.maximum(bound, value_of(value)) + norm(around.apex.offset) / length
     d = constants.problem.d
@@ -216,7 +216,7 @@ def _along(around: InvariantCone, flow: Flow) -> Iterator[Claim]:
     lateral = steps * (flow.relative * across + flow.absolute / length)
     # In units of the bound at the end, or of the cone's width where there is nothing across.
     unit = max(float(bound.max()), math.sqrt(2 * constants.mu) * float(flow.norms[0]) / length)
-    sides = bound, value.widened(lateral)
+    sides = bound, value.widen(lateral)
     yield at_least("flow-rate", Form.EFFECTIVE, *sides, why=FLOW_SOLVER, scale=unit, points="record")
     end = float(flow.norms[-1])
     proven = around.flow_angle(start, end)
@@ -225,6 +225,6 @@ def _along(around: InvariantCone, flow: Flow) -> Iterator[Claim]:
     yield at_least("limit", Form.LIMIT, proven, reached, rounding=rounding, why=FLOW_SOLVER, points="end")
 
 
-def _joined(sides: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
+def _join(sides: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
     left, right = (np.concatenate(parts) for parts in zip(*sides, strict=True))
     return left, right

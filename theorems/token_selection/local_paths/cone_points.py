@@ -16,7 +16,7 @@ from jaxtyping import Float64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
-from theorems.bounded import exact, rounded
+from theorems.bounded import exact, with_rounding
 from theorems.core.implementation import Implementation
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
@@ -96,7 +96,7 @@ class ConeView:
     tip: Float64[np.ndarray, "d"]
 
     @cached_property
-    def _evaluated(self) -> tuple[Numbers, Numbers, Numbers]:
+    def _evaluation(self) -> tuple[Numbers, Numbers, Numbers]:
         """−∇L under test, its unit and log max_i (1 − s_iα_i), of as many points at a time as memory is good for."""
         problem, found = self.constants.problem, []
         together = max(1, TOGETHER // problem.keys.size)
@@ -110,47 +110,47 @@ class ConeView:
     @property
     def descent(self) -> Numbers:
         """−∇L under test, (m, d)."""
-        return self._evaluated[0]
+        return self._evaluation[0]
 
     @property
     def log_scale(self) -> Float64[np.ndarray, "m"]:
-        return self._evaluated[1]
+        return self._evaluation[1]
 
     @property
     def log_missed(self) -> Numbers:
         """log max_i (1 − s_iα_i), (m,)."""
-        return self._evaluated[2]
+        return self._evaluation[2]
 
     @cached_property
     def axis(self) -> Numbers:
         """p̄_mm."""
-        p_mm = rounded(self.constants.solution.p)
+        p_mm = with_rounding(self.constants.solution.p)
         return p_mm / norm(p_mm)
 
     @cached_property
-    def moved(self) -> Numbers:
+    def from_tip(self) -> Numbers:
         """p' = p − a; a is made by some d + 8 roundings."""
         return exact(self.points) - approximate(self.tip, (self.tip.size + 8) * EPS * np.abs(self.tip))
 
     @cached_property
     def rho(self) -> Numbers:
         """ρ' = ‖p'‖/P."""
-        return norm(self.moved, axis=1) / norm(rounded(self.constants.solution.p))
+        return norm(self.from_tip, axis=1) / norm(with_rounding(self.constants.solution.p))
 
     @cached_property
-    def apart(self) -> Numbers:
+    def deviation(self) -> Numbers:
         """p̄' − p̄_mm."""
-        return self.moved / norm(self.moved, axis=1)[:, None] - self.axis
+        return self.from_tip / norm(self.from_tip, axis=1)[:, None] - self.axis
 
     @cached_property
     def nu(self) -> Numbers:
         """ν' = 1 − cos(p', p_mm)."""
-        return np.vecdot(self.apart, self.apart) / 2
+        return np.vecdot(self.deviation, self.deviation) / 2
 
     @cached_property
     def axial(self) -> Numbers:
         """ρ(1 − ν) = ⟨p, p_mm⟩/P² = ζ."""
-        p_mm = rounded(self.constants.solution.p)
+        p_mm = with_rounding(self.constants.solution.p)
         return exact(self.points) @ p_mm / np.vecdot(p_mm, p_mm)
 
     def pi(self, kappa: Any) -> Numbers:
@@ -164,7 +164,7 @@ class ConeView:
 
     def correlation(self, pi: Numbers) -> tuple[Numbers, Numbers]:
         """Both sides of π⟨−∇L, p̄_mm⟩ ≥ ⟨−∇L, p̄' − p̄_mm⟩: of L3 less ⟨−∇L, p̄_mm⟩, which would cancel."""
-        return pi * (self.descent @ self.axis), np.vecdot(self.descent, self.apart)
+        return pi * (self.descent @ self.axis), np.vecdot(self.descent, self.deviation)
 
     def in_units(self, log_bound: Numbers) -> Numbers:
         """e^{log_bound} in the units of the gradient; e^{700} stands for what is beyond it."""

@@ -36,7 +36,7 @@ from theorems.token_selection.local_paths.cone_points import (
     is_resolvable,
     log_saturation,
 )
-from theorems.token_selection.local_paths.local_cases import resolved, without_near_neighbours
+from theorems.token_selection.local_paths.local_cases import resolves_cone, without_near_neighbours
 from theorems.token_selection.local_paths.local_constants import LocalConstants, local_constants
 from theorems.token_selection.local_paths.margin_claims import margins_in_cone
 
@@ -54,7 +54,7 @@ PIS = (1.0, 1 / 16)
 
 def _cases() -> SearchStrategy[Case]:
     drawn = cases(assumptions=ASSUMPTIONS, large=MODERATE)
-    return drawn.map(lambda case: case if resolved(case) else without_near_neighbours(case)).filter(resolved)
+    return drawn.map(lambda case: case if resolves_cone(case) else without_near_neighbours(case)).filter(resolves_cone)
 
 
 @statement(
@@ -98,8 +98,8 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
     What the cone is made for, margins within ε of those of p_mm, is checked too, and p_mm exactly.
     """
     problem = case.problem
-    solution = yield from certify(problem, case.chosen, under_test)
-    yield local_optimality_claim(problem, case.chosen, solution, under_test)
+    solution = yield from certify(problem, case.chosen_tokens, under_test)
+    yield local_optimality_claim(problem, case.chosen_tokens, solution, under_test)
     constants = local_constants(problem, solution)
     if constants is None or not is_resolvable(constants, constants.base_rho):
         raise Undecided("no-stationary-point", too_thin(constants), Form.EFFECTIVE)

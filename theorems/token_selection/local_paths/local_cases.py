@@ -16,10 +16,10 @@ CLOSE = 2.0**-10
 """Tokens with a margin below 1 + this are moved where they keep float64 from resolving the cone."""
 
 
-def resolved(case: Case) -> bool:
+def resolves_cone(case: Case) -> bool:
     """Whether float64 resolves the cone in which Lemma 7 speaks."""
-    normal = case.normalised()
-    solution = max_margin(normal.problem.exact_keys, normal.chosen)
+    normal = case.normalise()
+    solution = max_margin(normal.problem.exact_keys, normal.chosen_tokens)
     if isinstance(solution, Infeasible):
         return False
     constants = local_constants(normal.problem, solution)
@@ -28,8 +28,8 @@ def resolved(case: Case) -> bool:
 
 def followable(case: Case) -> bool:
     """Whether float64 can follow gradient flow in the invariant cone of η = 1/L_p."""
-    normal = case.normalised()
-    solution = max_margin(normal.problem.exact_keys, normal.chosen)
+    normal = case.normalise()
+    solution = max_margin(normal.problem.exact_keys, normal.chosen_tokens)
     if isinstance(solution, Infeasible):
         return False
     constants = local_constants(normal.problem, solution)
@@ -45,14 +45,14 @@ def without_near_neighbours(case: Case) -> Case:
     A token that is almost a neighbour leaves a cone that begins where float64 cannot resolve a logit any more. Its
     constraint is not active, and doubling k_α − k_t keeps it so.
     """
-    solution = max_margin(case.problem.exact_keys, case.chosen)
+    solution = max_margin(case.problem.exact_keys, case.chosen_tokens)
     if isinstance(solution, Infeasible):
         return case
     near = (margins_beyond_one(solution) < CLOSE) & ~solution.neighbours
-    keys = _pushed(case.problem.keys, solution, near)
+    keys = _push_away(case.problem.keys, solution, near)
     return case.replace(problem=Problem(keys, case.problem.scores, case.problem.loss), alpha=solution.alpha)
 
 
-def _pushed(keys: Float64[np.ndarray, "n T d"], solution: MaxMargin, near: object) -> Float64[np.ndarray, "n T d"]:
+def _push_away(keys: Float64[np.ndarray, "n T d"], solution: MaxMargin, near: object) -> Float64[np.ndarray, "n T d"]:
     chosen = np.take_along_axis(keys, solution.alpha[:, None, None], axis=1)
     return np.where(np.asarray(near)[:, :, None], chosen - 2 * (chosen - keys), keys)

@@ -59,7 +59,7 @@ from reference_attention.exact import to_float
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
-from theorems.bounded import Bounded, exact, rounded
+from theorems.bounded import Bounded, exact, with_rounding
 from theorems.core.key_rows import key_rows
 from theorems.rounding.attention_at import Numbers
 from theorems.token_selection.local_paths.local_correlation import HarmfulTokens, correlation_constant
@@ -126,7 +126,7 @@ class LocalConstants:
     @cached_property
     def norm(self) -> Numbers:
         """P = ‖p_mm‖: ρ = ‖p‖/P."""
-        return norm(rounded(self.solution.p)) if self.carried else self.solution.norm
+        return norm(with_rounding(self.solution.p)) if self.carried else self.solution.norm
 
     @cached_property
     def rows(self) -> Numbers:
@@ -167,7 +167,7 @@ class LocalConstants:
     @cached_property
     def tilt(self) -> Numbers:
         """w_it, by how much a margin can change in the cone, (n, T)."""
-        return self.reach * np.sqrt(self._given(2 * self.mu))
+        return self.reach * np.sqrt(self._as_given(2 * self.mu))
 
     @cached_property
     def beyond(self) -> Numbers:
@@ -175,8 +175,8 @@ class LocalConstants:
         found = margins_beyond_one(self.solution)
         if not self.carried:
             return found
-        far = np.vecdot(self.rows, rounded(self.solution.p)) - 1
-        return np.where(found < NEAR_ONE, rounded(found), np.where(self.others, far, np.inf))
+        far = np.vecdot(self.rows, with_rounding(self.solution.p)) - 1
+        return np.where(found < NEAR_ONE, with_rounding(found), np.where(self.others, far, np.inf))
 
     @cached_property
     def margins(self) -> Numbers:
@@ -193,7 +193,7 @@ class LocalConstants:
         """m_it − w_it, the smallest x_it in the cone; +inf at α; (n, T)."""
         return self.margins - self.tilt
 
-    def _given(self, x: Any) -> Numbers:
+    def _as_given(self, x: Any) -> Numbers:
         """A float that is taken as it is."""
         return exact(x) if self.carried else np.asarray(x)
 
@@ -219,12 +219,12 @@ class LocalConstants:
 
     def bounds(self, rho: float) -> Bounds:
         """Bounds on the terms of the gradient for ‖p‖ ≥ ρP in the cone."""
-        if rho not in self._known:
-            self._known[rho] = self._bounds(rho)
-        return self._known[rho]
+        if rho not in self._bounds_by_rho:
+            self._bounds_by_rho[rho] = self._bounds(rho)
+        return self._bounds_by_rho[rho]
 
     @cached_property
-    def _known(self) -> dict[float, Bounds]:
+    def _bounds_by_rho(self) -> dict[float, Bounds]:
         return {}
 
     def _bounds(self, rho: float) -> Bounds:
@@ -261,13 +261,13 @@ class LocalConstants:
         bounds = self.bounds(rho)
         if (bounds.share > 0.5).any():
             return False
-        return bool(self._lost(rho, bounds) <= 0.5 and (rho * self.room[self.harmful] >= 1).all())
+        return bool(self._harm_ratio(rho, bounds) <= 0.5 and (rho * self.room[self.harmful] >= 1).all())
 
-    def _lost(self, rho: float, bounds: Bounds) -> Numbers:
+    def _harm_ratio(self, rho: float, bounds: Bounds) -> Numbers:
         """H/(b ω_S), what the harmful tokens take away."""
         harmful = self.harmful
         if not harmful.any():
-            return self._given(0.0)
+            return self._as_given(0.0)
         size = bounds.log_high[harmful] - rho * self.room[harmful]
         total = np.logaddexp.reduce(size + np.log(self.margins[harmful] + self.tilt[harmful]))
         return np.exp(np.minimum(700.0, total - np.log(self.base) - self._log_support(bounds)))
@@ -324,7 +324,7 @@ class LocalConstants:
         worst = np.min((bounds.log_low + np.logaddexp(0.0, bounds.log_u)[:, None])[self.good])
         stray = np.logaddexp.reduce(np.where(self.harmful, -rho * self.room, -np.inf), axis=1)
         beta = np.exp(np.logaddexp(0.0, np.max(bounds.log_u)) + np.max(stray))
-        kept = np.log1p(-self._lost(rho, bounds))
+        kept = np.log1p(-self._harm_ratio(rho, bounds))
         return np.log(self.base / (self.problem.n * self.norm)) + worst + kept - np.log1p(beta)
 
     def log_upper(self, rho: float) -> Numbers:
@@ -332,12 +332,12 @@ class LocalConstants:
         bounds = self.bounds(rho)
         with np.errstate(divide="ignore"):
             size = np.where(self.others, bounds.log_high + np.log(norm(self.rows, axis=-1)), -np.inf)
-        return np.logaddexp.reduce(np.max(size, axis=1)) - np.log(self._given(self.problem.n))
+        return np.logaddexp.reduce(np.max(size, axis=1)) - np.log(self._as_given(self.problem.n))
 
     def log_descent(self, rho: float, *, axis: bool = False) -> Numbers:
         """log of L1's bound without e^{−ρ(1−ν)}: φ b ω_S/(nP), with b = 1 for q = p_mm (``axis``)."""
         b, bounds = 1.0 if axis else self.base, self.bounds(rho)
-        kept = np.log1p(-self._lost(rho, bounds))
+        kept = np.log1p(-self._harm_ratio(rho, bounds))
         return np.log(b / (self.problem.n * self.norm)) + self._log_support(bounds) + kept
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy.linalg import norm
 
-from theorems.bounded import exact, rounded
+from theorems.bounded import exact, with_rounding
 from theorems.core.claim import Claim, Form, at_least
 from theorems.token_selection.local_paths.local_constants import LocalConstants
 
@@ -17,7 +17,7 @@ def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"
     w_it ≤ ¼ for good tokens, ≤ (m_it − 1)/4 for harmful ones; both in one claim, worst token per point.
     """
     constants, others = constants.carrying, constants.others
-    p, p_mm = exact(points), rounded(constants.solution.p)
+    p, p_mm = exact(points), with_rounding(constants.solution.p)
     tilted = norm(p_mm) * p / norm(p, axis=1)[:, None] - p_mm
     beyond = np.where(constants.harmful, constants.beyond / 4, 0.25)[others]
     allowed = np.minimum(constants.tilt[others], beyond)

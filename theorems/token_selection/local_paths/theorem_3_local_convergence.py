@@ -76,7 +76,7 @@ MOST_GROWTH = 1e6
 def _shorter_step(draw: DrawFn, case: Case) -> Case:
     """In half of the cases η is not 1/L_p but down to a hundredth of it; so far as floats have it, in any unit."""
     share = draw(st.one_of(st.just(0), st.integers(1, 64))) / 64
-    logs = [share * SHORTEST - given.problem.log_smoothness for given in (case, case.normalised())]
+    logs = [share * SHORTEST - given.problem.log_smoothness for given in (case, case.normalise())]
     if share == 0 or max(map(abs, logs)) > LARGEST_LOG_STEP:
         return case
     return case.replace(arrays=MappingProxyType({**case.arrays, "eta": np.array(math.exp(logs[0]))}))
@@ -93,14 +93,14 @@ def _cases(draw: DrawFn) -> Case:
     if not draw(st.booleans()):
         return case
     known = with_cone(case)
-    solution = max_margin(case.normalised().problem.exact_keys, case.chosen)
+    solution = max_margin(case.normalise().problem.exact_keys, case.chosen_tokens)
     if "cone_mu" not in known.arrays or isinstance(solution, Infeasible):
         return case
     # Drawn in units in which keys are of order one, and scaled back by a power of two.
     scale = case.problem.key_scale
     radius = float(known.arrays["cone_radius"]) * scale
     start = draw(points_in_cone(solution.p, float(known.arrays["cone_mu"]), radius))
-    constants = local_constants(case.normalised().problem, solution)
+    constants = local_constants(case.normalise().problem, solution)
     furthest = max(2 * radius, resolvable_rho(constants) * solution.norm / 4) if constants is not None else 0.0
     # Halving is exact and leaves the angle as it is.
     while np.linalg.norm(start) > furthest:
@@ -121,8 +121,8 @@ def log_step_of(case: Case) -> float:
 
 def with_cone(case: Case) -> Case:
     """The case with μ and R of Theorem 3 as arrays ``cone_mu`` and ``cone_radius``, where they exist."""
-    normal = case.normalised()
-    solution = REFERENCE.max_margin(normal.problem.exact_keys, normal.chosen)
+    normal = case.normalise()
+    solution = REFERENCE.max_margin(normal.problem.exact_keys, normal.chosen_tokens)
     constants = None if isinstance(solution, Infeasible) else local_constants(normal.problem, solution)
     cone = None if constants is None else invariant_cone(constants, log_step_of(normal))
     if cone is None:
@@ -199,8 +199,8 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the solver.
     """
     problem = case.problem
-    solution = yield from certify(problem, case.chosen, under_test)
-    yield local_optimality_claim(problem, case.chosen, solution, under_test)
+    solution = yield from certify(problem, case.chosen_tokens, under_test)
+    yield local_optimality_claim(problem, case.chosen_tokens, solution, under_test)
     constants = local_constants(problem, solution)
     log_step = log_step_of(case)
     cone = None if constants is None else invariant_cone(constants, log_step)

@@ -24,7 +24,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import MaxMarginSets
 from theorems.bounded import exact, in_floats
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least
-from theorems.core.claim_name import premise, sharper, stated
+from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.nonlinear_head import HeadedAttention
 from theorems.core.on_kernel import calls
@@ -45,7 +45,7 @@ MIXING = tolerance(
 
 ABOVE, BELOW = premise("sandwich-above"), premise("sandwich-below")
 RISK_BELOW, RISK_ABOVE = sharper("risk-sandwich-below"), sharper("risk-sandwich-above")
-MIXING_HURTS = stated("mixing-hurts", when="ATT-SVM' is feasible")
+MIXING_HURTS = stated_claim("mixing-hurts", when="ATT-SVM' is feasible")
 
 DELTAS = (0.125, 1.0, 8.0)
 """The Δ of Assumption D."""
@@ -164,7 +164,7 @@ class Sandwich:
         if np.isnan(excess).any():
             raise NotANumber(RISK_BELOW, "the excess risk under test is negative or no number")
         # A risk of exactly L_* is −∞ in logarithms, and no rounding makes it that.
-        return log_q, exact(excess).widened(np.where(np.isneginf(excess), 0.0, allowed))
+        return log_q, exact(excess).widen(np.where(np.isneginf(excess), 0.0, allowed))
 
     def pairs(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
         """Assumption D at every p, with the p' of least excess risk of those for which the premises surely hold."""

@@ -76,7 +76,7 @@ def excess_of(
     excess = log_excess(seen, problem, p)
     if np.isnan(excess).any():
         raise NotANumber(claim, "the excess risk under test is negative or no number", form)
-    return exact(excess).widened(np.where(np.isinf(excess), 0.0, excess_rounding(problem, mixing, p)))
+    return exact(excess).widen(np.where(np.isinf(excess), 0.0, excess_rounding(problem, mixing, p)))
 
 
 def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) -> Float64[np.ndarray, "n T"]:

@@ -22,9 +22,9 @@ from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets
-from theorems.bounded import exact, possibly_at_least, rounded
+from theorems.bounded import exact, possibly_at_least, with_rounding
 from theorems.core.claim import Claim, Form, Undecided, at_least
-from theorems.core.claim_name import sharper, stated
+from theorems.core.claim_name import sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.nonlinear_head import HeadedAttention
 from theorems.core.on_kernel import BELOW_ROUNDING
@@ -61,7 +61,7 @@ MARGIN = sharper("sublevel-margin")
 DISTANCE = sharper("sublevel-distance")
 FROM_DUALS = sharper("sublevel-distance-from-duals")
 PATH_DISTANCE = sharper("path-distance")
-PATH_LIMIT = stated("path-limit")
+PATH_LIMIT = stated_claim("path-limit")
 ALONE = "no other optimal token competes"
 """When the path is Theorem 1's. Its conclusion is a sharper form of this one: of one solution, with an offset."""
 SHARP_CLAIMS = tuple(
@@ -181,7 +181,7 @@ def of_minimisers(
     value = excess_of(seen, problem, mixing, points, PATH_DISTANCE, Form.LIMIT)
     # It is below the ray up to what both of them may be off by.
     least = least_margin(mixing, problem, kappa, np.resize(rhos, len(ray)), ray)
-    least = least.widened(2 * excess_rounding(problem, mixing, ray))
+    least = least.widen(2 * excess_rounding(problem, mixing, ray))
     allowed = allowed_choices(sets, least, p)
     duals = dual_bound(problem, mixing, sets, allowed, least) - value - np.log(exact(problem.n))
     # ‖p̄ − p̄_α‖²/2: 1 − cos without cancellation.
@@ -189,7 +189,7 @@ def of_minimisers(
     apart = np.min(np.where(allowed, off, np.inf), axis=-1)
 
     # 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ; at the last radius that is 10⁻⁶.
-    bound = 1 - np.maximum(least, duals) * norm(rounded(sets.choices[0].p)) / length[:, 0]
+    bound = 1 - np.maximum(least, duals) * norm(with_rounding(sets.choices[0].p)) / length[:, 0]
     yield at_least(PATH_DISTANCE, Form.LIMIT, bound, apart, why=EXPONENT_ROUNDING, points="minimiser on a sphere")
     yield at_least(PATH_LIMIT, Form.LIMIT, REACHED, apart[len(rhos) - 1 :: len(rhos)], points="solution")
 
@@ -216,28 +216,28 @@ def least_margin(
     mixing: LinearMixing, problem: Problem, kappa: float, rho: Float64[np.ndarray, "m"], ray: Float64[np.ndarray, "m d"]
 ) -> Numbers:
     """ρ − κ, less than which no point below ``ray`` has, (m,); off by κ and by a dozen roundings of ray's ρ p_mm."""
-    moved = set_margins(mixing, problem, exact(ray) * exact(1.0).widened(8 * EPS)).error
-    return (exact(rho) - kappa).widened(moved + log_rounding(mixing, problem.loss))
+    moved = set_margins(mixing, problem, exact(ray) * exact(1.0).widen(8 * EPS)).error
+    return (exact(rho) - kappa).widen(moved + log_rounding(mixing, problem.loss))
 
 
 def allowed_choices(sets: MaxMarginSets, least: Numbers, p: Numbers) -> Bool[np.ndarray, "m c"]:
     """Choices with ‖p‖Θ_α ≥ ``least``, a lower bound of the margin of p: those which p may select; (m, c)."""
     best = sets.choices[0].norm_squared
     # 1 − Θ_α/Θ = x/(1 + √(1 − x)), x = 1 − (Θ_α/Θ)², without cancellation.
-    x = rounded([float((c.norm_squared - best) / c.norm_squared) for c in sets.choices])
-    length = norm(p, axis=1) / norm(rounded(sets.choices[0].p))
+    x = with_rounding([float((c.norm_squared - best) / c.norm_squared) for c in sets.choices])
+    length = norm(p, axis=1) / norm(with_rounding(sets.choices[0].p))
     return np.asarray(possibly_at_least((length - least)[:, None], length[:, None] * (x / (1 + np.sqrt(1 - x)))))
 
 
 def nearest(sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], p: Numbers) -> Numbers:
     """The largest ⟨p, p̄_α⟩/‖p_mm‖ over the allowed choices, shape (m,)."""
-    along = p @ towards(sets).T / norm(rounded(sets.choices[0].p))
+    along = p @ towards(sets).T / norm(with_rounding(sets.choices[0].p))
     return np.max(np.where(allowed, along, -np.inf), axis=-1)
 
 
 def towards(sets: MaxMarginSets) -> Numbers:
     """p̄_α of all choices, (c, d)."""
-    solutions = rounded(np.array([c.p for c in sets.choices]))
+    solutions = with_rounding(np.array([c.p for c in sets.choices]))
     return solutions / norm(solutions, axis=1, keepdims=True)
 
 
@@ -257,8 +257,8 @@ def dual_bound(
     bounds = []
     for choice in sets.choices:
         # A token that stands twice in the SVM has the sum of its duals.
-        duals, used = rounded(choice.duals) * exact(1.0).widened(problem.T * EPS), choice.duals > 0
+        duals, used = with_rounding(choice.duals) * exact(1.0).widen(problem.T * EPS), choice.duals > 0
         w = duals / np.sum(duals)
-        fixed = np.sum(w[used] * (exact(log_costs[used]).widened(lost) - np.log(w[used])))
+        fixed = np.sum(w[used] * (exact(log_costs[used]).widen(lost) - np.log(w[used])))
         bounds.append(fixed - bent - normaliser @ np.sum(w, axis=1))
     return np.min(np.where(allowed, np.stack(bounds, axis=-1), np.inf), axis=-1)

@@ -133,7 +133,7 @@ def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> It
     if np.isnan(logs).any():
         raise NotANumber("smoothness-is-its-formula", "log L_p is no number", Form.EXACT)
     rounding = 16 * EPS * (problem.T + problem.d + problem.n + np.max(np.abs(logs)))
-    reported, ours = exact(logs[1:]).widened(rounding), np.maximum(log_smoothness_values(case), LOG_OF_ZERO)
+    reported, ours = exact(logs[1:]).widen(rounding), np.maximum(log_smoothness_values(case), LOG_OF_ZERO)
     sides = np.concatenate([reported, ours]), np.concatenate([ours, reported])
     yield at_least("smoothness-is-its-formula", Form.EXACT, *sides, why=CONSTANTS, points="constant")
     yield at_least("constants-are-ordered", Form.EFFECTIVE, logs[1:], logs[:-1], rounding=rounding, why=CONSTANTS)

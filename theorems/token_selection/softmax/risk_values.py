@@ -33,7 +33,7 @@ def risk_claims(case: Case, at: AttentionAt, under_test: Implementation, rng: np
         # Such a kernel's L(p) − L_α is rounding noise where the softmax saturates.
         return
     theirs, ours, differences = [], [], []
-    for alpha in (case.chosen, rng.integers(problem.T, size=n)):
+    for alpha in (case.chosen_tokens, rng.integers(problem.T, size=n)):
         theirs.append(excess_of_at(under_test, at, alpha, "excess-is-that-of-the-losses"))
         ours.append(excess_at(at, alpha))
         differences.append(at.risk - np.mean(problem.loss.value(exact(problem.scores[np.arange(n), alpha]))))

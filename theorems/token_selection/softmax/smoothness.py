@@ -44,12 +44,12 @@ def diameters(keys: Float64[np.ndarray, "n T d"]) -> Any:
     scaled, widest = keys / unit[:, None, None], np.zeros(len(keys))
     for t in range(1, keys.shape[1]):
         widest = np.maximum(widest, np.max(norm(scaled[:, :t] - scaled[:, t : t + 1], axis=-1), axis=-1))
-    return exact(widest).widened((keys.shape[2] / 2 + 4) * EPS * widest) * unit
+    return exact(widest).widen((keys.shape[2] / 2 + 4) * EPS * widest) * unit
 
 
 def log_constant(log: float) -> Bounded:
     """The logarithm of a constant of the loss by its scalar formula: some roundings of its exponent."""
-    return exact(log).widened(8 * EPS * (1 + abs(log))) if math.isfinite(log) else exact(log)
+    return exact(log).widen(8 * EPS * (1 + abs(log))) if math.isfinite(log) else exact(log)
 
 
 def local_smoothness(at: AttentionAt) -> Numbers:

@@ -250,7 +250,7 @@ def true_excess(problem: Problem, found: Direction, alpha: np.ndarray, R: float)
 @given(pair_cases())
 def test_the_first_order_term_is_as_near_as_its_remainder(case: Case) -> None:
     """|n (L(R q̄) − L_α) e^{Rθ} − D| ≤ r, against ball arithmetic."""
-    problem = case.normalised().problem
+    problem = case.normalise().problem
     found = direction(problem.keys, case.arrays["q1"])
     costs = Costs.of(problem, found.best(problem.scores))
     radii = np.array([1.0, 5.0, 20.0]) / found.margin
@@ -267,7 +267,7 @@ def test_the_first_order_term_is_as_near_as_its_remainder(case: Case) -> None:
 @given(pair_cases())
 def test_the_excess_along_a_direction_is_known(case: Case) -> None:
     """Ours and the reference's, at R q̄, against ball arithmetic."""
-    problem = case.normalised().problem
+    problem = case.normalise().problem
     found = direction(problem.keys, case.arrays["q1"])
     costs = Costs.of(problem, found.best(problem.scores))
     radii = np.array([0.5, 5.0, 20.0]) / found.margin

@@ -139,7 +139,7 @@ class Wrong(MarginConstants):
         return np.max(self.log_gaps) - np.min(self.log_gaps) - 1e-3
 
     def share(self, m: Any) -> Any:
-        return 1 + 0 * self.missed(m)
+        return 1 + 0 * self.odds_bound(m)
 
 
 @pytest.mark.parametrize("name", [CLIMBS_ALONG, SOFTMIN, CORRELATION])

@@ -12,7 +12,7 @@ from reference_attention.problem import Problem
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.curves.flow_chords import PIECES, VACUOUS, ArcFlow, asked_for, chords
+from theorems.curves.flow_chords import PIECES, VACUOUS, ArcFlow, chords, start_and_norms
 from theorems.faults import fault_named
 
 KEYS = np.array([[[1.0, 0.2, 0], [0, 0.1, 0.5], [-0.3, 1, 0]], [[0.7, 0.9, 1], [0, 0, 0], [0.1, 0.3, -1]]])
@@ -34,7 +34,7 @@ def test_the_flow_of_the_reference_is_one() -> None:
     claim = chords(PROBLEM, flow, rng())
     assert claim.verdict is Verdict.UPHELD
     assert -claim.slack < 0.05 * claim.tolerance < 0.05 * VACUOUS
-    assert asked_for(flow, START, 1e6).verdict is Verdict.UPHELD
+    assert start_and_norms(flow, START, 1e6).verdict is Verdict.UPHELD
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_a_curve_that_is_no_flow_is_refuted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["flow-from-elsewhere", "flow-without-its-start", "flow-ends-half-way"])
 def test_a_flow_from_elsewhere_or_to_elsewhere_is_not_the_one_asked_for(name: str) -> None:
-    assert asked_for(flow_with(name), START, 1e6).verdict is Verdict.FALSIFIED
+    assert start_and_norms(flow_with(name), START, 1e6).verdict is Verdict.FALSIFIED
 
 
 def test_norms_are_those_of_the_points() -> None:
     flow = flow_with("reference")
-    assert asked_for(replace(flow, norms=1.1 * flow.norms), START, 1e6).verdict is Verdict.FALSIFIED
+    assert start_and_norms(replace(flow, norms=1.1 * flow.norms), START, 1e6).verdict is Verdict.FALSIFIED
 
 
 def test_the_amplification_bounds_how_far_two_curves_drift_apart() -> None:
@@ -78,7 +78,7 @@ def test_the_reference_flow_is_followed_from_far_and_from_opposite_starts() -> N
     found = REFERENCE.max_margin(PROBLEM.keys, PROBLEM.optimal)
     for start in (1e3 * START, -10 * found.p):  # type: ignore[union-attr]
         flow = gradient_flow(PROBLEM, start, norm=1e6)
-        assert flow.reached
+        assert flow.reached_norm
         assert chords(PROBLEM, flow, rng()).verdict is Verdict.UPHELD
 
 

@@ -27,7 +27,7 @@ from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.global_paths.descent_from_a_margin import flow_turns
 from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
 from theorems.token_selection.global_paths.lemma_11_feasibility import _sign, _solution, least_norm_preimage
-from theorems.token_selection.global_paths.margin_constants import MarginConstants, turned
+from theorems.token_selection.global_paths.margin_constants import MarginConstants, least_progress
 from theorems.token_selection.global_paths.theorem_1_regularization_path import log_kappa, rate
 
 
@@ -66,7 +66,7 @@ def test_what_a_norm_gains_is_summed_over_steps() -> None:
         (1 - 1 / 4) * 0.7 / (1 + math.log(8.8) / 2),
         (2 - 4 / 6) * 0.85 / (1 + math.log(8.4) / 3),
     ]
-    found = turned(constants, exact(p), exact(moved), exact(m))
+    found = least_progress(constants, exact(p), exact(moved), exact(m))
     assert near(found, [[by_step[0]], [sum(by_step)]])
 
 
@@ -210,11 +210,11 @@ def test_what_lies_in_the_span_contracts() -> None:
     y = 2 * (math.cosh(1) - 1)
     sigma = 1 / (1 + (y + math.sqrt(y**2 + 8 * y)) / 2)
     due = math.exp(-sigma * 3 / (math.hypot(1, math.tanh(1)) * math.cosh(1)))
-    first, second = offset.contracted(along(offset, 1.0, 0.5))
+    first, second = offset.contraction_bounds(along(offset, 1.0, 0.5))
     assert first == math.inf
     assert second == pytest.approx(due, rel=1e-6)
     # On the ray there is nothing but rounding; what says most is taken.
-    assert offset.contracted(along(offset, 1.0, 0.0, 0.0))[2] < 1e-12
+    assert offset.contraction_bounds(along(offset, 1.0, 0.0, 0.0))[2] < 1e-12
 
 
 def test_the_exact_curve_keeps_the_bound() -> None:
@@ -222,7 +222,7 @@ def test_the_exact_curve_keeps_the_bound() -> None:
     offset, u = offset_of(*TRIANGLE), np.linspace(0, 30, 16)
     z = np.arcsinh(math.sinh(1) * np.exp(-u))
     points = offset.q + np.column_stack([u, z])
-    bounds = offset.contracted(points)
+    bounds = offset.contraction_bounds(points)
     assert (z <= bounds).all()
     assert bounds[-1] < 1e-9
 
@@ -231,8 +231,8 @@ def test_it_contracts_around_where_it_is_drawn_to() -> None:
     """With unequal costs that lies beside the ray, and Φ is the same about it."""
     equal, unequal = offset_of(*TRIANGLE), offset_of(*posed([[[0.0, 0], [-1, 1], [-1, -1]]], [[1.0, 0, 0.5]]))
     assert abs(unequal.q[1]) > 0.3
-    due = equal.contracted(along(equal, 1.0, 0.5))[1]
-    assert unequal.contracted(along(unequal, 1.0, 0.5))[1] == pytest.approx(due, rel=1e-9)
+    due = equal.contraction_bounds(along(equal, 1.0, 0.5))[1]
+    assert unequal.contraction_bounds(along(unequal, 1.0, 0.5))[1] == pytest.approx(due, rel=1e-9)
 
 
 def test_other_constraints_pull_on_what_lies_in_the_span() -> None:
@@ -243,7 +243,7 @@ def test_other_constraints_pull_on_what_lies_in_the_span() -> None:
     e = math.exp(-(math.log(2) + 5)) / 2
     y = 2 * e
     sigma = 1 / (1 + (y + math.sqrt(y**2 + 8 * y)) / 2)
-    assert offset.contracted(points)[1] == pytest.approx(e * -math.expm1(-2 * sigma) / sigma, rel=1e-6)
+    assert offset.contraction_bounds(points)[1] == pytest.approx(e * -math.expm1(-2 * sigma) / sigma, rel=1e-6)
 
 
 def test_the_pull_of_a_neighbour_without_a_dual_may_rise() -> None:
@@ -260,7 +260,7 @@ def test_the_pull_of_a_neighbour_without_a_dual_may_rise() -> None:
     third = 1 - np.exp(-offset.constraints.rows[2] @ offset.across(p).T)
     assert third[-1] > third[0] > third.min(), "the pull first rises, then falls"
     size = np.linalg.norm(offset.inside(p - offset.q), axis=1)
-    bounds = offset.contracted(p)
+    bounds = offset.contraction_bounds(p)
     assert (size <= bounds * (1 + 1e-9) + 1e-9).all()
     # It falls like 1/u, and so does the bound.
     assert 0.1 < bounds[-1] * 1e4 / svm.norm < 100

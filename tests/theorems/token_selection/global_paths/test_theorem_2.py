@@ -166,7 +166,7 @@ def _offset(name: str, norm: float = 1e6) -> tuple[FlowOffset, np.ndarray, float
     svm = _svm(problem)
     start = given_case.start if given_case.start is not None else np.linspace(-0.7, 0.9, problem.d)
     flow = gradient_flow(problem, start, norm=norm * svm.norm, relative=1e-12)
-    assert flow.reached
+    assert flow.reached_norm
     offsets = FlowOffset.of(Constraints.of(problem, svm), svm)
     p = flow.final / svm.norm
     return offsets, offsets.across(p), float(flow.one_minus_cosine(svm.direction)[-1]), start / svm.norm
@@ -217,7 +217,7 @@ def test_neighbours_without_a_dual_are_no_counterexample(problem: Problem) -> No
     assert not svm.strictly_complementary
     assert svm.dual_support.sum() == 3
     for seed in range(4):
-        outcome = check(statement("theorem-2"), Case(problem, seed=seed).normalised(), REFERENCE)
+        outcome = check(statement("theorem-2"), Case(problem, seed=seed).normalise(), REFERENCE)
         assert outcome.verdict is Verdict.UPHELD, outcome.reason
         assert {c.name for c in outcome.claims} >= {*SINGLE, "flow-offset-closed-form"}
 
@@ -257,9 +257,9 @@ def test_several_inputs_may_reach_another_direction() -> None:
     keys = np.array([[[1.0, 0.0], [0.0, 0.0]], [[-1.5, 0.5], [0.0, 0.0]]])
     problem, start = Problem(keys, np.array([[1.0, 0.0], [1.0, 0.0]])), np.array([20.0, 0.0])
     svm = _svm(problem)
-    outcome = check(statement("theorem-2"), Case(problem, start=start).normalised(), REFERENCE)
+    outcome = check(statement("theorem-2"), Case(problem, start=start).normalise(), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
     flow = gradient_flow(problem, start, norm=1e6)
-    assert flow.reached
+    assert flow.reached_norm
     assert float(flow.one_minus_cosine(np.array([1.0, 0.0]))[-1]) < 1e-9
     assert float(flow.one_minus_cosine(svm.direction)[-1]) > 0.5

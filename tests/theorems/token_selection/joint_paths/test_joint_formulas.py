@@ -11,7 +11,7 @@ import pytest
 
 from generators.datasets import DATASETS
 from reference_attention.paths.joint import Joint, head_drops
-from reference_attention.paths.joint_search import Found
+from reference_attention.paths.joint_search import JointMinimum
 from reference_attention.training.joint_descent import JointTrajectory
 from theorems.bounded import exact
 from theorems.core.claim import Claim, NotANumber, Verdict
@@ -79,7 +79,7 @@ def test_a_deviation_may_double(later: float, verdict: Verdict) -> None:
 
 def test_the_ratio_is_that_of_how_much_norms_grow() -> None:
     """Heads from 3 to 6, prompts, far enough to select, from 100 to 112."""
-    setup = joint_setup(DATASETS["figure-3b"]().normalised(), REFERENCE)
+    setup = joint_setup(DATASETS["figure-3b"]().normalise(), REFERENCE)
     asked: list[float] = []
 
     def seen(joint: Any, ratio: float) -> np.ndarray:
@@ -94,7 +94,7 @@ def test_the_ratio_is_that_of_how_much_norms_grow() -> None:
 
 
 def test_a_run_that_is_too_short_is_no_run_and_one_of_no_numbers_is_refuted() -> None:
-    case = DATASETS["figure-3b"]().normalised()
+    case = DATASETS["figure-3b"]().normalise()
     setup = joint_setup(case, REFERENCE)
     asked = replace(descent_settings(case, setup.joint, setup.separator), steps=3)
     heads, prompts = np.repeat(asked.head[None], 4, axis=0), np.repeat(asked.prompt[None], 4, axis=0)
@@ -110,7 +110,7 @@ def test_a_run_that_is_too_short_is_no_run_and_one_of_no_numbers_is_refuted() ->
 
 
 def setup_3b() -> JointSetup:
-    return joint_setup(DATASETS["figure-3b"]().normalised(), REFERENCE)
+    return joint_setup(DATASETS["figure-3b"]().normalise(), REFERENCE)
 
 
 def limits_of(setup: JointSetup, **replaced: Any) -> list[Claim]:
@@ -123,7 +123,7 @@ def limits_of(setup: JointSetup, **replaced: Any) -> list[Claim]:
 def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:
     """Under test a pair beside the minimiser, whose prompt points the other way."""
 
-    def lost(*given: Any) -> Found:
+    def lost(*given: Any) -> JointMinimum:
         found = REFERENCE.joint_minimiser(*given)
         return replace(found, path=replace(found.path, prompts=-found.path.prompts))
 

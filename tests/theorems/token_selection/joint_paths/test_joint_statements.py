@@ -37,7 +37,7 @@ def cases_of(id: str) -> tuple[Case, ...]:
 
     draw()
     checks = [assumption_named(a).check for a in statement_named(id).assumptions]
-    return tuple(c for c in (d.normalised() for d in drawn[4:]) if all(check(c).holds for check in checks))[:5]
+    return tuple(c for c in (d.normalise() for d in drawn[4:]) if all(check(c).holds for check in checks))[:5]
 
 
 @pytest.mark.parametrize("id", JOINT)
@@ -94,14 +94,14 @@ def test_bounds_are_tight_to_a_few_percent() -> None:
     setup = joint_setup(DATASETS["figure-3a"](), REFERENCE)
     R = 30.0 * setup.separator.norm
     level = Sublevel(setup, REFERENCE, 30.0, R, R * setup.separator.direction)
-    points = level.hunted(np.random.default_rng(0))
+    points = level.search_points(np.random.default_rng(0))
     reached = float(np.max(level.nonoptimality(points).value) / level.bound.value)
     assert 0 < reached <= 1
     tight = single_input()
     setup = joint_setup(tight, REFERENCE)
     R = 30.0 * setup.separator.norm
     level = Sublevel(setup, REFERENCE, 60.0, R, R * setup.separator.direction)
-    points = level.hunted(np.random.default_rng(0))
+    points = level.search_points(np.random.default_rng(0))
     reached = float(np.max(level.nonoptimality(points).value) / level.bound.value)
     assert 0.9 < reached <= 1
 
@@ -257,7 +257,7 @@ def test_an_input_that_is_in_the_way_by_a_rounding_is_no_false_alarm(nearer: flo
     """ρ of the second input is below Θ by that share: whether c*/2 is too little is not told by margins in floats."""
     X = np.array([[[1.0, 0.0, 0.0], [0.0, -0.5, 0.0]], [[2.0, 0.0, 0.0], [0.0, -0.5 * (1 - nearer), 0.25]]])
     data = Dataset(X, np.ones(2), np.eye(3)[0], np.eye(3)[1:])
-    setup = joint_setup(Case(data.problem, dataset=data, alpha=np.array([0, 0])).normalised(), REFERENCE)
+    setup = joint_setup(Case(data.problem, dataset=data, alpha=np.array([0, 0])).normalise(), REFERENCE)
     assert critical_ratio(setup.joint, setup.target) > 0
     claims = {claim.name: claim.verdict for claim in scheduled_claims(setup, REFERENCE)}
     assert set(claims.values()) == {Verdict.UPHELD}
@@ -272,7 +272,7 @@ def test_neighbours_that_are_dependent_but_for_a_rounding_have_no_sharp_form(apa
     """Two rows (1/2, ±apart): both have duals and they are independent, but floats have no inverse of them."""
     X = np.array([[[1.0, 0.0, 0.0], [0.0, -0.5, apart], [0.5, -0.5, -apart]]])
     data = Dataset(X, np.ones(1), np.eye(3)[0], np.eye(3)[1:])
-    setup = joint_setup(Case(data.problem, dataset=data, alpha=np.array([0])).normalised(), REFERENCE)
+    setup = joint_setup(Case(data.problem, dataset=data, alpha=np.array([0])).normalise(), REFERENCE)
     svm = setup.separator
     assert svm.independent
     assert (svm.duals[svm.neighbours] > 0).all()

@@ -11,7 +11,7 @@ import theorems.command.regime_map as report
 from generators.datasets import DATASETS
 from tests.places import ROOT
 from theorems.command.app import main
-from theorems.token_selection.joint_paths.regime_map import Regime, generated, regimes
+from theorems.token_selection.joint_paths.regime_map import Regime, generate_case, regimes
 
 DOCUMENT = ROOT / "docs" / "regime_map.md"
 
@@ -22,7 +22,7 @@ def by_schedule(rows: list[Regime]) -> dict[str, Regime]:
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
 def test_the_path_ends_where_the_prediction_says(seed: int | None) -> None:
-    case = DATASETS["figure-3b"]() if seed is None else generated(seed)
+    case = DATASETS["figure-3b"]() if seed is None else generate_case(seed)
     rows = by_schedule(list(regimes(case)))
     for name, row in rows.items():
         # o(1)/R with R = 2²⁰/Θ; along r = √R the ratio itself is still 2^{−10} away from its limit 0.

@@ -59,7 +59,7 @@ HAND_MADE: dict[str, Case] = {
 
 
 def constants_of(made: Case) -> LocalConstants:
-    solution = max_margin(made.problem.keys, made.chosen)
+    solution = max_margin(made.problem.keys, made.chosen_tokens)
     assert isinstance(solution, MaxMargin)
     constants = local_constants(made.problem, solution)
     assert constants is not None

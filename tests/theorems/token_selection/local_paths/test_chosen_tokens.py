@@ -37,13 +37,13 @@ def test_all_choices_are_found(seed: int) -> None:
     separable, local = by_hand(problem)
     assert [alpha.tolist() for alpha in separable_choices(problem)] == separable
     assert 0 < len(separable) < 4**3  # else nothing was pruned, or everything
-    found = [case.chosen.tolist() for case in locally_optimal_choices(Case(problem))]
+    found = [case.chosen_tokens.tolist() for case in locally_optimal_choices(Case(problem))]
     assert found == (local or [problem.optimal.tolist()])
 
 
 def test_a_given_choice_is_kept() -> None:
     case = Case(random_problem(0), alpha=np.array([2, 0]))
-    assert [c.chosen.tolist() for c in locally_optimal_choices(case)] == [[2, 0]]
+    assert [c.chosen_tokens.tolist() for c in locally_optimal_choices(case)] == [[2, 0]]
 
 
 def test_without_any_the_optimal_tokens_are_reported() -> None:
@@ -51,16 +51,16 @@ def test_without_any_the_optimal_tokens_are_reported() -> None:
     # optimal token for its neighbour.
     problem = Problem(np.array([[[-1.0], [0.0], [1.0]]]), np.array([[0.0, 1.0, 0.0]]))
     assert by_hand(problem)[1] == []
-    assert [case.chosen.tolist() for case in locally_optimal_choices(Case(problem))] == [[1]]
+    assert [case.chosen_tokens.tolist() for case in locally_optimal_choices(Case(problem))] == [[1]]
 
 
 def test_flows_find_locally_optimal_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = random_problem(3)
-    everything = [case.chosen.tolist() for case in locally_optimal_choices(Case(problem))]
+    everything = [case.chosen_tokens.tolist() for case in locally_optimal_choices(Case(problem))]
     monkeypatch.setattr(chosen_tokens, "MOST_CHOICES", 8)  # of 9
     for scale in (1.0, 2.0**30):
         case = Case(problem.with_keys_scaled(scale), seed=5)
-        found = [c.chosen.tolist() for c in locally_optimal_choices(case)]
+        found = [c.chosen_tokens.tolist() for c in locally_optimal_choices(case)]
         assert found
         assert all(choice in everything for choice in found)
-        assert found == [c.chosen.tolist() for c in locally_optimal_choices(case)]
+        assert found == [c.chosen_tokens.tolist() for c in locally_optimal_choices(case)]

@@ -94,7 +94,7 @@ def test_mu_is_at_least_the_papers(made: Case) -> None:
 
 def test_margins_that_float64_cannot_tell_from_one_are_known_exactly() -> None:
     made = nearly_neighbour(2.0**-70)
-    solution = max_margin(made.problem.keys, made.chosen)
+    solution = max_margin(made.problem.keys, made.chosen_tokens)
     assert isinstance(solution, MaxMargin)
     assert solution.margins[0, 2] == 1.0
     assert not solution.neighbours[0, 2]

@@ -141,7 +141,7 @@ def test_a_point_within_the_radius_is_tried_on_it() -> None:
 
 
 def solution_of(made: Case) -> MaxMargin:
-    found = max_margin(made.problem.exact_keys, made.chosen)
+    found = max_margin(made.problem.exact_keys, made.chosen_tokens)
     assert isinstance(found, MaxMargin)
     return found
 
@@ -208,7 +208,7 @@ def drawn(share: int) -> Callable[[Any], int]:
 def test_a_shorter_step_is_one_of_this_case_in_its_units() -> None:
     """η = 0.01^{share}/L_p of the keys as they are given, not of the normalised ones."""
     made = case([[[4.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0]], [0])
-    assert made.normalised().problem.log_smoothness != made.problem.log_smoothness
+    assert made.normalise().problem.log_smoothness != made.problem.log_smoothness
     eta = _shorter_step(drawn(32), made).arrays["eta"]
     assert math.log(float(eta)) == pytest.approx(SHORTEST / 2 - made.problem.log_smoothness, rel=1e-12)
     assert "eta" not in _shorter_step(drawn(0), made).arrays

@@ -27,7 +27,7 @@ from theorems.bounded import possibly_at_least, value_of
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.token_selection.local_paths.cone_claims import flow_claims, grown, iterates, stays_in_cone
+from theorems.token_selection.local_paths.cone_claims import flow_claims, iterates, progress, stays_in_cone
 from theorems.token_selection.local_paths.cone_descent import descent, growth, longest_steps
 from theorems.token_selection.local_paths.cone_points import ConeView, cone_points
 from theorems.token_selection.local_paths.invariant_cone import InvariantCone, cone_for_flow, invariant_cone, tangent
@@ -103,7 +103,7 @@ def test_drift_at_the_boundary_points_inside() -> None:
         points *= np.maximum(1.0, cone.height * cone.constants.norm / (points @ axis))[:, None]
         view = ConeView(cone.constants, points, REFERENCE, cone.tip)
         near = (view.nu >= 15 / 16 * mu) & (view.nu <= mu)
-        inward = np.vecdot(view.descent, mu * view.axis - (1 - mu) * view.apart)
+        inward = np.vecdot(view.descent, mu * view.axis - (1 - mu) * view.deviation)
         assert possibly_at_least(inward, mu / 16 * (view.descent @ view.axis))[near].all()
         tried += int(near.sum())
     assert tried > 500
@@ -118,7 +118,7 @@ def test_increments_of_gradient_descent_survive_underflow() -> None:
     long = longest_steps(cone, REFERENCE, start, growth(200, 2.0, 1))
     assert (gd.log_sizes < -1000).all()
     assert (gd.points == start).all()
-    moved = grown(*iterates(cone, REFERENCE, gd), 0.0)[0][:, 0]
+    moved = progress(*iterates(cone, REFERENCE, gd), 0.0)[0][:, 0]
     assert value_of(moved) == pytest.approx(np.arange(1, 201) * value_of(moved)[0])
     assert np.linalg.norm(long.points[-1, 0]) == pytest.approx(2 * np.linalg.norm(start), rel=0.1)
 
@@ -222,7 +222,7 @@ def test_cone_and_radius_come_with_the_data_in_any_unit() -> None:
 
 def test_every_locally_optimal_alpha_of_the_data_is_tried() -> None:
     made = case([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]], [[1.0, 2.0, 0.0]], [0]).replace(alpha=None)
-    found = [chosen.chosen.tolist() for chosen in theorem_3.from_data(made)]
+    found = [chosen.chosen_tokens.tolist() for chosen in theorem_3.from_data(made)]
     assert [1] in found
     assert all("cone_mu" in chosen.arrays for chosen in theorem_3.from_data(made))
 
@@ -244,7 +244,7 @@ def test_near_neighbours_are_pushed_away_where_float64_cannot_resolve_them() -> 
     assert "no longer resolves" in outcome.reason
     assert not followable(made)
     changed = without_near_neighbours(made)
-    before, after = max_margin(made.problem.keys, made.chosen), constants_of(changed).solution
+    before, after = max_margin(made.problem.keys, made.chosen_tokens), constants_of(changed).solution
     assert isinstance(before, MaxMargin)
     assert before.exact.p == after.exact.p
     assert (before.neighbours == after.neighbours).all()

@@ -71,7 +71,7 @@ def fixed_cases() -> list[Case]:
         problem = Problem(rng.standard_normal((n, T, d)), scores, LOSSES[list(LOSSES)[seed % 3]])
         if not isinstance(max_margin_sets(problem.keys, scores == 1.0), MaxMarginSets):
             continue
-        case = Case(problem, seed=seed).normalised()
+        case = Case(problem, seed=seed).normalise()
         found.append(case if seed % 2 else headed(case, ((1, 4), (3,), (2, 0, 1))[seed % 3], seed))
     return found
 

@@ -9,7 +9,7 @@ from reference_attention.files import check_writable, to_json, write_text
 from theorems.core.exit_code import Exit
 from theorems.core.version import version
 from theorems.faults.power.table import short
-from theorems.library.drawn import drawn, size_cells
+from theorems.library.draws import draws, size_cells
 from theorems.run.tables import column_table, console
 
 
@@ -21,7 +21,7 @@ def draw_and_report(ids: tuple[str, ...], examples: int, seed: int, json: Path |
     """
     if json is not None:
         check_writable(json)
-    found = list(drawn(*ids, examples=examples, seed=seed).values())
+    found = list(draws(*ids, examples=examples, seed=seed).values())
     rows = rows_of(found)
     heads = [short(one.id) if ":" not in one.id else one.id for one in found]
     if markdown:

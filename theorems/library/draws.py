@@ -1,4 +1,4 @@
-"""What the strategies draw: :func:`drawn`."""
+"""What the strategies draw: :func:`draws`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from theorems.run import verify
 from theorems.run.registry.lookup import select_statements
 
 
-def drawn(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
+def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
     """Sizes, and the share of cases with some property, of the cases on which :func:`theorems.verify` tries statements.
 
     Args:
@@ -23,8 +23,8 @@ def drawn(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
     Raises:
         InvalidInput: an unknown id.
 
-    >>> from theorems import drawn
-    >>> drawn("lemma-5", examples=20)["lemma-5"].shares["n = 1"].value
+    >>> from theorems import draws
+    >>> draws("lemma-5", examples=20)["lemma-5"].shares["n = 1"].value
     1.0
     """
     held = {one.id: drawn_shares(one.id, verify.draw_cases(one, examples, seed)) for one in select_statements(ids)}

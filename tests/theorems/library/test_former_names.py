@@ -1,0 +1,44 @@
+"""Former public names work for one version, and say what they are now."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from reference_attention.problem import Problem
+from theorems.bounded import Bounded
+
+PROBLEM = Problem(np.eye(2)[None], np.array([[1.0, 0.0]]))
+ATTRIBUTES = [
+    (Case(PROBLEM), "chosen", "chosen_tokens"),
+    (Case(PROBLEM), "normalised", "normalise"),
+    (Case(PROBLEM), "but", "replace"),
+    (PROBLEM, "selected_by", "selection_at"),
+    (Bounded(np.ones(2)), "widened", "widen"),
+]
+
+
+@pytest.mark.parametrize(("owner", "former", "name"), ATTRIBUTES, ids=lambda x: x if isinstance(x, str) else "")
+def test_former_attributes(owner: Any, former: str, name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=rf"\.{former} is now \w+\.{name}") as caught:
+        found = getattr(owner, former)
+    assert caught[0].filename == __file__
+    assert np.array_equal(found, getattr(owner, name)) if former == "chosen" else found == getattr(owner, name)
+
+
+@pytest.mark.parametrize(
+    ("module", "former", "name"),
+    [
+        ("theorems", "drawn", "draws"),
+        ("theorems", "rounded", "with_rounding"),
+        ("theorems.api", "rounded", "with_rounding"),
+    ],
+)
+def test_former_names_of_modules(module: str, former: str, name: str) -> None:
+    place = importlib.import_module(module)
+    with pytest.warns(DeprecationWarning, match=f"{module}.{former} is now {module}.{name}"):
+        assert getattr(place, former) is getattr(place, name)
