@@ -18,6 +18,7 @@
 | `Problem`, `Dataset`, `Case`, `dataset_named`, `loss_named` | keys, scores; tokens, labels, head |
 | `QueryDataset`, `SequenceDataset` | tokens with queries, of which W is trained: one per input, several |
 | `max_margin`, `label_svm`, `locally_optimal` → `MaxMargin`, `LabelSvm`, `Infeasible` | hard-margin SVMs, exact |
+| `nuclear_max_margin` → `NuclearMaxMargin` | the SVM of least nuclear norm, for (K, Q), enclosed |
 | `gradient_descent`, `normalized_gradient_descent`, `gradient_flow`, `regularization_path` | to norms of 1e6 |
 | `factored_flow`, `factored_gradient_descent` → `FactoredFlow`, `FactoredTrajectory` | on factors (K, Q) of W |
 | `softmax_weights`, `risk`, `head_gradient` | attention at points |
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     from reference_attention.svm.max_margin import MaxMargin as MaxMargin
     from reference_attention.svm.max_margin import locally_optimal as locally_optimal
     from reference_attention.svm.max_margin import max_margin as max_margin
+    from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin as NuclearMaxMargin
+    from reference_attention.svm.nuclear_max_margin import nuclear_max_margin as nuclear_max_margin
     from reference_attention.training.descent import Stop as Stop
     from reference_attention.training.descent import gradient_descent as gradient_descent
     from reference_attention.training.descent import normalized_gradient_descent as normalized_gradient_descent
@@ -131,6 +134,10 @@ _HOME = {
         "MaxMargin",
         "locally_optimal",
         "max_margin",
+    ),
+    "reference_attention.svm.nuclear_max_margin": (
+        "NuclearMaxMargin",
+        "nuclear_max_margin",
     ),
     "reference_attention.training.descent": (
         "Stop",

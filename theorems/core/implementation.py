@@ -17,11 +17,12 @@ from reference_attention import risk as reference
 from reference_attention.directions import Direction, direction
 from reference_attention.former_name import FormerName
 from reference_attention.loss import Array, Loss
-from reference_attention.outer_keys import Keys
+from reference_attention.outer_keys import Keys, OuterKeys
 from reference_attention.paths.joint import Joint, joint_gradient
 from reference_attention.paths.joint_path import Schedule
 from reference_attention.paths.joint_search import JointMinimum, joint_minimiser
 from reference_attention.paths.local_path import LocalPath, local_path
+from reference_attention.paths.nuclear_path import NuclearPath, nuclear_path
 from reference_attention.paths.regularization_path import Path, regularization_path
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.problem import Dataset, Problem
@@ -32,6 +33,7 @@ from reference_attention.sequence_risk import sequence_excess, sequence_parts
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
 from reference_attention.svm.sequence_max_margin import (
     PartKeys,
     SequenceInfeasible,
@@ -74,6 +76,8 @@ class Implementation:
         scaled_gradient: (keys, scores, loss, p) → ∇L as a log scale and a direction.
         log_excess_risk: (keys, scores, loss, p, alpha) → sign and logarithm of L(p) − L_α.
         max_margin: (keys or their factors, alpha) → the solution of ATT-SVM(α), or a certificate that there is none.
+        nuclear_max_margin: (tokens and queries, alpha) → the solution of ATT-SVM⋆(α), of least nuclear norm, or a
+            certificate that there is none.
         textbook_eps: 0 for gradients that keep their digits when the softmax saturates. A kernel that computes the
             textbook formula has absolute errors instead: give the spacing of its numbers at one (2⁻⁵² in float64),
             and finite-point statements allow that much.
@@ -89,6 +93,7 @@ class Implementation:
         factored_flow, factored_gradient_descent: (data, K, Q, *, norm or steps, …) → the flow and the iterates on
             factors (K, Q) of W; a statement hands the latter :attr:`scaled_gradient`.
         regularization_path: (problem, norms, *, max_margin, …) → argmin of L over the balls of these radii.
+        nuclear_path: (problem, solution of ATT-SVM⋆, ρ) → argmin of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤ ρC_⋆.
         local_path: (problem, q, alpha, norms, *, mu, radius, …) → argmin of L over a cone, between two radii.
         locally_optimal: (solution of ATT-SVM(α), scores) → whether α is locally optimal (Definition 2).
         keys_and_scores: tokens, labels, head and W → keys X Wᵀ, (n, T, d), and scores Y Xv, (n, T).
@@ -110,6 +115,9 @@ class Implementation:
     scaled_gradient: Callable[[Array, Array, Loss, Array], ScaledGradient] = reference.scaled_gradient
     log_excess_risk: Callable[[Array, Array, Loss, Array, Array], tuple[Array, Array]] = reference.log_excess_risk
     max_margin: Callable[[Keys, Int64[np.ndarray, "n"]], MaxMargin | Infeasible] = max_margin
+    nuclear_max_margin: Callable[[OuterKeys, Int64[np.ndarray, "n"]], NuclearMaxMargin | Infeasible] = (
+        nuclear_max_margin
+    )
     textbook_eps: float = 0.0
     label_svm: Callable[[Float64[np.ndarray, "n d"]], LabelSvm | Infeasible] = label_svm
     relaxed_max_margin: Callable[
@@ -126,6 +134,7 @@ class Implementation:
     factored_flow: Callable[..., FactoredFlow] = factored_flow
     factored_gradient_descent: Callable[..., FactoredTrajectory] = factored_gradient_descent
     regularization_path: Callable[..., Path] = regularization_path
+    nuclear_path: Callable[..., NuclearPath] = nuclear_path
     local_path: Callable[..., LocalPath] = local_path
     locally_optimal: Callable[[MaxMargin, Float64[np.ndarray, "n T"]], bool] = locally_optimal
     keys_and_scores: Callable[[Dataset], KeysAndScores] = reference_keys_and_scores

@@ -154,6 +154,9 @@ SURVIVORS: dict[str, dict[str, str]] = {
     "tsvm-frobenius-path": {
         "risk": VALUES,
     },
+    "tsvm-nuclear-path": {
+        "risk": VALUES,
+    },
     "tsvm-first-step": {
         "step": ANY_STEP,
         "score-off": ROOM,
