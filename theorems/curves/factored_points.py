@@ -50,7 +50,7 @@ class FactoredPoints:
         return np.einsum("bik,bil->bkl", self.K, self.K) - np.einsum("bik,bil->bkl", self.Q, self.Q)
 
     @cached_property
-    def squared(self) -> Numbers:
+    def norm_squared(self) -> Numbers:
         """‖K‖_F² + ‖Q‖_F², (b,)."""
         return np.sum(self.K * self.K, axis=(-2, -1)) + np.sum(self.Q * self.Q, axis=(-2, -1))
 

@@ -68,7 +68,7 @@ def _of_weights(gradient: Array, K: Array, Q: Array, size: float) -> tuple[Array
     return gradient, gradient.T
 
 
-def _swapped(gradient: Array, K: Array, Q: Array, size: float) -> tuple[Array, Array]:
+def _swap_factors(gradient: Array, K: Array, Q: Array, size: float) -> tuple[Array, Array]:
     return (gradient @ K, gradient.T @ Q) if K.shape == Q.shape else factor_gradients(gradient, K, Q)
 
 
@@ -156,7 +156,7 @@ FACTORED_FAULTS = (
         OtherRule(_apart),
     ),
     Fault("factors-get-the-gradient-of-w", Kind.RUN, "K and Q move along ∇L(W)", DESCENT, OtherRule(_of_weights)),
-    Fault("factors-swapped", Kind.RUN, "∇_K = ∇L K and ∇_Q = ∇Lᵀ Q", DESCENT, OtherRule(_swapped)),
+    Fault("factors-swapped", Kind.RUN, "∇_K = ∇L K and ∇_Q = ∇Lᵀ Q", DESCENT, OtherRule(_swap_factors)),
     Fault("factor-not-transposed", Kind.RUN, "∇_Q = ∇L K", DESCENT, OtherRule(_not_transposed)),
     Fault(
         "factors-at-two-speeds",

@@ -31,7 +31,7 @@ def signed_variances(at: AttentionAt) -> Numbers:
     """|ℓ'_i| Var_i e^{−log_scale}, (b, n), Var_i = Σ_t s_it (γ_it − f_i)²."""
     problem, tokens = at.problem, np.arange(at.problem.T)
     own = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
-    # A score may be the with_rounding product Y vᵀx; that of the token itself differs from itself by nothing.
+    # A score may be the rounded product Y vᵀx; that of the token itself differs from itself by nothing.
     apart = np.where(tokens == at.token[..., None], 0.0, with_rounding(problem.scores) - with_rounding(own))
     return np.vecdot(at.coefficients, apart)
 
@@ -53,7 +53,7 @@ def singular_value_growth(
     with np.errstate(divide="ignore"):
         volumes = np.cumsum(np.log(np.linalg.svd(stacked, compute_uv=False)), axis=1)
     count = min(volumes.shape[1], value_of(spectrum).shape[1])
-    squared = value_of(points.squared)
+    squared = value_of(points.norm_squared)
     rates = np.cumsum(value_of(spectrum), axis=1)[:, :count]
     along = np.sum(value_of(descent) * W, axis=(1, 2))
     integrand = rates * (squared / (2 * along))[:, None]

@@ -154,7 +154,7 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
     followed = FollowedFactors.of(data, under_test, start, svm.norm, rng, DIVERGES)
     yield from premises(followed)
     yield from followed.diverges()
-    yield from _conserved(followed)
+    yield from _conservation(followed)
     yield from _selects(constants, followed)
     yield from _not_stationary(case, followed)
     yield from _nuclear(constants, followed)
@@ -170,13 +170,13 @@ def _outward(constants: MarginConstants, under_test: Implementation, rng: np.ran
     return at_least(CLIMBS_OUTWARD, Form.EFFECTIVE, outward, m * (1 - constants.odds_bound(m)) * constants.omega(at))
 
 
-def _conserved(followed: FollowedFactors) -> Iterator[Claim]:
+def _conservation(followed: FollowedFactors) -> Iterator[Claim]:
     """Δ, and that ½‖(K, Q)‖² is the nuclear norm up to ½‖Δ(0)‖_⋆."""
     points, what = followed.points, {"why": FACTORED_FLOW, "points": "recorded norm"}
     drift = 2 * followed.flow.norms * followed.solver
     apart: Any = norm(points.imbalance - points.imbalance[:1], axis=(-2, -1)).widen(drift)
     yield at_least(CONSERVED, Form.LIMIT, 0.0, apart[1:], scale=followed.flow.norms[1:] ** 2, **what)
-    half = points.squared / 2 - nuclear_norm(points.W)
+    half = points.norm_squared / 2 - nuclear_norm(points.W)
     above = nuclear_norm(points.imbalance[:1]) / 2 - half
     m = points.layout.m
     sides = np.concatenate([half, above.widen(np.sqrt(m) / 2 * drift)])

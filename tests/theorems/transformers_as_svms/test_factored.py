@@ -25,7 +25,7 @@ FLOW, DESCENT = "tsvm-factored-flow", "tsvm-factored-descent"
 def queried(X: Any, queries: Any, Y: Any, v: Any, **arrays: Any) -> Case:
     data = QueryDataset(X, queries, Y, v)
     held = {name: np.array(value, dtype=np.float64) for name, value in arrays.items()}
-    return Case(data.problem, queried=data, arrays=held).normalised()
+    return Case(data.problem, queried=data, arrays=held).normalise()
 
 
 TWO = ([[[1, 2], [-1, 1], [0, -1]], [[-1, 0], [2, 1], [0, 2]]], [[1, 0.5], [-0.5, 1]], [1, -1], [1, 0])
