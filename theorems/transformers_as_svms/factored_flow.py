@@ -18,18 +18,21 @@ from generators.query_assumptions import label_separating_queries
 from generators.query_cases import Family, query_cases
 from reference_attention.floats import EPS
 from reference_attention.svm.label_svm import LabelSvm, label_svm
+from reference_attention.svm.max_margin import Infeasible
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, Undecided, at_least
 from theorems.core.claim_name import premise, premises, sharper
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
+from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
 from theorems.core.on_kernel import SATURATED
 from theorems.core.parts import Condition
 from theorems.core.statement import NO_WEIGHTS, statement
 from theorems.core.tolerances import tolerance
 from theorems.curves.followed_factors import FollowedFactors
 from theorems.curves.followed_flow import FLOW_PREMISES
+from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.singular_values import nuclear_norm, singular_values
 from theorems.token_selection.global_paths.descent_from_a_margin import descent_from_a_margin
@@ -40,6 +43,7 @@ from theorems.transformers_as_svms.factored_certificate import (
     signed_variances,
     singular_value_growth,
 )
+from theorems.transformers_as_svms.factored_law import sharpest_lag
 from theorems.transformers_as_svms.factored_starts import factors_with_margin, least_eigenvalue, margin_needed
 
 FACTORED_FLOW = tolerance(
@@ -55,10 +59,20 @@ QUADRATURE = tolerance(
     "the trapezoidal rule is off by about a third of that: its error falls like h²",
 )
 
+LAW = tolerance(
+    "factored-law",
+    "(r + 1)E + (1 + 1/r)(rE/(c_r − 2rE) − log c_r), or (r + 1)E/(c_{r+1} − 2(r + 1)E) − log c_{r+1} + (r + 1)E; and"
+    " what the trapezoidal rule may miss of τ",
+    "an effective bound: how far the certificate is from its limit, and the singular vectors where it begins from those"
+    " of the limit (the derivation stands in factored_law.py)",
+)
+
 SEPARATING = Condition(
     "the queries separate the labels", lambda case: label_separating_queries(case).holds is not False
 )
 RESOLVED = "where float64 resolves the flow"
+FEWEST = 3
+"""Recorded points of which a sum over every other is a sum."""
 LOGITS = 1e7
 """Where ‖(K(0), Q(0))‖² max‖G‖ is larger, logits have no digits left at a hundred times that."""
 KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS = (premise(name) for name in QUERY_CLAIMS)
@@ -67,8 +81,13 @@ CLIMBS_OUTWARD = sharper("climbs-outward")
 CONSERVED, NUCLEAR = (sharper(name, when=RESOLVED) for name in ("imbalance-is-conserved", "norm-is-nuclear-norm"))
 KEPT, DIVERGES = sharper("flow-margin-is-kept", when=RESOLVED), sharper("norm-diverges", when=RESOLVED)
 LONG, NOT_STATIONARY = sharper("query-gradient-is-long", when=RESOLVED), sharper("not-stationary", when=SEPARATING)
-CERTIFICATE = sharper("certificate", when="where optimal tokens lead and all others score below the output")
+LEADS = "where optimal tokens lead and all others score below the output"
+CERTIFICATE, DUALITY = sharper("certificate", when=LEADS), sharper("value-is-enclosed", when=LEADS)
 GROWTH = sharper("singular-values-grow", when="the same, at every recorded point")
+NUCLEAR_SVM = premise("nuclear-svm-is-optimal")
+LAG = sharper(
+    "spurious-value-lags", when="ATT-SVM⋆ is decided, of less than full rank, and gτ is twice what is allowed"
+)
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -82,7 +101,8 @@ def _cases() -> SearchStrategy[Case]:
     claims=(
         *(KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS, SVM_IS_OPTIMAL, CLIMBS_OUTWARD),
         *(name.only(RESOLVED) for name in FLOW_PREMISES),
-        *(DIVERGES, CONSERVED, NUCLEAR, KEPT, LONG, NOT_STATIONARY, CERTIFICATE, GROWTH),
+        *(DIVERGES, CONSERVED, NUCLEAR, KEPT, LONG, NOT_STATIONARY),
+        *(NUCLEAR_SVM, CERTIFICATE, DUALITY, GROWTH, LAG),
     ),
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable", "definite-imbalance"),
     cases=_cases,
@@ -138,8 +158,9 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
 
         d log(σ_1 ⋯ σ_k)(Θ) ≤ (σ_1 + … + σ_k)(M̂) dτ,    for every k.
 
-    Once M̂ is near λ's M, with r singular values 1 and a gap g = 1 − σ_{r+1}(M), this is σ_{r+1}(W)/σ_1(W) ~ ‖W‖^{−g}.
-    So a limit may be invisible: g = 0.02 is a factor of 0.76 over six decades.
+    Once M̂ is near λ's M, with r singular values 1 and a gap g = 1 − σ_{r+1}(M), this is σ_{r+1}(W)/σ_1(W) ~ ‖W‖^{−g}
+    (:mod:`.factored_law` has the bounds on either side). So a limit may be invisible: g = 0.02 is a factor of 0.76
+    over six decades.
     """
     yield from query_claims(case, under_test)
     data, problem, rng = case.queried, case.problem, case.rng()
@@ -157,7 +178,7 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
     yield from _conservation(followed)
     yield from _selects(constants, followed)
     yield from _not_stationary(case, followed)
-    yield from _nuclear(constants, followed)
+    yield from _nuclear(constants, followed, under_test)
 
 
 def _outward(constants: MarginConstants, under_test: Implementation, rng: np.random.Generator) -> Claim:
@@ -218,18 +239,32 @@ def _not_stationary(case: Case, followed: FollowedFactors) -> Iterator[Claim]:
         yield at_least(NOT_STATIONARY, Form.LIMIT, by_q, root * share * variances, **what)
 
 
-def _nuclear(constants: MarginConstants, followed: FollowedFactors) -> Iterator[Claim]:
-    """The certificate at every point, and how volumes grow."""
-    points = followed.points
+def _nuclear(constants: MarginConstants, followed: FollowedFactors, under_test: Implementation) -> Iterator[Claim]:
+    """The certificate at every point, how volumes grow, and by what law the spurious singular value lags behind."""
+    points, problem = followed.points, constants.problem
+    svm = under_test.nuclear_max_margin(followed.data.keys, problem.optimal)
+    if isinstance(svm, Infeasible):
+        raise Undecided(NUCLEAR_SVM, "ATT-SVM⋆(opt) was called infeasible", Form.EXACT)
+    yield nuclear_claim(NuclearCertificate(followed.data, problem.optimal, svm), NUCLEAR_SVM)
     margins = points.margins(constants.rows)
     total, leads = certificate_sides(points.at_floats)
-    descent = -followed.gradient.reshape(points.W.shape)
-    spectrum = singular_values(descent)
     if not leads.any():
         return
-    left = (nuclear_norm(points.W) * spectrum[:, 0])[leads]
-    yield at_least(CERTIFICATE, Form.EFFECTIVE, left, (margins * total)[leads], points="recorded norm")
-    if leads.all() and len(leads) > 2:
-        grown, allowed, off = singular_value_growth(points, descent, spectrum)
-        what = {"why": QUADRATURE, "points": "volume at a recorded norm"}
-        yield at_least(GROWTH, Form.LIMIT, allowed, grown, rounding=off + EPS * np.abs(grown), **what)
+    descent = -followed.gradient.reshape(points.W.shape)
+    spectrum, sizes = singular_values(descent), nuclear_norm(points.W)
+    what = "recorded norm"
+    left = (sizes * spectrum[:, 0])[leads]
+    yield at_least(CERTIFICATE, Form.EFFECTIVE, left, (margins * total)[leads], points=what)
+    least, most = (approximate(np.array(bound), np.array(4 * EPS * bound)) for bound in svm.bounds)
+    above = np.concatenate([most * spectrum[leads, 0] / total[leads], sizes[leads] / margins[leads]])
+    below = np.concatenate([np.ones(int(leads.sum())), (least + np.zeros(int(leads.sum()))).value])
+    yield at_least(DUALITY, Form.EFFECTIVE, above, below, points=what)
+    if not leads.all() or len(leads) < FEWEST:
+        return
+    grown, allowed, off = singular_value_growth(points, descent, spectrum)
+    volumes = {"why": QUADRATURE, "points": "volume at a recorded norm"}
+    yield at_least(GROWTH, Form.LIMIT, allowed, grown, rounding=off + EPS * np.abs(grown), **volumes)
+    lag = sharpest_lag(points, svm, value_of(descent) / value_of(total)[:, None, None])
+    if lag is not None:
+        sides, room = np.array([lag.fallen, lag.expected]), np.array([lag.above, lag.below])
+        yield at_least(LAG, Form.LIMIT, sides, sides[::-1], rounding=room, why=LAW, scale=lag.expected, points="side")
