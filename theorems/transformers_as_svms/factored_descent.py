@@ -127,7 +127,8 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
     yield from _not_stationary(data, under_test, rng)
     needed = margin_needed(constants, KEPT)
     far = factors_with_margin(case, constants, needed, rng)
-    near = uneven_factors(data, rng)
+    given = "K0" in case.arrays and "Q0" in case.arrays
+    near = (case.arrays["K0"], case.arrays["Q0"]) if given else uneven_factors(data, rng)
     runs = [FactoredRun.of(data, under_test, start, CHANGE) for start in (far, near)]
     length = float(rng.choice(STEPS)) * float(np.hypot(norm(far[0]), norm(far[1])))
     normalized = FactoredRun.of(data, under_test, far, CERTIFICATE, length=length)
