@@ -381,8 +381,9 @@ def bench(
         list[str] | None,
         typer.Option(
             metavar="RULE",
-            help="gd-1/L, gd-ETA, normalized-ETA, flow-ETA, polyak, heavy-ball-ETA, adam-ETA, muon-ETA, mirror-Q-ETA,"
-            " normalized-mirror-Q-ETA, or a class of yours, path.py:name; repeat it for several.",
+            help="gd-1/L, gd-ETA, normalized-ETA, flow-ETA, polyak, heavy-ball-ETA, adam-ETA, muon-ETA,"
+            " factored-ETA, normalized-factored-ETA, factored-apart-ETA, mirror-Q-ETA, normalized-mirror-Q-ETA, or a"
+            " class of yours, path.py:name; repeat it for several.",
             autocompletion=completion.rules,
         ),
     ] = None,
