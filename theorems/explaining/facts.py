@@ -17,6 +17,7 @@ from reference_attention.former_name import FormerName
 from reference_attention.risk import softmax_weights
 from theorems.core.points import directions
 from theorems.explaining.applying import Applicability, CheckedAssumptions, check_assumptions
+from theorems.explaining.factored_ends import TrainedEnd, trained_ends
 from theorems.explaining.selection import (
     Chosen,
     Entry,
@@ -82,6 +83,7 @@ class Facts:
         looked: assumptions on the data.
         speaks: statements, and whether they apply.
         seed: of the seeded starts.
+        ends: where training of W and of (K, Q) ends; empty without queries.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Facts:
     looked: tuple[CheckedAssumptions, ...]
     speaks: tuple[Applicability, ...]
     seed: int
+    ends: tuple[TrainedEnd, ...] = ()
 
     @property
     def optimal(self) -> Chosen:
@@ -164,6 +167,7 @@ def _facts_of(case: Case, name: str, starts: int, seed: int) -> Facts:
         tuple(looked),
         tuple(speaks),
         seed,
+        trained_ends(case, path),
     )
 
 

@@ -43,6 +43,7 @@ def as_json(it: Facts) -> str:
         "tokens": [vars(one) for one in it.tokens],
         "directions": [_direction(one) for one in it.choices],
         "locally_optimal": None if it.locally_optimal is None else [one.alpha for one in it.locally_optimal],
+        "ends": [vars(one) for one in it.ends],
         "other_starts": [_end_of_path(one) for one in it.others],
         "assumptions": {one.of: findings_json(map(_without_svm, one.findings)) for one in it.looked},
         "statements": [

@@ -17,6 +17,7 @@ from theorems.figures import (
     figure_9,
     followed_trials,
     tsvm_convergence,
+    tsvm_factored,
     tsvm_paths,
     tsvm_ranks,
 )
@@ -37,6 +38,7 @@ FIGURES: dict[str, Figure] = {
         tsvm_paths,
         tsvm_convergence,
         tsvm_ranks,
+        tsvm_factored,
     )
     for one in module.FIGURES
 }
