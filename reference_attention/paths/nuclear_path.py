@@ -48,35 +48,41 @@ class NuclearPath:
 
 
 def log_costs_of(problem: Problem, svm: NuclearMaxMargin) -> Float64[np.ndarray, "N"]:
-    """log c_j, c_j = |ℓ'(γ_iα)|(γ_iα − γ_it), in the order of the solution's rows."""
+    """log c_j, c_j = |ℓ'(γ_iα)|(γ_iα − γ_it), in the order of the solution's rows; −∞ of tokens that score no lower."""
     rows = svm.rows
     own = problem.scores[np.arange(problem.n), svm.alpha][rows.inputs]
     slopes = np.asarray(problem.loss.log_slope(own), dtype=np.float64)
-    return slopes + np.log(own - problem.scores[rows.inputs, rows.tokens])
+    gaps = np.maximum(own - problem.scores[rows.inputs, rows.tokens], 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(slopes + np.log(gaps))
 
 
 def nuclear_path(
     problem: Problem, svm: NuclearMaxMargin, rhos: Sequence[float] | Float64[np.ndarray, "r"]
 ) -> NuclearPath:
-    """The minimisers over the balls of radius ρC_⋆, of α = the tokens of highest score.
+    """The minimisers over the balls of radius ρC_⋆.
+
+    Where α is not of highest score, but all tight constraints are of tokens that score less, they are those near W_⋆ of
+    the risk without the tokens that score no less: these are selected the less the further out, as their margins exceed
+    1.
 
     Args:
         svm: the solution of ATT-SVM⋆(α), proven the only one.
         rhos: (r,), in any order; the result is sorted.
 
     Raises:
-        InvalidInput: radii that are not positive and finite; an α that is not strictly best; a solution that is not
-            proven the only one.
+        InvalidInput: radii that are not positive and finite; a tight constraint of a token that scores no less than α;
+            a solution that is not proven the only one.
     """
     rho = np.unique(np.asarray(rhos, dtype=np.float64))
     if rho.size == 0 or not np.isfinite(rho).all() or (rho <= 0).any():
         raise InvalidInput("rhos: radii must be positive and finite; give a list of numbers.")
     if svm.exact is None:
         raise InvalidInput(f"svm: the path is followed beside the only solution; not decided: {svm.undecided}.")
-    gaps = problem.gaps(svm.alpha)
-    if (gaps[svm.rows.inputs, svm.rows.tokens] <= 0).any():
-        raise InvalidInput("svm: α must score strictly highest; solve for problem.optimal.")
-    offsets = NuclearOffsets.of(svm, log_costs_of(problem, svm))
+    log_costs = log_costs_of(problem, svm)
+    if np.isneginf(log_costs[svm.exact.support]).any():
+        raise InvalidInput("svm: a tight constraint is of a token that scores no less than α; choose another α.")
+    offsets = NuclearOffsets.of(svm, log_costs)
     found, x = [], newton(offsets, offsets.start, 0.0)
     for one in rho[::-1].tolist():
         x = None if x is None else newton(offsets, x, 1 / one)

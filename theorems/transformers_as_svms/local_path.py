@@ -23,6 +23,7 @@ from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least, un
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import FAR
+from theorems.core.parts import Part
 from theorems.core.statement import always, statement
 from theorems.core.svm_certificate import local_optimality_claim
 from theorems.core.tolerances import tolerance
@@ -32,6 +33,7 @@ from theorems.token_selection.local_paths.lemma_07_local_gradient_condition impo
 from theorems.token_selection.local_paths.local_cases import resolves_cone
 from theorems.token_selection.local_paths.local_constants import local_constants
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
+from theorems.transformers_as_svms.nuclear_local_path import NUCLEAR_LOCAL_CLAIMS, nuclear_local_claims
 
 LOCAL_PATH_VALUE = tolerance(
     "local-path-value",
@@ -58,21 +60,23 @@ def _cases() -> SearchStrategy[Case]:
 
 @statement(
     "tsvm-local-path",
-    "Local regularization path of W, Frobenius norm",
+    "Local regularization path of W and of (K, Q): Frobenius and nuclear norm",
     source="T-SVM, Theorem 6",
     claims=QUERY_CLAIMS
     | always("svm-is-optimal", "locally-optimal-is-definition-2", "sublevel-margin", "sublevel-correlation")
     | dict.fromkeys(
         ("path-is-in-the-cone", "path-is-no-higher-than-its-seeds", "path-margin", "path-turns"),
         "float64 resolves a radius of the path",
-    ),
-    states=("path-turns",),
+    )
+    | {str(name): name.when for name in NUCLEAR_LOCAL_CLAIMS},
+    states=("path-turns", *(str(name) for name in NUCLEAR_LOCAL_CLAIMS if name.part is Part.STATED)),
     premises=(
         "svm-is-optimal",
         "locally-optimal-is-definition-2",
         "path-is-in-the-cone",
         "path-is-no-higher-than-its-seeds",
         *QUERY_CLAIMS,
+        *(str(name) for name in NUCLEAR_LOCAL_CLAIMS if name.part is Part.PREMISE),
     ),
     assumptions=("queries-given", "well-behaved-loss", "separable", "locally-optimal"),
     cases=_cases,
@@ -86,8 +90,9 @@ def _cases() -> SearchStrategy[Case]:
 )
 def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and α be locally optimal. There are μ and R0 such that
-    W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P, P = ‖W^mm_α‖_F. (Of the norms of the
-    paper this is the Frobenius norm.)
+    W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P, P = ‖W^mm_α‖_F. With the nuclear
+    norm, W_⋆ the only solution of ATT-SVM⋆(α) and α locally optimal for it, W_R = argmin of L over
+    cone_μ(W_⋆) ∩ {R0 ≤ ‖W‖_F, ‖W‖_⋆ ≤ R} has W_R/R → W_⋆/C_⋆.
 
     **Effective.** Cone, good and harmful tokens, m_it, w_it, D_it as in Lemma 7 of the predecessor, on the keys
     vec(x zᵀ). N, Γ⁺, Γ⁻ are the number, largest and least gap of the good tokens, κ_α = log(2TN c_max Γ⁺/(c_min Γ⁻)),
@@ -114,8 +119,18 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     (path-turns): the right side is |o|²/(2ρ²)(1 + o(1)) where all neighbours have duals; followed to ρ = 1e6.
     *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in the predecessor's Theorem 1,
     H = Σ_harmful |D| e^{−r(m−w)}; Jensen's inequality over w, and Σ w_j a_j = ⟨W, W^mm_α⟩/P² = r cos, with r ≤ ρ.
+
+    **The nuclear norm.** Cone, good and harmful tokens and R0 as in :mod:`.nuclear_local_bounds`, ρ = R/C_⋆. Every W of
+    the cone with ‖W‖_F ≥ R0, ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has m(W) ≥ ρ − κ_α, the same κ_α; so the bounds of
+    :mod:`.nuclear_path` on its distance from the face of α's dual and from ρW_⋆ hold with κ_α for κ, and they are
+    what says that W_R/R → W_⋆/C_⋆ (nuclear-path-turns).
+    *Derivation.* Let a be the least margin of good tokens. Tight constraints are of such tokens: a ≤ r(1 + w), w the
+    least of theirs, and harmful tokens have margins r(m_j − w_j) ≥ r(1 + w), so a = m(W). As before, n(L(W) − L_α) is
+    at least c_min Γ⁻ e^{−a}/T − c_max Σ_harmful |D| e^{−r(m−w)}, of which half the first is left beyond R0, since
+    e^{−a} ≥ e^{−r(1+w)}; and at ρW_⋆, whose margins are at least ρ, at most c_max N Γ⁺ e^{−ρ}.
     """
     yield from query_claims(case, under_test)
+    yield from nuclear_local_claims(case, under_test)
     problem = case.problem
     solution = yield from certify(problem, case.chosen_tokens, under_test)
     yield local_optimality_claim(problem, case.chosen_tokens, solution, under_test)

@@ -59,7 +59,6 @@ LIMIT_NEAR = f"{FOLLOWED}, at a radius where ρ·slack and ρ·g are large"
 
 SVM_IS_OPTIMAL = premise("nuclear-svm-is-optimal")
 MARGIN = sharper("sublevel-margin")
-LARGEST_MARGIN = sharper("margin-at-most-theta")
 FROM_DUALS = sharper("sublevel-norm-from-duals")
 BALANCE = sharper("sublevel-factors-balanced")
 FACE = sharper("sublevel-face-distance", when=FACE_KNOWN)
@@ -90,7 +89,6 @@ NEAR = 0.1
         *(premise(name, when=when) for name, when in QUERY_CLAIMS.items()),
         SVM_IS_OPTIMAL,
         MARGIN,
-        LARGEST_MARGIN,
         FROM_DUALS,
         BALANCE,
         FACE,
@@ -115,7 +113,7 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
 
     **Effective.** Let ρ = RΘ_⋆, κ = log(2n(T−1) c_max Γ_max/(c_min Γ_min)) as in Theorem 1 of the predecessor, and
     W_⋆ ∈ 𝒲_⋆. For ρ > κ, every W with ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has all margins h_it(W) ≥ ρ − κ: the derivation
-    there speaks of margins only. For every W, m(W) = min h_it(W) ≤ ‖W‖_⋆ Θ_⋆, by definition of C_⋆.
+    there speaks of margins only.
 
     *The face.* Let λ ≥ 0 be dual optimal: Σλ = C_⋆, ‖M‖_op = 1 for M = Σ λ_it (x_i,opt − x_it) z_iᵀ. U1, V1 are its r
     singular vectors of singular value 1, g = 1 − σ_{r+1}(M). 𝒲_⋆ lies in F = {U1 P V1ᵀ : P ⪰ 0}. For those W
@@ -193,12 +191,9 @@ def _sublevel(
     W, R, what = K @ Q.mT, rho * bounds.most, {"points": "point of the ball"}
     margins = bounds.margins(W)
 
-    # h_it(W) ≥ ρ − κ − o, and m(W) ≤ ‖W‖_⋆ Θ_⋆.
-    lowest = np.min(margins, axis=1)
-    yield at_least(MARGIN, Form.EFFECTIVE, lowest, least, **what)
-    size = np.linalg.svd(W, compute_uv=False).sum(axis=1)
+    # h_it(W) ≥ ρ − κ − o.
+    yield at_least(MARGIN, Form.EFFECTIVE, np.min(margins, axis=1), least, **what)
     round_off: dict[str, Any] = {"rounding": bounds.rounding(R), "why": NUCLEAR_ROUNDING, "scale": R, **what}
-    yield at_least(LARGEST_MARGIN, Form.EFFECTIVE, size, bounds.least * (lowest.value - lowest.error), **round_off)
     e = R - bounds.least * (least.value - least.error)
     log_excess = log_excess_of(under_test, bounds.problem, _flat(W), FROM_DUALS)
     yield _from_duals(bounds, margins, least, log_excess)

@@ -32,6 +32,8 @@ def nuclear_points(
 
     # Both change W by about κ: what the factors have is multiplied with √ρ.
     noise = np.where(held, some(0.7) * kappa / np.sqrt(rhos * C)[:, None, None], some(0.5) * np.sqrt(kappa))
+    # And some may lie anywhere in the ball.
+    noise = noise + some(0.15) * np.sqrt(rhos * C / k)[:, None, None]
     K, Q = (
         np.sqrt(rhos)[:, None, None] * np.pad(x, ((0, 0), (0, k - r))) + noise * rng.standard_normal((m, len(x), k))
         for x in (svm.K, svm.Q)

@@ -81,9 +81,9 @@ def test_bad_input() -> None:
     data, svm = on_the_sphere(0)
     with pytest.raises(InvalidInput, match="rhos: radii must be positive"):
         nuclear_path(data.problem, svm, [1.0, -1.0])
-    other = nuclear_max_margin(data.keys, (data.problem.optimal + 1) % 3)
+    other = nuclear_max_margin(data.keys, np.argmin(data.problem.scores, axis=1))
     assert isinstance(other, NuclearMaxMargin)
-    with pytest.raises(InvalidInput, match="svm: α must score strictly highest"):
+    with pytest.raises(InvalidInput, match="svm: a tight constraint is of a token that scores no less"):
         nuclear_path(data.problem, other, [10.0])
     same = QueryDataset([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]], np.eye(2), [1, 1], [1, 1])
     several = nuclear_max_margin(same.keys, [0, 0])
