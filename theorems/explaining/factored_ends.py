@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from generators.case import Case
+from generators.finding import format_tokens
 from reference_attention.angles import one_minus_cosine
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import MaxMargin, max_margin
@@ -95,3 +96,21 @@ def _least_margin(data: QueryDataset, W: Float64[np.ndarray, "d e"], alpha: Int6
     chosen = np.take_along_axis(logits, alpha[:, None], axis=1)
     others = np.arange(data.X.shape[1]) != alpha[:, None]
     return float((chosen - logits)[others].min())
+
+
+def ends_in_words(ends: tuple[TrainedEnd, ...]) -> str:
+    """A paragraph on them; empty where there are none."""
+    said = []
+    for one in ends:
+        how = "by itself" if one.trained == "W" else "as K Qᵀ"
+        if one.frobenius is None:
+            said.append(f"Trained {how} W selects {format_tokens(one.selects)}, which nothing separates")
+            continue
+        nuclear = "" if one.nuclear is None else f" and {one.nuclear:.2g} to W_⋆, of least nuclear norm"
+        excess = "" if one.excess is None else f"; its nuclear norm is {one.excess:.2g} above the least for its margin"
+        rank = f"of rank {one.rank} it has" if one.ended == str(Stop.NORM) else f"{one.ended}, it has"
+        said.append(
+            f"Trained {how} W selects {format_tokens(one.selects)}; {rank} 1 − cos = {one.frobenius:.2g} to"
+            f" W^mm{nuclear}{excess}"
+        )
+    return ". ".join(said) + "." if said else ""
