@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,25 @@ from hypothesis import given, settings
 from generators.assumptions import assumption_named
 from generators.case import Case
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.training.factored import Layout, factored_slope
+from reference_attention.training.factored_flow import FactoredFlow, factored_flow
 from tests.theorems.token_selection.faults import planted
 from tests.theorems.token_selection.global_paths.test_descent_from_a_margin import seen
 from tests.theorems.token_selection.path_cases import claims_of, statement
+from theorems.bounded import value_of
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
+from theorems.curves.factored_points import FactoredPoints
+from theorems.curves.followed_factors import FactoredArcFlow
 from theorems.faults.factored_faults import FACTORED_FAULTS
+from theorems.rounding.singular_values import singular_values
+from theorems.transformers_as_svms.factored_certificate import (
+    certificate_sides,
+    signed_variances,
+    singular_value_growth,
+    trapezoids,
+)
 
 FLOW, DESCENT = "tsvm-factored-flow", "tsvm-factored-descent"
 
@@ -99,3 +112,54 @@ def test_a_start_of_ones_own_is_taken_if_it_is_definite() -> None:
     edge = queried(*TWO, K0=[[1, 0], [0, 2]], Q0=[[1, 0], [0, 1]])
     thin = queried(*TWO, K0=[[2], [2]], Q0=[[1], [1]])
     assert [assumption.check(case).holds for case in (CASE, definite, edge, thin)] == [True, True, False, False]
+
+
+def test_a_curve_of_straight_pieces_is_no_flow() -> None:
+    """Every other point in the middle of its neighbours: the gradient there is right, and the curve is not."""
+
+    def interpolate(data: Any, K: Any, Q: Any, **asked: Any) -> FactoredFlow:
+        flow = factored_flow(data, K, Q, **asked)
+        points = flow.points
+        points[2:-1:2] = (points[1:-2:2] + points[3::2][: len(points[2:-1:2])]) / 2
+        held = dict(zip("KQ", flow.layout.split(points), strict=True))
+        return replace(flow, norms=np.linalg.norm(points, axis=1), **held)
+
+    faulty = REFERENCE.replace("straight", factored_flow=interpolate)
+    claims = claims_of(FLOW, CASE, faulty)
+    assert claims["flow-chords"].verdict is Verdict.FALSIFIED
+    assert claims["imbalance-is-conserved"].verdict is Verdict.FALSIFIED
+
+
+def test_curvature_of_a_piece_is_that_of_the_risk() -> None:
+    problem, layout = CASE.problem, Layout(2, 2, 3)
+    point = np.random.default_rng(3).normal(size=12)
+    unit, curvature = FactoredArcFlow(problem, layout)._curvature(point)
+    slope = factored_slope(problem, layout)
+    assert slope.newton is not None
+    _, gradient, hessian = slope.newton(point)
+    length = np.linalg.norm(gradient)
+    assert unit == pytest.approx(gradient / length, rel=1e-12)
+    assert curvature == pytest.approx(hessian / length, abs=1e-12 * np.abs(hessian).max() / length)
+
+
+def test_a_certificate_is_a_combination_of_rows_and_its_growth_is_an_integral() -> None:
+    flow = factored_flow(CASE.queried, 3 * np.eye(2), [[2.0, 1.0], [1.0, 2.0]], norm=100.0, relative=1e-12)
+    points = FactoredPoints.of(CASE.problem, flow.K, flow.Q)
+    total, leads = certificate_sides(points.at)
+    assert leads[-1]
+    descent = -points.at.gradient.reshape(flow.W.shape)
+    spectrum = singular_values(descent)
+    grown, allowed, off = singular_value_growth(points, descent, spectrum)
+    assert (grown <= allowed + off).all()
+    assert trapezoids(np.array([0.0, 1.0, 3.0]), np.array([[1.0], [3.0], [5.0]])).ravel().tolist() == [0.0, 2.0, 10.0]
+    assert (value_of(total) > 0)[leads].all()
+
+
+def test_variances_are_those_of_the_scores_under_the_weights() -> None:
+    points = FactoredPoints.of(CASE.problem, np.eye(2)[None], np.eye(2)[None])
+    weights, scores = value_of(points.at.weights)[0], CASE.problem.scores
+    means = (weights * scores).sum(axis=1)
+    slopes = np.exp(CASE.problem.loss.log_slope(means))
+    due = slopes * (weights * (scores - means[:, None]) ** 2).sum(axis=1)
+    found = value_of(signed_variances(points.at))[0] * np.exp(points.at.log_scale[0])
+    assert found == pytest.approx(due, rel=1e-12)
