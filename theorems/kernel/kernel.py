@@ -233,13 +233,17 @@ class Kernel:
     def _gradients(
         self, output: torch.Tensor, given: tuple[torch.Tensor, ...], upstream: torch.Tensor
     ) -> tuple[Array | None, Array | None, Array | None]:
-        """dQ, dK, dV; NaN for one that autograd does not know of; None for each of a kernel without backward pass."""
+        """dQ, dK, dV; NaN for one that autograd does not know of; None for each of a kernel without backward pass.
+
+        The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. Handed over as
+        ``grad_outputs`` it would cost each process a quarter of a second: torch then imports sympy to compare shapes.
+        """
         if not self.differentiable:
             return (None, None, None)
         if not output.requires_grad:
             raise InvalidInput(f"--attention: {self.name} has a backward pass for some calls and none for others.")
         try:
-            found = torch.autograd.grad(output, given, upstream, allow_unused=True)
+            found = torch.autograd.grad((output * upstream).sum(), given, allow_unused=True)
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())[:200].rstrip(".")
             raise KernelError(f"{self.name} raised {type(error).__name__} in its backward pass: {said}.") from None
@@ -334,7 +338,7 @@ class Kernel:
             # A power of two is taken out of every slope: it is put back in float64, where it does not underflow.
             power = np.floor(log_slopes / math.log(2))
             upstream = self.tensor(-np.exp(log_slopes - power * math.log(2)))
-            (each,) = torch.autograd.grad(found, query, upstream[..., None, None])
+            (each,) = torch.autograd.grad((found * upstream[..., None, None]).sum(), query)
             gradients.append(each[..., 0, :])
             powers.append(torch.from_numpy(power))
         exponents = _join_blocks(powers, held, queries)

@@ -21,13 +21,14 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import premise, premises, sharper
+from theorems.core.claim_name import premises, sharper
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.points import log_uniform
 from theorems.core.statement import NO_WEIGHTS, statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.curves.descent import DESCENT_PREMISES, NORMALIZED_PREMISES
 from theorems.curves.factored_points import FactoredPoints
 from theorems.curves.factored_run import FACTORED_STEPS, FactoredRun
@@ -45,8 +46,6 @@ from theorems.transformers_as_svms.factored_starts import (
     uneven_factors,
 )
 
-KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS = (premise(name) for name in QUERY_CLAIMS)
-SVM_IS_OPTIMAL = premise("svm-is-optimal")
 SMOOTH, DESCENDS = sharper("smoothness"), sharper("descends")
 CHANGE, DRIFT = sharper("imbalance-changes-by"), sharper("imbalance-drifts-at-most")
 KEPT = sharper("margin-is-kept", when="where steps are rounded by less than they move the risk")
@@ -71,7 +70,7 @@ def _cases() -> SearchStrategy[Case]:
     "Gradient descent on the factors (K, Q)",
     source="own; T-SVM proves nothing of it",
     claims=(
-        *(KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS, SVM_IS_OPTIMAL, SMOOTH, HEAD_IN_RANGE, QUERY_IN_RANGE),
+        *(*QUERY_CLAIMS, SVM_IS_OPTIMAL, SMOOTH, HEAD_IN_RANGE, QUERY_IN_RANGE),
         *(*DESCENT_PREMISES, CHANGE, DRIFT, DESCENDS, KEPT),
         *(*NORMALIZED_PREMISES, CERTIFICATE),
     ),

@@ -29,15 +29,16 @@ from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
 from theorems.core.on_kernel import SATURATED
 from theorems.core.parts import Condition
 from theorems.core.statement import NO_WEIGHTS, statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import tolerance
 from theorems.curves.followed_factors import FollowedFactors
 from theorems.curves.followed_flow import FLOW_PREMISES
+from theorems.curves.margin_points import points_with_margin
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.singular_values import nuclear_norm, singular_values
 from theorems.token_selection.global_paths.descent_from_a_margin import descent_from_a_margin
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
-from theorems.token_selection.global_paths.margin_runs import points_with_margin
 from theorems.transformers_as_svms.factored_certificate import (
     certificate_sides,
     signed_variances,
@@ -75,8 +76,6 @@ FEWEST = 3
 """Recorded points of which a sum over every other is a sum."""
 LOGITS = 1e7
 """Where ‖(K(0), Q(0))‖² max‖G‖ is larger, logits have no digits left at a hundred times that."""
-KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS = (premise(name) for name in QUERY_CLAIMS)
-SVM_IS_OPTIMAL = premise("svm-is-optimal")
 CLIMBS_OUTWARD = sharper("climbs-outward")
 CONSERVED, NUCLEAR = (sharper(name, when=RESOLVED) for name in ("imbalance-is-conserved", "norm-is-nuclear-norm"))
 KEPT, DIVERGES = sharper("flow-margin-is-kept", when=RESOLVED), sharper("norm-diverges", when=RESOLVED)
@@ -99,7 +98,7 @@ def _cases() -> SearchStrategy[Case]:
     "Gradient flow on the factors (K, Q)",
     source="own; T-SVM proves nothing of it",
     claims=(
-        *(KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS, SVM_IS_OPTIMAL, CLIMBS_OUTWARD),
+        *(*QUERY_CLAIMS, SVM_IS_OPTIMAL, CLIMBS_OUTWARD),
         *(name.only(RESOLVED) for name in FLOW_PREMISES),
         *(DIVERGES, CONSERVED, NUCLEAR, KEPT, LONG, NOT_STATIONARY),
         *(NUCLEAR_SVM, CERTIFICATE, DUALITY, GROWTH, LAG),

@@ -13,10 +13,10 @@ from reference_attention.training.factored import Keys, Queries
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Form, Undecided
 from theorems.core.points import log_uniform
+from theorems.curves.margin_points import beside_the_ray, with_least_margin
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.singular_values import singular_values
 from theorems.token_selection.global_paths.margin_constants import LARGEST, MarginConstants
-from theorems.token_selection.global_paths.margin_runs import beside_the_ray, with_least_margin
 
 ASKEW = (0.1, 10.0)
 """How far W(0) may lie beside the ray of W^mm, in units of ‖W^mm‖."""

@@ -25,10 +25,10 @@ from reference_attention.problem import Problem
 from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
+from theorems.curves.cone_points import INSIDE, LEAST_BITS
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import excess_of
-from theorems.token_selection.local_paths.cone_points import INSIDE, LEAST_BITS
 from theorems.token_selection.local_paths.local_constants import smallest
 from theorems.transformers_as_svms.nuclear_bounds import NuclearBounds
 

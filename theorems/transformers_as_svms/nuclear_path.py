@@ -86,7 +86,7 @@ NEAR = 0.1
     "Regularization path of (K, Q): KQᵀ/R → 𝒲_⋆/C_⋆, of least nuclear norm",
     source="T-SVM, Theorem 2 (KQ-ERM)",
     claims=(
-        *(premise(name, when=when) for name, when in QUERY_CLAIMS.items()),
+        *QUERY_CLAIMS,
         SVM_IS_OPTIMAL,
         MARGIN,
         FROM_DUALS,

@@ -31,7 +31,8 @@ from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
 from theorems.faults.svm_faults import with_prompt
 from theorems.transformers_as_svms import feasible_weights
-from theorems.transformers_as_svms.feasibility import ANY, BOTH, LABELS, ROWS, tsvm_feasibility
+from theorems.transformers_as_svms.feasibility import tsvm_feasibility
+from theorems.transformers_as_svms.feasible_solution import ANY, BOTH, LABELS, ROWS
 
 ID = "tsvm-feasibility"
 WHERE = {

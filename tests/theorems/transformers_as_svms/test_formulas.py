@@ -24,6 +24,7 @@ from theorems.bounded import exact
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
+from theorems.core.sequence_certificate import _wrong_solution
 from theorems.curves.flow_chords import start_and_norms
 from theorems.rounding.attention_at import AttentionAt
 from theorems.token_selection.local_paths.local_constants import local_constants
@@ -35,7 +36,6 @@ from theorems.transformers_as_svms.floor_bounds import FloorAt
 from theorems.transformers_as_svms.local_path import _path, follow_local_path
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
 from theorems.transformers_as_svms.risk_floor import _violation
-from theorems.transformers_as_svms.sequence_data_claims import _wrong_solution
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows
 
 LINE = Problem(np.array([[[0.0], [-1.0], [-3.0]], [[0.0], [-2.0], [-2.0]]]), np.array([[2.0, 1, -2], [1.0, 0.5, 0.5]]))

@@ -27,32 +27,29 @@ from reference_attention.training.flow import Flow
 from theorems.bounded import exact, in_floats, value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
-from theorems.core.claim_name import premise, premises, sharper
+from theorems.core.claim_name import premises, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.points import climb
 from theorems.core.statement import statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import Constraints
 from theorems.curves.descent import DESCENT_PREMISES, DESCENT_ROUNDING, NORMALIZED_PREMISES
+from theorems.curves.drifting_run import Run, is_a_run, widen
 from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow
+from theorems.curves.margin_points import points_with_margin, starts_with_margin
 from theorems.rounding.attention_at import AttentionAt
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
-from theorems.token_selection.global_paths.margin_constants import MarginConstants, least_progress
-from theorems.token_selection.global_paths.margin_runs import (
-    NORMALIZED_STEPS,
-    STEPS,
-    Run,
-    affordable_steps,
-    is_a_run,
+from theorems.token_selection.global_paths.margin_constants import (
+    KEPT,
+    MarginConstants,
+    least_progress,
     log_coefficient_change,
     log_excess_rate,
     missed_later,
     offset_bound,
-    points_with_margin,
     shares_later,
-    starts_with_margin,
-    widen,
 )
 
 MARGIN_FLOW = tolerance(
@@ -63,10 +60,9 @@ MARGIN_FLOW = tolerance(
 )
 
 RESOLVED_FLOW = "where float64 resolves the flow to 100 times the norm of its start"
-SVM_IS_OPTIMAL = premise("svm-is-optimal")
 CLIMBS_ALONG, SHORT = sharper("climbs-along-p_mm"), sharper("gradient-is-short")
 SOFTMIN, CORRELATION = sharper("softmin-of-margins"), sharper("correlation")
-KEPT, CLIMBS, TURNS = sharper("margin-is-kept"), sharper("climbs"), sharper("turns")
+CLIMBS, TURNS = sharper("climbs"), sharper("turns")
 NORMALIZED_CLIMBS, NORMALIZED_TURNS = sharper("normalized-run-climbs"), sharper("normalized-turns")
 NORM_GROWS = sharper("normalized-norm-grows")
 NORM_DIVERGES = sharper("norm-diverges", when=RESOLVED_FLOW)
@@ -84,6 +80,10 @@ MARGIN_CLAIMS = (
 )
 """What is claimed from a start of enough margin."""
 
+STEPS, NORMALIZED_STEPS = 200, 300
+"""Iterations at which the claims are made."""
+EVALUATIONS = 1_000_000
+"""About how many entries of keys at all iterates may be looked at; large problems get fewer iterations."""
 LENGTHS = (0.05, 0.2, 1.0)
 """Lengths of a normalized step in units of 1/max‖g‖: what it moves a margin by at most."""
 MOST_DRIFT = 0.25
@@ -231,7 +231,7 @@ def along_descent(
     found = under_test.gradient_descent(
         problem, starts, steps=steps, log_step=log_step, gradient=under_test.scaled_gradient
     )
-    run = yield from is_a_run(constants, under_test, found, starts, log_step, DESCENT_PREMISES, KEPT)
+    run = yield from is_a_run(problem, under_test, found, starts, steps, log_step, DESCENT_PREMISES, KEPT)
     yield margin_is_kept(constants, run, log_step)
     yield from turning(constants, run, CLIMBS, TURNS)
 
@@ -244,13 +244,14 @@ def margin_is_kept(constants: MarginConstants, run: Run, log_step: Float64[np.nd
     log_beta = log_step + floor + log_gap + 2 * (floor - top - np.log(constants.length)) + 4 * half
     log_beta = log_beta - np.log(exact(constants.problem.n))
     times = np.log(exact(np.arange(1.0, len(run.p.value))))[:, None]
-    kept = run.margins[0] - constants.kappa
+    margins = constants.margins(run.p)
+    kept = margins[0] - constants.kappa
     least = np.logaddexp(kept + np.zeros_like(run.drift), log_beta + times)
-    allowed = log_excess_rate(constants, run, kept) * run.drift[-1]
+    allowed = log_excess_rate(constants, margins, kept) * run.drift[-1]
     if not (allowed < MOST_DRIFT).all():
         why = f"the rounding of the steps may raise the risk by a factor e^{np.max(allowed):.3g}"
         return undecided_claim(KEPT, why, Form.EFFECTIVE)
-    return at_least(KEPT, Form.EFFECTIVE, run.margins[1:], least, points="iterate")
+    return at_least(KEPT, Form.EFFECTIVE, margins[1:], least, points="iterate")
 
 
 def along_normalized_descent(
@@ -265,12 +266,14 @@ def along_normalized_descent(
     found = under_test.normalized_gradient_descent(
         problem, starts, steps=steps, step=length, gradient=under_test.scaled_gradient
     )
-    run = yield from is_a_run(constants, under_test, found, starts, length, NORMALIZED_PREMISES, NORMALIZED_CLIMBS)
-    inside = np.logical_and.accumulate(np.asarray(run.margins >= constants.region), axis=0)
+    names, first = NORMALIZED_PREMISES, NORMALIZED_CLIMBS
+    run = yield from is_a_run(problem, under_test, found, starts, steps, length, names, first)
+    margins = constants.margins(run.p)
+    inside = np.logical_and.accumulate(np.asarray(margins >= constants.region), axis=0)
     yield from turning(constants, run, NORMALIZED_CLIMBS, NORMALIZED_TURNS, inside)
     if inside[:-1].all():
         p_bar = constants.p_mm / constants.length
-        least = exact(run.p.value[0]) @ p_bar + length * np.cumsum(constants.climb(run.margins[:-1]), axis=0)
+        least = exact(run.p.value[0]) @ p_bar + length * np.cumsum(constants.climb(margins[:-1]), axis=0)
         least = widen(least, run.drift)
         norms, what = norm(run.p[1:], axis=-1), {"why": DESCENT_ROUNDING, "points": "iterate"}
         yield at_least(NORM_GROWS, Form.EFFECTIVE, norms, least, **what)
@@ -284,7 +287,7 @@ def turning(
     inside: np.ndarray | None = None,
 ) -> Iterator[Claim]:
     """How far a run has come along p_mm, by the length of its steps and by what its norm has grown."""
-    p_bar, m = constants.p_mm / constants.length, run.margins[:-1]
+    p_bar, m = constants.p_mm / constants.length, constants.margins(run.p[:-1])
     there = np.ones(run.drift.shape, dtype=bool) if inside is None else inside[:-1]
     m = np.where(there, m, constants.needed)
     along = (run.p[1:] - run.p[:1]) @ p_bar
@@ -390,3 +393,8 @@ def offset_is_kept(
         scale=np.maximum(size[1:], 1.0),
         points="recorded norm",
     )
+
+
+def affordable_steps(constants: MarginConstants, runs: int, steps: int) -> int:
+    """How many of the steps are taken."""
+    return max(10, min(steps, EVALUATIONS // (runs * constants.problem.keys.size)))

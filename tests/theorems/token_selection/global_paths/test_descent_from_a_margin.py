@@ -22,6 +22,7 @@ from theorems.core.check import check
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.curves.followed_flow import FLOW_PREMISES
+from theorems.curves.margin_points import with_least_margin
 from theorems.token_selection.global_paths.descent_from_a_margin import (
     CLIMBS_ALONG,
     CORRELATION,
@@ -30,7 +31,6 @@ from theorems.token_selection.global_paths.descent_from_a_margin import (
     at_points,
 )
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
-from theorems.token_selection.global_paths.margin_runs import with_least_margin
 
 ID = "descent-from-a-margin"
 

@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
+from generators import chosen_tokens
 from generators.case import Case
+from generators.chosen_tokens import locally_optimal_choices, separable_choices
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible, locally_optimal, max_margin
-from theorems.token_selection.local_paths import chosen_tokens
-from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices, separable_choices
 
 
 def random_problem(seed: int, n: int = 2, tokens: int = 3, d: int = 2) -> Problem:

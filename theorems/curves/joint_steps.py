@@ -22,34 +22,33 @@ from reference_attention.risk import ScaledGradient
 from reference_attention.training.joint_descent import JointTrajectory
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, NotANumber, at_least
+from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
-from theorems.core.statement import always
 from theorems.rounding.steps import starts_claim, steps_claim
 
 LOOKED_AT = 40
 """Iterates whose step is looked at, spread over the run."""
 
 
-RUN_CLAIMS = always(
-    "joint-run-starts-at-its-head",
-    "joint-run-starts-at-its-prompt",
-    "head-gradient",
-    "head-iterate-is-a-step",
-    "prompt-iterate-is-a-step",
-)
-"""The claims of :func:`run_claims`."""
+STARTS_AT_HEAD = premise("joint-run-starts-at-its-head")
+STARTS_AT_PROMPT = premise("joint-run-starts-at-its-prompt")
+HEAD_GRADIENT = premise("head-gradient")
+HEAD_STEP = premise("head-iterate-is-a-step")
+PROMPT_STEP = premise("prompt-iterate-is-a-step")
+JOINT_RUN = (STARTS_AT_HEAD, STARTS_AT_PROMPT, HEAD_GRADIENT, HEAD_STEP, PROMPT_STEP)
+"""The claims of :func:`joint_run`."""
 
 
-def run_claims(joint: Joint, under_test: Implementation, run: JointTrajectory, asked: Steps) -> Iterator[Claim]:
+def joint_run(joint: Joint, under_test: Implementation, run: JointTrajectory, asked: Steps) -> Iterator[Claim]:
     """The run starts where it was asked to, and v(t+1) = v(t) − η_v ∇_v L/‖∇_v L‖, p(t+1) = p(t) − η_p ∇_p L/‖∇_p L‖,
     both at (v(t), p(t)).
     """
-    yield starts_claim("joint-run-starts-at-its-head", run.heads, asked.head, asked.steps)
-    yield starts_claim("joint-run-starts-at-its-prompt", run.prompts, asked.prompt, asked.steps)
+    yield starts_claim(STARTS_AT_HEAD, run.heads, asked.head, asked.steps)
+    yield starts_claim(STARTS_AT_PROMPT, run.prompts, asked.prompt, asked.steps)
     if run.heads.shape[0] != asked.steps + 1 or run.prompts.shape[0] != asked.steps + 1:
         return
     if not (np.isfinite(run.heads).all() and np.isfinite(run.prompts).all()):
-        raise NotANumber("head-iterate-is-a-step", "an iterate of joint descent is not finite", Form.EXACT)
+        raise NotANumber(HEAD_STEP, "an iterate of joint descent is not finite", Form.EXACT)
     at = np.unique(np.linspace(0, asked.steps - 1, LOOKED_AT).astype(int))
     loss = loss_named("logistic")
     weights = [under_test.weights(joint.keys, run.prompts[t]) for t in at]
@@ -57,8 +56,8 @@ def run_claims(joint: Joint, under_test: Implementation, run: JointTrajectory, a
     by_prompt = [under_test.scaled_gradient(joint.keys, joint.tokens @ run.heads[t], loss, run.prompts[t]) for t in at]
     yield _formula_claim(joint, np.array(weights), run.heads[at], by_head)
     for name, points, parts, step in (
-        ("head-iterate-is-a-step", run.heads, by_head, asked.head_step),
-        ("prompt-iterate-is-a-step", run.prompts, by_prompt, asked.prompt_step),
+        (HEAD_STEP, run.heads, by_head, asked.head_step),
+        (PROMPT_STEP, run.prompts, by_prompt, asked.prompt_step),
     ):
         gradient, scale = np.array([x.direction for x in parts]), np.array([float(x.log_scale) for x in parts])
         yield steps_claim(
@@ -85,4 +84,4 @@ def _formula_claim(
     # Theirs may be another formula, which loses as much.
     gap = np.abs(right.widen(right.error) - reported)
     size = float(np.abs(joint.tokens).max())
-    return at_least("head-gradient", Form.EXACT, 0.0, gap, scale=size or 1.0, points="entry")
+    return at_least(HEAD_GRADIENT, Form.EXACT, 0.0, gap, scale=size or 1.0, points="entry")

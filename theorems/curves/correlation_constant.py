@@ -1,28 +1,19 @@
-"""The constant κ of Lemma 7, L3: by how much a direction of the cone can be better than p_mm.
+"""The least κ by which one direction exceeds another: an inequality of sums of exponentials, and two proofs of it.
 
-Notation of :mod:`.local_constants`. The claim is, for all p in the cone with ‖p‖ = ρP,
-  −⟨∇L(p), p/‖p‖⟩ ≤ (1 + π)(−⟨∇L(p), p̄_mm⟩),    π = κ/ρ − ν,    ν = 1 − cos(p, p_mm).
-Multiplied by nPρ e^{ρ(1−ν)}, with (*) and y = ρ(x − (1−ν)), the difference of both sides is the sum over
-tokens of ω e^{−y} ρ((1+π)m − x).
-* Neighbours have m = 1 and contribute ω e^{−y}(κ − y), because ρ(1 + π − x) = κ − y.
-* Other good tokens contribute, whatever x is, at least −ω⁺ e^{−κ−1} e^{−ρ(1−μ)(m−1)}; so do neighbours without
-  a dual (m = 1). Ω is the sum of ω⁺ e^{−ρ(1−μ)(m−1)} over all good tokens outside the support.
-* Harmful tokens have x ≥ m − w and |(1+π)m − x| ≤ max(μ, κ/ρ)m + w. They take away at most
-  B(κ) = Σ ω⁺ e^{−ρ(m−1−w)} (max(ρμ, κ)m + ρw).
-So L3 follows from Σ_S ω e^{−y}(κ − y) ≥ Ω e^{−κ−1} + B(κ) for all y with Σ λ̂y = 0, which is (**). Two proofs:
+For weights ω⁻ ≤ ω ≤ ω⁺ and duals λ̂ > 0, Σ λ̂ = 1, on S, and Ω, B(κ) ≥ 0, it is asked of κ that
+  Σ_S ω e^{−y}(κ − y) ≥ Ω e^{−κ−1} + B(κ)    for all y with Σ λ̂y = 0,    B(κ) = Σ ω⁺ (max(ρμ, κ)m + ρw).
 
-1. *One good constraint.* Some support token s has y_s ≤ 0, its term is at least ω⁻_s κ; the terms of the others
-   are at least −ω⁺ e^{−κ−1}. It is enough that for every s
+1. *One good constraint.* Some s has y_s ≤ 0, its term is at least ω⁻_s κ; the terms of the others are at least
+   −ω⁺ e^{−κ−1}. It is enough that for every s
      ω⁻_s κ ≥ (Σ_{S∖s} ω⁺ + Ω) e^{−κ−1} + B(κ).
 2. *Duality.* For every τ > 0 the left side is at least Σ_S min_y [ω e^{−y}(κ − y) + τλ̂y]. The minimum is at
    (κ+1−y)e^{−y} = τλ̂/ω, that is y = κ + 1 − W with W = W_Lambert(τλ̂e^{κ+1}/ω), and is τλ̂(κ + 2 − W − 1/W). It
    is concave in ω, hence smallest at ω⁻ or ω⁺. With τ = e^{z−κ−1}, W = ω_Wright(z + log(λ̂/ω)), it is enough that
      κ ≥ Σ λ̂ max_{ω⁻,ω⁺}(W + 1/W) − 2 + e^{−z}(Ω + e^{κ+1} B(κ))    for some z.
-   For weights proportional to the duals this gives κ = 0: κ measures how far they are from that.
+   For weights proportional to the duals this gives κ = 0.
 
-κ is the smaller of the two, minimised over z; any z proves it. ω⁺, Ω and B decrease in ρ and ω⁻ increases, so κ
-decreases. (The paper's argument is the first one, with π in place of κ/ρ − ν and with the extreme values c_max Γ
-and c_min g_min for ω⁺ and ω⁻.)
+κ is the smaller of the two, minimised over z; any z proves it. What it is for: Lemma 7, L3, whose terms these are
+(:mod:`theorems.token_selection.local_paths.local_constants`).
 """
 
 from __future__ import annotations
@@ -47,7 +38,7 @@ class HarmfulTokens:
     """The terms of B(κ), one entry per harmful token.
 
     Attributes:
-        log_size: log ω⁺ − ρ(m − 1 − w).
+        log_size: log ω⁺, of Lemma 7 log ω⁺ − ρ(m − 1 − w).
         margins: m.
         tilt: ρw.
         opening: ρμ.
@@ -76,7 +67,7 @@ def correlation_constant(
     Args:
         duals: λ̂ > 0 on the support, sum 1.
         log_low, log_high: log ω⁻, log ω⁺ on the support.
-        log_idle: log ω⁺ − ρ(1−μ)(m − 1) of the good tokens outside the support.
+        log_idle: the logarithms of the terms of Ω.
         harmful: the harmful tokens.
     """
     unit = float(log_low.min())

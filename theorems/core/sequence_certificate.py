@@ -23,8 +23,14 @@ from reference_attention.outer_keys import rational_keys
 from reference_attention.sequence_dataset import SequenceDataset, SequencePart
 from reference_attention.svm.sequence_max_margin import Place, SequenceInfeasible, SequenceMaxMargin
 from theorems.core.claim import Claim, Form
+from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import EXACT
+
+PARTS = premise("parts-are-the-data")
+DECIDED = premise("any-tokens-are-decided")
+UNSEEN = premise("unseen-tokens-do-not-matter", when="where a query does not see every token")
 
 MASKED_QUERIES = 3
 """Queries whose unseen tokens are changed."""
@@ -42,8 +48,8 @@ def parts_claim(data: SequenceDataset, reported: Sequence[SequencePart]) -> Clai
     """
     for parts in (reported, data.parts):
         if wrong := _wrong_parts(data, parts):
-            return exact_claim("parts-are-the-data", wrong)
-    return exact_claim("parts-are-the-data", "")
+            return exact_claim(PARTS, wrong)
+    return exact_claim(PARTS, "")
 
 
 def _wrong_parts(data: SequenceDataset, parts: Sequence[SequencePart]) -> str:
@@ -88,7 +94,6 @@ def unseen_claim(
     data: SequenceDataset, under_test: Implementation, points: Float64[np.ndarray, "b d"], rng: np.random.Generator
 ) -> Claim | None:
     """Other tokens where a query does not see them: its risk stays what it is, bit by bit. None where all see all."""
-    name = "unseen-tokens-do-not-matter"
     blind = np.argwhere((data.mask.sum(axis=2) > 1) & ~data.mask.all(axis=2))
     if not len(blind):
         return None
@@ -98,8 +103,8 @@ def unseen_claim(
         X[i, hidden] = 4 * X[i, hidden] + rng.integers(1, 5, size=(int(hidden.sum()), X.shape[2]))
         before, after = (_risk_of(one, (i, k), under_test, points) for one in (data, replace(data, X=X)))
         if before is None or after is None or not np.array_equal(before, after):
-            return exact_claim(name, f"query {k} of input {i} changes with tokens that it does not see")
-    return exact_claim(name, "")
+            return exact_claim(UNSEEN, f"query {k} of input {i} changes with tokens that it does not see")
+    return exact_claim(UNSEEN, "")
 
 
 def _risk_of(
@@ -116,7 +121,7 @@ def _risk_of(
 
 def solution_claim(data: SequenceDataset, alpha: Chosen, svm: SequenceMaxMargin) -> Claim:
     """W^mm solves ATT-SVM over all queries, with exactly these neighbours and duals: KKT over the rationals."""
-    return exact_claim("svm-is-optimal", _wrong_solution(sequence_rows(data, alpha), alpha, svm))
+    return exact_claim(SVM_IS_OPTIMAL, _wrong_solution(sequence_rows(data, alpha), alpha, svm))
 
 
 def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMargin) -> str:
@@ -156,15 +161,14 @@ def choices_claim(data: SequenceDataset, under_test: Implementation, rng: np.ran
 
     Their rank is exact, and the same for every choice. A count of rows and dimensions does not decide it.
     """
-    name = "any-tokens-are-decided"
     keys = [part.problem.exact_keys for part in data.parts]
     alpha = tuple(rng.integers(part.problem.T, size=part.problem.n).astype(np.int64) for part in data.parts)
     found, rows = under_test.sequence_max_margin(keys, alpha), sequence_rows(data, alpha)
     if isinstance(found, SequenceMaxMargin):
-        return exact_claim(name, _wrong_solution(rows, alpha, found))
+        return exact_claim(DECIDED, _wrong_solution(rows, alpha, found))
     assert isinstance(found, SequenceInfeasible)
     if not is_farkas_proof(rows, found.exact):
-        return exact_claim(name, "called infeasible, and the multipliers prove nothing")
+        return exact_claim(DECIDED, "called infeasible, and the multipliers prove nothing")
     rank = int(fmpq_mat(list(rows.values())).rank())
     # A Farkas proof is a dependence of rows, so this cannot be; it is said, as it is what the paper says.
-    return exact_claim(name, f"called infeasible with {rank} independent rows" if rank == len(rows) else "")
+    return exact_claim(DECIDED, f"called infeasible with {rank} independent rows" if rank == len(rows) else "")

@@ -11,7 +11,10 @@ from jaxtyping import Bool, Float64
 from reference_attention.directions import Direction
 from reference_attention.exact import rational_matrix
 from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import premise
 from theorems.core.tolerances import EXACT
+
+DEFINITION_3 = premise("definition-3")
 
 
 def by_definition(
@@ -28,7 +31,7 @@ def by_definition(
 
 
 def as_defined(
-    found: Direction, keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"], name: str = "definition-3"
+    found: Direction, keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"], name: str = DEFINITION_3
 ) -> Claim:
     """The claim that selected tokens and directional neighbours found for q are those of the definition."""
     selected, neighbours = by_definition(keys, q)

@@ -17,20 +17,22 @@ from jaxtyping import Float64
 
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, NotANumber, at_least
+from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
-from theorems.core.statement import always
+from theorems.curves.joint_setup import JointSetup
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.token_selection.joint_paths.joint_sublevel import JointSetup
 
 POINTS = 6
 """Pairs at which the claims are made."""
 
 
-GRADIENT_CLAIMS = always("joint-log-risk", "joint-gradient-in-head", "joint-gradient-in-prompt")
-"""The claims of :func:`gradient_claims`."""
+JOINT_GRADIENTS = tuple(
+    premise(name) for name in ("joint-log-risk", "joint-gradient-in-head", "joint-gradient-in-prompt")
+)
+"""The claims of :func:`joint_gradients`: of the risk, and of its derivatives in the head and in the prompt."""
 
 
-def gradient_claims(setup: JointSetup, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
+def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
     """log L + rΓ and both parts of its gradient are what the formulas say."""
     joint = setup.joint
     d, k = joint.tokens.shape[2], joint.keys.shape[2]
@@ -42,7 +44,7 @@ def gradient_claims(setup: JointSetup, under_test: Implementation, rng: np.rando
     log_r = float(np.log(2 / size))
     theirs = [under_test.joint_gradient(joint, log_r, w[m], p[m]) for m in range(POINTS)]
     for name, part, right in zip(
-        ("joint-log-risk", "joint-gradient-in-head", "joint-gradient-in-prompt"),
+        JOINT_GRADIENTS,
         (np.array([x[part] for x in theirs]) for part in range(3)),
         _formulas(setup, np.exp(log_r), w, p),
         strict=True,
