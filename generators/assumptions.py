@@ -27,6 +27,7 @@ from generators.finding import Assumption, Finding
 from generators.general_position import general_position
 from generators.joint_run import descent_selects
 from generators.margin_assumptions import in_cone, locally_optimal, separable, separable_optimal_sets
+from generators.nuclear_assumptions import rank_gap, unique_nuclear_solution
 from generators.optimal_sets import mixing_hurts
 from generators.path_selection import prompt_selects
 from generators.query_assumptions import (
@@ -167,6 +168,18 @@ ASSUMPTIONS: dict[str, Assumption] = {
             "the first step of gradient descent from W = 0 separates the optimal tokens",
             "T-SVM, Assumption B (Theorem 3)",
             first_step_separates,
+        ),
+        Assumption(
+            "unique-nuclear-solution",
+            "one W of least nuclear norm separates the chosen tokens",
+            "T-SVM, (Att-SVM⋆) (added here)",
+            unique_nuclear_solution,
+        ),
+        Assumption(
+            "rank-gap",
+            "the singular values of the dual matrix of ATT-SVM⋆ beyond the rank of its solution are below 1",
+            "T-SVM, Theorem 2 (added here)",
+            rank_gap,
         ),
         Assumption("orthogonal-queries", "queries are orthogonal", "T-SVM (added here)", orthogonal_queries),
         Assumption(

@@ -102,7 +102,6 @@ NEAR = 0.1
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
     cases=query_cases,
     kernel=FAR,
-    needs={"separable": "C_⋆ and 𝒲_⋆ exist only if ATT-SVM⋆ is feasible"},
 )
 def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, one token of each input be strictly best, and h_it(W) = (x_i,opt − x_it)ᵀ W z_i ≥ 1 be

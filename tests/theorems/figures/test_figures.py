@@ -272,14 +272,22 @@ def shows_tsvm_convergence(numbers: Numbers) -> bool:
 
 
 def shows_tsvm_ranks(numbers: Numbers) -> bool:
-    """Rank at most min(n, d), mostly equal; one dimension separates nothing here, twelve everything."""
-    bounded, equal, found = True, 0, 0
+    """Rank at most min(n, d), mostly equal; one dimension separates nothing here, twelve everything.
+
+    Of least nuclear norm it is lower, and r(r + 1)/2 ≤ n(T − 1).
+    """
+    bounded, equal, found, lower = True, 0, 0, 0
     for curve in numbers["curves"]:
         for d, ranks in zip(numbers["dimensions"], curve["ranks"], strict=True):
             bounded &= all(rank <= min(curve["n"], d) for rank in ranks)
             equal, found = equal + sum(rank == min(curve["n"], d) for rank in ranks), found + len(ranks)
         bounded &= len(curve["ranks"][-1]) == numbers["trials"] and not curve["ranks"][0]
-    return bounded and equal > 0.9 * found
+        for ranks, nuclear in zip(curve["ranks"], curve["nuclear_ranks"], strict=True):
+            bounded &= len(nuclear) == len(ranks) and all(
+                r * (r + 1) <= 2 * curve["n"] * (curve["T"] - 1) for r in nuclear
+            )
+            lower += sum(a < b for a, b in zip(nuclear, ranks, strict=True))
+    return bounded and equal > 0.9 * found and lower > 0.7 * found
 
 
 def shows_tsvm_directions(numbers: Numbers) -> bool:
