@@ -53,7 +53,7 @@ def direction_numbers(settings: Settings) -> Numbers:
     assert not isinstance(svm, Infeasible)
     assert isinstance(nuclear, NuclearMaxMargin)
 
-    def attended(W: Float64[np.ndarray, "*b d e"]) -> list[Any]:
+    def attended_ways(W: Float64[np.ndarray, "*b d e"]) -> list[Any]:
         ways = np.einsum("...de,ne->...nd", W, data.queries)
         sizes = np.linalg.norm(ways, axis=-1, keepdims=True)
         # Drawn at log(1 + length): norms of a million and the start on one picture.
@@ -64,8 +64,8 @@ def direction_numbers(settings: Settings) -> Numbers:
         "data": DATA,
         "X": data.X.tolist(),
         "optimal": data.problem.optimal.tolist(),
-        "limits": {"W": attended(1e6 * svm.p.reshape(data.shape)), "(K, Q)": attended(1e6 * nuclear.W)},
-        "ways": {name: attended(W) for name, W in flows.items()},
+        "limits": {"W": attended_ways(1e6 * svm.p.reshape(data.shape)), "(K, Q)": attended_ways(1e6 * nuclear.W)},
+        "ways": {name: attended_ways(W) for name, W in flows.items()},
         "norms": {
             "frobenius": [svm.norm, float(np.linalg.svd(svm.p.reshape(data.shape), compute_uv=False).sum())],
             "nuclear": [float(np.linalg.norm(nuclear.W)), nuclear.norm],

@@ -30,21 +30,21 @@ from theorems.core.points import log_uniform
 from theorems.core.statement import NO_WEIGHTS, statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.curves.descent import DESCENT_PREMISES, NORMALIZED_PREMISES
+from theorems.curves.factored_certificate import certificate_sides, signed_variances
 from theorems.curves.factored_points import FactoredPoints
 from theorems.curves.factored_run import FACTORED_STEPS, FactoredRun
-from theorems.rounding.attention_at import Numbers
-from theorems.rounding.risk_change import risk_change
-from theorems.rounding.singular_values import nuclear_norm, singular_values
-from theorems.token_selection.global_paths.descent_from_a_margin import MOST_DRIFT, descent_from_a_margin
-from theorems.token_selection.global_paths.margin_constants import MarginConstants
-from theorems.transformers_as_svms.factored_certificate import certificate_sides, signed_variances
-from theorems.transformers_as_svms.factored_flow import SEPARATING
-from theorems.transformers_as_svms.factored_starts import (
+from theorems.curves.factored_starts import (
     any_factors,
     factors_with_margin,
     margin_needed,
     uneven_factors,
 )
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.risk_change import risk_change
+from theorems.rounding.singular_values import nuclear_norm, singular_values
+from theorems.token_selection.global_paths.descent_from_a_margin import MOST_DRIFT, descent_from_a_margin
+from theorems.token_selection.global_paths.margin_constants import MarginConstants
+from theorems.transformers_as_svms.factored_flow import SEPARATING
 
 SMOOTH, DESCENDS = sharper("smoothness"), sharper("descends")
 CHANGE, DRIFT = sharper("imbalance-changes-by"), sharper("imbalance-drifts-at-most")

@@ -31,6 +31,13 @@ from theorems.core.parts import Condition
 from theorems.core.statement import NO_WEIGHTS, statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import tolerance
+from theorems.curves.factored_certificate import (
+    certificate_sides,
+    signed_variances,
+    singular_value_growth,
+)
+from theorems.curves.factored_law import sharpest_lag
+from theorems.curves.factored_starts import factors_with_margin, least_eigenvalue, margin_needed
 from theorems.curves.followed_factors import FollowedFactors
 from theorems.curves.followed_flow import FLOW_PREMISES
 from theorems.curves.margin_points import points_with_margin
@@ -39,13 +46,6 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.singular_values import nuclear_norm, singular_values
 from theorems.token_selection.global_paths.descent_from_a_margin import descent_from_a_margin
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
-from theorems.transformers_as_svms.factored_certificate import (
-    certificate_sides,
-    signed_variances,
-    singular_value_growth,
-)
-from theorems.transformers_as_svms.factored_law import sharpest_lag
-from theorems.transformers_as_svms.factored_starts import factors_with_margin, least_eigenvalue, margin_needed
 
 FACTORED_FLOW = tolerance(
     "factored-flow",
@@ -158,8 +158,8 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
         d log(σ_1 ⋯ σ_k)(Θ) ≤ (σ_1 + … + σ_k)(M̂) dτ,    for every k.
 
     Once M̂ is near λ's M, with r singular values 1 and a gap g = 1 − σ_{r+1}(M), this is σ_{r+1}(W)/σ_1(W) ~ ‖W‖^{−g}
-    (:mod:`.factored_law` has the bounds on either side). So a limit may be invisible: g = 0.02 is a factor of 0.76
-    over six decades.
+    (:mod:`theorems.curves.factored_law` has the bounds on either side). So a limit may be invisible: g = 0.02 is a
+    factor of 0.76 over six decades.
     """
     yield from query_claims(case, under_test)
     data, problem, rng = case.queried, case.problem, case.rng()

@@ -21,16 +21,16 @@ from theorems.bounded import value_of
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.curves.factored_points import FactoredPoints
-from theorems.curves.followed_factors import FactoredArcFlow
-from theorems.faults.factored_faults import FACTORED_FAULTS
-from theorems.rounding.singular_values import singular_values
-from theorems.transformers_as_svms.factored_certificate import (
+from theorems.curves.factored_certificate import (
     certificate_sides,
     signed_variances,
     singular_value_growth,
     trapezoids,
 )
+from theorems.curves.factored_points import FactoredPoints
+from theorems.curves.followed_factors import FactoredArcFlow
+from theorems.faults.factored_faults import FACTORED_FAULTS
+from theorems.rounding.singular_values import singular_values
 
 FLOW, DESCENT = "tsvm-factored-flow", "tsvm-factored-descent"
 

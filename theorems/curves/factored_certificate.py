@@ -1,6 +1,6 @@
 """−∇L as a combination of the rows of ATT-SVM, and how fast the singular values of (K; Q) grow along it.
 
-Derivations: :mod:`.factored_flow`.
+Derivations: :mod:`theorems.transformers_as_svms.factored_flow`.
 """
 
 from __future__ import annotations

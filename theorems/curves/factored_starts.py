@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.linalg import norm
@@ -13,11 +13,12 @@ from reference_attention.training.factored import Keys, Queries
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Form, Undecided
 from theorems.core.points import log_uniform
-from theorems.curves.margin_points import beside_the_ray, with_least_margin
+from theorems.curves.margin_points import Margins, beside_the_ray, with_least_margin
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.singular_values import singular_values
-from theorems.token_selection.global_paths.margin_constants import LARGEST, MarginConstants
 
+LARGEST = 1e4
+"""A larger margin that is asked for leaves no start from which a float resolves both the weights and the steps."""
 ASKEW = (0.1, 10.0)
 """How far W(0) may lie beside the ray of W^mm, in units of ‖W^mm‖."""
 SPREAD = (0.5, 2.0)
@@ -28,7 +29,16 @@ ABOVE = 2.0
 """‖K(0)⁻¹‖⁻² is this many times ‖Q(0)‖²."""
 
 
-def margin_needed(constants: MarginConstants, claim: str) -> Numbers:
+@runtime_checkable
+class MarginsWithKappa(Margins, Protocol):
+    """Margins, and by how much they may fall where the risk does not rise."""
+
+    @property
+    def kappa(self) -> Numbers:
+        """κ of Theorem 1 of the predecessor."""
+
+
+def margin_needed(constants: MarginsWithKappa, claim: str) -> Numbers:
     """κ + max(1, log(2(T − 1))): a run that begins with it keeps margins of 1 and more, and (T − 1)e^{−m} ≤ ½.
 
     Raises:
@@ -43,7 +53,7 @@ def margin_needed(constants: MarginConstants, claim: str) -> Numbers:
 
 
 def factors_with_margin(
-    case: Case, constants: MarginConstants, needed: Numbers, rng: np.random.Generator
+    case: Case, constants: Margins, needed: Numbers, rng: np.random.Generator
 ) -> tuple[Keys, Queries]:
     """K square and Q with KᵀK ≻ QᵀQ and m(K Qᵀ) as needed; the case's own K0 and Q0 if they have that margin.
 
