@@ -16,7 +16,7 @@ from theorems.benchmark.optimisers.optimiser import Theory, name_of
 from theorems.benchmark.summary import Summary, summaries
 from theorems.benchmark.timing import Ratio
 from theorems.benchmark.work import DIMENSION
-from theorems.run.tables import column_table
+from theorems.run.tables import column_table, markdown_table
 
 NOT_WITHIN = "-"
 MARGINS = ("of the ℓ2 margin", "of the ℓ∞ margin")
@@ -197,17 +197,14 @@ def print_tables(
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = column_table(*columns, right=(*LEVEL_NAMES, *NUMBERS))
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+    return column_table(*columns, rows=rows, right=(*LEVEL_NAMES, *NUMBERS))
 
 
 def markdown(named: Sequence[Comparison], generated: Sequence[Comparison], steps: int, times: Sequence[Ratio]) -> str:
     """For a document."""
     lines = []
     for heading, columns, rows, note in parts(named, generated, steps, times):
-        lines += [f"{heading}:", _markdown_table(columns, rows), *([note] if note else [])]
+        lines += [f"{heading}:", markdown_table(columns, rows), *([note] if note else [])]
     return "\n\n".join(lines) + "\n"
 
 
@@ -215,9 +212,4 @@ def comparison_table(rows: Sequence[Row], path: str, as_markdown: bool) -> str |
     """What has become of the rows of an earlier run."""
     columns = "data", "rule", f"against {path}", "iterations"
     cells = [(row.data, row.rule, row.verdict.value, row.changes) for row in rows]
-    return _markdown_table(columns, cells) if as_markdown else _table(columns, cells)
-
-
-def _markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    cells = [columns, ("---",) * len(columns), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
+    return markdown_table(columns, cells) if as_markdown else _table(columns, cells)

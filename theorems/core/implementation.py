@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
+from flint import fmpq
 from jaxtyping import Bool, Float64, Int64
 
 from reference_attention import risk as reference
 from reference_attention.directions import Direction, direction
 from reference_attention.former_name import FormerName
 from reference_attention.loss import Array, Loss
+from reference_attention.optimal_attention import OptimalAttention, optimal_attention
 from reference_attention.outer_keys import Keys, OuterKeys
 from reference_attention.paths.joint import Joint, joint_gradient
 from reference_attention.paths.joint_path import Schedule
 from reference_attention.paths.joint_search import JointMinimum, joint_minimiser
 from reference_attention.paths.local_path import LocalPath, local_path
+from reference_attention.paths.mixing_path import MixingPoint, mixing_path
 from reference_attention.paths.nuclear_path import NuclearPath, nuclear_path
 from reference_attention.paths.regularization_path import Path, regularization_path
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
@@ -30,6 +33,8 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.risk import ScaledGradient
 from reference_attention.sequence_dataset import SequenceDataset, SequencePart
 from reference_attention.sequence_risk import sequence_excess, sequence_parts
+from reference_attention.svm.finite_part import Balls, finite_part, mixing_offset
+from reference_attention.svm.general_svm import GeneralSvm, general_svm
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
@@ -102,6 +107,12 @@ class Implementation:
         sequence_excess: (parts, p, log_excess_risk) → sign and logarithm of L(p) − L_⋆ over all of them.
         sequence_max_margin: (keys, alpha), each per part → the solution of ATT-SVM over all of them, or a proof that
             there is none.
+        optimal_attention: (scores as rationals, λ) → the best attention s⋆ under the head vᵀx − λ‖x‖².
+        general_svm: (factors of keys, sets as a mask, alpha) → the solution of Gen-SVM, or a certificate that there is
+            none.
+        finite_part: (solution of Gen-SVM, s⋆) → vec(W_fin), as balls.
+        mixing_offset: (solution of Gen-SVM, s⋆) → the limit of the path's offset from the ray of W^mm, as balls.
+        mixing_path: (factors of keys, s⋆, λ, solution of Gen-SVM, ρ) → argmin of L over balls of about these radii.
         joint_minimiser: (joint, schedule, R, starts) → argmin of L(v, p) over both balls, and how it was found.
         joint_gradient: (joint, log r, w, p) → log L + rΓ at the head r v̄_mm + w, its derivatives in w and p.
         joint_descent: (signed tokens, keys, head, prompt, *, steps, …, weights, gradient, by_head) → the iterates.
@@ -144,7 +155,13 @@ class Implementation:
     sequence_max_margin: Callable[
         [Sequence[PartKeys], Sequence[Int64[np.ndarray, "_n"]]], SequenceMaxMargin | SequenceInfeasible
     ] = sequence_max_margin
-
+    optimal_attention: Callable[[Sequence[Sequence[fmpq]], fmpq], OptimalAttention] = optimal_attention
+    general_svm: Callable[[OuterKeys, Bool[np.ndarray, "n T"], Int64[np.ndarray, "n"]], GeneralSvm | Infeasible] = (
+        general_svm
+    )
+    finite_part: Callable[[GeneralSvm, OptimalAttention], Balls] = finite_part
+    mixing_offset: Callable[[GeneralSvm, OptimalAttention], Balls] = mixing_offset
+    mixing_path: Callable[..., list[MixingPoint]] = mixing_path
     joint_minimiser: Callable[[Joint, Schedule, float, Array], JointMinimum] = joint_minimiser
     joint_gradient: Callable[[Joint, float, Array, Array], tuple[float, Array, Array]] = joint_gradient
     joint_descent: Callable[..., JointTrajectory] = joint_descent
@@ -157,6 +174,10 @@ class Implementation:
         return replace(self, name=name, **replaced)
 
     but = FormerName("replace")
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        # The reference is told from an equal one by its identity, in other processes, too.
+        return "REFERENCE" if self is REFERENCE else super().__reduce_ex__(protocol)
 
 
 REFERENCE = Implementation()

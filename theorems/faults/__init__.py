@@ -19,6 +19,7 @@ from theorems.faults.flow_faults import FLOW_FAULTS
 from theorems.faults.gradient_faults import GRADIENT_FAULTS
 from theorems.faults.joint_faults import JOINT_FAULTS
 from theorems.faults.label_faults import LABEL_FAULTS
+from theorems.faults.mixing_faults import MIXING_FAULTS
 from theorems.faults.nuclear_faults import NUCLEAR_FAULTS
 from theorems.faults.path_faults import PATH_FAULTS
 from theorems.faults.risk_faults import RISK_FAULTS
@@ -47,6 +48,7 @@ FAULTS: dict[str, Fault] = {
         *PATH_FAULTS,
         *NUCLEAR_FAULTS,
         *JOINT_FAULTS,
+        *MIXING_FAULTS,
     )
 }
 """Every planted fault by name."""

@@ -197,6 +197,11 @@ SURVIVORS: dict[str, dict[str, str]] = {
     "tsvm-sequence": {
         "risk": VALUES,
     },
+    "tsvm-mixing": {
+        "epsilon-in-denominator": "ratios of weights, in which the denominator cancels; the rest is bounded from above",
+        "no-maximum-subtracted": "its logits stay below 710",
+        "top-2": "no weight on masked tokens: the bound on it holds all the more",
+    },
     "conjecture-independent-rows": {
         "risk": VALUES,
         "softmax": RATE,

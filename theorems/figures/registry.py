@@ -18,6 +18,7 @@ from theorems.figures import (
     followed_trials,
     tsvm_convergence,
     tsvm_factored,
+    tsvm_mixing,
     tsvm_paths,
     tsvm_ranks,
 )
@@ -39,6 +40,7 @@ FIGURES: dict[str, Figure] = {
         tsvm_convergence,
         tsvm_ranks,
         tsvm_factored,
+        tsvm_mixing,
     )
     for one in module.FIGURES
 }

@@ -17,6 +17,9 @@ follows word for word makes the same claims here; the rest is what rank-one keys
 | `factored_flow` | gradient flow on the factors (K, Q) |
 | `factored_descent` | gradient descent on the factors (K, Q) |
 | `sequence` | several queries per input, causal or not |
+| `exact_support` | attention that selects exactly τ tokens |
+| `mixing` | W ≈ W_fin + ‖W‖ W̄^mm where attention mixes, and what else stays finite |
+| `conjecture_mixing` | the same under a ReLU head, along descent |
 | `conjecture_independent_rows` | independent rows: almost every flow ends at locally optimal tokens |
 
 The paper's own text could not be read: statements go by what they say, its numbers are from memory.

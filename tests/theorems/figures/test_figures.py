@@ -124,6 +124,7 @@ WRONG |= dict.fromkeys(
 WRONG |= dict.fromkeys(("4a", "4b"), REFERENCE.replace("single", scaled_gradient=in_single_precision))
 WRONG |= {"3c": fault_named("temperature").implementation}
 WRONG |= {"tsvm-ranks": fault_named("svm-coordinate-off").implementation}
+WRONG |= {"tsvm-mixing": fault_named("mixing-offset-is-finite-part").implementation}
 """A fault per figure that its numbers must show."""
 
 
@@ -313,6 +314,16 @@ def shows_tsvm_factored(numbers: Numbers) -> bool:
     return bool(by_w[-1] > 0.02 and by_factors[-1] < 0.1 * by_w[-1] and by_factors[-1] < 0.1 * by_factors[8])
 
 
+def shows_tsvm_mixing(numbers: Numbers) -> bool:
+    """Every input has a set, of more tokens in ten dimensions than in four; W_fin is less than what stays finite."""
+    means, apart = [], True
+    for one in numbers["dimensions"]:
+        means.append(float(np.average(np.arange(1, 5), weights=one["sizes"])))
+        apart &= sum(one["sizes"]) == 3 * numbers["trials"] and len(one["shares"]) > numbers["trials"] / 2
+        apart &= all(share <= 1 for share in one["shares"]) and 0.1 < np.median(one["shares"]) < 0.95
+    return bool(apart and means[0] < means[-1])
+
+
 CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "1a": shows_1a,
     "1b": shows_1b,
@@ -334,6 +345,7 @@ CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "tsvm-ranks": shows_tsvm_ranks,
     "tsvm-directions": shows_tsvm_directions,
     "tsvm-factored": shows_tsvm_factored,
+    "tsvm-mixing": shows_tsvm_mixing,
 }
 
 

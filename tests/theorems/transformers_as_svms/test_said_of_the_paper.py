@@ -101,3 +101,63 @@ def test_rows_of_a_sequence_may_be_dependent_where_there_are_fewer_than_dimensio
         assert len(rows) == 24
         assert values[20] > 1e-3
         assert values[21] < 1e-12
+
+
+FOUR = (4, 3, 2, 1)
+"""The scores of four orthonormal tokens, v = γ, λ = 1, one input, z = 1: W z = W is the vector of logits."""
+
+
+def mixture_slope(w: list[mp.mpf]) -> list[mp.mpf]:
+    """∇L of L(w) = −γᵀs + ‖s‖², s = softmax(w), from its definition."""
+    odds = [mp.exp(a - max(w)) for a in w]
+    s = [a / mp.fsum(odds) for a in odds]
+    g = [2 * a - gamma for a, gamma in zip(s, FOUR, strict=True)]
+    mean = mp.fdot(s, g)
+    return [a * (b - mean) for a, b in zip(s, g, strict=True)]
+
+
+def test_w_fin_is_not_all_that_stays_finite_where_attention_mixes() -> None:
+    """W̄_R less its component along W^mm tends to (log 3)/2 (1, −1, 1, −1), of which W_fin is (log 3)/2 (1, −1, 0, 0).
+
+    Hypotheses: s⋆ = (3, 1, 0, 0)/4 is the best attention, ν = (0, 0, 1, 3)/2 > 0 on the masked tokens, W^mm =
+    (1, 1, −1, −1)/2 solves Gen-SVM: all by their conditions. Stationary points on spheres by a root finder in 300
+    digits that starts at W_fin + R W̄^mm; the paper speaks of training, so gradient descent from 0 is asked as well.
+    """
+    best, level = (mp.mpf(3) / 4, mp.mpf(1) / 4, 0, 0), mp.mpf(5) / 2
+    nu = [level - gamma + 2 * s for gamma, s in zip(FOUR, best, strict=True)]
+    assert nu == [0, 0, mp.mpf(1) / 2, mp.mpf(3) / 2]
+    mm = (0.5, 0.5, -0.5, -0.5)
+    rows = np.array([[1, -1, 0, 0], [1, 0, -1, 0], [1, 0, 0, -1]])
+    assert (rows @ mm).tolist() == [0, 1, 1]
+    assert (np.array([-0.5, 0.5, 0.5]) @ rows).tolist() == list(mm)
+    finite = [mp.log(3) / 2, -mp.log(3) / 2, mp.mpf(0), mp.mpf(0)]
+    errors = []
+    with mp.workdps(300):
+        for R in (40, 80, 160):
+            start = [a + R * mp.mpf(b) for a, b in zip(finite, mm, strict=True)]
+
+            def conditions(a, b, c, d, log_eta, R=R):  # type: ignore[no-untyped-def]
+                w = [a, b, c, d]
+                slopes = [x * mp.exp(R) + mp.exp(log_eta) * y for x, y in zip(mixture_slope(w), w, strict=True)]
+                return [*slopes, mp.fdot(w, w) - mp.mpf(R) ** 2]
+
+            found = list(mp.findroot(conditions, (*start, -mp.log(2 * R)), maxsteps=400))[:4]
+            assert abs(found[0] - found[1] - mp.log(3)) < mp.exp(-R / 2)  # mixing as W_fin has it
+            assert mp.fdot(found, mm) / R > 1 - mp.mpf(2) / R**2  # direction as Gen-SVM has it
+            errors.append(found[2] - found[3] - mp.log(3))  # where W_fin has 0 − log 3
+    # The next term is −2 log 3/R.
+    assert all(abs(error) < mp.mpf(2.3) / R for error, R in zip(errors, (40, 80, 160), strict=True))
+    assert abs(errors[2]) < abs(errors[1]) / 1.8
+
+
+def test_gradient_descent_has_the_same_finite_part() -> None:
+    """Normalized descent in floats, from 0 to ‖w‖ = 10: w_1 − w_2 is log 3 as W_fin has it, and so is w_3 − w_4."""
+    w, gamma = np.zeros(4), np.array(FOUR, dtype=float)
+    for _ in range(5000):
+        s = np.exp(w - w.max())
+        s /= s.sum()
+        g = s * (2 * s - gamma - s @ (2 * s - gamma))
+        w = w - 0.005 * g / np.linalg.norm(g)
+    assert np.linalg.norm(w) > 9
+    assert abs(w[0] - w[1] - np.log(3)) < 0.02
+    assert abs(w[2] - w[3] - np.log(3)) < 0.05
