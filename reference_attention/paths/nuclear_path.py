@@ -23,6 +23,10 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 
 STEPS = 40
 """Newton steps per radius, of which five do."""
+HALVINGS, FIRST_STEP = 6, 1e-4
+"""How often the logarithm of a step in 1/ρ is halved; the first step from 0, in units of one that was too long."""
+CERTIFIED = 1e-9, 1e-12
+"""A gap of more than the first number plus ρ times the second, its rounding, is one to a minimiser of another rank."""
 STALLED = 1e-9
 """Steps that no longer shrink and are below it, of unknowns of about size one, are rounding."""
 
@@ -36,7 +40,7 @@ class NuclearPath:
         K, Q: factors, of the rank of W_⋆, shapes (r, d, k) and (r, e, k); NaN where none were found.
         offsets: W − ρW_⋆, to full relative precision, shape (r, d, e).
         gaps: by how much f = log Σ c_j e^{−h_j} can lie above its minimum over the ball (Frank and Wolfe), (r,).
-        reasons: why there is no point, for every radius; empty where there is one.
+        reasons: why a point is none of the path, for every radius; empty where it is one.
     """
 
     rho: Float64[np.ndarray, "r"]
@@ -84,11 +88,14 @@ def nuclear_path(
         raise InvalidInput("svm: a tight constraint is of a token that scores no less than α; choose another α.")
     offsets = NuclearOffsets.of(svm, log_costs)
     found, x = [], newton(offsets, offsets.start, 0.0)
-    for one in rho[::-1].tolist():
-        x = None if x is None else newton(offsets, x, 1 / one)
-        found.append(x)
+    # A wild step makes weights off the support overflow; it is then not taken.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for one, before in zip(rho[::-1].tolist(), [math.inf, *rho[:0:-1].tolist()], strict=True):
+            x = None if x is None else follow(offsets, x, 1 / before, 1 / one)
+            found.append(x)
     nowhere = np.full_like(offsets.start, math.nan)
     points = [(nowhere if x is None else x, one) for x, one in zip(found[::-1], rho.tolist(), strict=True)]
+    gaps = np.array([_gap(offsets, x, one) for x, one in points])
     moved = [np.array([offsets.factors(x)[side] / one for x, one in points]) for side in (0, 1)]
     K, Q = (
         (side + part) * (np.sqrt(rho) * 2.0 ** (offsets.unit // 2))[:, None, None]
@@ -99,9 +106,19 @@ def nuclear_path(
         K=K,
         Q=Q,
         offsets=np.array([offsets.offset(x, 1 / one) for x, one in points]) * 2.0**offsets.unit,
-        gaps=np.array([_gap(offsets, x, one) for x, one in points]),
-        reasons=tuple("" if np.isfinite(x).all() else "Newton's method does not converge" for x, _ in points),
+        gaps=gaps,
+        reasons=tuple(_reason(gap, one) for gap, one in zip(gaps.tolist(), rho.tolist(), strict=True)),
     )
+
+
+def follow(offsets: NuclearOffsets, x: Vector, begin: float, end: float, depth: int = HALVINGS) -> Vector | None:
+    """From the solution at 1/ρ = ``begin`` to that at ``end``, in smaller steps where one does not lead there."""
+    found = newton(offsets, x, end)
+    if found is not None or depth == 0:
+        return found
+    middle = math.sqrt(begin * end) if begin > 0 else end * FIRST_STEP
+    nearer = follow(offsets, x, begin, middle, depth - 1)
+    return None if nearer is None else follow(offsets, nearer, middle, end, depth - 1)
 
 
 def newton(offsets: NuclearOffsets, x: Vector, eps: float) -> Vector | None:
@@ -123,6 +140,13 @@ def newton(offsets: NuclearOffsets, x: Vector, eps: float) -> Vector | None:
             length /= 2
         x, last = x + length * step, size
     return None
+
+
+def _reason(gap: float, rho: float) -> str:
+    """Why a point with that gap is none of the path."""
+    if gap == math.inf:
+        return "Newton's method does not converge"
+    return "" if gap <= CERTIFIED[0] + CERTIFIED[1] * rho else f"the minimiser is of larger rank: a gap of {gap:.2g}"
 
 
 def _gap(offsets: NuclearOffsets, x: Vector, rho: float) -> float:

@@ -134,14 +134,17 @@ def nearest_stationary(
     """K, Q and λ ≥ 0 that satisfy the system in floats, of several the nearest: Newton's steps of least norm."""
     with precision():
         system, x = _system(rows, K, Q, duals, support)
-    sizes = []
+    best, least = x, math.inf
     for _ in range(STEPS):
         F = system.residual(x)
-        sizes.append(float(np.abs(F).max()))
-        if not sizes[-1] < min(sizes[:-1], default=math.inf):
+        size = float(np.abs(F).max())
+        if not size < least:
             break
-        best = x
-        x = x - np.linalg.lstsq(system.derivative(x), F, rcond=SINGULAR)[0]
+        best, least = x, size
+        try:
+            x = x - np.linalg.lstsq(system.derivative(x), F, rcond=SINGULAR)[0]
+        except np.linalg.LinAlgError:
+            break
     K, Q, found, _ = system.arrays(best)
     own = np.zeros_like(duals)
     own[support] = np.maximum(found, 0.0)

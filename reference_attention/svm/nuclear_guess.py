@@ -68,6 +68,9 @@ def nuclear_guess(
             break
         mu = max(FACTOR * mu, LAST * value / 2)
     u, s, vt = np.linalg.svd(barrier.matrix(duals), full_matrices=False)
+    if not s[0] < 1:
+        # Rounding has led out of the barrier's domain.
+        return None
     weights = 2 * mu * s / ((1 - s) * (1 + s))
     support = b * duals / value > mu / (b * duals)
     return NuclearGuess(duals, u, vt.T, weights, support, int(np.sum(weights > 1 - s)), value)

@@ -13,6 +13,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from reference_attention.floats import EPS
+from reference_attention.paths.nuclear_offsets import NuclearOffsets
 from reference_attention.paths.nuclear_path import log_costs_of
 from reference_attention.svm.max_margin import Infeasible
 from theorems.bounded import exact, value_of
@@ -20,10 +21,10 @@ from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdi
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
-from theorems.core.tolerances import tolerance
+from theorems.core.tolerances import EXACT, tolerance
 from theorems.rounding.attention_at import Numbers
 from theorems.transformers_as_svms.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
-from theorems.transformers_as_svms.nuclear_limit import offset_in_closed_form
+from theorems.transformers_as_svms.nuclear_limit import corrections, offset_in_closed_form
 from theorems.transformers_as_svms.nuclear_local_bounds import NuclearLocalBounds
 
 NUCLEAR_LOCAL_VALUE = tolerance(
@@ -109,9 +110,17 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
     """The path under test, at radii at which its predicted offset lies in the cone."""
     bounds, problem = local.bounds, local.problem
     svm, P = bounds.svm, float(np.linalg.norm(bounds.svm.W))
-    offset = offset_in_closed_form(bounds, log_costs_of(problem, svm)).value
-    steep = 2 * float(np.linalg.norm(offset)) / (P * np.sqrt(local.mu))
-    radii = np.array([r for r in PATH_RADII if max(1.5 * begin, steep) < r < local.last])
+    log_costs = log_costs_of(problem, svm)
+    offset = offset_in_closed_form(bounds, log_costs).value
+    system = NuclearOffsets.of(svm, log_costs)
+
+    def lies_within(rho: float) -> bool:
+        """By the limit and the first two Newton steps from it: well within the cone."""
+        first, second = corrections(system, rho)
+        apart = float(np.linalg.norm(offset)) + first + 2 * second
+        return second <= max(first / 4, EPS * rho * P) and 2 * apart < rho * P * np.sqrt(local.mu)
+
+    radii = np.array([rho for rho in PATH_RADII if 1.5 * begin < rho < local.last and lies_within(rho)])
     if radii.size == 0:
         return
     path = local.under_test.nuclear_path(problem, svm, radii)
@@ -120,7 +129,8 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
         raise NotANumber(IN_CONE, "the path has no finite point at each radius", Form.EXACT)
     there = np.array([not why for why in path.reasons])
     if not there.any():
-        raise Undecided(IN_CONE, f"no minimiser was found: {path.reasons[-1]}")
+        yield Claim(TURNS, Form.LIMIT, 0.0, 0.0, EXACT, undecided=f"no minimiser: {path.reasons[-1]}", not_found=True)
+        return
     W, radii = W[there], radii[there]
     size, nu = local.sizes(W)
     norms = np.linalg.svd(W, compute_uv=False).sum(axis=1) / bounds.most

@@ -28,7 +28,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import statement
-from theorems.core.tolerances import tolerance
+from theorems.core.tolerances import EXACT, tolerance
 from theorems.curves.constraints import exact_to_rounding
 from theorems.rounding.approximate import approximate, bend
 from theorems.rounding.attention_at import Numbers
@@ -219,7 +219,7 @@ def _on_the_path(
         raise NotANumber(IN_BALL, "the path has no factors at each radius", Form.EXACT)
     there = np.array([not why for why in path.reasons])
     if not there.any():
-        yield undecided_claim(TURNS, f"no minimiser was found: {path.reasons[-1]}", Form.LIMIT)
+        yield Claim(TURNS, Form.LIMIT, 0.0, 0.0, EXACT, undecided=f"no minimiser: {path.reasons[-1]}", not_found=True)
         return
     rho, K, Q = radii[there], path.K[there], path.Q[there]
     if not (np.isfinite(K).all() and np.isfinite(Q).all()):

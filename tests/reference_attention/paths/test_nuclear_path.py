@@ -90,3 +90,16 @@ def test_bad_input() -> None:
     assert isinstance(several, NuclearMaxMargin)
     with pytest.raises(InvalidInput, match="svm: the path is followed beside the only solution"):
         nuclear_path(same.problem, several, [10.0])
+
+
+def test_where_the_minimiser_is_of_larger_rank_there_is_no_point() -> None:
+    """Of a rank that is too small what is stationary is no minimum, Frank and Wolfe's gap says so; or nothing is."""
+    near, far = ({_reasons(seed)[k][:30] for seed in range(30)} for k in (0, 1))
+    assert near >= {"", "the minimiser is of larger ran"}
+    assert far == {""}
+
+
+def _reasons(seed: int) -> tuple[str, ...]:
+    data, svm = on_the_sphere(seed, 4, 4, 4)
+    assert svm.exact is not None
+    return nuclear_path(data.problem, svm, [3.0, 1e6]).reasons
