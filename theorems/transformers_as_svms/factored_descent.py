@@ -236,7 +236,7 @@ def _certificate(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim
     points = run.before
     total, leads = certificate_sides(points.at)
     if leads.any():
-        descent = run.gradient.reshape(points.W.shape)
+        descent: Any = points.gradient_of(run.under_test, CERTIFICATE).reshape(points.W.shape)
         left = nuclear_norm(points.W) * singular_values(descent)[:, 0]
         right = points.margins(constants.rows) * total
         yield at_least(CERTIFICATE, Form.EFFECTIVE, left[leads], right[leads], points="iterate")
