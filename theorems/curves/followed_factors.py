@@ -33,6 +33,8 @@ from theorems.rounding.attention_at import AttentionAt
 
 RELATIVE = 1e-12
 """Relative tolerance of the solver: what is conserved is compared."""
+PER_DECADE = 20
+"""Recorded norms: sums over them stand for integrals, and a piece between two is short."""
 LARGEST = 700.0
 """Beyond it an exponential is taken to be this one."""
 
@@ -43,7 +45,7 @@ class FactoredArcFlow(ArcFlow):
     There are many coordinates, so pieces are fewer and less exact.
     """
 
-    relative, pieces = 1e-7, 1
+    relative, pieces = 1e-6, 1
 
     def __init__(self, problem: Problem, layout: Layout) -> None:
         self._problem, self._layout, self._kappa = problem, layout, math.sqrt(problem.key_scale)
@@ -123,7 +125,8 @@ class FollowedFactors:
         begin = math.hypot(norm(start[0]), norm(start[1]))
         for size in FLOW_NORMS:
             end = max(math.sqrt(2 * size * unit), math.sqrt(BEYOND) * begin)
-            flow = under_test.factored_flow(data, *start, norm=end, relative=RELATIVE)
+            record = np.geomspace(begin, end, 1 + math.ceil(PER_DECADE * math.log10(end / begin)))[1:]
+            flow = under_test.factored_flow(data, *start, norm=end, record=record, relative=RELATIVE)
             if flow.stop is not Stop.FAILED:
                 return cls(data, under_test, start, end, flow, rng, claim)
         raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT)
