@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.errors import InvalidInput
+from reference_attention.floats import EPS
 from reference_attention.paths.nuclear_offsets import NuclearOffsets, Vector
 from reference_attention.problem import Problem
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
@@ -25,8 +26,8 @@ STEPS = 40
 """Newton steps per radius, of which five do."""
 HALVINGS, FIRST_STEP = 6, 1e-4
 """How often the logarithm of a step in 1/ρ is halved; the first step from 0, in units of one that was too long."""
-CERTIFIED = 1e-9, 1e-12
-"""A gap of more than the first number plus ρ times the second, its rounding, is one to a minimiser of another rank."""
+CERTIFIED = 1e-9
+"""A gap of more than that and its rounding is one to a minimiser of another rank."""
 STALLED = 1e-9
 """Steps that no longer shrink and are below it, of unknowns of about size one, are rounding."""
 
@@ -95,7 +96,7 @@ def nuclear_path(
             found.append(x)
     nowhere = np.full_like(offsets.start, math.nan)
     points = [(nowhere if x is None else x, one) for x, one in zip(found[::-1], rho.tolist(), strict=True)]
-    gaps = np.array([_gap(offsets, x, one) for x, one in points])
+    gaps = [_gap(offsets, x, one) for x, one in points]
     moved = [np.array([offsets.factors(x)[side] / one for x, one in points]) for side in (0, 1)]
     K, Q = (
         (side + part) * (np.sqrt(rho) * 2.0 ** (offsets.unit // 2))[:, None, None]
@@ -106,8 +107,8 @@ def nuclear_path(
         K=K,
         Q=Q,
         offsets=np.array([offsets.offset(x, 1 / one) for x, one in points]) * 2.0**offsets.unit,
-        gaps=gaps,
-        reasons=tuple(_reason(gap, one) for gap, one in zip(gaps.tolist(), rho.tolist(), strict=True)),
+        gaps=np.array([gap for gap, _ in gaps]),
+        reasons=tuple(_reason(*one) for one in gaps),
     )
 
 
@@ -142,20 +143,22 @@ def newton(offsets: NuclearOffsets, x: Vector, eps: float) -> Vector | None:
     return None
 
 
-def _reason(gap: float, rho: float) -> str:
-    """Why a point with that gap is none of the path."""
-    if gap == math.inf:
-        return "Newton's method does not converge"
-    return "" if gap <= CERTIFIED[0] + CERTIFIED[1] * rho else f"the minimiser is of larger rank: a gap of {gap:.2g}"
-
-
-def _gap(offsets: NuclearOffsets, x: Vector, rho: float) -> float:
-    """R‖M(W)‖_op − ⟨M(W), W⟩, ω = softmax(log c_j − h_j)."""
+def _gap(offsets: NuclearOffsets, x: Vector, rho: float) -> tuple[float, float]:
+    """R‖M(W)‖_op − ⟨M(W), W⟩, ω = softmax(log c_j − h_j), and what float64 loses of it."""
     if not np.isfinite(x).all():
-        return math.inf
+        return math.inf, 0.0
     beside = np.vecdot(offsets.a @ offsets.offset(x, 1 / rho), offsets.z)
     logs = offsets.log_costs - offsets.beyond * rho - beside
     weights = np.exp(logs - np.logaddexp.reduce(logs))
     M = offsets.matrix(weights)
     # ⟨M, W⟩ = ρ + Σ ω_j (ρ(m_j − 1) + ⟨G_j, o⟩).
-    return float(rho * (offsets.value * np.linalg.norm(M, ord=2) - 1) - weights @ (offsets.beyond * rho + beside))
+    gap = rho * (offsets.value * np.linalg.norm(M, ord=2) - 1) - weights @ (offsets.beyond * rho + beside)
+    sizes = np.linalg.norm(offsets.a, axis=1) * np.linalg.norm(offsets.z, axis=1)
+    return float(gap), float(16 * sum(M.shape) * EPS * rho * offsets.value * (weights @ sizes))
+
+
+def _reason(gap: float, rounding: float) -> str:
+    """Why a point with that gap is none of the path."""
+    if gap == math.inf:
+        return "Newton's method does not converge"
+    return "" if gap <= CERTIFIED + rounding else f"the minimiser is of larger rank: a gap of {gap:.2g}"

@@ -73,7 +73,9 @@ def nuclear_guess(
         return None
     weights = 2 * mu * s / ((1 - s) * (1 + s))
     support = b * duals / value > mu / (b * duals)
-    return NuclearGuess(duals, u, vt.T, weights, support, int(np.sum(weights > 1 - s)), value)
+    # Whatever signs the decomposition gave: the largest entry of each left vector is positive.
+    signs = np.sign(u[np.argmax(np.abs(u), axis=0), np.arange(u.shape[1])])
+    return NuclearGuess(duals, u * signs, vt.T * signs, weights, support, int(np.sum(weights > 1 - s)), value)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from flint import fmpq_mat
+from hypothesis import given, settings
 
 from generators.assumptions import assumption_named
 from generators.case import Case
 from generators.nuclear_assumptions import rank_gap, unique_nuclear_solution
+from generators.nuclear_cases import aligned_cases
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
@@ -76,3 +78,17 @@ def test_semidefinite(rows: list[list[int]], semidefinite: bool) -> None:
 def test_they_are_among_the_assumptions() -> None:
     assert assumption_named("unique-nuclear-solution").check is unique_nuclear_solution
     assert assumption_named("rank-gap").check is rank_gap
+
+
+@given(aligned_cases())
+@settings(max_examples=25, deadline=None)
+def test_aligned_data_have_several_solutions_of_a_known_norm(case: Case) -> None:
+    data = case.queried
+    assert data is not None
+    sizes = np.abs(data.X[:, 0]).max(axis=1) * np.abs(data.queries).max(axis=1)
+    svm = nuclear_max_margin(data.keys, case.problem.optimal)
+    assert isinstance(svm, NuclearMaxMargin)
+    assert case.problem.optimal.tolist() == [0] * len(data.Y)
+    assert svm.bounds[0] <= (1 / sizes).sum() <= svm.bounds[1]
+    assert svm.bounds[1] - svm.bounds[0] < 1e-10 * svm.norm
+    assert unique_nuclear_solution(case).holds is False

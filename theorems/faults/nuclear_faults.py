@@ -82,6 +82,12 @@ def _rank_cut(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Solution
     return replace(right, K=right.K[:, :-1], Q=right.Q[:, :-1])
 
 
+def _double_columns(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Solution:
+    """Each column twice, shorter: the same W, of twice the rank by the number of columns."""
+    K, Q = (np.concatenate([x, x], axis=1) / np.sqrt(2) for x in (right.K, right.Q))
+    return replace(right, K=K, Q=Q)
+
+
 def _another_face(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Solution:
     """The face of the dual with all λ equal."""
     if right.exact is None:
@@ -193,6 +199,7 @@ NUCLEAR_FAULTS = (
     Fault("nuclear-is-frobenius", Kind.SVM, "W^mm of least Frobenius norm", SVM, ChangedNuclear(_frobenius)),
     Fault("nuclear-factors-swapped", Kind.SVM, "Wᵀ: K and Q change places", SVM, ChangedNuclear(_swap_factors)),
     Fault("nuclear-rank-cut", Kind.SVM, "K and Q without their last column", SVM, ChangedNuclear(_rank_cut)),
+    Fault("nuclear-columns-doubled", Kind.SVM, "each column of K and Q twice", SVM, ChangedNuclear(_double_columns)),
     Fault("nuclear-another-face", Kind.SVM, "U1, V1 of another dual", SVM, ChangedNuclear(_another_face)),
     Fault(
         "nuclear-dual-off",

@@ -18,7 +18,7 @@ from reference_attention.paths.nuclear_path import log_costs_of
 from reference_attention.svm.max_margin import Infeasible
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, section
-from theorems.core.claim_name import premise, sharper, stated_claim
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
 from theorems.core.tolerances import EXACT, tolerance
@@ -67,7 +67,7 @@ def nuclear_local_claims(case: Case, under_test: Implementation) -> Iterator[Cla
         raise Undecided(SVM_IS_OPTIMAL, "ATT-SVM⋆(α) was called infeasible")
     certificate = NuclearCertificate(data, alpha, found)
     optimal = nuclear_claim(certificate, SVM_IS_OPTIMAL)
-    yield optimal
+    yield from premises(optimal)
     if optimal.verdict is Verdict.FALSIFIED:
         raise Ended(optimal.name)
     local = NuclearLocalBounds(NuclearBounds(problem, certificate), under_test)

@@ -15,14 +15,14 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.query_cases import query_cases
+from generators.nuclear_cases import nuclear_cases
 from reference_attention.floats import EPS
 from reference_attention.paths.nuclear_offsets import NuclearOffsets
 from reference_attention.paths.nuclear_path import log_costs_of
 from reference_attention.svm.max_margin import Infeasible
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, undecided_claim
-from theorems.core.claim_name import premise, sharper, stated_claim
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
@@ -100,7 +100,7 @@ NEAR = 0.1
         OFFSET,
     ),
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
-    cases=query_cases,
+    cases=nuclear_cases,
     kernel=FAR,
 )
 def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -154,7 +154,7 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
     W̄(R) = ρW_⋆ + o + O(1/ρ) with o in closed form (:mod:`.nuclear_limit`). It takes radii at which ρ·(h − 1) of the
     constraints that are not tight and ρ·g are large: that is decided on the data.
     """
-    yield from query_claims(case, under_test)
+    yield from premises(query_claims(case, under_test))
     data, problem = case.queried, case.problem
     assert data is not None
     found = under_test.nuclear_max_margin(data.keys, problem.optimal)
@@ -162,7 +162,7 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
         raise Undecided(SVM_IS_OPTIMAL, "ATT-SVM⋆(opt) was called infeasible")
     certificate = NuclearCertificate(data, problem.optimal, found)
     optimal = nuclear_claim(certificate, SVM_IS_OPTIMAL)
-    yield optimal
+    yield from premises(optimal)
     if optimal.verdict is Verdict.FALSIFIED:
         raise Ended(optimal.name)
     bounds, kappa = NuclearBounds(problem, certificate), log_kappa(problem)

@@ -161,3 +161,18 @@ def test_gradient_descent_has_the_same_finite_part() -> None:
     assert np.linalg.norm(w) > 9
     assert abs(w[0] - w[1] - np.log(3)) < 0.02
     assert abs(w[2] - w[3] - np.log(3)) < 0.05
+
+
+@pytest.mark.parametrize("b", ["-1", "-0.25", "0", "0.5", "1"])
+def test_several_matrices_have_the_least_nuclear_norm(b: str) -> None:
+    """((1, b), (b, 1)) separates both inputs and has singular values 1 ± b; any W that does has ‖W‖_⋆ ≥ tr W ≥ 2."""
+    W = mp.matrix([[1, mp.mpf(b)], [mp.mpf(b), 1]])
+    singular = mp.svd(W, compute_uv=False)
+    assert abs(mp.fsum(singular) - 2) < mp.mpf(10) ** -50
+    assert (min(singular) < mp.mpf(10) ** -50) == (abs(mp.mpf(b)) == 1)
+    data = QueryDataset([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]], np.eye(2), [1, 1], [1, 1])
+    for i, (x, z) in enumerate(zip(data.X, data.queries, strict=True)):
+        assert mp.fdot(x[0] - x[1], [mp.fdot(W[k, :], z) for k in range(2)]) == W[i, i] == 1
+    frobenius = max_margin(data.keys, [0, 0])
+    assert isinstance(frobenius, MaxMargin)
+    assert frobenius.p.tolist() == [1, 0, 0, 1]
