@@ -29,7 +29,7 @@ from theorems.core.tolerances import EXACT, tolerance
 
 CHORD = tolerance(
     "flow-chord",
-    "A √d ((rtol N + max(10 rtol, 1e-9 or, of factors, 1e-6) N') ‖p‖ + (N + N') atol) + 8 d eps ‖p‖, N and N' the"
+    "A √d ((rtol N + max(10 rtol, 1e-9 or, of factors, 1e-7) N') ‖p‖ + (N + N') atol) + 8 d eps ‖p‖, N and N' the"
     " gradients of the flow and of the piece",
     "two curves of one flow from one point differ by their solvers' local errors, at most rtol‖p‖ + atol per coordinate"
     " and gradient; within the piece they grow by no more than A, which is integrated along it: the exponential of the"

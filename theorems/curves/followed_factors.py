@@ -45,7 +45,7 @@ class FactoredArcFlow(ArcFlow):
     There are many coordinates, so pieces are fewer and less exact.
     """
 
-    relative, pieces = 1e-6, 1
+    relative, pieces = 1e-7, 1
 
     def __init__(self, problem: Problem, layout: Layout) -> None:
         self._problem, self._layout, self._kappa = problem, layout, math.sqrt(problem.key_scale)
