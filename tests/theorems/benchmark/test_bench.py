@@ -23,6 +23,7 @@ from theorems.benchmark.optimisers.gradient_descent import log_step
 from theorems.benchmark.proven import proven_bound
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.summary import spread, summaries
+from theorems.benchmark.table import markdown
 from theorems.benchmark.work import Generated, Named, chunks, units
 from theorems.command.app import main
 from theorems.command.benchmark import DATA
