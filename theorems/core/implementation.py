@@ -103,7 +103,8 @@ class Implementation:
         locally_optimal: (solution of ATT-SVM(α), scores) → whether α is locally optimal (Definition 2).
         keys_and_scores: tokens, labels, head and W → keys X Wᵀ, (n, T, d), and scores Y Xv, (n, T).
         outer_keys_and_scores: tokens, queries, labels and head → keys vec(x zᵀ), (n, T, d·e), and scores Y Xv, (n, T).
-        sequence_parts: several queries per input → the problems of those that see the same number of tokens.
+        sequence_parts: several queries per input → the problems of those that see the same number of tokens, in any
+            order; each says which queries its inputs are.
         sequence_excess: (parts, p, log_excess_risk) → sign and logarithm of L(p) − L_⋆ over all of them.
         sequence_max_margin: (keys, alpha), each per part → the solution of ATT-SVM over all of them, or a proof that
             there is none.

@@ -2,7 +2,8 @@
 
 The recorded points may be such that the gradient there is right and the curve between them is no flow. Here one piece
 is integrated again with a solver of another family, and by how much two curves that begin there may differ is computed
-along the way.
+along the way. Gradient and Hessian are those of :class:`theorems.rounding.attention_at.AttentionAt`: a flow of wrong
+derivatives is no flow, also where it is our own.
 
 References: E. Hairer, G. Wanner, *Solving Ordinary Differential Equations II*, 1996 (Radau IIA, logarithmic norms).
 """
@@ -20,12 +21,13 @@ from scipy.integrate import Radau
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
-from reference_attention.training.derivatives import gradient_field, newton_field
 from reference_attention.training.factored_flow import FactoredFlow
 from reference_attention.training.flow import Flow
+from theorems.bounded import in_floats
 from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import premise
 from theorems.core.tolerances import EXACT, tolerance
+from theorems.rounding.attention_at import AttentionAt
 
 CHORD = tolerance(
     "flow-chord",
@@ -90,8 +92,7 @@ class ArcFlow:
 
     def __init__(self, problem: Problem) -> None:
         self._kappa = problem.key_scale
-        self._field = gradient_field(problem.keys, problem.scores, problem.loss)
-        self._newton = newton_field(problem.keys, problem.scores, problem.loss)
+        self._problem = problem
 
     def piece(self, p: Point, begin: float, end: float, relative: float, absolute: float) -> Piece:
         """From p, at arc length ``begin``, to arc length ``end``; the tolerances are those of the coordinates."""
@@ -116,7 +117,8 @@ class ArcFlow:
         return Piece(solver.y, math.exp(min(growth, 700.0)) * (1 + turn), solver.nfev + steps, failed)
 
     def _unit(self, p: Point) -> Point:
-        _, direction = self._field(p)
+        with in_floats():
+            direction = AttentionAt(self._problem, p[None]).gradient[0]
         length = math.sqrt(direction @ direction)
         return -direction / length if length > 0 and math.isfinite(length) else np.zeros_like(p)
 
@@ -128,8 +130,22 @@ class ArcFlow:
         return (-math.exp(u) / self._kappa) * (curvature - np.outer(unit, unit @ curvature))
 
     def _curvature(self, p: Point) -> tuple[Point, Float64[np.ndarray, "d d"]]:
-        """∇L/‖∇L‖ and ∇²L/‖∇L‖."""
-        _, direction, curvature = self._newton(p)
+        """∇L/‖∇L‖ and ∇²L/‖∇L‖.
+
+        With δk the keys relative to the token that differences refer to, h_i = Σ_t s_t (γ_t − f_i) δk_t = ∇f_i and
+        m_i = Σ_t s_t δk_t, ∇²f_i = Σ_t s_t (γ_t − f_i) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ, and ∇²L = (1/n) Σ_i (ℓ''_i
+        h_i h_iᵀ − |ℓ'_i| ∇²f_i).
+        """
+        problem = self._problem
+        with in_floats():
+            at = AttentionAt(problem, p[None])
+            direction, c, keys = at.gradient[0], at.coefficients[0], at.key_differences[0]
+            steep = np.einsum("nt,ntd->nd", c, keys)
+            means = np.einsum("nt,ntd->nd", at.weights[0], keys)
+            slopes = np.exp(np.minimum(at.log_scale[0] - at.log_slopes[0], 700.0))
+            bent = (problem.loss.relative_curvature(at.outputs[0]) * slopes)[:, None] * steep
+            cross = steep.T @ means
+            curvature = (steep.T @ bent + cross + cross.T - np.einsum("nt,ntd,nte->de", c, keys, keys)) / problem.n
         length = math.sqrt(direction @ direction)
         if length == 0 or not math.isfinite(length):
             return np.zeros_like(p), np.zeros_like(curvature)

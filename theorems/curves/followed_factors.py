@@ -22,21 +22,17 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.training.descent import Stop
 from reference_attention.training.factored import Keys, Layout, Queries
 from reference_attention.training.factored_flow import FactoredFlow
-from theorems.bounded import in_floats
 from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 from theorems.curves.factored_points import FactoredPoints
 from theorems.curves.flow_chords import ArcFlow, Point, chords_of, start_and_norms
 from theorems.curves.followed_flow import BEYOND, FLOW_NORMS, IS_OF_THIS_GRADIENT
-from theorems.rounding.attention_at import AttentionAt
 
 RELATIVE = 1e-12
 """Relative tolerance of the solver: what is conserved is compared."""
 PER_DECADE = 20
 """Recorded norms: sums over them stand for integrals, and a piece between two is short."""
-LARGEST = 700.0
-"""Beyond it an exponential is taken to be this one."""
 
 
 class FactoredArcFlow(ArcFlow):
@@ -48,42 +44,29 @@ class FactoredArcFlow(ArcFlow):
     relative, pieces = 1e-7, 1
 
     def __init__(self, problem: Problem, layout: Layout) -> None:
-        self._problem, self._layout, self._kappa = problem, layout, math.sqrt(problem.key_scale)
+        super().__init__(problem)
+        self._layout, self._kappa, self._of_weights = layout, math.sqrt(problem.key_scale), ArcFlow(problem)
+
+    def _gradient(self, p: Point, by_weights: Point) -> Point:
+        """(∇L Q, ∇Lᵀ K), of ∇L in any unit."""
+        G, (K, Q) = by_weights.reshape(self._layout.d, self._layout.e), self._layout.split(p)
+        return self._layout.join(G @ Q, G.T @ K)
 
     def _unit(self, p: Point) -> Point:
-        gradient = self._gradient(p)[1]
+        gradient = self._gradient(p, self._of_weights._unit(self._layout.weights(p)))
         length = math.sqrt(gradient @ gradient)
-        return -gradient / length if length > 0 and math.isfinite(length) else np.zeros_like(p)
-
-    def _gradient(self, p: Point) -> tuple[AttentionAt, Point]:
-        """The attention at K Qᵀ and ∇L(K, Q) e^{−log_scale}, in plain floats."""
-        with in_floats():
-            at = AttentionAt(self._problem, self._layout.weights(p)[None])
-            factors = (x[None] for x in self._layout.split(p))
-            return at, FactoredPoints(self._problem, *factors).joint(at.gradient)[0]
+        return gradient / length if length > 0 else gradient
 
     def _curvature(self, p: Point) -> tuple[Point, Float64[np.ndarray, "k k"]]:
-        """∇L/‖∇L‖ and ∇²L/‖∇L‖.
-
-        By W, with c_t = |ℓ'_i| s_t (γ_t − f_i), g_i = Σ c_t δk_t, m_i = Σ s_t δk_t and h_i = g_i/|ℓ'_i|,
-        ∇²L = (1/n) Σ_i (ℓ''/|ℓ'|) g_i h_iᵀ − Σ_t c_t δk_t δk_tᵀ + g_i m_iᵀ + m_i g_iᵀ.
-        """
-        at, gradient = self._gradient(p)
+        """∇L/‖∇L‖ and ∇²L/‖∇L‖: along (U, V), ∇²L(W)[dW, dW] + 2⟨∇L(W), U Vᵀ⟩ with dW = U Qᵀ + K Vᵀ."""
+        unit, by_weights = self._of_weights._curvature(self._layout.weights(p))
+        gradient, derivative = self._gradient(p, unit), self._layout.derivative(p)
+        found, at = derivative.T @ by_weights @ derivative, self._layout.d * self._layout.m
+        cross = np.kron(unit.reshape(self._layout.d, self._layout.e), np.eye(self._layout.m))
+        found[:at, at:] += cross
+        found[at:, :at] += cross.T
         length = math.sqrt(gradient @ gradient)
-        if length == 0 or not math.isfinite(length):
-            return np.zeros_like(p), np.zeros((len(p), len(p)))
-        with in_floats():
-            rows, c, s = at.key_differences[0], at.coefficients[0], at.weights[0]
-            g, m = np.einsum("nt,ntd->nd", c, rows), np.einsum("nt,ntd->nd", s, rows)
-            slopes = np.exp(np.minimum(at.log_scale - at.log_slopes[0], LARGEST))
-            bent = (at.problem.loss.relative_curvature(at.outputs[0]) * slopes)[:, None] * g
-        by_weights = g.T @ bent + g.T @ m + m.T @ g - np.einsum("nt,ntd,nte->de", c, rows, rows)
-        derivative, (d, e, m_) = self._layout.derivative(p), (self._layout.d, self._layout.e, self._layout.m)
-        found = derivative.T @ (by_weights / at.problem.n) @ derivative
-        cross = np.kron(at.gradient.reshape(d, e), np.eye(m_))
-        found[: d * m_, d * m_ :] += cross
-        found[d * m_ :, : d * m_] += cross.T
-        return gradient / length, found / length
+        return (gradient / length, found / length) if length > 0 else (gradient, np.zeros_like(found))
 
 
 @dataclass(frozen=True, eq=False)
