@@ -46,6 +46,8 @@ from reference_attention.svm.sequence_max_margin import (
     sequence_max_margin,
 )
 from reference_attention.training.descent import Trajectory, gradient_descent, normalized_gradient_descent
+from reference_attention.training.factored_descent import FactoredTrajectory, factored_gradient_descent
+from reference_attention.training.factored_flow import FactoredFlow, factored_flow
 from reference_attention.training.flow import Flow, gradient_flow
 from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
 
@@ -93,6 +95,8 @@ class Implementation:
         gradient_descent, normalized_gradient_descent: (problem, start, *, steps, …, gradient) → the iterates;
             a statement hands them :attr:`scaled_gradient`.
         gradient_flow: (problem, start, *, norm, …) → the curve of the flow at recorded norms.
+        factored_flow, factored_gradient_descent: (data, K, Q, *, norm or steps, …) → the flow and the iterates on
+            factors (K, Q) of W; a statement hands the latter :attr:`scaled_gradient`.
         regularization_path: (problem, norms, *, max_margin, …) → argmin of L over the balls of these radii.
         nuclear_path: (problem, solution of ATT-SVM⋆, ρ) → argmin of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤ ρC_⋆.
         local_path: (problem, q, alpha, norms, *, mu, radius, …) → argmin of L over a cone, between two radii.
@@ -139,6 +143,8 @@ class Implementation:
     gradient_descent: Callable[..., Trajectory] = gradient_descent
     normalized_gradient_descent: Callable[..., Trajectory] = normalized_gradient_descent
     gradient_flow: Callable[..., Flow] = gradient_flow
+    factored_flow: Callable[..., FactoredFlow] = factored_flow
+    factored_gradient_descent: Callable[..., FactoredTrajectory] = factored_gradient_descent
     regularization_path: Callable[..., Path] = regularization_path
     nuclear_path: Callable[..., NuclearPath] = nuclear_path
     local_path: Callable[..., LocalPath] = local_path

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float64
@@ -20,6 +21,7 @@ from scipy.integrate import Radau
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from reference_attention.training.factored_flow import FactoredFlow
 from reference_attention.training.flow import Flow
 from theorems.bounded import in_floats
 from theorems.core.claim import Claim, Form, at_least, undecided_claim
@@ -29,8 +31,8 @@ from theorems.rounding.attention_at import AttentionAt
 
 CHORD = tolerance(
     "flow-chord",
-    "A √d ((rtol N + max(10 rtol, 1e-9) N') ‖p‖ + (N + N') atol) + 8 d eps ‖p‖, N and N' the gradients of the flow and"
-    " of the piece",
+    "A √d ((rtol N + max(10 rtol, 1e-9 or, of factors, 1e-7) N') ‖p‖ + (N + N') atol) + 8 d eps ‖p‖, N and N' the"
+    " gradients of the flow and of the piece",
     "two curves of one flow from one point differ by their solvers' local errors, at most rtol‖p‖ + atol per coordinate"
     " and gradient; within the piece they grow by no more than A, which is integrated along it: the exponential of the"
     " logarithmic norm, and how far the curve turns",
@@ -78,7 +80,15 @@ class Piece:
 
 
 class ArcFlow:
-    """dp/du = −e^u/κ ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length."""
+    """dp/du = −e^u/κ ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length.
+
+    Attributes:
+        relative: the least relative tolerance of a piece.
+        pieces: how many are looked at besides the first.
+    """
+
+    relative: ClassVar[float] = RELATIVE
+    pieces: ClassVar[int] = PIECES
 
     def __init__(self, problem: Problem) -> None:
         self._kappa = problem.key_scale
@@ -151,7 +161,7 @@ class ArcFlow:
         return max(0.0, -float(np.linalg.eigvalsh(bent @ across)[0])), float(np.linalg.norm(bent @ unit))
 
 
-def start_and_norms(flow: Flow, start: Point, norm: float) -> Claim:
+def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Claim:
     """The flow begins at the start, bit by bit; what it calls norms are those of its points, and the last is the one
     asked for if it was reached.
     """
@@ -167,10 +177,16 @@ def start_and_norms(flow: Flow, start: Point, norm: float) -> Claim:
 
 def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
     """p_{k+1} − p_k = −∫∇L/‖∇L‖ ds over the arc between them, at the first piece and at some of the others."""
-    again, last = ArcFlow(problem), len(flow.points) - (1 if flow.reached_norm else 2)
-    looser = max(LOOSER * flow.relative, RELATIVE)
+    return chords_of(ArcFlow(problem), flow, rng)
+
+
+def chords_of(again: ArcFlow, flow: Flow | FactoredFlow, rng: np.random.Generator) -> Claim:
+    """:func:`chords` of what is integrated again."""
+    points, last = flow.points, len(flow.points) - (1 if flow.reached_norm else 2)
+    d = points.shape[1]
+    looser = max(LOOSER * flow.relative, again.relative)
     # To a point of rest no finite arc leads.
-    thirds = np.array_split(np.arange(1, last), PIECES)
+    thirds = np.array_split(np.arange(1, last), again.pieces)
     looked = [0, *(int(rng.choice(part)) for part in thirds if part.size)] if last > 0 else []
     others = [k for k in range(last) if k not in looked]
     ends: list[tuple[float, float, float]] = []
@@ -179,15 +195,15 @@ def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
         if (tried >= len(looked) and ends) or tried == MOST_PIECES:
             break
         begin, end = flow.arc_length[k], flow.arc_length[k + 1]
-        piece = again.piece(flow.points[k], begin, end, looser, flow.absolute)
+        piece = again.piece(points[k], begin, end, looser, flow.absolute)
         size = max(flow.norms[k], flow.norms[k + 1])
         relative = (flow.relative * flow.evaluations + looser * piece.evaluations) * size
         both = relative + (piece.evaluations + flow.evaluations) * flow.absolute
-        rounding = piece.amplification * math.sqrt(problem.d) * both + 8 * problem.d * EPS * size
+        rounding = piece.amplification * math.sqrt(d) * both + 8 * d * EPS * size
         if piece.failed or not rounding <= VACUOUS * (end - begin):
             why = piece.failed or f"{rounding:.3g} is allowed on an arc of {end - begin:.3g}"
             continue
-        ends.append((float(np.linalg.norm(piece.end - flow.points[k + 1])), rounding, end - begin))
+        ends.append((float(np.linalg.norm(piece.end - points[k + 1])), rounding, end - begin))
     if not ends:
         return undecided_claim(FLOW_CHORDS, f"no piece of the flow was integrated again: {why}", Form.LIMIT)
     apart, allowed, arc = np.array(ends).T

@@ -17,6 +17,7 @@ from reference_attention.former_name import FormerName
 from reference_attention.risk import softmax_weights
 from theorems.core.points import directions
 from theorems.explaining.applying import Applicability, CheckedAssumptions, check_assumptions
+from theorems.explaining.factored_ends import TrainedEnd, trained_ends
 from theorems.explaining.selection import (
     Chosen,
     Entry,
@@ -85,6 +86,7 @@ class Facts:
         seed: of the seeded starts.
         weights: of the separable ones among ``choices`` the solutions of least Frobenius and nuclear norm, if W is
             trained.
+        ends: where training of W and of (K, Q) ends; empty without queries.
     """
 
     name: str
@@ -101,6 +103,7 @@ class Facts:
     speaks: tuple[Applicability, ...]
     seed: int
     weights: tuple[TrainedWeights, ...] = ()
+    ends: tuple[TrainedEnd, ...] = ()
 
     @property
     def optimal(self) -> Chosen:
@@ -169,6 +172,7 @@ def _facts_of(case: Case, name: str, starts: int, seed: int) -> Facts:
         tuple(speaks),
         seed,
         trained_weights(case, choices),
+        trained_ends(case, path),
     )
 
 

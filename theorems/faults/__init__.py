@@ -12,6 +12,7 @@ from theorems.faults.attention_faults import ATTENTION_FAULTS
 from theorems.faults.data_faults import DATA_FAULTS
 from theorems.faults.descent_faults import DESCENT_FAULTS
 from theorems.faults.direction_faults import DIRECTION_FAULTS
+from theorems.faults.factored_faults import FACTORED_FAULTS
 from theorems.faults.fault import Fault, Kind
 from theorems.faults.flag_faults import FLAG_FAULTS
 from theorems.faults.flow_faults import FLOW_FAULTS
@@ -43,6 +44,7 @@ FAULTS: dict[str, Fault] = {
         *LABEL_FAULTS,
         *DESCENT_FAULTS,
         *FLOW_FAULTS,
+        *FACTORED_FAULTS,
         *PATH_FAULTS,
         *NUCLEAR_FAULTS,
         *JOINT_FAULTS,

@@ -14,6 +14,8 @@ follows word for word makes the same claims here; the rest is what rank-one keys
 | `no_stationary_point` | where ∇L does not vanish, whatever W |
 | `local_descent` | gradient descent in a cone around locally optimal tokens |
 | `local_path` | the regularization path in that cone |
+| `factored_flow` | gradient flow on the factors (K, Q) |
+| `factored_descent` | gradient descent on the factors (K, Q) |
 | `sequence` | several queries per input, causal or not |
 | `exact_support` | attention that selects exactly τ tokens |
 | `mixing` | W ≈ W_fin + ‖W‖ W̄^mm where attention mixes, and what else stays finite |

@@ -291,6 +291,29 @@ def shows_tsvm_ranks(numbers: Numbers) -> bool:
     return bounded and equal > 0.9 * found and lower > 0.7 * found
 
 
+def shows_tsvm_directions(numbers: Numbers) -> bool:
+    """Each flow ends along its own SVM, and these are apart."""
+    for i in range(len(numbers["X"])):
+        ends, limits = ([np.array(held[name][i]) for name in ("W", "(K, Q)")] for held in _ends(numbers))
+        units = [way / np.linalg.norm(way) for way in (*ends, *limits)]
+        if not (units[0] @ units[2] > 0.999 and units[1] @ units[3] > 0.999):
+            return False
+    (frobenius, its_nuclear), (other, nuclear) = numbers["norms"]["frobenius"], numbers["norms"]["nuclear"]
+    return bool(frobenius < other and nuclear < its_nuclear)
+
+
+def _ends(numbers: Numbers) -> tuple[Numbers, Numbers]:
+    return {name: ways[-1] for name, ways in numbers["ways"].items()}, numbers["limits"]
+
+
+def shows_tsvm_factored(numbers: Numbers) -> bool:
+    """The excess vanishes along the flow on (K, Q), and not along that on W."""
+    if not numbers["compared"] > 0.5 * numbers["trials"]:
+        return False
+    by_w, by_factors = (numbers["quartiles"][name][1] for name in ("W", "(K, Q)"))
+    return bool(by_w[-1] > 0.02 and by_factors[-1] < 0.1 * by_w[-1] and by_factors[-1] < 0.1 * by_factors[8])
+
+
 def shows_tsvm_mixing(numbers: Numbers) -> bool:
     """Every input has a set, of more tokens in ten dimensions than in four; W_fin is less than what stays finite."""
     means, apart = [], True
@@ -320,6 +343,8 @@ CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "tsvm-paths": shows_tsvm_paths,
     "tsvm-convergence": shows_tsvm_convergence,
     "tsvm-ranks": shows_tsvm_ranks,
+    "tsvm-directions": shows_tsvm_directions,
+    "tsvm-factored": shows_tsvm_factored,
     "tsvm-mixing": shows_tsvm_mixing,
 }
 
