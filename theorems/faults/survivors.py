@@ -145,6 +145,8 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "joint": "p(c) below c* lies within a logit of its neighbours on such short runs",
     },
     "descent-from-a-margin": {
+        "svm-of-rounded-products": RIGHT_HERE,
+        "called-complementary": RIGHT_HERE,
         "step": ANY_STEP,
         "score-off": ROOM,
         "always-complementary": RIGHT_HERE,
@@ -156,18 +158,26 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "risk": VALUES,
     },
     "tsvm-nuclear-path": {
+        "key-off": ROOM,
+        "nuclear-gap-of-one": ROOM,
         "risk": VALUES,
     },
     "tsvm-factored-flow": {
+        "nuclear-gap-of-one": ROOM,
         "gradient-too-long": "twice as long it has the same direction, and bounds of its length are from below",
     },
     "tsvm-factored-descent": {
+        "svm-of-rounded-products": RIGHT_HERE,
+        "called-complementary": START_ONLY,
+        "queries-of-the-next-input": "the fifth case is the first that tells",
+        "clipped-gradient": "the nineteenth case is the first whose gradients are long enough",
         "svm-of-float32-keys": RIGHT_HERE,
         "neighbours-by-tolerance": START_ONLY,
         "always-independent": START_ONLY,
         "always-complementary": START_ONLY,
     },
     "tsvm-first-step": {
+        "svm-of-rounded-products": RIGHT_HERE,
         "step": ANY_STEP,
         "score-off": ROOM,
         "always-complementary": RIGHT_HERE,
@@ -176,12 +186,15 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "always-independent": RIGHT_HERE,
     },
     "tsvm-no-stationary-point": {
+        "svm-of-rounded-products": RIGHT_HERE,
+        "called-complementary": RIGHT_HERE,
         "step": ANY_STEP,
         "risk": VALUES,
         "svm-scaled": LONGER,
         "svm-coordinate-off": LONGER,
     },
     "tsvm-local-descent": {
+        "called-complementary": RIGHT_HERE,
         "step": ANY_STEP,
         "gradient-too-long": "another step size, still short in the cone",
         "one-coordinate-off": ROOM,
@@ -198,6 +211,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "always-complementary": RIGHT_HERE,
     },
     "tsvm-local-path": {
+        "nuclear-gap-of-one": ROOM,
         "risk": VALUES,
         "gradient": SEARCH_ONLY,
         "float32-softmax": ROOM,
@@ -213,6 +227,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "top-2": "no weight on masked tokens: the bound on it holds all the more",
     },
     "conjecture-independent-rows": {
+        "called-complementary": RIGHT_HERE,
         "risk": VALUES,
         "softmax": RATE,
         "gradient": RATE,
