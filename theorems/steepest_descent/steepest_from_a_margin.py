@@ -51,11 +51,11 @@ class SteepestConstants(MarginConstants):
 
     Attributes:
         geometry: γ, D, D' of the norm.
-        share: by what part of γ coefficients may turn a step, at most ¼; less leaves room for momentum.
+        turned: by what part of γ coefficients may turn a step, at most ¼; less leaves room for momentum.
     """
 
     geometry: Geometry
-    share: float
+    turned: float
 
     @cached_property
     def log_c(self) -> Numbers:
@@ -85,7 +85,7 @@ class SteepestConstants(MarginConstants):
 
     @cached_property
     def enough(self) -> float:
-        """m_1, from where on χ is finite and D' tanh(χ/4) ≤ γ · share, a little more.
+        """m_1, from where on χ is finite and D' tanh(χ/4) ≤ γ · turned, a little more.
 
         Raises:
             Undecided: beyond what floats resolve.
@@ -93,7 +93,7 @@ class SteepestConstants(MarginConstants):
         apart, margin = float(value_of(self.geometry.diameter)), float(value_of(self.geometry.margin))
 
         def short(m: float) -> bool:
-            return math.isinf(self.change(m)) or not apart * math.tanh(self.change(m) / 4) <= self.share * margin
+            return math.isinf(self.change(m)) or not apart * math.tanh(self.change(m) / 4) <= self.turned * margin
 
         low, high = 0.0, 1.0
         while short(high):
