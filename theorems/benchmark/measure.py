@@ -24,6 +24,7 @@ from theorems.benchmark.fit import Fit, fit_tail
 from theorems.benchmark.optimisers.optimiser import Theory, name_of
 from theorems.benchmark.optimisers.run import Run
 from theorems.benchmark.proven import proven_bound
+from theorems.benchmark.steepest_gap import Gap, margin_gap
 from theorems.core.implementation import REFERENCE, Implementation
 
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -76,6 +77,7 @@ class Measurement:
         selected: the token of largest weight of each input at the cap.
         selects_limit: whether those are the tokens of the limit.
         representable: whether every step was; a step too long for float64 ends a run where it is.
+        gap: of the margin, what is proven of it and what it is, see :func:`theorems.benchmark.steepest_gap.margin_gap`.
     """
 
     rule: str
@@ -90,6 +92,7 @@ class Measurement:
     selected: tuple[int, ...]
     selects_limit: bool
     representable: bool
+    gap: Gap | None = None
 
 
 def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
@@ -169,8 +172,13 @@ class Limits:
         return self.found[norm]
 
 
-def measure(rule: str, theory: Theory, run: Run, problems: list[Problem], limits: list[Limits]) -> list[Measurement]:
+def measure(
+    rule: str, theory: Theory, run: Run, problems: list[Problem], limits: list[Limits], shape: tuple[int, ...] = ()
+) -> list[Measurement]:
     """What came of a batch of runs, one per problem; the batch axis is the second of ``run.points``, all iterates.
+
+    Args:
+        shape: of what is trained; steepest descent of W is not that of vec(W).
 
     Raises:
         NoLimit: there is nothing to compare with.
@@ -196,9 +204,17 @@ def measure(rule: str, theory: Theory, run: Run, problems: list[Problem], limits
                 tuple(selected.tolist()),
                 bool(np.array_equal(selected, limit.svm.alpha)),
                 bool(run.representable[b]),
+                gap_of(theory, problem, limit, run, b, shape),
             )
         )
     return found
+
+
+def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, shape: tuple[int, ...]) -> Gap | None:
+    """What is proven of the margin, where a theory says that steps are steepest."""
+    if theory.steepest is None or len(shape) == 2 or not run.representable[b]:
+        return None
+    return margin_gap(problem, limit.svm, run.points[:, b], float(theory.steepest), float(theory.momentum))
 
 
 def first_within(apart: Float64[np.ndarray, "r"], iterations: Int64[np.ndarray, "r"], level: float) -> int | None:
