@@ -108,6 +108,9 @@ def mirror_descent(
     for t in range(steps):
         log_scale, direction = field(primal_point(z, norm))
         if normalized:
+            # In units of the largest entry: a high power of a small one is 0.
+            largest = np.abs(direction).max(axis=-1, keepdims=True)
+            direction = direction / np.where(largest > 0, largest, 1.0)
             size = (np.abs(direction) ** conjugate(norm)).sum(axis=-1) ** (1 / conjugate(norm))
             factor = math.exp(log_step) / np.where(size > 0, size, 1.0)
         else:

@@ -13,7 +13,7 @@ from flint import fmpq
 from reference_attention.exact import products, to_float
 from reference_attention.loss import Array
 from reference_attention.svm.norm_max_margin import NormMaxMargin, conjugate, norm_max_margin
-from reference_attention.training.steepest_descent import steepest_descent
+from reference_attention.training.steepest_descent import mirror_descent, steepest_descent
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.fault import Fault, Kind
 
@@ -35,6 +35,22 @@ class OtherRun:
     def __call__(self, size: float) -> Implementation:
         """The implementation."""
         return REFERENCE.replace("", steepest_descent=OtherRun(self.change, size).steepest_descent)
+
+
+@dataclass(frozen=True)
+class OtherMirror:
+    """Mirror descent of other options than asked for. Called with a size it makes the fault."""
+
+    change: Callable[[Options, float], Options]
+    size: float = 0.0
+
+    def mirror_descent(self, problem: Any, start: Array, **asked: Any) -> Array:
+        """As :func:`reference_attention.training.steepest_descent.mirror_descent`."""
+        return mirror_descent(problem, start, **self.change(asked, self.size))
+
+    def __call__(self, size: float) -> Implementation:
+        """The implementation."""
+        return REFERENCE.replace("", mirror_descent=OtherMirror(self.change, size).mirror_descent)
 
 
 @dataclass(frozen=True)
@@ -68,6 +84,22 @@ def _no_momentum(asked: Options, size: float) -> Options:
 
 def _short_momentum(asked: Options, size: float) -> Options:
     return {**asked, "momentum": 0.25 * asked["momentum"]}
+
+
+def _other_power(asked: Options, size: float) -> Options:
+    return {**asked, "norm": asked["norm"] * (1 + size)}
+
+
+def _longer_in_logs(asked: Options, size: float) -> Options:
+    return {**asked, "log_step": asked["log_step"] + math.log1p(size)}
+
+
+def _otherwise_normalized(asked: Options, size: float) -> Options:
+    return {**asked, "normalized": not asked["normalized"]}
+
+
+def _short_run(asked: Options, size: float) -> Options:
+    return {**asked, "steps": asked["steps"] - 1}
 
 
 def _longer(asked: Options, size: float) -> Options:
@@ -109,7 +141,7 @@ def _negative_dual(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargi
     return replace(right, exact_duals=[-x for x in right.exact_duals])
 
 
-ONE_INPUT = "steepest-one-input"
+ONE_INPUT, MIRROR = "steepest-one-input", "mirror-one-input"
 STEEPEST_FAULTS = (
     Fault("steepest-in-the-dual-norm", Kind.RUN, "directions steepest in ‖·‖_q'", ONE_INPUT, OtherRun(_dual_norm)),
     Fault("steepest-is-euclidean", Kind.RUN, "normalized gradient descent, q = 2", ONE_INPUT, OtherRun(_euclidean)),
@@ -123,5 +155,9 @@ STEEPEST_FAULTS = (
     Fault(
         "norm-margin-off", Kind.SVM, "a coordinate of p is 1 + ε of itself", ONE_INPUT, OtherMargin(_shifted), 0.1, "ε"
     ),
+    Fault("mirror-of-another-power", Kind.RUN, "ψ of (1 + ε) q", MIRROR, OtherMirror(_other_power), 0.1, "ε"),
+    Fault("mirror-step-too-long", Kind.RUN, "steps of (1 + ε) η", MIRROR, OtherMirror(_longer_in_logs), 0.1, "ε"),
+    Fault("mirror-otherwise-normalized", Kind.RUN, "plain for normalized", MIRROR, OtherMirror(_otherwise_normalized)),
+    Fault("mirror-one-step-short", Kind.RUN, "the last point is missing", MIRROR, OtherMirror(_short_run)),
 )
-"""Faults in steepest descent, and in the margin that it is compared with."""
+"""Faults in steepest and mirror descent, and in the margin that it is compared with."""

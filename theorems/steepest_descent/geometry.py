@@ -113,9 +113,8 @@ def length_of(x: Any, norm: float) -> Numbers:
         return np.linalg.norm(x, axis=-1)
     # In units of the largest entry, a float taken as exact: nothing overflows.
     unit = np.max(value_of(size), axis=-1)
-    unit = np.where(unit > 0, unit, 1.0)
-    scaled = np.log(size / unit[..., None]) * norm
-    total = np.sum(np.exp(scaled), axis=-1)
+    scaled = np.log(size / np.where(unit > 0, unit, 1.0)[..., None]) * norm
+    total = np.maximum(np.sum(np.exp(scaled), axis=-1), 1.0)
     return np.exp(np.log(total) / norm) * unit
 
 

@@ -111,7 +111,7 @@ class SteepestConstants(MarginConstants):
         return self.enough + RESOLVED * (1 + self.enough) + np.logaddexp.reduce(self.log_c) - np.min(self.log_c)
 
 
-def _cases() -> SearchStrategy[Case]:
+def margin_cases() -> SearchStrategy[Case]:
     """Two dimensions and more in half of the cases: in one all norms are the same."""
     return st.one_of(cases(assumptions=ASSUMPTIONS, d=(2, 5)), cases(assumptions=ASSUMPTIONS))
 
@@ -122,7 +122,7 @@ def _cases() -> SearchStrategy[Case]:
     source="own",
     claims=(SVM_IS_OPTIMAL, NORM_MARGIN, *RUN_PREMISES, *POTENTIAL_CLAIMS),
     assumptions=ASSUMPTIONS,
-    cases=_cases,
+    cases=margin_cases,
     kernel=SATURATED,
     needs={
         "separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible",

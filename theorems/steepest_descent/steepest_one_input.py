@@ -46,7 +46,7 @@ EVALUATIONS = 300_000
 """About how many entries of keys at all iterates may be looked at; large problems get fewer iterations."""
 
 
-def _cases() -> SearchStrategy[Case]:
+def one_input_cases() -> SearchStrategy[Case]:
     return cases(assumptions=ASSUMPTIONS)
 
 
@@ -56,7 +56,7 @@ def _cases() -> SearchStrategy[Case]:
     source="own",
     claims=(NORM_MARGIN, LONG, *RUN_PREMISES, *POTENTIAL_CLAIMS),
     assumptions=ASSUMPTIONS,
-    cases=_cases,
+    cases=one_input_cases,
     kernel=SATURATED,
     needs={"separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible"},
 )

@@ -15,6 +15,7 @@ from theorems.faults import FAULTS
 from theorems.run.verify import draw_cases
 
 ONE, MARGIN = "steepest-one-input", "steepest-from-a-margin"
+MIRRORS = ("mirror-one-input", "mirror-from-a-margin")
 EXAMPLES = 4
 
 RUNS = {
@@ -37,7 +38,7 @@ def drawn(id: str) -> tuple[Case, ...]:
     return tuple(draw_cases(statement(id), 40, 0)[10:])
 
 
-@pytest.mark.parametrize("id", [ONE, MARGIN])
+@pytest.mark.parametrize("id", [ONE, MARGIN, *MIRRORS])
 def test_upheld_by_the_reference(id: str) -> None:
     outcomes = [check(statement(id), one, REFERENCE) for one in drawn(id)[:EXAMPLES]]
     assert {outcome.verdict for outcome in outcomes} == {Verdict.UPHELD}
@@ -56,3 +57,24 @@ def falsifies(id: str, under_test: Implementation, expected: str) -> bool:
 @pytest.mark.parametrize("id", [ONE, MARGIN])
 def test_faults_are_caught(id: str, fault: str) -> None:
     assert falsifies(id, FAULTS[fault].implementation, RUNS[fault])
+
+
+MIRRORED = {
+    "mirror-of-another-power": "mirror-run-is-the-one-asked-for",
+    "mirror-step-too-long": "iterate-is-a-mirror-step",
+    "mirror-one-step-short": "mirror-run-is-the-one-asked-for",
+    "norm-margin-off": "norm-margin-is-largest",
+    "norm-margin-negative-duals": "norm-margin-is-largest",
+    "negated-gradient": "dual-climbs",
+    "rolled-coordinates": "dual-climbs",
+}
+
+
+@pytest.mark.parametrize("fault", MIRRORED)
+@pytest.mark.parametrize("id", MIRRORS)
+def test_faults_in_mirror_descent_are_caught(id: str, fault: str) -> None:
+    assert falsifies(id, FAULTS[fault].implementation, MIRRORED[fault])
+
+
+def test_plain_steps_for_normalized_ones_are_caught() -> None:
+    assert falsifies(MIRRORS[0], FAULTS["mirror-otherwise-normalized"].implementation, "iterate-is-a-mirror-step")
