@@ -1,7 +1,7 @@
 """Figure norms: steepest descent in four norms, its margin gap against what is proven, and the tokens that it selects.
 
-Left: figure-1a's tokens from (0, −1.5), steps of 1/√t. Right: one input of five tokens with unequal scores, where which of them
-a run ends on depends on the norm; no theorem speaks of that start.
+Left: figure-1a's tokens from (0, −1.5), steps of 1/√t; in ℓ1 the gap is rounding. Right: one input of six tokens with
+unequal scores, where which of them a run ends on depends on the norm; no theorem speaks of that start.
 
 Source: own; :mod:`theorems.steepest_descent`.
 """
@@ -27,11 +27,11 @@ COLORS = (style.GREEN, style.ORANGE, style.BLUE, style.RED)
 AGAINST = [0.0, -1.5]
 STEPS = 1000
 RECORDED = (10, 20, 50, 100, 200, 500, STEPS)
-KEYS = [[1.0, -1.5], [-1.5, -1.25], [-1.5, 0.0], [0.0, 0.75], [-1.0, 1.5]]
-SCORES = [4.0, 0.0, 3.0, 2.0, 1.0]
-START = [-1.5, -0.25]
-SHORT, LENGTH = 60, 0.25
-"""Steps, and their length, on the right."""
+KEYS = [[1.0, -0.375], [0.875, -0.875], [0.25, 0.75], [-0.875, -0.5], [-0.5, 1.5], [1.0, -1.5]]
+SCORES = [1.0, 0.0, 4.0, 3.0, 5.0, 2.0]
+START = [1.0, -1.25]
+SHORT = 0.5 / np.sqrt(np.arange(1.0, 201))
+"""Lengths of the steps on the right."""
 
 
 def numbers(settings: Settings) -> Numbers:
@@ -45,8 +45,7 @@ def numbers(settings: Settings) -> Numbers:
         asked: dict[str, Any] = {"norm": norm, "gradient": settings.under_test.scaled_gradient}
         run = settings.under_test.steepest_descent(gaps, np.array([AGAINST]), lengths=lengths, **asked)[:, 0]
         held = [margin_gap(gaps, svm, run[: t + 1], norm, 0.0) for t in RECORDED]
-        short = np.full(SHORT, LENGTH)
-        path = settings.under_test.steepest_descent(picture, np.array([START]), lengths=short, **asked)[:, 0]
+        path = settings.under_test.steepest_descent(picture, np.array([START]), lengths=SHORT, **asked)[:, 0]
         curves.append(
             {
                 "norm": name_of(norm),
@@ -63,27 +62,26 @@ def draw(figure: Any, numbers: Numbers) -> None:
     """Guarantees dashed above gaps; the runs among the keys, each with the token that it selects."""
     left, right = figure.subplots(1, 2)
     t = numbers["iterations"]
-    style.plane(right, -4.2, 3.2, -3.2, 3.2)
+    style.plane(right, -6.0, 5.0, -7.0, 4.0)
     for k, ((x, y), score) in enumerate(zip(numbers["keys"], numbers["scores"], strict=True)):
         right.plot([x], [y], "o", color=style.BLACK, markersize=4, zorder=5)
-        style.name(right, x, y + 0.18, f"$k_{k}$, score {score:g}", ha="center", va="bottom", fontsize=7)
+        style.name(right, x, y + 0.18, f"{k}: {score:g}", ha="center", va="bottom", fontsize=7)
     for curve, color in zip(numbers["curves"], COLORS, strict=True):
         for kind, line in (("guarantee", "--"), ("measured", "-")):
             told = [(x, y) for x, y in zip(t, curve[kind], strict=True) if y is not None and y > FLOOR]
             if told:
-                label = curve["norm"] if line == "-" else None
+                label = curve["norm"] if line == "--" else None
                 left.plot(*zip(*told, strict=True), line, color=color, label=label)
         path = np.array(curve["path"])
-        shown = path[(np.abs(path) < 4).all(axis=1)]
         label = f"{curve['norm']}: token {curve['selected']}"
-        right.plot(shown[:, 0], shown[:, 1], ".-", color=color, markersize=3, linewidth=1, label=label)
+        right.plot(path[:, 0], path[:, 1], ".-", color=color, markersize=3, linewidth=1, label=label)
     left.set_xscale("log")
     left.set_yscale("log")
     left.set_xlabel("iteration t")
     left.set_title("margin gap: dashed proven, solid measured")
     left.legend(frameon=False, fontsize=8)
-    right.legend(frameon=False, fontsize=8, loc="lower left")
-    right.set_title("which norm selects which token")
+    right.legend(frameon=False, fontsize=8, loc="upper right")
+    right.set_title("tokens: scores; which one each norm selects")
 
 
 FLOOR = 1e-12
