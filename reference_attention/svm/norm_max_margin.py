@@ -78,7 +78,7 @@ class NormMaxMargin:
         return to_floats(self.exact_p)
 
     @cached_property
-    def combined(self) -> Rational:
+    def row_combination(self) -> Rational:
         """Σ_j λ_j g_j, (d,)."""
         return combination(self.rows, self.exact_duals, len(self.exact_p))
 
@@ -100,9 +100,9 @@ class NormMaxMargin:
         """
         total = sum(self.exact_duals, fmpq(0))
         if self.norm in LINEAR:
-            sides = exact_norm(self.combined, conjugate(self.norm)) * exact_norm(self.exact_p, self.norm)
+            sides = exact_norm(self.row_combination, conjugate(self.norm)) * exact_norm(self.exact_p, self.norm)
             return to_float(sides / (total * min(products(self.rows, self.exact_p))) - 1)
-        above = float(np.linalg.norm(to_floats(self.combined), ord=conjugate(self.norm))) / to_float(total)
+        above = float(np.linalg.norm(to_floats(self.row_combination), ord=conjugate(self.norm))) / to_float(total)
         return above / self.margin - 1
 
 

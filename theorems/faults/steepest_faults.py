@@ -129,7 +129,7 @@ def _other_norm(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargin |
     return other and replace(other, norm=right.norm)
 
 
-def _shifted(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargin:
+def _shift(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargin:
     """A coordinate is larger than it has to be: margins of at least 1, and a longer p."""
     j = max(range(len(right.exact_p)), key=lambda k: abs(right.exact_p[k]))
     p = [x * (1 + fmpq(*float(size).as_integer_ratio())) if k == j else x for k, x in enumerate(right.exact_p)]
@@ -153,7 +153,7 @@ STEEPEST_FAULTS = (
     Fault("norm-margin-in-another-norm", Kind.SVM, "γ of ‖·‖_1 or ‖·‖_∞", ONE_INPUT, OtherMargin(_other_norm)),
     Fault("norm-margin-negative-duals", Kind.SVM, "−λ for λ", ONE_INPUT, OtherMargin(_negative_dual)),
     Fault(
-        "norm-margin-off", Kind.SVM, "a coordinate of p is 1 + ε of itself", ONE_INPUT, OtherMargin(_shifted), 0.1, "ε"
+        "norm-margin-off", Kind.SVM, "a coordinate of p is 1 + ε of itself", ONE_INPUT, OtherMargin(_shift), 0.1, "ε"
     ),
     Fault("mirror-of-another-power", Kind.RUN, "ψ of (1 + ε) q", MIRROR, OtherMirror(_other_power), 0.1, "ε"),
     Fault("mirror-step-too-long", Kind.RUN, "steps of (1 + ε) η", MIRROR, OtherMirror(_longer_in_logs), 0.1, "ε"),

@@ -104,7 +104,7 @@ def follow(
     before, after = points[:-1], points[1:]
     at = AttentionAt(problem, before.reshape(-1, problem.d))
     gradient = at.gradient_of(under_test, IS_STEEPEST).reshape(before.shape)
-    held, error = remembered(gradient, at.log_scale.reshape(before.shape[:-1]), asked)
+    held, error = remember(gradient, at.log_scale.reshape(before.shape[:-1]), asked)
     moved: Any = exact(after) - before
     size, step = geometry.dual_length(held), exact(lengths)[:, None]
     # A right M may be another one within its error, whose steepest direction is then taken.
@@ -122,7 +122,7 @@ def follow(
     return Followed(asked, exact(points), off)
 
 
-def remembered(
+def remember(
     gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], asked: Asked
 ) -> tuple[Numbers, Float64[np.ndarray, "t b d"]]:
     """M_t e^{−S_t} = Σ_{s≤t} β^{t−s} e^{−S_t} ∇_s, S_t its largest exponent; and what a loop's may be off by.

@@ -100,13 +100,13 @@ class Mirrored:
     def largest(self) -> Numbers:
         """γ from above, ‖Σλg‖_*/Σλ."""
         found = self.geometry.solution
-        combined = with_rounding(np.array([to_float(x) for x in found.combined]))
+        combined = with_rounding(np.array([to_float(x) for x in found.row_combination]))
         return self.geometry.dual_length(combined) / with_rounding(
             to_float(sum(found.exact_duals[1:], found.exact_duals[0]))
         )
 
     @cached_property
-    def moved(self) -> Numbers:
+    def step_lengths(self) -> Numbers:
         """‖η∇L‖_*, (t, b)."""
         scale = self.at.log_scale.reshape(self.log_step.shape)
         return np.exp(np.minimum(self.log_step + scale, 700.0)) * self.geometry.dual_length(self.gradient)
@@ -114,7 +114,7 @@ class Mirrored:
     @cached_property
     def remainder(self) -> Numbers:
         """B: what ψ* rises by beyond its tangent, (t, b)."""
-        r, step = conjugate(self.power), self.moved + length_of(exact(self.off), conjugate(self.power))
+        r, step = conjugate(self.power), self.step_lengths + length_of(exact(self.off), conjugate(self.power))
         if r <= 2:
             factor = 2 ** (2 - r) / r * (1 + 4 * EPS)
             return np.exp(np.log(np.maximum(step, SMALLEST)) * r) * factor

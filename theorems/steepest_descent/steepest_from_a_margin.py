@@ -169,7 +169,7 @@ def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[C
         momentum = float(rng.choice(MOMENTA))
         constants = SteepestConstants(problem, svm, geometry, 1 / 16 if momentum else 1 / 4)
         asked = short_steps(constants, rng, affordable_steps(problem), momentum)
-        starts = resolved(constants, asked, starts_with_margin(case, constants, rng))
+        starts = resolved_starts(constants, asked, starts_with_margin(case, constants, rng))
         run = yield from follow(geometry, under_test, starts, asked)
         lag = kept_lag(constants, asked, run.p[0], run.off)
         yield from Potential(geometry, run, constants.log_c, lag).claims()
@@ -192,7 +192,7 @@ def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: i
     return Asked(size * shape, 0.0)
 
 
-def resolved(
+def resolved_starts(
     constants: SteepestConstants, asked: Asked, starts: Float64[np.ndarray, "b d"]
 ) -> Float64[np.ndarray, "k d"]:
     """The starts from which the rounding of p is below a sixteenth of what a step gains; the first in any case."""
