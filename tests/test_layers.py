@@ -35,6 +35,7 @@ ROOMS = (
     "theorems.token_selection.joint_paths",
     "theorems.token_selection.nonlinear_heads",
     "theorems.transformers_as_svms",
+    "theorems.steepest_descent",
     "theorems.run",
     "theorems.without",
     "theorems.hunting",
