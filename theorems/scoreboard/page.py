@@ -23,9 +23,9 @@ HEAD = """# Scoreboard
 
 Printed on {date} on a CPU, Python {python}, seed {seed}, by
 `{command}`.
-Where the same versions are installed it prints the same table. ✓ upheld: none of so many calls falsified it. ✗ falsified
-and ? not decided are told below. –: the kernel has no parameter for it, or no backward pass. `theorems show kernel-causal`
-says what is asked of a kernel.
+Where the same versions are installed it prints the same table. ✓ upheld: none of so many calls falsified it.
+✗ falsified and ? not decided are told below. –: the kernel has no parameter for it, or no backward pass.
+`theorems show kernel-causal` says what is asked of a kernel.
 """
 LEGEND = """
 ## What is not green

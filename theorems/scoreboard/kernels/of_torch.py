@@ -79,28 +79,6 @@ def compiled(
     )
 
 
-def _of_the_formula(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float) -> Tensor:
-    return torch.softmax(query @ key.transpose(-1, -2) * scale + bias, dim=-1) @ value
-
-
-def fused(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> Any:
-    """The formula under torch.compile, which puts its parts together as it sees fit."""
-    L, T = query.shape[-2], key.shape[-2]
-    bias = torch.zeros(L, T, dtype=query.dtype, device=query.device)
-    if attn_mask is not None:
-        bias = bias.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else bias + attn_mask
-    if is_causal:
-        bias = bias.masked_fill(torch.ones(L, T, dtype=torch.bool).triu(1), -torch.inf)
-    return _compiled(_of_the_formula)(query, key, value, bias, query.shape[-1] ** -0.5 if scale is None else scale)
-
-
 def flex(
     q: Tensor,
     k: Tensor,
