@@ -60,7 +60,7 @@ def page(entries: Sequence[Entry], rows: Sequence[Row], folder: Path, **head: ob
     text = [HEAD.format(**head), *([MARK, *_table(tested)] if tested else [])]
     if open_cells:
         table = ["| kernel | capability | whose | what | call |", "|---|---|---|---|---|"]
-        text += [LEGEND, MARK, *table, *(_told(entry, row, cell, folder) for entry, row, cell in open_cells)]
+        text += [LEGEND, MARK, *table, *(_line_of(entry, row, cell, folder) for entry, row, cell in open_cells)]
     if untested:
         text += ["\n## Not tested\n", *(f"- {entry.name}: {row.why}" for entry, row in untested)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(text)) + "\n"
@@ -84,7 +84,7 @@ def _table(tested: Sequence[tuple[Entry, Row]]) -> list[str]:
     return lines
 
 
-def _told(entry: Entry, row: Row, cell: Cell, folder: Path) -> str:
+def _line_of(entry: Entry, row: Row, cell: Cell, folder: Path) -> str:
     looked = entry.looked.get(cell.name)
     whose, what = (looked.whose, looked.says) if looked else ("", NOT_LOOKED_AT)
     test = f" [Test]({folder.name}/{file_name(row.name)})" if cell.test else ""

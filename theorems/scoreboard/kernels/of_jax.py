@@ -11,7 +11,7 @@ from theorems.kernel.jax_adapter import on_tensors
 of_nn = on_tensors(jax.nn.dot_product_attention)
 
 
-def _scaled(query: Any, scale: float | None) -> Any:
+def _scale_query(query: Any, scale: float | None) -> Any:
     """The query such that a kernel that divides by √E scales as asked."""
     return query if scale is None else query * (scale * query.shape[-1] ** 0.5)
 
@@ -21,7 +21,7 @@ def linen(query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, 
     """flax.linen; it scales by 1/√E."""
     from flax.linen import dot_product_attention
 
-    return dot_product_attention(_scaled(query, scale), key, value, bias, mask)
+    return dot_product_attention(_scale_query(query, scale), key, value, bias, mask)
 
 
 @on_tensors
@@ -37,7 +37,7 @@ def nnx(
     """flax.nnx; it scales by 1/√E."""
     from flax.nnx import dot_product_attention
 
-    return dot_product_attention(_scaled(query, scale), key, value, bias, mask, is_causal=is_causal)
+    return dot_product_attention(_scale_query(query, scale), key, value, bias, mask, is_causal=is_causal)
 
 
 @on_tensors
@@ -45,7 +45,7 @@ def equinox(query: Any, key: Any, value: Any, mask: Any = None, scale: float | N
     """Equinox's function of one head of one input, mapped over both; it scales by 1/√E."""
     from equinox.nn._attention import dot_product_attention
 
-    query = _scaled(query, scale)
+    query = _scale_query(query, scale)
     if mask is None:
         return jax.vmap(jax.vmap(dot_product_attention, (1, 1, 1), 1))(query, key, value)
     B, L, H, _ = query.shape

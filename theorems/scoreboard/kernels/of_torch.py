@@ -56,7 +56,7 @@ compiling, and something else would be tested."""
 
 
 @cache
-def _compiled(function: Any) -> Any:
+def _program_of(function: Any) -> Any:
     import torch._dynamo.config as limits
 
     limits.recompile_limit = limits.accumulated_recompile_limit = RECOMPILED
@@ -64,7 +64,7 @@ def _compiled(function: Any) -> Any:
     return torch.compile(function, dynamic=True)
 
 
-def compiled(
+def under_compile(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -74,7 +74,7 @@ def compiled(
     enable_gqa: bool = False,
 ) -> Any:
     """Under torch.compile, for all sizes at once."""
-    return _compiled(scaled_dot_product_attention)(
+    return _program_of(scaled_dot_product_attention)(
         query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
     )
 
