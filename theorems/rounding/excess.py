@@ -85,7 +85,7 @@ def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.nd
     unit = np.where(np.isfinite(unit), unit, 0.0)
     x: Bounded = sign * np.exp(exact(log_size) - unit)
     allowed = 2 * (error * np.exp(exact(scale) - unit))
-    reported = np.abs(x.value) * np.expm1(_reported_to(log_size))
+    reported = np.abs(x.value) * np.expm1(_report_rounding(log_size))
     return Sized.of(x.widen(allowed.value + allowed.error + reported), unit)
 
 
@@ -100,10 +100,10 @@ def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers,
     known = np.isfinite(ours.error)
     if (known & (sign <= 0)).any():
         raise NotANumber(claim, "L(p) ≤ L_opt under test")
-    return Bounded(np.where(known, log_size, ours.value), 2 * ours.error + _reported_to(log_size))
+    return Bounded(np.where(known, log_size, ours.value), 2 * ours.error + _report_rounding(log_size))
 
 
-def _reported_to(log_size: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
+def _report_rounding(log_size: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
     """What the logarithm itself loses where log ℓ' and log n are added to it: half a spacing of it each."""
     return EPS * np.where(np.isfinite(log_size), np.abs(log_size), 0.0)
 
