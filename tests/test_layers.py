@@ -44,6 +44,7 @@ ROOMS = (
     "theorems.figures",
     "theorems.explaining",
     "theorems.kernel",
+    "theorems.scoreboard",
     "theorems.library",
     "theorems.report",
     "theorems.site",

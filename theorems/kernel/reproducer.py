@@ -261,7 +261,8 @@ def _rows_that_see_nothing(found: Trace) -> Iterator[str]:
     yield from _tensor_lines(found)
     yield from [*_leaves(found), *_forward(found), *_backward(found)]
     if "rows-that-see-nothing" in found.falsified:
-        yield "empty = ~visible.any(dim=-1).expand(output.shape[:3])"
+        empty = ~found.call.visibility(found.kernel.alignment).any(axis=-1)
+        yield _tensor("empty", empty) + "  # rows that see no key"
         rows = "[output[empty], dq[empty]]" if _backward(found) else "[output[empty]]"
         yield f"rows = torch.cat([x.detach().flatten() for x in {rows}])"
         yield 'assert rows.isnan().all() or (rows == 0).all(), "rows that see no key: neither all 0 nor all NaN"'
