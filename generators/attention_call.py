@@ -30,6 +30,12 @@ class Alignment(StrEnum):
     """Query i sees keys up to i, as PyTorch's ``is_causal`` has it."""
     BOTTOM_RIGHT = "bottom-right"
     """Query i sees keys up to i + T − L, as flash attention has it since 2.1: the last query is the last token."""
+    BY_LONGER = "bottom-right, with more queries than keys at the top-left"
+    """As the bottom right with L ≤ T, as the top left with L > T, as MLX has it: no row is without a key."""
+
+    def diagonal(self, L: int, T: int) -> int:
+        """The key at which the first query stands."""
+        return {Alignment.TOP_LEFT: 0, Alignment.BOTTOM_RIGHT: T - L, Alignment.BY_LONGER: max(T - L, 0)}[self]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +110,7 @@ class AttentionCall:
         if self.bias is not None:
             seen &= ~np.isneginf(self.bias)
         # j − i, with i counted so that the diagonal is at 0.
-        offset = T - L if alignment is Alignment.BOTTOM_RIGHT else 0
-        ahead = np.arange(T) - (np.arange(L)[:, None] + offset)
+        ahead = np.arange(T) - (np.arange(L)[:, None] + alignment.diagonal(L, T))
         if self.causal:
             seen &= ahead <= 0
         if self.window is not None:
