@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -125,7 +125,7 @@ def _of_some_rows(rows: AttentionRows, answer: Answer) -> Iterator[About]:
         yield "", same(NO_GRADIENT, theirs, lost)
 
 
-def _of_dropout(rows: AttentionRows, answer: Answer) -> Iterator[About]:
+def _of_dropout(rows: AttentionRows, answer: Answer) -> Generator[About, None, AttentionRows]:
     """Values are the identity, so that the output is the weights: a weight is 0, or divided by 1 − p.
 
     Returns:
