@@ -14,24 +14,24 @@ from theorems.kernel.interfaces.interface import (
     Request,
     Returned,
     ask_for_lse,
+    claimed,
     first_of,
     neutral,
     swap_axes,
-    tested,
     untested,
 )
 
 OPTIONS: dict[str, Option] = {
-    "softmax_scale": tested("scale", "default-scale"),
-    "causal": tested("causal", "causal-rectangle", neutral=False),
-    "window_size": tested("window"),
-    "softcap": tested("softcap"),
-    "deterministic": tested("same-bits"),
-    "dropout_p": neutral(0.0),
+    "softmax_scale": claimed("scale", "default-scale"),
+    "causal": claimed("causal", "causal-rectangle", neutral=False),
+    "window_size": claimed("window"),
+    "softcap": claimed("softcap"),
+    "deterministic": claimed("same-bits"),
+    "dropout_p": claimed("dropout", neutral=0.0),
     "alibi_slopes": neutral(None),
     "learnable_sink": neutral(None),
     "attention_chunk": neutral(0),
-    **dict.fromkeys(LSE, tested("log-sum-exp")),
+    **dict.fromkeys(LSE, claimed("log-sum-exp")),
     **untested("qv", "q_descale", "k_descale", "v_descale", "num_splits", "pack_gqa", "sm_margin"),
     **untested("score_mod", "mask_mod", "aux_tensors", "full_block_cnt", "mask_block_cnt", "block_sparse_tensors"),
 }
@@ -51,6 +51,8 @@ def flash_options(request: Request, has: Parameters, options: dict[str, Any]) ->
         options["window_size"] = tuple(None if none and side < 0 else side for side in request.window)
     if request.softcap:
         options["softcap"] = request.softcap
+    if request.dropout:
+        options["dropout_p"] = request.dropout
     ask_for_lse(request, has, options)
     return options
 

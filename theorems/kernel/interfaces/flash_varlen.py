@@ -16,8 +16,8 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     first_of,
-    tested,
     untested,
 )
 from theorems.kernel.with_torch import torch
@@ -40,9 +40,9 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
     packed = [x.flatten(0, 1) for x in request.in_lengths_first]
     output, lse = first_of(kernel(*packed, **flash_options(request, has, options)))
     if isinstance(output, torch.Tensor) and output.dim() == 3 and len(output) == B * L:
-        output = output.unflatten(0, (B, L)).transpose(1, 2)
+        output = output.reshape(B, L, *output.shape[1:]).transpose(1, 2)
     if isinstance(lse, torch.Tensor) and lse.shape == (H, B * L):
-        lse = lse.unflatten(1, (B, L)).transpose(0, 1)
+        lse = lse.reshape(H, B, L).transpose(0, 1)
     return Returned(output, lse if request.log_sum_exp else None)
 
 
@@ -54,7 +54,10 @@ FLASH_VARLEN = Interface(
     MappingProxyType(
         OPTIONS
         | dict.fromkeys((*STARTS[0], *STARTS[1], *LONGEST[0], *LONGEST[1]), GIVEN)
-        | {"scale": tested("scale", "default-scale"), "is_causal": tested("causal", "causal-rectangle", neutral=False)}
+        | {
+            "scale": claimed("scale", "default-scale"),
+            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
+        }
         | untested("seqused_q", "seqused_k", "block_table", "page_table", "leftpad_k", "return_aux")
     ),
     _put,

@@ -49,6 +49,7 @@ class Request:
         bias: likewise, added to the logits.
         causal, window, softcap: as in :class:`generators.attention_call.AttentionCall`.
         log_sum_exp: whether it is asked for.
+        dropout: the share of weights that are dropped.
     """
 
     query: torch.Tensor
@@ -61,6 +62,7 @@ class Request:
     window: tuple[int, int] | None = None
     softcap: float = 0.0
     log_sum_exp: bool = False
+    dropout: float = 0.0
 
     @property
     def groups(self) -> int:
@@ -100,7 +102,7 @@ UNTESTED = Option()
 """Nothing is known of it but that its default changes nothing."""
 
 
-def tested(*capabilities: str, neutral: Any = Mark.LEFT) -> Option:
+def claimed(*capabilities: str, neutral: Any = Mark.LEFT) -> Option:
     """A parameter of which these capabilities are claimed."""
     return Option(capabilities, neutral)
 
@@ -192,7 +194,9 @@ def parameters_of(kernel: Callable[..., Any]) -> Parameters:
         return MappingProxyType({})
     return MappingProxyType(
         {
-            "**" if one.kind is one.VAR_KEYWORD else one.name: Mark.REQUIRED if one.default is one.empty else one.default
+            "**" if one.kind is one.VAR_KEYWORD else one.name: Mark.REQUIRED
+            if one.default is one.empty
+            else one.default
             for one in found
             if one.kind is not one.VAR_POSITIONAL
         }

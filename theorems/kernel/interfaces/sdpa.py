@@ -13,9 +13,8 @@ from theorems.kernel.interfaces.interface import (
     Request,
     Returned,
     ask_for_lse,
+    claimed,
     first_of,
-    neutral,
-    tested,
     untested,
 )
 
@@ -32,6 +31,8 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["enable_gqa"] = True
     if request.softcap:
         options["softcap"] = request.softcap
+    if request.dropout:
+        options["dropout_p"] = request.dropout
     ask_for_lse(request, has, options)
     output, lse = first_of(kernel(request.query, request.key, request.value, **options))
     return Returned(output, lse if request.log_sum_exp else None)
@@ -43,13 +44,13 @@ SDPA = Interface(
     (frozenset({"attn_mask"}), frozenset({"is_causal"}), frozenset({"enable_gqa"})),
     MappingProxyType(
         {
-            "attn_mask": tested("boolean-mask", "additive-mask"),
-            "is_causal": tested("causal", "causal-rectangle", neutral=False),
-            "scale": tested("scale", "default-scale"),
-            "enable_gqa": tested("grouped-heads"),
-            "softcap": tested("softcap"),
-            "dropout_p": neutral(0.0),
-            **dict.fromkeys(LSE, tested("log-sum-exp")),
+            "attn_mask": claimed("boolean-mask", "additive-mask"),
+            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
+            "scale": claimed("scale", "default-scale"),
+            "enable_gqa": claimed("grouped-heads"),
+            "softcap": claimed("softcap"),
+            "dropout_p": claimed("dropout", neutral=0.0),
+            **dict.fromkeys(LSE, claimed("log-sum-exp")),
             **untested("score_mod", "block_mask", "kernel_options", "return_aux"),
         }
     ),
