@@ -6,6 +6,7 @@ written down.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,9 +26,11 @@ WIDTH = 116
 
 MODULE = """class Module(torch.nn.Module):
     num_key_value_groups, is_causal, layer_idx = {groups}, {causal}, 0
+    head_dim, scaling, sliding_window = {width}, {scaling!r}, None
 
 
 module = Module().eval()
+module.sinks = query.new_full(({heads},), -inf)
 module.config = type("Config", (), {{"_attn_implementation": "eager"}})"""
 """What transformers hands to an attention function."""
 
@@ -43,7 +46,7 @@ def reproducer(found: Trace, line: str) -> str:
     """
     kernel, call = found.kernel, found.call
     size = sum(x.size for x in (call.query, call.key, call.value, call.upstream))
-    if size > LARGEST or kernel.source.count(":") != 1:
+    if size > LARGEST or kernel.source.count(":") != 1 or not kernel.interface.is_one_expression:
         return ""
     body = [*_tensors(found), *FORMS.get(found.capability, _numbers_are_due)(found)]
     lines = textwrap.fill(line, WIDTH - 4).splitlines()
@@ -109,7 +112,9 @@ def _forward(found: Trace) -> list[str]:
     B, H, L, E, M = (sizes[axis] for axis in "BHLEM")
     lines, names = [], ["query", "key", "value"]
     if kernel.interface.name == "hf":
-        lines += MODULE.format(groups=H // sizes["G"], causal=call.causal).splitlines()
+        scaling = 1 / math.sqrt(E) if call.scale is None else call.scale
+        values = {"groups": H // sizes["G"], "causal": call.causal, "heads": H, "width": E, "scaling": scaling}
+        lines += MODULE.format(**values).splitlines()
     single = not kernel.many_queries and L > 1
     if single:
         lines.append("# One query to an input: each has a copy of the keys.")

@@ -43,4 +43,5 @@ FLASH_KVCACHE = Interface(
     ),
     _put,
     found_out=("grouped-heads",),
+    is_one_expression=False,
 )

@@ -62,4 +62,5 @@ FLASH_VARLEN = Interface(
     ),
     _put,
     found_out=("grouped-heads",),
+    is_one_expression=False,
 )
