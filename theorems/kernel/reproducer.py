@@ -130,6 +130,10 @@ def _forward(found: Trace) -> list[str]:
     written, transposed = _expression(found, names)
     if call.log_sum_exp:
         lines.append(f"output, lse = {written.removeprefix('first(').removesuffix(')')}[:2]")
+        if kernel.lse_multiple > 1:
+            lines.append(f"lse = lse[..., :{L}]")
+        if kernel.interface.name == "jax":
+            lines.append("lse = lse.transpose(1, 2)")
         return [*lines, "output = output.transpose(1, 2)"] if transposed else lines
     return [*lines, _wrap(f"output = {written}{'.transpose(1, 2)' if transposed else ''}{shape}")]
 
@@ -152,14 +156,18 @@ def _expression(found: Trace, names: Sequence[str]) -> tuple[str, bool]:
             return "module"
         if not isinstance(x, torch.Tensor):
             return repr(x)
-        if x is request.visible:
-            return "own_visible"
-        if x is request.bias:
-            return "own_bias"
+        shape = tuple(x.shape)
+        for name, mask in masks.items():
+            if x.data_ptr() == mask.data_ptr():
+                changed = (
+                    "" if shape == mask.shape else f".{'reshape' if x.numel() == mask.numel() else 'expand'}{shape}"
+                )
+                return f"own_{name}{changed}"
+        contiguous = ".contiguous()" if kernel.taken.contiguous else ""
         for name, tensor in tensors.items():
             if x.data_ptr() == tensor.data_ptr():
-                return known[name] if x is tensor else f"{known[name]}.transpose(1, 2)"
-        return f"torch.where(own_visible, 0.0, torch.finfo({x.dtype}).min).to({x.dtype})"
+                return known[name] + (contiguous if x is tensor else f".transpose(1, 2){contiguous}")
+        return f"torch.where(own_visible, 0.0, torch.finfo({x.dtype}).min).to({x.dtype}).reshape{shape}"
 
     def recorder(*given: Any, **options: Any) -> Any:
         said.extend(name_of(x) for x in given)

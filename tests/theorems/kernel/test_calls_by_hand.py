@@ -124,7 +124,7 @@ def flash_without_log_sum_exp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
 def test_what_a_kernel_has_no_parameter_for_is_not_passed() -> None:
     x = torch.arange(2.0 * 3 * 4 * 5, dtype=torch.float64).reshape(2, 3, 4, 5) / 100
     request = Request(x, x, x, scale=1.0, log_sum_exp=True)
-    output, lse = INTERFACES["flash"].call(flash_without_log_sum_exp, request, ("softmax_scale",))
+    output, lse, _ = INTERFACES["flash"].call(flash_without_log_sum_exp, request, {"softmax_scale": 1.0})
     assert lse is None
     assert output.numpy() == pytest.approx(attention(x, x, x).numpy())
 
