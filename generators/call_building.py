@@ -110,6 +110,7 @@ class _Drawing:
         if plan["dropout"] != "none":
             T = max(16, min(T, 65))
             L = T if L == of.T or relation == "L = T" else max(8, min(L, 65))
+            group = min(group, 4)
             return Sizes(min(B, 3), min(of.G, 3) * group, min(of.G, 3), L, T, min(E, 16), T)
         if plan["numbers"] in ("ranks", "sums"):
             of = self._of_exact(of)

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from generators.attention_call import AttentionCall
+from generators.attention_call import AttentionCall, State
 from generators.call_building import build_call
 from generators.call_space import FACTORS, SIZED, Plan, plans, size_of_array
 from generators.drawing import seed_from
@@ -83,12 +83,19 @@ class Trials:
         """The smallest call like that of this number on which the claim is falsified; found once."""
         at = (number, about, claim)
         if at not in self._smallest:
+            own, plan = self._made[number].call, self._plan(number)
+            small = [one for one in self._small_calls(self._small(plan)) if work_of(one) < work_of(own)]
+            fresh = [one.replace(state=State.ONCE) for one in (*small, self._build_another(plan, number))]
+            # Of a kernel that remembers, the call alone fails once its numbers were there before.
+            remembers = own.state is not State.ONCE and not any(
+                self.falsifies(reduce_to(one, own.replace(state=State.ONCE)), about, claim) for one in fresh
+            )
 
             def fails(call: AttentionCall) -> bool:
+                if remembers and call.state is State.ONCE:
+                    return False
                 return self.falsifies(call, about, claim)
 
-            own = self._made[number].call
-            small = (one for one in self._small_calls(self._small(self._plan(number))) if work_of(one) < work_of(own))
             begun = next((reduced for one in small if fails(reduced := reduce_to(one, own))), own)
             self._smallest[at] = smallest_failing(begun, fails)
         return self._smallest[at]
@@ -121,6 +128,10 @@ class Trials:
     def _build(self, plan: Plan, number: int) -> AttentionCall:
         seed = seed_from(f"call {self.seed} {number}") % 2**32
         return build_call(plan, self.under_test.kernel.declares, seed, number)
+
+    def _build_another(self, plan: Plan, number: int) -> AttentionCall:
+        """A call of the same plan with other numbers."""
+        return build_call(plan, self.under_test.kernel.declares, seed_from(f"another {number}") % 2**32)
 
     def _examined(self, number: int, call: AttentionCall) -> Trial:
         plan = self._plan(number)

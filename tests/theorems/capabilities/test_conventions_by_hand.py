@@ -8,6 +8,7 @@ import torch
 
 from generators.attention_calls import Numbers, Sizes, tensors
 from theorems.bounded.formats import FORMATS
+from theorems.capabilities.examination import EMPTY, _compared
 from theorems.capabilities.hidden_keys import keys_to_poison
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer
@@ -20,15 +21,18 @@ X = torch.Tensor
 def scaled(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
     """1/√E without a scale."""
     factor = query.shape[-1] ** -0.5 if scale is None else scale
-    return torch.softmax(factor * query @ key.mT, dim=-1) @ value
+    logits = factor * query @ key.mT
+    if attn_mask is not None:
+        logits = logits.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else logits + attn_mask
+    return torch.softmax(logits, dim=-1) @ value
 
 
 def papers(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
-    return scaled(query, key, value, scale=scale)
+    return scaled(query, key, value, attn_mask, scale)
 
 
 def neither(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 0.75) -> X:
-    return scaled(query, key, value, scale=scale)
+    return scaled(query, key, value, attn_mask, scale)
 
 
 @pytest.mark.parametrize(

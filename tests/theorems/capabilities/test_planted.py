@@ -15,7 +15,7 @@ PLANTED = (
     ("output", "flat", "output-is-attention", "float64"),
     ("scale", "scale_of_keys_forgotten", "key-gradient", "float64"),
     ("default-scale", "root_of_keys", "output-is-attention", "float64"),
-    ("softcap", "cap_not_differentiated", "query-gradient", "float64"),
+    ("softcap", "cap_not_differentiated", "key-gradient", "float64"),
     ("repeated-calls", "left_over", "query-gradient", "float64"),
     ("repeated-calls", "unsteady", "same-bits", "float64"),
     ("memory", "writes_to_its_keys", "inputs-are-unchanged", "float64"),
