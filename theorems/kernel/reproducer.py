@@ -159,10 +159,8 @@ def _expression(found: Trace, names: Sequence[str]) -> tuple[str, bool]:
         shape = tuple(x.shape)
         for name, mask in masks.items():
             if x.data_ptr() == mask.data_ptr():
-                changed = (
-                    "" if shape == mask.shape else f".{'reshape' if x.numel() == mask.numel() else 'expand'}{shape}"
-                )
-                return f"own_{name}{changed}"
+                to = "reshape" if x.numel() == mask.numel() else "expand"
+                return f"own_{name}" if shape == mask.shape else f"own_{name}.{to}{shape}"
         contiguous = ".contiguous()" if kernel.taken.contiguous else ""
         for name, tensor in tensors.items():
             if x.data_ptr() == tensor.data_ptr():
