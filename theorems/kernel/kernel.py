@@ -180,7 +180,8 @@ class Kernel:
         width = self.taken.width(d, quartic=self.fixed_scale)
         if self.fixed_scale:
             query = query * math.sqrt(width)
-        query, keys = (torch.nn.functional.pad(x, (0, width - d)) for x in (query, keys))
+        if width != d:
+            query, keys = (torch.nn.functional.pad(x, (0, width - d)) for x in (query, keys))
         rows, _ = self.taken.lengths(1, tokens)
         query = query.expand(*query.shape[:-2], rows, width)
         piece = width if self.layout.square else self.taken.width(m)

@@ -17,6 +17,7 @@ from theorems.kernel.interfaces.interface import (
     neutral,
     swap_axes,
 )
+from theorems.kernel.interfaces.masks import with_mask_or_causal
 from theorems.kernel.with_torch import torch
 
 
@@ -82,4 +83,6 @@ HF = Interface(
     ),
     _put,
     by_place=4,
+    # Where it has a mask, causality is in it: functions look at ``is_causal`` without one alone.
+    expressible=with_mask_or_causal,
 )
