@@ -59,6 +59,7 @@ DEAR = (
     "tsvm-local-descent",
     "tsvm-local-path",
     "tsvm-sequence",
+    "conjecture-mixing",
     "conjecture-independent-rows",
 )
 """A case of these takes seconds: the faults that name them stand for the others of their column, or else one of it."""
@@ -211,6 +212,7 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
             "scheduled_direction",
             "critical_ratio",
         },
+        Kind.MIXING: {"optimal_attention", "general_svm", "finite_part", "mixing_path", "mixing_offset"},
         Kind.RUN: {
             "gradient_descent",
             "normalized_gradient_descent",
