@@ -496,10 +496,10 @@ def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
     def contiguous(x: Any) -> Any:
         return x.contiguous() if isinstance(x, torch.Tensor) else x
 
-    def called(*given: Any, **options: Any) -> Any:
+    def kernel(*given: Any, **options: Any) -> Any:
         return call(*map(contiguous, given), **{name: contiguous(x) for name, x in options.items()})
 
-    return called
+    return kernel
 
 
 def _is_padded(length: int, rows: int) -> bool:

@@ -81,8 +81,8 @@ def test_each_interface_has_a_signature_that_is_recognised() -> None:
 
 def test_what_is_not_tested_is_named_and_switched_off() -> None:
     kernel = kernel_of(SIGNATURES["flax linen"].make(attend))  # it has another default of dropout_rate
-    assert {"dropout_rate", "deterministic", "precision"} <= {*kernel.interface.not_tested(kernel.parameters)}
-    off = kernel.interface.switched_off(kernel.parameters)
+    assert {"dropout_rate", "deterministic", "precision"} <= {*kernel.interface.untested_parameters(kernel.parameters)}
+    off = kernel.interface.neutral_values(kernel.parameters)
     assert off == {"dropout_rate": 0.0, "deterministic": True}
     assert "not tested, switched off or left as they are: broadcast_dropout, dropout_rng" in headline(kernel)
 

@@ -17,14 +17,14 @@ from theorems.kernel.interfaces.interface import (
     Request,
     Returned,
     first_of,
+    others,
     swap_axes,
-    untested,
 )
 from theorems.kernel.with_torch import torch
 
 
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    query, key, _ = tensors = request.in_lengths_first
+    query, key, _ = tensors = request.lengths_first
     options["cache_seqlens"] = torch.full((len(query),), key.shape[1], dtype=torch.int32, device=query.device)
     output, lse = first_of(kernel(*tensors, **flash_options(request, has, options)))
     return Returned(swap_axes(output), lse if request.log_sum_exp else None)
@@ -37,9 +37,9 @@ FLASH_KVCACHE = Interface(
     MappingProxyType(
         OPTIONS
         | {"cache_seqlens": GIVEN}
-        | untested("k", "v", "rotary_cos", "rotary_sin", "rotary_seqlens", "rotary_interleaved", "cache_batch_idx")
-        | untested("cache_leftpad", "block_table", "page_table", "cu_seqlens_q", "cu_seqlens_k_new", "max_seqlen_q")
-        | untested("scheduler_metadata")
+        | others("k", "v", "rotary_cos", "rotary_sin", "rotary_seqlens", "rotary_interleaved", "cache_batch_idx")
+        | others("cache_leftpad", "block_table", "page_table", "cu_seqlens_q", "cu_seqlens_k_new", "max_seqlen_q")
+        | others("scheduler_metadata")
     ),
     _put,
     found_out=("grouped-heads",),

@@ -16,9 +16,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
     first_of,
-    untested,
+    option_of,
+    others,
 )
 from theorems.kernel.with_torch import torch
 
@@ -37,7 +37,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
     for pairs in LONGEST:
         if pairs[0] in has:
             options |= dict(zip(pairs, lengths, strict=True))
-    packed = [x.flatten(0, 1) for x in request.in_lengths_first]
+    packed = [x.flatten(0, 1) for x in request.lengths_first]
     output, lse = first_of(kernel(*packed, **flash_options(request, has, options)))
     if isinstance(output, torch.Tensor) and output.dim() == 3 and len(output) == B * L:
         output = output.reshape(B, L, *output.shape[1:]).transpose(1, 2)
@@ -55,10 +55,10 @@ FLASH_VARLEN = Interface(
         OPTIONS
         | dict.fromkeys((*STARTS[0], *STARTS[1], *LONGEST[0], *LONGEST[1]), GIVEN)
         | {
-            "scale": claimed("scale", "default-scale"),
-            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
+            "scale": option_of("scale", "default-scale"),
+            "is_causal": option_of("causal", "causal-rectangle", neutral=False),
         }
-        | untested("seqused_q", "seqused_k", "block_table", "page_table", "leftpad_k", "return_aux")
+        | others("seqused_q", "seqused_k", "block_table", "page_table", "leftpad_k", "return_aux")
     ),
     _put,
     found_out=("grouped-heads",),
