@@ -353,6 +353,7 @@ class Kernel:
             softcap=call.softcap,
             log_sum_exp=call.log_sum_exp,
             dropout=call.dropout,
+            deterministic=call.state is State.TWICE,
         )
 
     def suit(self, call: AttentionCall) -> AttentionCall:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from generators.attention_call import Alignment
+from generators.attention_call import Alignment, State
 from generators.attention_calls import Numbers, Sizes, tensors
 from generators.call_building import build_call
 from generators.call_space import plans
@@ -268,6 +268,28 @@ def test_rows_that_see_nothing_follow_a_convention(empty: str) -> None:
 def test_rows_that_see_nothing_and_follow_none_are_falsified() -> None:
     kernel = under_sdpa(lambda output, options: output if options["mask"] is None else output * 0.9, empty="mean")
     assert "rows-that-see-nothing" in falsified_claims(kernel)
+
+
+def of_noise(at_all_times: bool) -> Any:
+    """flash-attn's signature; the order of sums, an ulp or so, is another every time, unless it is deterministic."""
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, deterministic: bool = False) -> Tensor:
+        output = attend(*(x.transpose(1, 2) for x in (q, k, v)), scale=1.0, causal=causal)[0].transpose(1, 2)
+        if deterministic and not at_all_times:
+            return output
+        return output * (1 + 2.0**-52 * torch.randint(2, output.shape, dtype=output.dtype))
+
+    return kernel
+
+
+@pytest.mark.parametrize("at_all_times", [False, True])
+def test_sums_may_be_in_another_order_unless_a_kernel_is_asked_to_be_deterministic(at_all_times: bool) -> None:
+    kernel = kernel_of(of_noise(at_all_times), "float64")
+    call = tensors(Sizes(B=2, H=2, G=2, L=4, T=4, E=8, M=8), Numbers.NORMAL, seed=0).replace(state=State.TWICE)
+    claims = [claim for _, claim in examine(call, kernel.as_implementation())]
+    assert "same-bits" in {claim.name for claim in claims}
+    wrong = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
+    assert wrong == ({"same-bits"} if at_all_times else set())
 
 
 def test_blocks_of_a_tutorial() -> None:

@@ -53,6 +53,8 @@ def flash_options(request: Request, has: Parameters, options: dict[str, Any]) ->
         options["softcap"] = request.softcap
     if request.dropout:
         options["dropout_p"] = request.dropout
+    if request.deterministic and "deterministic" in has:
+        options["deterministic"] = True
     ask_for_lse(request, has, options)
     return options
 

@@ -50,6 +50,7 @@ class Request:
         causal, window, softcap: as in :class:`generators.attention_call.AttentionCall`.
         log_sum_exp: whether it is asked for.
         dropout: the share of weights that are dropped.
+        deterministic: whether the same bits are asked for every time.
     """
 
     query: torch.Tensor
@@ -63,6 +64,7 @@ class Request:
     softcap: float = 0.0
     log_sum_exp: bool = False
     dropout: float = 0.0
+    deterministic: bool = False
 
     @property
     def groups(self) -> int:
