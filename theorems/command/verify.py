@@ -111,7 +111,7 @@ def in_profile(request: Request, outputs: Outputs) -> Request:
     profile = profile_named(outputs.profile)
     if outputs.attention is None or request.ids or request.given:
         raise InvalidInput("--profile: says what is tried on a kernel; give --attention, and neither ids nor --data.")
-    return replace(request, examples=profile.examples, left_out=profile.left_out)
+    return replace(request, examples=profile.examples, cases=profile.cases, left_out=profile.left_out)
 
 
 def verify_and_report(request: Request, outputs: Outputs) -> int:

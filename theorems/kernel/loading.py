@@ -21,6 +21,7 @@ from theorems.core.on_kernel import Refused
 from theorems.kernel.importing import SIGNATURE, check_callable, import_callable
 from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, declared_capabilities, parameters_of, recognise
 from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
+from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts
 from theorems.kernel.with_torch import torch
 from theorems.rounding.attention_rows import AttentionRows
 
@@ -87,7 +88,7 @@ def probe(
             kernel = Kernel(call, name, source, wanted, layout, chosen, parameters, computes_in=wanted, device=there)
             step, refusal = _refusal(kernel)
             if not refusal:
-                return _in_its_numbers(_with_capabilities(kernel), insist=dtype in DTYPES)
+                return _with_accounts(_in_its_numbers(_with_capabilities(kernel), insist=dtype in DTYPES))
             refusals.append((step, refusal))
         if max(refusals)[0] > 0:
             break  # it takes this dtype: what is wrong in it does not become right in a coarser one
@@ -167,6 +168,13 @@ def _with_capabilities(kernel: Kernel) -> Kernel:
     if alignment is None:
         return kernel.replace(declares=frozenset(has - {"causal-rectangle"}))
     return kernel.replace(alignment=alignment)
+
+
+def _with_accounts(kernel: Kernel) -> Kernel:
+    """The kernel with what becomes of its parameters."""
+    found = accounts(kernel, _call(L=3))
+    ignored = any(SAID_BY_NAME.search(name) for name in found if found[name] in (Account.IGNORED, Account.NOT_TESTED))
+    return kernel.replace(accounts=found, declares=kernel.declares | ({"parameters"} if ignored else frozenset()))
 
 
 def _call(*, H: int = 2, L: int = 1) -> AttentionCall:

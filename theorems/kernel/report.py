@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from reference_attention.errors import InvalidInput
 from reference_attention.risk import softmax_weights
 from theorems.core.on_kernel import KernelDescription
+from theorems.kernel.parameters import Account, of_kind
 
 HINT_WIDTHS = (1, 4, 16)
 """Dimensions in which the scale of a kernel is looked at."""
@@ -28,7 +30,15 @@ def headline(kernel: Any) -> str:
     lines.append(
         f"claims at finite points, {through}, within {kernel.computes_in}'s rounding; limits are the reference's"
     )
+    if untested := not_tested(kernel.accounts):
+        lines.append(f"parameters that are {untested}")
     return "\n".join(lines)
+
+
+def not_tested(accounts: Mapping[str, str]) -> str:
+    """The parameters that nothing is known of, for a reader; empty if there are none."""
+    names = of_kind(accounts, Account.NOT_TESTED)
+    return f"not tested, left at their defaults: {', '.join(names)}" if names else ""
 
 
 def scale_hint(kernel: Any) -> str:
@@ -93,6 +103,7 @@ def kernel_json(kernel: Any) -> dict[str, object]:
         "computes_in": kernel.computes_in,
         "differentiable": kernel.differentiable,
         "device": kernel.device,
+        "parameters": {name: str(one) for name, one in kernel.accounts.items()},
     }
 
 

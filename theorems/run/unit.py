@@ -34,6 +34,7 @@ class Unit:
         isolated: whether untrusted code, if it is some, must run in another process.
         title: of the statement, for a result without a case.
         realistic: whether only cases as users have them are generated.
+        first: whether it is done before others: what a kernel is able to do is known sooner than what follows from it.
         part: which :data:`PART` cases of a statement these are; only the first part may have more, and is the whole.
     """
 
@@ -48,6 +49,7 @@ class Unit:
     part: int = 0
     title: str = ""
     realistic: bool = False
+    first: bool = False
 
     @property
     def foreign(self) -> bool:
