@@ -219,8 +219,8 @@ def flash_2(core: Core) -> Callable[..., Any]:
     ) -> Any:
         if q.shape[-1] % 8 or v.shape[-1] % 8 or q.shape[-1] > 256:
             raise RuntimeError("head dimension is a multiple of 8 up to 256")
-        if dropout_p:
-            raise RuntimeError("no dropout")
+        if dropout_p or alibi_slopes is not None:
+            raise RuntimeError("no dropout, no slopes")
         output, lse = core(
             *swap(q, k, v), scale=softmax_scale, causal=causal, window=window_size, softcap=softcap, diagonal=BOTTOM
         )
@@ -313,8 +313,8 @@ def flash_varlen(core: Core) -> Callable[..., Any]:
         return_attn_probs: bool = False,
         block_table: Tensor | None = None,
     ) -> Any:
-        if dropout_p:
-            raise RuntimeError("no dropout")
+        if dropout_p or alibi_slopes is not None:
+            raise RuntimeError("no dropout, no slopes")
         starts = (cu_seqlens_q.tolist(), cu_seqlens_k.tolist())
         output, lse = _each(
             core, q, k, v, starts, scale=softmax_scale, causal=causal, window=window_size, softcap=softcap
@@ -367,6 +367,7 @@ def flash_kvcache(core: Core) -> Callable[..., Any]:
         return_softmax_lse: bool = False,
     ) -> Any:
         assert cache_seqlens is not None
+        assert alibi_slopes is None
         T = int(cache_seqlens[0])
         with torch.no_grad():
             output, lse = core(
@@ -500,7 +501,7 @@ class DotProductAttention(torch.nn.Module):
         alibi_slopes: Tensor | None = None,
         fast_zero_fill: bool = True,
     ) -> Tensor:
-        if qkv_format != "bshd":
+        if qkv_format != "bshd" or alibi_slopes is not None:
             raise ValueError("this stand-in has batches first")
         mask = None if attention_mask is None else ~attention_mask
         output, _ = self.core(

@@ -35,6 +35,7 @@ from theorems.kernel.interfaces import INTERFACES, recognise
 from theorems.kernel.interfaces.interface import parameters_of
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named, kernel_of
+from theorems.kernel.parameters import Account
 from theorems.kernel.report import headline
 from theorems.kernel.reproducer_file import file_of
 from theorems.kernel.sizes import WIDTHS, Taken, describe_widths
@@ -81,10 +82,12 @@ def test_each_interface_has_a_signature_that_is_recognised() -> None:
 
 def test_what_is_not_tested_is_named_and_switched_off() -> None:
     kernel = kernel_of(SIGNATURES["flax linen"].make(attend))  # it has another default of dropout_rate
-    assert {"dropout_rate", "deterministic", "precision"} <= {*kernel.interface.untested_parameters(kernel.parameters)}
+    assert (kernel.accounts["dropout_rate"], kernel.accounts["precision"]) == (Account.NEUTRAL, Account.NOT_TESTED)
     off = kernel.interface.neutral_values(kernel.parameters)
     assert off == {"dropout_rate": 0.0, "deterministic": True}
-    assert "not tested, switched off or left as they are: broadcast_dropout, dropout_rng" in headline(kernel)
+    assert "not tested, switched off: dropout_rate, deterministic; left at their defaults: broadcast" in headline(
+        kernel
+    )
 
 
 def test_a_module_is_known_by_its_forward_pass() -> None:

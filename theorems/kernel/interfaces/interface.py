@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -169,13 +169,6 @@ class Interface:
     def declared_capabilities(self, has: Collection[str]) -> frozenset[str]:
         """The capabilities that a kernel with those parameters has."""
         return frozenset(name for one, option in self.options.items() if one in has for name in option.declares)
-
-    def untested_parameters(self, has: Parameters) -> Iterator[str]:
-        """The parameters of which nothing is claimed: switched off, or left at their default."""
-        for name in list(has)[self.by_place :]:
-            option = self.options.get(name, UNTESTED)
-            if name != "**" and not option.given and not option.declares:
-                yield name
 
     def unknown_parameters(self, has: Parameters) -> list[str]:
         """The parameters that have to be given, and that nobody knows."""
