@@ -50,7 +50,7 @@ def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
             found[name] = Account.TESTED
         elif name != "**":
             # What an interface knows may be without an effect while something else is off.
-            exercised = name not in kernel.interface.options or option.neutral is None
+            exercised = name not in kernel.interface.options or option.neutral is None is kernel.parameters[name]
             ignored = exercised and SAID_BY_NAME.search(name) and _is_ignored(kernel, name, call)
             left = Account.NOT_TESTED if option.neutral is Mark.LEFT else Account.NEUTRAL
             found[name] = Account.IGNORED if ignored else left

@@ -790,6 +790,6 @@ SIGNATURES = {
     "flax linen": Signature(flax_linen, "flax", without_the_last_column, ("output",)),
     "flax nnx": Signature(flax_nnx, "flax", with_other_diagonal, ("causal",)),
     "equinox": Signature(equinox, "equinox", without_mask, ("boolean-mask",)),
-    "mlx": Signature(mlx, "mlx", with_other_diagonal, ("causal",)),
+    "mlx": Signature(mlx, "mlx", with_scale_of_keys, ("scale", "causal-rectangle")),
     "onnx": Signature(onnx, "onnxruntime", with_cap_on_mask, ("softcap",)),
 }
