@@ -8,6 +8,8 @@ READY  := $(VENV)/.ready
 
 # Small tensors: more threads per process only cost time (two processes share the cores).
 export OMP_NUM_THREADS = 1
+# Two hundred processes of the tests import the same modules, which are compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup verify test lint types unit shapes documents mutants deep realistic bench docs adapters clean

@@ -12,8 +12,8 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.flow import gradient_flow
 from theorems.bounded import value_of
+from theorems.curves.margin_points import with_least_margin
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
-from theorems.token_selection.global_paths.margin_runs import with_least_margin
 
 SIZES = ((4, 6, 10), (6, 8, 10))
 """(n, T, d): T − 1 ≤ d and n(T − 1) ≤ d², so that the rows are independent."""

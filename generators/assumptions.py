@@ -22,10 +22,18 @@ from generators.direction_assumptions import (
     not_locally_optimal_direction,
     wider_direction,
 )
+from generators.factor_assumptions import definite_imbalance
 from generators.finding import Assumption, Finding
 from generators.general_position import general_position
 from generators.joint_run import descent_selects
 from generators.margin_assumptions import in_cone, locally_optimal, separable, separable_optimal_sets
+from generators.mixing_assumptions import (
+    attainable_attention,
+    decided_attention,
+    orthonormal_tokens,
+    quadratic_head,
+)
+from generators.nuclear_assumptions import rank_gap, unique_nuclear_solution
 from generators.optimal_sets import mixing_hurts
 from generators.path_selection import prompt_selects
 from generators.query_assumptions import (
@@ -37,6 +45,7 @@ from generators.query_assumptions import (
     queries_given,
 )
 from generators.radius_schedule import radius_schedule
+from generators.relu_heads import masked_tokens_cost, relu_head
 from generators.score_assumptions import (
     distinct_scores,
     equal_non_optimal_scores,
@@ -167,7 +176,53 @@ ASSUMPTIONS: dict[str, Assumption] = {
             "T-SVM, Assumption B (Theorem 3)",
             first_step_separates,
         ),
+        Assumption(
+            "unique-nuclear-solution",
+            "one W of least nuclear norm separates the chosen tokens",
+            "T-SVM, (Att-SVM⋆) (added here)",
+            unique_nuclear_solution,
+        ),
+        Assumption(
+            "rank-gap",
+            "the singular values of the dual matrix of ATT-SVM⋆ beyond the rank of its solution are below 1",
+            "T-SVM, Theorem 2 (added here)",
+            rank_gap,
+        ),
         Assumption("orthogonal-queries", "queries are orthogonal", "T-SVM (added here)", orthogonal_queries),
+        Assumption(
+            "definite-imbalance",
+            "KᵀK − QᵀQ is positive definite at the start, and K is square",
+            "T-SVM (added here)",
+            definite_imbalance,
+        ),
+        Assumption(
+            "quadratic-head",
+            "the head is vᵀx − λ‖x‖², the loss −u, labels are +1",
+            "T-SVM, Section 6",
+            quadratic_head,
+        ),
+        Assumption(
+            "orthonormal-tokens", "the tokens of an input are orthonormal", "T-SVM, Section 6", orthonormal_tokens
+        ),
+        Assumption(
+            "decided-attention",
+            "every token without weight in the best attention would cost something",
+            "T-SVM, Section 6 (added here)",
+            decided_attention,
+        ),
+        Assumption(
+            "attainable-attention",
+            "the ratios of the best attention can be attained, its sets be separated (Gen-SVM)",
+            "T-SVM, Section 6",
+            attainable_attention,
+        ),
+        Assumption("relu-head", "the head is one of ReLU units on tokens", "T-SVM, Section 6", relu_head),
+        Assumption(
+            "masked-tokens-cost",
+            "where descent ends, tokens without weight score below the others (found by running it)",
+            "T-SVM, Section 6 (added here)",
+            masked_tokens_cost,
+        ),
         Assumption("sequence-given", "each input has several queries", "T-SVM, appendix", sequence_given),
         Assumption(
             "sequence-strict-optimum",

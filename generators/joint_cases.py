@@ -204,3 +204,14 @@ def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarra
     if "log_head_radii" in arrays:
         return np.asarray(arrays["log_head_radii"], dtype=np.float64), R
     return np.log(np.asarray(arrays["head_radii"], dtype=np.float64)), R
+
+
+def radii_of(case: Case) -> list[tuple[float, float]]:
+    """The same, pair by pair (log r, R); none if they are not given."""
+    log_r, R = schedule_of(case) or (np.empty(0), np.empty(0))
+    return list(zip(log_r.tolist(), R.tolist(), strict=True))
+
+
+def relaxed_cases() -> SearchStrategy[Case]:
+    """Cases with one or two non-supports."""
+    return joint_cases(non_supports=True)

@@ -1,7 +1,7 @@
 """The hypothesis that Theorem 6 lacks: how fast the head's radius must grow against the prompt's.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 6; the schedule is derived in
-``theorems/token_selection/joint_paths/joint_limit.py``.
+``theorems/token_selection/joint_paths/joint_constants.py``.
 """
 
 from __future__ import annotations

@@ -24,10 +24,11 @@ from jaxtyping import Float64, Int64
 from generators.attention_call import AttentionCall, Subject
 from generators.call_text import call_of, text_of
 from generators.case import Case
+from generators.mixing_assumptions import PENALTY
 from generators.optimal_sets import HEAD_ARRAYS
-from generators.query_data import QUERIES, check_query_names, query_dataset_of, start_of
+from generators.query_data import FACTORS, QUERIES, check_query_names, query_dataset_of, start_of
 from reference_attention.errors import InvalidInput
-from reference_attention.files import numbers, read_named_values, to_json
+from reference_attention.files import from_json, numbers, read_named_values, to_json
 from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
 from reference_attention.npz import MOST_AXES
@@ -40,7 +41,7 @@ PAIR = ("keys", "scores")
 OPTIONAL = ("loss", "alpha", "p0", "start", "seed")
 DIRECTIONS = ("q", "q1", "q2")
 """Of shape (d,) when they stand beside the others; like every direction they keep their values in other units."""
-FURTHER = ("u", *DIRECTIONS, "eta", "cone_mu", "cone_radius", "head_radii", "prompt_radii", *HEAD_ARRAYS)
+FURTHER = ("u", *DIRECTIONS, "eta", "cone_mu", "cone_radius", "head_radii", "prompt_radii", PENALTY, *HEAD_ARRAYS)
 """Arrays of single statements that may stand beside the others without an ``arrays`` object around them."""
 RECORD = ("arrays", "case_of", "claim", "name")
 """Written by the command with a failing case."""
@@ -60,6 +61,14 @@ class Given:
 
     case: Any
     failed: str = ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Cases hold read-only mappings, which do not pickle; their JSON is exact.
+        return _restore_given, (as_text(self.case, case_of="sent"), self.failed)
+
+
+def _restore_given(text: str, failed: str) -> Given:
+    return Given(subject_of(from_json(text)), failed)
 
 
 def load(source: str, seed: int, *, calls: bool = False) -> Given:
@@ -195,7 +204,7 @@ def _further(held: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
     within = held.get("arrays", {})
     if not isinstance(within, Mapping):
         raise InvalidInput(f"{name}: arrays must be an object of named arrays.")
-    found: dict[str, Any] = {key: held[key] for key in FURTHER if key in held}
+    found: dict[str, Any] = {key: held[key] for key in (*FURTHER, *FACTORS) if key in held}
     for key in DIRECTIONS:
         if key in held:
             found[key] = checked_array(key, numbers(held[key]), (d,))

@@ -6,6 +6,7 @@ or infinity; they are written as the strings "NaN", "Infinity" and "-Infinity" a
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -171,6 +172,40 @@ def check_writable(path: Path) -> None:
         writable = _accepts_files(path.parent)
     if not writable:
         raise InvalidInput(f"{path}: cannot be written; check the permissions of {path.parent}.")
+
+
+def check_directory(directory: Path, what: str) -> None:
+    """Refuse a directory that is a file, before anything runs; ``what`` is written into it.
+
+    Raises:
+        InvalidInput: it exists and is no directory.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise InvalidInput(f"{directory}: is not a directory; give another one for {what}.")
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory, if it is not there.
+
+    Raises:
+        InvalidInput: it cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{directory}: cannot be made ({error.strerror or error}).") from None
+
+
+def write_in(directory: Path, name: str, text: str) -> Path:
+    """Write a file into a directory, which is made; ``*`` in its name is a digest: the same text is the same file.
+
+    Raises:
+        InvalidInput: it cannot be written.
+    """
+    make_directory(directory)
+    path = directory / name.replace("*", hashlib.sha256(text.encode()).hexdigest()[:10])
+    write_text(path, text)
+    return path
 
 
 def _accepts_files(directory: Path) -> bool:

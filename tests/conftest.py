@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -17,3 +18,9 @@ from theorems.command import options  # noqa: E402 - after the checks of shapes
 
 # A process costs seconds to start, and results do not depend on how many there are. Tests of that ask for two.
 options.JOBS = 1
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected stays to the end; a search for garbage in it takes a third of a second."""
+    gc.collect()
+    gc.freeze()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -35,6 +36,7 @@ def in_a_fork(
                 # A lock that another thread of the parent held is never released here.
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 signal.alarm(LONGEST)
+                gc.freeze()  # what the parent holds is nothing to collect, and looking at it would copy it
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
                 sys.stdout = sys.stderr = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - until it ends

@@ -40,7 +40,7 @@ INNER_LOOPS = {
     "theorems.bounded.arithmetic",
     "theorems.bounded.array",
     "theorems.token_selection.local_paths.local_constants",
-    "theorems.token_selection.local_paths.local_correlation",
+    "theorems.curves.correlation_constant",
 }
 """Called thousands of times by one call of a module that is checked, or making functions by the thousand, each of
 which would be wrapped: checking them too costs most of the tests' time."""

@@ -46,6 +46,16 @@ HARMLESS, SMALLEST_GROWTH = 8.0, 1.2
 when to give in."""
 
 
+def linear_schedule(ratio: float) -> Schedule:
+    """r = ratio·R."""
+    return lambda R: math.log(ratio * R)
+
+
+def exponential_schedule(rate: float, unit: float = 1.0) -> Schedule:
+    """r = max(R, e^{rate·R}/unit)."""
+    return lambda R: max(math.log(R), rate * R - math.log(unit))
+
+
 @dataclass(frozen=True, eq=False)
 class JointPath:
     """Minimisers along a schedule.

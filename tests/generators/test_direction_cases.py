@@ -13,6 +13,7 @@ from generators.case import Case
 from generators.direction_cases import direction_cases, pair_cases
 from generators.direction_keys import levels_allowed
 from reference_attention.directions import direction, neighbour_optimal, not_below
+from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 THEOREM_4 = ("distinct-scores", "general-position", "direction-given", "not-locally-optimal-direction")
@@ -90,26 +91,19 @@ def test_levels_that_general_position_forbids() -> None:
     assert not levels_allowed(np.array([[0.0, 1.0, 2.0], [0.0, 1.0, 3.0], [0.0, 1.0, 7.0]]), 2)
 
 
-@pytest.fixture(scope="module")
-def simplest() -> Case:
-    """The simplest case with a direction, which takes seconds to find."""
-    return find(direction_cases(), lambda case: True)
+PROBLEM = Problem(np.array([[[0.0, 0.0], [-1.0, 0.0]]]), np.array([[0.0, -1.0]]))
 
 
 @pytest.mark.parametrize(
     "id", ["direction-given", "not-locally-optimal-direction", "wider-direction", "higher-neighbours"]
 )
-def test_without_a_direction_nothing_is_established(id: str, simplest: Case) -> None:
-    assert ASSUMPTIONS[id].check(Case(simplest.problem)).holds is None
+def test_without_a_direction_nothing_is_established(id: str) -> None:
+    assert ASSUMPTIONS[id].check(Case(PROBLEM)).holds is None
 
 
 def test_an_lmm_direction_is_refused_and_one_beside_it_is_not() -> None:
-    case = find(direction_cases(kinds=("lower",)), lambda case: case.problem.n == 1 and case.problem.T == 2)
-    keys = np.array([[[0.0, 0.0], [-1.0, 0.0]]])
-    problem = type(case.problem)(keys, np.array([[0.0, -1.0]]))
-
     def holds(q: list[float], scores: list[float] | None = None) -> bool | None:
-        other = problem if scores is None else type(problem)(keys, np.array([scores]))
+        other = PROBLEM if scores is None else Problem(PROBLEM.keys, np.array([scores]))
         return ASSUMPTIONS["not-locally-optimal-direction"].check(Case(other, arrays={"q": np.array(q)})).holds
 
     assert holds([3.0, 0.0]) is False

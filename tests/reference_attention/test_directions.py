@@ -25,7 +25,7 @@ from reference_attention.directions import (
 )
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import rational
-from theorems.token_selection.directions.definition_3 import by_definition
+from theorems.core.direction_certificate import by_definition
 
 EPS = float(np.finfo(float).eps)
 KEYS = np.array([[[0.0, 0.0], [-1.0, 5.0], [-1.0, -7.0]], [[2.0, 0.0], [0.0, 1.0], [2.0, 3.0]]])

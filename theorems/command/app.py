@@ -7,17 +7,18 @@ What takes long to import (NumPy, Hypothesis, the statements) is imported by the
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from theorems.command import completion, options
+from theorems.command import subcommands
 from theorems.core.exit_code import Exit
 
 # Before NumPy is loaded: processes share the work, threads within one only get in each other's way.
@@ -48,458 +49,118 @@ def _options(
     """Options of the command as a whole."""
 
 
-@app.command("list")
-def list_(
-    data: Annotated[bool, typer.Option("--data", help="The named datasets instead.")] = False,
-    assumptions: Annotated[bool, typer.Option("--assumptions", help="The assumptions only.")] = False,
-) -> None:
-    """List the statements, the definitions and the assumptions."""
+def subcommand(function: Callable[[Any], int | None]) -> Callable[[Any], int | None]:
+    """A subcommand: the dataclass that it takes has its name and its help, and the fields of that are its options."""
+    kind = get_type_hints(function)["options"]
+    hints = get_type_hints(kind, include_extras=True)
+
+    def parse(**given: Any) -> int | None:
+        return function(kind(**given))
+
+    own = inspect.signature(kind).parameters.values()
+    parse.__signature__ = inspect.Signature([one.replace(annotation=hints[one.name]) for one in own])  # type: ignore[attr-defined]
+    parse.__annotations__ = hints
+    name = re.sub(r"\B(?=[A-Z])", "-", kind.__name__.removesuffix("Options")).lower()
+    app.command(name, help=inspect.getdoc(kind))(parse)
+    return function
+
+
+@subcommand
+def list_all(options: subcommands.ListOptions) -> None:
     from theorems.command import describe
-    from theorems.run.tables import console
 
-    if data or assumptions:
-        console().print(describe.datasets() if data else describe.assumptions())
-        return
-    console().print(describe.statements_table())
-    console().print(describe.capabilities_table())
-    console().print(describe.definitions())
-    console().print(describe.assumptions())
+    describe.print_list(options)
 
 
-@app.command()
-def show(
-    id: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID",
-            help="A statement, path.py:name, a definition or an assumption.",
-            autocompletion=completion.definitions_or_assumptions,
-        ),
-    ],
-) -> None:
-    """Show a statement: text, source, assumptions, tolerances; or an assumption."""
+@subcommand
+def show(options: subcommands.ShowOptions) -> None:
     from theorems.command import describe
-    from theorems.run.tables import console
 
-    describe.show(console(), id)
+    describe.show(options.id)
 
 
-@app.command()
-def tolerances(
-    markdown: Annotated[bool, options.as_markdown("a Markdown table")] = False,
-) -> None:
-    """Print every tolerance of the suite with its formula and its reason."""
+@subcommand
+def tolerances(options: subcommands.TolerancesOptions) -> None:
     from theorems.command import describe
-    from theorems.run.tables import console
 
-    if markdown:
-        print(describe.tolerances_markdown())
-    else:
-        console().print(describe.tolerances_table())
+    describe.print_tolerances(options)
 
 
-@app.command()
-def verify(
-    ids: options.Ids = None,
-    examples: options.Examples = 50,
-    seed: Annotated[int, options.same_seed("cases")] = 0,
-    realistic: Annotated[
-        bool, typer.Option("--realistic", help="Generate only cases as users have them: sparse, rounded, repeated, …")
-    ] = False,
-    data: options.DataNotGenerated = None,
-    attention: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:CALLABLE", help="Your attention kernel in place of the reference's softmax."),
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|float64|float32|bfloat16|float16",
-            help="What the kernel computes in; auto: float64 if it takes it and computes in it.",
-        ),
-    ] = None,
-    interface: Annotated[
-        str | None,
-        typer.Option(metavar="plain|sdpa|flash|hf|jax", help="Its signature; recognised by its parameters."),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(metavar="DEVICE", help="Where its tensors live, e.g. cuda; the CPU by default.")
-    ] = None,
-    profile: Annotated[
-        str | None, typer.Option(metavar="minute", help="What fits into a minute of two cores; says what it left out.")
-    ] = None,
-    json: options.Json = None,
-    out: Annotated[Path, options.folder("Where failing cases are written.")] = Path("falsified"),
-    jobs: options.Jobs = options.JOBS,
-    engine: options.Engine = options.LOCAL,
-    resume: options.Resume = None,
-    timeout: options.Timeout = None,
-    case_timeout: options.CaseTimeout = options.PATIENCE,
-    isolate: options.Isolate = True,
-    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first falsified statement.")] = False,
-    junit_xml: Annotated[Path | None, options.file("Write the verdicts as JUnit XML.")] = None,
-    known_failures: options.KnownFailures = None,
-    write_known_failures: Annotated[
-        Path | None,
-        options.file("Write such a file, and how many claims were checked: fewer are a failure."),
-    ] = None,
-    emit_test: Annotated[
-        Path | None, options.file("Write a test that fails on your kernel, and needs torch alone.")
-    ] = None,
-) -> int:
-    """Verify statements on generated cases, or on your data; of the reference, or of your attention kernel.
+@subcommand
+def verify(options: subcommands.VerifyOptions) -> int:
+    from theorems.command.verify import verify_and_report
 
-    Exact decisions and limits take time: with 400 tokens in 50 dimensions a statement about locally optimal
-    tokens takes minutes, the others seconds.
-
-    Exit code 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2: bad input;
-    3: inconclusive, or nothing could be tried.
-    """
-    from generators.user_data import load
-    from theorems.command.verify import Outputs, in_profile, under_test_of, verify_and_report
-    from theorems.run.session import Request
-
-    under_test, kernel = under_test_of(attention, dtype, interface, device)
-    given = None if data is None else load(data, seed, calls=True)
-    request = Request(
-        tuple(ids or ()),
-        examples,
-        seed,
-        given,
-        under_test,
-        capabilities=attention is not None and given is None,
-        jobs=jobs,
-        timeout=timeout,
-        patience=case_timeout,
-        isolate=isolate,
-        engine=engine,
-        journal=resume,
-        realistic=realistic,
-    )
-    outputs = Outputs(
-        out,
-        json,
-        junit_xml,
-        known_failures,
-        write_known_failures,
-        emit_test,
-        fail_fast,
-        data,
-        kernel,
-        profile,
-    )
-    return verify_and_report(in_profile(request, outputs), outputs)
+    return verify_and_report(options)
 
 
-@app.command()
-def explain(
-    data: Annotated[str, options.data("A .npz or .json file or a named dataset.")],
-    starts: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Also flows from so many seeded starts, besides that from p(0).")
-    ] = 0,
-    seed: Annotated[int, options.same_seed("starts")] = 0,
-    json: Annotated[Path | None, options.file("Everything as JSON, with the exact rationals.")] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.svg|FILE.png|FILE.pdf", help="The path of p in the plane, or margins and weights."),
-    ] = None,
-) -> int:
-    """Explain what attention selects on your data, why, and which theorems speak of it.
-
-    The gradient flow from p(0) (0 unless the data have a start), the tokens with their margins and weights, p_mm,
-    assumptions that hold and fail, and the theorems that therefore apply.
-
-    Exit code 0: explained; 2: bad input; 3: where the flow goes could not be decided.
-    """
+@subcommand
+def explain(options: subcommands.ExplainOptions) -> int:
     from theorems.command.explain import explain_and_report
 
-    return explain_and_report(data, starts, seed, json, plot)
+    return explain_and_report(options)
 
 
-@app.command("drawn")
-def draws(
-    ids: options.Ids = None,
-    examples: options.Examples = 50,
-    seed: Annotated[int, options.same_seed("cases; those of verify")] = 0,
-    json: options.Json = None,
-    markdown: Annotated[bool, options.as_markdown("docs/drawn.md has it")] = False,
-) -> int:
-    """Print what the strategies draw: sizes, losses, and how many of the cases have which property.
-
-    Exit code 0: drawn; 2: bad input.
-    """
+@subcommand
+def draws(options: subcommands.DrawnOptions) -> int:
     from theorems.command.draws import draw_and_report
 
-    return draw_and_report(tuple(ids or ()), examples, seed, json, markdown)
+    return draw_and_report(options)
 
 
-@app.command()
-def hunt(
-    id: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="A statement, or path.py:name.", autocompletion=completion.ids),
-    ],
-    without: Annotated[
-        str,
-        typer.Option(
-            metavar="ASSUMPTION",
-            help="The assumption to leave out; none hunts the statement itself.",
-            autocompletion=completion.assumptions,
-        ),
-    ] = "",
-    seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Give up after that long.")] = 60.0,
-    seed: Annotated[int, options.same_seed("counterexample")] = 0,
-    cases: Annotated[int | None, typer.Option(min=1, metavar="N", help="Try at most so many cases.")] = None,
-    out: Annotated[Path, options.folder("Where a counterexample is written.")] = Path("hunted"),
-    record: Annotated[
-        bool, typer.Option("--record", help="Write ID-without-ASSUMPTION.json, also if nothing is found.")
-    ] = False,
-    json: options.Json = None,
-    engine: options.Engine = options.LOCAL,
-    resume: options.Resume = None,
-    case_timeout: options.CaseTimeout = options.PATIENCE,
-    isolate: options.Isolate = True,
-) -> int:
-    """Hunt for data on which a statement fails once one of its assumptions is left out.
+@subcommand
+def hunt(options: subcommands.HuntOptions) -> int:
+    from theorems.command.hunting import hunt_and_report
 
-    All other assumptions hold exactly, the violation is far above rounding, limits are followed to norms of a
-    million, and what is found is made as small and as round as it gets.
-
-    Exit code 1: a counterexample was found and written; 0: none was; 2: bad input; 3: no case could be decided.
-    """
-    from theorems.command.hunting import HuntRequest, hunt_and_report
-
-    request = HuntRequest(
-        id,
-        without,
-        seconds,
-        seed,
-        out,
-        cases,
-        record,
-        json,
-        resume,
-        patience=case_timeout,
-        isolate=isolate,
-        engine=engine,
-    )
-    return hunt_and_report(request)
+    return hunt_and_report(options)
 
 
-@app.command()
-def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A counterexample that hunt wrote.")],
-    json: options.Json = None,
-) -> int:
-    """Check a counterexample again, from its data alone.
-
-    Exit code 1: it still falsifies; 0: it does not; 2: bad input; 3: undecided.
-    """
+@subcommand
+def replay(options: subcommands.ReplayOptions) -> int:
     from theorems.command.hunting import replay_and_report
 
-    return replay_and_report(file, json)
+    return replay_and_report(options)
 
 
-@app.command()
-def power(
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Statements; all by default.", autocompletion=completion.ids),
-    ] = None,
-    faults: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A planted fault; repeat it for several; all by default.",
-            autocompletion=completion.faults,
-        ),
-    ] = None,
-    examples: Annotated[int, options.examples_option("cases per statement at most")] = 10,
-    seed: Annotated[int, options.same_seed("table")] = 0,
-    jobs: Annotated[int, options.processes("the table does")] = options.JOBS,
-    sizes: Annotated[bool, typer.Option(help="Also how small a fault is still caught.")] = True,
-    markdown: Annotated[bool, options.as_markdown("the document docs/power.md")] = False,
-    json: Annotated[Path | None, options.file("Write the table as JSON.")] = None,
-    engine: options.Engine = options.LOCAL,
-    resume: options.Resume = None,
-    case_timeout: Annotated[
-        float,
-        typer.Option(min=0.001, metavar="SECONDS", help="End a statement of your file that takes longer for a fault."),
-    ] = options.PATIENCE,
-) -> int:
-    """Tabulate which statement catches which planted fault, on how many examples, and how small a one.
+@subcommand
+def power(options: subcommands.PowerOptions) -> int:
+    from theorems.command.power import power_and_report
 
-    Exit code 0: each fault is caught by some statement; 1: one escapes them all; 2: bad input; 3: the right
-    implementation is falsified itself.
-    """
-    from theorems.command.power import PowerRequest, power_and_report
-
-    chosen = tuple(ids or ()), tuple(faults or ())
-    limits = case_timeout, engine
-    return power_and_report(PowerRequest(*chosen, examples, seed, jobs, sizes, markdown, json, resume, *limits))
+    return power_and_report(options)
 
 
-@app.command()
-def counterexamples(
-    directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="The folder; those of this project by default.")
-    ] = None,
-    markdown: Annotated[bool, options.as_markdown("a Markdown document")] = False,
-    json: Annotated[Path | None, options.file("Write the table as JSON.")] = None,
-    jobs: Annotated[int, options.processes("the table does")] = options.JOBS,
-) -> int:
-    """Replay every counterexample of a folder; print the table statement × assumption.
-
-    Exit code 0: every pair is accounted for; 1: one does not replay or was never hunted; 2: bad input.
-    """
+@subcommand
+def counterexamples(options: subcommands.CounterexamplesOptions) -> int:
     from theorems.command.hunting import table_and_report
-    from theorems.core.recorded_files import COUNTEREXAMPLES
 
-    return table_and_report(directory or COUNTEREXAMPLES, markdown, jobs, json)
+    return table_and_report(options)
 
 
-@app.command("regime-map")
-def regime_map(
-    data: options.Data = None,
-    markdown: Annotated[bool, options.as_markdown("docs/regime_map.md has it")] = False,
-    json: Annotated[Path | None, options.file("Write the map as JSON.")] = None,
-    jobs: Annotated[int, options.processes("the map does")] = options.JOBS,
-) -> int:
-    """Print where the joint regularization path of Theorem 6 ends, by how the two radii grow."""
+@subcommand
+def regime_map(options: subcommands.RegimeMapOptions) -> int:
     from theorems.command.regime_map import regime_map_and_report
 
-    return regime_map_and_report(data, markdown=markdown, jobs=jobs, json=json)
+    return regime_map_and_report(options)
 
 
-@app.command()
-def bench(
-    data: Annotated[
-        list[str] | None,
-        options.data("Data; repeat it for several. Figures 1(a), 1(b) and 1(c) by default."),
-    ] = None,
-    rule: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="RULE",
-            help="gd-1/L, gd-ETA, normalized-ETA, flow-ETA, polyak, heavy-ball-ETA, adam-ETA, muon-ETA, mirror-Q-ETA,"
-            " normalized-mirror-Q-ETA, or a class of yours, path.py:name; repeat it for several.",
-            autocompletion=completion.rules,
-        ),
-    ] = None,
-    steps: Annotated[int, typer.Option(min=1, metavar="N", help="The cap: iterations of each run.")] = 20_000,
-    examples: Annotated[int, options.examples_option("problems", least=0)] = 20,
-    seed: Annotated[int, options.same_seed("problems")] = 0,
-    json: options.Json = None,
-    markdown: Annotated[bool, options.as_markdown("Markdown tables")] = False,
-    time: Annotated[
-        bool, typer.Option("--time", help="Also the time of an iteration relative to the first rule.")
-    ] = False,
-    jobs: options.Jobs = options.JOBS,
-    resume: options.Resume = None,
-    plot: Annotated[Path | None, options.file("Draw the distance from the limit against t: svg, png or pdf.")] = None,
-    compare: Annotated[
-        Path | None, options.file("Say of every row whether it is better or worse than in this earlier --json.")
-    ] = None,
-    case_timeout: Annotated[
-        float,
-        typer.Option(min=0.001, metavar="SECONDS", help="End a rule of your file that makes no headway for so long."),
-    ] = options.PATIENCE,
-) -> int:
-    """Compare optimisers: iterations until the direction is, and stays, that of the limit, and fitted rates.
+@subcommand
+def bench(options: subcommands.BenchOptions) -> int:
+    from theorems.command.benchmark import bench_and_report
 
-    The limit is that of the rule's own theory, for the tokens that the gradient flow from the same start selects:
-    p_mm, of mirror descent the least ‖p‖_q; p_mm, too, where no theorem about attention names one.
-
-    Exit code 0: compared; 1: a row is worse than in --compare; 2: bad input; 3: some data have no limit direction, or
-    none of the generated problems has, or a rule of your file failed.
-    """
-    from theorems.command.benchmark import BenchRequest, bench_and_report
-
-    chosen = tuple(data or ()), tuple(rule or ())
-    files = resume, plot, compare
-    return bench_and_report(
-        BenchRequest(*chosen, steps, examples, seed, jobs, json, markdown, time, *files, patience=case_timeout)
-    )
+    return bench_and_report(options)
 
 
-@app.command()
-def figures(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME]...",
-            help="1a, 3b, 9a, …, or 3 for 3a to 3c; all by default.",
-            autocompletion=completion.figures,
-        ),
-    ] = None,
-    out: Annotated[Path, options.folder("Where the files are written.")] = Path("figures"),
-    kind: Annotated[str, typer.Option("--format", metavar="svg|png|pdf", help="Of the drawings.")] = "svg",
-    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Random trials per dimension in 9a, 9b, 10.")] = 200,
-    epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Training of the transformer in 6 and 7.")] = 120,
-    cifar10: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Train it on CIFAR-10, the binary version, instead of the digits."),
-    ] = None,
-    seed: Annotated[int, options.same_seed("trials and training")] = 0,
-    jobs: Annotated[int, options.processes("the files do")] = options.JOBS,
-    engine: options.Engine = options.LOCAL,
-    resume: options.Resume = None,
-) -> int:
-    """Draw the paper's figures anew, and write the numbers that each one draws beside it as JSON.
+@subcommand
+def figures(options: subcommands.FiguresOptions) -> int:
+    from theorems.command.figures import figures_and_report
 
-    Figures 6 and 7 train a small vision transformer, which takes minutes; what it has reached is kept in the folder of
-    --out after every epoch, and the same command goes on from there.
-
-    Exit code 0: drawn; 2: bad input, or matplotlib is not installed; 3: a figure could not be computed.
-    """
-    from theorems.command.figures import FiguresRequest, figures_and_report
-
-    request = FiguresRequest(tuple(names or ()), out, kind, trials, seed, jobs, epochs, cifar10, resume, engine)
-    return figures_and_report(request)
+    return figures_and_report(options)
 
 
-@app.command()
-def report(
-    ids: options.Ids = None,
-    examples: options.Examples = 50,
-    seed: Annotated[int, options.same_seed("report")] = 0,
-    data: options.DataNotGenerated = None,
-    results: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="A file of verify --json instead of a run.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.md|FILE.html", help="The document; Markdown to standard output if left out."),
-    ] = None,
-    json: Annotated[Path | None, options.file("Also the results, as verify --json writes them.")] = None,
-    jobs: Annotated[int, options.processes("the report does")] = options.JOBS,
-    resume: options.Resume = None,
-    timeout: options.Timeout = None,
-    case_timeout: options.CaseTimeout = options.PATIENCE,
-    isolate: options.Isolate = True,
-) -> int:
-    """Verify, and write one document: verdicts, claims with their tolerances and reasons, counterexamples, power.
+@subcommand
+def report(options: subcommands.ReportOptions) -> int:
+    from theorems.command.report import report_and_write
 
-    Exit code as of verify. 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2: bad
-    input; 3: inconclusive, or nothing could be tried.
-    """
-    from theorems.command.report import ReportRequest, report_and_write
-
-    request = ReportRequest(
-        tuple(ids or ()),
-        examples,
-        seed,
-        data,
-        results,
-        out,
-        json,
-        jobs,
-        resume=resume,
-        timeout=timeout,
-        patience=case_timeout,
-        isolate=isolate,
-    )
-    return report_and_write(request)
+    return report_and_write(options)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

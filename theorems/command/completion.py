@@ -18,7 +18,7 @@ def ids(incomplete: str) -> list[str]:
 
 def definitions_or_assumptions(incomplete: str) -> list[str]:
     """Statements, definitions and assumptions."""
-    from theorems.run.registry.definitions import DEFINITIONS
+    from theorems.token_selection.directions.definitions import DEFINITIONS
 
     return [*ids(incomplete), *_beginning(incomplete, DEFINITIONS), *assumptions(incomplete)]
 

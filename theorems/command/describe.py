@@ -3,132 +3,134 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from generators.assumptions import ASSUMPTIONS, Assumption
+from generators.assumptions import ASSUMPTIONS
 from reference_attention.errors import InvalidInput
+from theorems.command.subcommands import ListOptions, TolerancesOptions
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
-from theorems.run.registry.definitions import DEFINITIONS
+from theorems.library import catalogue
+from theorems.library.table import Table as Objects
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import capabilities, statements, tolerances, tolerances_of
 from theorems.run.registry.user_file import is_in_a_file
-from theorems.run.tables import column_table as table
+from theorems.run.tables import column_table, console, markdown_table
+from theorems.token_selection.directions.definitions import DEFINITIONS
+
+TOLERANCE = ("tolerance", "formula", "reason")
+
+
+def print_list(options: ListOptions) -> None:
+    """Statements, what attention kernels may be able to do, definitions and assumptions; or some of them."""
+    if options.data:
+        tables = [_terminal_table(catalogue.datasets())]
+    else:
+        tables = [] if options.assumptions else [statements_table(), capabilities_table(), definitions()]
+        tables.append(_terminal_table(catalogue.assumptions()))
+    for one in tables:
+        console().print(one)
+
+
+def _terminal_table(of: Objects[Any]) -> Table:
+    return column_table(*of.columns, rows=of.rows, whole=of.columns[:1])
 
 
 def statements_table() -> Table:
     """Every statement: id, title, source, assumptions."""
-    made = table("statement", "says", "source", "assumptions")
-    for one in statements().values():
-        ids = " = ".join((one.id, *one.aliases))
-        made.add_row(Text(ids), one.title, one.source, ", ".join(one.assumptions))
-    return made
+    rows = [
+        (" = ".join((one.id, *one.aliases)), one.title, one.source, ", ".join(one.assumptions))
+        for one in statements().values()
+    ]
+    return column_table("statement", "says", "source", "assumptions", rows=rows)
 
 
 def capabilities_table() -> Table:
     """What attention kernels may be able to do: id, title, what is checked."""
-    made = table("capability", "says", "of a kernel (--attention)")
-    for one in capabilities().values():
-        made.add_row(Text(one.id, no_wrap=True), one.title, one.kernel.says if one.kernel else "")
-    return made
-
-
-def assumptions() -> Table:
-    """Every assumption: id, title, source."""
-    made = table("assumption", "says", "source")
-    for one in ASSUMPTIONS.values():
-        made.add_row(Text(one.id, no_wrap=True), one.title, one.source)
-    return made
-
-
-def datasets() -> Table:
-    """Every named dataset: name, what it is."""
-    from generators.datasets import DATASETS
-
-    made = table("dataset", "is")
-    for name, build in DATASETS.items():
-        made.add_row(Text(name, no_wrap=True), (inspect.getdoc(build) or "").partition("\n")[0])
-    return made
-
-
-def claims_table(statement: Statement) -> Table:
-    """The claims that a statement may make, and when."""
-    made = table("claim", "made", *(["is"] if statement.says_whose else []))
-    for name, when in statement.claims.items():
-        part = [statement.part_of(name).words] if statement.says_whose else []
-        made.add_row(Text(name, no_wrap=True), when, *part)
-    return made
-
-
-def tolerances_table(used: dict[str, Tolerance] | None = None) -> Table:
-    """Key, formula, reason of all tolerances, or of some."""
-    made = table("tolerance", "formula", "reason")
-    for key, one in (tolerances() if used is None else used).items():
-        made.add_row(Text(key, no_wrap=True), one.formula, one.reason)
-    return made
-
-
-def tolerances_markdown() -> str:
-    """The same table for a document."""
-    rows = [("tolerance", "formula", "reason"), ("---", "---", "---")]
-    rows += [(f"`{key}`", one.formula, one.reason) for key, one in tolerances().items()]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+    rows = [(one.id, one.title, one.kernel.says if one.kernel else "") for one in capabilities().values()]
+    return column_table("capability", "says", "of a kernel (--attention)", rows=rows, whole=("capability",))
 
 
 def definitions() -> Table:
     """Every definition: id, title, the objects that embody it."""
-    made = table("definition", "says", "in code")
-    for one in DEFINITIONS.values():
-        made.add_row(Text(one.id, no_wrap=True), one.title, ", ".join(one.objects))
-    return made
+    rows = [(one.id, one.title, ", ".join(one.objects)) for one in DEFINITIONS.values()]
+    return column_table("definition", "says", "in code", rows=rows, whole=("definition",))
 
 
-def show(out: Console, id: str) -> None:
+def claims_table(statement: Statement) -> Table:
+    """The claims that a statement may make, and when."""
+    rows = [
+        (name, when, *([statement.part_of(name).words] if statement.says_whose else []))
+        for name, when in statement.claims.items()
+    ]
+    columns = ("claim", "made", *(["is"] if statement.says_whose else []))
+    return column_table(*columns, rows=rows, whole=("claim",))
+
+
+def tolerance_rows(used: dict[str, Tolerance]) -> list[tuple[str, str, str]]:
+    """Key, formula, reason."""
+    return [(key, one.formula, one.reason) for key, one in used.items()]
+
+
+def tolerances_table(used: dict[str, Tolerance]) -> Table:
+    """The same as a table."""
+    return column_table(*TOLERANCE, rows=tolerance_rows(used), whole=TOLERANCE[:1])
+
+
+def tolerances_markdown() -> str:
+    """All of them for a document."""
+    return markdown_table(TOLERANCE, [(f"`{key}`", *cells) for key, *cells in tolerance_rows(tolerances())])
+
+
+def print_tolerances(options: TolerancesOptions) -> None:
+    """All of them."""
+    if options.markdown:
+        print(tolerances_markdown())
+    else:
+        console().print(tolerances_table(tolerances()))
+
+
+def show(id: str) -> None:
     """A statement, a definition or an assumption in full.
 
     Raises:
         InvalidInput: no such id.
     """
+    tables: list[Table] = []
     if id in ASSUMPTIONS:
-        _show_assumption(out, ASSUMPTIONS[id])
-        return
-    if id in DEFINITIONS:
+        assumption = ASSUMPTIONS[id]
+        title, source = f"{id}: {assumption.title}", assumption.source
+        doc = inspect.getdoc(assumption.check)
+        users = ", ".join(one.id for one in statements().values() if id in one.assumptions) or "no statement"
+        text = f"{doc}\n\nAssumed by: {users}" if doc else f"Assumed by: {users}"
+    elif id in DEFINITIONS:
         definition = DEFINITIONS[id]
-        out.print(Text(f"{definition.id}: {definition.title}", "bold"), soft_wrap=True)
-        out.print(
-            Text(f"Source: {definition.source}\n\n{definition.text}\n\nIn code: {', '.join(definition.objects)}"),
-            soft_wrap=True,
-        )
-        return
+        title, source = f"{id}: {definition.title}", definition.source
+        text = f"{definition.text}\n\nIn code: {', '.join(definition.objects)}"
+    else:
+        found = _statement(id)
+        title, source = f"{' = '.join((found.id, *found.aliases))}: {found.title}", found.source
+        text = inspect.cleandoc(found.text) + "\n"
+        assumed = map(found.assumption, found.assumptions)
+        rows = [(name, one.title, one.source) for name, one in zip(found.assumptions, assumed, strict=True)]
+        tables.append(column_table("assumes", "that is", "source", rows=rows, whole=("assumes",)))
+        tables += [claims_table(found)] if found.claims else []
+        tables.append(tolerances_table(tolerances_of(found)))
+    out = console()
+    out.print(Text(title, "bold"), soft_wrap=True)
+    out.print(Text(f"Source: {source}\n\n{text}"), soft_wrap=True)
+    for one in tables:
+        out.print(one)
+
+
+def _statement(id: str) -> Statement:
     try:
-        found = statement_named(id)
+        return statement_named(id)
     except InvalidInput as error:
         if is_in_a_file(id):
             raise
-        raise InvalidInput(
-            f"{str(error)[:-1]}; definitions are {', '.join(DEFINITIONS)}; assumptions are {', '.join(ASSUMPTIONS)}."
-        ) from None
-    out.print(Text(f"{' = '.join((found.id, *found.aliases))}: {found.title}", "bold"), soft_wrap=True)
-    out.print(Text(f"Source: {found.source}\n"), soft_wrap=True)
-    out.print(Text(inspect.cleandoc(found.text) + "\n"), soft_wrap=True)
-    made = table("assumes", "that is", "source")
-    for name in found.assumptions:
-        one = found.assumption(name)
-        made.add_row(Text(name, no_wrap=True), one.title, one.source)
-    out.print(made)
-    if found.claims:
-        out.print(claims_table(found))
-    out.print(tolerances_table(tolerances_of(found)))
-
-
-def _show_assumption(out: Console, assumption: Assumption) -> None:
-    out.print(Text(f"{assumption.id}: {assumption.title}", "bold"), soft_wrap=True)
-    out.print(Text(f"Source: {assumption.source}"), soft_wrap=True)
-    doc = inspect.getdoc(assumption.check)
-    if doc:
-        out.print(Text(f"\n{doc}"), soft_wrap=True)
-    users = [one.id for one in statements().values() if assumption.id in one.assumptions]
-    out.print(Text(f"\nAssumed by: {', '.join(users) or 'no statement'}"), soft_wrap=True)
+        others = f"definitions are {', '.join(DEFINITIONS)}; assumptions are {', '.join(ASSUMPTIONS)}."
+        raise InvalidInput(f"{str(error)[:-1]}; {others}") from None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from reference_attention.files import check_writable, write_bytes, write_text
+from reference_attention.files import write_bytes, write_text
+from theorems.command.common import check_targets
+from theorems.command.subcommands import ExplainOptions
 from theorems.core.exit_code import Exit
 from theorems.explaining.content import write
 from theorems.explaining.plot import check_kind
@@ -12,21 +12,21 @@ from theorems.library.explain import explain
 from theorems.run.tables import console
 
 
-def explain_and_report(data: str, starts: int, seed: int, json: Path | None, plot: Path | None) -> int:
+def explain_and_report(options: ExplainOptions) -> int:
     """Explain, print, write; returns the exit code.
 
     Raises:
         InvalidInput: data or targets that cannot be used; before anything runs.
     """
-    if json is not None:
-        check_writable(json)
-    if plot is not None:
-        check_kind(plot.suffix.removeprefix("."), "--plot")
-        check_writable(plot)
-    found = explain(data, starts=starts, seed=seed)
+    kind = options.plot.suffix.removeprefix(".") if options.plot else ""
+    check_targets(options.json)
+    if options.plot is not None:
+        check_kind(kind, "--plot")
+    check_targets(options.plot)
+    found = explain(options.data, starts=options.starts, seed=options.seed)
     write(found, console())
-    if json is not None:
-        write_text(json, found.to_json())
-    if plot is not None:
-        write_bytes(plot, found.plot(plot.suffix.removeprefix(".")))
+    if options.json is not None:
+        write_text(options.json, found.to_json())
+    if options.plot is not None:
+        write_bytes(options.plot, found.plot(kind))
     return Exit.UPHELD if found.is_decided else Exit.INCONCLUSIVE

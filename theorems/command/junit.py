@@ -43,8 +43,7 @@ def junit_xml(results: Sequence[Result], seed: int, expected: Mapping[str, str] 
         elif result.verdict in SHOWN_AS:
             element, counted = SHOWN_AS[result.verdict]
             counts[counted] += 1
-            falsified = result.verdict is Verdict.FALSIFIED and result.failure
-            said = _text(result.failure.sentence if falsified and result.failure else result.reason)
+            said = _text(result.complaint)
             ElementTree.SubElement(case, element, message=said).text = _text(result.reason) or said
     for name, count in counts.items():
         suite.set(name, str(count))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,9 +33,29 @@ def processes(independent: str) -> Any:
     return typer.Option(min=1, metavar="N", help=f"Processes; {independent} not depend on it.")
 
 
+def identifier(help: str, completion: Callable[[str], list[str]]) -> Any:
+    """The id of one object, an argument."""
+    return typer.Argument(metavar="ID", help=help, autocompletion=completion)
+
+
+def identifiers(help: str, completion: Callable[[str], list[str]], what: str = "ID") -> Any:
+    """Several, or none."""
+    return typer.Argument(metavar=f"[{what}]...", help=help, autocompletion=completion)
+
+
+def text(metavar: str, help: str, completion: Callable[[str], list[str]] | None = None) -> Any:
+    """A word, or a file; perhaps one of those that a shell completes."""
+    return typer.Option(metavar=metavar, help=help, autocompletion=completion)
+
+
+def limit(help: str) -> Any:
+    """Seconds."""
+    return typer.Option(min=0.001, metavar="SECONDS", help=help)
+
+
 def folder(help: str) -> Any:
     """``--out`` where several files are written."""
-    return typer.Option(metavar="DIR", help=help)
+    return text("DIR", help)
 
 
 def as_markdown(what: str) -> Any:
@@ -44,20 +65,15 @@ def as_markdown(what: str) -> Any:
 
 def data(help: str) -> Any:
     """``--data``."""
-    return typer.Option(metavar="FILE|NAME", help=help, autocompletion=completion.data)
+    return text("FILE|NAME", help, completion.data)
 
 
 def file(help: str) -> Any:
     """A file that is written."""
-    return typer.Option(metavar="FILE", help=help)
+    return text("FILE", help)
 
 
-Ids = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[ID]...", help="Statements, or path.py:name; all by default.", autocompletion=completion.ids
-    ),
-]
+Ids = Annotated[list[str] | None, identifiers("Statements, or path.py:name; all by default.", completion.ids)]
 Examples = Annotated[int, examples_option("cases per statement")]
 Jobs = Annotated[int, processes("the results do")]
 Json = Annotated[Path | None, file("Write the results as JSON.")]
@@ -67,31 +83,20 @@ Resume = Annotated[
     Path | None,
     file("Append what is finished to this journal, and do not do again what it holds; begins it if it is not there."),
 ]
-Timeout = Annotated[
-    float | None,
-    typer.Option(min=0.001, metavar="SECONDS", help="End a statement that takes longer; it is inconclusive."),
-]
+Timeout = Annotated[float | None, limit("End a statement that takes longer; it is inconclusive.")]
 CaseTimeout = Annotated[
-    float,
-    typer.Option(
-        min=0.001,
-        metavar="SECONDS",
-        help="End a statement of your file, or on your kernel, at a case that takes longer; it is inconclusive.",
-    ),
+    float, limit("End a statement of your file, or on your kernel, at a case that takes longer; it is inconclusive.")
 ]
 LOCAL = "local"
 Engine = Annotated[
     str,
-    typer.Option(
-        metavar="local|dask://HOST:PORT",
-        help="Who works: processes here, or the workers of a Dask cluster; the results do not depend on it.",
-        autocompletion=completion.engines,
+    text(
+        "local|dask://HOST:PORT",
+        "Who works: processes here, or the workers of a Dask cluster; the results do not depend on it.",
+        completion.engines,
     ),
 ]
-KnownFailures = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Ids with reasons: falsified as is known is no failure, upheld is one."),
-]
+KnownFailures = Annotated[Path | None, file("Ids with reasons: falsified as is known is no failure, upheld is one.")]
 Isolate = Annotated[
     bool,
     typer.Option(

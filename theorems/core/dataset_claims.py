@@ -18,11 +18,14 @@ from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.problem import Dataset
 from reference_attention.query_dataset import QueryDataset
 from theorems.core.claim import Claim, Form
+from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 
-DATASET_CLAIMS = dict.fromkeys(("keys-are-products", "scores-are-products"), "the case has tokens")
-"""The claims of :func:`dataset_claims`, and when they are made."""
+KEYS_ARE_PRODUCTS = premise("keys-are-products", when="the case has tokens")
+SCORES_ARE_PRODUCTS = premise("scores-are-products", when="the case has tokens")
+DATASET_CLAIMS = (KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS)
+"""The claims of :func:`dataset_claims`."""
 
 
 def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -35,13 +38,14 @@ def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return
     keys, scores = under_test.keys_and_scores(data)
     tokens = rational_matrix(data.X.reshape(-1, data.X.shape[2]))
-    yield _rounding_claim("scores-are-products", _signed_scores(data, tokens), scores, case.problem.scores)
+    yield _rounding_claim(SCORES_ARE_PRODUCTS, _signed_scores(data, tokens), scores, case.problem.scores)
     keyed = tokens if data.W is None else tokens * rational_matrix(np.ascontiguousarray(data.W.T))
-    yield _rounding_claim("keys-are-products", keyed.entries(), keys, case.problem.keys)
+    yield _rounding_claim(KEYS_ARE_PRODUCTS, keyed.entries(), keys, case.problem.keys)
 
 
-QUERY_CLAIMS = dict.fromkeys(("keys-are-outer-products", "scores-are-products"), "on every case")
-"""The claims of :func:`query_claims`, and when they are made."""
+KEYS_ARE_OUTER_PRODUCTS = premise("keys-are-outer-products")
+QUERY_CLAIMS = (KEYS_ARE_OUTER_PRODUCTS, premise(SCORES_ARE_PRODUCTS))
+"""The claims of :func:`query_claims`."""
 
 
 def query_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
@@ -50,10 +54,10 @@ def query_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     assert data is not None, "the statement assumes queries-given"
     keys, scores = under_test.outer_keys_and_scores(data)
     tokens = rational_matrix(data.X.reshape(-1, data.X.shape[2]))
-    yield _rounding_claim("scores-are-products", _signed_scores(data, tokens), scores, case.problem.scores)
+    yield _rounding_claim(SCORES_ARE_PRODUCTS, _signed_scores(data, tokens), scores, case.problem.scores)
     queries = [[rational(b) for b in query] for query in data.queries.tolist() for _ in range(data.X.shape[1])]
     outer = [a * b for row, query in zip(tokens.tolist(), queries, strict=True) for a in row for b in query]
-    yield _rounding_claim("keys-are-outer-products", outer, keys, case.problem.keys)
+    yield _rounding_claim(KEYS_ARE_OUTER_PRODUCTS, outer, keys, case.problem.keys)
 
 
 def _signed_scores(data: Dataset | QueryDataset, tokens: fmpq_mat) -> list[fmpq]:

@@ -89,6 +89,11 @@ class Statement:
         return Part.STATED if self.states is None or claim in self.states else Part.SHARPER
 
     @property
+    def declarations(self) -> tuple[ClaimName, ...]:
+        """Its claims, as a statement lists them that makes them on its own data."""
+        return tuple(ClaimName(name, self.part_of(name), when) for name, when in self.claims.items())
+
+    @property
     def own_id(self) -> str:
         """The id without the file, which may be called by several paths."""
         return self.id.removeprefix(f"{self.file}:") if self.file else self.id

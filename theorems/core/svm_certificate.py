@@ -21,10 +21,14 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.bounded import with_rounding
 from theorems.core.claim import Claim, Form
+from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.core.svm_flags import wrong_flag
 from theorems.core.tolerances import EXACT
+
+SVM_IS_OPTIMAL = premise("svm-is-optimal")
+LOCAL_OPTIMALITY = premise("locally-optimal-is-definition-2")
 
 Margins = list[list[fmpq]]
 """(k_iα_i − k_it)·p of every token, 0 at α_i."""
@@ -36,7 +40,7 @@ def svm_claim(
     svm: MaxMargin,
     *,
     required: Int64[np.ndarray, "n"] | None = None,
-    name: str = "svm-is-optimal",
+    name: str = SVM_IS_OPTIMAL,
 ) -> Claim:
     """p_mm is the solution of ATT-SVM(α), with exactly these neighbours and duals.
 
@@ -67,7 +71,7 @@ def local_optimality_claim(
         lower = all(float(scores[i, t]) < float(scores[i, alpha[i]]) for i, t in np.argwhere(svm.neighbours))
         if under_test.locally_optimal(svm, scores) != lower:
             wrong = f"for the scores {called} α is called {'not ' if lower else ''}locally optimal"
-    return Claim("locally-optimal-is-definition-2", Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
+    return Claim(LOCAL_OPTIMALITY, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 
 def _first_error(

@@ -1,1 +1,1 @@
-"""Curves that statements speak of, descents, flows and paths: objects with their points and premises, in any room."""
+"""What statements speak of, in any room: descents, flows, paths, cones and sublevel sets, with points and premises."""

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from generators.case import Case
+from generators.chosen_tokens import separable_choices
 from generators.margin_assumptions import in_cone
 from reference_attention.directions import direction
 from reference_attention.problem import Problem
@@ -20,8 +21,7 @@ from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_op
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.benchmark.measure import Limit, far, limit_of_flow
-from theorems.token_selection.local_paths.chosen_tokens import separable_choices
-from theorems.token_selection.local_paths.theorem_3_local_convergence import with_cone
+from theorems.token_selection.local_paths.invariant_cone import with_cone
 
 MOST_CHOICES = 128
 """Up to so many choices of one token per input all locally optimal ones are listed."""

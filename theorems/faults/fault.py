@@ -31,6 +31,8 @@ class Kind(StrEnum):
     """(SVM) of the head and p_relax."""
     JOINT = "joint"
     """What moves head and prompt together."""
+    MIXING = "mixing"
+    """What is best where attention mixes: s⋆, Gen-SVM, W_fin."""
     RUN = "run"
     """What is run on a right gradient: descents, flows, paths."""
 

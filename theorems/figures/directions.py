@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float64
 
+from generators.chosen_tokens import separable_choices
 from reference_attention.angles import one_minus_cosine
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, locally_optimal
 from reference_attention.training.descent import descend
 from theorems.core.implementation import Implementation
 from theorems.figures.figure import Numbers
-from theorems.token_selection.local_paths.chosen_tokens import separable_choices
 
 STEP = 0.1
 """Length of a step of normalized gradient descent in the paper's figures."""

@@ -21,7 +21,7 @@ from theorems.hunting.examine import Examined
 from theorems.hunting.search import Effort, Hunt
 from theorems.hunting.table import Row
 from theorems.run.findings import NamedFinding
-from theorems.run.tables import assumptions_table, case_lines, case_table, column_table
+from theorems.run.tables import assumptions_table, column_table, print_case
 from theorems.without.weakened import Weakened
 
 PATIENCE = 10.0
@@ -30,16 +30,16 @@ PATIENCE = 10.0
 
 def rows_table(found: Sequence[Row]) -> Table:
     """The table statement × assumption."""
-    table = column_table("statement", "without", "", "n, T, d", "what fails")
-    for row in found:
-        shape = ", ".join(map(str, row.shape)) if row.shape else ""
-        table.add_row(Text(row.statement, no_wrap=True), row.without, str(row.status), shape, row.said)
-    return table
+    rows = [
+        (row.statement, row.without, str(row.status), ", ".join(map(str, row.shape)) if row.shape else "", row.said)
+        for row in found
+    ]
+    return column_table("statement", "without", "", "n, T, d", "what fails", rows=rows, whole=("statement",))
 
 
 def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
     """No counterexample: what was tried, which is not a proof."""
-    effort, name = hunt.effort, _title(hunt.weakened)
+    effort, name = hunt.effort, hunt.weakened.title
     how = "interrupted" if interrupted else f"{hunt.seconds:g} s"
     out.print(Text(f"{name}: no counterexample found", "bold"), soft_wrap=True)
     best = "nothing was measured" if effort.best == -math.inf else f"largest violation {effort.best:.3g}"
@@ -58,9 +58,7 @@ def print_counterexample(out: Console, hunt: Hunt, seen: Examined, path: Path) -
     """The counterexample, and how to replay it."""
     assert hunt.found is not None
     print_examined(out, hunt.weakened, seen)
-    out.print(case_table(hunt.found))
-    for line in case_lines(hunt.found):
-        out.print(Text(f"  {line}"), soft_wrap=True)
+    print_case(out, hunt.found)
     effort = hunt.effort
     out.print(f"  found at case {effort.tried}; {effort.shrinking} cases tried to make it smaller", soft_wrap=True)
     out.print(Text(f"  Replay with: theorems replay {shlex.quote(str(path))}"), soft_wrap=True)
@@ -69,7 +67,7 @@ def print_counterexample(out: Console, hunt: Hunt, seen: Examined, path: Path) -
 def print_examined(out: Console, weakened: Weakened, seen: Examined) -> None:
     """The sentence refuted, the claim violated, and every assumption with its evidence."""
     word = "refuted" if seen.is_counterexample else "not refuted"
-    out.print(Text(f"{_title(weakened)}: {word}", "bold"), soft_wrap=True)
+    out.print(Text(f"{weakened.title}: {word}", "bold"), soft_wrap=True)
     out.print(Text(f"  It says: {weakened.refutes}"), soft_wrap=True)
     for claim in seen.claims:
         if claim.verdict is Verdict.FALSIFIED or claim is seen.violated:
@@ -78,10 +76,6 @@ def print_examined(out: Console, weakened: Weakened, seen: Examined) -> None:
     findings = [*seen.kept, *([(weakened.without, seen.dropped)] if weakened.without else [])]
     rows = [NamedFinding(id, weakened.statement.assumption(id).title, f.holds, f.evidence) for id, f in findings]
     out.print(assumptions_table(rows))
-
-
-def _title(weakened: Weakened) -> str:
-    return f"{weakened.statement.id} without {weakened.without}" if weakened.without else weakened.statement.id
 
 
 @contextmanager

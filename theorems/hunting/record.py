@@ -5,7 +5,6 @@ References: JSON as in :mod:`reference_attention.files`; the case as in :mod:`ge
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from generators.case import Case
 from generators.user_data import as_text, case_of
 from reference_attention.errors import InvalidInput
-from reference_attention.files import from_json, read_named_values, to_json, write_text
+from reference_attention.files import from_json, read_named_values, to_json, write_in
 from theorems.core.check import sentence
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import Examined
@@ -89,13 +88,7 @@ def save(weakened: Weakened, text: str, directory: Path, *, name: str = "") -> P
     Raises:
         InvalidInput: the directory cannot be written.
     """
-    name = name or f"{weakened.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}.json"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"{directory}: cannot be made ({error.strerror or error}).") from None
-    write_text(directory / name, text)
-    return directory / name
+    return write_in(directory, name or f"{weakened.name}-*.json", text)
 
 
 def load(path: Path) -> Record:

@@ -35,6 +35,13 @@ class RoundsResult:
         """Whether the last one has a counterexample."""
         return bool(self.rounds and self.rounds[-1] and self.rounds[-1][-1].counterexample)
 
+    def as_known(self, cases: int | None) -> tuple[Sequence[Sequence[Observation]], Sequence[Observation]]:
+        """Whole rounds that were looked through, and the cases of the one after them, for a hunt of so many cases."""
+        # A counterexample has to be drawn once more; a round that was cut short is gone on with.
+        if self.has_counterexample or (self.rounds and cases is not None and cases < ROUND):
+            return self.rounds[:-1], self.rounds[-1]
+        return self.rounds, ()
+
     @property
     def summary(self) -> str:
         """For a line of progress."""

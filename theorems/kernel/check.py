@@ -16,9 +16,8 @@ from theorems.core.claim import Verdict
 from theorems.core.on_kernel import KernelDescription, out_of_reach
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named, kernel_of
-from theorems.kernel.source import KernelSource
+from theorems.kernel.source import under_test_of
 from theorems.kernel.table import was_tried
-from theorems.run.events import Event, Finished, Started, Stopped
 from theorems.run.opening import UnderTest
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import kernel_statement_ids
@@ -58,7 +57,7 @@ def verify_kernel(
         InvalidInput: no kernel, an unknown id.
     """
     ids = tuple(statements or kernel_statement_ids())
-    return list(_verify(Request(ids, examples, seed, under_test=_under_test(kernel, dtype)))[0].results)
+    return list(Session(Request(ids, examples, seed, under_test=_under_test(kernel, dtype))).finish().results)
 
 
 def assert_kernel(
@@ -84,14 +83,16 @@ def assert_kernel(
             statement_named(id)
     try:
         under_test = _under_test(kernel, dtype)
-        last, described = _verify(Request(ids, examples, seed, under_test=under_test, enough=_note_if_falsified))
+        session = Session(Request(ids, examples, seed, under_test=under_test, enough=_note_if_falsified))
+        last = session.finish()
     except InvalidInput as error:
         raise AssertionError(str(error)) from None
     results = [result for result in last.results if result.stopped != NOT_TRIED]
     if {result.verdict for result in results} == {Verdict.NOT_APPLICABLE}:
         raise NotApplicable("; ".join(f"{result.id}: {result.reason}" for result in results))
     if {result.verdict for result in results if was_tried(result) or statements} != {Verdict.UPHELD}:
-        raise AssertionError(_text(described, results, last.hints, examples, seed))
+        assert session.about.kernel is not None
+        raise AssertionError(_text(session.about.kernel, results, last.hints, examples, seed))
     return results
 
 
@@ -109,19 +110,6 @@ def load_with_statements(kernel: str | Callable[..., Any], dtype: str | None = N
     return found, [id for id in kernel_statement_ids() if not out_of_reach(statement_named(id).kernel, under_test)]
 
 
-def _verify(request: Request) -> tuple[Finished, KernelDescription]:
-    found: list[KernelDescription] = []
-
-    def note(event: Event) -> None:
-        if isinstance(event, Started) and event.about.kernel is not None:
-            found.append(event.about.kernel)
-
-    last = Session(request).run(note)
-    if isinstance(last, Stopped):
-        raise KeyboardInterrupt
-    return last, found[0]
-
-
 def _note_if_falsified(result: Result) -> str:
     return NOT_TRIED if result.verdict is Verdict.FALSIFIED else ""
 
@@ -133,11 +121,7 @@ def _turn(id: str) -> int:
 
 
 def _under_test(kernel: str | Callable[..., Any] | Kernel, dtype: str | None) -> UnderTest:
-    if isinstance(kernel, Kernel):
-        return kernel.as_implementation()
-    if isinstance(kernel, str):
-        return KernelSource(kernel, dtype)
-    return kernel_of(kernel, dtype).as_implementation()
+    return kernel.as_implementation() if isinstance(kernel, Kernel) else under_test_of(kernel, dtype)
 
 
 def _text(kernel: KernelDescription, results: Sequence[Result], hints: Sequence[str], examples: int, seed: int) -> str:

@@ -279,6 +279,10 @@ class Kernel:
     ) -> Gradients:
         """dQ, dK, dV; NaN for one that autograd does not know of; None for those that are not wanted.
 
+        The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. Handed over as
+        ``grad_outputs``, where its place in memory matters, it costs each process a quarter of a second: torch then
+        imports sympy to compare shapes.
+
         Args:
             again: whether it will be asked once more.
         """
@@ -290,7 +294,9 @@ class Kernel:
         found: Any = [None] * len(leaves)
         try:
             if output.requires_grad:
-                found = torch.autograd.grad(output, leaves, upstream, retain_graph=again, allow_unused=True)
+                plain = upstream.is_contiguous()
+                outputs, grads = ((output * upstream).sum(), None) if plain else (output, upstream)
+                found = torch.autograd.grad(outputs, leaves, grads, retain_graph=again, allow_unused=True)
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())[:200].rstrip(".")
             raise KernelError(f"{self.name} raised {type(error).__name__} in its backward pass: {said}.") from None
@@ -382,7 +388,7 @@ class Kernel:
             # A power of two is taken out of every slope: it is put back in float64, where it does not underflow.
             power = np.floor(log_slopes / math.log(2))
             upstream = self.tensor(-np.exp(log_slopes - power * math.log(2)))
-            (each,) = torch.autograd.grad(found, query, upstream[..., None, None])
+            (each,) = torch.autograd.grad((found * upstream[..., None, None]).sum(), query)
             gradients.append(each[..., 0, :])
             powers.append(torch.from_numpy(power))
         exponents = _join_blocks(powers, held, queries)

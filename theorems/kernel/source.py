@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from typing import Any
 
 from reference_attention.errors import InvalidInput
 from theorems.core.on_kernel import OnKernel
@@ -51,3 +52,18 @@ def _load(source: KernelSource) -> OnKernel:
     return kernel_named(
         source.source, source.dtype, interface=source.interface, device=source.device
     ).as_implementation()
+
+
+def under_test_of(
+    kernel: Any, dtype: str | None = None, interface: str | None = None, device: str | None = None
+) -> KernelSource | OnKernel:
+    """What is verified of a kernel: one given by its name is loaded where it runs, an object is tried here.
+
+    Raises:
+        InvalidInput: the object is no kernel.
+    """
+    if isinstance(kernel, str):
+        return KernelSource(kernel, dtype, interface, device)
+    from theorems.kernel.loading import kernel_of  # imports torch
+
+    return kernel_of(kernel, dtype, interface=interface, device=device).as_implementation()

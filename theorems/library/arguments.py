@@ -16,7 +16,7 @@ from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.kernel.source import KernelSource
+from theorems.kernel.source import under_test_of
 from theorems.run.opening import UnderTest
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements
@@ -115,8 +115,4 @@ def implementation_of(
             if value is not None:
                 raise InvalidInput(f"{name}: is that of an attention kernel; give the kernel with attention=….")
         return attention or REFERENCE
-    if isinstance(attention, str):
-        return KernelSource(attention, dtype, interface, device)
-    from theorems.kernel.loading import kernel_of  # imports torch
-
-    return kernel_of(attention, dtype, interface=interface, device=device).as_implementation()
+    return under_test_of(attention, dtype, interface, device)

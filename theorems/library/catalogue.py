@@ -13,8 +13,7 @@ from theorems.library.table import Table
 from theorems.run.findings import findings
 from theorems.run.registry import suite
 from theorems.run.registry.lookup import select_statements
-
-WORDS = {True: "holds", False: "does not hold", None: "not established"}
+from theorems.run.tables import HOLDS
 
 
 def statements() -> Table[Statement]:
@@ -72,12 +71,7 @@ def assumptions(
     if held is not None:
         found = {one.id: Finding(one.holds, one.evidence, one.exact) for one in findings(held, chosen)}
         columns = ("assumption", "", "because")
-        return Table(
-            "Assumptions on the data",
-            columns,
-            found,
-            lambda id, one: (id, WORDS[one.holds], one.evidence),
-        )
+        return Table("Assumptions on the data", columns, found, lambda id, one: (id, HOLDS[one.holds][0], one.evidence))
     made = ASSUMPTIONS
     if wanted:
         made = {id: statement.assumption(id) for statement in chosen for id in statement.assumptions}

@@ -17,6 +17,7 @@ from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import Examined, in_own_units
 from theorems.hunting.record import as_effort, as_record, save
 from theorems.hunting.search import Effort, Hunt
+from theorems.run.tables import HOLDS
 from theorems.without.weakened import Weakened
 
 
@@ -85,27 +86,21 @@ class Hunted:
         """
         return save(self.weakened, self.record(), Path(directory))
 
-    @property
-    def _title(self) -> str:
-        without = f" without {self.weakened.without}" if self.weakened.without else ""
-        return f"{self.weakened.statement.id}{without}"
-
     def __repr__(self) -> str:
         if self.problem is None or self.claim is None:
-            return f"Hunted({self._title}: nothing found in {self.effort.tried} cases)"
+            return f"Hunted({self.weakened.title}: nothing found in {self.effort.tried} cases)"
         n, tokens, d = self.problem.keys.shape
-        return f"Hunted({self._title}: refuted, {self.claim.name} fails at n = {n}, T = {tokens}, d = {d})"
+        return f"Hunted({self.weakened.title}: refuted, {self.claim.name} fails at n = {n}, T = {tokens}, d = {d})"
 
     def _repr_html_(self) -> str:
         rows = [("says", self.weakened.refutes)]
         if self.problem is None or self.claim is None:
             rows.append(("tried", f"{self.effort.tried} cases, {self.effort.undecided} undecided; it proves nothing"))
-            return html_table(f"{self._title}: nothing found", ("", ""), rows)
-        words = {True: "holds", False: "does not hold", None: "not established"}
+            return html_table(f"{self.weakened.title}: nothing found", ("", ""), rows)
         rows += [("violated", sentence(self.claim)), ("why", " ".join(self.weakened.why.split()))]
-        rows += [(id, f"{words[one.holds]}: {one.evidence}") for id, one in self.findings.items()]
+        rows += [(id, f"{HOLDS[one.holds][0]}: {one.evidence}") for id, one in self.findings.items()]
         rows += [("keys", str(self.problem.keys.tolist())), ("scores", str(self.problem.scores.tolist()))]
-        return html_table(f"{self._title}: refuted", ("", ""), rows)
+        return html_table(f"{self.weakened.title}: refuted", ("", ""), rows)
 
 
 def hunt(id: str, without: str = "", *, seconds: float | int = 60, seed: int = 0, cases: int | None = None) -> Hunted:

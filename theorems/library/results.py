@@ -195,7 +195,7 @@ class Results:
                 result.verdict_in_words,
                 str(result.examples),
                 result.tightest.nearness if result.tightest else "",
-                result.failure.sentence if result.verdict is Verdict.FALSIFIED and result.failure else result.reason,
+                result.complaint,
             )
             for result in self.results
         ]

@@ -8,8 +8,6 @@ from typing import Any
 from reference_attention.errors import InvalidInput
 from theorems.library.arguments import Attention, Data, as_given, data_and_ids, implementation_of, name_of
 from theorems.library.results import Results
-from theorems.run.description import Description
-from theorems.run.events import Event, Started, Stopped
 from theorems.run.registry.suite import kernel_statement_ids
 from theorems.run.session import Request, Session
 
@@ -69,17 +67,9 @@ def verify(
         isolate=attention is None or isinstance(attention, str),
         realistic=realistic,
     )
-    about = Description()
-
-    def note(event: Event) -> None:
-        nonlocal about
-        if isinstance(event, Started):
-            about = event.about
-
-    last = Session(request).run(note)
-    if isinstance(last, Stopped):
-        raise KeyboardInterrupt
-    return Results(last.results, examples, seed, name_of(source), about, last.hints)
+    session = Session(request)
+    last = session.finish()
+    return Results(last.results, examples, seed, name_of(source), session.about, last.hints)
 
 
 def check_attention(

@@ -24,8 +24,8 @@ from reference_attention.training.flow import gradient_flow
 from reference_attention.training.joint_descent import joint_descent
 from theorems.core.implementation import REFERENCE
 from theorems.curves.constraints import Constraints
+from theorems.curves.joint_setup import joint_setup
 from theorems.curves.reduced import closed_form, tangent_basis
-from theorems.token_selection.joint_paths.joint_sublevel import joint_setup
 
 RADII = np.concatenate([np.geomspace(0.1, 16.0, 24), np.geomspace(30.0, 1e6, 10)])
 """Norms at which the curves are drawn: closely where they turn, then two per decade."""

@@ -1,24 +1,34 @@
-"""What the results of a run depend on, for its journal: options, data, sources, libraries."""
+"""What results depend on: of a run, for its journal; of a unit, as the address of its result; whether all is here."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import reference_attention
 from generators.user_data import Given, as_text
+from reference_attention.files import to_json
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
 from theorems.core.version import version, version_of
 from theorems.run.description import Heading
+from theorems.run.journal import key_of
 
 LIBRARIES = ("numpy", "scipy", "hypothesis", "python-flint", "scikit-learn", "torch")
 """Another version may draw other cases, or compute other last digits."""
 PACKAGES = ("reference_attention", "generators", "theorems")
+OF_THE_RUN = ("statements", "examples", "faults", "figures")
+"""What an identity says of all units together; each unit has its own share of it among its fields."""
+BESIDE = ("so_far", "lost", "isolated", "title")
+"""Fields of a unit that its result does not depend on."""
+_PLAIN = (str, int, float, bool, type(None), tuple)
+SHARED = ("version", "source", "libraries", "files")
+"""Of the identity of a run what each worker is to have, too."""
 
 
 def identity(command: str, **options: Any) -> dict[str, Any]:
@@ -69,6 +79,41 @@ def digest_of_file(file: str) -> str:
         return _digest([Path(file)])
     except OSError:
         return ""
+
+
+def address(unit: Any, run: Mapping[str, Any]) -> str:
+    """The address of the result of a unit.
+
+    Args:
+        unit: a dataclass; its plain fields count, what need not be done again does not.
+        run: :func:`identity`, with sources, libraries, data and kernel.
+    """
+    shared = {name: value for name, value in run.items() if name not in OF_THE_RUN}
+    own = {one.name: getattr(unit, one.name) for one in fields(unit) if one.name not in BESIDE}
+    plain = {name: value for name, value in own.items() if isinstance(value, _PLAIN)}
+    text = to_json({"run": shared, "unit": key_of(unit), "fields": plain})
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def difference(run: Mapping[str, Any]) -> str:
+    """What is different here; empty if nothing is."""
+    here = surroundings()
+    for name, value in run.items():
+        if name == "files":
+            for file, digest in value.items():
+                if digest_of_file(file) != digest:
+                    return f"has not the same {file}; put it on a file system that all workers see"
+        elif here.get(name) != value:
+            another = _mismatch(name, value, here[name])
+            return f"has another {another}; install there what is installed here, and restart it"
+    return ""
+
+
+def _mismatch(name: str, wanted: Any, found: Any) -> str:
+    if isinstance(wanted, Mapping):
+        one = next(each for each in wanted if found.get(each) != wanted[each])
+        return f"{one} ({found.get(one)} there, {wanted[one]} here)"
+    return f"{name} of max-margin-theorems ({found} there, {wanted} here)"
 
 
 @cache

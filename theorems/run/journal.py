@@ -12,8 +12,8 @@ import stat
 import sys
 import time
 import weakref
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -169,10 +169,15 @@ class Journal:
         return InvalidInput(f"--resume: {self.path} {what}; give another file.")
 
 
-def close(journal: Journal | None) -> None:
-    """Nothing more is to be kept."""
-    if journal is not None:
-        journal.close()
+@contextmanager
+def open_journal(path: Path | None, run: Mapping[str, Any]) -> Iterator[Journal | None]:
+    """The journal of a run, which ends with the block; None where none is kept."""
+    journal = None if path is None else Journal(path, run)
+    try:
+        yield journal
+    finally:
+        if journal is not None:
+            journal.close()
 
 
 def key_of(unit: Any) -> str:

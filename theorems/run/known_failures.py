@@ -17,26 +17,8 @@ from theorems.run.registry.suite import capabilities, statements
 from theorems.run.result import Result
 
 CHECKED = "checked"
-
-
-@dataclass(frozen=True)
-class Checked:
-    """What a run found of something that has an id and a verdict.
-
-    Attributes:
-        claims: how many were checked.
-        reason: what is wrong, if something is.
-    """
-
-    id: str
-    verdict: Verdict
-    claims: int
-    reason: str = ""
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether it was checked at all."""
-        return self.verdict in (Verdict.UPHELD, Verdict.FALSIFIED)
+DECIDED = (Verdict.UPHELD, Verdict.FALSIFIED)
+"""Of these verdicts claims are counted."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +35,13 @@ class KnownFailures:
     reasons: Mapping[str, str] = field(default_factory=dict)
     claims: Mapping[str, int] = field(default_factory=dict)
 
-    def expected_failures(self, found: Iterable[Checked]) -> dict[str, str]:
+    def expected_failures(self, found: Iterable[Result]) -> dict[str, str]:
         """The reasons of those that are falsified, as is known."""
         return {
             one.id: self.reasons[one.id] for one in found if one.verdict is Verdict.FALSIFIED and one.id in self.reasons
         }
 
-    def complaints(self, found: Iterable[Checked]) -> list[str]:
+    def complaints(self, found: Iterable[Result]) -> list[str]:
         """What is not as the file has it, a sentence each. What is inconclusive is told elsewhere, and is no pass."""
         by_id = {one.id: one for one in found}
         said, missing = [], []
@@ -71,24 +53,13 @@ class KnownFailures:
                 said.append(f"{id} stands in {self.path} and was not checked; check it, or take it out.")
         for id, before in self.claims.items():
             one = by_id.get(id)
-            now = one.claims if one is not None and one.is_decided else 0
+            now = one.decided_claims if one is not None and one.verdict in DECIDED else 0
             undecided = one is not None and one.verdict is Verdict.INCONCLUSIVE
             if now < before and not undecided:
                 missing.append(f"{id} {now} of {before}")
         if missing:
             said.append(f"fewer claims were checked than when {self.path} was written: {', '.join(missing)}.")
         return said
-
-
-def checked_statements(results: Iterable[Result]) -> list[Checked]:
-    """Of the statements of a run."""
-    made = []
-    for result in results:
-        claims = sum(claim.verdict is not Verdict.INCONCLUSIVE for claim in result.claims)
-        falsified = result.verdict is Verdict.FALSIFIED and result.failure is not None
-        reason = result.failure.sentence if falsified and result.failure else result.reason
-        made.append(Checked(result.id, result.verdict, claims, reason))
-    return made
 
 
 def known_ids() -> list[str]:
@@ -147,7 +118,7 @@ def _nearest(id: str, known: Iterable[str]) -> str:
     return f"; the nearest is {near[0]}" if near else ""
 
 
-def file_text(found: Sequence[Checked], about: str, before: Mapping[str, str]) -> str:
+def file_text(found: Sequence[Result], about: str, before: Mapping[str, str]) -> str:
     """The text of a file that a run like this one agrees with.
 
     Args:
@@ -157,7 +128,7 @@ def file_text(found: Sequence[Checked], about: str, before: Mapping[str, str]) -
     lines = [f"# Known failures of {about}, for --known-failures: an id and the reason."]
     for one in found:
         if one.verdict is Verdict.FALSIFIED:
-            lines.append(f"{one.id} {before.get(one.id) or ' '.join(one.reason.split()) or 'falsified'}")
+            lines.append(f"{one.id} {before.get(one.id) or ' '.join(one.complaint.split()) or 'falsified'}")
     lines.append("# How many claims were checked: a run that checks fewer fails.")
-    lines += [f"{CHECKED} {one.id} {one.claims}" for one in found if one.is_decided]
+    lines += [f"{CHECKED} {one.id} {one.decided_claims}" for one in found if one.verdict in DECIDED]
     return "\n".join(lines) + "\n"

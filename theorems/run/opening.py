@@ -1,11 +1,11 @@
-"""What is asked of untrusted code before and after a run: calls that a sandbox makes, with plain data as answers."""
+"""What is asked of untrusted code before and after a run: calls in a sandbox, with plain data as answers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
-from generators.user_data import Given, as_text, subject_of
-from reference_attention.files import from_json
+from generators.user_data import Given
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import KernelByName, KernelDescription, OnKernel
 from theorems.run.description import Heading, heading_of, lost_heading
@@ -14,93 +14,21 @@ from theorems.run.identity import of_implementation
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.sandbox import ProcessDied, Sandbox
-from theorems.run.verify import Progress, nothing
 
 UnderTest = Implementation | KernelByName
 Opened = tuple[str, KernelDescription | None, str | None]
 """The name of what is under test, what is to be said of a kernel, and what the results depend on."""
 
 
-@dataclass(frozen=True)
-class Loading:
-    """Read the file of a statement."""
-
-    id: str
-
-    def run(self, progress: Progress) -> Heading:
-        """Its heading."""
-        return heading_of(statement_named(self.id))
-
-    def where(self, done: int) -> str:
-        """That it is loaded."""
-        return f"loading {self.id.rpartition(':')[0]}"
-
-
-@dataclass(frozen=True)
-class Probing:
-    """Import a kernel, and try it once."""
-
-    kernel: KernelByName
-
-    def prepare(self) -> None:
-        """What is ours."""
-        self.kernel.prepare()
-
-    def run(self, progress: Progress) -> Opened:
-        """Its name, what is to be said of it, and what its results depend on."""
-        self.kernel.find()
-        progress(1)
-        return describe_implementation(self.kernel.load())
-
-    def where(self, done: int) -> str:
-        """Whether it is imported."""
-        return f"--attention: {'the probe of' if done else 'loading'} {self.kernel.source}"
-
-
-@dataclass(frozen=True)
-class Predicates:
-    """Check the assumptions that stand in the file of a statement, on a case given as text."""
-
-    id: str
-    case: str
-
-    def run(self, progress: Progress) -> list[NamedFinding]:
-        """The findings."""
-        statement = replace(statement_named(self.id), assumptions=())
-        found = findings(Given(subject_of(from_json(self.case))), [statement])
-        return [one._replace(exact=dict(one.exact)) for one in found]
-
-    def where(self, done: int) -> str:
-        """In them."""
-        return "its predicates"
-
-
-@dataclass(frozen=True)
-class Hints:
-    """Ask a kernel that is falsified what may be wrong with it."""
-
-    kernel: KernelByName
-
-    def prepare(self) -> None:
-        """What is ours."""
-        self.kernel.prepare()
-
-    def run(self, progress: Progress) -> tuple[str, ...]:
-        """Sentences."""
-        return tuple(self.kernel.load().hints())
-
-    def where(self, done: int) -> str:
-        """In them."""
-        return "what may be wrong"
-
-
-def describe_implementation(under_test: Implementation) -> Opened:
-    """The name of what is under test, what is to be said of a kernel, and what the results depend on."""
+def describe_implementation(under_test: UnderTest) -> Opened:
+    """All of it; a kernel by its name is loaded, and tried once."""
+    if isinstance(under_test, KernelByName):
+        under_test = under_test.load()
     kernel = under_test.described() if isinstance(under_test, OnKernel) else None
     return under_test.name, kernel, of_implementation(under_test)
 
 
-def kernel_opened(under_test: UnderTest, sandbox: Sandbox | None) -> Opened:
+def kernel_opened(under_test: UnderTest, sandbox: Sandbox) -> Opened:
     """The same of a kernel that may be given by its name.
 
     Raises:
@@ -109,10 +37,20 @@ def kernel_opened(under_test: UnderTest, sandbox: Sandbox | None) -> Opened:
     """
     if not isinstance(under_test, KernelByName):
         return describe_implementation(under_test)
-    return Probing(under_test).run(nothing) if sandbox is None else sandbox.call(Probing(under_test))
+    sandbox.call(f"--attention: loading {under_test.source}", _import_kernel, under_test)
+    return sandbox.call(f"--attention: the probe of {under_test.source}", describe_implementation, under_test)
 
 
-def headings(ids: tuple[str, ...], sandbox: Sandbox | None) -> list[Heading]:
+def _import_kernel(kernel: KernelByName) -> None:
+    kernel.find()
+
+
+def load_heading(id: str) -> Heading:
+    """Read the file of a statement."""
+    return heading_of(statement_named(id))
+
+
+def headings(ids: Sequence[str], sandbox: Sandbox) -> list[Heading]:
     """The headings of statements, each once; of one whose file ends the process that reads it, why.
 
     Raises:
@@ -121,39 +59,50 @@ def headings(ids: tuple[str, ...], sandbox: Sandbox | None) -> list[Heading]:
     found: dict[str, Heading] = {}
     lost: dict[str, str] = {}
     for id in ids:
-        if sandbox is None or not is_in_a_file(id):
-            one = heading_of(statement_named(id))
+        file = id.rpartition(":")[0]
+        if not is_in_a_file(id):
+            one = load_heading(id)
+        elif file in lost:
+            one = lost_heading(id, lost[file])
         else:
-            file = id.rpartition(":")[0]
             try:
-                one = lost_heading(id, lost[file]) if file in lost else sandbox.call(Loading(id))
+                one = sandbox.call(f"loading {file}", load_heading, id)
             except ProcessDied as error:
-                one = lost_heading(id, lost.setdefault(file, error.why))
+                lost[file] = error.why
+                one = lost_heading(id, error.why)
         found[one.id] = one
     return list(found.values())
 
 
-def findings_on(given: Given, chosen: list[Heading], sandbox: Sandbox | None) -> list[NamedFinding]:
+def findings_on(given: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> list[NamedFinding]:
     """Which assumptions of the statements hold on data; of predicates that end their process, how."""
-    own = [one for one in chosen if one.own_assumptions]
-    if sandbox is None:
-        return findings(given, [statement_named(one.id) for one in chosen])
     found = findings(given, (), {id for one in chosen for id in one.assumptions})
-    for one in own:
-        try:
-            found += sandbox.call(Predicates(one.id, as_text(given.case, case_of="sent")))
-        except ProcessDied as error:
-            found += [NamedFinding(id, title, None, error.why) for id, title in one.own_assumptions.items()]
+    for one in chosen:
+        if one.own_assumptions:
+            try:
+                found += sandbox.call("its predicates", _own_findings, one.id, given)
+            except ProcessDied as error:
+                found += [NamedFinding(id, title, None, error.why) for id, title in one.own_assumptions.items()]
     return found
 
 
-def hints_on(under_test: UnderTest, sandbox: Sandbox | None) -> tuple[str, ...]:
+def _own_findings(id: str, given: Given) -> list[NamedFinding]:
+    """On the assumptions that stand in the file of a statement."""
+    found = findings(given, [replace(statement_named(id), assumptions=())])
+    return [one._replace(exact=dict(one.exact)) for one in found]
+
+
+def hints_on(under_test: UnderTest, sandbox: Sandbox) -> tuple[str, ...]:
     """What may be wrong with a kernel that is falsified; nothing where asking ends the process."""
-    if isinstance(under_test, OnKernel):
-        return tuple(under_test.hints())
     if not isinstance(under_test, KernelByName):
-        return ()
+        return _hints(under_test)
     try:
-        return Hints(under_test).run(nothing) if sandbox is None else sandbox.call(Hints(under_test))
+        return sandbox.call("what may be wrong", _hints, under_test)
     except ValueError:  # InvalidInput
         return ()
+
+
+def _hints(under_test: UnderTest) -> tuple[str, ...]:
+    if isinstance(under_test, KernelByName):
+        under_test = under_test.load()
+    return tuple(under_test.hints()) if isinstance(under_test, OnKernel) else ()

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -40,13 +40,8 @@ PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from theorems.run.worker impo
 """What a process runs, given the id of this one: it imports what this one would."""
 
 Tell = Callable[[int, str, Any], None]
-
-
-@dataclass(frozen=True)
-class _Closed:
-    """Nothing more comes from a process; ``why`` if that is not its end."""
-
-    why: str = ""
+_Message = tuple[str, Any] | str
+"""A word and its value; or that nothing more comes, and why if that is not the end of the process."""
 
 
 @dataclass(eq=False)
@@ -77,13 +72,13 @@ class _Worker:
 
 
 class Pool:
-    """Up to ``size`` processes; they are started when there is work for them."""
+    """Up to ``size`` processes; they are started when there is work for them, and end with ``close()``."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._workers: list[_Worker] = []
         self._deaths: Counter[int] = Counter()
-        self._inbox: SimpleQueue[tuple[_Worker, Any]] = SimpleQueue()
+        self._inbox: SimpleQueue[tuple[_Worker, _Message]] = SimpleQueue()
 
     def work(
         self,
@@ -180,7 +175,7 @@ class Pool:
             worker.process.stdin.write(content)
             worker.process.stdin.flush()
 
-    def _receive(self) -> Iterator[tuple[_Worker, Any]]:
+    def _receive(self) -> Iterator[tuple[_Worker, _Message]]:
         """What is sent by now, of processes that are still of this pool."""
         with suppress(Empty):
             found = self._inbox.get(timeout=LOOK)
@@ -189,10 +184,10 @@ class Pool:
                     yield found
                 found = self._inbox.get_nowait()
 
-    def _take(self, worker: _Worker, message: Any, tell: Tell) -> int | None:
+    def _take(self, worker: _Worker, message: _Message, tell: Tell) -> int | None:
         """Take one message; the number of the unit if the process died and the unit has to begin again."""
-        if isinstance(message, _Closed):
-            return self._remove(worker, tell, message.why)
+        if isinstance(message, str):
+            return self._remove(worker, tell, message)
         number, (word, value) = worker.unit, message
         if number is None:
             return None
@@ -237,7 +232,7 @@ class Pool:
                 worker.ended = now
                 worker.kill()
             elif worker.ended is not None and now - worker.ended > CLOSING:
-                self._inbox.put((worker, _Closed()))
+                self._inbox.put((worker, ""))
 
     def _end_late_ones(self, tell: Tell, timeout: float | None, patience: float) -> None:
         for worker in list(self._workers):
@@ -253,7 +248,7 @@ class Pool:
                 tell(worker.unit, "out of time" if late else "out of patience", None)
 
 
-def _read(worker: _Worker, inbox: SimpleQueue[tuple[_Worker, Any]]) -> None:
+def _read(worker: _Worker, inbox: SimpleQueue[tuple[_Worker, _Message]]) -> None:
     """In a thread of its own: untrusted code may send half a message, and nobody waits for the other half."""
     assert worker.process.stdout is not None
     why = ""
@@ -266,7 +261,7 @@ def _read(worker: _Worker, inbox: SimpleQueue[tuple[_Worker, Any]]) -> None:
             pass
         except Exception as error:
             why = f"sent what cannot be read ({type(error).__name__}: {error})"
-    inbox.put((worker, _Closed(why)))
+    inbox.put((worker, why))
 
 
 def _is_needed(waiting: deque[int], unit: Callable[[int], Any]) -> bool:
@@ -274,16 +269,6 @@ def _is_needed(waiting: deque[int], unit: Callable[[int], Any]) -> bool:
     while waiting and unit(waiting[0]) is None:
         waiting.popleft()
     return bool(waiting)
-
-
-@contextmanager
-def open_pool(size: int) -> Iterator[Pool]:
-    """Processes that end with the block."""
-    made = Pool(size)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def _reap(worker: _Worker) -> int:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from theorems.run.events import CaseDone, Event, Handler, Notice, Started, UnitDone
-from theorems.run.work import Work
 
 PATIENCE = 30.0
 """Seconds between two lines about a statement that takes long."""
@@ -95,8 +93,3 @@ def show_progress(
         yield Bars(bars, totals or {}, what)
     finally:
         bars.stop()
-
-
-def totals_of(units: Sequence[Work[Any]]) -> dict[str, int | None]:
-    """How many steps each unit has."""
-    return {unit.id: unit.total for unit in units}

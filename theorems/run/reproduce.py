@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import Path
 
-from reference_attention.errors import InvalidInput
-from reference_attention.files import write_text
+from reference_attention.files import write_in
 from theorems.run.result import Failure
-
-DIRECTORY = Path("falsified")
-"""Where failing cases go unless told otherwise."""
-
-
-def check_directory(directory: Path) -> None:
-    """Refuse a directory that is a file, before anything runs.
-
-    Raises:
-        InvalidInput: it exists and is no directory.
-    """
-    if directory.exists() and not directory.is_dir():
-        raise InvalidInput(f"{directory}: is not a directory; give another one for failing cases.")
 
 
 def save(id: str, failure: Failure, directory: Path) -> Path:
@@ -30,13 +15,7 @@ def save(id: str, failure: Failure, directory: Path) -> Path:
     Raises:
         InvalidInput: the directory cannot be written.
     """
-    name = f"{file_stem(id)}-{hashlib.sha256(failure.case.encode()).hexdigest()[:10]}.json"
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"{directory}: cannot be made ({error.strerror or error}).") from None
-    write_text(directory / name, failure.case)
-    return directory / name
+    return write_in(directory, f"{file_stem(id)}-*.json", failure.case)
 
 
 def file_stem(id: str) -> str:

@@ -249,6 +249,17 @@ class Result:
             parts.append(f"{self.stopped}, with {self.examples} example{'' if self.examples == 1 else 's'} finished")
         return "; ".join(parts)
 
+    @property
+    def complaint(self) -> str:
+        """The claim that failed, with its numbers; or why the verdict is not a plain upheld."""
+        falsified = self.verdict is Verdict.FALSIFIED and self.failure is not None
+        return self.failure.sentence if falsified and self.failure else self.reason
+
+    @property
+    def decided_claims(self) -> int:
+        """How many claims were checked and decided."""
+        return sum(claim.verdict is not Verdict.INCONCLUSIVE for claim in self.claims)
+
     def as_json(self) -> dict[str, Any]:
         """For ``--json``."""
         return {

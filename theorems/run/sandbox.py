@@ -6,14 +6,15 @@ nor autograd's threads, one that is spawned would import something else under it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
-from theorems.run.pool import PATIENCE, Pool, open_pool
+from theorems.core.on_kernel import KernelByName
+from theorems.run.pool import PATIENCE, Pool
 from theorems.run.registry.suite import statements
 from theorems.run.verify import Progress
 
@@ -21,7 +22,7 @@ SETTLING = 10.0
 """Seconds for what is asked to end with what is finished, once a signal came."""
 NOTHING = "; nothing is concluded."
 
-T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
 
 
 class ProcessDied(InvalidInput):
@@ -36,17 +37,6 @@ class ProcessDied(InvalidInput):
         return str(self).removesuffix(NOTHING)
 
 
-@runtime_checkable
-class Call(Protocol[T_co]):
-    """Something to be computed in another process: a dataclass that can be pickled, of ours."""
-
-    def run(self, progress: Progress) -> T_co:
-        """The value; ``progress`` is called with the number of steps done."""
-
-    def where(self, done: int) -> str:
-        """What a sentence calls the next step when so many are done."""
-
-
 @dataclass(frozen=True)
 class _Answer:
     """What a call returned, or the sentence of the InvalidInput that it raised."""
@@ -56,22 +46,25 @@ class _Answer:
 
 
 @dataclass(frozen=True)
-class _Guarded:
-    """A call as a unit of work."""
+class _Call:
+    """A call as a unit of work; ``long`` as of :meth:`Sandbox.call`."""
 
-    call: Call[Any]
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    long: bool
     foreign: bool = True
 
     def prepare(self) -> None:
         """What is ours is imported before the time of what is not runs."""
         statements()
-        if hasattr(self.call, "prepare"):
-            self.call.prepare()
+        for one in self.arguments:
+            if isinstance(one, KernelByName):
+                one.prepare()
 
     def run(self, progress: Progress) -> _Answer:
         """The answer."""
         try:
-            return _Answer(self.call.run(progress))
+            return _Answer(self.function(*self.arguments, **({"progress": progress} if self.long else {})))
         except InvalidInput as error:
             return _Answer(refused=str(error))
 
@@ -82,22 +75,33 @@ class Sandbox:
     Attributes:
         pool: the processes.
         patience: seconds without a message after which a call is given up.
+        isolates: whether calls are made there; otherwise in this process.
     """
 
-    def __init__(self, pool: Pool, patience: float) -> None:
+    def __init__(self, pool: Pool, patience: float, isolates: bool = True) -> None:
         self.pool = pool
         self.patience = patience
+        self.isolates = isolates
 
-    def call(self, call: Call[T_co], *, settles: bool = False) -> T_co:
-        """The value of a call in another process.
+    def call(
+        self,
+        where: str | Callable[[int], str],
+        function: Callable[..., T],
+        *arguments: Any,
+        long: bool = False,
+    ) -> T:
+        """The value of a function of ours, which can be pickled as its arguments and its value can.
 
         Args:
-            settles: whether it listens to signals, and is waited for after one.
+            where: what a sentence calls it; or its next step, when so many are done.
+            long: whether it is handed ``progress``, listens to signals, and is waited for after one.
 
         Raises:
             InvalidInput: it raised one.
             ProcessDied: there is no value; it says where it ended.
         """
+        if not self.isolates:
+            return function(*arguments)
         steps, word = 0, ""
         value: Any = None
 
@@ -108,13 +112,13 @@ class Sandbox:
             else:
                 word, value = said, of
 
-        if settles:
+        if long:
             signals.keep()
         try:
-            for _ in self.pool.work([0], lambda _: _Guarded(call), tell, patience=self.patience):
+            for _ in self.pool.work([0], lambda _: _Call(function, arguments, long), tell, patience=self.patience):
                 pass
         except KeyboardInterrupt:
-            if not settles:
+            if not long:
                 raise
             self.pool.interrupt(tell, SETTLING)
             if not word:
@@ -122,16 +126,17 @@ class Sandbox:
         if word == "finished":
             if value.refused:
                 raise InvalidInput(value.refused)
-            found: T_co = value.value
+            found: T = value.value
             return found
+        said = where if isinstance(where, str) else where(steps)
         if word == "out of patience":
-            raise ProcessDied(f"{call.where(steps)}: out of time after {self.patience:g} s{NOTHING}")
+            raise ProcessDied(f"{said}: out of time after {self.patience:g} s{NOTHING}")
         how = f"failed: {value}" if word == "failed" else value
-        raise ProcessDied(f"{call.where(steps)}: the process that worked on it {how}{NOTHING}")
+        raise ProcessDied(f"{said}: the process that worked on it {how}{NOTHING}")
 
 
 @contextmanager
-def open_sandbox(jobs: int, patience: float = PATIENCE) -> Iterator[Sandbox]:
+def open_sandbox(jobs: int, patience: float = PATIENCE, isolates: bool = True) -> Iterator[Sandbox]:
     """Up to ``jobs`` processes, which end with the block."""
-    with open_pool(jobs) as pool:
-        yield Sandbox(pool, patience)
+    with closing(Pool(jobs)) as pool:
+        yield Sandbox(pool, patience, isolates)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from max_margin_theorems import signals
+from theorems.run.engines.coordinator import Coordinator
 from theorems.run.events import Handler, Notice
 from theorems.run.journal import Journal
 from theorems.run.parts import Parts
-from theorems.run.pool import PATIENCE, Pool, Tell, open_pool
-from theorems.run.work import R, StopRun, Work, Workers
+from theorems.run.pool import PATIENCE, Pool, Tell
+from theorems.run.work import R, StopRun, Work
+
+WHY = {
+    "out of time": "out of time after {timeout:g} s{where}",
+    "out of patience": "out of time after {patience:g} s{where}",
+    "died": "the process that worked on it {value}{where}",
+    "failed": "the process that worked on it failed{where}: {value}",
+}
+"""What ended a unit, by the last word of its process."""
 
 
 class Interrupted(Exception):
@@ -28,7 +37,18 @@ class Interrupted(Exception):
         self.results = results
 
 
-def run(
+def run(units: Sequence[Work[R]], jobs: int, handle: Handler, **how: Any) -> list[R]:
+    """As :func:`run_stepwise`, to the end."""
+    steps = run_stepwise(units, jobs, handle, **how)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            results: list[R] = end.value
+            return results
+
+
+def run_stepwise(
     units: Sequence[Work[R]],
     jobs: int,
     handle: Handler,
@@ -38,9 +58,9 @@ def run(
     enough: Callable[[R], str] | None = None,
     patience: float = PATIENCE,
     pool: Pool | None = None,
-    engine: Workers | None = None,
-) -> list[R]:
-    """The results of the units, in their order.
+    engine: Coordinator | None = None,
+) -> Generator[None, None, list[R]]:
+    """The results of the units, in their order; whoever iterates sees events between the steps.
 
     Args:
         units: the work; one that is a :class:`theorems.run.work.Divisible` is done part by part.
@@ -56,29 +76,6 @@ def run(
     Raises:
         Interrupted: on a signal, with the results so far.
     """
-    options: dict[str, Any] = {"journal": journal, "timeout": timeout, "enough": enough, "patience": patience}
-    steps = run_stepwise(units, jobs, handle, **options, pool=pool, engine=engine)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            results: list[R] = end.value
-            return results
-
-
-def run_stepwise(
-    units: Sequence[Work[R]],
-    jobs: int,
-    handle: Handler,
-    *,
-    journal: Journal | None,
-    timeout: float | None,
-    enough: Callable[[R], str] | None,
-    patience: float,
-    pool: Pool | None,
-    engine: Workers | None,
-) -> Generator[None, None, list[R]]:
-    """The same step by step, as :func:`run`: whoever iterates sees events between the steps; returns the results."""
     signals.keep()
     parts = Parts(units, handle, journal, enough)
     foreign = any(getattr(unit, "foreign", False) for unit in units)
@@ -91,7 +88,7 @@ def run_stepwise(
             yield from _one_after_another(parts, order)
         elif order:
             given: Any = engine or pool
-            with nullcontext(given) if given else open_pool(min(jobs, len(order))) as workers:
+            with nullcontext(given) if given else closing(Pool(min(jobs, len(order)))) as workers:
                 tell = _message_handler(parts, timeout, patience)
                 yield from workers.work(order, parts.part_to_do, tell, timeout=timeout, patience=patience)
     except KeyboardInterrupt:
@@ -127,13 +124,7 @@ def _message_handler(parts: Parts[R], timeout: float | None, patience: float) ->
     def why(k: int, word: str, value: Any) -> str:
         unit: Any = parts.left[k]
         where = f" {unit.where(steps.get(k))}" if getattr(unit, "foreign", False) else ""
-        if word == "out of time":
-            return f"out of time after {timeout:g} s{where}"
-        if word == "out of patience":
-            return f"out of time after {patience:g} s{where}"
-        if word == "died":
-            return f"the process that worked on it {value}{where}"
-        return f"the process that worked on it failed{where}: {value}"
+        return WHY[word].format(where=where, value=value, timeout=timeout, patience=patience)
 
     def tell(k: int, word: str, value: Any) -> None:
         if word == "progressed":

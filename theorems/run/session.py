@@ -19,10 +19,10 @@ from generators.user_data import Given
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.run.description import Description, Heading
-from theorems.run.engines.named import LOCAL, coordinator
+from theorems.run.engines.coordinator import LOCAL, coordinator
 from theorems.run.events import Died, Event, Finished, Handler, Started, Stopped
 from theorems.run.identity import identity, of_data, of_headings
-from theorems.run.journal import Journal, close
+from theorems.run.journal import open_journal
 from theorems.run.opening import UnderTest, findings_on, headings, hints_on, kernel_opened
 from theorems.run.pool import PATIENCE
 from theorems.run.registry.lookup import select_statements
@@ -74,10 +74,15 @@ class Request:
 
 
 class Session:
-    """One run of a request."""
+    """One run of a request.
+
+    Attributes:
+        about: what it is about, once it has started.
+    """
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.about = Description()
 
     def events(self) -> Iterator[Event]:
         """What happens: :class:`Started`, then ``CaseDone``, ``UnitDone`` and ``Notice``, at last ``Finished`` or
@@ -116,10 +121,21 @@ class Session:
         assert isinstance(last, Finished | Stopped)
         return last
 
+    def finish(self) -> Finished:
+        """Run to the end, from Python.
+
+        Raises:
+            InvalidInput, ProcessDied: as :meth:`run`.
+            KeyboardInterrupt: a signal came.
+        """
+        last = self.run()
+        if isinstance(last, Stopped):
+            raise KeyboardInterrupt
+        return last
+
     def _steps(self, handle: Handler) -> Generator[None, None, None]:
         request = self.request
-        with open_sandbox(request.jobs, request.patience) as processes:
-            sandbox = processes if request.isolate else None
+        with open_sandbox(request.jobs, request.patience, request.isolate) as sandbox:
             try:
                 name, kernel, depends_on = kernel_opened(request.under_test, sandbox)
             except ProcessDied as error:
@@ -127,13 +143,15 @@ class Session:
                 return
             chosen = self._select_headings(sandbox)
             run = self._identity(chosen, depends_on)
-            journal = None if request.journal is None else Journal(request.journal, run)
             try:
-                with coordinator(request.engine, run, request.journal) as engine:
+                with (
+                    open_journal(request.journal, run) as journal,
+                    coordinator(request.engine, run, request.journal) as engine,
+                ):
                     given, examples = request.given, request.examples
                     found = () if given is None else tuple(findings_on(given, chosen, sandbox))
-                    about = Description(tuple(chosen), name, kernel, None if given else examples, found)
-                    handle(Started(about))
+                    self.about = Description(tuple(chosen), name, kernel, None if given else examples, found)
+                    handle(Started(self.about))
                     yield
                     results = yield from run_stepwise(
                         self._units(chosen),
@@ -143,17 +161,15 @@ class Session:
                         timeout=request.timeout,
                         enough=request.enough,
                         patience=request.patience,
-                        pool=processes.pool,
+                        pool=sandbox.pool,
                         engine=engine,
                     )
             except Interrupted as stopped:
                 handle(Stopped(tuple(stopped.results)))
                 return
-            finally:
-                close(journal)
             handle(Finished(tuple(results), self._hints(results, sandbox)))
 
-    def _select_headings(self, sandbox: Sandbox | None) -> list[Heading]:
+    def _select_headings(self, sandbox: Sandbox) -> list[Heading]:
         request = self.request
         given = request.given
         ids = request.ids or ((given.failed,) if given and given.failed else ())
@@ -193,7 +209,7 @@ class Session:
             for one in chosen
         ]
 
-    def _hints(self, results: list[Result], sandbox: Sandbox | None) -> tuple[str, ...]:
+    def _hints(self, results: list[Result], sandbox: Sandbox) -> tuple[str, ...]:
         falsified = any(result.verdict is Verdict.FALSIFIED for result in results)
         return hints_on(self.request.under_test, sandbox) if falsified else ()
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from generators.attention_call import AttentionCall
+from generators.attention_call import AttentionCall, Subject
 from generators.case import Case
 from generators.user_data import subject_of
 from reference_attention.files import from_json
@@ -56,83 +56,87 @@ class _Forgiving:
 def console(*, stderr: bool = False) -> Console:
     """A console that prints brackets and numbers as they are, without control characters when piped."""
     stream: Any = _Forgiving(sys.stderr) if stderr else sys.stdout
-    made = Console(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=False)
-    if not made.is_terminal:
-        # Nobody's window is 80 columns wide in a log file.
-        made = Console(
-            file=stream,
-            markup=False,
-            emoji=False,
-            highlight=False,
-            width=160,
-            no_color=True,
-            force_terminal=False,
-        )
-    return made
+    plain: dict[str, Any] = {"file": stream, "markup": False, "emoji": False, "highlight": False}
+    made = Console(**plain)
+    # Nobody's window is 80 columns wide in a log file.
+    return made if made.is_terminal else Console(**plain, width=160, no_color=True, force_terminal=False)
 
 
-def column_table(*columns: str, right: Iterable[str] = ()) -> Table:
+def column_table(
+    *columns: str, rows: Iterable[Iterable[str | Text]] = (), right: Iterable[str] = (), whole: Iterable[str] = ()
+) -> Table:
+    """A table for a terminal, with the rows that there are by now.
+
+    Args:
+        right: columns of numbers.
+        whole: columns whose texts are not broken.
+    """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        side: Any = "right" if column in right else "left"
+        table.add_column(column, justify=side, overflow="fold", no_wrap=column in whole)
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return table
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], rule: Sequence[str] = ()) -> str:
+    """The same for a document; ``rule`` says where columns are aligned, if not left."""
+    lines = [columns, rule or ("---",) * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def results_table(results: Sequence[Result]) -> Table:
     """Statement, title, verdict, examples, worst slack, seconds."""
-    table = column_table(
-        "statement", "says", "verdict", "examples", "worst slack", "seconds", right=("examples", "seconds")
-    )
-    for result in results:
-        verdict = Text("interrupted" if result.interrupted else result.verdict_in_words, STYLES[result.verdict])
-        table.add_row(
+    rows = [
+        (
             Text(result.id, no_wrap=len(result.id) <= LONGEST_ID),
             result.title,
-            verdict,
+            Text("interrupted" if result.interrupted else result.verdict_in_words, STYLES[result.verdict]),
             str(result.examples),
             result.tightest.nearness if result.tightest else "",
             f"{result.seconds:.1f}",
         )
-    return table
+        for result in results
+    ]
+    columns = ("statement", "says", "verdict", "examples", "worst slack", "seconds")
+    return column_table(*columns, rows=rows, right=("examples", "seconds"))
 
 
 def assumptions_table(findings: Iterable[NamedFinding]) -> Table:
     """Of user data."""
-    table = column_table("assumption", "says", "", "because")
-    for id, title, holds, evidence, _ in findings:
-        word, style = HOLDS[holds]
-        table.add_row(Text(id, no_wrap=True), title, Text(word, style), evidence)
-    return table
+    rows = [(one.id, one.title, Text(*HOLDS[one.holds]), one.evidence) for one in findings]
+    return column_table("assumption", "says", "", "because", rows=rows, whole=("assumption",))
 
 
 def print_reasons(out: Console, results: Iterable[Result]) -> None:
     """Why a verdict is not a plain upheld, one paragraph per statement."""
-    for result in results:
-        if result.reason:
-            out.print(Text(f"{result.id}: {result.verdict}: {result.reason}"), soft_wrap=True)
+    _print_lines(out, (f"{one.id}: {one.verdict}: {one.reason}" for one in results if one.reason))
 
 
 def print_branches(out: Console, results: Iterable[Result]) -> None:
     """Where a statement leaves several possibilities open, which ones occurred, a line per claim."""
     for result in results:
-        for claim in result.claims:
-            if claim.branches:
-                of = f" of {result.examples}" if result.examples > 1 else ""
-                out.print(Text(f"{result.id}: {claim.name}: {claim.branches_in_words}{of}"), soft_wrap=True)
+        of = f" of {result.examples}" if result.examples > 1 else ""
+        branching = (claim for claim in result.claims if claim.branches)
+        _print_lines(out, (f"{result.id}: {claim.name}: {claim.branches_in_words}{of}" for claim in branching))
 
 
 def print_counts(out: Console, results: Iterable[Result]) -> None:
     """Claims that were not made on every case, and those made on none: they have hypotheses of their own."""
     for result in results:
         checked = result.counts.get(Verdict.UPHELD, 0)
-        seldom = [f"{claim.name} {claim.cases}" for claim in result.claims if claim.cases < checked]
+        seldom = ", ".join(f"{claim.name} {claim.cases}" for claim in result.claims if claim.cases < checked)
         if seldom:
-            out.print(
-                Text(f"{result.id}: of {checked} examples, claimed on fewer: {', '.join(seldom)}"), soft_wrap=True
-            )
+            _print_lines(out, [f"{result.id}: of {checked} examples, claimed on fewer: {seldom}"])
         if result.never_made:
-            said = f"{result.id}: never made in {result.examples} examples: {', '.join(result.never_made)}"
-            out.print(Text(said), soft_wrap=True)
+            never = ", ".join(result.never_made)
+            _print_lines(out, [f"{result.id}: never made in {result.examples} examples: {never}"])
+
+
+def _print_lines(out: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        out.print(Text(line), soft_wrap=True)
 
 
 def print_failure(out: Console, result: Result, failure: Failure, reproduce: str) -> None:
@@ -141,22 +145,23 @@ def print_failure(out: Console, result: Result, failure: Failure, reproduce: str
     kind = "the smallest failing case found" if failure.shrunk else "a case on which this happened"
     out.print()
     out.print(Text(f"{result.id} ({result.title}): {failure.verdict}, {kind}", "bold"), soft_wrap=True)
-    if failure.line:
-        out.print(Text(f"  {failure.line.removeprefix(f'{result.id}: ')}"), soft_wrap=True)
-    out.print(Text(f"  {failure.sentence}"), soft_wrap=True)
+    lines = [failure.line.removeprefix(f"{result.id}: ")] if failure.line else []
+    _print_lines(out, (f"  {line}" for line in (*lines, failure.sentence)))
+    print_case(out, case)
+    out.print(Text(f"  {reproduce}"), soft_wrap=True)
+
+
+def print_case(out: Console, case: Subject) -> None:
+    """All that there is of a case, or of a call."""
     if isinstance(case, Case):
         out.print(case_table(case))
-    for line in case_lines(case) if isinstance(case, Case) else call_lines(case):
-        out.print(Text(f"  {line}"), soft_wrap=True)
-    out.print(Text(f"  {reproduce}"), soft_wrap=True)
+    lines = case_lines(case) if isinstance(case, Case) else call_lines(case)
+    _print_lines(out, (f"  {line}" for line in lines))
 
 
 def case_table(case: Case) -> Table:
     """Keys and scores, one token per row; chosen tokens are marked."""
-    table = column_table(*CASE_COLUMNS, right=("input", "token", "score"))
-    for row in case_rows(case):
-        table.add_row(*row)
-    return table
+    return column_table(*CASE_COLUMNS, rows=case_rows(case), right=("input", "token", "score"))
 
 
 CASE_COLUMNS = ("input", "token", "chosen", "score", "key")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from generators.user_data import Given, as_text, subject_of
-from reference_attention.files import from_json
+from generators.user_data import Given
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, KernelByName
@@ -35,7 +33,7 @@ class Unit:
         title: of the statement, for a result without a case.
         realistic: whether only cases as users have them are generated.
         first: whether it is done before others: what a kernel is able to do is known sooner than what follows from it.
-        part: which :data:`PART` cases of a statement these are; only the first part may have more, and is the whole.
+        part: which :data:`PART` cases of a statement these are; a unit that is not cut has all of them.
     """
 
     id: str
@@ -75,14 +73,12 @@ class Unit:
         return replace(begun, generated=self.data is None, interrupted=not why, stopped=why or "interrupted")
 
     def run(self, progress: Progress) -> Result:
-        """The result."""
+        """The result; a unit with more cases is cut into :meth:`parts` first."""
         statement_named(self.id)
         under_test = self.under_test.load() if isinstance(self.under_test, KernelByName) else self.under_test
         progress(self.so_far.result.examples if self.so_far else 0)
         if self.data is not None:
             return verify_data(self.id, self.data, under_test, progress, self.so_far)
-        if len(parts := self.parts()) > 1:
-            return self._all(parts, progress)
         return verify_generated(
             self.id, self.examples, self.seed, under_test, progress, self.so_far, self.part, self.realistic
         )
@@ -112,26 +108,3 @@ class Unit:
         if result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED:
             return replace(result, generated=False)
         return result
-
-    def _all(self, parts: Sequence[Unit], progress: Progress) -> Result:
-        results: list[Result] = []
-        for part in parts:
-            before = part.part * PART
-            results.append(part.run(lambda done, so_far=None, before=before: progress(before + done)))
-            if self.last(results[-1]):
-                break
-        return self.conclude(merge_results(results))
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Cases hold read-only mappings, which do not pickle; their JSON is exact.
-        data = self.data and (as_text(self.data.case, case_of="sent"), self.data.failed)
-        # The reference is known there, and is told from an equal one by its identity.
-        under_test = None if self.under_test is REFERENCE else self.under_test
-        return {**self.__dict__, "data": data, "under_test": under_test}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if state["data"] is not None:
-            text, failed = state["data"]
-            state["data"] = Given(subject_of(from_json(text)), failed)
-        state["under_test"] = state["under_test"] or REFERENCE
-        self.__dict__.update(state)

@@ -1,9 +1,9 @@
-"""Units of work, and who does them."""
+"""Units of work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from collections.abc import Sequence
+from typing import Protocol, TypeVar, runtime_checkable
 
 from theorems.run.verify import Progress
 
@@ -63,22 +63,6 @@ class Divisible(Protocol[R]):
 
     def conclude(self, result: R) -> R:
         """The result of the unit, of that of its parts."""
-
-
-@runtime_checkable
-class Workers(Protocol):
-    """Processes that do work, here or elsewhere; :class:`theorems.run.pool.Pool` says what the arguments are."""
-
-    def work(
-        self,
-        order: Sequence[int],
-        unit: Callable[[int], Any],
-        tell: Callable[[int, str, Any], None],
-        *,
-        timeout: float | None = None,
-        patience: float = ...,
-    ) -> Iterator[None]:
-        """Until all are finished, failed or out of time; yields now and then."""
 
 
 class StopRun(Exception):

@@ -9,11 +9,11 @@ from generators.assumptions import ASSUMPTIONS
 from theorems.report.document import Block, Code, Heading, Link, Table, Text, paragraph
 from theorems.report.markdown import markdown
 from theorems.report.record import RunRecord
-from theorems.run.registry.definitions import DEFINITIONS
 from theorems.run.registry.suite import statements, tolerances
 from theorems.site.derivations import Derivation
 from theorems.site.docstring import html
 from theorems.site.links import anchor, link_from, source_of
+from theorems.token_selection.directions.definitions import DEFINITIONS
 
 
 def statements_page(measured: RunRecord | None) -> str:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64, Int64
 from numpy.linalg import norm
@@ -22,13 +24,15 @@ from reference_attention.training.flow import Flow
 from theorems.bounded import value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least, undecided_claim
+from theorems.core.claim_name import premises, sharper
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.core.on_kernel import FAR
-from theorems.core.statement import always, statement
+from theorems.core.statement import statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import EXACT, tolerance
-from theorems.curves.flow_chords import start_and_norms
+from theorems.curves.flow_chords import FLOW_IS_ASKED_FOR, start_and_norms
 from theorems.rounding.attention_at import AttentionAt
 from theorems.token_selection.local_paths.invariant_cone import cone_for_flow
 from theorems.token_selection.local_paths.local_constants import local_constants
@@ -39,6 +43,9 @@ INDEPENDENT_ROWS = tolerance(
     "argued rate of a conjecture: an O(1/‖W‖) deviation keeps ‖W‖·deviation bounded, or growing like log‖W‖ beside a"
     " token that is tight without a dual; a limit elsewhere makes it grow fourfold",
 )
+
+ARE_LOCALLY_OPTIMAL = sharper("selected-tokens-are-locally-optimal")
+DIRECTION_RATE = sharper("direction-rate")
 
 NORMS = (1e3, 1e5)
 """Norms to which the flow is followed, in units of 1/max|key| or a hundredth of the start's if that is more: the second
@@ -52,17 +59,15 @@ GROWTH = 2.0
 
 
 def _cases() -> SearchStrategy[Case]:
-    return query_cases(families=(Family.INDEPENDENT,), distinct=True)
+    asked: dict[str, Any] = {"families": (Family.INDEPENDENT,), "distinct": True}
+    return st.one_of(*[query_cases(**asked)] * 3, query_cases(**asked, start=True))
 
 
 @statement(
     "conjecture-independent-rows",
     "conjecture: independent rows, so every flow ends at locally optimal tokens",
     source="T-SVM, Section 4 (ours)",
-    claims=QUERY_CLAIMS
-    | always("flow-is-the-one-asked-for", "svm-is-optimal", "selected-tokens-are-locally-optimal", "direction-rate"),
-    states=(),
-    premises=("flow-is-the-one-asked-for", "svm-is-optimal", *QUERY_CLAIMS),
+    claims=(*QUERY_CLAIMS, FLOW_IS_ASKED_FOR, SVM_IS_OPTIMAL, ARE_LOCALLY_OPTIMAL, DIRECTION_RATE),
     assumptions=("queries-given", "well-behaved-loss", "distinct-scores", "independent-rows"),
     cases=_cases,
     kernel=FAR,
@@ -85,7 +90,7 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     from a quarter of the norm to the end. Whether the flow has come into the cone where Theorem 5 proves the limit is
     said with the claim. A flow that has not outgrown the logits of its start says nothing yet.
     """
-    yield from query_claims(case, under_test)
+    yield from premises(query_claims(case, under_test))
     problem = case.problem
     start = _start(case, case.rng())
     for factor in NORMS:
@@ -104,31 +109,34 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     yield asked
     if asked.verdict is Verdict.FALSIFIED:
         return
-    name, reached = "selected-tokens-are-locally-optimal", f"at ‖W‖ = {flow.norms[-1]:.3g}"
+    reached = f"at ‖W‖ = {flow.norms[-1]:.3g}"
     if flow.stop is not Stop.NORM:
         why = flow.reason or "its gradient is rounding noise"
-        stalled = undecided_claim(name, f"the flow stalls {reached}, {flow.stop.value}: {why}", Form.LIMIT)
+        stalled = f"the flow stalls {reached}, {flow.stop.value}: {why}"
         # A solver that gives up says nothing about the conjecture; a point of rest would.
-        yield replace(stalled, not_found=flow.stop is Stop.FAILED)
+        gave_up = flow.stop is Stop.FAILED
+        yield replace(undecided_claim(ARE_LOCALLY_OPTIMAL, stalled, Form.LIMIT), not_found=gave_up)
         return
     if not _selects(problem, flow, alpha):
-        raise Undecided(name, f"{reached} no token is selected in some input", Form.LIMIT)
+        raise Undecided(ARE_LOCALLY_OPTIMAL, f"{reached} no token is selected in some input", Form.LIMIT)
     svm = yield from certify(problem, alpha, under_test)
     chosen = "the optimal tokens" if np.array_equal(alpha, problem.optimal) else "other tokens"
     wrong = [(int(i), int(t)) for i, t in np.argwhere(svm.neighbours) if not _below(problem, alpha, int(i), int(t))]
     if wrong and not _outgrown(problem, start, flow, alpha):
         why = f"{reached} the logits of the start are larger than the margins of {chosen}: the flow is turning still"
-        yield replace(undecided_claim(name, why, Form.LIMIT), not_found=True)
+        yield replace(undecided_claim(ARE_LOCALLY_OPTIMAL, why, Form.LIMIT), not_found=True)
         return
     said = f"{reached} {chosen} are selected"
     said += f", with an SVM-neighbour of no lower score, token {wrong[0][1]} of input {wrong[0][0]}" if wrong else ""
-    yield Claim(name, Form.LIMIT, -1.0 if wrong else 0.0, 0.0, EXACT, said, branch=f"{chosen} are selected")
+    yield Claim(
+        ARE_LOCALLY_OPTIMAL, Form.LIMIT, -1.0 if wrong else 0.0, 0.0, EXACT, said, branch=f"{chosen} are selected"
+    )
     allowed, deviation = _deviations(problem, _limit_of_flow(problem, svm), flow)
     if deviation > allowed and not _outgrown(problem, start, flow, alpha):
         why = f"{reached} the logits of the start are larger than the margins: the flow is turning still"
-        yield replace(undecided_claim("direction-rate", why, Form.LIMIT), not_found=True)
+        yield replace(undecided_claim(DIRECTION_RATE, why, Form.LIMIT), not_found=True)
         return
-    rate = at_least("direction-rate", Form.LIMIT, allowed, deviation, rounding=0.0, why=INDEPENDENT_ROWS, points="norm")
+    rate = at_least(DIRECTION_RATE, Form.LIMIT, allowed, deviation, rounding=0.0, why=INDEPENDENT_ROWS, points="norm")
     yield replace(rate, branch=_proof_branch(problem, svm, flow))
 
 

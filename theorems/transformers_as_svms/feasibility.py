@@ -19,24 +19,33 @@ from generators.query_cases import independent, query_cases
 from reference_attention.losses import LOSSES
 from reference_attention.query_dataset import QueryDataset
 from theorems.core.claim import Claim
+from theorems.core.claim_name import premises, sharper
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
-from theorems.core.parts import Condition
 from theorems.core.statement import statement
-from theorems.transformers_as_svms.feasible_solution import Checked, Solved
+from theorems.transformers_as_svms.feasible_solution import (
+    BOTH,
+    BY_LABELS,
+    BY_QUERIES,
+    BY_SINGULAR_VALUES,
+    EXISTS,
+    IS_FEASIBLE,
+    IS_THAT_OF_ROWS,
+    IS_THE_PROJECTION,
+    LABELS_GIVE_ONE,
+    NO_LONGER,
+    PSEUDOINVERSES,
+    ROWS_GIVE_ONE,
+    Checked,
+    Solved,
+)
 from theorems.transformers_as_svms.feasible_weights import smallest_gap
+
+INDEPENDENCE = sharper("independence-of-rows-follows", when=BOTH)
 
 MORE = 2
 """Random choices of tokens that are tried besides the case's own and the optimal ones."""
-
-BOTH = Condition(
-    "where tokens within each input are affinely independent, and queries independent",
-    lambda case: independent_tokens_and_queries(case).holds is not False,
-)
-ROWS = "where the rows (x_iα − x_it) z_iᵀ are independent"
-LABELS = "where queries separate the labels and one token of each input is best"
-ANY = "where one of these holds"
 
 
 @st.composite
@@ -84,14 +93,21 @@ def _many_inputs(draw: DrawFn) -> Case:
     "tsvm-feasibility",
     "Every choice of tokens is separable where dimensions are large",
     source="T-SVM, Theorem 1",
-    claims=dict.fromkeys(("pseudoinverses-give-margin-one", "independence-of-rows-follows"), BOTH)
-    | dict.fromkeys(("norm-at-most-by-queries", "norm-at-most-by-singular-values", "rows-give-no-longer-one"), BOTH)
-    | dict.fromkeys(("rows-give-margin-one", "solution-is-that-of-the-rows"), ROWS)
-    | dict.fromkeys(("labels-give-margin-one", "norm-at-most-by-labels"), LABELS)
-    | dict.fromkeys(("solution-exists", "solution-is-feasible", "solution-is-the-projection"), ANY)
-    | QUERY_CLAIMS,
-    states=("pseudoinverses-give-margin-one",),
-    premises=("solution-exists", "solution-is-feasible", "solution-is-the-projection", *QUERY_CLAIMS),
+    claims=(
+        PSEUDOINVERSES,
+        INDEPENDENCE,
+        BY_QUERIES,
+        BY_SINGULAR_VALUES,
+        NO_LONGER,
+        ROWS_GIVE_ONE,
+        IS_THAT_OF_ROWS,
+        LABELS_GIVE_ONE,
+        BY_LABELS,
+        EXISTS,
+        IS_FEASIBLE,
+        IS_THE_PROJECTION,
+        *QUERY_CLAIMS,
+    ),
     assumptions=("queries-given",),
     cases=_cases,
     kernel=SVM_ONLY,
@@ -129,14 +145,14 @@ def tsvm_feasibility(case: Case, under_test: Implementation) -> Iterator[Claim]:
     margins of it are at least 1, and it is the projection of the origin, ⟨W^mm, W⟩ ≥ m ‖W^mm‖_F² for each W of margins
     ≥ m, which implies ‖W^mm‖_F ≤ ‖W‖_F/m.
     """
-    yield from query_claims(case, under_test)
+    yield from premises(query_claims(case, under_test))
     data = case.queried
     assert data is not None
     checked = Checked()
     both, rows = independent_tokens_and_queries(case).holds, independent_rows(case).holds
     labels = label_separating_queries(case).holds and smallest_gap(data) > 0
     if both:
-        checked.check("independence-of-rows-follows", bool(rows), independent_rows(case).evidence)
+        checked.check(INDEPENDENCE, bool(rows), independent_rows(case).evidence)
     for alpha in _choices(case) if rows or both else []:
         chosen = Solved(case, data, alpha, under_test, checked)
         if both:

@@ -14,14 +14,36 @@ from jaxtyping import Int64
 
 from generators.case import Case
 from generators.margin_assumptions import difference_rows
+from generators.query_assumptions import independent_tokens_and_queries
 from reference_attention.exact import rational_matrix
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import Infeasible
 from theorems.core.claim import Claim, Ended, Form
+from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
+from theorems.core.parts import Condition
 from theorems.core.tolerances import EXACT
 from theorems.transformers_as_svms import feasible_weights as closed
 from theorems.transformers_as_svms.feasible_weights import squared_norm
+
+BOTH = Condition(
+    "where tokens within each input are affinely independent, and queries independent",
+    lambda case: independent_tokens_and_queries(case).holds is not False,
+)
+ROWS = "where the rows (x_iα − x_it) z_iᵀ are independent"
+LABELS = "where queries separate the labels and one token of each input is best"
+ANY = "where one of these holds"
+EXISTS = premise("solution-exists", when=ANY)
+IS_FEASIBLE = premise("solution-is-feasible", when=ANY)
+IS_THE_PROJECTION = premise("solution-is-the-projection", when=ANY)
+PSEUDOINVERSES = stated_claim("pseudoinverses-give-margin-one", when=BOTH)
+BY_QUERIES = sharper("norm-at-most-by-queries", when=BOTH)
+BY_SINGULAR_VALUES = sharper("norm-at-most-by-singular-values", when=BOTH)
+NO_LONGER = sharper("rows-give-no-longer-one", when=BOTH)
+ROWS_GIVE_ONE = sharper("rows-give-margin-one", when=ROWS)
+IS_THAT_OF_ROWS = sharper("solution-is-that-of-the-rows", when=ROWS)
+LABELS_GIVE_ONE = sharper("labels-give-margin-one", when=LABELS)
+BY_LABELS = sharper("norm-at-most-by-labels", when=LABELS)
 
 
 @dataclass
@@ -64,7 +86,7 @@ class Solved:
         self.named = f"α = {alpha.tolist()}"
         self.G = fmpq_mat(list(difference_rows(case.problem.exact_keys, alpha).values()))
         found = under_test.max_margin(case.problem.exact_keys, alpha)
-        checked.check("solution-exists", not isinstance(found, Infeasible), f"{self.named} is called infeasible")
+        checked.check(EXISTS, not isinstance(found, Infeasible), f"{self.named} is called infeasible")
         if isinstance(found, Infeasible):
             stop = Ended(self.named)
             stop.claims = tuple(checked.claims())
@@ -72,48 +94,46 @@ class Solved:
         self.p = fmpq_mat(self.G.ncols(), 1, list(found.exact.p))
         self.size = squared_norm(self.p)
         least = min((self.G * self.p).entries())
-        checked.check("solution-is-feasible", least >= 1, f"{self.named}: a margin is {float(least):.17g}")
+        checked.check(IS_FEASIBLE, least >= 1, f"{self.named}: a margin is {float(least):.17g}")
 
     def by_pseudoinverses(self) -> None:
         """[w_1 … w_n] Z⁺, its margins and norms."""
         W, sizes = closed.by_pseudoinverses(self.data, self.alpha)
-        self._all_ones("pseudoinverses-give-margin-one", W)
+        self._all_ones(PSEUDOINVERSES, W)
         queries = closed.eigenvalue_bound(rational_matrix(self.data.queries))
         tokens = min(
             closed.eigenvalue_bound(closed.token_rows(self.data, self.alpha, i)) for i in range(len(self.data.Y))
         )
-        self._no_longer("norm-at-most-by-queries", sum(sizes, fmpq(0)) / queries)
-        self._no_longer("norm-at-most-by-singular-values", fmpq(self.G.nrows()) / (queries * tokens))
+        self._no_longer(BY_QUERIES, sum(sizes, fmpq(0)) / queries)
+        self._no_longer(BY_SINGULAR_VALUES, fmpq(self.G.nrows()) / (queries * tokens))
         shortest = squared_norm(closed.all_ones(self.G)) if self.G.rank() == self.G.nrows() else squared_norm(W)
-        self.checked.check(
-            "rows-give-no-longer-one", shortest <= squared_norm(W), f"{self.named}: {float(shortest):.17g} is larger"
-        )
+        self.checked.check(NO_LONGER, shortest <= squared_norm(W), f"{self.named}: {float(shortest):.17g} is larger")
 
     def by_rows(self) -> None:
         """G⁺1, its margins, and whether it is the solution."""
         W = closed.all_ones(self.G)
-        self._all_ones("rows-give-margin-one", W)
+        self._all_ones(ROWS_GIVE_ONE, W)
         ones = fmpq_mat(self.G.nrows(), 1, [1] * self.G.nrows())
         multipliers = (self.G * self.G.transpose()).solve(ones).entries()
         same, allowed = self.p == W, all(x >= 0 for x in multipliers)
         which = "is" if same else "is not"
         said = f"{self.named}: the least multiplier is {float(min(multipliers)):.6g}, and W^mm {which} G⁺1"
-        self.checked.check("solution-is-that-of-the-rows", same == allowed, said)
+        self.checked.check(IS_THAT_OF_ROWS, same == allowed, said)
 
     def by_labels(self) -> None:
         """v qᵀ/min gap, q the shortest that separates the labels."""
         signed = self.data.Y[:, None] * self.data.queries
         keys = np.stack([signed, np.zeros_like(signed)], axis=1)
         found = self.under_test.max_margin(keys, np.zeros(len(keys), dtype=np.int64))
-        self.checked.check("solution-exists", not isinstance(found, Infeasible), "labels are called inseparable")
+        self.checked.check(EXISTS, not isinstance(found, Infeasible), "labels are called inseparable")
         if isinstance(found, Infeasible):
             return
         gap, q = closed.smallest_gap(self.data), list(found.exact.p)
         W = closed.by_labels(self.data, q, gap)
         least = min(self._margins(W))
-        self.checked.check("labels-give-margin-one", least >= 1, f"the least margin is {float(least):.17g}")
+        self.checked.check(LABELS_GIVE_ONE, least >= 1, f"the least margin is {float(least):.17g}")
         head = squared_norm(rational_matrix(self.data.v[:, None]))
-        self._no_longer("norm-at-most-by-labels", head * squared_norm(fmpq_mat([q])) / gap**2)
+        self._no_longer(BY_LABELS, head * squared_norm(fmpq_mat([q])) / gap**2)
         self._projection(W, least)
 
     def _margins(self, W: fmpq_mat) -> list[fmpq]:
@@ -129,7 +149,7 @@ class Solved:
         """⟨W^mm, W⟩ ≥ m ‖W^mm‖²."""
         along = sum((a * b for a, b in zip(self.p.entries(), W.entries(), strict=True)), fmpq(0))
         short = f"{self.named}: ⟨W^mm, W⟩/‖W^mm‖² = {float(along / self.size):.17g} < {float(margin):.6g}"
-        self.checked.check("solution-is-the-projection", along >= margin * self.size, short)
+        self.checked.check(IS_THE_PROJECTION, along >= margin * self.size, short)
 
     def _no_longer(self, name: str, most: fmpq) -> None:
         said = f"{self.named}: ‖W^mm‖² = {float(self.size):.17g} > {float(most):.17g}"

@@ -19,22 +19,32 @@ from generators.query_cases import Family, query_cases
 from theorems.bounded import exact
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least
+from theorems.core.claim_name import premise, premises, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
-from theorems.core.statement import always, statement
+from theorems.core.statement import statement
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.steps import starts_claim, steps_claim
 from theorems.token_selection.global_paths.descent_from_a_margin import (
+    CLIMBS_ALONG,
+    FLOW_TURNS,
+    MARGIN_CLAIMS,
+    NORM_DIVERGES,
     descent_from_a_margin,
     margin_claims,
 )
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 
+IS_ASKED_FOR = premise("first-step-is-the-one-asked-for")
+IS_A_FIRST_STEP = premise("first-step-is-a-step")
+SEPARATES = premise("first-step-separates")
+FIRST_STEP_CLAIMS = (IS_ASKED_FOR, IS_A_FIRST_STEP, SEPARATES)
+
+STATED = (CLIMBS_ALONG, NORM_DIVERGES, FLOW_TURNS)
+"""Those of a descent from a margin that Theorem 3 states."""
 LONGER = 1 + 1e-6
 """Any R that is at least the explicit one will do; by so much W(1) surely has its margin when it is rounded."""
-
-FIRST_STEP_CLAIMS = ("first-step-is-the-one-asked-for", "first-step-is-a-step", "first-step-separates")
 
 
 def _is_separated(case: Case) -> bool:
@@ -51,9 +61,14 @@ def _cases() -> SearchStrategy[Case]:
     "tsvm-first-step",
     "Gradient descent on W after a first step that separates",
     source="T-SVM, Theorem 3",
-    claims=QUERY_CLAIMS | always(*FIRST_STEP_CLAIMS) | dict(descent_from_a_margin.claims),
-    states=("climbs-along-p_mm", "norm-diverges", "flow-turns"),
-    premises=(*QUERY_CLAIMS, *FIRST_STEP_CLAIMS, *descent_from_a_margin.premises),
+    claims=(
+        *QUERY_CLAIMS,
+        *FIRST_STEP_CLAIMS,
+        *(
+            stated_claim(name, when=name.when) if name in (CLIMBS_ALONG, FLOW_TURNS, NORM_DIVERGES) else name
+            for name in MARGIN_CLAIMS
+        ),
+    ),
     assumptions=("queries-given", *descent_from_a_margin.assumptions, "first-step-separates"),
     cases=_cases,
     kernel=SATURATED,
@@ -70,7 +85,8 @@ def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Effective.** With p = vec(W) and keys vec(x_it z_iᵀ) all follows from ``descent-from-a-margin``, whose claims are
     made. (1) R = log((T−1)A)/μ will do: the union of C_{μ,R} over μ is where m(W) ≥ log((T−1)A), and from there on
-    −⟨∇L(W), W^mm⟩ ≥ (1 − A(T−1)e^{−m(W)}) Ω > 0. (2) As m(W(1)) = Rι/‖∇L(0)‖_F,
+    −⟨∇L(W), W^mm⟩ ≥ (1 − A(T−1)e^{−m(W)}) Ω ≥ 0, and > 0 at the edge as well: 1 − s_opt = s_opt Σ e^{−h} is below q =
+    (T−1)e^{−m(W)}, of which alone the bound is made. (2) As m(W(1)) = Rι/‖∇L(0)‖_F,
 
         R = (κ + log(2(T−1)A)) ‖∇L(0)‖_F/ι
 
@@ -81,7 +97,7 @@ def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
     least κ + log(2(T−1)A). With orthogonal tokens of one length in each input and orthogonal queries the margin of
     −∇L(0) is |ℓ'|‖z_i‖²‖x_i‖²(γ_i,opt − γ_it)/(nT), so that ι > 0 by construction.
     """
-    yield from query_claims(case, under_test)
+    yield from premises(query_claims(case, under_test))
     problem = case.problem
     svm = yield from certify(problem, problem.optimal, under_test)
     constants = MarginConstants(problem, svm)
@@ -93,28 +109,27 @@ def _first_step(
     constants: MarginConstants, under_test: Implementation
 ) -> Generator[Claim, None, Float64[np.ndarray, "b d"]]:
     """W(1), (1, d·e), once it is claimed to be that step and to have its margin."""
-    asked_for, is_a_step, separates = FIRST_STEP_CLAIMS
     problem, zero = constants.problem, np.zeros((1, constants.problem.d))
     at = AttentionAt(problem, zero)
-    gradient = at.gradient_of(under_test, is_a_step)
+    gradient = at.gradient_of(under_test, IS_A_FIRST_STEP)
     least, length = constants.margins(-at.gradient)[0], norm(at.gradient, axis=-1)[0]
     if not least > 0:
-        raise Undecided(separates, "the margin of −∇L(0) is not surely positive in float64", Form.EFFECTIVE)
+        raise Undecided(SEPARATES, "the margin of −∇L(0) is not surely positive in float64", Form.EFFECTIVE)
     radius = constants.needed * length / least * LONGER
     step = float(radius.value + radius.error)
     if not step < 1e100:
-        raise Undecided(separates, f"R = {step:.3g}: −∇L(0) hardly separates", Form.EFFECTIVE)
+        raise Undecided(SEPARATES, f"R = {step:.3g}: −∇L(0) hardly separates", Form.EFFECTIVE)
     run = under_test.normalized_gradient_descent(problem, zero, steps=1, step=step, gradient=under_test.scaled_gradient)
-    asked = starts_claim(asked_for, run.points, zero, 1)
+    asked = starts_claim(IS_ASKED_FOR, run.points, zero, 1)
     yield asked
     if asked.verdict is Verdict.FALSIFIED:
-        raise Ended(asked_for)
+        raise Ended(IS_ASKED_FOR)
     first = run.points[1]
     if not np.isfinite(first).all():
-        raise NotANumber(is_a_step, "W(1) is not finite")
-    yield steps_claim(is_a_step, zero, first, gradient, at.log_scale, float(np.log(step)), normalized=True)
-    separated = at_least(separates, Form.EFFECTIVE, constants.margins(exact(first)), constants.needed)
+        raise NotANumber(IS_A_FIRST_STEP, "W(1) is not finite")
+    yield steps_claim(IS_A_FIRST_STEP, zero, first, gradient, at.log_scale, float(np.log(step)), normalized=True)
+    separated = at_least(SEPARATES, Form.EFFECTIVE, constants.margins(exact(first)), constants.needed)
     yield separated
     if separated.verdict is Verdict.FALSIFIED:
-        raise Ended(separates)
+        raise Ended(SEPARATES)
     return first

@@ -15,9 +15,18 @@ from jaxtyping import Bool, Float64
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from theorems.bounded import exact
+from theorems.core.claim_name import sharper, stated_claim
 from theorems.core.key_rows import key_rows
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
+
+IN_LOGARITHMS = "unless it is a kernel, whose risks have no digits left of the difference"
+EXCESS_AT_LEAST = stated_claim("excess-at-least", when=IN_LOGARITHMS)
+LEAST_BY_SLOPES = sharper("excess-at-least-by-slopes", when=IN_LOGARITHMS)
+LEAST_BY_MARGINS = sharper("excess-at-least-by-margins", when=IN_LOGARITHMS)
+EXCESS_AT_MOST = sharper("excess-at-most", when=IN_LOGARITHMS)
+MOST_BY_SLOPES = sharper("excess-at-most-by-slopes", when=IN_LOGARITHMS)
+MOST_BY_MARGINS = sharper("excess-at-most-by-margins", when=IN_LOGARITHMS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +73,9 @@ class FloorAt:
         bent = losses - np.exp(losses) * of_each(problem, "steepening") / 2
         least: Any = np.min(np.where(self._others, self.margins, np.inf), axis=-1)
         return {
-            "excess-at-least": total(of_each(problem, "log_floor") + losses),
-            "excess-at-least-by-slopes": total(self._log_slopes + bent),
-            "excess-at-least-by-margins": smallest_gaps(problem) - np.logaddexp(0.0, least),
+            EXCESS_AT_LEAST: total(of_each(problem, "log_floor") + losses),
+            LEAST_BY_SLOPES: total(self._log_slopes + bent),
+            LEAST_BY_MARGINS: smallest_gaps(problem) - np.logaddexp(0.0, least),
         }
 
     @cached_property
@@ -76,9 +85,9 @@ class FloorAt:
         curved = of_each(problem, "log_lipschitz") - np.log(exact(2.0)) + 2 * losses
         by_token = np.where(self._others, self.log_costs - self.margins, -np.inf)
         return {
-            "excess-at-most": total(of_each(problem, "log_bound") + losses),
-            "excess-at-most-by-slopes": total(np.logaddexp(self._log_slopes + losses, curved)),
-            "excess-at-most-by-margins": total(np.logaddexp.reduce(by_token, axis=-1)),
+            EXCESS_AT_MOST: total(of_each(problem, "log_bound") + losses),
+            MOST_BY_SLOPES: total(np.logaddexp(self._log_slopes + losses, curved)),
+            MOST_BY_MARGINS: total(np.logaddexp.reduce(by_token, axis=-1)),
         }
 
     @cached_property

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from generators.case import Case
 from generators.query_cases import query_cases
 from theorems.core.claim import Claim
+from theorems.core.claim_name import premises
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
@@ -21,9 +22,7 @@ from theorems.token_selection.global_paths.theorem_1_regularization_path import 
     "tsvm-frobenius-path",
     "Regularization path of W: W̄(R)/R → W^mm/‖W^mm‖",
     source="T-SVM, Theorem 2 (W-ERM)",
-    claims=QUERY_CLAIMS | dict(theorem_1.claims),
-    states=theorem_1.states,
-    premises=(*QUERY_CLAIMS, *theorem_1.premises),
+    claims=(*QUERY_CLAIMS, *theorem_1.declarations),
     assumptions=("queries-given", *theorem_1.assumptions),
     cases=query_cases,
     kernel=BELOW_ROUNDING,
@@ -36,5 +35,5 @@ def tsvm_frobenius_path(case: Case, under_test: Implementation) -> Iterator[Clai
     ATT-SVM are those of Theorem 1 of the predecessor, and so is every form of it: effective over a sublevel set with
     ρ = R/‖W^mm‖_F and κ = log(2n(T−1) c_max Γ_max / (c_min Γ_min)), the limit, and the offset from the ray.
     """
-    yield from query_claims(case, under_test)
+    yield from premises(query_claims(case, under_test))
     yield from theorem_1.conclusion(case, under_test)

@@ -13,11 +13,12 @@ from hypothesis.strategies import SearchStrategy
 from generators.case import Case
 from generators.query_cases import query_cases
 from theorems.core.claim import Claim
+from theorems.core.claim_name import premises
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import statement
-from theorems.token_selection.local_paths.local_cases import followable
+from theorems.token_selection.local_paths.invariant_cone import followable
 from theorems.token_selection.local_paths.theorem_3_local_convergence import theorem_3
 
 
@@ -34,9 +35,7 @@ def _cases() -> SearchStrategy[Case]:
     "tsvm-local-descent",
     "Local convergence of gradient descent on W",
     source="T-SVM, Theorem 5",
-    claims=QUERY_CLAIMS | dict(theorem_3.claims),
-    states=theorem_3.states,
-    premises=(*QUERY_CLAIMS, *theorem_3.premises),
+    claims=(*QUERY_CLAIMS, *theorem_3.declarations),
     assumptions=("queries-given", *theorem_3.assumptions),
     cases=_cases,
     from_data=theorem_3.from_data,
@@ -51,5 +50,5 @@ def tsvm_local_descent(case: Case, under_test: Implementation) -> Iterator[Claim
     **Exact.** With p = vec(W) and keys vec(x_it z_iᵀ) this is Theorem 3 of the predecessor, whose claims are made: the
     cone, its constants and every iterate of gradient descent in it; the flow to ‖W‖_F = 1e6 with 1 − cos ≤ 1e-9.
     """
-    yield from query_claims(case, under_test)
+    yield from premises(query_claims(case, under_test))
     yield from theorem_3.conclusion(case, under_test)

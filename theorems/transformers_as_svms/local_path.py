@@ -13,6 +13,7 @@ from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
+from generators.chosen_tokens import locally_optimal_choices
 from generators.query_cases import query_cases
 from reference_attention.floats import EPS
 from reference_attention.paths.local_path import LocalPath, SignedLog
@@ -20,24 +21,32 @@ from reference_attention.risk import ScaledGradient
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least, undecided_claim
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import FAR
-from theorems.core.statement import always, statement
-from theorems.core.svm_certificate import local_optimality_claim
+from theorems.core.statement import statement
+from theorems.core.svm_certificate import LOCAL_OPTIMALITY, SVM_IS_OPTIMAL, local_optimality_claim
 from theorems.core.tolerances import tolerance
-from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
-from theorems.token_selection.local_paths.cone_points import INSIDE, cone_points, is_resolvable
-from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import too_thin
-from theorems.token_selection.local_paths.local_cases import resolves_cone
-from theorems.token_selection.local_paths.local_constants import local_constants
+from theorems.curves.cone_points import INSIDE, cone_points, is_resolvable
+from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import resolves_cone
+from theorems.token_selection.local_paths.local_constants import local_constants, too_thin
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
+from theorems.transformers_as_svms.nuclear_local_path import NUCLEAR_LOCAL_CLAIMS, nuclear_local_claims
 
 LOCAL_PATH_VALUE = tolerance(
     "local-path-value",
     "what both log-excesses carry, and 64 eps (1 + |log excess| + κR)",
     "the optimiser prefers the first of several points whose risks differ by no more than the rounding of a logit",
 )
+
+RESOLVED = "float64 resolves a radius of the path"
+MARGIN = sharper("sublevel-margin")
+CORRELATION = sharper("sublevel-correlation")
+IN_THE_CONE = premise("path-is-in-the-cone", when=RESOLVED)
+IS_LOWEST = premise("path-is-no-higher-than-its-seeds", when=RESOLVED)
+PATH_MARGIN = sharper("path-margin", when=RESOLVED)
+PATH_TURNS = stated_claim("path-turns", when=RESOLVED)
 
 SUBLEVEL = (1.05, 2.0, 30.0, 1e3)
 """ρ of the sublevel sets, in units of the larger of κ_α and R0."""
@@ -58,21 +67,19 @@ def _cases() -> SearchStrategy[Case]:
 
 @statement(
     "tsvm-local-path",
-    "Local regularization path of W, Frobenius norm",
+    "Local regularization path of W and of (K, Q): Frobenius and nuclear norm",
     source="T-SVM, Theorem 6",
-    claims=QUERY_CLAIMS
-    | always("svm-is-optimal", "locally-optimal-is-definition-2", "sublevel-margin", "sublevel-correlation")
-    | dict.fromkeys(
-        ("path-is-in-the-cone", "path-is-no-higher-than-its-seeds", "path-margin", "path-turns"),
-        "float64 resolves a radius of the path",
-    ),
-    states=("path-turns",),
-    premises=(
-        "svm-is-optimal",
-        "locally-optimal-is-definition-2",
-        "path-is-in-the-cone",
-        "path-is-no-higher-than-its-seeds",
+    claims=(
         *QUERY_CLAIMS,
+        SVM_IS_OPTIMAL,
+        LOCAL_OPTIMALITY,
+        MARGIN,
+        CORRELATION,
+        IN_THE_CONE,
+        IS_LOWEST,
+        PATH_MARGIN,
+        PATH_TURNS,
+        *NUCLEAR_LOCAL_CLAIMS,
     ),
     assumptions=("queries-given", "well-behaved-loss", "separable", "locally-optimal"),
     cases=_cases,
@@ -86,8 +93,9 @@ def _cases() -> SearchStrategy[Case]:
 )
 def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and α be locally optimal. There are μ and R0 such that
-    W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P, P = ‖W^mm_α‖_F. (Of the norms of the
-    paper this is the Frobenius norm.)
+    W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P, P = ‖W^mm_α‖_F. With the nuclear
+    norm, W_⋆ the only solution of ATT-SVM⋆(α) and α locally optimal for it, W_R = argmin of L over
+    cone_μ(W_⋆) ∩ {R0 ≤ ‖W‖_F, ‖W‖_⋆ ≤ R} has W_R/R → W_⋆/C_⋆.
 
     **Effective.** Cone, good and harmful tokens, m_it, w_it, D_it as in Lemma 7 of the predecessor, on the keys
     vec(x zᵀ). N, Γ⁺, Γ⁻ are the number, largest and least gap of the good tokens, κ_α = log(2TN c_max Γ⁺/(c_min Γ⁻)),
@@ -114,19 +122,29 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     (path-turns): the right side is |o|²/(2ρ²)(1 + o(1)) where all neighbours have duals; followed to ρ = 1e6.
     *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in the predecessor's Theorem 1,
     H = Σ_harmful |D| e^{−r(m−w)}; Jensen's inequality over w, and Σ w_j a_j = ⟨W, W^mm_α⟩/P² = r cos, with r ≤ ρ.
+
+    **The nuclear norm.** Cone, good and harmful tokens and R0 as in :mod:`theorems.curves.nuclear_local_bounds`,
+    ρ = R/C_⋆. Every W of the cone with ‖W‖_F ≥ R0, ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has m(W) ≥ ρ − κ_α, the same κ_α; so
+    the bounds of ``tsvm-nuclear-path`` on its distance from the face of α's dual and from ρW_⋆ hold with κ_α for κ,
+    and they are what says that W_R/R → W_⋆/C_⋆ (nuclear-path-turns).
+    *Derivation.* Let a be the least margin of good tokens. Tight constraints are of such tokens: a ≤ r(1 + w), w the
+    least of theirs, and harmful tokens have margins r(m_j − w_j) ≥ r(1 + w), so a = m(W). As before, n(L(W) − L_α) is
+    at least c_min Γ⁻ e^{−a}/T − c_max Σ_harmful |D| e^{−r(m−w)}, of which half the first is left beyond R0, since
+    e^{−a} ≥ e^{−r(1+w)}; and at ρW_⋆, whose margins are at least ρ, at most c_max N Γ⁺ e^{−ρ}.
     """
-    yield from query_claims(case, under_test)
+    yield from premises(query_claims(case, under_test))
+    yield from nuclear_local_claims(case, under_test)
     problem = case.problem
     solution = yield from certify(problem, case.chosen_tokens, under_test)
-    yield local_optimality_claim(problem, case.chosen_tokens, solution, under_test)
+    yield from premises(local_optimality_claim(problem, case.chosen_tokens, solution, under_test))
     constants = local_constants(problem, solution)
     if constants is None or not is_resolvable(constants, 1.0):
-        raise Undecided("sublevel-margin", too_thin(constants), Form.EFFECTIVE)
+        raise Undecided(MARGIN, too_thin(constants), Form.EFFECTIVE)
     bounds = LocalPathBounds(constants, under_test)
     begin = max(float(value_of(bounds.kappa)), bounds.first)
     if not 2 * begin < bounds.last:
         why = f"max(κ, R0/P) = {begin:.3g}: float64 resolves the logits of the cone to ρ = {bounds.last:.3g} only"
-        raise Undecided("sublevel-margin", why, Form.EFFECTIVE)
+        raise Undecided(MARGIN, why, Form.EFFECTIVE)
     rng = case.rng()
     yield from _sublevel(bounds, begin, rng)
     radii = np.array([rho for rho in PATH_RADII if 1.5 * begin < rho < bounds.last])
@@ -141,12 +159,12 @@ def _sublevel(bounds: LocalPathBounds, begin: float, rng: np.random.Generator) -
     share = rng.random((len(rhos), POINTS)) ** 8
     sizes = (bounds.first * (rhos[:, None] / bounds.first) ** (1 - share)) * (1 - 1e-12) + 1e-12 * bounds.first
     points = cone_points(rng, constants, sizes.ravel() * constants.norm, constants.mu)
-    edge = bounds.log_excess(rhos[:, None] * bounds.p_mm, "sublevel-margin")
-    over = np.maximum(bounds.log_excess(exact(points), "sublevel-margin") - np.repeat(edge, POINTS), 0.0)
+    edge = bounds.log_excess(rhos[:, None] * bounds.p_mm, MARGIN)
+    over = np.maximum(bounds.log_excess(exact(points), MARGIN) - np.repeat(edge, POINTS), 0.0)
     least, what = np.repeat(rhos, POINTS) - over - bounds.kappa, {"points": "point of the cone"}
-    yield at_least("sublevel-margin", Form.EFFECTIVE, bounds.margin(points), least, **what)
+    yield at_least(MARGIN, Form.EFFECTIVE, bounds.margin(points), least, **what)
     _, along, _ = bounds.sizes(points)
-    yield at_least("sublevel-correlation", Form.EFFECTIVE, along, least, **what)
+    yield at_least(CORRELATION, Form.EFFECTIVE, along, least, **what)
 
 
 def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -> Iterator[Claim]:
@@ -160,26 +178,24 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     rays[~inside, 1] = rays[~inside, 0]
     path = follow_local_path(bounds, norms, rays.reshape(-1, constants.problem.d), seed)
     if path.points.shape != (len(radii), constants.problem.d) or not np.isfinite(path.points).all():
-        raise NotANumber("path-is-in-the-cone", "the path has no finite point at each radius", Form.EXACT)
+        raise NotANumber(IN_THE_CONE, "the path has no finite point at each radius", Form.EXACT)
     rho, along, nu = bounds.sizes(path.points)
     # The optimiser's own arithmetic puts a point on the boundary some roundings beyond it.
     room = 64 * constants.problem.d * EPS
     left = np.stack([constants.mu * (1 + 1e-6) + room - nu, radii * (1 + room) - rho, rho - bounds.first * (1 - room)])
     scale = np.stack([np.full(len(radii), constants.mu), radii, np.full(len(radii), bounds.first)])
-    yield at_least("path-is-in-the-cone", Form.EXACT, left, 0.0, scale=scale, points="radius")
+    yield at_least(IN_THE_CONE, Form.EXACT, left, 0.0, scale=scale, points="radius")
     if any(float(value_of(r)) < bounds.first for r in rho):
-        yield undecided_claim("path-margin", "the path lies within the inner radius", Form.EFFECTIVE)
+        yield undecided_claim(PATH_MARGIN, "the path lies within the inner radius", Form.EFFECTIVE)
         return
-    mine = bounds.log_excess(exact(path.points), "path-is-no-higher-than-its-seeds")
-    theirs = bounds.log_excess(exact(rays.transpose(1, 0, 2)), "path-is-no-higher-than-its-seeds")
+    mine = bounds.log_excess(exact(path.points), IS_LOWEST)
+    theirs = bounds.log_excess(exact(rays.transpose(1, 0, 2)), IS_LOWEST)
     noise = 64 * EPS * (1 + np.abs(mine.value) + constants.problem.key_scale * norms)
-    yield at_least(
-        "path-is-no-higher-than-its-seeds", Form.LIMIT, theirs, mine.widen(noise), why=LOCAL_PATH_VALUE, points="seed"
-    )
+    yield at_least(IS_LOWEST, Form.LIMIT, theirs, mine.widen(noise), why=LOCAL_PATH_VALUE, points="seed")
     lowest = exact(radii) - bounds.kappa
     level = np.maximum(mine - theirs[0], 0.0).error + noise
     yield at_least(
-        "path-margin",
+        PATH_MARGIN,
         Form.EFFECTIVE,
         np.stack([bounds.margin(path.points), along]),
         lowest.widen(level),
@@ -188,7 +204,7 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
         points="radius",
     )
     top = bounds.with_harm(theirs[1].widen(noise), rho) + radii - bounds.least_excess(lowest)
-    yield at_least("path-turns", Form.LIMIT, top / rho, nu, scale=1.0, why=LOCAL_PATH_VALUE, points="radius")
+    yield at_least(PATH_TURNS, Form.LIMIT, top / rho, nu, scale=1.0, why=LOCAL_PATH_VALUE, points="radius")
 
 
 def follow_local_path(

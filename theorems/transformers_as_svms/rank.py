@@ -21,15 +21,21 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import Infeasible
 from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
-from theorems.core.statement import always, statement
-from theorems.core.svm_certificate import svm_claim
+from theorems.core.statement import statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL, svm_claim
 from theorems.core.tolerances import EXACT
+from theorems.transformers_as_svms.nuclear_rank import NUCLEAR_RANK_CLAIMS, nuclear_rank_claims
 
-DECOUPLED = {True: "single-input-is-rank-one", False: "orthogonal-queries-decouple"}
-"""The claim by whether there is one input only."""
+IN_SPAN_OF_QUERIES = stated_claim("rows-in-span-of-queries")
+IN_SPAN_OF_DIFFERENCES = sharper("columns-in-span-of-differences")
+RANK = sharper("rank-at-most-supporting-inputs")
+RANK_ONE = sharper("single-input-is-rank-one", when="where n = 1")
+DECOUPLE = sharper("orthogonal-queries-decouple", when="where n > 1 and queries are mutually orthogonal")
+TOKEN_SVM_IS_OPTIMAL = premise("token-svm-is-optimal", when="where n = 1 or queries are mutually orthogonal")
 
 
 @st.composite
@@ -55,17 +61,17 @@ def _cases(draw: DrawFn) -> Case:
     "tsvm-rank",
     "Solutions have rank at most the number of supporting inputs",
     source="T-SVM, Lemma 2",
-    claims=always(
-        "svm-is-optimal", "rows-in-span-of-queries", "columns-in-span-of-differences", "rank-at-most-supporting-inputs"
-    )
-    | {
-        "single-input-is-rank-one": "where n = 1",
-        "orthogonal-queries-decouple": "where n > 1 and queries are mutually orthogonal",
-        "token-svm-is-optimal": "where n = 1 or queries are mutually orthogonal",
-    }
-    | QUERY_CLAIMS,
-    states=("rows-in-span-of-queries",),
-    premises=("svm-is-optimal", "token-svm-is-optimal", *QUERY_CLAIMS),
+    claims=(
+        SVM_IS_OPTIMAL,
+        IN_SPAN_OF_QUERIES,
+        IN_SPAN_OF_DIFFERENCES,
+        RANK,
+        RANK_ONE,
+        DECOUPLE,
+        TOKEN_SVM_IS_OPTIMAL,
+        *QUERY_CLAIMS,
+        *NUCLEAR_RANK_CLAIMS,
+    ),
     assumptions=("queries-given", "separable"),
     cases=_cases,
     kernel=SVM_ONLY,
@@ -85,25 +91,32 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     ATT-SVM(α_i) on the tokens of input i alone. Derivation: u_i = W^mm z_i is feasible for input i, so ‖W^mm z_i‖ ≥
     ‖p_i‖; Σ_i ‖W z_i‖²/‖z_i‖² ≤ ‖W‖_F², with equality at that sum, which is feasible; and the solution is unique.
 
+    **The nuclear norm.** Every solution W_⋆ of ATT-SVM⋆(α) has rows in span{z_i}: W_⋆P_Z has the same margins, and
+    ‖WP_Z‖_⋆ ≤ ‖W‖_⋆ with equality only if W(I − P_Z) = 0, as WWᵀ = WP_ZWᵀ + W(I − P_Z)Wᵀ and √ is operator monotone.
+    Sharper: W_⋆ = KQᵀ with K = MQ, Q = MᵀK, M = Σ λ_it (x_iα − x_it) z_iᵀ for its dual λ, so the spans are those of
+    inputs and constraints with positive duals. If it is the only solution, P ↦ (⟨G_j, U1 P V1ᵀ⟩)_S is injective on
+    symmetric r × r matrices, which takes r(r+1)/2 ≤ #S tight constraints (Barvinok, Pataki).
+
     The solver's certificate is claimed first; the claims after it are made of what it returned even if that is wrong.
-    All are decided over the rationals.
+    All but those of the nuclear norm are decided over the rationals.
     """
-    yield from query_claims(case, under_test)
+    yield from premises(query_claims(case, under_test))
     data, alpha, problem = case.queried, case.chosen_tokens, case.problem
     assert data is not None
-    svm = solve_att_svm(problem, alpha, under_test, "svm-is-optimal")
+    svm = solve_att_svm(problem, alpha, under_test, SVM_IS_OPTIMAL)
     yield svm_claim(problem, alpha, svm)
     W = fmpq_mat(*data.shape, list(svm.exact.p))
     used = [pair for pair, weight in sorted(svm.exact.duals.items()) if weight != 0]
     inputs = sorted({i for i, _ in used})
     queries = rational_matrix(data.queries[inputs])
-    yield _in_span("rows-in-span-of-queries", W, queries.tolist())
+    yield _in_span(IN_SPAN_OF_QUERIES, W, queries.tolist())
     differences = [_difference(data, case, *pair) for pair in used]
-    yield _in_span("columns-in-span-of-differences", W.transpose(), differences)
+    yield _in_span(IN_SPAN_OF_DIFFERENCES, W.transpose(), differences)
     rank = int(W.rank())
-    yield _claim("rank-at-most-supporting-inputs", rank <= len(inputs), f"rank {rank}, {len(inputs)} inputs")
+    yield _claim(RANK, rank <= len(inputs), f"rank {rank}, {len(inputs)} inputs")
     if problem.n == 1 or orthogonal_queries(case).holds:
         yield from _decoupling_claims(case, data, W, under_test)
+    yield from nuclear_rank_claims(case, under_test)
 
 
 def _difference(data: QueryDataset, case: Case, i: int, t: int) -> list[fmpq]:
@@ -121,18 +134,17 @@ def _in_span(name: str, rows: fmpq_mat, span: list[list[fmpq]]) -> Claim:
 
 def _decoupling_claims(case: Case, data: QueryDataset, W: fmpq_mat, under_test: Implementation) -> Iterator[Claim]:
     """W^mm is put together from one solution per input."""
-    name = DECOUPLED[case.problem.n == 1]
     total = fmpq_mat(*data.shape)
     for i, query in enumerate(rational_matrix(data.queries).tolist()):
         own, alpha = Problem(data.X[i : i + 1], case.problem.scores[i : i + 1]), case.chosen_tokens[i : i + 1]
         found = under_test.max_margin(own.exact_keys, alpha)
         if isinstance(found, Infeasible):
-            yield _claim("token-svm-is-optimal", False, f"ATT-SVM on the tokens of input {i} is called infeasible")
+            yield _claim(TOKEN_SVM_IS_OPTIMAL, False, f"ATT-SVM on the tokens of input {i} is called infeasible")
             return
-        yield svm_claim(own, alpha, found, name="token-svm-is-optimal")
+        yield svm_claim(own, alpha, found, name=TOKEN_SVM_IS_OPTIMAL)
         size = sum((b * b for b in query), fmpq(0))
         total += fmpq_mat([[a * b / size for b in query] for a in found.exact.p])
-    yield _claim(name, total == W, f"{case.problem.n} solutions on tokens")
+    yield _claim(RANK_ONE if case.problem.n == 1 else DECOUPLE, total == W, f"{case.problem.n} solutions on tokens")
 
 
 def _claim(name: str, holds: bool, detail: str) -> Claim:

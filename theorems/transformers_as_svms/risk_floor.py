@@ -22,18 +22,28 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.bounded import exact, in_floats, with_rounding
 from theorems.core.claim import Claim, Ended, Form, Verdict, at_least
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.parts import Condition
 from theorems.core.points import affordable, climb, probe_points
-from theorems.core.statement import always, statement
-from theorems.core.svm_certificate import svm_claim
+from theorems.core.statement import statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL, svm_claim
 from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.excess import log_excess_of
 from theorems.rounding.risk_under_test import risk_of
-from theorems.transformers_as_svms.floor_bounds import FloorAt, smallest_gaps
+from theorems.transformers_as_svms.floor_bounds import (
+    EXCESS_AT_LEAST,
+    EXCESS_AT_MOST,
+    LEAST_BY_MARGINS,
+    LEAST_BY_SLOPES,
+    MOST_BY_MARGINS,
+    MOST_BY_SLOPES,
+    FloorAt,
+    smallest_gaps,
+)
 
 POINTS = 120
 RADII = (0.1, 1.0, 10.0, 1e2, 1e3, 1e6)
@@ -43,7 +53,14 @@ FEASIBLE = Condition(
     lambda case: not isinstance(max_margin(case.problem.exact_keys, case.problem.optimal), Infeasible),
 )
 INFEASIBLE = "where ATT-SVM(opt) is infeasible"
-IN_LOGARITHMS = "unless it is a kernel, whose risks have no digits left of the difference"
+
+
+RISK_AT_LEAST = stated_claim("risk-at-least")
+RISK_AT_MOST = sharper("risk-at-most")
+RAY_AT_MOST = stated_claim("excess-on-the-ray-at-most", when=FEASIBLE)
+RAY_AT_LEAST = sharper("excess-on-the-ray-at-least", when=FEASIBLE)
+INFEASIBILITY = premise("infeasibility-is-proven", when=INFEASIBLE)
+STAYS_AWAY = sharper("excess-stays-away", when=INFEASIBLE)
 
 
 @st.composite
@@ -64,23 +81,22 @@ def _cases(draw: DrawFn) -> Case:
     "tsvm-risk-floor",
     "Optimal tokens minimise the risk",
     source="T-SVM, Lemma 1",
-    claims=always("risk-at-least", "risk-at-most")
-    | dict.fromkeys(
-        (
-            "excess-at-least",
-            "excess-at-least-by-slopes",
-            "excess-at-least-by-margins",
-            "excess-at-most",
-            "excess-at-most-by-slopes",
-            "excess-at-most-by-margins",
-        ),
-        IN_LOGARITHMS,
-    )
-    | dict.fromkeys(("svm-is-optimal", "excess-on-the-ray-at-most", "excess-on-the-ray-at-least"), FEASIBLE)
-    | dict.fromkeys(("infeasibility-is-proven", "excess-stays-away"), INFEASIBLE)
-    | QUERY_CLAIMS,
-    states=("risk-at-least", "excess-at-least", "excess-on-the-ray-at-most"),
-    premises=("svm-is-optimal", "infeasibility-is-proven", *QUERY_CLAIMS),
+    claims=(
+        RISK_AT_LEAST,
+        RISK_AT_MOST,
+        EXCESS_AT_LEAST,
+        LEAST_BY_SLOPES,
+        LEAST_BY_MARGINS,
+        EXCESS_AT_MOST,
+        MOST_BY_SLOPES,
+        MOST_BY_MARGINS,
+        SVM_IS_OPTIMAL.only(FEASIBLE),
+        RAY_AT_MOST,
+        RAY_AT_LEAST,
+        INFEASIBILITY,
+        STAYS_AWAY,
+        *QUERY_CLAIMS,
+    ),
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum"),
     cases=_cases,
     kernel=calls("its risk, between both bounds at every point", turn=8, differentiates=False),
@@ -117,7 +133,7 @@ def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
     Risks are compared as they are, which a kernel is asked for, and in logarithms, where n (L − L_⋆) has all its digits
     however small it is.
     """
-    yield from query_claims(case, under_test)
+    yield from premises(query_claims(case, under_test))
     problem = case.problem
     found = under_test.max_margin(problem.exact_keys, problem.optimal)
     svm = None if isinstance(found, Infeasible) else found
@@ -146,7 +162,7 @@ def _infeasibility_claim(case: Case, found: Infeasible) -> Claim:
     rows = difference_rows(case.problem.exact_keys, case.problem.optimal)
     right = is_farkas_proof(rows, found.exact)
     detail = f"{len(found.exact)} multipliers" if right else "the multipliers do not add up to zero"
-    return Claim("infeasibility-is-proven", Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, detail)
+    return Claim(INFEASIBILITY, Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, detail)
 
 
 def _violation(
@@ -164,39 +180,37 @@ def _violation(
 
 def _plain(problem: Problem, under_test: Implementation, points: Float64[np.ndarray, "k d"]) -> Iterator[Claim]:
     at = AttentionAt(problem, points, under_test.textbook_eps)
-    risk = risk_of(at, under_test, "risk-at-least")
+    risk = risk_of(at, under_test, RISK_AT_LEAST)
     floor = np.mean(problem.loss.value(exact(problem.scores.max(axis=1))), axis=-1)
     bounds = FloorAt(at)
-    least, most = (
-        np.exp(b[:, 0]) / problem.n for b in (bounds.lower["excess-at-least"], bounds.upper["excess-at-most"])
-    )
-    yield at_least("risk-at-least", Form.EFFECTIVE, risk, floor + least)
-    yield at_least("risk-at-most", Form.EFFECTIVE, floor + most, risk)
+    least, most = (np.exp(b[:, 0]) / problem.n for b in (bounds.lower[EXCESS_AT_LEAST], bounds.upper[EXCESS_AT_MOST]))
+    yield at_least(RISK_AT_LEAST, Form.EFFECTIVE, risk, floor + least)
+    yield at_least(RISK_AT_MOST, Form.EFFECTIVE, floor + most, risk)
 
 
 def _in_logarithms(
     problem: Problem, under_test: Implementation, points: Float64[np.ndarray, "k d"], *, separable: bool
 ) -> Iterator[Claim]:
     bounds, n = FloorAt(AttentionAt(problem, points)), np.log(exact(problem.n))
-    excess = (log_excess_of(under_test, problem, points, "excess-at-least") + n)[:, None]
+    excess = (log_excess_of(under_test, problem, points, EXCESS_AT_LEAST) + n)[:, None]
     for name, bound in bounds.lower.items():
         yield at_least(name, _form(name), excess, bound)
     for name, bound in bounds.upper.items():
         yield at_least(name, _form(name), bound, excess)
     if not separable:
-        yield at_least("excess-stays-away", Form.EFFECTIVE, excess, np.min(smallest_gaps(problem)) - np.log(exact(2.0)))
+        yield at_least(STAYS_AWAY, Form.EFFECTIVE, excess, np.min(smallest_gaps(problem)) - np.log(exact(2.0)))
 
 
 def _form(name: str) -> Form:
-    return Form.SHARP if name.endswith("-by-slopes") else Form.EFFECTIVE
+    return Form.SHARP if name in (LEAST_BY_SLOPES, MOST_BY_SLOPES) else Form.EFFECTIVE
 
 
 def _on_the_ray(problem: Problem, under_test: Implementation, svm: MaxMargin) -> Iterator[Claim]:
     radii = np.array(RADII)
     points: Any = radii[:, None] * with_rounding(svm.p)
-    excess = log_excess_of(under_test, problem, points, "excess-on-the-ray-at-most") + np.log(exact(problem.n))
+    excess = log_excess_of(under_test, problem, points, RAY_AT_MOST) + np.log(exact(problem.n))
     costs = FloorAt(AttentionAt(problem, points)).log_costs
     most = np.log(exact(problem.n * (problem.T - 1))) + np.max(costs) - radii
     least = np.min(smallest_gaps(problem)) - np.logaddexp(0.0, exact(radii))
-    yield at_least("excess-on-the-ray-at-most", Form.LIMIT, most, excess, points="radius")
-    yield at_least("excess-on-the-ray-at-least", Form.LIMIT, excess, least, points="radius")
+    yield at_least(RAY_AT_MOST, Form.LIMIT, most, excess, points="radius")
+    yield at_least(RAY_AT_LEAST, Form.LIMIT, excess, least, points="radius")

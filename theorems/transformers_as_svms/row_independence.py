@@ -8,18 +8,56 @@ References: *Transformers as Support Vector Machines*, Theorem 4 (made sharper h
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from flint import fmpq, fmpq_mat
 from jaxtyping import Float64, Int64
 
+from generators.query_assumptions import independent_rows
 from reference_attention.exact import rational, to_floats
 from reference_attention.outer_keys import rational_keys
 from reference_attention.problem import Problem
+from theorems.core.claim import Form, Undecided
+from theorems.core.claim_name import stated_claim
+from theorems.core.parts import Condition
+
+INDEPENDENT = Condition("the rows are independent", lambda case: independent_rows(case).holds is not False)
+GRADIENT_NORM = stated_claim("gradient-norm", when=INDEPENDENT)
+"""Undecided where the rows are all but dependent."""
 
 BELOW = 2.0**-20
 """What the guess is taken too small by at first; then four times as much each time."""
 HALVINGS = 40
 """How often λ is halved after that, before nothing is said."""
+
+
+@dataclass(frozen=True)
+class Independence:
+    """Certified lower bounds of singular values; floats taken as exact.
+
+    Attributes:
+        rows_squared: of the rows G_it, t ≠ opt_i.
+        zero_sum_squared: of c ↦ Σ_it c_it k_it where Σ_t c_it = 0 for each i.
+    """
+
+    rows_squared: float
+    zero_sum_squared: float
+
+    @classmethod
+    def of(cls, problem: Problem) -> Independence:
+        """Of the keys of a problem.
+
+        Raises:
+            Undecided: neither is known to be positive.
+        """
+        gram = difference_gram(problem, problem.optimal)
+        rows = certified_eigenvalue(gram, identity(gram.nrows()))
+        zero_sum = certified_eigenvalue(gram, zero_sum_metric(problem.n, problem.T))
+        if not rows > 0 or not zero_sum > 0:
+            why = "no positive lower bound of the singular values was certified: the rows are all but dependent"
+            raise Undecided(GRADIENT_NORM, why, Form.EFFECTIVE)
+        return cls(rows, zero_sum)
 
 
 def difference_gram(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> fmpq_mat:

@@ -7,55 +7,79 @@ References: *Transformers as Support Vector Machines*, sequence outputs and caus
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from numpy.linalg import norm
 
 from generators.case import Case
-from generators.sequence_assumptions import optimal_tokens_of
+from generators.margin_assumptions import is_farkas_proof
+from generators.sequence_assumptions import optimal_tokens_of, sequence_rows
 from generators.sequence_cases import sequence_cases
 from reference_attention.floats import EPS
-from reference_attention.svm.sequence_max_margin import SequenceInfeasible
-from theorems.bounded import value_of
-from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from reference_attention.svm.sequence_max_margin import SequenceInfeasible, SequenceMaxMargin
+from theorems.bounded import exact, value_of, with_rounding
+from theorems.core.claim import Claim, Ended, Form, Refuted, Undecided, Verdict, at_least
+from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
-from theorems.core.points import probe_points
-from theorems.core.statement import always, statement
-from theorems.transformers_as_svms.sequence_data_claims import (
+from theorems.core.points import climb, probe_points
+from theorems.core.sequence_certificate import (
+    DECIDED,
+    PARTS,
+    UNSEEN,
     choices_claim,
     parts_claim,
     solution_claim,
     unseen_claim,
 )
-from theorems.transformers_as_svms.sequence_numbers import SequenceRows
-from theorems.transformers_as_svms.sequence_points import risk_claims, sublevel_claims
+from theorems.core.statement import statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
+from theorems.curves.reduced import Reduced, tangent_basis
+from theorems.curves.sublevel_hunt import hunt
+from theorems.rounding.attention_at import Numbers, violation_of
+from theorems.rounding.sized import sized_equal
+from theorems.transformers_as_svms.sequence_numbers import SequenceRows, dual_value
+
+IS_THE_MEAN = premise("excess-is-the-mean")
+FLOOR = sharper("risk-floor")
+CEILING = sharper("risk-ceiling")
+FROM_BELOW = sharper("leading-term-from-below")
+FROM_ABOVE = sharper("leading-term-from-above", when="a loss of this package, for which |ℓ''| ≤ |ℓ'|")
+MARGIN = sharper("sublevel-margin")
+CORRELATION = stated_claim("sublevel-correlation")
+FROM_DUALS = sharper("sublevel-correlation-from-duals")
 
 UNSEEN_POINTS = 12
+POINTS = 60
+SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
+"""RΘ/κ of the sublevel sets."""
+RAY = (1.0, 4.0, 20.0, 100.0, 1e3, 1e5)
+"""RΘ along W^mm, where the risk's leading term is claimed."""
+HUNT_BUDGET = 60_000
+"""About how many floats one batch of hunted points may occupy."""
 
 
 @statement(
     "tsvm-sequence",
     "Several queries per input, causal or masked: selection by one W^mm",
     source="T-SVM, sequence outputs (appendix)",
-    claims=always(
-        "parts-are-the-data",
-        "svm-is-optimal",
-        "any-tokens-are-decided",
-        "excess-is-the-mean",
-        "risk-floor",
-        "risk-ceiling",
-        "leading-term-from-below",
-        "leading-term-from-above",
-        "sublevel-margin",
-        "sublevel-correlation",
-        "sublevel-correlation-from-duals",
-    )
-    | {"unseen-tokens-do-not-matter": "where a query does not see every token"},
-    states=("sublevel-correlation",),
-    premises=(
-        "parts-are-the-data",
-        "svm-is-optimal",
-        "any-tokens-are-decided",
-        "excess-is-the-mean",
-        "unseen-tokens-do-not-matter",
+    claims=(
+        PARTS,
+        SVM_IS_OPTIMAL,
+        DECIDED,
+        IS_THE_MEAN,
+        FLOOR,
+        CEILING,
+        FROM_BELOW,
+        FROM_ABOVE,
+        MARGIN,
+        CORRELATION,
+        FROM_DUALS,
+        UNSEEN,
     ),
     assumptions=("well-behaved-loss", "sequence-given", "sequence-strict-optimum", "sequence-separable"),
     cases=sequence_cases,
@@ -75,10 +99,10 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Exact.** Each (i, k) is an input with the keys vec(x_it z_ikᵀ) of the tokens that it sees. A query that sees one
     token has a constant risk and no constraint. Two queries with different numbers of tokens are in different parts,
-    and L is the mean over all (i, k); a token that is copied to make them alike would take weight, so none is. What a
-    query does not see changes nothing of its risk. W^mm is certified over Q on the rows of all parts together, and so
-    is the answer for other tokens: for every choice they are separable where the rows (x_iα − x_it) z_ikᵀ are linearly
-    independent, which nT(T−1) ≤ d² does not decide.
+    in any order, and L is the mean over all (i, k); a token that is copied to make them alike would take weight, so
+    none is. What a query does not see changes nothing of its risk. W^mm is certified over Q on the rows of all parts
+    together, and so is the answer for other tokens: for every choice they are separable where the rows
+    (x_iα − x_it) z_ikᵀ are linearly independent, which nT(T−1) ≤ d² does not decide.
 
     **Effective.** M = nL queries, N constraints, h their margins, m = min h, Γ the gaps γ_α − γ_t, c_max and c_min
     bounds of |ℓ'| on the range of scores. At every W
@@ -93,7 +117,8 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     does its bound from the duals, with x = (T−1)e^{−(ρ−κ)} of the longest input:
     ⟨W, W^mm⟩/‖W^mm‖² ≥ D − log1p(x) − b min(x, 1) − log M(L(R W̄^mm) − L_⋆).
 
-    **Sharp.** Along the ray, with c_t = |ℓ'(γ_α)| Γ_t, x = Σ_t e^{−h_t} of a query and Γ its widest gap,
+    **Sharp**, of a loss with |ℓ''| ≤ |ℓ'| the right bound, which Assumption A does not give (e^{−3u}). Along the ray,
+    with c_t = |ℓ'(γ_α)| Γ_t, x = Σ_t e^{−h_t} of a query and Γ its widest gap,
 
         Σ c_t e^{−h_t − b min(x, 1)}/(1 + x) ≤ M(L − L_⋆) ≤ Σ c_t e^{−h_t + Γ min(x, 1)},
 
@@ -112,19 +137,131 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield unseen
     if parts.verdict is Verdict.FALSIFIED:
         raise Ended(parts.name)
-    alpha = optimal_tokens_of(data)
+    # The data's own numbers, in the order in which the parts came.
+    ours = tuple(data.part(part.pairs) for part in reported)
+    alpha = optimal_tokens_of(ours)
     svm = under_test.sequence_max_margin([part.problem.exact_keys for part in reported], alpha)
     if isinstance(svm, SequenceInfeasible):
-        raise Undecided("svm-is-optimal", "ATT-SVM(opt) was called infeasible")
-    solution = solution_claim(data, alpha, svm)
+        said = "ATT-SVM(opt) was called infeasible"
+        if not is_farkas_proof(sequence_rows(data, ours, alpha), svm.exact):
+            raise Refuted(SVM_IS_OPTIMAL, f"{said}, and the multipliers prove nothing", Form.EXACT)
+        raise Undecided(SVM_IS_OPTIMAL, said)
+    solution = solution_claim(data, ours, alpha, svm)
     yield solution
     yield choices_claim(data, under_test, rng)
     if solution.verdict is Verdict.FALSIFIED:
         raise Ended(solution.name)
-    rows = SequenceRows(data.parts, under_test, reported)
-    yield from risk_claims(rows, svm, case.problem, rng)
+    rows = SequenceRows(ours, under_test, reported)
+    yield from at_points(rows, svm, case.problem, rng)
     kappa = float(value_of(rows.log_kappa))
     if not kappa < 1 / EPS:
         why = f"κ = {kappa:.3g}: at RΘ = κ the rounding of a logit is larger than a logit"
-        raise Undecided("sublevel-margin", why, Form.EFFECTIVE)
-    yield from sublevel_claims(rows, svm, rng)
+        raise Undecided(MARGIN, why, Form.EFFECTIVE)
+    rhos = kappa * np.array(SUBLEVEL_RADII)
+    points, of_radius = sublevel_points(rows, svm, rhos, rng)
+    yield from in_sublevel_sets(rows, svm, rhos, points, of_radius)
+
+
+def at_points(
+    rows: SequenceRows, svm: SequenceMaxMargin, largest: Problem, rng: np.random.Generator
+) -> Iterator[Claim]:
+    """The excess under test is the mean over all queries, and lies between its bounds, at any W."""
+
+    def floor(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
+        # For the search alone.
+        plain = rows.plain_log_excess(points) + np.log(rows.total)
+        least = np.min(points @ value_of(rows.stacked_rows).T, axis=1)
+        low = float(value_of(rows.log_slope_bounds)[1]) + float(value_of(rows.log_least_gap))
+        return plain, low - np.log(2) - np.maximum(least, 0.0)
+
+    ray = np.array(RAY)[:, None] * svm.p
+    points = np.concatenate([climb(rng, probe_points(rng, largest, svm.p, m=POINTS), violation_of(floor)), ray])
+    at = exact(points)
+    yield sized_equal(IS_THE_MEAN, rows.excess_under_test(at, IS_THE_MEAN), rows.excess(at))
+    log_excess = rows.log_excess_under_test(at, FLOOR)
+    steep, flat = rows.log_slope_bounds
+    margins = rows.margins(at)
+    every: Any = np.concatenate([h.reshape(len(points), -1) for h in margins], axis=1)
+    least = np.maximum(np.min(every, axis=1), 0.0)
+    low = flat + rows.log_least_gap - np.log(exact(2)) - least
+    yield at_least(FLOOR, Form.EFFECTIVE, log_excess, low)
+    terms = [gap - h for gap, h in zip(rows.log_gaps, margins, strict=True)]
+    flattened: Any = np.concatenate([term.reshape(len(points), -1) for term in terms], axis=1)
+    yield at_least(CEILING, Form.EFFECTIVE, steep + np.logaddexp.reduce(flattened, axis=1), log_excess)
+    yield from on_the_ray(rows, exact(ray))
+
+
+def on_the_ray(rows: SequenceRows, ray: Numbers) -> Iterator[Claim]:
+    """The leading term of the risk from both sides."""
+    log_excess = rows.log_excess_under_test(ray, FROM_BELOW)
+    margins = rows.margins(ray)
+    count = len(RAY)
+    below, above = [], []
+    for h, costs, problem in zip(margins, rows.log_costs, rows.problems, strict=True):
+        others: Any = np.exp(np.logaddexp.reduce(-h, axis=-1))
+        lost = np.log1p(others) + rows.bent * np.minimum(others, 1.0)
+        width = exact(problem.scores.max(axis=1)) - problem.scores.min(axis=1)
+        below.append((costs - h - lost[..., None]).reshape(count, -1))
+        above.append((costs - h + (width * np.minimum(others, 1.0))[..., None]).reshape(count, -1))
+    low: Any = np.logaddexp.reduce(np.concatenate(below, axis=1), axis=1)
+    high: Any = np.logaddexp.reduce(np.concatenate(above, axis=1), axis=1)
+    what = {"points": "point of the ray"}
+    yield at_least(FROM_BELOW, Form.SHARP, log_excess, low, **what)
+    loss = rows.problems[0].loss
+    if type(loss) is type(LOSSES.get(loss.name)):
+        # |ℓ''| ≤ |ℓ'|, which Assumption A does not give.
+        yield at_least(FROM_ABOVE, Form.SHARP, high, log_excess, **what)
+
+
+def in_sublevel_sets(
+    rows: SequenceRows,
+    svm: SequenceMaxMargin,
+    rhos: Float64[np.ndarray, "r"],
+    points: Float64[np.ndarray, "m d"],
+    of_radius: Int64[np.ndarray, "m"],
+) -> Iterator[Claim]:
+    """Margin and correlation at points of sublevel sets, and of which radius each is.
+
+    A point of the ball whose risk is larger than at R W̄^mm by a factor e^o belongs to the sublevel set of ρ − o.
+    """
+    p, kappa = exact(points), rows.log_kappa
+    p_mm, rho = with_rounding(svm.p), rhos[of_radius]
+    log_edge = rows.log_excess_under_test(rhos[:, None] * p_mm, MARGIN)[of_radius]
+    over = np.maximum(rows.log_excess_under_test(p, MARGIN) - log_edge, 0.0)
+    length, along = norm(p, axis=1) / norm(p_mm), p @ p_mm / (p_mm @ p_mm)
+    least, what = rho - over - kappa, {"points": "point of a sublevel set"}
+    yield at_least(MARGIN, Form.EFFECTIVE, np.min(p @ rows.stacked_rows.T, axis=1), least, **what)
+    yield at_least(CORRELATION, Form.EFFECTIVE, along / length, least / np.maximum(length, rho), **what)
+    most = max(problem.T for problem in rows.problems)
+    left = (most - 1) * np.exp(-np.maximum(least, 0.0))
+    lost = np.log1p(left) + rows.bent * np.minimum(left, 1.0)
+    bound = dual_value(rows, svm) - lost - (log_edge + over)
+    yield at_least(FROM_DUALS, Form.EFFECTIVE, along, bound, **what)
+
+
+def sublevel_points(
+    rows: SequenceRows, svm: SequenceMaxMargin, rhos: Float64[np.ndarray, "r"], rng: np.random.Generator
+) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
+    """Points of sublevel sets with as little margin and correlation as are found; and of which radius each is."""
+    ray = rhos[:, None] * svm.direction
+    edge = rows.plain_log_excess(svm.norm * ray)
+
+    def inside(points: Float64[np.ndarray, "r b d"]) -> Bool[np.ndarray, "r b"]:
+        short = norm(points, axis=-1) <= rhos[:, None] * (1 + 4 * EPS)
+        return np.asarray(short & (rows.plain_log_excess(svm.norm * points) <= edge[:, None]))
+
+    unit = svm.norm * value_of(rows.stacked_rows)
+    parts = list(zip(rows.problems, svm.margins, svm.neighbours, strict=True))
+    others = [np.arange(problem.T) != problem.optimal[:, None] for problem in rows.problems]
+    margins = np.concatenate([one[where] for (_, one, _), where in zip(parts, others, strict=True)])
+    near = np.concatenate([one[where] for (_, _, one), where in zip(parts, others, strict=True)])
+    costs = np.concatenate([value_of(cost).ravel() for cost in rows.log_costs])
+    basis = tangent_basis(svm.direction)
+    flat = np.zeros(svm.p.size - 1)
+    centres = np.array([Reduced(unit @ basis, margins, costs, rho).newton(flat, 60)[0] for rho in rhos])
+    size = int(np.clip(HUNT_BUDGET // (len(rhos) * sum(q.keys.size for q in rows.problems)), 6, 24))
+    found = hunt(inside, svm.direction, basis, unit, near, rhos, centres, size=size, rounds=1, rng=rng)
+    # R W̄^mm itself belongs to its sublevel set.
+    found.append((ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_)))
+    points = svm.norm * np.concatenate([batch[good] for batch, good in found])
+    return points, np.concatenate([np.nonzero(good)[0] for _, good in found])

@@ -18,11 +18,11 @@ from generators.case import Case
 from generators.numbers import integers
 from reference_attention.paths.joint import Joint
 from reference_attention.paths.joint_minimisers import Pair
+from reference_attention.paths.joint_path import exponential_schedule
 from reference_attention.problem import Dataset
 from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
 from theorems.core.claim import Claim, Form
-from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
 from theorems.without.follow_flow import CLEAR, LIMIT_FOLLOWED
 from theorems.without.follow_joint_path import RADII, follow_joint_path, joint_of, relaxed_solution
 
@@ -72,7 +72,9 @@ def path_of(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]] | None:
     relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None:
         return None
-    return follow_joint_path(joint, slower(relaxed.margin / 2), RADII, relaxed.norm, case.seed), relaxed.direction
+    return follow_joint_path(
+        joint, exponential_schedule(relaxed.margin / 2), RADII, relaxed.norm, case.seed
+    ), relaxed.direction
 
 
 def quadrant_claim(pairs: list[Pair]) -> Claim:

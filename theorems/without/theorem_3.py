@@ -25,7 +25,7 @@ from reference_attention.risk import scaled_gradient
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
-from theorems.token_selection.local_paths.theorem_3_local_convergence import with_cone
+from theorems.token_selection.local_paths.invariant_cone import with_cone
 from theorems.without.follow_flow import CLEAR, direction_claims, start_of, walk
 from theorems.without.large_steps import claims_after_large_steps, descend_until_short_steps
 from theorems.without.signed_flow import norm_of_flow

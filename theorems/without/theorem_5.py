@@ -12,9 +12,9 @@ from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
 from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_path import exponential_schedule
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
-from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
 from theorems.without.follow_joint_path import (
     RADII,
     follow_joint_path,
@@ -82,7 +82,7 @@ def mixing_is_free(case: Case, under_test: Implementation) -> Iterator[Claim]:
     separator = None if joint is None else separator_of(joint)
     if joint is None or separator is None:
         raise not_followed("v_mm or p_mm does not exist")
-    pairs = follow_joint_path(joint, slower(separator.margin / 2), RADII, separator.norm, case.seed)
+    pairs = follow_joint_path(joint, exponential_schedule(separator.margin / 2), RADII, separator.norm, case.seed)
     if not selects_best(joint):
         raise not_followed("another selection has a label margin as large")
     yield prompt_claim("prompt-is-max-margin", pairs, separator.direction)

@@ -1,6 +1,7 @@
 """Theorem 6 with less: Assumption C over the supports, separation, the schedule of radii, selection.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6; :mod:`.joint_limit`.
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6;
+:mod:`theorems.token_selection.joint_paths.joint_constants`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ from generators.case import Case
 from generators.joint_cases import schedule_of
 from reference_attention.paths.joint import Joint
 from reference_attention.paths.joint_minimisers import Pair
-from reference_attention.paths.joint_path import Schedule
+from reference_attention.paths.joint_path import Schedule, exponential_schedule
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
 from theorems.without.follow_flow import NORM
 from theorems.without.follow_joint_path import (
     RADII,
@@ -75,7 +75,7 @@ def weak_support_claims(case: Case) -> Iterator[Claim]:
     relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None:
         raise not_followed("v_mm or p_relax does not exist")
-    pairs = follow_joint_path(joint, slower(relaxed.margin / 2), RADII, relaxed.norm, case.seed)
+    pairs = follow_joint_path(joint, exponential_schedule(relaxed.margin / 2), RADII, relaxed.norm, case.seed)
     yield from target_claims(case, pairs, joint, relaxed.direction)
 
 

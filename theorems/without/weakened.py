@@ -47,6 +47,11 @@ class Weakened:
     violation: Callable[[Case], float] | None = None
 
     @property
+    def title(self) -> str:
+        """E.g. ``theorem-2 without single-input``."""
+        return f"{self.statement.id} without {self.without}" if self.without else self.statement.id
+
+    @property
     def name(self) -> str:
         """E.g. ``theorem-2-without-single-input``; fit for a file name."""
         bare = self.statement.id.rpartition(":")[2]

@@ -15,9 +15,8 @@ from rich.console import Console
 from generators.case import Case
 from generators.user_data import case_of
 from tests.places import ROOT
-from theorems.command import power
+from theorems.command import common, power
 from theorems.command.app import main
-from theorems.command.hunting import HuntRequest, _as_known
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS
@@ -28,7 +27,7 @@ from theorems.hunting.rounds import RoundsResult
 from theorems.hunting.search import ROUND, Effort, Hunt, Observation
 from theorems.library.verify import verify
 from theorems.run.schedule import Interrupted
-from theorems.run.tables import case_lines
+from theorems.run.tables import case_lines, markdown_table
 
 FILE = ROOT / "counterexamples" / "theorem-2-without-single-input.json"
 
@@ -106,35 +105,36 @@ def test_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def request(**changed: Any) -> HuntRequest:
-    return replace(HuntRequest("lemma-3", "", 60.0, 0, Path("out")), **changed)
-
-
 def test_rounds_that_were_looked_through_are_known() -> None:
     """All of them; but for the last where it has a counterexample, which is drawn once more, or was cut short."""
     looked = Observation(0.5, False, True, False, "", False, 1.0)
     one, other = (looked,), (looked, looked)
-    own = (looked,)
+    assert RoundsResult("lemma-3").as_known(ROUND - 1) == ((), ())
     rounds = RoundsResult("lemma-3", (one, other))
     found = RoundsResult("lemma-3", (one, (looked, replace(looked, counterexample=True))))
     assert found.has_counterexample
-    assert _as_known(request(), own) == ((), own)
-    assert _as_known(request(seen=rounds), own) == ((one, other), ())
-    assert _as_known(request(seen=rounds, cases=ROUND), own) == ((one, other), ())
-    assert _as_known(request(seen=rounds, cases=ROUND - 1), own) == ((one,), other)
-    assert _as_known(request(seen=found), own) == ((one,), found.rounds[1])
+    assert rounds.as_known(None) == ((one, other), ())
+    assert rounds.as_known(ROUND) == ((one, other), ())
+    assert rounds.as_known(ROUND - 1) == ((one,), other)
+    assert found.as_known(None) == ((one,), found.rounds[1])
 
 
-def test_a_table_of_faults_ends_with_what_it_shows() -> None:
-    heard = Heard()
+def test_a_table_of_faults_ends_with_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    def said() -> list[str]:
+        return capsys.readouterr().err.splitlines()
+
     faults = list(FAULTS.values())[:2]
-    assert power._exit_code(heard, faults, [Column("lemma-3")]) == Exit.FALSIFIED
-    assert heard.lines == [f"theorems: caught by no statement: {faults[0].name}, {faults[1].name}."]
-    assert power._exit_code(heard, [], [Column("lemma-3")]) == Exit.UPHELD
-    assert power._exit_code(heard, faults, [Column("lemma-3", failed="it died")]) == Exit.INCONCLUSIVE
-    assert heard.lines[1:] == ["theorems: lemma-3: it died"]
-    assert power._exit_code(heard, faults, [Column("lemma-3", falsified="sum")]) == Exit.INCONCLUSIVE
-    assert heard.lines[2].endswith("its column says nothing: sum")
+    assert power._exit_code(faults, [Column("lemma-3")]) == Exit.FALSIFIED
+    assert said() == [f"theorems: caught by no statement: {faults[0].name}, {faults[1].name}."]
+    assert power._exit_code([], [Column("lemma-3")]) == Exit.UPHELD
+    assert power._exit_code(faults, [Column("lemma-3", failed="it died")]) == Exit.INCONCLUSIVE
+    assert said() == ["theorems: lemma-3: it died"]
+    assert power._exit_code(faults, [Column("lemma-3", falsified="sum")]) == Exit.INCONCLUSIVE
+    assert said()[0].endswith("its column says nothing: sum")
+
+
+def test_a_bar_within_a_cell_of_a_document_is_no_border() -> None:
+    assert markdown_table(("a", "b"), [("|x|", "1")]).splitlines() == ["| a | b |", "| --- | --- |", "| \\|x\\| | 1 |"]
 
 
 def test_a_document_for_ci_says_version_and_seed() -> None:
@@ -159,7 +159,7 @@ def test_a_table_that_was_interrupted_says_so(
     def stopped(*given: Any, **how: Any) -> Any:
         raise Interrupted([])
 
-    monkeypatch.setattr(power, "run", stopped)
+    monkeypatch.setattr(common, "run", stopped)
     assert main(["power", "lemma-3", "--examples", "1", "--jobs", "1"]) == Exit.INTERRUPTED
 
 

@@ -59,6 +59,7 @@ DEAR = (
     "tsvm-local-descent",
     "tsvm-local-path",
     "tsvm-sequence",
+    "conjecture-mixing",
     "conjecture-independent-rows",
 )
 """A case of these takes seconds: the faults that name them stand for the others of their column, or else one of it."""
@@ -211,6 +212,7 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
             "scheduled_direction",
             "critical_ratio",
         },
+        Kind.MIXING: {"optimal_attention", "general_svm", "finite_part", "mixing_path", "mixing_offset"},
         Kind.RUN: {
             "gradient_descent",
             "normalized_gradient_descent",
@@ -366,8 +368,8 @@ def test_the_documents_have_all_faults_and_statements(name: str) -> None:
 def test_faults_that_the_same_statements_survive_share_a_row() -> None:
     spared = {"temperature": ["L4"], "top-2": ["L4", "T1"], "sparsemax": ["L4"]}
     assert _spared_rows("|ℓ'| has room", spared) == [
-        ["\\|ℓ'\\| has room", "L4", "`temperature`, `sparsemax`"],
-        ["\\|ℓ'\\| has room", "L4, T1", "`top-2`"],
+        ["|ℓ'| has room", "L4", "`temperature`, `sparsemax`"],
+        ["|ℓ'| has room", "L4, T1", "`top-2`"],
     ]
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+import theorems.command.common
 import theorems.command.hunting
+from tests.theorems.run.engines.executors import OnExecutor
 from theorems.command.app import main
 from theorems.core.exit_code import Exit
 from theorems.hunting import rounds as rounds_
@@ -20,7 +22,6 @@ from theorems.hunting.entries import weakened_named
 from theorems.hunting.rounds import Rounds, RoundsResult, rounds_of
 from theorems.hunting.search import Hunt
 from theorems.run.engines.coordinator import Coordinator
-from theorems.run.engines.engine import OnExecutor
 from theorems.run.events import ignore
 from theorems.run.schedule import run
 
@@ -95,7 +96,7 @@ def test_the_command_says_the_same(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.undo()  # workers have rounds of the usual length
-    monkeypatch.setattr(theorems.command.hunting, "coordinator", on_threads)
+    monkeypatch.setattr(theorems.command.common, "coordinator", on_threads)
     monkeypatch.chdir(tmp_path)
     said = []
     for engine in ("local", "dask://there"):
@@ -124,7 +125,7 @@ def test_the_time_of_a_hunt_ends_it_everywhere(
         with ThreadPoolExecutor(1) as executor:
             yield Coordinator(Busy(executor), run, journal)
 
-    monkeypatch.setattr(theorems.command.hunting, "coordinator", busy)
+    monkeypatch.setattr(theorems.command.common, "coordinator", busy)
     monkeypatch.chdir(tmp_path)
     command = ["hunt", "lemma-11", "--engine", "dask://there", "--seconds", "0.3", "--resume", "run.jsonl"]
     assert main(command) == Exit.INCONCLUSIVE
@@ -137,7 +138,7 @@ def test_rounds_in_a_journal_are_not_looked_through_again(
     monkeypatch.chdir(tmp_path)
     said = []
     for name in ("on", "off"):
-        monkeypatch.setattr(theorems.command.hunting, "coordinator", on_threads if name == "on" else never)
+        monkeypatch.setattr(theorems.command.common, "coordinator", on_threads if name == "on" else never)
         command = ["hunt", "lemma-11", "--engine", "dask://there", "--cases", "4", "--resume", "run.jsonl"]
         assert main(command) == Exit.UPHELD
         said.append(capsys.readouterr().out)

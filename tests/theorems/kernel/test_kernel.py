@@ -57,8 +57,8 @@ FAST = {"lemma-1": 2, "lemma-3": 8, "lemma-4": 6, "lemma-5": 6, "lemma-6": 2, "l
 
 
 @pytest.fixture
-def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(theorems.run.verify, "SHRINKING_CALLS", 10)
+def _no_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theorems.run.verify, "SHRINKING_CALLS", 0)
 
 
 # ---- numbers ---------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def test_right_kernels_are_upheld(kernel: Any, dtype: str) -> None:
         assert result.touched
 
 
-@pytest.mark.usefixtures("_little_shrinking")
+@pytest.mark.usefixtures("_no_shrinking")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kernel", wrong_kernels.CAUGHT, ids=lambda kernel: kernel.__name__)
 def test_wrong_kernels_are_caught(kernel: Any, dtype: str) -> None:
@@ -309,7 +309,7 @@ def test_wrong_kernels_are_caught(kernel: Any, dtype: str) -> None:
         assert_kernel(kernel, statements=["lemma-3"], examples=20, dtype=dtype)
 
 
-@pytest.mark.usefixtures("_little_shrinking")
+@pytest.mark.usefixtures("_no_shrinking")
 def test_float32_inside_is_wrong_in_float64_and_right_in_float32() -> None:
     verdicts = [
         verify_kernel(wrong_kernels.float32_inside, statements=["lemma-3"], examples=8, dtype=dtype)[0].verdict

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch  # noqa: F401 - once, and not in every child
 
 from tests.forked import in_a_fork
 from tests.places import ROOT
+from theorems.kernel import check, report  # noqa: F401 - with torch: once, and not in every child
 from theorems.kernel.interface import ALWAYS
 from theorems.run.registry.suite import capabilities, on_a_kernel
 

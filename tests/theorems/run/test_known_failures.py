@@ -10,13 +10,22 @@ import pytest
 
 from reference_attention.errors import InvalidInput
 from theorems.command.app import main
-from theorems.core.claim import Verdict
-from theorems.run.known_failures import Checked, KnownFailures, file_text, known_ids, read
+from theorems.core.claim import Form, Verdict
+from theorems.run.known_failures import KnownFailures, file_text, known_ids, read
+from theorems.run.result import ClaimSummary, Failure, Result
+
+
+def result(id: str, verdict: Verdict, claims: int, sentence: str = "") -> Result:
+    """With so many claims that are decided."""
+    made = tuple(ClaimSummary(str(k), Form.EXACT, 1.0, 0.0, "", Verdict.UPHELD) for k in range(claims))
+    failure = Failure(verdict, sentence, "{}") if sentence else None
+    return Result(id, "", {verdict: 1}, made, failure=failure, generated=False)
+
 
 FOUND = [
-    Checked("lemma-3", Verdict.UPHELD, 9),
-    Checked("lemma-6", Verdict.FALSIFIED, 5, "descent: slack −1"),
-    Checked("theorem-1", Verdict.NOT_APPLICABLE, 0),
+    result("lemma-3", Verdict.UPHELD, 9),
+    result("lemma-6", Verdict.FALSIFIED, 5, "descent: slack −1"),
+    result("theorem-1", Verdict.NOT_APPLICABLE, 0),
 ]
 
 
@@ -55,7 +64,7 @@ def test_strict_in_both_directions(text: str, says: str, tmp_path: Path) -> None
 
 
 def test_what_is_inconclusive_is_told_elsewhere(tmp_path: Path) -> None:
-    undecided = [Checked("lemma-3", Verdict.INCONCLUSIVE, 3)]
+    undecided = [result("lemma-3", Verdict.INCONCLUSIVE, 3)]
     assert told("lemma-3 slow\nchecked lemma-3 9", tmp_path).complaints(undecided) == []
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from tests.theorems.run.units import Adding, Sum
 from theorems.run.events import CaseDone, Event, Notice, UnitDone
 from theorems.run.journal import Journal
-from theorems.run.pool import open_pool
+from theorems.run.pool import Pool
 from theorems.run.schedule import Interrupted, run, run_stepwise
 
 
@@ -155,7 +156,7 @@ def test_it_can_be_told_of_events_or_asked_for_them() -> None:
 
 def test_units_that_nobody_waits_for_are_ended() -> None:
     before = alive()
-    with open_pool(1) as pool:
+    with closing(Pool(1)) as pool:
         steps = pool.work([0], lambda k: Adding("hangs", manner="hangs"), lambda k, word, value: None)
         for _ in zip(range(5), steps, strict=False):
             pass

@@ -15,7 +15,7 @@ import pytest
 
 from reference_attention.errors import InvalidInput
 from tests.places import ROOT
-from tests.theorems.run.units import Adding, Double
+from tests.theorems.run.units import Adding, double, doubling
 from theorems.run.events import ignore
 from theorems.run.sandbox import ProcessDied, Sandbox, open_sandbox
 from theorems.run.schedule import run
@@ -136,12 +136,12 @@ def test_a_unit_of_somebody_else_ends_at_a_step(manner: str, why: str) -> None:
 
 def test_a_call_has_a_value_or_is_refused() -> None:
     with open_sandbox(1, 5.0) as sandbox:
-        assert sandbox.call(Double(4)) == 8
+        assert sandbox.call(doubling, double, 4) == 8
         with pytest.raises(InvalidInput, match="give something"):
-            sandbox.call(Double(None))
+            sandbox.call(doubling, double, None)
         with pytest.raises(ProcessDied, match=r"^doubling, step 0: .* ended with code 0; nothing is concluded"):
-            sandbox.call(Double("die"))
-        assert sandbox.call(Double(4)) == 8
+            sandbox.call(doubling, double, "die")
+        assert sandbox.call(doubling, double, 4) == 8
 
 
 class Answering:
@@ -172,6 +172,6 @@ class Answering:
 )
 def test_a_call_without_a_value_says_where_it_ended(messages: list[tuple[str, Any]], said: str) -> None:
     sandbox: Any = Sandbox.__new__(Sandbox)
-    sandbox.pool, sandbox.patience = Answering(*messages), 7.0
+    sandbox.pool, sandbox.patience, sandbox.isolates = Answering(*messages), 7.0, True
     with pytest.raises(ProcessDied, match=f"^{re.escape(said)}"):
-        sandbox.call(Double(1))
+        sandbox.call(doubling, double, 1)

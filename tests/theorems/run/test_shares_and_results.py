@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.console import Console
 from generators.case import Case
 from generators.datasets import DATASETS
 from generators.shares import NEARLY, PROPERTIES, drawn_shares
-from generators.user_data import Given, case_of
+from generators.user_data import Given, as_text, case_of, load
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.problem import Dataset, Problem
@@ -29,7 +30,7 @@ from theorems.run.description import heading_of
 from theorems.run.events import CaseDone
 from theorems.run.identity import of_headings
 from theorems.run.journal import Journal
-from theorems.run.known_failures import checked_statements, read
+from theorems.run.known_failures import read
 from theorems.run.registry.lookup import statement_named
 from theorems.run.result import ClaimSummary, Failure, Result, of_outcome
 from theorems.run.tables import _vector, case_rows
@@ -111,11 +112,11 @@ def test_bad_input_is_that_of_given_data(error: str, generated: bool, touched: t
 def test_what_is_checked_counts_decided_claims() -> None:
     claims = [Claim(f"c{k}", Form.EXACT, slack, 0.0, EXACT) for k, slack in enumerate((1.0, math.nan, -1.0))]
     outcome = Outcome(Verdict.FALSIFIED, tuple(claims), "c2")
-    (found,) = checked_statements([of_outcome(statement_named("lemma-3"), outcome, generated=True)])
-    assert (found.id, found.verdict, found.claims) == ("lemma-3", Verdict.FALSIFIED, 2)
+    found = of_outcome(statement_named("lemma-3"), outcome, generated=True)
+    assert (found.id, found.verdict, found.decided_claims) == ("lemma-3", Verdict.FALSIFIED, 2)
     upheld = Outcome(Verdict.UPHELD, tuple(claims[:1]))
-    (found,) = checked_statements([of_outcome(statement_named("lemma-3"), upheld, generated=True)])
-    assert (found.verdict, found.claims) == (Verdict.UPHELD, 1)
+    found = of_outcome(statement_named("lemma-3"), upheld, generated=True)
+    assert (found.verdict, found.decided_claims) == (Verdict.UPHELD, 1)
 
 
 def test_statements_of_the_suite_have_no_file_of_their_own() -> None:
@@ -142,21 +143,6 @@ def test_why_a_unit_stopped_is_kept() -> None:
     unit = Unit("lemma-3", 5, 0)
     assert (unit.unfinished_result("died").stopped, unit.unfinished_result("died").interrupted) == ("died", False)
     assert (unit.unfinished_result("").stopped, unit.unfinished_result("").interrupted) == ("interrupted", True)
-
-
-def test_parts_tell_how_far_all_of_them_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second part begins where the first one ends."""
-    told: list[int] = []
-
-    def run(self: Unit, progress: object) -> Result:
-        progress(3)  # type: ignore[operator]
-        return Result(self.id, "")
-
-    parts = Unit("lemma-3", PART + 5, 0).parts()
-    whole = Unit("lemma-3", PART + 5, 0)
-    monkeypatch.setattr(Unit, "run", run)
-    whole._all(parts, lambda done, so_far=None: told.append(done))
-    assert told == [3, PART + 3]
 
 
 def test_a_line_of_which_half_is_written_gets_the_other_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +210,7 @@ def test_a_failure_is_told_by_its_sentence_and_what_is_open_by_its_reason() -> N
     failure = Failure(Verdict.FALSIFIED, "a claim fails", "{}")
     open_ = Result("lemma-3", "", {Verdict.INCONCLUSIVE: 1}, reasons={Verdict.INCONCLUSIVE: "why"}, failure=failure)
     falsified = replace(open_, counts={Verdict.FALSIFIED: 1})
-    assert [(one.verdict, one.reason) for one in checked_statements([open_, falsified])] == [
+    assert [(one.verdict, one.complaint) for one in (open_, falsified)] == [
         (Verdict.INCONCLUSIVE, "why"),
         (Verdict.FALSIFIED, failure.sentence),
     ]
@@ -289,3 +275,15 @@ def test_what_is_known_is_passed_over_and_what_is_not_is_tried() -> None:
     assert whole.examples == resumed.examples == 9
     assert len(tried) == 5
     assert replace(resumed, seconds=0.0) == replace(whole, seconds=0.0)
+
+
+def test_data_and_the_reference_are_the_same_in_another_process() -> None:
+    """The reference is told from an equal one by its identity."""
+    assert pickle.loads(pickle.dumps(REFERENCE)) is REFERENCE
+    equal = replace(REFERENCE)
+    assert pickle.loads(pickle.dumps(equal)) == REFERENCE
+    assert pickle.loads(pickle.dumps(equal)) is not REFERENCE
+    given = load("figure-1b", 3)
+    there = pickle.loads(pickle.dumps(given))
+    assert as_text(there.case) == as_text(given.case)
+    assert (there.failed, there.case.seed, there.case.name) == ("", 3, "figure-1b")

@@ -77,6 +77,6 @@ def test_every_reference_of_a_statement_leads_to_a_page() -> None:
 
 def test_a_reference_goes_to_the_module_of_the_same_room_and_one_to_nothing_nowhere() -> None:
     place = "theorems.token_selection.joint_paths.theorem_5_joint_regularization_path"
-    assert resolve(".joint_sublevel", place) == ("theorems.token_selection.joint_paths.joint_sublevel", "")
-    assert resolve(".joint_limit.nothing", place) == ("theorems.token_selection.joint_paths.joint_limit", "nothing")
+    assert resolve(".joint_constants", place) == ("theorems.token_selection.joint_paths.joint_constants", "")
+    assert resolve(".regime_map.nothing", place) == ("theorems.token_selection.joint_paths.regime_map", "nothing")
     assert resolve(".no_such_module", place) is None

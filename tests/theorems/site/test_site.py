@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import blocks, commands
+from tests.once import made_once
 from tests.places import ROOT
 from tests.test_documents import check_names, parsed
 from tests.theorems.site.html_pages import Page, dead_links, fetched, page, pages
@@ -38,17 +39,18 @@ def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("docs") / "source"
-    write_source(folder)
-    return folder
+    return made_once(tmp_path_factory, "site-source", lambda folder: write_source(folder / "source")) / "source"
 
 
 @pytest.fixture(scope="module")
-def built(source: Path) -> Path:
+def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, as `make docs` builds it."""
-    done = build(source, source.with_name("html"))
-    assert (done.returncode, done.stderr) == (0, "")
-    return source.with_name("html")
+
+    def make(folder: Path) -> None:
+        done = build(source, folder)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    return made_once(tmp_path_factory, "site", make)
 
 
 @pytest.fixture(scope="module")
@@ -179,9 +181,9 @@ def test_a_document_that_no_table_of_contents_names_is_a_guide() -> None:
     assert "docs/new\n" in contents(["README.md", "docs/new.md"]).partition("Statements")[0]
 
 
-def test_only_a_folder_that_was_written_here_is_replaced(
-    tmp_path: Path, source: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_a_folder_that_was_written_here_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "source"
+    write_source(source)
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     for arguments in ([str(tmp_path)], [str(tmp_path / "mine.txt")], []):
         assert write_site(arguments) == Exit.BAD_INPUT

@@ -40,8 +40,15 @@ ROUNDING = 1e-6
 """A slack may be anything within a tolerance that is smaller: that is rounding, or a solver's."""
 TINY = 1e-20
 """A tolerance below it may be any, or none: what it allows for is an exact zero on one processor and not on another."""
-UNSTEADY = {"minimised-path-is-lowest", "softmin-of-margins", "flow-rate", "stays-in-cone"}
-"""Claims of which several points are about equally near to failing, so that rounding decides which slack is told."""
+UNSTEADY = {
+    "minimised-path-is-lowest",
+    "softmin-of-margins",
+    "flow-rate",
+    "stays-in-cone",
+    "grows-along-general-svm",
+}
+"""Claims of which several points are about equally near to failing, so that rounding decides which slack is told;
+and one on a run to and fro across kinks, of which it decides the phase."""
 FACTOR = 4.0
 """By what factor a tolerance may change: where it is rounding, another point may be the nearest to failing."""
 

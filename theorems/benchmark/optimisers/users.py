@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from reference_attention.errors import InvalidInput
 from theorems.benchmark.optimisers.optimiser import Against, Optimiser, Theory
 from theorems.run.registry.user_file import names_in_file, parts_of
-
-Progress = Callable[[int], None]
 
 
 def optimiser_in_file(id: str) -> tuple[type[Optimiser], Theory]:
@@ -63,20 +59,10 @@ def theory_of(found: type[Optimiser], name: str) -> Theory:
     return Theory(norm, str(theory.source), Against(theory.against), exponent, bool(theory.along_gradient), proven)
 
 
-@dataclass(frozen=True)
-class LoadingRule:
-    """Read the file of a rule."""
+def load_rule(id: str) -> None:
+    """Read the file of a rule.
 
-    id: str
-
-    def run(self, progress: Progress) -> None:
-        """Whether it can be used.
-
-        Raises:
-            InvalidInput: it cannot.
-        """
-        optimiser_in_file(self.id)
-
-    def where(self, done: int) -> str:
-        """That it is loaded."""
-        return f"loading {parts_of(self.id)[0]}"
+    Raises:
+        InvalidInput: it cannot be used.
+    """
+    optimiser_in_file(id)

@@ -13,7 +13,7 @@ from theorems.faults.power.trial import Cell, FaultOutcome
 from theorems.faults.power.work import Column, Smallest
 from theorems.faults.spared import why_survived
 from theorems.run.description import Heading
-from theorems.run.tables import column_table
+from theorems.run.tables import column_table, markdown_table
 
 SIGNS = {FaultOutcome.MISSED: "–", FaultOutcome.UNDECIDED: "?", FaultOutcome.UNMOVED: "=", FaultOutcome.UNTOUCHED: ""}
 STYLES = {
@@ -62,10 +62,7 @@ def power_table(faults: Sequence[Fault], columns: Sequence[Column]) -> Table:
 
 def sizes_table(smallest: Sequence[Smallest]) -> Table:
     """How small a fault is still caught."""
-    table = column_table("fault", "what is made smaller", "planted", "still caught", "by")
-    for row in size_rows(smallest):
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+    return column_table("fault", "what is made smaller", "planted", "still caught", "by", rows=size_rows(smallest))
 
 
 def size_rows(smallest: Sequence[Smallest]) -> list[tuple[str, str, str, str, str]]:
@@ -109,20 +106,17 @@ def markdown(
     columns: Sequence[Column],
     smallest: Sequence[Smallest],
     command: str,
-    reference: str,
     known: Mapping[str, Heading],
 ) -> str:
     """The document; ``known`` has the headings of the statements."""
     head = ["fault", "in", *(short(column.id) for column in columns)]
-    rows = [
-        [f"`{f.name}`", str(f.kind), *(_escape(sign(column.cells.get(f.name))) for column in columns)] for f in faults
-    ]
+    rows = [[f"`{f.name}`", str(f.kind), *(sign(column.cells.get(f.name)) for column in columns)] for f in faults]
     parts = [
         "# The power of the suite",
         f"Which statement catches which planted fault. Printed by `{command}`; do not edit.",
-        reference,
+        _reference(columns),
         LEGEND,
-        _table(head, rows),
+        markdown_table(head, rows),
         ", ".join(f"{short(column.id)}: `{column.id}`" for column in columns) + ".",
     ]
     if smallest:
@@ -130,16 +124,27 @@ def markdown(
             "## How small a fault is still caught",
             "The smallest power of ten of the fault's size that some statement still catches, tried on the one that"
             " the fault names as its catcher and on three others that catch the planted one on the fewest examples.",
-            _table(
+            markdown_table(
                 ["fault", "what is made smaller", "planted", "still caught", "by"],
                 [[f"`{row[0]}`", *row[1:4], f"`{row[4]}`"] for row in size_rows(smallest)],
             ),
         ]
-    parts += ["## The faults", _table(["fault", "is", "caught by", "on the claim"], _fault_rows(faults, columns))]
+    heads = ["fault", "is", "caught by", "on the claim"]
+    parts += ["## The faults", markdown_table(heads, _fault_rows(faults, columns))]
     spared = _missed_faults(faults, columns, known)
     if spared:
-        parts += ["## Why a fault is not caught", _table(["because", "upheld", "under"], spared)]
+        parts += ["## Why a fault is not caught", markdown_table(["because", "upheld", "under"], spared)]
     return "\n\n".join(parts) + "\n"
+
+
+def _reference(columns: Sequence[Column]) -> str:
+    upheld, cases = sum(c.reference for c in columns), sum(c.cases for c in columns)
+    wrong = ", ".join(c.id for c in columns if c.falsified)
+    falsified = f"falsified by {wrong}, whose columns say nothing" if wrong else "falsified on none"
+    return (
+        f"The right implementation was upheld on {upheld} of the {cases} cases of the {len(columns)} statements, and"
+        f" {falsified}; what it is not upheld on counts for no fault."
+    )
 
 
 def _fault_rows(faults: Sequence[Fault], columns: Sequence[Column]) -> list[list[str]]:
@@ -150,7 +155,7 @@ def _fault_rows(faults: Sequence[Fault], columns: Sequence[Column]) -> list[list
             default=None,
         )
         claim = "" if first is None else f"`{columns[first[1]].cells[fault.name].claim}` of `{columns[first[1]].id}`"
-        rows.append([f"`{fault.name}`", _escape(fault.says), _statements(len(catchers(fault.name, columns))), claim])
+        rows.append([f"`{fault.name}`", fault.says, _statements(len(catchers(fault.name, columns))), claim])
     return rows
 
 
@@ -177,13 +182,4 @@ def _spared_rows(reason: str, spared: Mapping[str, Sequence[str]]) -> list[list[
     faults: dict[str, list[str]] = {}
     for fault, columns in spared.items():
         faults.setdefault(", ".join(columns), []).append(f"`{fault}`")
-    return [[_escape(reason), columns, ", ".join(names)] for columns, names in faults.items()]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|")
+    return [[reason, columns, ", ".join(names)] for columns, names in faults.items()]

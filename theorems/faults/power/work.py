@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from theorems.core.claim import Verdict
-from theorems.faults import fault_named
+from theorems.faults import Fault, fault_named
 from theorems.faults.power.trial import Cell, FaultOutcome, baseline, smallest_caught, try_fault
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.verify import Progress, draw_cases
 
+QUICKEST = 4
+"""Statements that a fault is made smaller against: the one that it names, and those that took the fewest examples."""
 AT_A_TIME = 20
 """Faults of a part where there are many workers: each part tries the reference once more."""
 
@@ -222,3 +224,17 @@ class Shrunk:
     def conclude(self, result: Smallest) -> Smallest:
         """As it is."""
         return result
+
+
+def shrinking_of(faults: Sequence[Fault], columns: Sequence[Column], examples: int, seed: int) -> list[Shrunk]:
+    """The faults that have a size and are caught, each with the statements that it is made smaller against."""
+    made = []
+    for fault in faults:
+        found = [c for c in columns if fault.name in c.cells and c.cells[fault.name].found is FaultOutcome.CAUGHT]
+        # The statement that the fault names goes first, whatever it took.
+        order = sorted(found, key=lambda c: (c.id != fault.caught_by, c.cells[fault.name].examples))
+        quickest = order[:QUICKEST]
+        if fault.unit and quickest:
+            ids = tuple(column.id for column in quickest)
+            made.append(Shrunk(fault.name, ids, examples, seed))
+    return made

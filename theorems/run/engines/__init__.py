@@ -1,1 +1,1 @@
-"""Past one machine: units on any ``concurrent.futures.Executor``, on Dask."""
+"""Past one machine: units on the workers of a Dask cluster."""

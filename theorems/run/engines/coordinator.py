@@ -11,7 +11,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,20 @@ from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
 from theorems.run.encoding import decode, result_kind, so_far_kind
-from theorems.run.engines.address import address
-from theorems.run.engines.engine import Answer, Engine
-from theorems.run.engines.sameness import needed_identity
+from theorems.run.engines.dask_task import Answer
+from theorems.run.engines.on_dask import OnDask
 from theorems.run.engines.task import Message, Task
 from theorems.run.engines.union import folder_of, union
+from theorems.run.identity import SHARED, address
 from theorems.run.pool import LOOK, PATIENCE, TRIES, Tell
 from theorems.run.work import StopRun
 
 OVER = "out of time"
 """Why there is no more where ``until`` said so."""
+LOCAL = "local"
+"""Processes of this machine in place of an engine."""
+WINDOW = 1000
+"""Tasks that are handed out at a time: more than the cores of most clusters, and few enough to be taken back."""
 
 
 class Coordinator:
@@ -38,7 +42,7 @@ class Coordinator:
         until: asked often; whether to stop although there is more to do.
     """
 
-    def __init__(self, engine: Engine, run: Mapping[str, Any], journal: Path | None = None) -> None:
+    def __init__(self, engine: OnDask, run: Mapping[str, Any], journal: Path | None = None) -> None:
         """Begin.
 
         Args:
@@ -49,7 +53,7 @@ class Coordinator:
         self.until: Callable[[], bool] = lambda: False
         self._engine = engine
         self._run = run
-        self._surroundings = to_json(needed_identity(run))
+        self._surroundings = to_json({name: run[name] for name in SHARED if name in run})
         self._folder = None if journal is None else folder_of(journal.absolute())
         self._known: dict[str, Any] = {}
         self._addresses: dict[int, str] = {}
@@ -77,7 +81,7 @@ class Coordinator:
         self._read_journals()
         try:
             while True:
-                while waiting and len(out) < self._engine.window:
+                while waiting and len(out) < WINDOW:
                     k = waiting.popleft()
                     if (task := self._task(k, unit(k), tell, timeout, patience)) is not None:
                         out[self._engine.submit(task)] = k
@@ -155,3 +159,33 @@ class Coordinator:
             else:
                 tell(k, "died", f"{why}, {TRIES} times")
         return again
+
+
+def engine_named(name: str) -> OnDask | None:
+    """The engine ``dask://HOST:PORT``; None for :data:`LOCAL`.
+
+    Raises:
+        InvalidInput: no such engine, its library is not installed, or it cannot be reached.
+    """
+    if name == LOCAL:
+        return None
+    if name.startswith("dask://"):
+        return OnDask(name.removeprefix("dask://"))
+    raise InvalidInput(f"--engine: {name!r} is not one of local, dask://HOST:PORT.")
+
+
+@contextmanager
+def coordinator(name: str, run: Mapping[str, Any], journal: Path | None) -> Iterator[Coordinator | None]:
+    """Who does the work of a run with that identity; None for processes of this machine.
+
+    Raises:
+        InvalidInput: as :func:`engine_named`.
+    """
+    engine = engine_named(name)
+    if engine is None:
+        yield None
+        return
+    try:
+        yield Coordinator(engine, run, journal)
+    finally:
+        engine.close()

@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from theorems.run.engines.engine import Answer
 from theorems.run.engines.task import Message, Task, work
+
+Answer = Future[Message]
 
 OVER = ("memory", "erred")
 """What a scheduler says of a task that is done."""

@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from reference_attention.errors import InvalidInput
-from theorems.run.engines.dask_task import SubmittedTask, submit
-from theorems.run.engines.engine import WINDOW, Answer
+from theorems.run.engines.dask_task import Answer, SubmittedTask, submit
 from theorems.run.engines.task import Task
 
 CONNECTING = 10.0
@@ -27,14 +26,12 @@ ASKING = 2.0
 
 
 class OnDask:
-    """An engine of the workers of a Dask cluster; see :class:`theorems.run.engines.engine.Engine`.
+    """The workers of a Dask cluster: takes tasks, and answers with futures.
 
     A client belongs to the scheduler that it was made for. What Dask says of lost tasks is not relied on: the scheduler
     is asked who it is and what it has of them, and a client whose scheduler is another by now, or that is deaf, is
     let go with all that it had.
     """
-
-    window = WINDOW
 
     def __init__(self, scheduler: str, away: float = AWAY) -> None:
         """Connect.
@@ -80,7 +77,7 @@ class OnDask:
         return one.answer
 
     def look(self) -> str:
-        """Answers that will not come are lost; that there are no workers, if there are none for a while."""
+        """Called often: ends answers that will not come; a sentence, if there are no workers for a while."""
         now = time.monotonic()
         if now - self._looked < OFTEN:
             return ""
@@ -98,7 +95,7 @@ class OnDask:
         return ""
 
     def back(self) -> str:
-        """Connect again if the scheduler was away; the tasks that it had are lost."""
+        """Called when an answer was lost: connect again if the scheduler was away; why that cannot be, if it cannot."""
         identity = self._identity()
         if identity is not None and identity["id"] == self._id and self._client.status == "running":
             return ""
@@ -114,7 +111,7 @@ class OnDask:
         return f"the scheduler at {self._scheduler} was away for {self._away:g} s"
 
     def close(self) -> None:
-        """The cluster stays."""
+        """Take back what is not done, and let go; the cluster stays."""
         self._let_go("the run is over")
 
     def _why_unusable(self, identity: dict[str, Any] | None) -> str:

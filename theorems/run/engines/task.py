@@ -64,7 +64,7 @@ class _Opened:
         """The result as JSON has it, or why it is refused."""
         from reference_attention.files import to_json
         from theorems.run.encoding import decode, encode, so_far_kind
-        from theorems.run.engines.sameness import difference
+        from theorems.run.identity import difference
 
         if why := difference(json.loads(self.task.surroundings)):
             return {"refused": f"the worker {socket.gethostname()} {why}"}
@@ -86,7 +86,7 @@ class _Opened:
             os.chdir(self.task.folder)
         if self.task.folder not in sys.path:
             sys.path.append(self.task.folder)
-        import theorems.run.engines.sameness  # noqa: F401
+        import theorems.run.identity  # noqa: F401
 
 
 def work(task: Task) -> Message:

@@ -1,1 +1,1 @@
-"""Every statement by its id: those of the papers, definitions, and statements in somebody's own file."""
+"""Every statement by its id: those of the papers, and statements in somebody's own file."""

@@ -96,12 +96,6 @@ def _text(path: Path, what: str) -> bytes:
 
 
 @lru_cache(maxsize=32)
-def _module(shown: str, resolved: str, text: bytes) -> ModuleType:
-    """Run the file (again only when its text has changed)."""
-    return _run(shown, resolved, text)
-
-
-@lru_cache(maxsize=32)
 def _load(shown: str, resolved: str, text: bytes) -> _File:
     module = _module(shown, resolved, text)
     suite = {id(one) for one in statements().values()}
@@ -126,7 +120,9 @@ def _what(value: object) -> str:
     return "a function" if callable(value) and not isinstance(value, type) else f"of type {type(value).__name__}"
 
 
-def _run(shown: str, resolved: str, text: bytes) -> ModuleType:
+@lru_cache(maxsize=32)
+def _module(shown: str, resolved: str, text: bytes) -> ModuleType:
+    """Run the file, again only when its text has changed."""
     # Compiled here and not by importlib: no bytecode file that may be stale, and frames named as the user named it.
     try:
         code = compile(text, shown, "exec", dont_inherit=True)

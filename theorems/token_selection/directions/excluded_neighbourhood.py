@@ -1,4 +1,4 @@
-"""Neighbourhoods of a direction that Theorem 4 excludes, with their constants, and the attempt to refute that.
+"""Neighbourhoods of a direction that Theorem 4 excludes, with their constants.
 
 :class:`Beaten` is cases (A1) and (B) of the proof: another direction beats the whole neighbourhood at every radius
 beyond R_q. :class:`Outdone` is case (A2): one finite point beats everything beyond R_q. Both derivations are in the
@@ -10,7 +10,6 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,10 +19,10 @@ from generators.case import Case
 from reference_attention.directions import Direction, unit_difference
 from reference_attention.floats import EPS
 from theorems.bounded import exact, value_of
-from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
+from theorems.curves.followed_local_path import signed_excess
+from theorems.curves.neighbourhood_hunt import lowest_in_neighbourhood
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.sized import Sized, at_least_in_units
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
     LOG2,
@@ -35,25 +34,9 @@ from theorems.token_selection.directions.directional_risk import (
     resolved_radii,
     to_units,
 )
-from theorems.token_selection.directions.neighbourhood_hunt import lowest_in_neighbourhood
 
 DEFAULT_MU = 0.125
 """ε of the cone where the case gives none."""
-
-
-BEATEN_CLAIMS = dict.fromkeys(
-    ("neighbourhood-risk-anywhere", "better-direction-risk"), "all binding tokens score lower: cases (A1), (B)"
-) | dict.fromkeys(
-    ("neighbourhood-is-beaten", "neighbourhood-risk"), "the same, and rounding leaves the risks beyond R_q their size"
-)
-"""The claims of :class:`Beaten`, and when they are made."""
-OUTDONE_CLAIMS = dict.fromkeys(
-    ("better-direction-risk-anywhere", "neighbourhood-gain"), "a binding token scores higher: case (A2)"
-) | dict.fromkeys(
-    ("finite-point-is-below", "neighbourhood-is-outdone"),
-    "the same, and rounding leaves the risks at R* and beyond R_q their size",
-)
-"""The claims of :class:`Outdone`, and when they are made."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +116,14 @@ class Region:
         unit = 1 / self.found.margin if math.isfinite(self.found.margin) else 1 / self.costs.reach
         return np.array(NEARER) * unit
 
+    def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
+        """Where rounding of an exponent, (d + 8) eps R B, is far below what the theorem compares (or below R_q)."""
+        return np.asarray(self.noise(norms) < 1.0)
+
+    def noise(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+        """Eight times what an exponent is rounded by at these radii."""
+        return 8 * (self.costs.problem.d + 8) * EPS * norms * self.costs.reach
+
     def hunt_points(
         self, under_test: Implementation, rng: np.random.Generator, radii: Float64[np.ndarray, "r"]
     ) -> tuple[Numbers, Numbers]:
@@ -140,12 +131,7 @@ class Region:
         each may differ from those at R q̄: B‖p − R q̄‖ ≤ B R δ; (r, m).
         """
         costs = self.costs
-
-        def excess(p: Float64[np.ndarray, "*b d"]) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
-            problem = costs.problem
-            sign, size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, p, costs.alpha)
-            return np.asarray(sign, dtype=np.float64), np.asarray(size, dtype=np.float64)
-
+        excess = signed_excess(costs.problem, costs.alpha, under_test)
         hints = np.concatenate([costs.rows[costs.gaps != 0], self.better.unit[None]])
         points = to_units(lowest_in_neighbourhood(excess, self.found.unit, self.delta, radii, hints, rng), 4)
         apart = np.linalg.norm(points - along(self.found, radii)[:, None], axis=-1)
@@ -200,25 +186,9 @@ class Beaten(Region):
         """The logarithm of how many times larger L − L_α is in the neighbourhood than at R x*."""
         return norms * (self.better.margin - self.near) - self._constant
 
-    def claims(self, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-        """L(Rx*) < L(Rx) over the neighbourhood, and either side's bound; the bounds at smaller radii, too."""
-        costs, w, what = self.costs, self.log_weight, "point of the neighbourhood"
-        nearer, beyond = self.nearer, self.beyond
-        R = np.concatenate([nearer, beyond])
-        points, drift = self.hunt_points(under_test, rng, R)
-        here = costs.excess(points, under_test, "neighbourhood-risk-anywhere")
-        there = costs.excess(along(self.better, R)[:, None], under_test, "better-direction-risk")
-        binding, higher = R[:, None] * self.margin + drift, R[:, None] * self.against - drift
-        least = Sized.exp(w - costs.log_T - binding) - Sized.exp(costs.log_high - higher)
-        most = Sized.exp(costs.log_low - R[:, None] * to_units(self.better.margin))
-        near, far = np.s_[: nearer.size], np.s_[nearer.size :]
-        yield at_least_in_units("neighbourhood-risk-anywhere", Form.EFFECTIVE, here[near], least[near], what)
-        yield at_least_in_units("better-direction-risk", Form.EFFECTIVE, most, there, "radius")
-        if beyond.size == 0:
-            return
-        least = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - binding)
-        yield at_least_in_units("neighbourhood-is-beaten", Form.EFFECTIVE, here[far], there[far], what)
-        yield at_least_in_units("neighbourhood-risk", Form.EFFECTIVE, here[far], least[far], what)
+    def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
+        """Also up to R_q."""
+        return np.asarray((norms <= self.radius) | (self.noise(norms) < self.log_lead(norms)))
 
 
 class Outdone(Region):
@@ -248,26 +218,3 @@ class Outdone(Region):
         return cls(
             found, better, costs, cone, delta, max(radius, first), margin, near, high.log_weight, low.margin, first
         )
-
-    def claims(self, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-        """One finite point is below L_α; beyond R_q the neighbourhood is above that point; either bound at smaller
-        radii.
-        """
-        costs, w, what = self.costs, self.log_weight, "point of the neighbourhood"
-        nearer, beyond, theta = self.nearer, self.beyond, to_units(self.better.margin)
-        anywhere = costs.excess(along(self.better, nearer), under_test, "better-direction-risk-anywhere")
-        most = Sized.exp(costs.log_low - nearer * self.against) - Sized.exp(w - costs.log_T - nearer * theta)
-        yield at_least_in_units("better-direction-risk-anywhere", Form.EFFECTIVE, most, anywhere, "radius")
-        R = np.concatenate([nearer, beyond])
-        points, drift = self.hunt_points(under_test, rng, R)
-        here = costs.excess(points, under_test, "neighbourhood-gain")
-        least = -Sized.exp(costs.log_high - (R[:, None] * self.margin - drift))
-        yield at_least_in_units("neighbourhood-gain", Form.EFFECTIVE, here, least, what)
-        R = np.array([self.first])
-        if beyond.size == 0 or resolved_radii(costs, R).size == 0:
-            return
-        there = costs.excess(along(self.better, R), under_test, "finite-point-is-below")
-        gain = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - R * theta)
-        yield at_least_in_units("finite-point-is-below", Form.EFFECTIVE, -gain, there)
-        here = costs.excess(self.hunt_points(under_test, rng, beyond)[0], under_test, "neighbourhood-is-outdone")
-        yield at_least_in_units("neighbourhood-is-outdone", Form.EFFECTIVE, here, there, what)

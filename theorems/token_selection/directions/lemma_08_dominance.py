@@ -18,13 +18,14 @@ from generators.direction_cases import pair_cases, pairs_for
 from reference_attention.directions import direction, margin_difference, neighbour_optimal, unit_difference
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
+from theorems.core.direction_certificate import as_defined
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.parts import Condition
-from theorems.core.statement import always, statement
+from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.sized import Sized, at_least_in_units
-from theorems.token_selection.directions.definition_3 import as_defined
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
     LOG2,
@@ -39,9 +40,6 @@ from theorems.token_selection.directions.directional_risk import (
 from theorems.token_selection.directions.leading_term import LEADING, sharp_claim
 
 ASSUMPTIONS = ("well-behaved-loss", "wider-direction", "decided-neighbours")
-LOWER_WINS = ("wider-direction-wins", "risk-along-narrower", "risk-along-wider")
-HIGHER_WINS = ("narrower-direction-wins", "gain-along-narrower", "gain-along-wider")
-"""What the claims far out are called in (a) and in (b)."""
 
 
 def _first_is_neighbour_optimal(case: Case) -> bool:
@@ -55,6 +53,22 @@ IN_B = Condition(
     "q1's neighbour scores higher (b), and rounding leaves the risks beyond R0 their size",
     lambda case: not _first_is_neighbour_optimal(case),
 )
+DEFINITION_3_OF_FIRST, DEFINITION_3_OF_SECOND = premise("definition-3-of-first"), premise("definition-3-of-second")
+WIDER_MARGIN = premise("wider-margin")
+NARROWER, WIDER = sharper("narrower-anywhere"), sharper("wider-anywhere")
+LOWER_WINS = (
+    stated_claim("wider-direction-wins", when=IN_A),
+    sharper("risk-along-narrower", when=IN_A),
+    sharper("risk-along-wider", when=IN_A),
+)
+HIGHER_WINS = (
+    stated_claim("narrower-direction-wins", when=IN_B),
+    sharper("gain-along-narrower", when=IN_B),
+    sharper("gain-along-wider", when=IN_B),
+)
+"""What the claims far out are called in (a) and in (b)."""
+LEADING_OF_FIRST = sharper("leading-term-of-first", when=LEADING)
+LEADING_OF_SECOND = sharper("leading-term-of-second", when=LEADING)
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -65,14 +79,17 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-8",
     "Dominance: the wider of two neighbour-optimal directions wins",
     source="Appendix B.5.1, Lemma 8",
-    claims=always(
-        "definition-3-of-first", "definition-3-of-second", "wider-margin", "narrower-anywhere", "wider-anywhere"
-    )
-    | dict.fromkeys(LOWER_WINS, IN_A)
-    | dict.fromkeys(HIGHER_WINS, IN_B)
-    | dict.fromkeys(("leading-term-of-first", "leading-term-of-second"), LEADING),
-    states=("wider-direction-wins", "narrower-direction-wins"),
-    premises=("definition-3-of-first", "definition-3-of-second", "wider-margin"),
+    claims=(
+        DEFINITION_3_OF_FIRST,
+        DEFINITION_3_OF_SECOND,
+        WIDER_MARGIN,
+        NARROWER,
+        WIDER,
+        *LOWER_WINS,
+        *HIGHER_WINS,
+        LEADING_OF_FIRST,
+        LEADING_OF_SECOND,
+    ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=pairs_for,
@@ -98,7 +115,7 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
         R0 = max( log(2T S_low/w)/(θ⁺ − θ1), log(2T S_high/w)/(θ2 − θ1) ).
 
     Both bounds hold at every R > 0 and are tried from R = 1/θ1 on; the comparison beyond R0, where rounding leaves
-    risks their size (:func:`.directional_risk.told_apart`).
+    risks their size (:func:`.directional_risk.resolved_radii`).
 
     Two remarks. That q2 is neighbour-optimal is not used in (a), nor that the neighbour is the only one in (b). And R0
     depends on θ⁻ − θ1 too, the distance to the next token of *higher* score, which the paper's proof leaves out of
@@ -109,13 +126,15 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     keys, scores = case.problem.keys, case.problem.scores
     first, second = (under_test.direction(keys, case.arrays[name]) for name in ("q1", "q2"))
-    for name, found, given in (("first", first, "q1"), ("second", second, "q2")):
-        yield as_defined(found, keys, case.arrays[given], f"definition-3-of-{name}")
+    yield from premises(
+        as_defined(first, keys, case.arrays["q1"], DEFINITION_3_OF_FIRST),
+        as_defined(second, keys, case.arrays["q2"], DEFINITION_3_OF_SECOND),
+    )
     if first.least is None or second.least is None:
-        yield Claim("wider-margin", Form.EXACT, -1.0, 0.0, EXACT, "a direction was reported to have no margin at all")
+        yield Claim(WIDER_MARGIN, Form.EXACT, -1.0, 0.0, EXACT, "a direction was reported to have no margin at all")
         return
     wider = margin_difference(second, first)
-    yield at_least("wider-margin", Form.EXACT, np.sign(wider), 1.0, rounding=0.0, why=EXACT, points="pair")
+    yield at_least(WIDER_MARGIN, Form.EXACT, np.sign(wider), 1.0, rounding=0.0, why=EXACT, points="pair")
     if wider <= 0:
         return
     costs = Costs.of(case.problem, first.best(scores))
@@ -128,15 +147,15 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     start = max(crossing(constant + log_against, gap), crossing(constant + log_for, wider), 1 / first.margin)
     far = start * np.array(FACTORS)
     R = np.concatenate([np.array(NEARER) / first.margin, far])
-    excess = costs.excess(np.stack([along(q, R) for q in (first, second)]), under_test, "narrower-anywhere")
+    excess = costs.excess(np.stack([along(q, R) for q in (first, second)]), under_test, NARROWER)
     # n (L_α − L(Rq)) in (b), which makes (a) of it.
     one, two = excess if lower_wins else -excess
     of_lead, opposed = R * to_units(first.margin), R * against.margin
     least = Sized.exp(lead.log_weight - costs.log_T - of_lead) - Sized.exp(log_against - opposed)
     most = Sized.exp(log_for - R * to_units(second.margin))
     near = np.s_[: len(NEARER)]
-    yield at_least_in_units("narrower-anywhere", Form.EFFECTIVE, one[near], least[near], "radius")
-    yield at_least_in_units("wider-anywhere", Form.EFFECTIVE, most[near], two[near], "radius")
+    yield at_least_in_units(NARROWER, Form.EFFECTIVE, one[near], least[near], "radius")
+    yield at_least_in_units(WIDER, Form.EFFECTIVE, most[near], two[near], "radius")
     told = resolved_radii(costs, far).size
     if told:
         winner, of_one, of_two = LOWER_WINS if lower_wins else HIGHER_WINS
@@ -145,5 +164,5 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield at_least_in_units(winner, Form.EFFECTIVE, one[beyond], two[beyond], "radius")
         yield at_least_in_units(of_one, Form.EFFECTIVE, one[beyond], half[beyond], "radius")
         yield at_least_in_units(of_two, Form.EFFECTIVE, most[beyond], two[beyond], "radius")
-    for name, q, along_q in (("first", first, excess[0]), ("second", second, excess[1])):
-        yield from sharp_claim(f"leading-term-of-{name}", q, costs, far, along_q[len(NEARER) :])
+    for name, q, along_q in ((LEADING_OF_FIRST, first, excess[0]), (LEADING_OF_SECOND, second, excess[1])):
+        yield from sharp_claim(name, q, costs, far, along_q[len(NEARER) :])

@@ -17,12 +17,13 @@ from generators.direction_cases import Kind, direction_cases, directions_for
 from reference_attention.directions import unit_difference
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form
+from theorems.core.claim_name import premises, sharper, stated_claim
+from theorems.core.direction_certificate import DEFINITION_3, as_defined
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
-from theorems.core.statement import always, statement
+from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.sized import Sized, at_least_in_units
-from theorems.token_selection.directions.definition_3 import as_defined
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
     LOG2,
@@ -33,6 +34,10 @@ from theorems.token_selection.directions.directional_risk import (
     to_units,
 )
 from theorems.token_selection.directions.leading_term import LEADING, sharp_claim
+
+GAIN = stated_claim("gain")
+GAIN_AT_MOST = sharper("gain-at-most")
+LEADING_TERM = sharper("leading-term", when=LEADING)
 
 ASSUMPTIONS = ("well-behaved-loss", "higher-neighbours")
 KINDS: tuple[Kind, ...] = ("higher",)
@@ -46,9 +51,7 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-9",
     "Directional neighbours of higher score: mixing beats selecting",
     source="Appendix B.5.2, Lemma 9",
-    claims=always("definition-3", "gain", "gain-at-most") | {"leading-term": LEADING},
-    states=("gain",),
-    premises=("definition-3",),
+    claims=(DEFINITION_3, GAIN, GAIN_AT_MOST, LEADING_TERM),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=directions_for,
@@ -70,17 +73,17 @@ def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem = case.problem
     found = under_test.direction(problem.keys, case.arrays["q"])
-    yield as_defined(found, problem.keys, case.arrays["q"])
+    yield from premises(as_defined(found, problem.keys, case.arrays["q"]))
     costs = Costs.of(problem, found.best(problem.scores))
     high, low = (Lead.among(found, costs, mask) for mask in (costs.higher, costs.lower))
     if found.least is None or high.least is None:
-        yield Claim("gain", Form.EFFECTIVE, -1.0, 0.0, EXACT, "no neighbour of higher score was reported")
+        yield Claim(GAIN, Form.EFFECTIVE, -1.0, 0.0, EXACT, "no neighbour of higher score was reported")
         return
     gap = unit_difference(low.least, found, high.least, found)
     start = max(crossing(LOG2 + costs.log_T + costs.log_low - high.log_weight, gap), 1 / found.margin)
     R = start * np.array(FACTORS)
-    excess, decay = costs.excess(along(found, R), under_test, "gain"), R * to_units(found.margin)
+    excess, decay = costs.excess(along(found, R), under_test, GAIN), R * to_units(found.margin)
     gain = Sized.exp(high.log_weight - np.log(2 * exact(problem.T)) - decay)
-    yield at_least_in_units("gain", Form.EFFECTIVE, -gain, excess, "radius")
-    yield at_least_in_units("gain-at-most", Form.EFFECTIVE, excess, -Sized.exp(costs.log_high - decay), "radius")
-    yield from sharp_claim("leading-term", found, costs, R, excess)
+    yield at_least_in_units(GAIN, Form.EFFECTIVE, -gain, excess, "radius")
+    yield at_least_in_units(GAIN_AT_MOST, Form.EFFECTIVE, excess, -Sized.exp(costs.log_high - decay), "radius")
+    yield from sharp_claim(LEADING_TERM, found, costs, R, excess)

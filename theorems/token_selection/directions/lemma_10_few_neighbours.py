@@ -15,11 +15,17 @@ from generators.case import Case
 from generators.direction_cases import direction_cases, directions_for
 from reference_attention.exact import rational_matrix
 from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import premises, sharper, stated_claim
+from theorems.core.direction_certificate import DEFINITION_3, as_defined
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
-from theorems.core.statement import always, statement
+from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
-from theorems.token_selection.directions.definition_3 import as_defined
+
+NEIGHBOURS = stated_claim("neighbours")
+TIES = sharper("ties")
+NEIGHBOUR_RANK = sharper("neighbour-rank", when="there are directional neighbours")
+TIE_RANK = sharper("tie-rank", when="tokens tie in selection")
 
 ASSUMPTIONS = ("general-position", "direction-given")
 
@@ -32,10 +38,7 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-10",
     "At most d directional neighbours",
     source="Appendix B.5.2, Lemma 10",
-    claims=always("neighbours", "ties", "definition-3")
-    | {"neighbour-rank": "there are directional neighbours", "tie-rank": "tokens tie in selection"},
-    states=("neighbours",),
-    premises=("definition-3",),
+    claims=(NEIGHBOURS, TIES, DEFINITION_3, NEIGHBOUR_RANK, TIE_RANK),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=directions_for,
@@ -58,15 +61,15 @@ def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
     keys = problem.keys
     found = under_test.direction(keys, case.arrays["q"])
     count, ties = int(found.neighbours.sum()), int(found.selected.sum()) - problem.n
-    yield at_least("neighbours", Form.EXACT, problem.d, count, rounding=0.0, why=EXACT, points="direction")
-    yield at_least("ties", Form.EXACT, problem.d - 1, ties, rounding=0.0, why=EXACT, points="direction")
+    yield at_least(NEIGHBOURS, Form.EXACT, problem.d, count, rounding=0.0, why=EXACT, points="direction")
+    yield at_least(TIES, Form.EXACT, problem.d - 1, ties, rounding=0.0, why=EXACT, points="direction")
     alpha = np.argmax(found.selected, axis=1)
     others = found.selected & (np.arange(problem.T) != alpha[:, None])
-    for name, mask in (("neighbour-rank", found.neighbours), ("tie-rank", others)):
+    for name, mask in ((NEIGHBOUR_RANK, found.neighbours), (TIE_RANK, others)):
         rank = _rank(keys, alpha, mask)
         if rank is not None:
             yield at_least(name, Form.EXACT, rank, int(mask.sum()), rounding=0.0, why=EXACT, points="direction")
-    yield as_defined(found, keys, case.arrays["q"])
+    yield from premises(as_defined(found, keys, case.arrays["q"]))
 
 
 def _rank(

@@ -4,39 +4,80 @@ Main results: in each of the three cases of the proof a direction that beats a w
 as a construction and effectively as an inequality; and the local path itself, which leaves q or stays bounded.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, Appendix B.5.2;
-:mod:`.better_directions`, :mod:`.directional_risk`, :mod:`.excluded_neighbourhood`.
+:mod:`.directional_risk`, :mod:`.excluded_neighbourhood`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 from hypothesis.strategies import SearchStrategy
+from numpy.linalg import norm
 
 from generators.case import Case
 from generators.direction_cases import direction_cases, directions_for
 from generators.numbers import MODERATE
+from reference_attention.better_directions import leaving_only_higher, selecting_best, tilted_direction
+from reference_attention.directions import Direction
+from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin
+from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
+from theorems.core.direction_certificate import DEFINITION_3, as_defined
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
-from theorems.core.statement import always, statement
-from theorems.core.tolerances import EXACT
-from theorems.token_selection.directions.better_directions import leaving_only_higher, selecting_best, tilted_direction
-from theorems.token_selection.directions.definition_3 import as_defined
-from theorems.token_selection.directions.directional_risk import Costs
+from theorems.core.statement import statement
+from theorems.core.tolerances import EXACT, tolerance
+from theorems.curves.followed_local_path import FollowedLocalPath
+from theorems.rounding.sized import Sized, at_least_in_units
+from theorems.token_selection.directions.directional_risk import Costs, along, resolved_radii, to_units
 from theorems.token_selection.directions.excluded_neighbourhood import (
-    BEATEN_CLAIMS,
-    OUTDONE_CLAIMS,
     Beaten,
+    Cone,
     Outdone,
+    Region,
     cone_of,
     narrow_cone,
 )
-from theorems.token_selection.directions.local_path_claims import PATH_CLAIMS, path_claims
 
-ALSO_BETTER = "p_mm is only a better direction to tilt to, and on these cases the wrong one is better, too"
+PATH_NORM = tolerance(
+    "path-norm",
+    "8 (d + 8) eps B (1 + 1/(μ + Bδ))",
+    "the points compared carry the rounding of their exponents, (d + 8) eps R B, which moves the norm at"
+    " which the risks"
+    " are equal by as much over the margin there",
+)
+
+LOWER, HIGHER = "all binding tokens score lower: cases (A1), (B)", "a binding token scores higher: case (A2)"
+BEYOND_RQ = "the same, and rounding leaves the risks beyond R_q their size"
+AT_R_AND_BEYOND = "the same, and rounding leaves the risks at R* and beyond R_q their size"
+WIDE, NARROW = (f"the {which} cone has a radius that rounding leaves decidable" for which in ("given", "narrow"))
+BETTER_DIRECTION = sharper("better-direction")
+RISK_ANYWHERE = sharper("neighbourhood-risk-anywhere", when=LOWER)
+BETTER_RISK = sharper("better-direction-risk", when=LOWER)
+IS_BEATEN = sharper("neighbourhood-is-beaten", when=BEYOND_RQ)
+RISK = sharper("neighbourhood-risk", when=BEYOND_RQ)
+BETTER_RISK_ANYWHERE = sharper("better-direction-risk-anywhere", when=HIGHER)
+GAIN = sharper("neighbourhood-gain", when=HIGHER)
+POINT_IS_BELOW = sharper("finite-point-is-below", when=AT_R_AND_BEYOND)
+IS_OUTDONE = sharper("neighbourhood-is-outdone", when=AT_R_AND_BEYOND)
+LEAVES = stated_claim("path-leaves-or-stays-bounded", when=WIDE)
+NARROW_LEAVES = stated_claim("narrow-path-leaves-or-stays-bounded", when=NARROW)
+IS_LOWEST = premise("path-is-no-higher-than-its-seeds", when=WIDE)
+NARROW_IS_LOWEST = premise("narrow-path-is-no-higher-than-its-seeds", when=NARROW)
+NORM_GROWS = sharper("narrow-path-norm-grows", when="the same, in case (A1) or (B)")
+NORM_BOUNDED = sharper("narrow-path-norm-bounded", when="the same, in case (A2)")
+
+PATH_RADII = (1e1, 1e2, 1e3, 1e4)
+"""In margin units: multiples of 1/θ(x*)."""
+BEYOND = (2.0,)
+"""Further radii, in units of R_q."""
+FARTHEST = 1e9
+"""No radius beyond this many margin units."""
 
 ASSUMPTIONS = (
     "well-behaved-loss",
@@ -55,9 +96,24 @@ def _cases() -> SearchStrategy[Case]:
     "theorem-4",
     "Local regularization paths reach nothing but locally optimal directions",
     source="Theorem 4; Appendix B.5.2, Theorem 7",
-    claims=always("definition-3", "better-direction") | BEATEN_CLAIMS | OUTDONE_CLAIMS | PATH_CLAIMS,
-    states=("path-leaves-or-stays-bounded", "narrow-path-leaves-or-stays-bounded"),
-    premises=("definition-3", "path-is-no-higher-than-its-seeds", "narrow-path-is-no-higher-than-its-seeds"),
+    claims=(
+        DEFINITION_3,
+        BETTER_DIRECTION,
+        RISK_ANYWHERE,
+        BETTER_RISK,
+        IS_BEATEN,
+        RISK,
+        BETTER_RISK_ANYWHERE,
+        GAIN,
+        POINT_IS_BELOW,
+        IS_OUTDONE,
+        LEAVES,
+        NARROW_LEAVES,
+        IS_LOWEST,
+        NARROW_IS_LOWEST,
+        NORM_GROWS,
+        NORM_BOUNDED,
+    ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=directions_for,
@@ -100,15 +156,15 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     it is the direction that stays away.
 
     **(A2) not neighbour-optimal.** With M the rows of the neighbours and N⁺ the higher-scoring of them, q + τ
-    M⁺(−1_{N⁺}) has N⁺ alone as its nearest tokens (:func:`.better_directions.leaving_only_higher`); Lemma 9
-    gives a finite R* with L(R* x*) ≤ L_α − E, E = w* e^{−R*θ*}/(2Tn). For δ = θ/(2B) and x ∈ D_δ(q),
-    n (L(Rx) − L_α) ≥ −S_high e^{−R(θ−Bδ)}, which exceeds −nE for R > R_q = (log(2T S_high/w*) + R*θ*)/(θ − Bδ). So
-    p̄(R), R ≥ R*, has norm at most R_q or is δ away from q; if the cone lies in D_δ(q) the norm stays bounded by R_q.
+    M⁺(−1_{N⁺}) has N⁺ alone as its nearest tokens (:mod:`reference_attention.better_directions`); Lemma 9 gives a
+    finite R* with L(R* x*) ≤ L_α − E, E = w* e^{−R*θ*}/(2Tn). For δ = θ/(2B) and x ∈ D_δ(q), n (L(Rx) − L_α) ≥ −S_high
+    e^{−R(θ−Bδ)}, which exceeds −nE for R > R_q = (log(2T S_high/w*) + R*θ*)/(θ − Bδ). So p̄(R), R ≥ R*, has norm at
+    most R_q or is δ away from q; if the cone lies in D_δ(q) the norm stays bounded by R_q.
 
     **In float64.** The bounds on L(Rx) and L(Rx*) hold at every radius, without the factor 2: (A1), (B) as displayed,
     in (A2) n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T with θ⁺ the least margin of x* over lower-scoring tokens.
     They are tried from R = 1/θ on; the comparison itself beyond R_q, as far as rounding leaves risks their size
-    (:func:`.directional_risk.told_apart`). Where q is so close to an LMM direction that this R_q is out of reach,
+    (:func:`.directional_risk.resolved_radii`). Where q is so close to an LMM direction that this R_q is out of reach,
     the exact construction, those bounds and the path remain.
 
     **The path** is searched in the given cone (either branch may occur) and in one so narrow that the branch is
@@ -116,33 +172,145 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem, q = case.problem, case.arrays["q"]
     found = under_test.direction(problem.keys, q)
-    yield as_defined(found, problem.keys, q)
-    alpha = found.best(problem.scores)
-    costs = Costs.of(problem, alpha)
-    cone = cone_of(case, found)
+    yield from premises(as_defined(found, problem.keys, q))
+    costs, cone = Costs.of(problem, found.best(problem.scores)), cone_of(case, found)
     binding = found.neighbours if found.unique else found.selected & (costs.gaps != 0)
     if not binding.any() or (found.unique and found.least is None):
-        yield Claim("better-direction", Form.EXACT, -1.0, 0.0, EXACT, "no token was reported to be near q")
+        yield Claim(BETTER_DIRECTION, Form.EXACT, -1.0, 0.0, EXACT, "no token was reported to be near q")
         return
-    beaten = bool((costs.gaps[binding] > 0).all())
-    narrow = narrow_cone(cone, found, costs, binding, lower=beaten)
-    part = "(A2)" if not beaten else "(A1)" if found.unique else "(B)"
-    if not beaten:
-        better = leaving_only_higher(problem.keys, found, problem.scores, alpha, narrow.mu)
-    elif found.unique:
-        solution = under_test.max_margin(problem.exact_keys, alpha)
-        better = (
-            tilted_direction(problem.keys, found, solution.exact.p, narrow.mu)
-            if isinstance(solution, MaxMargin)
-            else None
-        )
-    else:
-        better = selecting_best(problem.keys, found, alpha, narrow.mu)
-    good = better is not None and (Beaten if beaten else Outdone).is_better(better, found, costs)
-    claim = at_least("better-direction", Form.EXACT, float(good), 1.0, rounding=0.0, why=EXACT, points="direction")
+    kind = Beaten if (costs.gaps[binding] > 0).all() else Outdone
+    narrow = narrow_cone(cone, found, costs, binding, lower=kind is Beaten)
+    better, part = better_direction(found, costs, kind, under_test, narrow.mu)
+    good = better is not None and kind.is_better(better, found, costs)
+    claim = at_least(BETTER_DIRECTION, Form.EXACT, float(good), 1.0, rounding=0.0, why=EXACT, points="direction")
     yield replace(claim, branch=f"case {part} of the proof")
     if better is None or not good:
         return
-    region = (Beaten if beaten else Outdone).of(found, better, costs, binding, narrow)
-    yield from region.claims(under_test, case.rng())
-    yield from path_claims(region, cone, under_test, case.seed)
+    region = kind.of(found, better, costs, binding, narrow)
+    if isinstance(region, Beaten):
+        yield from in_a_beaten_neighbourhood(region, under_test, case.rng())
+    elif isinstance(region, Outdone):
+        yield from in_an_outdone_neighbourhood(region, under_test, case.rng())
+    for within, leaves, lowest in ((cone, LEAVES, IS_LOWEST), (region.narrow, NARROW_LEAVES, NARROW_IS_LOWEST)):
+        path = local_path(region, within, under_test, case.seed, lowest)
+        if path is not None:
+            yield from on_the_path(region, path, leaves)
+            if within is region.narrow:
+                yield in_the_narrow_cone(region, path)
+
+
+def better_direction(
+    found: Direction, costs: Costs, kind: type[Region], under_test: Implementation, mu: float
+) -> tuple[Direction | None, str]:
+    """x*, in a cone of that width around q, and which case of the proof it is of."""
+    keys, alpha = costs.problem.keys, costs.alpha
+    if kind is Outdone:
+        return leaving_only_higher(keys, found, costs.problem.scores, alpha, mu), "(A2)"
+    if not found.unique:
+        return selecting_best(keys, found, alpha, mu), "(B)"
+    solution = under_test.max_margin(costs.problem.exact_keys, alpha)
+    return tilted_direction(keys, found, solution.exact.p, mu) if isinstance(solution, MaxMargin) else None, "(A1)"
+
+
+def in_a_beaten_neighbourhood(region: Beaten, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
+    """(A1) and (B): L(Rx*) < L(Rx) over the neighbourhood, and either side's bound, also at smaller radii."""
+    costs, w, what = region.costs, region.log_weight, "point of the neighbourhood"
+    nearer, beyond = region.nearer, region.beyond
+    R = np.concatenate([nearer, beyond])
+    near, far = np.s_[: nearer.size], np.s_[nearer.size :]
+    points, drift = region.hunt_points(under_test, rng, R)
+    here = costs.excess(points, under_test, RISK_ANYWHERE)
+    there = costs.excess(along(region.better, R)[:, None], under_test, BETTER_RISK)
+
+    # n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/T − S_high e^{−R(θ⁻−Bδ)}, n (L(Rx*) − L_α) ≤ S_low e^{−Rθ*}.
+    binding, higher = R[:, None] * region.margin + drift, R[:, None] * region.against - drift
+    least = Sized.exp(w - costs.log_T - binding) - Sized.exp(costs.log_high - higher)
+    most = Sized.exp(costs.log_low - R[:, None] * to_units(region.better.margin))
+    yield at_least_in_units(RISK_ANYWHERE, Form.EFFECTIVE, here[near], least[near], what)
+    yield at_least_in_units(BETTER_RISK, Form.EFFECTIVE, most, there, "radius")
+    if beyond.size == 0:
+        return
+
+    # L(Rx) > L(Rx*) and n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/(2T) beyond R_q.
+    half = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - binding)
+    yield at_least_in_units(IS_BEATEN, Form.EFFECTIVE, here[far], there[far], what)
+    yield at_least_in_units(RISK, Form.EFFECTIVE, here[far], half[far], what)
+
+
+def in_an_outdone_neighbourhood(
+    region: Outdone, under_test: Implementation, rng: np.random.Generator
+) -> Iterator[Claim]:
+    """(A2): one finite point is below L_α; beyond R_q the neighbourhood is above that point; either bound at smaller
+    radii.
+    """
+    costs, w, what = region.costs, region.log_weight, "point of the neighbourhood"
+    nearer, beyond, theta = region.nearer, region.beyond, to_units(region.better.margin)
+
+    # n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T.
+    anywhere = costs.excess(along(region.better, nearer), under_test, BETTER_RISK_ANYWHERE)
+    most = Sized.exp(costs.log_low - nearer * region.against) - Sized.exp(w - costs.log_T - nearer * theta)
+    yield at_least_in_units(BETTER_RISK_ANYWHERE, Form.EFFECTIVE, most, anywhere, "radius")
+
+    # n (L(Rx) − L_α) ≥ −S_high e^{−R(θ−Bδ)}.
+    R = np.concatenate([nearer, beyond])
+    points, drift = region.hunt_points(under_test, rng, R)
+    here = costs.excess(points, under_test, GAIN)
+    least = -Sized.exp(costs.log_high - (R[:, None] * region.margin - drift))
+    yield at_least_in_units(GAIN, Form.EFFECTIVE, here, least, what)
+    R = np.array([region.first])
+    if beyond.size == 0 or resolved_radii(costs, R).size == 0:
+        return
+
+    # n (L(R*x*) − L_α) ≤ −w* e^{−R*θ*}/(2T), and L(Rx) ≥ L(R*x*) beyond R_q.
+    there = costs.excess(along(region.better, R), under_test, POINT_IS_BELOW)
+    gain = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - R * theta)
+    yield at_least_in_units(POINT_IS_BELOW, Form.EFFECTIVE, -gain, there)
+    here = costs.excess(region.hunt_points(under_test, rng, beyond)[0], under_test, IS_OUTDONE)
+    yield at_least_in_units(IS_OUTDONE, Form.EFFECTIVE, here, there, what)
+
+
+def on_the_path(region: Region, followed: FollowedLocalPath, leaves: str) -> Iterator[Claim]:
+    """The path is δ away from q or its norm is at most R_q; and the path is one."""
+    path = followed.path
+    size = norm(exact(path.points), axis=1)
+    apart = norm(path.points / size[:, None] - to_units(region.found.unit), axis=1)
+
+    # ‖p̄(R)/‖p̄(R)‖ − q‖ ≥ δ or ‖p̄(R)‖ ≤ R_q.
+    either = np.maximum(apart / region.delta, region.radius / size)
+    claim = at_least(leaves, Form.LIMIT, either, 1.0, points="radius")
+    branch = "the norm grows, the direction stays away" if followed.grows else "the norm stays bounded"
+    last = f"‖p̄(R)‖ = {path.sizes[-1]:.6g} and ‖p̄(R)/‖p̄(R)‖ − q‖ = {apart.value[-1]:.3g} at R = {path.norms[-1]:.6g}"
+    yield replace(claim, detail=f"{branch}: {last}", branch=branch) if math.isfinite(claim.slack) else claim
+    yield from premises(followed)
+
+
+def in_the_narrow_cone(region: Region, followed: FollowedLocalPath) -> Claim:
+    """Which of the two it is."""
+    path = followed.path
+    if isinstance(region, Beaten):
+        # ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ').
+        least, noise = region.norm_at_least(path.norms), followed.noise * (1 + 1 / region.near)
+        rounding = noise / path.norms + 8 * EPS
+        shares = path.sizes / path.norms, least / path.norms
+        return at_least(NORM_GROWS, Form.LIMIT, *shares, rounding=rounding, why=PATH_NORM, points="radius")
+    # ‖p̄(R)‖ ≤ R_q.
+    return at_least(NORM_BOUNDED, Form.LIMIT, region.radius, norm(exact(path.points), axis=1), points="radius")
+
+
+def local_path(
+    region: Region, cone: Cone, under_test: Implementation, seed: int, lowest: str
+) -> FollowedLocalPath | None:
+    """The local path in that cone, seeded with R x*; None if rounding hides what is compared at all radii."""
+    costs, unit = region.costs, 1 / region.better.margin
+    few = PATH_RADII if cone is region.narrow else PATH_RADII[1::2]
+    wanted = [*(unit * x for x in few), *(max(region.radius, cone.radius) * x for x in BEYOND)]
+    inner = max(cone.radius, region.first)
+    norms = np.array([R for R in wanted if inner * 1.5 < R < FARTHEST * unit])
+    norms = norms[region.decidable(norms)]
+    if norms.size == 0:
+        return None
+    seeds = np.array([region.better.unit * size for size in (*norms, region.first) if size > 0])
+    axis = region.found.unit
+    return FollowedLocalPath.of(
+        costs.problem, costs.alpha, under_test, axis, cone.mu, cone.radius, norms, seeds, costs.reach, seed, lowest
+    )

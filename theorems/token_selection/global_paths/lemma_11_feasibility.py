@@ -37,7 +37,6 @@ EXISTS = premise("gmm-exists")
 FEASIBLE = premise("solution-is-feasible")
 PROJECTION = premise("solution-is-the-projection")
 NO_LONGER = premise("solution-is-no-longer")
-GIVEN = tuple(premise(name, when=when) for name, when in DATASET_CLAIMS.items())
 
 ASSUMPTIONS = ("positive-labels", "strict-optimum", "head-in-key-range")
 
@@ -50,7 +49,7 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-11",
     "Feasibility of the max-margin problem",
     source="Section 2, Lemma 2; Appendix B, Lemma 11",
-    claims=(AT_LEAST_ONE, IS_ONE, EXISTS, FEASIBLE, PROJECTION, NO_LONGER, *GIVEN),
+    claims=(AT_LEAST_ONE, IS_ONE, EXISTS, FEASIBLE, PROJECTION, NO_LONGER, *DATASET_CLAIMS),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     aliases=("lemma-2",),

@@ -6,12 +6,13 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
@@ -19,10 +20,14 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Form, Undecided
+from theorems.core.claim_name import sharper
 from theorems.core.key_rows import key_rows
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
 
+KEPT = sharper("margin-is-kept")
+"""Undecided where the margin of a start is beyond what floats resolve."""
 LARGEST = 1e4
 """A larger margin that is asked for leaves no start from which a float resolves both the weights and the steps."""
 
@@ -114,7 +119,7 @@ class MarginConstants:
         found = self.kappa + self.region
         if not (float(value_of(found)) < LARGEST and float(np.max(found.error)) < 1):
             why = f"the start needs a margin of {float(value_of(found)):.3g}, where float64 resolves no step"
-            raise Undecided("margin-is-kept", why, Form.EFFECTIVE)
+            raise Undecided(KEPT, why, Form.EFFECTIVE)
         return found
 
     def margins(self, p: Any) -> Numbers:
@@ -125,18 +130,31 @@ class MarginConstants:
         """q = (T − 1) e^{−m} ≥ Σ_{t≠opt} e^{−g_it·p}."""
         return (self.problem.T - 1) * np.exp(-m)
 
+    def stretch(self, m: Any) -> Numbers:
+        """1 + q, by which ‖∇L‖ may exceed max‖g‖ Ω."""
+        return 1 + self.odds_bound(m)
+
+    def lag(self, m: Any) -> Numbers:
+        """K + log(1 + q), by which −⟨∇L, p⟩ may exceed m(p) Ω, in units of Ω."""
+        return self.spread + np.log1p(self.odds_bound(m))
+
     def share(self, m: Any) -> Numbers:
         """1 − Aq, the least share of Ω that −∇L has along p_mm."""
         return 1 - self.widest * self.odds_bound(m)
 
     def correlation(self, p: Any, m: Any) -> Numbers:
         """1 + π(p) = (1 + (K + log(1 + q))/ρ)/(1 − Aq), ρ = ‖p‖/‖p_mm‖."""
-        lag = (self.spread + np.log1p(self.odds_bound(m))) * self.length
-        return (1 + lag / norm(p, axis=-1)) / self.share(m)
+        return (1 + self.lag(m) * self.length / norm(p, axis=-1)) / self.share(m)
 
     def climb(self, m: Any) -> Numbers:
         """Θ(1 − Aq)/(max‖g‖(1 + q)): what a step along −∇L has along p̄_mm, at least, by its length."""
-        return self.share(m) / (self.length * self.reach * (1 + self.odds_bound(m)))
+        return self.share(m) / (self.length * self.reach * self.stretch(m))
+
+    def log_growth(self, log_step: Any) -> Numbers:
+        """log β of log(e^{m(p(0)) − κ} + βt), β = (η/2)(c_minΓ_min/2n)(c_min/(2c_max‖p_mm‖))²."""
+        top, floor = self.log_slopes
+        log_beta = log_step + floor + np.min(self.log_gaps) + 2 * (floor - top - np.log(self.length))
+        return log_beta + 4 * np.log(exact(0.5)) - np.log(exact(self.problem.n))
 
     def omega(self, at: AttentionAt) -> Numbers:
         """Ω e^{−log_scale}, Ω(p) = (1/n) Σ_i |ℓ'_i| Σ_t s_it (γ_i,opt − γ_it); (b,)."""
@@ -153,6 +171,82 @@ def least_progress(constants: MarginConstants, p: Any, moved: Any, m: Any) -> Nu
         moved: the steps Δ, (t, b, d).
         m: margins of p(0) … p(t−1), all above :attr:`MarginConstants.edge`, (t, b).
     """
-    norms, lengths = norm(p, axis=-1), norm(moved, axis=-1)
-    gained = norms[1:] - norms[:-1] - lengths * lengths / (2 * norms[:-1])
+    norms = norm(p, axis=-1)
+    gained = norms[1:] - norms[:-1] - second_order(norms[:-1], norm(moved, axis=-1))
     return np.cumsum(gained / constants.correlation(p[:-1], m), axis=0)
+
+
+def second_order(norms: Any, lengths: Any) -> Any:
+    """‖Δ‖²/(2‖p‖), by which ‖p + Δ‖ − ‖p‖ may exceed ⟨Δ, p̄⟩."""
+    return lengths * lengths / (2 * norms)
+
+
+def log_excess_rate(constants: MarginConstants, margins: Numbers, kept: Numbers) -> Float64[np.ndarray, "b"]:
+    """How fast log(L − L_opt) changes at most: (1 + q) max‖g‖ times how far the slopes of an input are apart."""
+    problem = constants.problem
+    lowest = np.maximum(margins.value.min(axis=0), kept.value - kept.error)
+    q = np.minimum(value_of(constants.odds_bound(exact(lowest))), 1.0)
+    ranges = list(zip(problem.scores.max(axis=1).tolist(), problem.gaps().max(axis=1).tolist(), strict=True))
+    loss, apart = problem.loss, []
+    for x in q.tolist():
+        ends = [(top - x * gap, top) for top, gap in ranges]
+        apart.append(max(loss.log_bound(*end) - loss.log_floor(*end) for end in ends))
+    return np.asarray(2 * (1 + q) * float(value_of(constants.reach)) * np.exp(np.minimum(apart, 700.0)))
+
+
+def offset_bound(
+    offsets: FlowOffset,
+    p: Float64[np.ndarray, "r d"],
+    rho: Float64[np.ndarray, "r"],
+    changed: Float64[np.ndarray, "r"],
+    q: Float64[np.ndarray, "d"],
+    k: int,
+) -> float:
+    """|r| at ρ_k; log t = ⟨p − q − r, p̄_mm⟩ is known to |r|, which enters its own bound."""
+    begin, shift = float((p[0] - q) @ offsets.direction), float(q @ offsets.direction)
+    first, off = float(np.sum(offsets.across(p[0] - q) ** 2)), offsets.residual(q)
+    grown = offsets.growth(q, begin)
+    rates = 2 * changed[:k] * np.expm1(changed[:k])
+
+    def squared_offset(bound: float) -> float:
+        times = np.maximum(rho[1 : k + 1] - p[:k] @ offsets.direction + 2 * bound, 0.0)
+        end = float(rho[k]) - shift + bound
+        growth = math.exp(changed[0]) * grown(end) + 2 * bound * off * max(end - begin, 0.0)
+        return first + growth + float(rates @ times)
+
+    return min(own_bound(squared_offset, first), float(rho[k]) + float(np.linalg.norm(offsets.across(q))))
+
+
+def log_coefficient_change(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """E: by how much the logarithm of a row's coefficient may differ from log c_j + log e^{−g_j·p} where margins are
+    at least ``later``; ∞ where it may be negative.
+    """
+    problem, loss = constants.problem, constants.problem.loss
+    top, gaps = problem.scores.max(axis=1), problem.gaps()
+    widest, least = gaps.max(axis=1), np.where(constants.others, gaps, np.inf).min(axis=1)
+    q = missed_later(constants, later)
+    found = np.full(len(q), np.inf)
+    for k, missed in enumerate(q.tolist()):
+        each = []
+        for a, wide, small in zip(top.tolist(), widest.tolist(), least.tolist(), strict=True):
+            share, low = missed * wide / small, a - min(missed, 1.0) * wide
+            slopes = loss.log_bound(low, a) - loss.log_floor(low, a)
+            each.append(missed - math.log1p(-share) + slopes if share < 1 else math.inf)
+        found[k] = max(each)
+    return found * (1 + 16 * EPS)
+
+
+def missed_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """q = (T − 1) e^{−m}."""
+    with np.errstate(over="ignore"):
+        return np.asarray((constants.problem.T - 1) * np.exp(-later))
+
+
+def lag_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """K + log(1 + q)."""
+    return np.asarray(float(value_of(constants.spread)) + np.log1p(missed_later(constants, later)))
+
+
+def shares_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """1 − Aq."""
+    return np.asarray(1 - float(value_of(constants.widest)) * missed_later(constants, later))

@@ -26,11 +26,12 @@ from reference_attention.svm.max_margin import MaxMargin
 from theorems.bounded import exact, with_rounding
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least, section, undecided_claim
-from theorems.core.claim_name import premise, premises, sharper, stated_claim
+from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import Constraints, exact_to_rounding
 from theorems.curves.followed_path import FOLLOWED, PATH_PREMISES, PATH_ROUNDING, Followed, FollowedPath
@@ -67,7 +68,6 @@ PATH_OPTIMISER = tolerance(
     " weak curvature keeps them there; the predicted offset and the found one carry the rounding of the path besides",
 )
 
-SVM_IS_OPTIMAL = premise("svm-is-optimal")
 MARGIN = sharper("sublevel-margin")
 CORRELATION = sharper("sublevel-correlation")
 FROM_DUALS = sharper("sublevel-correlation-from-duals")

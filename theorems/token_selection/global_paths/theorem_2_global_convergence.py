@@ -27,12 +27,13 @@ from reference_attention.training.flow import RELATIVE
 from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least, section
-from theorems.core.claim_name import premise, premises, sharper, stated_claim
+from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.core.on_kernel import calls
 from theorems.core.parts import Condition
 from theorems.core.statement import statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import Constraints
 from theorems.curves.descent import (
@@ -62,7 +63,6 @@ FLOW_RELATIVE = 1e-12
 """Relative tolerance of the flow's solver for n = 1, where the offset from the ray is read off."""
 
 ONE_INPUT = Condition("n = 1", lambda case: bool(case.problem.n == 1))
-SVM_IS_OPTIMAL = premise("svm-is-optimal")
 CLIMBS = sharper("climbs-to-max-margin")
 CLIMBS_LIKE_LOG = sharper("climbs-like-log-t")
 NORM_GROWS = sharper("norm-grows-like-log-t")

@@ -16,13 +16,14 @@ from generators.joint_run import continue_run, descent_settings, largest_nonopti
 from reference_attention.paths.joint import Joint
 from reference_attention.training.joint_descent import JointTrajectory
 from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
+from theorems.core.claim_name import premises, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
-from theorems.core.statement import always, statement
+from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
-from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
-from theorems.token_selection.joint_paths.joint_steps import RUN_CLAIMS, run_claims
-from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, joint_setup
+from theorems.curves.joint_premises import JOINT_DATA, joint_data
+from theorems.curves.joint_setup import JointSetup, joint_setup
+from theorems.curves.joint_steps import JOINT_RUN, joint_run
 
 JOINT_DESCENT = tolerance(
     "joint-descent",
@@ -30,6 +31,9 @@ JOINT_DESCENT = tolerance(
     "argued rate of a conjecture: an O(1/R) deviation keeps R·deviation bounded, but that a tight token without a dual"
     " is left by log R logits of its difference from a tight one; a limit elsewhere makes it grow fourfold",
 )
+
+PROMPT_RATE = sharper("prompt-rate")
+HEAD_RATE = sharper("head-rate")
 
 EXTENSIONS = 3
 """How often a run whose rate is not (yet) right is made four times as long before the claim is made."""
@@ -50,9 +54,7 @@ def conjecture_cases() -> SearchStrategy[Case]:
     "conjecture-joint-descent",
     "conjecture: normalized joint descent goes to v_mm and p(lim ‖v‖/‖p‖)",
     source="Section 3, Figure 3 (experiments only)",
-    claims=GIVEN_CLAIMS | RUN_CLAIMS | always("prompt-rate", "head-rate"),
-    states=(),
-    premises=(*GIVEN_CLAIMS, *RUN_CLAIMS),
+    claims=(*JOINT_DATA, *JOINT_RUN, PROMPT_RATE, HEAD_RATE),
     assumptions=("optimal-support-tokens", "separable", "descent-selects"),
     cases=conjecture_cases,
     kernel=SATURATED,
@@ -77,8 +79,8 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     from the paper's start with η_v = 0.02, η_p = 0.1 descent selects other tokens (1 − cos(v, v_mm) = 0.3 at step
     8000). Such runs are not applicable here.
     """
-    setup = joint_setup(case, under_test, "prompt-rate", Form.LIMIT)
-    yield from given_claims(case, setup, under_test)
+    setup = joint_setup(case, under_test, PROMPT_RATE, Form.LIMIT)
+    yield from premises(joint_data(case, setup, under_test))
     parts: dict[str, Any] = {
         "descent": under_test.joint_descent,
         "weights": under_test.weights,
@@ -87,7 +89,7 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     }
     asked = descent_settings(case, setup.joint, setup.separator)
     run = asked.run(setup.joint, **parts)
-    for claim in run_claims(setup.joint, under_test, run, asked):
+    for claim in joint_run(setup.joint, under_test, run, asked):
         yield claim
         if claim.verdict is Verdict.FALSIFIED:
             return
@@ -117,13 +119,13 @@ def _claims(
     worst = largest_nonoptimality(joint, run.prompts[early:])
     if not worst < 0.5:
         reason = f"α is not selected throughout: 1 − s_iα reaches {worst:.3g} after step {early}"
-        return [undecided_claim("prompt-rate", reason, Form.LIMIT)]
+        return [undecided_claim(PROMPT_RATE, reason, Form.LIMIT)]
     heads, prompts = (np.linalg.norm(x[[early, late]], axis=1) for x in (run.heads, run.prompts))
     # Norms are c_0 + c_1 R: their ratio is O(1/R) from its limit, and p(c) with it, by as much as what is claimed. The
     # ratio of their growth is not.
     ratio = float((heads[1] - heads[0]) / (prompts[1] - prompts[0])) if prompts[1] > prompts[0] else math.nan
     if not 0 < ratio < math.inf:
-        return [undecided_claim("prompt-rate", "the norms do not both grow", Form.LIMIT)]
+        return [undecided_claim(PROMPT_RATE, "the norms do not both grow", Form.LIMIT)]
     unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.chosen_tokens, axis=-1)))
     target = under_test.scheduled_direction(joint, ratio)
@@ -131,8 +133,8 @@ def _claims(
     logits = 1 + math.log(prompts[1] / prompts[0])
     drift = logits * _longest_logit(joint, run.prompts[late], target) if drifting else 0.0
     return [
-        _rate("prompt-rate", run.prompts[[early, late]], target, unit, drift),
-        _rate("head-rate", run.heads[[early, late]], joint.svm.direction, size),
+        _rate(PROMPT_RATE, run.prompts[[early, late]], target, unit, drift),
+        _rate(HEAD_RATE, run.heads[[early, late]], joint.svm.direction, size),
     ]
 
 

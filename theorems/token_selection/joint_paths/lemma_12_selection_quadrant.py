@@ -7,17 +7,23 @@ from collections.abc import Iterator
 import numpy as np
 
 from generators.case import Case
+from generators.joint_cases import relaxed_cases
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.points import probe_points
-from theorems.core.statement import always, statement
+from theorems.core.statement import statement
+from theorems.curves.joint_premises import JOINT_DATA, joint_data
+from theorems.curves.joint_setup import joint_setup
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.weights_under_test import weights_of
-from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
-from theorems.token_selection.joint_paths.joint_sublevel import joint_setup
-from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import relaxed_cases, sublevel
+from theorems.token_selection.joint_paths.joint_constants import Sublevel
+
+ODDS = stated_claim("odds")
+ODDS_REVERSED = sharper("odds-reversed")
+QUADRANT_FROM_R0 = sharper("quadrant-from-r0")
 
 LARGEST = 600.0
 """Points with a smaller |logit| than this: weights of the implementation under test keep their digits."""
@@ -27,9 +33,7 @@ LARGEST = 600.0
     "lemma-12",
     "a prompt that selects α lies in the quadrant of α",
     source="Appendix C.2, Lemma 12",
-    claims=GIVEN_CLAIMS | always("odds", "odds-reversed", "quadrant-from-r0"),
-    states=("odds",),
-    premises=tuple(GIVEN_CLAIMS),
+    claims=(*JOINT_DATA, ODDS, ODDS_REVERSED, QUADRANT_FROM_R0),
     assumptions=("optimal-support-tokens", "separable"),
     cases=relaxed_cases,
     kernel=SATURATED,
@@ -45,22 +49,25 @@ def lemma_12(case: Case, under_test: Implementation) -> Iterator[Claim]:
     for the quadrant, no limit is needed, and for T = 2 it is equivalent. R₀ is then explicit: every R at which the
     bounds of Theorem 6 on the sublevel set are at most 1/2.
     """
-    setup = joint_setup(case, under_test, "odds")
-    yield from given_claims(case, setup, under_test)
+    setup = joint_setup(case, under_test, ODDS)
+    yield from premises(joint_data(case, setup, under_test))
     rng, joint = case.rng(), setup.joint
-    level = sublevel(setup, under_test, 30.0, 30.0 * setup.target.norm)
+    level = Sublevel.of(setup, under_test, 30.0, 30.0 * setup.target.norm)
     points = probe_points(rng, case.problem, setup.target.p)
     largest = np.max(np.abs(np.sum(joint.rows * points[:, None, None, :], axis=-1)), axis=(1, 2))
     points = points[largest < LARGEST]
     at = AttentionAt(case.problem, points, under_test.textbook_eps)
-    weights, margins = weights_of(at, under_test, "odds"), setup.margins(points)
+    weights, margins = weights_of(at, under_test, ODDS), setup.margins(points)
+
+    # log(s_iα/q_i) ≤ m_i ≤ log(s_iα/q_i) + log(T − 1).
     odds = np.sum(np.where(joint.others, 0.0, weights), axis=-1) / np.sum(np.where(joint.others, weights, 0.0), axis=-1)
-    log_odds = np.log(odds)
-    most = log_odds + np.log(exact(case.problem.T - 1))
-    yield at_least("odds", Form.EFFECTIVE, margins, log_odds, points="point and input")
-    yield at_least("odds-reversed", Form.EFFECTIVE, most, margins, points="point and input")
+    most = np.log(odds) + np.log(exact(case.problem.T - 1))
+    yield at_least(ODDS, Form.EFFECTIVE, margins, np.log(odds), points="point and input")
+    yield at_least(ODDS_REVERSED, Form.EFFECTIVE, most, margins, points="point and input")
+
+    # m_i ≥ 0 wherever the bound on q_i is at most 1/2.
     from_r0 = level.other_bounds <= 0.5
     inside = level.search_points(rng)
     if from_r0.any():
         low = setup.margins(inside.p)[:, from_r0]
-        yield at_least("quadrant-from-r0", Form.EFFECTIVE, low, 0.0, points="pair (v, p) and input")
+        yield at_least(QUADRANT_FROM_R0, Form.EFFECTIVE, low, 0.0, points="pair (v, p) and input")

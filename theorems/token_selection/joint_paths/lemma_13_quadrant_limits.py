@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from hypothesis import strategies as st
@@ -10,24 +9,30 @@ from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
 from generators.joint_cases import joint_cases
+from reference_attention.paths.joint_path import exponential_schedule, linear_schedule
 from theorems.core.claim import Claim
+from theorems.core.claim_name import premises
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
-from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
-from theorems.token_selection.joint_paths.joint_claims import (
+from theorems.curves.joint_minimiser import LARGEST_UNITS, STARTS, JointMinimiser
+from theorems.curves.joint_premises import JOINT_DATA, JOINT_SOLUTIONS, joint_data, joint_solutions
+from theorems.curves.joint_setup import joint_setup
+from theorems.token_selection.joint_paths.joint_constants import (
     EFFECTIVE_CLAIMS,
-    SOLUTION_CLAIMS,
-    effective_claims,
-    solution_claims,
+    LIMIT_CLAIMS,
+    LIMIT_DIRECTION,
+    Sublevel,
 )
-from theorems.token_selection.joint_paths.joint_limit import LARGEST_UNITS, LIMIT_CLAIMS, STARTS, limit_claims
-from theorems.token_selection.joint_paths.joint_sublevel import joint_setup
-from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import slower
-from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import linear_ratio, sublevel
+from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import (
+    in_sublevel_sets,
+    linear_ratio,
+    of_the_minimiser,
+)
 
 UNITS = (10.0, 40.0, 160.0)
 """RΘ_relax of the sublevel sets; r = e^{RΘ_relax} there."""
+BEHIND = "every token but α has less than the label margin Γ"
 
 
 def loose_cases() -> SearchStrategy[Case]:
@@ -43,12 +48,7 @@ def loose_cases() -> SearchStrategy[Case]:
     "lemma-13",
     "within the quadrant of α the joint path goes to v_mm and p_relax",
     source="Appendix C.2, Lemma 13",
-    claims=GIVEN_CLAIMS
-    | SOLUTION_CLAIMS
-    | EFFECTIVE_CLAIMS
-    | {name: f"every token but α has less than the label margin Γ; {when}" for name, when in LIMIT_CLAIMS.items()},
-    states=("limit-direction", "limit-head"),
-    premises=(*GIVEN_CLAIMS, *SOLUTION_CLAIMS, "path-is-lowest"),
+    claims=(*JOINT_DATA, *JOINT_SOLUTIONS, *EFFECTIVE_CLAIMS, *(name.only(BEHIND) for name in LIMIT_CLAIMS)),
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=loose_cases,
     kernel=SATURATED,
@@ -62,26 +62,25 @@ def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Effective**, on the part of the sublevel set of (r v̄_mm, R p̄_c) that lies in the quadrant: q_S, margins over S
     and head as in Theorem 5, and with duals μ of p_relax, ⟨p, p̄_relax⟩ ≥ Σ_{i∈S} μ_it log(1/B − 1)/‖p_relax‖: the
-    non-supports' margins enter with 0 (item 7 of :mod:`.joint_sublevel`). No token of a non-support need score below α
+    non-supports' margins enter with 0 (item 7 of :mod:`.joint_constants`). No token of a non-support need score below α
     here.
 
     **Limit.** Along r = e^{RΘ/2}, or r = 2c*R if p_relax ties an input, where every other token has less than the label
     margin Γ: v_mm·z_it < 1 by more than its rounding.
     """
     setup = joint_setup(case, under_test)
-    yield from given_claims(case, setup, under_test)
-    rng = case.rng()
-    levels = [sublevel(setup, under_test, units, units * setup.target.norm) for units in UNITS]
-    yield from solution_claims(setup, under_test)
-    yield from effective_claims(levels, rng, quadrant=True)
+    yield from premises(joint_data(case, setup, under_test))
+    p_relax, rng = setup.target, case.rng()
+    levels = [Sublevel.of(setup, under_test, units, units * p_relax.norm) for units in UNITS]
+    yield from premises(joint_solutions(setup, under_test))
+    yield from in_sublevel_sets([level.pairs(rng).in_quadrant() for level in levels])
     # A token that ties α's label margin Γ but for rounding: e^{RΘ/2} times what float64 cannot tell from zero.
     apart = setup.smallest_drops - setup.slack
-    if (apart.value > 16 * apart.error).all():
-        starts = rng.normal(size=(STARTS, setup.target.p.size))
-        norm, rate = setup.target.norm, setup.target.margin / 2
-        if setup.target.neighbours[~setup.joint.svm.support].any():
-            # An input that p_relax ties keeps q_i between 0 and 1: at r = e^{RΘ/2} nothing in float64 resolves it.
-            ratio = 2 * linear_ratio(setup, under_test)
-            yield from limit_claims(setup, under_test, lambda R: math.log(ratio * R), LARGEST_UNITS * norm, starts)
-        else:
-            yield from limit_claims(setup, under_test, slower(rate), LARGEST_UNITS * norm, starts)
+    if not (apart.value > 16 * apart.error).all():
+        return
+    schedule = exponential_schedule(p_relax.margin / 2)
+    if p_relax.neighbours[~setup.joint.svm.support].any():
+        # An input that p_relax ties keeps q_i between 0 and 1: at r = e^{RΘ/2} nothing in float64 resolves it.
+        schedule = linear_schedule(2 * linear_ratio(setup, under_test))
+    starts, R = rng.normal(size=(STARTS, p_relax.p.size)), LARGEST_UNITS * p_relax.norm
+    yield from of_the_minimiser(JointMinimiser.of(setup, under_test, schedule, R, starts, LIMIT_DIRECTION))

@@ -20,8 +20,9 @@ from reference_attention.problem import Dataset
 from theorems.bounded import value_of
 from theorems.core.claim import Undecided
 from theorems.core.implementation import REFERENCE
-from theorems.token_selection.joint_paths.joint_claims import one_minus_cosine
-from theorems.token_selection.joint_paths.joint_sublevel import LARGEST_EXPONENT, JointSetup, joint_setup
+from theorems.curves.joint_sets import LARGEST_EXPONENT
+from theorems.curves.joint_setup import JointSetup, joint_setup
+from theorems.token_selection.joint_paths.joint_constants import one_minus_cosine
 
 UNITS = 2.0**20
 """RΘ_relax at the end of the path."""

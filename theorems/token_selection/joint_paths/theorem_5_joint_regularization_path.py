@@ -1,53 +1,89 @@
-"""Theorem 5: the joint regularization path of head and prompt when every attention feature is a support vector."""
+"""Theorem 5: the joint regularization path of head and prompt when every attention feature is a support vector.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.1, Theorem 5, Appendix C.1;
+:mod:`.joint_constants`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float64
 
 from generators.case import Case
-from generators.joint_cases import joint_cases, schedule_of
-from reference_attention.paths.joint_path import Schedule
-from theorems.core.claim import Claim
+from generators.joint_cases import joint_cases, radii_of
+from reference_attention.floats import EPS
+from reference_attention.paths.joint_path import descend_at_radius, exponential_schedule, head_at
+from theorems.core.claim import Claim, Form, at_least, section, undecided_claim
+from theorems.core.claim_name import premises, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
-from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
-from theorems.token_selection.joint_paths.joint_claims import (
+from theorems.core.tolerances import tolerance
+from theorems.curves.joint_gradients import JOINT_GRADIENTS, joint_gradients
+from theorems.curves.joint_minimiser import LARGEST_UNITS, STARTS, JointMinimiser
+from theorems.curves.joint_premises import JOINT_DATA, JOINT_SOLUTIONS, joint_data, joint_solutions
+from theorems.curves.joint_sets import at_pairs
+from theorems.curves.joint_setup import NON_OPTIMALITY, JointSetup, joint_setup
+from theorems.token_selection.joint_paths.joint_constants import (
     COMPETITOR_CLAIMS,
     EFFECTIVE_CLAIMS,
-    SOLUTION_CLAIMS,
-    competitor_claims,
-    effective_claims,
-    solution_claims,
-)
-from theorems.token_selection.joint_paths.joint_gradients import GRADIENT_CLAIMS, gradient_claims
-from theorems.token_selection.joint_paths.joint_limit import (
-    LARGEST_UNITS,
+    HEAD_DIRECTION,
+    JOINT_LIMIT,
     LIMIT_CLAIMS,
-    STARTS,
-    limit_claims,
-    sharp_claim,
+    LIMIT_DIRECTION,
+    LIMIT_HEAD,
+    LIMIT_MARGINS,
+    LIMIT_REACHED,
+    PROMPT_DIRECTION,
+    PROMPT_MARGIN,
+    QUADRANT,
+    LimitBounds,
+    Pairs,
+    Sublevel,
+    log_odds,
+    of_the_competitors,
 )
-from theorems.token_selection.joint_paths.joint_sublevel import Sublevel, joint_setup
+
+JOINT_SHARP = tolerance(
+    "joint-sharp",
+    "4 √m ‖G⁺‖² (‖o‖ + 1)/(R Θ min μ) + rounding of logits · ‖G⁺‖ + residual of the solver · inverse curvature",
+    "the curvature of the sphere moves the duals by O(1/R); at least 2·40 units separate"
+    " non-neighbours, so that they and r e^{−RΘ} are below e^{−40}",
+)
+
+SHARP_OFFSET = sharper(
+    "sharp-offset",
+    when="all inputs are supports, neighbours independent with positive duals, the radius within 2^24",
+)
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
 """RΘ and log r/(RΘ) of the sublevel sets: r below, at and above e^{RΘ}."""
+SOLVED = 1e-6
+"""Residual of a minimiser that the sharp form is compared at."""
+DEPENDENT = 2.0**-40
+"""Share of the largest singular value of G that a singular value must exceed: far below it those of floats are noise,
+and a pseudo-inverse leaves them out. No radius within 2^24 has an error of :data:`SHARP_ERROR` then."""
+SHARP_ERROR, LARGEST_SHARP = 1e-3, 2.0**24
+"""The sharp form is compared where its error bound is below the one, at RΘ up to the other."""
 
 
 @statement(
     "theorem-5",
     "head and prompt: the joint regularization path goes to v_mm and p_mm",
     source="Section 3.1, Theorem 5; Appendix C.1",
-    claims=GIVEN_CLAIMS
-    | SOLUTION_CLAIMS
-    | GRADIENT_CLAIMS
-    | COMPETITOR_CLAIMS
-    | EFFECTIVE_CLAIMS
-    | LIMIT_CLAIMS
-    | {"sharp-offset": "all inputs are supports, neighbours independent with positive duals, the radius within 2^24"},
-    states=("limit-direction", "limit-head"),
-    premises=(*GIVEN_CLAIMS, *SOLUTION_CLAIMS, *GRADIENT_CLAIMS, "path-is-lowest"),
+    claims=(
+        *JOINT_DATA,
+        *JOINT_SOLUTIONS,
+        *JOINT_GRADIENTS,
+        *COMPETITOR_CLAIMS,
+        *EFFECTIVE_CLAIMS,
+        *LIMIT_CLAIMS,
+        SHARP_OFFSET,
+    ),
     assumptions=("optimal-tokens", "separable"),
     cases=joint_cases,
     kernel=SATURATED,
@@ -64,37 +100,176 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     - cos(p, p_mm) ≥ log(1/B − 1)/(RΘ) if that is positive,
     - 1 − cos(v, v_mm) ≤ (F/r + BΔ)/Γ if that is at most 1.
 
-    Derivation: :mod:`.joint_sublevel`. It sharpens log(2n) to log n + o(1), 2M to D and Δ, and needs no sign of the
+    Derivation: :mod:`.joint_constants`. It sharpens log(2n) to log n + o(1), 2M to D and Δ, and needs no sign of the
     margin. With r ≥ e^{RΘ}, B = O(e^{−RΘ}) and the margins are Θ − O(1)/R. Losses are compared as log L + rΓ.
 
     **Limit.** Minimisers need no schedule between r and R: followed along r = R, r = e^{RΘ/2} and r = e^{RΘ}/D to
-    RΘ = 10⁸, where 1 − cos(p, p_mm) is bounded by 10⁻⁶ (:mod:`.joint_limit`). At R p̄_mm an output loses up to
+    RΘ = 10⁸, where 1 − cos(p, p_mm) is bounded by 10⁻⁶ (:mod:`.joint_constants`). At R p̄_mm an output loses up to
     r D e^{−RΘ}: divided by D the last schedule leaves that O(1), in whatever unit tokens are.
 
-    **Sharp.** Along r = e^{RΘ/2}, R(p_R/R − p̄_mm) → G⁺ log(π_i δ_it/μ_it) across p̄_mm, for independent neighbours
-    with duals μ > 0.
+    **Sharp.** Along r = e^{RΘ/2}, R(p_R/R − p̄_mm) → o = G⁺ log(π_i δ_it/μ_it) across p̄_mm, for independent neighbours
+    with rows G and duals μ > 0. *Derivation.* While r e^{−RΘ} → 0, the excess e^X of :mod:`.joint_constants` is to
+    first order Σ_j c_j e^{−R g_j·p̄}, c_j = π_i δ_it, with π the head's dual: π_i ∝ e^{−w·z_iα}. So R (p/R − p̄) → G⁺ b,
+    b_j = log(c_j/μ_j), minus its part along p̄. At finite R the stationarity condition Σ_j c_j e^{−g_j·o_R} g_j ∥ p̄ +
+    o_R/R moves log μ_j by at most 2‖(Gᵀ)⁺‖‖o‖/(RΘμ_j), so the error is at most 4√m ‖G⁺‖² (‖o‖+1)/(RΘ min μ), plus
+    e^{−R(m'−Θ)} of the non-neighbours and r e^{−RΘ}.
     """
     setup = joint_setup(case, under_test)
-    yield from given_claims(case, setup, under_test)
-    theta, norm, direction = setup.separator.margin, setup.separator.norm, setup.separator.direction
-    given = schedule_of(case)
-    if given is None:
-        radii = [(share * units, units * norm) for units, share in LEVELS]
-    else:
-        radii = list(zip(given[0].tolist(), given[1].tolist(), strict=True))
-    levels = [Sublevel(setup, under_test, log_r, R, R * direction) for log_r, R in radii]
-    rng = case.rng()
-    yield from solution_claims(setup, under_test)
-    yield from competitor_claims(levels)
-    yield from effective_claims(levels, rng)
-    yield from gradient_claims(setup, under_test, rng)
-    starts = rng.normal(size=(STARTS, direction.size))
+    yield from premises(joint_data(case, setup, under_test), joint_solutions(setup, under_test))
+    p_mm, theta, rng = setup.separator, setup.separator.margin, case.rng()
+    radii = radii_of(case) or [(share * units, units * p_mm.norm) for units, share in LEVELS]
+    levels = [Sublevel(setup, under_test, log_r, R, R * p_mm.direction) for log_r, R in radii]
+    yield from of_the_competitors(levels)
+    yield from in_sublevel_sets([level.pairs(rng) for level in levels])
+    yield from premises(joint_gradients(setup, under_test, rng))
+    starts = rng.normal(size=(STARTS, p_mm.p.size))
     share, units = [(0.0, LARGEST_UNITS), (0.5, LARGEST_UNITS), (1.0, LARGEST_UNITS / 4)][int(rng.integers(3))]
     unit = float(setup.largest_drops.value.max()) if share == 1.0 else 1.0
-    yield from limit_claims(setup, under_test, slower(share * theta, unit), units * norm, starts)
-    yield from sharp_claim(setup, under_test, starts)
+    schedule = exponential_schedule(share * theta, unit)
+    yield from of_the_minimiser(
+        JointMinimiser.of(setup, under_test, schedule, units * p_mm.norm, starts, LIMIT_DIRECTION)
+    )
+    yield from of_its_offset(setup, under_test, starts)
 
 
-def slower(rate: float, unit: float = 1.0) -> Schedule:
-    """r = max(R, e^{rate·R}/unit)."""
-    return lambda R: max(math.log(R), rate * R - math.log(unit))
+def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
+    """The effective claims at pairs of sublevel sets; B, F and the bounds made of them are those of each set."""
+    # q_max ≤ B.
+    yield from at_pairs(NON_OPTIMALITY, [(x.level.bound, np.max(x.q, axis=1)) for x in sets])
+
+    # (k_iα − k_it)·p ≥ log(1/B − 1).
+    margins = [(x.margins, log_odds(x.level.bound)) for x in sets if x.level.bound < 1]
+    yield from at_pairs(PROMPT_MARGIN, margins)
+
+    # Of an input that the solver under test calls no support, Q_i of Theorem 6 in the place of B.
+    others = [(x.margins[:, x.level.spare], x.level.floors[x.level.spare]) for x in sets if x.level.spare.any()]
+    yield from at_pairs(QUADRANT, others)
+
+    # ⟨p, p̄_mm⟩/R ≥ Σ_it μ_it log(1/B − 1)/(R‖p_mm‖) = log(1/B − 1)/(RΘ).
+    useful = [(x, x.least_cosine > 0) for x in sets]
+    cosines = [(x.cosine[good], x.least_cosine[good]) for x, good in useful if good.any()]
+    yield from at_pairs(PROMPT_DIRECTION, cosines)
+
+    # 1 − cos(v, v_mm) ≤ (F/r + BΔ)/Γ.
+    yield from at_pairs(HEAD_DIRECTION, [(x.level.head_loss, x.head_off) for x in sets if x.level.head_loss <= 1])
+
+
+@section
+def of_the_minimiser(at: JointMinimiser) -> Iterator[Claim]:
+    """The limit claims, at a minimiser."""
+    yield from premises(at)
+    bounds = LimitBounds(at)
+
+    # (k_iα − k_it)·p ≥ log(1/Q_i − 1), hence ⟨p, p̄_mm⟩/R ≥ Σ_it μ_it log(1/Q_i − 1)/(R‖p_mm‖) ≥ 1 − 10⁻⁶.
+    yield at_least(LIMIT_MARGINS, Form.LIMIT, at.margins, bounds.floors, why=JOINT_LIMIT, points="input")
+    yield at_least(LIMIT_DIRECTION, Form.LIMIT, at.cosine, bounds.cosine, why=JOINT_LIMIT, points="minimiser")
+    yield at_least(LIMIT_REACHED, Form.LIMIT, bounds.cosine, 1 - bounds.visible, why=JOINT_LIMIT, points="minimiser")
+
+    # 1 − cos(v, v_mm) ≤ F (1 + Δ/ν)/(rΓ).
+    if bounds.head <= 1:
+        yield at_least(LIMIT_HEAD, Form.LIMIT, bounds.head, bounds.head_off, why=JOINT_LIMIT, points="minimiser")
+
+
+def of_its_offset(setup: JointSetup, under_test: Implementation, starts: Float64[np.ndarray, "m k"]) -> Iterator[Claim]:
+    """The sharp claim, where all inputs are supports and the duals are unique and positive."""
+    predicted = PredictedOffset.of(setup)
+    if predicted is None:
+        return
+    at = predicted.minimiser(under_test, starts)
+    if not at.residual < SOLVED:
+        why = f"the path's solver stopped at a gradient of {at.residual:.3g}"
+        yield undecided_claim(SHARP_OFFSET, why, Form.SHARP)
+        return
+
+    # ‖(p − R p̄_mm)_⊥ − o‖ ≤ 4√m ‖G⁺‖² (‖o‖ + 1)/(RΘ min μ).
+    o, pi = offset(setup, predicted.pseudo, at.w)
+    error = predicted.factor * (float(np.linalg.norm(o)) + 1) / at.R
+    off = across(at.p - at.R * setup.separator.direction, setup.separator.direction) - o
+    allowed = error + predicted.logits(at) + predicted.flatness(at, pi)
+    found = float(np.linalg.norm(off))
+    yield at_least(SHARP_OFFSET, Form.SHARP, allowed, found, rounding=0.0, why=JOINT_SHARP, points="radius")
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedOffset:
+    """Where the sharp form says that the path is, at the radius at which its error bound is small enough.
+
+    Attributes:
+        setup: whose path it is.
+        pseudo: G⁺, (k, m).
+        factor: 4√m ‖G⁺‖²/(Θ min μ).
+        head: w at the ray of p_mm.
+        o: the offset for that head.
+        units: RΘ.
+    """
+
+    setup: JointSetup
+    pseudo: Float64[np.ndarray, "k m"]
+    factor: float
+    head: Float64[np.ndarray, "d"]
+    o: Float64[np.ndarray, "k"]
+    units: float
+
+    @classmethod
+    def of(cls, setup: JointSetup) -> PredictedOffset | None:
+        """None where the form does not apply, or there is no such radius."""
+        joint, svm = setup.joint, setup.separator
+        near, theta = svm.neighbours, svm.margin
+        if not (svm.independent and (svm.duals[near] > 0).all() and joint.svm.support.all()):
+            return None
+        G, mu = joint.rows[near], svm.duals[near]
+        singular = np.linalg.svd(G, compute_uv=False)
+        if not singular[-1] > DEPENDENT * singular[0]:
+            return None
+        others = joint.others & ~near
+        gap = float(np.min(svm.margins[others])) - 1.0 if others.any() else math.inf
+        if not gap > 0:
+            return None
+        pseudo = np.linalg.pinv(G)
+        factor = 4 * math.sqrt(len(mu)) * float(np.linalg.norm(pseudo, 2)) ** 2 / (theta * float(mu.min()))
+        units = max(200.0, 80.0 / gap)
+        # The head's dual π at r e^{−RΘ} = 0 gives o, o the radius.
+        head = head_at(joint, units / 2, units / theta * svm.direction)
+        o, _ = offset(setup, pseudo, head)
+        units = max(units, 1.1 * theta * factor * (float(np.linalg.norm(o)) + 1) / SHARP_ERROR)
+        return cls(setup, pseudo, factor, head, o, units) if units <= LARGEST_SHARP else None
+
+    def minimiser(self, under_test: Implementation, starts: Float64[np.ndarray, "m k"]) -> JointMinimiser:
+        """The minimiser there along r = e^{RΘ/2}: the one found, or one descended to from where it is predicted."""
+        svm = self.setup.separator
+        R = self.units / svm.margin
+
+        def schedule(R: float) -> float:
+            return max(R * svm.margin / 2, math.log(R))
+
+        at = JointMinimiser.of(self.setup, under_test, schedule, R, starts, SHARP_OFFSET)
+        if at.residual < SOLVED and not at.above:
+            return at
+        return replace(at, path=descend_at_radius(self.setup.joint, schedule, R, R * svm.direction + self.o, self.head))
+
+    def logits(self, at: JointMinimiser) -> float:
+        """What the rounding of logits moves the offset by."""
+        norm = float(np.linalg.norm(self.pseudo, 2))
+        return 4 * EPS * (at.p.size + 8) * at.R * norm * self.setup.joint.longest_row
+
+    def flatness(self, at: JointMinimiser, pi: Float64[np.ndarray, "n"]) -> float:
+        """What the residual of the solver moves it by: times the inverse curvature."""
+        mu, theta = self.setup.separator.duals[self.setup.separator.neighbours], self.setup.separator.margin
+        norm = float(np.linalg.norm(self.pseudo, 2))
+        return float(np.max(at.path.residuals)) * (norm**2 / float((pi.min() * mu.min()) / mu.sum()) + at.R / theta)
+
+
+def offset(
+    setup: JointSetup, pseudo: Float64[np.ndarray, "k m"], w: Float64[np.ndarray, "d"]
+) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "n"]]:
+    """o and π for the head r v̄_mm + w. b is determined up to a constant, which moves o along p̄ only."""
+    joint, near = setup.joint, setup.separator.neighbours
+    E = joint.chosen_tokens @ w
+    pi = np.exp(-E - np.logaddexp.reduce(-E))
+    b = np.log((pi[:, None] * joint.drops)[near] / setup.separator.duals[near])
+    return across(pseudo @ (b - b.mean()), setup.separator.direction), pi
+
+
+def across(x: Float64[np.ndarray, "k"], unit: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
+    """The part of x orthogonal to a unit vector."""
+    return np.asarray(x - (x @ unit) * unit)

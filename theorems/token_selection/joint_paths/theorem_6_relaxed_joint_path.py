@@ -1,62 +1,88 @@
-"""Theorem 6: the joint regularization path when some inputs have label margin to spare."""
+"""Theorem 6: the joint regularization path when some inputs have label margin to spare.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6, Appendix C.2;
+:mod:`.joint_constants`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
-from hypothesis.strategies import SearchStrategy
+from jaxtyping import Float64
 
 from generators.case import Case
-from generators.joint_cases import joint_cases, schedule_of
-from reference_attention.paths.joint import relative_log_risk
-from theorems.core.claim import Claim
+from generators.joint_cases import radii_of, relaxed_cases
+from reference_attention.floats import EPS
+from reference_attention.paths.joint_path import linear_schedule
+from theorems.core.claim import Claim, Form, at_least, section
+from theorems.core.claim_name import premises, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
-from theorems.token_selection.joint_paths.given_claims import GIVEN_CLAIMS, given_claims
-from theorems.token_selection.joint_paths.joint_claims import (
+from theorems.core.tolerances import tolerance
+from theorems.curves.joint_gradients import JOINT_GRADIENTS, joint_gradients
+from theorems.curves.joint_minimiser import LARGEST_UNITS, STARTS, JointMinimiser
+from theorems.curves.joint_premises import JOINT_DATA, JOINT_SOLUTIONS, joint_data, joint_solutions
+from theorems.curves.joint_sets import at_pairs
+from theorems.curves.joint_setup import NON_OPTIMALITY, JointSetup, joint_setup
+from theorems.token_selection.joint_paths.joint_constants import (
     COMPETITOR_CLAIMS,
     EFFECTIVE_CLAIMS,
-    SOLUTION_CLAIMS,
-    competitor_claims,
-    effective_claims,
-    solution_claims,
-)
-from theorems.token_selection.joint_paths.joint_gradients import GRADIENT_CLAIMS, gradient_claims
-from theorems.token_selection.joint_paths.joint_limit import (
-    LARGEST_UNITS,
+    HEAD_DIRECTION,
+    JOINT_LIMIT,
     LIMIT_CLAIMS,
-    STARTS,
-    competitors,
-    limit_claims,
+    LIMIT_DIRECTION,
+    LIMIT_HEAD,
+    LIMIT_MARGINS,
+    LIMIT_REACHED,
+    PROMPT_DIRECTION,
+    PROMPT_MARGIN,
+    QUADRANT,
+    LimitBounds,
+    Pairs,
+    Sublevel,
+    of_the_competitors,
 )
-from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, Sublevel, joint_setup
-from theorems.token_selection.joint_paths.scheduled_claims import SCHEDULED_CLAIMS, scheduled_claims
+
+SCHEDULED = tolerance(
+    "scheduled-direction",
+    "2⁻²⁶ max|k_iα − k_it|",
+    "non-negative least squares tells feasible from not by a residual, whose square is what float64 resolves",
+)
+
+BINDING = "some non-support is in the way of p_relax: c* > 0 by more than the rounding of margins"
+IS_BEST = sharper("scheduled-direction-is-best")
+IN_QUADRANT = sharper("scheduled-direction-in-quadrant")
+SUFFICES = sharper("critical-ratio-suffices", when=BINDING)
+IS_NEEDED = sharper("critical-ratio-is-needed", when=BINDING)
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
 """RΘ_relax and log r/(RΘ_relax) of the sublevel sets: r below, at and above e^{RΘ_relax}."""
-
-
-def relaxed_cases() -> SearchStrategy[Case]:
-    """Cases with one or two non-supports."""
-    return joint_cases(non_supports=True)
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0, 2.0)
+"""c/c* at which p(c) is looked at."""
+RATIOS = (1.0, 2.0, 8.0)
+"""r/(c* R) of the limit."""
 
 
 @statement(
     "theorem-6",
     "head and prompt: inputs with label margin to spare need only be selected",
     source="Section 3.2, Theorem 6; Appendix C.2",
-    claims=GIVEN_CLAIMS
-    | SOLUTION_CLAIMS
-    | GRADIENT_CLAIMS
-    | COMPETITOR_CLAIMS
-    | EFFECTIVE_CLAIMS
-    | LIMIT_CLAIMS
-    | SCHEDULED_CLAIMS,
-    states=("limit-direction", "limit-head"),
-    premises=(*GIVEN_CLAIMS, *SOLUTION_CLAIMS, *GRADIENT_CLAIMS, "path-is-lowest"),
+    claims=(
+        *JOINT_DATA,
+        *JOINT_SOLUTIONS,
+        *JOINT_GRADIENTS,
+        *COMPETITOR_CLAIMS,
+        *EFFECTIVE_CLAIMS,
+        *LIMIT_CLAIMS,
+        IS_BEST,
+        IN_QUADRANT,
+        SUFFICES,
+        IS_NEEDED,
+    ),
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=relaxed_cases,
     kernel=SATURATED,
@@ -70,11 +96,11 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     cos = 0.98). Along r = cR it goes to p(c) of :mod:`reference_attention.paths.scheduled_direction`, which is p_relax
     if and only if c ≥ c* = max_{i∉S} (Θ_relax − ρ_i)^+/slack_i with slack_i = v̄_mm·z_iα − Γ and ρ_i = min_t (k_iα −
     k_it)·p̄_relax (c* = 1 in Figure 3(b)). So the schedule is part of the case: r ≥ c* R. Derivation in
-    :mod:`.joint_limit`.
+    :mod:`.joint_constants`.
 
     **Effective**, on the sublevel set of (r v̄_mm, R p̄_c), p_c = p_relax + ε(p_mm − p_relax): q_S, margins over S and
     the head as in Theorem 5; at i ∉ S with d_i = min_t v̄_mm·(z_iα − z_it) > 0, q_i ≤ Q_i and (k_iα − k_it)·p ≥
-    log(1/Q_i − 1), an O(1) that divided by R vanishes; and from both the cosine with p_relax (:mod:`.joint_sublevel`,
+    log(1/Q_i − 1), an O(1) that divided by R vanishes; and from both the cosine with p_relax (:mod:`.joint_constants`,
     items 1–7). Where Q_i ≥ 1, points in the quadrant of Lemma 12 still obey the bound.
 
     **Selection may fail and the conclusion still hold**: where ρ_i = 0 with a positive dual, minimisers keep
@@ -83,33 +109,108 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **Limit.** Along r = cR with c from c* to 8c* to RΘ = 10⁸, where 1 − cos(p, p_relax) is bounded by 10⁻⁶.
     """
     setup = joint_setup(case, under_test)
-    yield from given_claims(case, setup, under_test)
-    given = schedule_of(case)
-    norm = setup.target.norm
-    if given is None:
-        radii = [(share * units, units * norm) for units, share in LEVELS]
-    else:
-        radii = list(zip(given[0].tolist(), given[1].tolist(), strict=True))
-    levels = [sublevel(setup, under_test, log_r, R) for log_r, R in radii]
-    rng = case.rng()
-    yield from solution_claims(setup, under_test)
-    yield from competitor_claims(levels)
-    yield from effective_claims(levels, rng)
-    yield from gradient_claims(setup, under_test, rng)
-    yield from scheduled_claims(setup, under_test)
-    starts = rng.normal(size=(STARTS, setup.target.p.size))
-    ratio = linear_ratio(setup, under_test) * float(rng.choice([1.0, 2.0, 8.0]))
-    yield from limit_claims(setup, under_test, lambda R: math.log(ratio * R), LARGEST_UNITS * norm, starts)
+    yield from premises(joint_data(case, setup, under_test), joint_solutions(setup, under_test))
+    p_relax, rng = setup.target, case.rng()
+    radii = radii_of(case) or [(share * units, units * p_relax.norm) for units, share in LEVELS]
+    levels = [Sublevel.of(setup, under_test, log_r, R) for log_r, R in radii]
+    yield from of_the_competitors(levels)
+    yield from in_sublevel_sets([level.pairs(rng) for level in levels])
+    yield from premises(joint_gradients(setup, under_test, rng))
+    yield from of_schedules(setup, under_test)
+    starts = rng.normal(size=(STARTS, p_relax.p.size))
+    ratio, R = linear_ratio(setup, under_test) * float(rng.choice(RATIOS)), LARGEST_UNITS * p_relax.norm
+    at = JointMinimiser.of(setup, under_test, linear_schedule(ratio), R, starts, LIMIT_DIRECTION)
+    yield from of_the_minimiser(at)
+
+
+def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
+    """The effective claims at pairs of sublevel sets; B, Q_i, F and the bounds made of them are those of each set."""
+    S = sets[0].level.setup.joint.svm.support
+
+    # q_S ≤ B.
+    yield from at_pairs(NON_OPTIMALITY, [(x.level.bound, np.max(x.q[:, S], axis=1)) for x in sets])
+
+    # (k_iα − k_it)·p ≥ log(1/B − 1) over S, and ≥ log(1/Q_i − 1) at i ∉ S.
+    margins = [(x.margins[:, S], x.level.floors[S]) for x in sets if x.level.bound < 1]
+    yield from at_pairs(PROMPT_MARGIN, margins)
+    others = [(x.margins[:, x.level.spare], x.level.floors[x.level.spare]) for x in sets if x.level.spare.any()]
+    yield from at_pairs(QUADRANT, others)
+
+    # ⟨p, p̄_relax⟩/R ≥ (Σ_{i∈S} μ_it log(1/B − 1) + Σ_{i∉S} μ_it max(log(1/Q_i − 1), min(m_i, 0)))/(R‖p_relax‖).
+    useful = [(x, x.least_cosine > 0) for x in sets]
+    cosines = [(x.cosine[good], x.least_cosine[good]) for x, good in useful if good.any()]
+    yield from at_pairs(PROMPT_DIRECTION, cosines)
+
+    # 1 − cos(v, v_mm) ≤ (F/r + BΔ)/Γ.
+    yield from at_pairs(HEAD_DIRECTION, [(x.level.head_loss, x.head_off) for x in sets if x.level.head_loss <= 1])
+
+
+@section
+def of_the_minimiser(at: JointMinimiser) -> Iterator[Claim]:
+    """The limit claims, at a minimiser."""
+    yield from premises(at)
+    bounds = LimitBounds(at)
+
+    # (k_iα − k_it)·p ≥ log(1/Q_i − 1), hence ⟨p, p̄_relax⟩/R ≥ Σ_it μ_it log(1/Q_i − 1)/(R‖p_relax‖) ≥ 1 − 10⁻⁶.
+    yield at_least(LIMIT_MARGINS, Form.LIMIT, at.margins, bounds.floors, why=JOINT_LIMIT, points="input")
+    yield at_least(LIMIT_DIRECTION, Form.LIMIT, at.cosine, bounds.cosine, why=JOINT_LIMIT, points="minimiser")
+    yield at_least(LIMIT_REACHED, Form.LIMIT, bounds.cosine, 1 - bounds.visible, why=JOINT_LIMIT, points="minimiser")
+
+    # 1 − cos(v, v_mm) ≤ F (1 + Δ/ν)/(rΓ).
+    if bounds.head <= 1:
+        yield at_least(LIMIT_HEAD, Form.LIMIT, bounds.head, bounds.head_off, why=JOINT_LIMIT, points="minimiser")
+
+
+def of_schedules(setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
+    """p(c), the limit along r = cR: feasible, and no worse than p_mm, p_relax and what lies between; c* is where
+    p_relax begins to be best.
+
+    p(c) maximises τ(p, c) = min( min_{i∈S} m_i, min_{i∉S} m_i + c slack_i ) over unit vectors with m_i ≥ 0, where m_i =
+    min_t (k_iα − k_it)·p; :mod:`reference_attention.paths.scheduled_direction`.
+    """
+    joint, critical = setup.joint, under_test.critical_ratio(setup.joint, setup.target)
+    ratios = [share * critical for share in SHARES]
+    p = [under_test.scheduled_direction(joint, c)[None] for c in ratios]
+    others = between(setup)
+    allowed: dict[str, Any] = {"rounding": 2.0**-26 * joint.longest_row, "why": SCHEDULED, "points": "ratio"}
+
+    # τ(p(c), c) ≥ τ(p, c) and min_i m_i(p(c)) ≥ 0.
+    found = np.array([tau(setup, own, c)[0] for own, c in zip(p, ratios, strict=True)])
+    best = np.array([tau(setup, others, c).max() for c in ratios])
+    yield at_least(IS_BEST, Form.EFFECTIVE, found, best, **allowed)
+    lowest = np.array([margins(setup, own).min() for own in p])
+    yield at_least(IN_QUADRANT, Form.EFFECTIVE, lowest, np.zeros(len(p)), **allowed)
+
+    # τ(p̄_relax, c*) ≥ Θ_relax ≥ τ(p̄_relax, c*/2): at c*, p_relax is feasible for its own margin; below, some
+    # non-support is in its way. Where half of Θ − ρ_i is no more than what a unit vector's margin is rounded by, a sum
+    # of k rounded products of rounded factors, floats do not tell on which side of c* a ratio is.
+    rounding = 2 * (p[0].size + 4) * EPS * joint.longest_row
+    slack = joint.svm.slack[~joint.svm.support]
+    if critical * slack.min(initial=math.inf) / 2 > 4 * rounding:
+        relaxed, theta = setup.target.direction[None], np.array([setup.target.margin])
+        at, below = (tau(setup, relaxed, share * critical) for share in (1.0, 0.5))
+        yield at_least(SUFFICES, Form.EFFECTIVE, at, theta, **allowed)
+        yield at_least(IS_NEEDED, Form.EFFECTIVE, theta, below + rounding, **{**allowed, "rounding": 0.0})
+
+
+def between(setup: JointSetup) -> Float64[np.ndarray, "m k"]:
+    """Directions from p_relax to p_mm."""
+    start, towards = setup.target.p, setup.separator.p - setup.target.p
+    prompts = np.array([start + share * towards for share in np.linspace(0.0, 1.0, 9)])
+    return np.asarray(prompts / np.linalg.norm(prompts, axis=1, keepdims=True))
+
+
+def margins(setup: JointSetup, p: Float64[np.ndarray, "m k"]) -> Float64[np.ndarray, "m n"]:
+    """m_i of unit vectors."""
+    rows = np.einsum("ntk,mk->mnt", setup.joint.rows, p)
+    return np.asarray(np.min(np.where(setup.joint.others, rows, np.inf), axis=-1))
+
+
+def tau(setup: JointSetup, p: Float64[np.ndarray, "m k"], c: float) -> Float64[np.ndarray, "m"]:
+    """τ(p, c)."""
+    return np.asarray(np.min(margins(setup, p) + c * setup.joint.svm.slack, axis=1))
 
 
 def linear_ratio(setup: JointSetup, under_test: Implementation) -> float:
     """The smallest r/R that suffices, and enough for rΓ to be a quarter of RΘ_relax."""
     return max(under_test.critical_ratio(setup.joint, setup.target), setup.target.margin / (4 * setup.joint.svm.margin))
-
-
-def sublevel(setup: JointSetup, under_test: Implementation, log_r: float, R: float) -> Sublevel:
-    """The sublevel set of the competitor of least risk."""
-    joint, zero = setup.joint, np.zeros(setup.joint.tokens.shape[2])
-    prompts = competitors(setup, R)
-    risks = [float(relative_log_risk(joint, log_r, zero, joint.log_weights(p))) for p in prompts]
-    return Sublevel(setup, under_test, log_r, R, prompts[int(np.argmin(risks))])

@@ -41,14 +41,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from jaxtyping import Float64
 
-from theorems.token_selection.local_paths.local_constants import Apex, LocalConstants, smallest
+from generators.case import Case
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+from theorems.core.implementation import REFERENCE
+from theorems.curves.cone_points import is_followable, is_resolvable
+from theorems.curves.smallest import smallest
+from theorems.curves.softest_offset import softest_offset
+from theorems.token_selection.local_paths.local_constants import Apex, LocalConstants, local_constants
 
 SLACK = 1 / 16
 """Share of μ by which the drift at the boundary exceeds what invariance needs."""
+
+SAFETY = 0.99
+"""Share of the longest step that is taken, so that rounding cannot carry an iterate out."""
 
 PENALTIES = (1e-1, 1e-2, 1e-4, 1e-7, 1e-11)
 """The s of the offsets that are tried, in units of the squared size of the rows."""
@@ -96,6 +106,21 @@ class InvariantCone:
         """a, (d,)."""
         return self.apex.offset + self.apex.height * self.constants.solution.p
 
+    def longest_step(self, p: Float64[np.ndarray, "b d"], unit: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "b"]:
+        """The longest step from p along ``unit`` that the proof of invariance allows, in units of ‖p'‖, (b,).
+
+        With A = ⟨unit, p̄_mm⟩ and η = ‖Δ‖/‖p'‖, (***) reads μ − ν' + η c − (1−μ)η²/2 ≥ 0 for
+        c = [1 − (1−μ)(1 + κ/ρ' − ν')] A: η is the larger root, and p + Δ is in the cone if (L3') holds at p.
+        """
+        constants, axis, mu = self.constants, self.constants.solution.direction, self.constants.mu
+        moved = p - self.tip
+        length = np.sqrt(np.sum(moved * moved, axis=1))
+        apart = moved / length[:, None] - axis
+        nu = np.sum(apart * apart, axis=1) / 2
+        drift = (1 - (1 - mu) * (1 + self.kappa * constants.norm / length - nu)) * (unit @ axis)
+        root = (drift + np.sqrt(drift * drift + 2 * (1 - mu) * np.maximum(mu - nu, 0.0))) / (1 - mu)
+        return np.asarray(SAFETY * np.maximum(root, 0.0))
+
     def lateral_squared(self, start: Float64[np.ndarray, "d"], lengths: float) -> float:
         """ν'_0ρ'_0² + κ(ρ' − ρ'_0), the proven bound of ν'ρ'² for the flow from ``start``."""
         moved, norm = start - self.tip, self.constants.norm
@@ -124,6 +149,38 @@ def invariant_cone(constants: LocalConstants, log_step: float) -> InvariantCone 
     for apex in _apexes(constants):
         best = _better(constants, apex, log_step, best)
     return best
+
+
+def log_step_of(case: Case) -> float:
+    """log η: the array ``eta`` if given, 1/L_p otherwise."""
+    if "eta" in case.arrays:
+        return math.log(float(case.arrays["eta"]))
+    return -case.problem.log_smoothness
+
+
+def with_cone(case: Case) -> Case:
+    """The case with μ and R of Theorem 3 as arrays ``cone_mu`` and ``cone_radius``, where they exist."""
+    normal = case.normalise()
+    constants = _constants_of(normal, REFERENCE.max_margin(normal.problem.exact_keys, normal.chosen_tokens))
+    cone = None if constants is None else invariant_cone(constants, log_step_of(normal))
+    if cone is None:
+        return case
+    arrays = {"cone_mu": np.array(cone.start_mu), "cone_radius": np.array(cone.radius / case.problem.key_scale)}
+    return case.replace(arrays=MappingProxyType({**case.arrays, **arrays}))
+
+
+def followable(case: Case) -> bool:
+    """Whether float64 can follow gradient flow in the invariant cone of η = 1/L_p."""
+    normal = case.normalise()
+    constants = _constants_of(normal, max_margin(normal.problem.exact_keys, normal.chosen_tokens))
+    if constants is None or not is_resolvable(constants, constants.base_rho):
+        return False
+    cone = invariant_cone(constants, -normal.problem.log_smoothness)
+    return cone is not None and is_followable(constants, cone.height)
+
+
+def _constants_of(case: Case, solution: MaxMargin | Infeasible) -> LocalConstants | None:
+    return None if isinstance(solution, Infeasible) else local_constants(case.problem, solution)
 
 
 def cone_for_flow(constants: LocalConstants, start: Float64[np.ndarray, "d"], goal: float) -> InvariantCone | None:
@@ -191,38 +248,8 @@ def _apexes(constants: LocalConstants) -> list[Apex]:
         log_weights = high - level * constants.base_rho * beyond
         offset = np.zeros(d)
         for penalty in PENALTIES:
-            offset = _offset(selected / size, log_weights, penalty, offset)
+            offset = softest_offset(selected / size, log_weights, penalty, offset)
             w = offset / size - (offset @ axis) / size * axis
             height = float(np.linalg.norm(w)) / (tangent(constants.mu) * constants.norm)
             apexes.append(Apex(w, rows @ w, height))
     return apexes
-
-
-def _offset(
-    rows: Float64[np.ndarray, "m d"],
-    log_weights: Float64[np.ndarray, "m"],
-    penalty: float,
-    start: Float64[np.ndarray, "d"],
-) -> Float64[np.ndarray, "d"]:
-    """The minimiser of log Σ e^{log_weights − rows·w} + penalty |w|²/2, by damped Newton steps."""
-    w = start
-
-    def value(w: Float64[np.ndarray, "d"]) -> float:
-        return float(np.logaddexp.reduce(log_weights - rows @ w)) + penalty * float(w @ w) / 2
-
-    now = value(w)
-    for _ in range(60):
-        logs = log_weights - rows @ w
-        share = np.exp(logs - np.logaddexp.reduce(logs))
-        mean = share @ rows
-        gradient = penalty * w - mean
-        curvature = (rows * share[:, None]).T @ rows - np.outer(mean, mean) + penalty * np.eye(w.size)
-        step = np.linalg.solve(curvature, gradient)
-        damping = 1.0
-        while damping > 1e-6 and value(w - damping * step) > now - 1e-4 * damping * float(gradient @ step):
-            damping /= 2
-        w = w - damping * step
-        before, now = now, value(w)
-        if float(gradient @ step) < 1e-26 or before - now <= 0:
-            break
-    return w

@@ -19,26 +19,30 @@ from jaxtyping import Float64, Int64
 from numpy.linalg import norm
 
 from generators.case import Case
+from generators.chosen_tokens import locally_optimal_choices
+from generators.near_neighbours import without_near_neighbours
 from generators.numbers import MODERATE
 from generators.problems import cases
-from theorems.bounded import exact, in_floats
+from reference_attention.svm.max_margin import Infeasible, max_margin
+from theorems.bounded import exact, in_floats, with_rounding
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least
+from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.points import Violation, climb
-from theorems.core.statement import always, statement
-from theorems.core.svm_certificate import local_optimality_claim
-from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
-from theorems.token_selection.local_paths.cone_points import (
-    ConeView,
-    cone_points,
-    is_resolvable,
-    log_saturation,
-)
-from theorems.token_selection.local_paths.local_cases import resolves_cone, without_near_neighbours
-from theorems.token_selection.local_paths.local_constants import LocalConstants, local_constants
-from theorems.token_selection.local_paths.margin_claims import margins_in_cone
+from theorems.core.statement import statement
+from theorems.core.svm_certificate import LOCAL_OPTIMALITY, SVM_IS_OPTIMAL, local_optimality_claim
+from theorems.curves.cone_points import NO_STATIONARY_POINT, ConeView, cone_points, is_resolvable
+from theorems.rounding.attention_at import Numbers
+from theorems.token_selection.local_paths.local_constants import LocalConstants, local_constants, too_thin
+
+MARGINS_IN_CONE = sharper("margins-in-cone")
+LOWER_BOUND = stated_claim("lower-bound")
+UPPER_BOUND = stated_claim("upper-bound")
+SATURATION = sharper("saturation")
+CORRELATION = sharper("correlation")
+RADIUS_OF_PI = stated_claim("radius-of-pi")
 
 ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal")
 
@@ -61,19 +65,17 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-7",
     "Local gradient condition",
     source="Appendix B.1, Lemma 7",
-    claims=always(
-        "svm-is-optimal",
-        "locally-optimal-is-definition-2",
-        "margins-in-cone",
-        "no-stationary-point",
-        "lower-bound",
-        "upper-bound",
-        "saturation",
-        "correlation",
-        "radius-of-pi",
+    claims=(
+        SVM_IS_OPTIMAL,
+        LOCAL_OPTIMALITY,
+        MARGINS_IN_CONE,
+        NO_STATIONARY_POINT,
+        LOWER_BOUND,
+        UPPER_BOUND,
+        SATURATION,
+        CORRELATION,
+        RADIUS_OF_PI,
     ),
-    states=("no-stationary-point", "lower-bound", "upper-bound", "radius-of-pi"),
-    premises=("svm-is-optimal", "locally-optimal-is-definition-2"),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     from_data=locally_optimal_choices,
@@ -89,7 +91,7 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Effective form. :mod:`.local_constants` derives, from the data alone, μ (the paper's (ε/A)²/8 or more),
     the base radius R, C⁻, C⁺, the explicit lower bound −⟨∇L(p), q̄⟩ ≥ C e^{−⟨p, p_mm⟩/‖p_mm‖²} behind L1, and the bound
-    max_i(1 − s_iα_i) ≤ max_i Σ_t e^{−ρ(m_it − w_it)}, ρ = ‖p‖/‖p_mm‖; :mod:`.local_correlation` derives κ with
+    max_i(1 − s_iα_i) ≤ max_i Σ_t e^{−ρ(m_it − w_it)}, ρ = ‖p‖/‖p_mm‖; and κ with
 
         −⟨∇L(p), p̄⟩ ≤ (1 + κ/ρ − ν)(−⟨∇L(p), p̄_mm⟩),    ν = 1 − cos(p, p_mm),
 
@@ -99,48 +101,97 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem = case.problem
     solution = yield from certify(problem, case.chosen_tokens, under_test)
-    yield local_optimality_claim(problem, case.chosen_tokens, solution, under_test)
+    yield from premises(local_optimality_claim(problem, case.chosen_tokens, solution, under_test))
     constants = local_constants(problem, solution)
     if constants is None or not is_resolvable(constants, constants.base_rho):
-        raise Undecided("no-stationary-point", too_thin(constants), Form.EFFECTIVE)
-    yield from claims(constants, under_test, case.rng())
+        raise Undecided(NO_STATIONARY_POINT, too_thin(constants), Form.EFFECTIVE)
+    yield from in_the_cone(constants, under_test, case.rng())
 
 
-def too_thin(constants: LocalConstants | None) -> str:
-    """Why nothing can be said in float64."""
-    if constants is None:
-        return "the solution under test makes α not locally optimal"
-    return (
-        f"δ = {constants.delta:.3g}, μ = {constants.mu:.3g}: the cone begins at ‖p‖ = {constants.base_radius:.3g}"
-        " or later, where float64 no longer resolves its logits"
-    )
-
-
-def claims(constants: LocalConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
+def in_the_cone(constants: LocalConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
     """The claims with these constants; a test passes wrong ones."""
-    tip = np.zeros(constants.problem.d)
-    radii = [(rho, constants.kappa(rho)) for rho in _levels(constants)]
-    if not radii:
-        raise Undecided("no-stationary-point", too_thin(constants), Form.EFFECTIVE)
-    batches = []
-    for rho, kappa in radii:
-        norms = constants.norm * rho * np.exp(np.abs(rng.standard_normal(POINTS)) * rng.integers(0, 2, POINTS))
-        points = cone_points(rng, constants, norms * (1 + 1e-12), constants.mu)
-        points = climb(rng, points, _violation(constants, under_test, rho, kappa), rounds=3)
-        batches.append(_inside(constants, points, rho))
-    view = ConeView(constants, np.concatenate(batches), under_test, tip)
-    level = np.repeat(np.arange(len(radii)), [len(points) for points in batches])
-    yield margins_in_cone(constants, view.points)
-    yield from _first_and_second(view, [rho for rho, _ in radii], level, rng)
-    kappas = np.array([kappa for _, kappa in radii])[level]
-    known = kappas < math.inf
-    left, right = view.correlation(view.pi(np.where(known, kappas, 0.0)))
-    yield at_least("correlation", Form.EFFECTIVE, left[known], right[known])
-    yield _radius_of_pi(constants, under_test, rng)
+    rhos = _levels(constants)
+    if not rhos:
+        raise Undecided(NO_STATIONARY_POINT, too_thin(constants), Form.EFFECTIVE)
+    kappas = [constants.kappa(rho) for rho in rhos]
+    batches = [_points(constants, under_test, rho, kappa, rng) for rho, kappa in zip(rhos, kappas, strict=True)]
+    at = ConeView(constants, np.concatenate(batches), under_test, np.zeros(constants.problem.d))
+    level = np.repeat(np.arange(len(rhos)), [len(points) for points in batches])
+    yield margins_in_cone(constants, at.points)
+    yield from _first_and_second(constants, at, rhos, level, rng)
+
+    # L3: (κ/ρ − ν)⟨−∇L, p̄_mm⟩ ≥ ⟨−∇L, p̄ − p̄_mm⟩.
+    kappa = np.array(kappas)[level]
+    known = kappa < math.inf
+    left, right = at.pi(np.where(known, kappa, 0.0)) * at.along, at.aside
+    yield at_least(CORRELATION, Form.EFFECTIVE, left[known], right[known])
+
+    at, pi = _from_radius_of_pi(constants, under_test, rng)
+    yield at_least(RADIUS_OF_PI, Form.EFFECTIVE, pi * at.along, at.aside)
+
+
+def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"]) -> Claim:
+    """In the cone no margin of p̃ = p‖p_mm‖/‖p‖ differs from that of p_mm by more than w_it, and w_it suffices.
+
+    w_it ≤ ¼ for good tokens, ≤ (m_it − 1)/4 for harmful ones; both in one claim, worst token per point.
+    """
+    constants, others = constants.carrying, constants.others
+    p, p_mm = exact(points), with_rounding(constants.solution.p)
+    tilted = norm(p_mm) * p / norm(p, axis=1)[:, None] - p_mm
+    beyond = np.where(constants.harmful, constants.beyond / 4, 0.25)[others]
+    allowed = np.minimum(constants.tilt[others], beyond)
+    return at_least(MARGINS_IN_CONE, Form.EFFECTIVE, allowed, np.abs(tilted @ constants.rows[others].T))
+
+
+def _first_and_second(
+    constants: LocalConstants, at: ConeView, rhos: list[float], level: Int64[np.ndarray, "m"], rng: np.random.Generator
+) -> Iterator[Claim]:
+    """L1 and L2, for q random in the cone, along p and opposite to it; and the bound of 1 − s_iα_i."""
+    axis, p = constants.solution.direction, at.points
+    q = np.stack([cone_points(rng, constants, np.ones(len(p)), constants.mu), p, 2 * (p @ axis)[:, None] * axis - p])
+    towards: Any = np.vecdot(at.descent, q) / norm(exact(q), axis=-1)
+    constants = constants.carrying
+    log_C, log_lower, log_upper = (
+        np.stack([log_bound(rho) for rho in rhos])[level]
+        for log_bound in (partial(constants.log_descent, axis=True), constants.log_lower, constants.log_upper)
+    )
+    missed = at.log_missed
+
+    # ⟨−∇L, p̄_mm⟩ ≥ C e^{−ζ}; C⁻ max(1 − s_iα) ≤ ⟨−∇L, q̄⟩ ≤ ‖∇L‖ ≤ C⁺ max(1 − s_iα).
+    yield at_least(NO_STATIONARY_POINT, Form.EFFECTIVE, at.along, at.in_units(log_C - at.axial))
+    yield at_least(LOWER_BOUND, Form.EFFECTIVE, towards, at.in_units(log_lower + missed))
+    yield at_least(UPPER_BOUND, Form.EFFECTIVE, at.in_units(log_upper + missed), norm(at.descent, axis=1))
+    yield at_least(SATURATION, Form.EFFECTIVE, log_saturation(constants, at.rho), missed)
+
+
+def log_saturation(constants: LocalConstants, rho: Numbers) -> Numbers:
+    """log max_i u_i at each ρ, (m,): the proven bound of log max_i (1 − s_iα_i)."""
+    exponents = np.where(constants.others, -rho[:, None, None] * constants.lowest, -np.inf)
+    return np.max(np.logaddexp.reduce(exponents, axis=2), axis=1)
+
+
+def resolves_cone(case: Case) -> bool:
+    """Whether float64 resolves the cone in which the lemma speaks."""
+    normal = case.normalise()
+    solution = max_margin(normal.problem.exact_keys, normal.chosen_tokens)
+    if isinstance(solution, Infeasible):
+        return False
+    constants = local_constants(normal.problem, solution)
+    return constants is not None and is_resolvable(constants, constants.base_rho)
 
 
 def _levels(constants: LocalConstants) -> list[float]:
     return [level * constants.base_rho for level in LEVELS if is_resolvable(constants, level * constants.base_rho)]
+
+
+def _points(
+    constants: LocalConstants, under_test: Implementation, rho: float, kappa: float, rng: np.random.Generator
+) -> Float64[np.ndarray, "m d"]:
+    """Points of the cone from ρP on, climbed to where the lemma is nearest to failing."""
+    norms = constants.norm * rho * np.exp(np.abs(rng.standard_normal(POINTS)) * rng.integers(0, 2, POINTS))
+    points = cone_points(rng, constants, norms * (1 + 1e-12), constants.mu)
+    points = climb(rng, points, _violation(constants, under_test, rho, kappa), rounds=3)
+    return _inside(constants, points, rho)
 
 
 def _inside(constants: LocalConstants, points: Float64[np.ndarray, "m d"], rho: float) -> Float64[np.ndarray, "k d"]:
@@ -161,40 +212,22 @@ def _violation(constants: LocalConstants, under_test: Implementation, rho: float
         kept = np.maximum(norms, rho * constants.norm * (1 + 1e-12)) / norms
         with in_floats():
             view = ConeView(constants, points * kept[:, None], under_test, tip)
-            left, right = view.correlation(view.pi(kappa)) if kappa < math.inf else (view.descent @ view.axis, 0.0)
+            left, right = (view.pi(kappa) * view.along, view.aside) if kappa < math.inf else (view.along, 0.0)
             unit = max(kappa, 1e-9) / view.rho if kappa < math.inf else 1.0
-            size = np.maximum(np.abs(view.descent @ view.axis), 1e-300)
+            size = np.maximum(np.abs(view.along), 1e-300)
             inside = (view.nu <= constants.mu * (1 - 1e-6)) & (norms <= 1e4 * rho * constants.norm)
             return np.where(inside, (right - left) / (unit * size), -np.inf)
 
     return worst
 
 
-def _first_and_second(
-    view: ConeView, rhos: list[float], level: Int64[np.ndarray, "m"], rng: np.random.Generator
-) -> Iterator[Claim]:
-    """L1 and L2, for q random in the cone, along p and opposite to it; and the bound of 1 − s_iα_i."""
-    constants, axis, p = view.constants.carrying, view.constants.solution.direction, view.points
-    q = np.stack(
-        [cone_points(rng, view.constants, np.ones(len(p)), constants.mu), p, 2 * (p @ axis)[:, None] * axis - p]
-    )
-    towards: Any = np.vecdot(view.descent, q) / norm(exact(q), axis=-1)
-    least, lower, upper = (
-        np.stack([log_bound(rho) for rho in rhos])[level]
-        for log_bound in (partial(constants.log_descent, axis=True), constants.log_lower, constants.log_upper)
-    )
-    missed = view.log_missed
-    yield at_least("no-stationary-point", Form.EFFECTIVE, *view.descends(least))
-    yield at_least("lower-bound", Form.EFFECTIVE, towards, view.in_units(lower + missed))
-    yield at_least("upper-bound", Form.EFFECTIVE, view.in_units(upper + missed), norm(view.descent, axis=1))
-    yield at_least("saturation", Form.EFFECTIVE, log_saturation(constants, view.rho), missed)
-
-
-def _radius_of_pi(constants: LocalConstants, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """L3 as the paper states it: from R_π on, for several π."""
+def _from_radius_of_pi(
+    constants: LocalConstants, under_test: Implementation, rng: np.random.Generator
+) -> tuple[ConeView, Float64[np.ndarray, "m"]]:
+    """Points from R_π on, and the π of each."""
     known = [(pi, constants.radius(pi)) for pi in (*PIS, constants.mu)]
     pis, radii = np.array([x for x in known if is_resolvable(constants, x[1] / constants.norm)]).reshape(-1, 2).T
     norms = (radii[:, None] * (1 + 1e-12) * np.exp(np.linspace(0, 2, POINTS))).ravel()
     points = cone_points(rng, constants, norms, constants.mu)
     view = ConeView(constants, points, under_test, np.zeros(constants.problem.d))
-    return at_least("radius-of-pi", Form.EFFECTIVE, *view.correlation(np.repeat(pis, POINTS)))
+    return view, np.repeat(pis, POINTS)

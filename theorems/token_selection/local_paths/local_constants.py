@@ -35,8 +35,18 @@ where b = min_good (m − w) ≥ ¾ and ω_S is the smallest ω⁻ on the suppor
   −⟨∇L(p), q̄⟩ ≥ C⁻ max_i(1 − s_iα_i),    C⁻ = φ b min_good c⁻_i(D_it − Γ_i u_i)/(nP(1 + β)),
   ‖∇L(p)‖ ≤ C⁺ max_i(1 − s_iα_i),    C⁺ = (1/n) Σ_i c⁺_i max_t ‖g_it‖(|D_it| + Γ_i u_i),    1 − s_iα_i ≤ u_i.
 
-**L3.** −⟨∇L, p̄⟩ ≤ (1 + κ/ρ − ν)(−⟨∇L, p̄_mm⟩) with κ = κ(ρ) decreasing, see :mod:`.local_correlation`; so
-π(ρ) = κ/ρ, and R_π is where it falls below π. For d = 1 both sides are equal, κ = 0.
+**L3.** −⟨∇L, p̄⟩ ≤ (1 + π)(−⟨∇L, p̄_mm⟩) with π = κ/ρ − ν, so that R_π is where κ(ρ)/ρ falls below π. Multiplied by
+nPρ e^{ρ(1−ν)}, with (*) and y = ρ(x − (1−ν)), the difference of both sides is the sum over tokens of
+ω e^{−y} ρ((1+π)m − x).
+* Neighbours have m = 1 and contribute ω e^{−y}(κ − y), because ρ(1 + π − x) = κ − y.
+* Other good tokens contribute, whatever x is, at least −ω⁺ e^{−κ−1} e^{−ρ(1−μ)(m−1)}; so do neighbours without
+  a dual (m = 1). Ω is the sum of ω⁺ e^{−ρ(1−μ)(m−1)} over all good tokens outside the support.
+* Harmful tokens have x ≥ m − w and |(1+π)m − x| ≤ max(μ, κ/ρ)m + w. They take away at most
+  B(κ) = Σ ω⁺ e^{−ρ(m−1−w)} (max(ρμ, κ)m + ρw).
+So L3 follows from Σ_S ω e^{−y}(κ − y) ≥ Ω e^{−κ−1} + B(κ) for all y with Σ λ̂y = 0, which is (**), and
+:mod:`theorems.curves.correlation_constant` finds the least such κ. ω⁺, Ω and B decrease in ρ and ω⁻ increases, so κ
+decreases. For weights proportional to the duals κ = 0: it measures how far they are from that. For d = 1 both sides
+are equal, κ = 0. (The paper has π in place of κ/ρ − ν, and for ω⁺ and ω⁻ the extreme values c_max Γ and c_min g_min.)
 
 How GD stays in a cone (Theorem 3) is derived in :mod:`.invariant_cone`.
 
@@ -55,17 +65,15 @@ import numpy as np
 from jaxtyping import Bool, Float64
 from numpy.linalg import norm
 
-from reference_attention.exact import to_float
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.svm.near_margins import NEAR_ONE, margins_beyond_one
 from theorems.bounded import Bounded, exact, with_rounding
 from theorems.core.key_rows import key_rows
+from theorems.curves.correlation_constant import HarmfulTokens, correlation_constant
+from theorems.curves.smallest import smallest
 from theorems.rounding.attention_at import Numbers
-from theorems.token_selection.local_paths.local_correlation import HarmfulTokens, correlation_constant
-
-NEAR_ONE = 2.0**-10
-"""Margins are known from the exact solution where they exceed 1 by less than this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,28 +362,11 @@ def local_constants(problem: Problem, solution: MaxMargin) -> LocalConstants | N
     return LocalConstants(problem, solution, mu, harmful)
 
 
-def margins_beyond_one(solution: MaxMargin) -> Float64[np.ndarray, "n T"]:
-    """m_it − 1 with a small relative error, also where the margin is 1 + 10^−17; +inf at α."""
-    beyond = solution.margins - 1
-    for i, t in np.argwhere(beyond < NEAR_ONE):
-        beyond[i, t] = 0.0 if solution.neighbours[i, t] else to_float(solution.exact.margin(int(i), int(t)) - 1)
-    return beyond
-
-
-def smallest(holds: Callable[[float], bool], start: float, known: float = math.inf) -> float:
-    """The smallest ρ ≥ start for which a condition that stays true once true holds (to 1%, from above).
-
-    Args:
-        known: a ρ at which the condition is known to hold.
-    """
-    if not start < math.inf or holds(start):
-        return start
-    low, high = start, min(2 * start, known)
-    while high < known and not holds(high):
-        low, high = high, min(high * max(2.0, high / start), known)
-        if high > 1e250:
-            return math.inf
-    while high > low * 1.01:
-        middle = math.sqrt(low) * math.sqrt(high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+def too_thin(constants: LocalConstants | None) -> str:
+    """Why nothing can be said in float64."""
+    if constants is None:
+        return "the solution under test makes α not locally optimal"
+    return (
+        f"δ = {constants.delta:.3g}, μ = {constants.mu:.3g}: the cone begins at ‖p‖ = {constants.base_radius:.3g}"
+        " or later, where float64 no longer resolves its logits"
+    )

@@ -3,13 +3,14 @@
 Main results: the cone has no stationary point (T1); GD stays in it, its norm grows without bound at least like log t,
 and its direction tends to p_mm(α) (T2).
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Section 2, Theorem 3, Appendix B.4.
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 2, Theorem 3, Appendix B.4;
+:mod:`.invariant_cone`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import MappingProxyType
 
 import numpy as np
@@ -17,60 +18,75 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from jaxtyping import Float64
+from numpy.linalg import norm
 
 from generators.case import Case
+from generators.chosen_tokens import locally_optimal_choices
 from generators.directions import points_in_cone
+from generators.near_neighbours import without_near_neighbours
 from generators.numbers import MODERATE
 from generators.problems import cases
+from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import Infeasible, max_margin
+from reference_attention.training.flow import Flow
+from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.att_svm import certify
-from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, undecided_claim
+from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least, undecided_claim
+from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import FAR
 from theorems.core.points import affordable
-from theorems.core.statement import always, statement
-from theorems.core.svm_certificate import local_optimality_claim
-from theorems.rounding.steps import starts_claim
-from theorems.token_selection.local_paths.chosen_tokens import locally_optimal_choices
-from theorems.token_selection.local_paths.cone_claims import (
-    correlation,
-    flow_claims,
-    increments,
-    is_a_step,
-    iterates,
-    log_growth,
-    no_stationary_point,
-    norm_grows,
-    stays_in_cone,
+from theorems.core.statement import statement
+from theorems.core.svm_certificate import LOCAL_OPTIMALITY, SVM_IS_OPTIMAL, local_optimality_claim
+from theorems.core.tolerances import tolerance
+from theorems.curves.cone_descent import ConeDescent, ConeRun, growth, longest_steps
+from theorems.curves.cone_flow import along_a_flow
+from theorems.curves.cone_points import NO_STATIONARY_POINT, ConeView, cone_points, is_resolvable, resolvable_rho
+from theorems.curves.descent import DESCENT_PREMISES
+from theorems.curves.flow_chords import FLOW_IS_ASKED_FOR
+from theorems.rounding.approximate import approximate
+from theorems.rounding.attention_at import Numbers
+from theorems.token_selection.local_paths.invariant_cone import (
+    SLACK,
+    InvariantCone,
+    cone_for_flow,
+    followable,
+    invariant_cone,
+    log_step_of,
+    with_cone,
 )
-from theorems.token_selection.local_paths.cone_descent import descent, growth, longest_steps
-from theorems.token_selection.local_paths.cone_points import cone_points, is_resolvable, resolvable_rho
-from theorems.token_selection.local_paths.invariant_cone import InvariantCone, invariant_cone
-from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import too_thin
-from theorems.token_selection.local_paths.local_cases import followable, without_near_neighbours
-from theorems.token_selection.local_paths.local_constants import local_constants
+from theorems.token_selection.local_paths.local_constants import local_constants, too_thin
 
-ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal", "in-cone", "step-size")
+FLOW_SOLVER = tolerance(
+    "flow-solver",
+    "√d · evaluations/3 · (rtol · |z| + atol)/‖p_mm‖, 0 for d = 1; no more than a quarter of the bound",
+    "a step of the solver has a local error of rtol |z| + atol per coordinate across p_mm, z the part of p there, and"
+    " costs at least three gradients, its own, one at its end and one half-way for the time; lateral errors do not grow"
+    " along the path, because it descends a convex function of the lateral coordinates",
+)
 
-STEPS = 1000
-"""Iterations of GD."""
+STAYS_IN_CONE = sharper("stays-in-cone")
+INCREMENTS = sharper("increments")
+NORM_GROWS = sharper("norm-grows")
+LOG_GROWTH = sharper("log-growth")
+CORRELATION = sharper("correlation")
+FLOW_RATE = sharper("flow-rate")
+LIMIT = stated_claim("limit")
 
-LONGEST_STEPS = 500
-"""Iterations of the longest steps."""
-
+STEPS, LONGEST_STEPS = 1000, 500
+"""Iterations of GD, and of the longest steps."""
 ENTRIES = 1 << 24
 """About how many entries of keys are looked at, at all iterates of a descent; large problems get fewer iterations."""
-
 SHORTEST, LARGEST_LOG_STEP = math.log(0.01), 600.0
 """log ηL_p of the shortest steps that are drawn; no log η is beyond the other in its size, so that η is a float."""
-
-SAME_LIMIT = "its flow has the same limit, within the same bound; that it is no flow of this risk is seen by Theorem 2"
-
 START_NORMS = (1.0, 1.0, 2.0)
 """Norms of the starts in units of R, besides the given one."""
-
 MOST_GROWTH = 1e6
 """‖p(1000)‖/‖p(0)‖ that the longest steps aim at."""
+VISIBLE = 1e-9
+"""The 1 − cos at which a limit counts as seen."""
+
+ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal", "in-cone", "step-size")
 
 
 def _shorter_step(draw: DrawFn, case: Case) -> Case:
@@ -112,25 +128,6 @@ def _strategy() -> SearchStrategy[Case]:
     return _cases()
 
 
-def log_step_of(case: Case) -> float:
-    """log η: the array ``eta`` if given, 1/L_p otherwise."""
-    if "eta" in case.arrays:
-        return math.log(float(case.arrays["eta"]))
-    return -case.problem.log_smoothness
-
-
-def with_cone(case: Case) -> Case:
-    """The case with μ and R of Theorem 3 as arrays ``cone_mu`` and ``cone_radius``, where they exist."""
-    normal = case.normalise()
-    solution = REFERENCE.max_margin(normal.problem.exact_keys, normal.chosen_tokens)
-    constants = None if isinstance(solution, Infeasible) else local_constants(normal.problem, solution)
-    cone = None if constants is None else invariant_cone(constants, log_step_of(normal))
-    if cone is None:
-        return case
-    arrays = {"cone_mu": np.array(cone.start_mu), "cone_radius": np.array(cone.radius / case.problem.key_scale)}
-    return case.replace(arrays=MappingProxyType({**case.arrays, **arrays}))
-
-
 def _from_data(case: Case) -> Iterator[Case]:
     for chosen in locally_optimal_choices(case):
         yield with_cone(chosen)
@@ -140,28 +137,19 @@ def _from_data(case: Case) -> Iterator[Case]:
     "theorem-3",
     "Local convergence of gradient descent",
     source="Section 2, Theorem 3",
-    claims=always(
-        "svm-is-optimal",
-        "run-is-the-one-asked-for",
-        "iterate-is-a-step",
-        "flow-is-the-one-asked-for",
-        "locally-optimal-is-definition-2",
-        "no-stationary-point",
-        "stays-in-cone",
-        "increments",
-        "norm-grows",
-        "log-growth",
-        "correlation",
-        "flow-rate",
-        "limit",
-    ),
-    states=("no-stationary-point", "limit"),
-    premises=(
-        "svm-is-optimal",
-        "run-is-the-one-asked-for",
-        "iterate-is-a-step",
-        "flow-is-the-one-asked-for",
-        "locally-optimal-is-definition-2",
+    claims=(
+        SVM_IS_OPTIMAL,
+        *DESCENT_PREMISES,
+        FLOW_IS_ASKED_FOR,
+        LOCAL_OPTIMALITY,
+        NO_STATIONARY_POINT,
+        STAYS_IN_CONE,
+        INCREMENTS,
+        NORM_GROWS,
+        LOG_GROWTH,
+        CORRELATION,
+        FLOW_RATE,
+        LIMIT,
     ),
     assumptions=ASSUMPTIONS,
     cases=_strategy,
@@ -193,25 +181,26 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     - log-growth: ⟨p(t), p̄_mm⟩ ≥ P log(e^{⟨p(0), p̄_mm⟩/P} + ηCt/P), P = ‖p_mm‖.
     - correlation: the increments summed, cos(p'(t), p_mm) ≥ (⟨p'(0), p̄_mm⟩ + Σ ⟨Δ, p̄'⟩/(1 + π'))/‖p'(t)‖.
 
+    Where ⟨Δ, p̄_mm⟩ and ⟨Δ, p̄'⟩ nearly cancel, both sides are taken less the former: π'⟨Δ, p̄_mm⟩ ≥ ⟨Δ, p̄' − p̄_mm⟩.
+
     Limit. Gradient flow satisfies ν'ρ'² ≤ ν'_0ρ'_0² + κ(ρ' − ρ'_0) (flow-rate), whence a proven bound of the angle
     between p and p_mm that falls like 1/‖p‖ at the offset (limit): 1 − cos ~ 1/‖p‖². It is followed to ‖p‖ = 1e6 and
     far enough that the angle allowed at the start would give 1 − cos ≤ 1e-9. The only tolerance is the accuracy of
     the solver.
     """
     problem = case.problem
-    solution = yield from certify(problem, case.chosen_tokens, under_test)
-    yield local_optimality_claim(problem, case.chosen_tokens, solution, under_test)
-    constants = local_constants(problem, solution)
-    log_step = log_step_of(case)
+    svm = yield from certify(problem, case.chosen_tokens, under_test)
+    yield from premises(local_optimality_claim(problem, case.chosen_tokens, svm, under_test))
+    constants, log_step = local_constants(problem, svm), log_step_of(case)
     cone = None if constants is None else invariant_cone(constants, log_step)
     if constants is None or cone is None or not is_resolvable(constants, cone.height):
-        raise Undecided("no-stationary-point", too_thin(constants), Form.EFFECTIVE)
+        raise Undecided(NO_STATIONARY_POINT, too_thin(constants), Form.EFFECTIVE)
     # The cone is that of the theorem's step size; the descent in it takes the implementation's.
     taken = log_step if "eta" in case.arrays else -under_test.log_smoothness(problem)
-    yield from claims(cone, under_test, taken, case.rng(), case.start)
+    yield from in_the_cone(cone, under_test, taken, case.rng(), case.start)
 
 
-def claims(
+def in_the_cone(
     cone: InvariantCone,
     under_test: Implementation,
     log_step: float,
@@ -220,49 +209,156 @@ def claims(
 ) -> Iterator[Claim]:
     """The claims in this cone; a test passes a wrong one."""
     yield no_stationary_point(cone, under_test, rng)
-    if given is not None and not (cone.contains(given) and is_resolvable(cone.constants, _rho(cone, given))):
-        reason = f"float64 resolves no logits at the given start, of norm {np.linalg.norm(given):.3g}"
-        yield undecided_claim("stays-in-cone", reason, Form.EFFECTIVE)
+    if given is not None and not (cone.contains(given) and is_resolvable(cone.constants, rho_of(cone, given))):
+        reason = f"float64 resolves no logits at the given start, of norm {norm(given):.3g}"
+        yield undecided_claim(STAYS_IN_CONE, reason, Form.EFFECTIVE)
         given = None
-    starts = _starts(cone, rng, given)
-    room = resolvable_rho(cone.constants) * cone.constants.norm / float(np.linalg.norm(starts, axis=1).max())
-    problem = cone.constants.problem
-    steps, longest = (affordable(problem, most, ENTRIES // len(starts)) for most in (STEPS, LONGEST_STEPS))
-    most = growth(longest, float(np.clip(room, 2.0, MOST_GROWTH)), len(starts))
-    gd = descent(problem, under_test, starts, log_step, steps)
-    asked = starts_claim("run-is-the-one-asked-for", gd.points, starts, steps)
-    yield asked
-    if asked.verdict is Verdict.FALSIFIED:
-        return
-    long = longest_steps(cone, under_test, starts, most)
-    if not (np.isfinite(gd.points).all() and np.isfinite(long.points).all()):
-        raise NotANumber("stays-in-cone", "an iterate of gradient descent is not finite")
-    along, taken = iterates(cone, under_test, gd), iterates(cone, under_test, long)
-    views = (along[0], taken[0])
-    made = [
-        is_a_step(gd, *along, log_step),
-        stays_in_cone(cone, gd, views),
-        increments(cone, views),
-        norm_grows(cone, views),
-        log_growth(cone, *along, log_step),
-        correlation(cone, long, *taken),
-    ]
-    yield from made
+    starts = starts_in(cone, rng, given)
+    steps, most = affordable_steps(cone, starts)
+    gd = ConeDescent.of(cone.constants, cone.tip, under_test, starts, log_step, steps, STAYS_IN_CONE)
+    yield from premises(gd)
+    long = longest_steps(cone.constants, cone.tip, under_test, starts, cone.longest_step, most, STAYS_IN_CONE)
+    yield from premises(long)
+    claims = list(at_every_iterate(cone, gd, long))
+    yield from claims
     # The flow of a gradient that is known to be wrong costs most and says least.
-    if not any(claim.verdict is Verdict.FALSIFIED for claim in made):
-        yield from flow_claims(cone, under_test, starts)
+    if not any(claim.verdict is Verdict.FALSIFIED for claim in claims):
+        factor = max(10.0, 2 * math.sqrt(cone.start_mu / VISIBLE))
+        yield from along_a_flow(cone.constants, under_test, starts, factor, of_the_flow(cone), FLOW_RATE)
 
 
-def _rho(cone: InvariantCone, p: Float64[np.ndarray, "d"]) -> float:
-    return float(np.linalg.norm(p)) / cone.constants.norm
+def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np.random.Generator) -> Claim:
+    """T1: −⟨∇L, p̄_mm⟩ ≥ C e^{−ζ} in cone_μ, from the radius of the starts to a thousand times that."""
+    constants = cone.constants
+    norms = cone.radius * (1 + 1e-9) * np.geomspace(1, 1e3, 64)
+    norms = norms[norms <= resolvable_rho(constants) * constants.norm]
+    at = ConeView(constants, cone_points(rng, constants, norms, constants.mu), under_test, np.zeros(cone.tip.size))
+    log_C = constants.carrying.log_descent(cone.height, axis=True)
+    return at_least(NO_STATIONARY_POINT, Form.EFFECTIVE, at.along, at.in_units(log_C - at.axial))
 
 
-def _starts(
+def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Iterator[Claim]:
+    """T2, of both runs where the length of steps does not matter; there Δ is −∇L in units of its own."""
+    yield stays_in_cone(cone, gd, long)
+    runs = (gd.view, long.view)
+
+    # π'⟨Δ, p̄_mm⟩ ≥ ⟨Δ, p̄' − p̄_mm⟩.
+    both = all_sides((at.pi(cone.kappa) * at.along, at.aside) for at in runs)
+    yield at_least(INCREMENTS, Form.EFFECTIVE, *both, points="iterate")
+
+    # ⟨Δ, p̄⟩ ≥ (C⁻/C⁺)‖Δ‖ > 0.
+    constants = cone.constants.carrying
+    share = np.exp(constants.log_lower(cone.height) - constants.log_upper(cone.height))
+    both = all_sides((outward(at), share * norm(at.descent, axis=1)) for at in runs)
+    yield at_least(NORM_GROWS, Form.EFFECTIVE, *both, points="iterate")
+
+    # ⟨p(t) − p(0), p̄_mm⟩ ≥ P log1p((ηC/P) t e^{−ζ(0)}).
+    least = np.exp(np.minimum(log_climb_bound(cone, gd) - gd.unit, 700.0))
+    yield at_least(LOG_GROWTH, Form.EFFECTIVE, gd.climb, least, points="iterate")
+
+    # Σ_{s<t} π'⟨Δ, p̄_mm⟩/(1 + π') ≥ Σ_{s<t} ⟨Δ, p̄' − p̄_mm⟩/(1 + π').
+    at, pi = long.view, long.view.pi(cone.kappa)
+    left, right = long.sum_of(pi * at.along / (1 + pi)), long.sum_of(at.aside / (1 + pi))
+    yield at_least(CORRELATION, Form.EFFECTIVE, left, right, points="iterate")
+
+
+def stays_in_cone(cone: InvariantCone, gd: ConeRun, *others: ConeRun) -> Claim:
+    """μ ≥ ν' at every iterate; and h(p + Δ) ≥ h(p) for GD at starts near the boundary of K, by (***):
+    ⟨Δ, μ p̄_mm − (1 − μ)(p̄' − p̄_mm)⟩ ≥ (1 − μ)‖Δ‖²/(2‖p'‖), divided by the step size.
+    """
+    mu, start = cone.constants.mu, gd.starts
+    near = start.nu >= (1 - SLACK) * mu
+    inward = np.vecdot(start.descent, mu * start.axis - (1 - exact(mu)) * start.deviation)
+    length = np.exp(exact(np.minimum(gd.log_sizes[0], 700.0)))
+    second = (1 - exact(mu)) * length / (2 * norm(start.from_tip, axis=1)) * norm(start.descent, axis=1)
+    inside = [(np.full_like(run.view.nu, mu), run.view.nu) for run in (gd, *others)]
+    both = all_sides([*inside, (inward[near], second[near])])
+    return at_least(STAYS_IN_CONE, Form.EFFECTIVE, *both, points="iterate")
+
+
+def outward(at: ConeView) -> Numbers:
+    """⟨Δ, p̄⟩, (m,); without a descent direction there is no growth, although 0 ≥ 0."""
+    moves = np.any(value_of(at.descent) != 0, axis=1)
+    return np.where(moves, np.vecdot(at.descent, at.points) / norm(exact(at.points), axis=1), -1.0)
+
+
+def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
+    """log of P log1p((ηC/P) t e^{−ζ(0)}), ζ(0) = ⟨p(0), p_mm⟩/P², for t = 1, 2, …, (t, b)."""
+    constants, p_mm, which = cone.constants.carrying, with_rounding(cone.constants.solution.p), gd.which
+    # An iterate is rounded as it is made, and the gradient is that of the rounded one.
+    drift = len(which) * EPS * np.abs(gd.view.points[which]).max(axis=0)
+    height = approximate(gd.view.points[which[0]], drift) @ p_mm / np.vecdot(p_mm, p_mm)
+    rate = gd.log_step + constants.log_descent(cone.height, axis=True) - np.log(constants.norm)
+    exponent = rate + np.log(exact(np.arange(1, len(which))))[:, None] - height
+    # log1p(e^x) is e^x up to e^{2x}/2.
+    far = exponent.value < -700
+    grown = np.where(far, exponent.widen(1e-300), np.log(np.log1p(np.exp(np.where(far, 0.0, exponent)))))
+    return np.log(constants.norm) + grown
+
+
+def of_the_flow(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]:
+    """The claims of a flow in this cone, or in a better one around its start."""
+
+    def claims(flow: Flow, goal: float) -> Iterator[Claim]:
+        start, length = flow.points[0], cone.constants.norm
+        around = cone_for_flow(cone.constants, start, goal) or cone
+        at = ConeView(cone.constants, flow.points, REFERENCE, around.tip)
+
+        # √(2ν'ρ'²) ≤ √(2(ν'_0ρ'_0² + κ(ρ' − ρ'_0))).
+        bound = np.sqrt([2 * around.lateral_squared(start, rho) for rho in value_of(at.rho).tolist()])
+        lateral = norm(at.deviation, axis=1) * at.rho
+        off = solver_error(around, flow, np.maximum(bound, value_of(lateral)))
+        # In units of the bound at the end, or of the cone's width where there is nothing across.
+        unit = max(float(bound.max()), math.sqrt(2 * cone.constants.mu) * float(flow.norms[0]) / length)
+        sides = bound, lateral.widen(off)
+        yield at_least(FLOW_RATE, Form.EFFECTIVE, *sides, why=FLOW_SOLVER, scale=unit, points="record")
+
+        # The angle between p and p_mm at the end.
+        end = float(flow.norms[-1])
+        angle = math.sqrt(2 * float(flow.one_minus_cosine(cone.constants.solution.p)[-1]))
+        rounding = off[-1] * length / end + 8 * EPS
+        proven = around.flow_angle(start, end)
+        yield at_least(LIMIT, Form.LIMIT, proven, angle, rounding=rounding, why=FLOW_SOLVER, points="end")
+
+    return claims
+
+
+def solver_error(around: InvariantCone, flow: Flow, lateral: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """:data:`FLOW_SOLVER`, in units of ‖p_mm‖, (r,): the solver works in a frame along p_mm, its tolerances are on the
+    part of p across it.
+    """
+    length, d = around.constants.norm, around.constants.problem.d
+    across = lateral + norm(around.apex.offset) / length
+    # In one dimension nothing lies across.
+    steps = flow.evaluations / 3 * (math.sqrt(d) if d > 1 else 0.0)
+    return np.asarray(steps * (flow.relative * across + flow.absolute / length))
+
+
+def rho_of(cone: InvariantCone, p: Float64[np.ndarray, "d"]) -> float:
+    """‖p‖/‖p_mm‖."""
+    return float(norm(p)) / cone.constants.norm
+
+
+def starts_in(
     cone: InvariantCone, rng: np.random.Generator, given: Float64[np.ndarray, "d"] | None
 ) -> Float64[np.ndarray, "b d"]:
     """Starts in C_{μ/4,R}, at R and beyond; the given one first."""
     norms = cone.radius * (1 + 1e-9) * np.array(START_NORMS)
     starts = cone_points(rng, cone.constants, norms, cone.start_mu)
-    if given is not None:
-        starts = np.concatenate([given[None], starts])
-    return starts
+    return starts if given is None else np.concatenate([given[None], starts])
+
+
+def affordable_steps(
+    cone: InvariantCone, starts: Float64[np.ndarray, "b d"]
+) -> tuple[int, Float64[np.ndarray, "steps b"]]:
+    """How many steps of GD are taken, and how long the longest steps may be, relative to p'."""
+    room = resolvable_rho(cone.constants) * cone.constants.norm / float(norm(starts, axis=1).max())
+    problem = cone.constants.problem
+    steps, longest = (affordable(problem, most, ENTRIES // len(starts)) for most in (STEPS, LONGEST_STEPS))
+    return steps, growth(longest, float(np.clip(room, 2.0, MOST_GROWTH)), len(starts))
+
+
+def all_sides(sides: Iterable[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
+    """Left sides and right sides, one after another."""
+    left, right = (np.concatenate(parts) for parts in zip(*sides, strict=True))
+    return left, right

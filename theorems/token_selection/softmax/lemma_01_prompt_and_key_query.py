@@ -27,13 +27,15 @@ from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from theorems.bounded import Bounded, exact, in_floats, spacing, value_of
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, at_least
+from theorems.core.claim_name import premises, stated_claim
 from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, directions, log_uniform
-from theorems.core.statement import always, statement
+from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
+from theorems.curves.descent import RUN_IS_ASKED_FOR
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.steps import starts_claim
 from theorems.token_selection.softmax.smoothness import local_smoothness, log_sharp_smoothness
@@ -45,6 +47,9 @@ TWO_RUNS = tolerance(
     "two runs in floating point drift apart by the rounding of each step, amplified by the curvature between them; what"
     " either gradient is off by at p(t) is what it carries in the one-step claim",
 )
+
+SAME_ITERATES = stated_claim("same-iterates")
+ONE_STEP = stated_claim("one-step-from-a-common-point")
 
 LONGEST_HEAD = 30
 """About how many rows W has at the most: the second path takes time for each of them."""
@@ -70,9 +75,7 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-1",
     "Prompt and key-query weights: the same dynamics",
     source="Section 1, Lemma 1; Appendix A.2",
-    claims=always("run-is-the-one-asked-for", "same-iterates", "one-step-from-a-common-point") | DATASET_CLAIMS,
-    states=("same-iterates", "one-step-from-a-common-point"),
-    premises=("run-is-the-one-asked-for", *DATASET_CLAIMS),
+    claims=(RUN_IS_ASKED_FOR, SAME_ITERATES, ONE_STEP, *DATASET_CLAIMS),
     assumptions=(),
     cases=_cases,
     kernel=calls("each step of the run and random points: its gradient against back-propagation through W", turn=4),
@@ -96,7 +99,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     The keys are the tokens themselves, those of the dataset in units of the largest if there is one, else the
     keys of the problem with its scores as the values Y Xv.
     """
-    yield from dataset_claims(case, under_test)
+    yield from premises(dataset_claims(case, under_test))
     setting = _setting(case)
     rng = case.rng()
     problem = setting.problem
@@ -104,7 +107,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     steepest = max(loss.log_bound(*problem.score_range), loss.log_lipschitz(*problem.score_range))
     if steepest > LARGEST_SLOPE:
         why = f"ℓ' or ℓ'' reaches e^{steepest:.4g} on these scores, where back-propagation through W overflows float64"
-        raise Undecided("same-iterates", why, Form.EXACT)
+        raise Undecided(SAME_ITERATES, why, Form.EXACT)
     u = case.arrays["u"] if "u" in case.arrays else _head(rng, problem.d)
     start = case.start if case.start is not None and len(case.start) == problem.d else None
     if start is None or np.linalg.norm(start) > LARGEST_LOGIT / problem.key_scale:
@@ -114,15 +117,15 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     count = -(-affordable(problem, STEPS) // SAME) * SAME
     steps = np.repeat(log_uniform(rng, 1e-2, 1.0, count // SAME) * largest, SAME)
     points, matrices = _two_runs(setting, u, start, steps, under_test)
-    asked = starts_claim("run-is-the-one-asked-for", points, start, count)
+    asked = starts_claim(RUN_IS_ASKED_FOR, points, start, count)
     yield asked
     if asked.verdict is Verdict.FALSIFIED:
         return
     if not np.isfinite(points).all():
-        raise NotANumber("same-iterates", "an iterate is not finite", Form.EXACT)
+        raise NotANumber(SAME_ITERATES, "an iterate is not finite", Form.EXACT)
     if not np.isfinite(matrices).all():
         # They share nothing with what is under test, and say nothing about it.
-        raise Undecided("same-iterates", "back-propagation through W overflows float64", Form.EXACT)
+        raise Undecided(SAME_ITERATES, "back-propagation through W overflows float64", Form.EXACT)
     norms = log_uniform(rng, 1e-3, LARGEST_LOGIT, affordable(problem, POINTS)) / problem.key_scale
     tried = np.concatenate([points, directions(rng, len(norms), problem.d) * norms[:, None]])
     at_once = max(1, ENTRIES // (problem.n * problem.T * (problem.d + len(u))))
@@ -133,7 +136,7 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     # Of bounded arrays, whose norm does not underflow where |ℓ'| is e^{−400}.
     local = norm(exact(in_matrix.error), axis=(1, 2)) / norm(u) + norm(exact(in_prompt.error), axis=1)
     yield _every_iterate(setting, u, points, matrices, steps, local.value[: len(points)])
-    yield equal("one-step-from-a-common-point", in_matrix, u[:, None] * in_prompt[:, None], points="entry")
+    yield equal(ONE_STEP, in_matrix, u[:, None] * in_prompt[:, None], points="entry")
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +215,7 @@ def _both_paths(
     head = exact(u)
     in_matrix = weight_gradient(setting, head[:, None] * points[:, None, :] / np.sum(head * head), u)
     at = AttentionAt(setting.problem, points, under_test.textbook_eps)
-    in_prompt = at.gradient_of(under_test, "one-step-from-a-common-point", Form.EXACT)
+    in_prompt = at.gradient_of(under_test, ONE_STEP, Form.EXACT)
     return in_matrix, np.exp(exact(at.log_scale))[:, None] * in_prompt
 
 
@@ -262,7 +265,7 @@ def _every_iterate(
     rounding = np.array(allowed) + apart.error
     scale = lengths + np.where(np.isfinite(rounding), rounding, 1.0)
     return at_least(
-        "same-iterates",
+        SAME_ITERATES,
         Form.EXACT,
         0.0,
         apart.value,

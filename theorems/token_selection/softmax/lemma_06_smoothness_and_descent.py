@@ -22,12 +22,14 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from theorems.bounded import Bounded, exact, value_of
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, directions, log_uniform, probe_points
-from theorems.core.statement import always, statement
+from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
+from theorems.curves.descent import DESCENT_PREMISES, IS_A_STEP, RUN_IS_ASKED_FOR
 from theorems.rounding.attention_at import LARGEST_EXPONENT, AttentionAt
 from theorems.rounding.risk_change import risk_change
 from theorems.rounding.risk_under_test import risk_of
@@ -40,6 +42,14 @@ CONSTANTS = tolerance(
     "16 eps (T + d + n + |log L|) on the logarithm",
     "spectral norms by a backward stable SVD are off by a few eps (T + d) relatively, sums over inputs by n eps",
 )
+
+ARE_ORDERED = sharper("constants-are-ordered")
+LIPSCHITZ = stated_claim("lipschitz")
+MODEL = sharper("first-order-model")
+DESCENT = stated_claim("descent-with-largest-step")
+SMALL_DESCENT = stated_claim("descent-with-small-step")
+SUMMABLE = stated_claim("squared-gradients-are-summable")
+IS_ITS_FORMULA = premise("smoothness-is-its-formula")
 
 ASSUMPTIONS = ("well-behaved-loss",)
 
@@ -65,20 +75,17 @@ def _cases() -> SearchStrategy[Case]:
     "lemma-6",
     "Smoothness and descent",
     source="Appendix B.1, Lemma 6",
-    claims=always(
-        "constants-are-ordered",
-        "lipschitz",
-        "first-order-model",
-        "descent-with-largest-step",
-        "descent-with-small-step",
-        "squared-gradients-are-summable",
-        "run-is-the-one-asked-for",
-        "iterate-is-a-step",
-        "smoothness-is-its-formula",
-    )
-    | DATASET_CLAIMS,
-    states=("lipschitz", "descent-with-largest-step", "descent-with-small-step", "squared-gradients-are-summable"),
-    premises=("run-is-the-one-asked-for", "iterate-is-a-step", "smoothness-is-its-formula", *DATASET_CLAIMS),
+    claims=(
+        ARE_ORDERED,
+        LIPSCHITZ,
+        MODEL,
+        DESCENT,
+        SMALL_DESCENT,
+        SUMMABLE,
+        *DESCENT_PREMISES,
+        IS_ITS_FORMULA,
+        *DATASET_CLAIMS,
+    ),
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient is Lipschitz and is that of its risk; descent steps along it", turn=5),
@@ -102,7 +109,7 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     L ≥ (1/n) Σ ℓ(max_t γ_it) gives the last one. The run that it is claimed of is one, step by step.
     Differences of risks are evaluated without cancellation.
     """
-    yield from dataset_claims(case, under_test)
+    yield from premises(dataset_claims(case, under_test))
     problem = case.problem
     rng = case.rng()
     log_sharp = log_sharp_smoothness(problem)
@@ -131,12 +138,12 @@ def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> It
         chain.append(case.dataset.log_smoothness)
     logs = np.maximum(np.array(chain), LOG_OF_ZERO)
     if np.isnan(logs).any():
-        raise NotANumber("smoothness-is-its-formula", "log L_p is no number", Form.EXACT)
+        raise NotANumber(IS_ITS_FORMULA, "log L_p is no number", Form.EXACT)
     rounding = 16 * EPS * (problem.T + problem.d + problem.n + np.max(np.abs(logs)))
     reported, ours = exact(logs[1:]).widen(rounding), np.maximum(log_smoothness_values(case), LOG_OF_ZERO)
     sides = np.concatenate([reported, ours]), np.concatenate([ours, reported])
-    yield at_least("smoothness-is-its-formula", Form.EXACT, *sides, why=CONSTANTS, points="constant")
-    yield at_least("constants-are-ordered", Form.EFFECTIVE, logs[1:], logs[:-1], rounding=rounding, why=CONSTANTS)
+    yield at_least(IS_ITS_FORMULA, Form.EXACT, *sides, why=CONSTANTS, points="constant")
+    yield at_least(ARE_ORDERED, Form.EFFECTIVE, logs[1:], logs[:-1], rounding=rounding, why=CONSTANTS)
 
 
 def _log_unit(log_sharp: Bounded) -> float:
@@ -163,7 +170,7 @@ def _lipschitz(
     log_unit = _log_unit(log_sharp)
 
     def gradient(points: Float64[np.ndarray, "k d"]) -> Bounded:
-        return _in_units(AttentionAt(problem, points, under_test.textbook_eps), log_unit, under_test, "lipschitz")
+        return _in_units(AttentionAt(problem, points, under_test.textbook_eps), log_unit, under_test, LIPSCHITZ)
 
     m = len(points)
     near = np.concatenate([points, directions(rng, m, problem.d) * log_uniform(rng, 0.1, 10.0, m)[:, None]])
@@ -179,7 +186,7 @@ def _lipschitz(
     ends, begins = np.concatenate([near + h, far]), np.concatenate([near, near])
     change = norm(gradient(ends) - np.concatenate([base, base]), axis=-1)
     bound = np.exp(log_sharp - log_unit) * norm(exact(ends) - begins, axis=-1)
-    return at_least("lipschitz", Form.EFFECTIVE, bound, change, points="pair")
+    return at_least(LIPSCHITZ, Form.EFFECTIVE, bound, change, points="pair")
 
 
 def _reported_gradient(
@@ -202,7 +209,7 @@ def _model(
     lengths."""
     m = len(points)
     at = AttentionAt(problem, points, under_test.textbook_eps)
-    gradient = at.gradient_of(under_test, "first-order-model")
+    gradient = at.gradient_of(under_test, MODEL)
     random = directions(rng, m, problem.d)
     size = norm(gradient.value, axis=-1, keepdims=True)
     along = np.where(size > 0, gradient.value / np.where(size > 0, size, 1.0), random)
@@ -210,7 +217,7 @@ def _model(
     h = unit * (log_uniform(rng, 1e-12, 1.0, m) / problem.key_scale)[:, None]
     off = np.abs(risk_change(at, h) - np.vecdot(gradient, h))
     bound = np.exp(np.minimum(log_sharp - at.log_scale, LARGEST_EXPONENT)) / 2 * np.vecdot(exact(h), h)
-    return at_least("first-order-model", Form.EFFECTIVE, bound, off)
+    return at_least(MODEL, Form.EFFECTIVE, bound, off)
 
 
 def _run(
@@ -220,20 +227,20 @@ def _run(
     steps = affordable(problem, STEPS, ENTRIES)
     log_step, asked = -_log_unit(log_sharp), under_test.scaled_gradient
     run = under_test.gradient_descent(problem, start, steps=steps, log_step=log_step, gradient=asked)
-    claim = starts_claim("run-is-the-one-asked-for", run.points, start, steps)
+    claim = starts_claim(RUN_IS_ASKED_FOR, run.points, start, steps)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:
         raise Ended(claim.name)
     if not np.isfinite(run.points).all():
-        raise NotANumber("descent-with-largest-step", "an iterate of gradient descent is not finite")
+        raise NotANumber(DESCENT, "an iterate of gradient descent is not finite")
     return run.points
 
 
 def _is_a_step(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Implementation) -> Claim:
     """Every iterate of the run is followed by p − η∇L(p)."""
-    points, name = value_of(at.points)[first:], "iterate-is-a-step"
-    gradient = at.gradient_of(under_test, name)[first:-1]
-    return steps_claim(name, points[:-1], points[1:], gradient, at.log_scale[first:-1], -_log_unit(log_sharp))
+    points = value_of(at.points)[first:]
+    gradient = at.gradient_of(under_test, IS_A_STEP)[first:-1]
+    return steps_claim(IS_A_STEP, points[:-1], points[1:], gradient, at.log_scale[first:-1], -_log_unit(log_sharp))
 
 
 def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
@@ -242,12 +249,12 @@ def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) ->
 
     A step h along a gradient that is off by ε loses no more than (η/2)‖ε‖², which ‖∇L ± ε‖² has in its error.
     """
-    gradient = at.gradient_of(under_test, "descent-with-largest-step")
+    gradient = at.gradient_of(under_test, DESCENT)
     # In units of e^{log_scale}, as ∇L.
     log_step = -log_sharp if np.isfinite(log_sharp.value) else exact(0.0)
     longest = np.exp(np.minimum(log_step + at.log_scale, LARGEST_EXPONENT))
     largest = np.maximum(longest.value - longest.error, 0.0)
-    for name, step in (("descent-with-largest-step", largest), ("descent-with-small-step", 1e-3 * largest)):
+    for name, step in ((DESCENT, largest), (SMALL_DESCENT, 1e-3 * largest)):
         gained = -risk_change(at, -step[:, None] * gradient.value)
         yield at_least(name, Form.EFFECTIVE, gained, exact(step) / 2 * np.vecdot(gradient, gradient))
 
@@ -258,11 +265,11 @@ def _sum_of_decreases(at: AttentionAt, first: int, log_sharp: Bounded, under_tes
     A computed step Δ is not quite −η∇L. By the descent lemma −⟨∇L, Δ⟩ − ‖Δ‖²/(2η), which is (η/2)‖∇L‖² less
     ‖Δ + η∇L‖²/(2η), is no more than what L loses: so the squares of Δ + η∇L are added to the bound.
     """
-    name, log_unit, problem = "squared-gradients-are-summable", _log_unit(log_sharp), at.problem
+    log_unit, problem = _log_unit(log_sharp), at.problem
     run = at.points[first:]
-    steps = _in_units(at, log_unit, under_test, name)[first:-1]
+    steps = _in_units(at, log_unit, under_test, SUMMABLE)[first:-1]
     missteps = np.diff(exact(run), axis=0) + steps
-    risk = risk_of(AttentionAt(problem, run[:1], at.textbook_eps), under_test, name)
+    risk = risk_of(AttentionAt(problem, run[:1], at.textbook_eps), under_test, SUMMABLE)
     lowest = np.mean(problem.loss.value(np.max(exact(problem.scores), axis=1)))
     bound = 2 * np.exp(exact(-log_unit)) * (risk - lowest) + np.cumsum(np.vecdot(missteps, missteps))
-    return at_least(name, Form.EFFECTIVE, bound, np.cumsum(np.vecdot(steps, steps)), points="step")
+    return at_least(SUMMABLE, Form.EFFECTIVE, bound, np.cumsum(np.vecdot(steps, steps)), points="step")

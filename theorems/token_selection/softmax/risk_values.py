@@ -12,6 +12,7 @@ import numpy as np
 from generators.case import Case
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form
+from theorems.core.claim_name import premise
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt
@@ -19,8 +20,14 @@ from theorems.rounding.excess import excess_at, excess_of_at
 from theorems.rounding.risk_under_test import risk_of
 from theorems.rounding.sized import Sized, sized_equal
 
+IS_THE_MEAN_LOSS = premise("risk-is-the-mean-loss")
+IS_A_DIFFERENCE = premise("excess-is-a-difference-of-risks")
+IS_THAT_OF_THE_LOSSES = premise("excess-is-that-of-the-losses")
+RISK_VALUES = (IS_THE_MEAN_LOSS, IS_A_DIFFERENCE, IS_THAT_OF_THE_LOSSES)
+"""The claims of :func:`risk_values`."""
 
-def risk_claims(case: Case, at: AttentionAt, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
+
+def risk_values(case: Case, at: AttentionAt, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
     """L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i); with L_α = (1/n) Σ_i ℓ(γ_iα_i), sign·e^{log-excess} = L(p) − L_α.
 
     The second for α and for random tokens, so that L(p) − L_α has either sign: as a difference of risks, where one is
@@ -28,14 +35,14 @@ def risk_claims(case: Case, at: AttentionAt, under_test: Implementation, rng: np
     saturates and to the last digits anywhere.
     """
     problem, n = case.problem, case.problem.n
-    yield equal("risk-is-the-mean-loss", risk_of(at, under_test, "risk-is-the-mean-loss", Form.EXACT), at.risk)
+    yield equal(IS_THE_MEAN_LOSS, risk_of(at, under_test, IS_THE_MEAN_LOSS, Form.EXACT), at.risk)
     if under_test.textbook_eps:
         # Such a kernel's L(p) − L_α is rounding noise where the softmax saturates.
         return
     theirs, ours, differences = [], [], []
     for alpha in (case.chosen_tokens, rng.integers(problem.T, size=n)):
-        theirs.append(excess_of_at(under_test, at, alpha, "excess-is-that-of-the-losses"))
+        theirs.append(excess_of_at(under_test, at, alpha, IS_THAT_OF_THE_LOSSES))
         ours.append(excess_at(at, alpha))
         differences.append(at.risk - np.mean(problem.loss.value(exact(problem.scores[np.arange(n), alpha]))))
-    yield equal("excess-is-a-difference-of-risks", np.stack([x.to(0.0) for x in theirs]), np.stack(differences))
-    yield sized_equal("excess-is-that-of-the-losses", Sized.stack(theirs), Sized.stack(ours))
+    yield equal(IS_A_DIFFERENCE, np.stack([x.to(0.0) for x in theirs]), np.stack(differences))
+    yield sized_equal(IS_THAT_OF_THE_LOSSES, Sized.stack(theirs), Sized.stack(ours))

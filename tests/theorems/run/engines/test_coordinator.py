@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from reference_attention.errors import InvalidInput
+from tests.theorems.run.engines.executors import OnExecutor
 from tests.theorems.run.test_pool import Listening
 from tests.theorems.run.units import Adding, Letters, Sum, Text
-from theorems.run.engines.address import address
 from theorems.run.engines.coordinator import Coordinator
-from theorems.run.engines.engine import OnExecutor
 from theorems.run.engines.union import append, folder_of, union
-from theorems.run.identity import identity
+from theorems.run.identity import address, identity
 from theorems.run.journal import Journal
 from theorems.run.schedule import run
 

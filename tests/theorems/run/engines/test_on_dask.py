@@ -21,9 +21,8 @@ from tests.theorems.run.units import Adding, Letters
 from theorems.command.app import main
 from theorems.core.exit_code import Exit
 from theorems.run.engines import on_dask
-from theorems.run.engines.coordinator import Coordinator
+from theorems.run.engines.coordinator import Coordinator, engine_named
 from theorems.run.engines.dask_task import SubmittedTask
-from theorems.run.engines.named import engine_named
 from theorems.run.engines.on_dask import OnDask
 from theorems.run.identity import identity
 from theorems.run.journal import Journal

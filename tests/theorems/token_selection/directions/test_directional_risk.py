@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from reference_attention.better_directions import leaving_only_higher
 from reference_attention.directions import direction
 from theorems.bounded import exact
-from theorems.token_selection.directions.better_directions import leaving_only_higher
 from theorems.token_selection.directions.directional_risk import crossing
 
 

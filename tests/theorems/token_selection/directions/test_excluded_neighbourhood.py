@@ -22,7 +22,6 @@ from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.directions.directional_risk import Costs
 from theorems.token_selection.directions.excluded_neighbourhood import Beaten, Cone, Outdone, cone_of
 from theorems.token_selection.directions.leading_term import leading_term
-from theorems.token_selection.directions.local_path_claims import decidable
 
 Q, ALPHA = np.array([1.0, 0.0]), np.array([0])
 
@@ -116,7 +115,7 @@ def test_a_cone_begins_at_margin_one() -> None:
 @pytest.mark.parametrize(("norm", "decided"), [(1e13, True), (2e13, False)])
 def test_what_rounding_hides_is_not_decided(norm: float, decided: bool) -> None:
     """8 (d + 8) eps R B, B = √8: one logit at 2·10¹³."""
-    assert decidable(outdone(), np.array([norm])).tolist() == [decided]
+    assert outdone().decidable(np.array([norm])).tolist() == [decided]
 
 
 def test_a_leading_term_and_what_is_left() -> None:

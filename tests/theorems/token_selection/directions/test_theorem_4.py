@@ -14,6 +14,7 @@ from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from generators.direction_assumptions import not_locally_optimal_direction
 from generators.direction_cases import direction_cases, pair_cases
+from reference_attention.better_directions import leaving_only_higher, selecting_best, tilted_direction
 from reference_attention.directions import (
     Direction,
     direction,
@@ -31,11 +32,10 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.rounding.excess import excess
-from theorems.run.registry.definitions import DEFINITIONS
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements
 from theorems.run.verify import draw_cases, verify_generated
-from theorems.token_selection.directions.better_directions import leaving_only_higher, selecting_best, tilted_direction
+from theorems.token_selection.directions.definitions import DEFINITIONS
 from theorems.token_selection.directions.directional_risk import Costs, along, crossing
 from theorems.token_selection.directions.leading_term import leading_term
 

@@ -69,7 +69,7 @@ def test_a_run_is_inside_until_its_margin_falls(monkeypatch: pytest.MonkeyPatch)
 
     def run_of(*given: Any) -> Iterator[Claim]:
         yield from ()
-        return SimpleNamespace(margins=margins)
+        return SimpleNamespace(p=margins)
 
     def turning(constants: Any, run: Any, climbs: str, turns: str, inside: Any) -> Iterator[Claim]:
         seen.append(inside.tolist())
@@ -78,7 +78,7 @@ def test_a_run_is_inside_until_its_margin_falls(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(margins_kept, "is_a_run", run_of)
     monkeypatch.setattr(margins_kept, "turning", turning)
     monkeypatch.setattr(margins_kept, "affordable_steps", lambda *given: 3)
-    constants = SimpleNamespace(problem=PROBLEM, reach=np.float64(1.0), region=2.0)
+    constants = SimpleNamespace(problem=PROBLEM, reach=np.float64(1.0), region=2.0, margins=lambda p: p)
     made = REFERENCE.replace("any", normalized_gradient_descent=lambda *given, **asked: None)
     assert list(_unchecked(constants, made)) == []
     assert seen == [[[False, True], [False, True], [False, False], [False, False]]]

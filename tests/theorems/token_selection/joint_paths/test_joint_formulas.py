@@ -16,12 +16,13 @@ from reference_attention.training.joint_descent import JointTrajectory
 from theorems.bounded import exact
 from theorems.core.claim import Claim, NotANumber, Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.token_selection.joint_paths import joint_limit
+from theorems.curves.joint_minimiser import JointMinimiser, has_digits
+from theorems.curves.joint_sets import _log_losses
+from theorems.curves.joint_setup import JointSetup, joint_setup, nonoptimality_bounds
+from theorems.curves.joint_steps import joint_run
 from theorems.token_selection.joint_paths.conjecture_joint_descent import _claims, _rate, descent_settings
-from theorems.token_selection.joint_paths.joint_claims import log_odds, nonoptimality_bounds, one_minus_cosine
-from theorems.token_selection.joint_paths.joint_limit import _has_digits, _log_odds, limit_claims
-from theorems.token_selection.joint_paths.joint_steps import run_claims
-from theorems.token_selection.joint_paths.joint_sublevel import JointSetup, Sublevel, _log_losses, joint_setup
+from theorems.token_selection.joint_paths.joint_constants import Sublevel, log_odds, odds_of_log, one_minus_cosine
+from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import of_the_minimiser
 
 EPS = float(np.finfo(float).eps)
 
@@ -59,7 +60,7 @@ def test_bounds_of_what_a_margin_leaves() -> None:
 
 @pytest.mark.parametrize(("log_bound", "due"), [(math.log(0.25), math.log(3)), (-0.5, math.log(math.exp(0.5) - 1))])
 def test_odds_of_the_logarithm_of_a_bound(log_bound: float, due: float) -> None:
-    found = _log_odds(np.array([log_bound, 0.0, 0.5]))
+    found = odds_of_log(np.array([log_bound, 0.0, 0.5]))
     assert found == pytest.approx([due, -np.inf, -np.inf], rel=1e-14)
 
 
@@ -99,14 +100,14 @@ def test_a_run_that_is_too_short_is_no_run_and_one_of_no_numbers_is_refuted() ->
     asked = replace(descent_settings(case, setup.joint, setup.separator), steps=3)
     heads, prompts = np.repeat(asked.head[None], 4, axis=0), np.repeat(asked.prompt[None], 4, axis=0)
     for short in (JointTrajectory(heads[:3], prompts), JointTrajectory(heads, prompts[:3])):
-        claims = list(run_claims(setup.joint, REFERENCE, short, asked))
+        claims = list(joint_run(setup.joint, REFERENCE, short, asked))
         assert len(claims) == 2
         assert Verdict.FALSIFIED in {claim.verdict for claim in claims}
     for k in (0, 1):
         both = [heads.copy(), prompts.copy()]
         both[k][2] = np.nan
         with pytest.raises(NotANumber):
-            list(run_claims(setup.joint, REFERENCE, JointTrajectory(*both), asked))
+            list(joint_run(setup.joint, REFERENCE, JointTrajectory(*both), asked))
 
 
 def setup_3b() -> JointSetup:
@@ -117,7 +118,9 @@ def limits_of(setup: JointSetup, **replaced: Any) -> list[Claim]:
     """Of the minimiser at R = 20/Θ, r = e^{RΘ/2}."""
     starts = np.stack([setup.separator.direction, setup.target.direction])
     R, rate = 20 / setup.target.margin, setup.target.margin
-    return list(limit_claims(setup, REFERENCE.replace("other", **replaced), lambda R: R * rate / 2, R, starts))
+    other = REFERENCE.replace("other", **replaced)
+    at = JointMinimiser.of(setup, other, lambda R: R * rate / 2, R, starts, "limit-direction")
+    return list(of_the_minimiser(at))
 
 
 def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:
@@ -137,7 +140,7 @@ def test_a_head_at_which_another_token_scores_as_much_decides_nothing(monkeypatc
         sign, size = head_drops(joint, log_r, w)
         return 0 * sign, size
 
-    monkeypatch.setattr(joint_limit, "head_drops", level)
+    monkeypatch.setattr("theorems.curves.joint_minimiser.head_drops", level)
     last = limits_of(setup_3b())[-1]
     assert (last.name, last.verdict) == ("limit-direction", Verdict.INCONCLUSIVE)
     assert "scores no less" in last.undecided
@@ -149,8 +152,8 @@ def test_outputs_of_a_head_are_known_to_six_bits() -> None:
     longest = float(np.linalg.norm(joint.tokens, axis=2).max())
     w = np.array([2.0**-6 / (longest * 10 * EPS), 0.0])
     assert longest != pytest.approx(float(np.linalg.norm(joint.tokens, axis=1).max()), rel=1e-3)
-    assert _has_digits(joint, w * (1 - 1e-9))
-    assert not _has_digits(joint, w * (1 + 1e-9))
+    assert has_digits(joint, w * (1 - 1e-9))
+    assert not has_digits(joint, w * (1 + 1e-9))
 
 
 def test_the_spread_is_the_longest_side() -> None:

@@ -11,6 +11,7 @@ import theorems.command.regime_map as report
 from generators.datasets import DATASETS
 from tests.places import ROOT
 from theorems.command.app import main
+from theorems.token_selection.joint_paths import regime_map_work
 from theorems.token_selection.joint_paths.regime_map import Regime, generate_case, regimes
 
 DOCUMENT = ROOT / "docs" / "regime_map.md"
@@ -42,7 +43,7 @@ def test_figure_3b_has_critical_ratio_one() -> None:
 def test_the_document_is_what_the_command_prints(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(report, "documented_cases", lambda: [DATASETS["figure-3b"]()])
+    monkeypatch.setattr(regime_map_work, "documented_cases", lambda: [DATASETS["figure-3b"]()])
     assert main(["regime-map", "--markdown"]) == 0
     said = capsys.readouterr()
     assert "[1/1] figure-3b: 10 schedules" in said.err

@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from generators.case import Case
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.svm.near_margins import margins_beyond_one
 from tests.theorems.token_selection.faults import FAULTS
 from tests.theorems.token_selection.local_paths.local_problems import (
     HAND_MADE,
@@ -26,17 +27,17 @@ from theorems.bounded import in_floats, possibly_at_least
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
+from theorems.curves.cone_points import ConeView, cone_points, is_resolvable, sides
+from theorems.curves.correlation_constant import HarmfulTokens, correlation_constant
 from theorems.run.registry.lookup import statement_named
-from theorems.token_selection.local_paths.cone_points import ConeView, cone_points, is_resolvable, sides
-from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import claims, lemma_7
-from theorems.token_selection.local_paths.local_constants import LocalConstants, margins_beyond_one
-from theorems.token_selection.local_paths.local_correlation import HarmfulTokens, correlation_constant
+from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import in_the_cone, lemma_7
+from theorems.token_selection.local_paths.local_constants import LocalConstants
 
 NO_HARM = HarmfulTokens(np.empty(0), np.empty(0), np.empty(0), 0.0)
 
 
 def falsified(constants: LocalConstants, under_test: Implementation = REFERENCE, seed: int = 0) -> set[str]:
-    made = claims(constants, under_test, np.random.default_rng(seed))
+    made = in_the_cone(constants, under_test, np.random.default_rng(seed))
     return {claim.name for claim in made if claim.verdict is Verdict.FALSIFIED}
 
 
@@ -53,9 +54,9 @@ def test_it_is_upheld_in_the_corners(name: str) -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_an_svm_that_gives_up_is_inconclusive() -> None:
+def test_an_svm_that_gives_up_without_a_proof_is_refuted() -> None:
     outcome = check(lemma_7, HAND_MADE["two-tokens"], FAULTS["svm-always-infeasible"])
-    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert outcome.verdict is Verdict.FALSIFIED
 
 
 def test_alpha_that_is_not_locally_optimal_is_not_applicable() -> None:
@@ -173,7 +174,7 @@ def test_brute_force_finds_no_violation_of_l3() -> None:
                 continue
             points = cone_points(rng, constants, np.full(500, rho * constants.norm * (1 + 1e-12)), constants.mu)
             view = _view(constants, points)
-            left, right = view.correlation(view.pi(constants.kappa(rho)))
+            left, right = view.pi(constants.kappa(rho)) * view.along, view.aside
             assert possibly_at_least(left, right).all()
             tried += len(points)
     assert tried >= 50_000
@@ -202,7 +203,7 @@ def test_optimisation_at_the_radius_itself_finds_no_violation(made: Case) -> Non
     def slack(lateral: np.ndarray) -> float:  # type: ignore[type-arg]
         with in_floats():
             view = _view(constants, point(lateral)[None])
-            left, right = view.correlation(view.pi(kappa))
+            left, right = view.pi(kappa) * view.along, view.aside
             return float((left - right)[0] / np.linalg.norm(view.descent[0]))
 
     starts = [scale * largest * s for s in sides(rng, constants, 12) for scale in (1.0, 0.1)]
@@ -223,7 +224,7 @@ def test_a_smaller_kappa_is_refuted(share: float) -> None:
             continue
         points = cone_points(rng, constants, np.full(4000, rho * constants.norm * (1 + 1e-12)), constants.mu)
         view = _view(constants, points)
-        left, right = view.correlation(view.pi(share * kappa))
+        left, right = view.pi(share * kappa) * view.along, view.aside
         refuted += bool((left < right).any())
     assert refuted >= 3
 
@@ -258,7 +259,7 @@ def test_a_radius_that_is_too_small_is_refuted() -> None:
     class Early(LocalConstants):
         base_rho = constants_of(nearly_neighbour(0.05)).base_rho / 8  # type: ignore[assignment]
 
-        def _lost(self, rho: float, bounds: object) -> float:
+        def _harm_ratio(self, rho: float, bounds: object) -> float:
             return 0.0
 
     constants = constants_of(nearly_neighbour(0.05))

@@ -18,17 +18,24 @@ from theorems.bounded import value_of
 from theorems.core.check import check
 from theorems.core.claim import Verdict, at_least
 from theorems.core.implementation import REFERENCE
+from theorems.curves.cone_descent import ConeRun, growth
+from theorems.curves.cone_points import ConeView, is_resolvable, resolvable_rho, sides
+from theorems.curves.correlation_constant import HarmfulTokens, correlation_constant
 from theorems.run.registry.lookup import statement_named
-from theorems.token_selection.local_paths import cone_claims
-from theorems.token_selection.local_paths.cone_claims import stays_in_cone
-from theorems.token_selection.local_paths.cone_descent import SAFETY, Descent, _longest, growth
-from theorems.token_selection.local_paths.cone_points import ConeView, is_resolvable, resolvable_rho, sides
-from theorems.token_selection.local_paths.invariant_cone import SLACK, InvariantCone, _better, invariant_cone
-from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import LEVELS, _levels, _violation
+from theorems.token_selection.local_paths.invariant_cone import SAFETY, SLACK, InvariantCone, _better, invariant_cone
+from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import (
+    LEVELS,
+    _levels,
+    _violation,
+    margins_in_cone,
+)
 from theorems.token_selection.local_paths.local_constants import Apex, LocalConstants, local_constants
-from theorems.token_selection.local_paths.local_correlation import HarmfulTokens, correlation_constant
-from theorems.token_selection.local_paths.margin_claims import margins_in_cone
-from theorems.token_selection.local_paths.theorem_3_local_convergence import SHORTEST, _rho, _shorter_step
+from theorems.token_selection.local_paths.theorem_3_local_convergence import (
+    SHORTEST,
+    _shorter_step,
+    rho_of,
+    stays_in_cone,
+)
 
 SHORT = case([[[4.0, 0.0], [0.0, 0.0], [2.0, 1.0]]], [[1.0, 0.0, 0.5]], [0])
 """Rows (4, 0) and (2, −1): p_mm = (2, −1)/5 leaves margins 8/5 and 1."""
@@ -68,8 +75,7 @@ def test_the_longest_step_solves_its_quadratic() -> None:
     moved = 3 * cone.radius * (math.cos(lean) * axis + math.sin(lean) * across)
     unit = math.cos(0.3) * axis + math.sin(0.3) * across
     length = np.linalg.norm(moved)
-    found = _longest(cone, (cone.tip + moved)[None], unit[None], np.array([math.inf]))
-    eta = float(found[0]) / SAFETY / length
+    eta = float(cone.longest_step((cone.tip + moved)[None], unit[None])[0]) / SAFETY
     nu = 1 - math.cos(lean)
     c = (1 - (1 - mu) * (1 + cone.kappa * constants.norm / length - nu)) * math.cos(0.3)
     # The cosine of so small an angle loses digits.
@@ -187,7 +193,7 @@ def test_harmful_terms_are_multiplied_by_more_than_floats_hold() -> None:
     assert kappa(2.0) == math.inf
 
 
-def widened(constants: LocalConstants) -> LocalConstants:
+def widen(constants: LocalConstants) -> LocalConstants:
     """As if the cone might be a hundred times as wide."""
     return replace(constants, mu=100 * constants.mu)
 
@@ -198,7 +204,7 @@ def test_a_cone_too_wide_for_its_margins_is_seen() -> None:
     lean = np.array([-p[1], p[0]])
     edge = (p + 2 * lean)[None]
     assert margins_in_cone(constants, p[None]).verdict is Verdict.UPHELD
-    assert margins_in_cone(widened(constants), edge).verdict is Verdict.FALSIFIED
+    assert margins_in_cone(widen(constants), edge).verdict is Verdict.FALSIFIED
 
 
 def drawn(share: int) -> Callable[[Any], int]:
@@ -216,7 +222,7 @@ def test_a_shorter_step_is_one_of_this_case_in_its_units() -> None:
 
 def test_norms_are_told_in_units_of_the_solution() -> None:
     cone = cone_of(SHORT)
-    assert _rho(cone, 7 * cone.constants.solution.p) == pytest.approx(7.0)
+    assert rho_of(cone, 7 * cone.constants.solution.p) == pytest.approx(7.0)
 
 
 def test_without_a_cone_theorem_3_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,15 +268,15 @@ def test_inward_is_what_a_step_gains_of_the_cone(monkeypatch: pytest.MonkeyPatch
         seen.append((left, right))
         return at_least(name, form, left, right, **further)
 
-    monkeypatch.setattr(cone_claims, "at_least", recorder)
+    monkeypatch.setattr("theorems.token_selection.local_paths.theorem_3_local_convergence.at_least", recorder)
     cone = cone_of(SHORT)
     mu, axis = cone.constants.mu, cone.constants.solution.direction
     p = leaning(cone, (1 - SLACK / 2) * mu)
-    run = Descent(np.stack([p, p])[:, None], np.full((1, 1), -math.inf))
-    view = ConeView(cone.constants, p[None], REFERENCE, cone.tip)
-    assert stays_in_cone(cone, run, [view]).verdict is Verdict.UPHELD
+    points, no_step = np.stack([p, p])[:, None], np.full((1, 1), -math.inf)
+    run = ConeRun(cone.constants, cone.tip, REFERENCE, points, no_step, "stays-in-cone")
+    assert stays_in_cone(cone, run).verdict is Verdict.UPHELD
     [(left, _)] = seen
     moved = p - cone.tip
-    descent = view.descent.value[0]
+    descent = run.view.descent.value[0]
     due = descent @ (axis - (1 - mu) * moved / np.linalg.norm(moved))
     assert value_of(left)[-1] == pytest.approx(due, rel=1e-6)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
+from generators.near_neighbours import without_near_neighbours
 from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
@@ -25,14 +26,27 @@ from tests.theorems.token_selection.local_paths.local_problems import (
 )
 from theorems.bounded import possibly_at_least, value_of
 from theorems.core.check import check
-from theorems.core.claim import Verdict
+from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.token_selection.local_paths.cone_claims import flow_claims, iterates, progress, stays_in_cone
-from theorems.token_selection.local_paths.cone_descent import descent, growth, longest_steps
-from theorems.token_selection.local_paths.cone_points import ConeView, cone_points
-from theorems.token_selection.local_paths.invariant_cone import InvariantCone, cone_for_flow, invariant_cone, tangent
-from theorems.token_selection.local_paths.local_cases import followable, without_near_neighbours
-from theorems.token_selection.local_paths.theorem_3_local_convergence import claims, log_step_of, theorem_3, with_cone
+from theorems.curves.cone_descent import ConeDescent, growth, longest_steps
+from theorems.curves.cone_flow import along_a_flow
+from theorems.curves.cone_points import ConeView, cone_points
+from theorems.token_selection.local_paths.invariant_cone import (
+    InvariantCone,
+    cone_for_flow,
+    followable,
+    invariant_cone,
+    log_step_of,
+    tangent,
+    with_cone,
+)
+from theorems.token_selection.local_paths.theorem_3_local_convergence import (
+    FLOW_RATE,
+    in_the_cone,
+    of_the_flow,
+    stays_in_cone,
+    theorem_3,
+)
 
 CASES = random_cases(3, seed=11)
 
@@ -44,8 +58,17 @@ def cone_of(made: Case) -> InvariantCone:
 
 
 def falsified(cone: InvariantCone, made: Case, under_test: Implementation = REFERENCE) -> set[str]:
-    found = claims(cone, under_test, log_step_of(made), made.rng())
+    found = in_the_cone(cone, under_test, log_step_of(made), made.rng())
     return {claim.name for claim in found if claim.verdict is Verdict.FALSIFIED}
+
+
+def descend(cone: InvariantCone, starts: np.ndarray, log_step: float, steps: int) -> ConeDescent:  # type: ignore[type-arg]
+    return ConeDescent.of(cone.constants, cone.tip, REFERENCE, starts, log_step, steps, "stays-in-cone")
+
+
+def flow_claims(cone: InvariantCone, under_test: Implementation, starts: np.ndarray) -> list[Claim]:  # type: ignore[type-arg]
+    factor = max(10.0, 2 * math.sqrt(cone.start_mu / 1e-9))
+    return list(along_a_flow(cone.constants, under_test, starts, factor, of_the_flow(cone), FLOW_RATE))
 
 
 @given(theorem_3.cases())
@@ -104,7 +127,7 @@ def test_drift_at_the_boundary_points_inside() -> None:
         view = ConeView(cone.constants, points, REFERENCE, cone.tip)
         near = (view.nu >= 15 / 16 * mu) & (view.nu <= mu)
         inward = np.vecdot(view.descent, mu * view.axis - (1 - mu) * view.deviation)
-        assert possibly_at_least(inward, mu / 16 * (view.descent @ view.axis))[near].all()
+        assert possibly_at_least(inward, mu / 16 * view.along)[near].all()
         tried += int(near.sum())
     assert tried > 500
 
@@ -114,11 +137,13 @@ def test_increments_of_gradient_descent_survive_underflow() -> None:
     made = nearly_neighbour(0.05)
     cone = cone_of(made)
     start = 50 * cone.radius * cone.constants.solution.direction[None]
-    gd = descent(made.problem, REFERENCE, start, 0.0, 200)
-    long = longest_steps(cone, REFERENCE, start, growth(200, 2.0, 1))
+    gd = descend(cone, start, 0.0, 200)
+    long = longest_steps(
+        cone.constants, cone.tip, REFERENCE, start, cone.longest_step, growth(200, 2.0, 1), "stays-in-cone"
+    )
     assert (gd.log_sizes < -1000).all()
     assert (gd.points == start).all()
-    moved = progress(*iterates(cone, REFERENCE, gd), 0.0)[0][:, 0]
+    moved = gd.climb[:, 0]
     assert value_of(moved) == pytest.approx(np.arange(1, 201) * value_of(moved)[0])
     assert np.linalg.norm(long.points[-1, 0]) == pytest.approx(2 * np.linalg.norm(start), rel=0.1)
 
@@ -128,8 +153,7 @@ def test_steps_beyond_what_the_proof_allows_leave_the_cone() -> None:
     cone = cone_of(made)
     rng = np.random.default_rng(0)
     starts = cone_points(rng, cone.constants, np.full(8, cone.radius), cone.constants.mu)
-    gd = descent(made.problem, REFERENCE, starts, 200.0, 1)
-    claim = stays_in_cone(cone, gd, [ConeView(cone.constants, starts, REFERENCE, cone.tip)])
+    claim = stays_in_cone(cone, descend(cone, starts, 200.0, 1))
     assert claim.verdict is Verdict.FALSIFIED
 
 
@@ -144,7 +168,7 @@ def test_a_cone_that_is_too_wide_is_refuted() -> None:
         mu = constants.mu * 2**doubling
         point = cone.radius * ((1 - mu) * constants.solution.direction + math.sqrt(mu * (2 - mu)) * lateral)
         view = ConeView(constants, point, REFERENCE, cone.tip)
-        left, right = view.correlation(view.pi(cone.kappa))
+        left, right = view.pi(cone.kappa) * view.along, view.aside
         refuted.append(bool((left < right)[0]))
     assert not refuted[0]
     assert refuted[-1]
@@ -165,9 +189,9 @@ def test_a_smaller_kappa_is_refuted() -> None:
         np.random.default_rng(4), cone.constants, np.full(4000, cone.radius), cone.constants.mu
     )
     view = ConeView(cone.constants, points, REFERENCE, cone.tip)
-    left, right = view.correlation(view.pi(cone.kappa))
+    left, right = view.pi(cone.kappa) * view.along, view.aside
     assert possibly_at_least(left, right).all()
-    left, right = view.correlation(view.pi(cone.kappa / 4))
+    left, right = view.pi(cone.kappa / 4) * view.along, view.aside
     assert (left < right).any()
 
 
@@ -274,6 +298,6 @@ def test_a_flow_whose_solver_is_too_coarse_says_nothing() -> None:
         return replace(gradient_flow(problem, start, **asked), evaluations=10**12)  # type: ignore[arg-type]
 
     starts = cone_points(np.random.default_rng(0), cone.constants, np.full(1, 1.01 * cone.radius), cone.start_mu)
-    made = list(flow_claims(cone, REFERENCE.replace("coarse", gradient_flow=coarse), starts))
+    made = flow_claims(cone, REFERENCE.replace("coarse", gradient_flow=coarse), starts)
     assert [claim.verdict for claim in made] == [Verdict.INCONCLUSIVE]
     assert "of what is claimed" in made[0].undecided

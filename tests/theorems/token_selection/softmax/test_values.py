@@ -15,7 +15,7 @@ from theorems.faults import FAULTS, Kind
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.risk_under_test import risk_of
 from theorems.token_selection.softmax.lemma_06_smoothness_and_descent import lemma_6
-from theorems.token_selection.softmax.risk_values import risk_claims
+from theorems.token_selection.softmax.risk_values import risk_values
 from theorems.token_selection.softmax.smoothness_value import log_smoothness_values, log_spectral_norms
 
 
@@ -27,7 +27,7 @@ def problem(loss: str = "logistic") -> Problem:
 def claims(made: Implementation, loss: str, size: float) -> dict[str, Claim]:
     case = Case(problem(loss))
     points = size * np.random.default_rng(2).normal(size=(20, 2))
-    return {x.name: x for x in risk_claims(case, AttentionAt(case.problem, points), made, np.random.default_rng(3))}
+    return {x.name: x for x in risk_values(case, AttentionAt(case.problem, points), made, np.random.default_rng(3))}
 
 
 @pytest.mark.parametrize("loss", LOSSES)

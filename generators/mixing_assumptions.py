@@ -1,0 +1,139 @@
+"""Assumptions under which the best attention is a known mixture: decided over the rationals.
+
+Which tokens the best attention selects is decided here from sorted scores; no solver is asked.
+
+References: *Transformers as Support Vector Machines*, Section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from flint import fmpq, fmpq_mat, fmpz
+from jaxtyping import Bool
+
+from generators.case import Case
+from generators.finding import Finding, fraction, number
+from generators.margin_assumptions import Vector, dot, exact_vector
+from generators.query_assumptions import NO_QUERIES
+from reference_attention.exact import rational
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.general_svm import GeneralSvm, general_svm
+
+PENALTY = "penalty"
+"""The array of a case that holds λ, shape (1,)."""
+
+
+def penalty_of(case: Case) -> fmpq:
+    """λ of the head vᵀx − λ‖x‖²."""
+    return rational(float(case.arrays[PENALTY].ravel()[0]))
+
+
+def exact_scores(data: QueryDataset) -> list[Vector]:
+    """γ_it = vᵀx_it, exactly."""
+    head = exact_vector(data.v)
+    return [[dot(exact_vector(token), head) for token in tokens] for tokens in data.X]
+
+
+def thresholds(scores: Sequence[fmpq]) -> Vector:
+    """Σ_u max(γ_u − γ_t, 0) of each token: the best attention selects it iff 2λ is larger."""
+    return [sum((max(other - own, fmpq(0)) for other in scores), fmpq(0)) for own in scores]
+
+
+def selected_sets(case: Case) -> Bool[np.ndarray, "n T"]:
+    """The tokens that the best attention selects, as a mask; of orthonormal tokens."""
+    assert case.queried is not None
+    twice = 2 * penalty_of(case)
+    return np.array([[x < twice for x in thresholds(row)] for row in exact_scores(case.queried)], dtype=np.bool_)
+
+
+def quadratic_head(case: Case) -> Finding:
+    """The head is vᵀx − λ‖x‖², λ > 0, the loss −u, labels are +1."""
+    if case.queried is None:
+        return Finding(None, NO_QUERIES)
+    if PENALTY not in case.arrays or case.arrays[PENALTY].size != 1:
+        return Finding(None, f"λ is not given; give it as the array {PENALTY!r} of one entry")
+    if case.queried.loss.name != "correlation" or not (case.queried.Y == 1).all():
+        return Finding(False, "the loss is not −u, or a label is −1")
+    lam = penalty_of(case)
+    return Finding(lam > 0, f"λ = {fraction(lam)}")
+
+
+def orthonormal_tokens(case: Case) -> Finding:
+    """The tokens of an input are orthonormal."""
+    if case.queried is None:
+        return Finding(None, NO_QUERIES)
+    for i, tokens in enumerate(case.queried.X):
+        rows = [exact_vector(token) for token in tokens]
+        for t, row in enumerate(rows):
+            for u, other in enumerate(rows[: t + 1]):
+                if (product := dot(row, other)) != int(t == u):
+                    return Finding(False, f"input {i}: tokens {t} and {u} have the product {fraction(product)}")
+    return Finding(True, f"{len(case.queried.X)} Gram matrices are the identity")
+
+
+def decided_attention(case: Case) -> Finding:
+    """No token without weight in the best attention would cost nothing: 2λ is no threshold of any token."""
+    given = quadratic_head(case)
+    if not given.holds or case.queried is None:
+        return Finding(None, given.evidence)
+    twice, least = 2 * penalty_of(case), None
+    for i, row in enumerate(exact_scores(case.queried)):
+        for t, threshold in enumerate(thresholds(row)):
+            if threshold == twice:
+                return Finding(False, f"2λ = {fraction(twice)} is just where token {t} of input {i} would be selected")
+            least = min(abs(threshold - twice), least) if least is not None else abs(threshold - twice)
+    assert least is not None
+    return Finding(True, f"2λ is at least {fraction(least)} away from where another token would be selected")
+
+
+def attainable_attention(case: Case) -> Finding:
+    """Some W have exactly the log-ratios of the best attention inside each O_i, and Gen-SVM is feasible.
+
+    Dependent rows E need the products Π (s⋆_iα/s⋆_it)^c = 1 for their dependencies c: decided over the rationals. What
+    the solver returns is checked against the rows.
+    """
+    given = quadratic_head(case)
+    if not given.holds or case.queried is None:
+        return Finding(None, given.evidence)
+    sets, twice = selected_sets(case), 2 * penalty_of(case)
+    if sets.all():
+        return Finding(False, "the best attention selects every token: there is nothing to separate")
+    level, ratios = [], []
+    for i, row in enumerate(exact_scores(case.queried)):
+        chosen = np.flatnonzero(sets[i]).tolist()
+        mean = (sum((row[t] for t in chosen), fmpq(0)) - twice) / len(chosen)
+        tokens, query = [exact_vector(token) for token in case.queried.X[i]], exact_vector(case.queried.queries[i])
+        own = chosen[0]
+        for t in chosen[1:]:
+            level.append([(a - b) * c for a, b in zip(tokens[own], tokens[t], strict=True) for c in query])
+            ratios.append((row[own] - mean) / (row[t] - mean))
+    if level and not _consistent(level, ratios):
+        return Finding(False, "no W has the log-ratios of the best attention: their rows are dependent, they are not")
+    found = general_svm(case.queried.keys, sets, np.argmax(sets, axis=1).astype(np.int64))
+    if not isinstance(found, GeneralSvm):
+        return Finding(False, "no W keeps the sets level and separates them from the other tokens")
+    if any(dot(row, found.point) != 0 for row in found.rows.level.values()) or min(found.margins.values()) < 1:
+        return Finding(None, "the solver's point violates a constraint")
+    masked = len(found.margins)
+    return Finding(True, f"{masked} tokens get no weight, ‖W^mm‖ = {number(float(found.norm_squared) ** 0.5)}")
+
+
+def _consistent(rows: list[Vector], ratios: Vector) -> bool:
+    """Whether every dependency Σ c_j row_j = 0 has Π ratio_j^c_j = 1."""
+    kernel, rank = fmpq_mat(rows).transpose().rref()
+    m = len(rows)
+    pivots = [next(j for j in range(m) if kernel[r, j] != 0) for r in range(int(rank))]
+    for free in (j for j in range(m) if j not in pivots):
+        # row_free = Σ_r kernel[r, free] row_pivot(r).
+        shares = {p: kernel[r, free] for r, p in enumerate(pivots)} | {free: fmpq(-1)}
+        common = fmpz(1)
+        for share in shares.values():
+            common = common.lcm(share.q)
+        product = fmpq(1)
+        for j, share in shares.items():
+            product *= ratios[j] ** int((share * common).p)
+        if product != 1:
+            return False
+    return True

@@ -1,0 +1,150 @@
+"""Strategy for data whose best attention is a known mixture: orthonormal tokens and a head vᵀx − λ‖x‖², all dyadic.
+
+Tokens are signed unit vectors, as a rule turned by reflections I − ½uuᵀ, u of four entries ±1, whose entries are
+dyadic. λ lies in any relation to the values of 2λ at which one token more would be selected: between two of them, just
+beside one, on one, below all of them (one token is selected) or beyond (all of them are).
+
+Queries are independent, so that any log-ratios can be attained and any sets separated; or the first tokens of inputs,
+or of fewer dimensions than there are inputs, where that leaves the rows independent. An input may be there twice.
+
+References: *Transformers as Support Vector Machines*, Section 6.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.margin_assumptions import Vector, difference_rows
+from generators.mixing_assumptions import PENALTY, exact_scores, thresholds
+from generators.numbers import Frame, integers, one_in
+from reference_attention.exact import rational_matrix, to_float
+from reference_attention.query_dataset import QueryDataset
+
+MOST = (3, 5, 6)
+"""The largest n, T and d."""
+TOKENS = (4, 3, 5, 2)
+"""T, in the order in which examples shrink: of four tokens two may be selected and two be masked."""
+BESIDE = 2.0**-16
+"""How near 2λ is to a threshold in a near tie."""
+
+Tokens = Float64[np.ndarray, "n T d"]
+
+
+class Where(StrEnum):
+    """Where 2λ lies, in the order in which examples shrink."""
+
+    BETWEEN = "between two thresholds"
+    ONE = "one token is selected"
+    BESIDE = "beside a threshold"
+    ON = "on a threshold"
+    ALL = "all tokens of an input are selected"
+
+
+MIXING = (Where.BETWEEN, Where.BETWEEN, Where.ONE, Where.BESIDE)
+"""Where it lies if some token is to get no weight, and a decided one."""
+
+
+@st.composite
+def mixing_cases(draw: DrawFn, *, where: tuple[Where, ...] = tuple(Where), attainable: bool = False) -> Case:
+    """Cases with orthonormal tokens and a penalty.
+
+    Args:
+        where: 2λ lies, for the thresholds of the first input.
+        attainable: 2λ is on no threshold of any input, and any log-ratios and sets can be attained.
+    """
+    inputs, _, dims = MOST
+    n, T = draw(st.integers(1, inputs)), draw(st.sampled_from(TOKENS))
+    d = draw(st.integers(T, dims))
+    frame = Frame(n, T, d, MOST)
+    X = draw(orthonormal_tokens(frame))
+    v = draw(integers((d,), -8, 8, most=(dims,))) / draw(st.sampled_from((2.0, 1.0, 8.0)))
+    if np.ptp(X[0] @ v) == 0:
+        # With equal scores there is no threshold to be below: T, …, 1 instead.
+        v = v + np.arange(T, 0, -1) @ X[0]
+    place = draw(st.sampled_from(where))
+    twin = n > 1 and draw(one_in(6))
+    if twin:
+        X[1] = X[0]
+    queries = separate_queries(draw, X, twin=twin)
+    data = QueryDataset(X, queries, np.ones(n), v, "correlation")
+    lam = draw(_penalty(exact_scores(data)[0], place))
+    if attainable:
+        lam = _off_thresholds(lam, data)
+    arrays = MappingProxyType({PENALTY: np.array([lam])})
+    return Case(data.problem, queried=data, arrays=arrays, seed=draw(st.integers(0, 2**32 - 1)))
+
+
+@st.composite
+def orthonormal_tokens(draw: DrawFn, frame: Frame) -> Tokens:
+    """Signed unit vectors, as a rule turned by reflections with dyadic entries."""
+    T, d = frame.tokens, frame.d
+    axes = np.argsort(draw(frame.integers("nd", 0, 9)), axis=1, kind="stable")[:, :T]
+    X = draw(frame.choices("nT", (1.0, -1.0)))[:, :, None] * np.eye(d)[axes]
+    for _ in range(draw(st.integers(0, 2)) if d >= 4 else 0):
+        u = draw(frame.choices("d", (1.0, -1.0)))
+        u[np.argsort(draw(frame.integers("d", 0, 9)), kind="stable")[4:]] = 0.0
+        X = X - 0.5 * (X @ u)[:, :, None] * u
+    return np.asarray(X)
+
+
+def separate_queries(draw: DrawFn, X: Tokens, *, twin: bool = False) -> Float64[np.ndarray, "n e"]:
+    """Independent queries, but for those of twins; or others with which all rows are independent."""
+    n, inputs = len(X), MOST[0]
+    if not twin and draw(one_in(3)) and _independent(X, X[:, 0]):
+        return X[:, 0].copy()
+    e = draw(st.integers(1, inputs))
+    drawn = draw(integers((n, e), -3, 3, most=(inputs, inputs))) / draw(st.sampled_from((1.0, 2.0)))
+    if not twin and e < n and _independent(X, drawn):
+        return drawn
+    queries = np.pad(drawn, ((0, 0), (0, max(n - e, 0))))
+    # Twins have one query.
+    rows = [i for i in range(n) if not (twin and i == 1)]
+    shift = 0.0
+    while int(rational_matrix(queries[rows]).rank()) < len(rows):
+        shift += 1.0
+        queries[rows, np.arange(len(rows))] += shift
+    if twin:
+        queries[1] = queries[0]
+    return queries
+
+
+def _independent(X: Tokens, queries: Float64[np.ndarray, "n e"]) -> bool:
+    data = QueryDataset(X, queries, np.ones(len(X)), np.ones(X.shape[2]), "correlation")
+    rows = list(difference_rows(data.keys, np.zeros(len(X), dtype=np.int64)).values())
+    return len(rows) <= data.problem.d and int(fmpq_mat(rows).rank()) == len(rows)
+
+
+@st.composite
+def _penalty(draw: DrawFn, scores: Vector, where: Where) -> float:
+    """λ, dyadic; 2λ > 0 is where it is asked for."""
+    known = sorted({to_float(x) for x in thresholds(scores)})
+    k = 1 + draw(st.integers(1, MOST[1] - 1)) % (len(known) - 1)
+    part = draw(st.sampled_from((0.5, 0.25, 0.75)))
+    if where is Where.ALL:
+        return (known[-1] + 4 * part) / 2
+    if where is Where.ON:
+        return known[k] / 2
+    if where is Where.BESIDE:
+        above = draw(st.booleans()) and k + 1 < len(known)
+        return (known[k] + (BESIDE if above else -BESIDE)) / 2
+    if where is Where.ONE:
+        k = 1
+    return (known[k - 1] + part * (known[k] - known[k - 1])) / 2
+
+
+def _off_thresholds(lam: float, data: QueryDataset) -> float:
+    """λ moved down by so little that only what was a tie is decided."""
+    known = {x / 2 for row in exact_scores(data) for x in thresholds(row)}
+    step = BESIDE
+    while fmpq(*lam.as_integer_ratio()) in known:
+        step /= 2
+        lam -= step / 2
+    return lam

@@ -1,0 +1,104 @@
+"""ReLU heads under which mixtures are best: capped scores; and where descent under one ends.
+
+h(x) = relu(vᵀx + c) − Σ_j b_j relu(w_jᵀx − θ_j): vᵀx + c > 0 at all tokens, w_j is the j-th best token, and b_j is a
+little more than it is ahead of the next. So it is worth its score up to the weight θ_j only, and the next one gets the
+rest. Further tokens are far behind: while descent crosses the kinks of the caps to and fro, their weights fall like
+1/k.
+
+References: *Transformers as Support Vector Machines*, Section 6.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from generators.case import Case
+from generators.finding import Finding, number
+from generators.mixing_cases import orthonormal_tokens, separate_queries
+from generators.numbers import Frame, integers
+from generators.optimal_sets import HEAD_ARRAYS, head_of
+from generators.query_assumptions import NO_QUERIES
+from reference_attention.exact import rational_matrix
+from reference_attention.heads import ACTIVATIONS
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.training.relu_descent import ReluRun
+
+RELU = [phi.name for phi in ACTIVATIONS].index("relu")
+MOST = (2, 5, 6)
+"""The largest n, T and d."""
+STEP, STEPS = 0.1, 2000
+"""η of normalized descent in units of 1/max|key|, and how many steps."""
+SELECTED = 1e-3
+"""Weights above it are those of O_i, as the authors have it."""
+WIDTH = 100
+"""Iterates that a mean is over: steps go back and forth across the kinks of a head."""
+
+
+@st.composite
+def capped_head_cases(draw: DrawFn) -> Case:
+    """Cases with orthonormal tokens and such a head; labels +1, the logistic loss; a second input has the same tokens
+    in another order, and another query.
+    """
+    n, T = draw(st.integers(1, MOST[0])), draw(st.sampled_from((4, 3, 5)))
+    d = draw(st.integers(T, MOST[2]))
+    tokens = draw(orthonormal_tokens(Frame(1, T, d, (1, *MOST[1:]))))[0]
+    caps = draw(st.integers(1, 2 if T > 3 else 1))
+    ahead = draw(st.lists(st.sampled_from((0.25, 0.5)), min_size=caps, max_size=caps))
+    behind = draw(st.lists(st.sampled_from((8.0, 4.0)), min_size=T, max_size=T))
+    scores = -np.cumsum([0.0, *ahead, behind[0], *([0.0] * T)])[:T]
+    scores[caps + 1 :] = -np.array(behind[caps + 1 :]) - sum(ahead)
+    shares = draw(st.sampled_from(((0.5, 0.25), (0.25, 0.5), (0.375, 0.375))))
+    orders = [np.arange(T), np.argsort(draw(integers((T,), 0, 9, most=(MOST[1],))), kind="stable")][:n]
+    X = np.stack([tokens[order] for order in orders])
+    v = scores @ tokens
+    units, weights = [X @ v - scores.min() + 1.0], [1.0]
+    for j in range(caps):
+        units.append(X @ tokens[j] - shares[j])
+        # Of both caps the first one has to outweigh what is left to the third token.
+        weights.append(-(sum(ahead[j:]) + draw(st.sampled_from((0.25, 0.5)))))
+    data = QueryDataset(X, separate_queries(draw, X), np.ones(n), v)
+    head = (np.stack(units, axis=2), np.array(weights), np.full(caps + 1, float(RELU)), np.ones(n))
+    arrays = MappingProxyType(dict(zip(HEAD_ARRAYS, head, strict=True)))
+    return Case(data.problem, queried=data, arrays=arrays, seed=draw(st.integers(0, 2**32 - 1)))
+
+
+def relu_head(case: Case) -> Finding:
+    """The head is one of ReLU units on affine functions of a token; its labels are those of the data."""
+    data = case.queried
+    if data is None:
+        return Finding(None, NO_QUERIES)
+    if "head_features" not in case.arrays:
+        return Finding(None, "the case has no nonlinear head; give head_features, head_weights and head_activations")
+    head = head_of(case)
+    if head.features.shape[:2] != data.X.shape[:2]:
+        return Finding(None, f"head_features are of shape {head.features.shape}, not (n, T, m) of this data")
+    if (head.activations != RELU).any() or not np.array_equal(head.labels, data.Y):
+        return Finding(False, "a unit is no ReLU, or labels of the head are not those of the data")
+    flat = data.X.reshape(-1, data.X.shape[2])
+    tokens = np.concatenate([flat, np.ones((len(flat), 1))], axis=1)
+    both = np.concatenate([tokens, head.features.reshape(len(flat), -1)], axis=1)
+    alone, together = (int(rational_matrix(rows).rank()) for rows in (tokens, both))
+    if alone < together:
+        return Finding(False, f"features are no affine functions of the tokens: rank {alone}, with them {together}")
+    return Finding(True, f"{len(head.weights)} units")
+
+
+def masked_tokens_cost(case: Case) -> Finding:
+    """Where descent ends every token without weight scores below those with weight, by the units that are on there."""
+    given = relu_head(case)
+    if not given.holds:
+        return Finding(None, given.evidence)
+    case = case.normalise()
+    run = ReluRun.of(case.problem, head_of(case), STEP / case.problem.key_scale, STEPS)
+    scores, sets = run.mean_scores(STEPS, WIDTH), run.weights(STEPS) > SELECTED
+    least = np.where(sets, scores, np.inf).min(axis=1)
+    most = np.where(sets, -np.inf, scores).max(axis=1)
+    i = int(np.argmin(least - most))
+    if not np.isfinite(most[i]):
+        return Finding(True, "every token has weight")
+    said = f"input {i}: tokens with weight score {number(least[i], most[i])} or more, others up to {number(most[i])}"
+    return Finding(bool(least[i] > most[i]), said)

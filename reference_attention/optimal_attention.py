@@ -1,0 +1,78 @@
+"""The best attention under a head h(x) = vᵀx − λ‖x‖² that prefers mixtures: a projection on the simplex, exact.
+
+On orthonormal tokens h(Xᵀs) = γᵀs − λ‖s‖² with γ = Xv, so that the best weights are the projection of γ/(2λ) on the
+simplex. They are rational, and so is the multiplier ν_t ≥ 0 of each token that gets no weight.
+
+References: *Transformers as Support Vector Machines*, Section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flint import fmpq
+from jaxtyping import Bool, Int64
+
+from reference_attention.errors import InvalidInput
+
+Rationals = tuple[tuple[fmpq, ...], ...]
+"""A rational for each token of each input."""
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalAttention:
+    """The maximiser s⋆ of γᵀs − λ‖s‖² on the simplex, for each input.
+
+    Attributes:
+        weights: s⋆, n inputs of T tokens.
+        multipliers: ν ≥ 0 with ν_t = μ − γ_t + 2λ s⋆_t and ν_t s⋆_t = 0, likewise.
+        levels: μ, the common value of γ_t − 2λ s⋆_t where s⋆_t > 0, one per input.
+    """
+
+    weights: Rationals
+    multipliers: Rationals
+    levels: tuple[fmpq, ...]
+
+    @property
+    def sets(self) -> Bool[np.ndarray, "n T"]:
+        """O_i = supp s⋆_i."""
+        return np.array([[w > 0 for w in row] for row in self.weights], dtype=np.bool_)
+
+    @property
+    def first(self) -> Int64[np.ndarray, "n"]:
+        """The (first) token of largest weight of each input, α_i ∈ O_i."""
+        return np.array([max(range(len(row)), key=lambda t: (row[t], -t)) for row in self.weights], dtype=np.int64)
+
+
+def optimal_attention(scores: Sequence[Sequence[fmpq]], penalty: fmpq) -> OptimalAttention:
+    """The projection of γ_i/(2λ) on the simplex, for each input.
+
+    Args:
+        scores: γ, n inputs of T tokens.
+        penalty: λ.
+
+    Raises:
+        InvalidInput: λ ≤ 0.
+    """
+    if penalty <= 0:
+        raise InvalidInput(f"penalty: {penalty} is not positive; give λ > 0, with which mixtures are best.")
+    weights, multipliers, levels = [], [], []
+    for row in scores:
+        level = _level(sorted(row, reverse=True), penalty)
+        weights.append(tuple(max(score - level, fmpq(0)) / (2 * penalty) for score in row))
+        multipliers.append(tuple(max(level - score, fmpq(0)) for score in row))
+        levels.append(level)
+    return OptimalAttention(tuple(weights), tuple(multipliers), tuple(levels))
+
+
+def _level(descending: list[fmpq], penalty: fmpq) -> fmpq:
+    """μ with Σ_t max(γ_t − μ, 0) = 2λ: of the τ largest scores, τ the last at which it lies below γ_τ."""
+    total, level = fmpq(0), fmpq(0)
+    for tau, score in enumerate(descending, start=1):
+        total += score
+        if tau > 1 and (total - 2 * penalty) / tau >= score:
+            break
+        level = (total - 2 * penalty) / tau
+    return level

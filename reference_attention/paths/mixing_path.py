@@ -1,0 +1,131 @@
+"""The regularization path of W where mixtures are best: argmin of L over ‖W‖_F ≤ R, to hundreds of digits.
+
+n(L − L_⋆) = Σ_i [Σ_τ ν_iτ s_iτ + λ‖s_i − s⋆_i‖²] is of size e^{−ρ} on the path, and so are the weights of masked
+tokens, while those inside O_i have to meet s⋆ to that many digits: float64 ends at ρ ≈ 35, numbers of 3ρ bits do not.
+
+References: *Transformers as Support Vector Machines*, Section 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
+
+from reference_attention.optimal_attention import OptimalAttention
+from reference_attention.outer_keys import OuterKeys, rational_keys
+from reference_attention.svm.finite_part import Balls, mixing_offset, offset_correction
+from reference_attention.svm.general_svm import GeneralSvm
+
+STEPS = 60
+"""Newton's, far more than are taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class MixingPoint:
+    """A point of the path.
+
+    Attributes:
+        rho: about ‖W‖/‖W^mm‖.
+        point: vec(W), numbers (balls of radius 0).
+        multiplier: η with ∇ nL(W) + ηW = 0.
+        bits: of these numbers.
+    """
+
+    rho: float
+    point: Balls
+    multiplier: arb
+    bits: int
+
+
+@dataclass(frozen=True, eq=False)
+class MixingRisk:
+    """n(L − L_⋆) of W, with its derivatives; of orthonormal tokens and the head vᵀx − λ‖x‖².
+
+    Attributes:
+        keys: vec(x_it z_iᵀ), (T, d·e) per input.
+        attention: s⋆ and ν.
+        penalty: λ.
+    """
+
+    keys: list[fmpq_mat]
+    attention: OptimalAttention
+    penalty: fmpq
+
+    @classmethod
+    def of(cls, keys: OuterKeys, attention: OptimalAttention, penalty: fmpq) -> MixingRisk:
+        """The risk on these keys."""
+        n, T, _ = keys.shape
+        flat = rational_keys(keys).tolist()
+        return cls([fmpq_mat(flat[i * T : (i + 1) * T]) for i in range(n)], attention, penalty)
+
+    def derivatives(self, W: arb_mat) -> tuple[arb_mat, arb_mat]:
+        """Gradient (k, 1) and Hessian (k, k) at vec(W), (k, 1)."""
+        k, lam = W.nrows(), arb(self.penalty)
+        gradient, hessian = arb_mat(k, 1), arb_mat(k, k)
+        for i, exact in enumerate(self.keys):
+            K = arb_mat(exact)
+            s = _softmax((K * W).entries())
+            best, nu = self.attention.weights[i], self.attention.multipliers[i]
+            slopes = [arb(v) + 2 * lam * (a - arb(b)) for v, a, b in zip(nu, s, best, strict=True)]
+            mean = sum((a * g for a, g in zip(s, slopes, strict=True)), arb(0))
+            T = len(s)
+            J = arb_mat([[s[t] * (int(t == u) - s[u]) for u in range(T)] for t in range(T)])
+            first = [a * (g - mean) for a, g in zip(s, slopes, strict=True)]
+            bent = J * J * (2 * lam)
+            second = [[bent[t, u] + J[t, u] * (slopes[t] - mean) - s[t] * first[u] for u in range(T)] for t in range(T)]
+            gradient += K.transpose() * arb_mat(T, 1, first)
+            hessian += K.transpose() * arb_mat(second) * K
+        return gradient, hessian
+
+
+def _softmax(logits: Balls) -> Balls:
+    top = max(range(len(logits)), key=lambda t: float(logits[t].mid()))
+    odds = [(a - logits[top]).exp() for a in logits]
+    total = sum(odds, arb(0))
+    return [a / total for a in odds]
+
+
+def mixing_path(
+    keys: OuterKeys, attention: OptimalAttention, penalty: fmpq, svm: GeneralSvm, rhos: list[float]
+) -> list[MixingPoint]:
+    """Stationary points of L on the spheres through ρ W^mm + o + o₂/ρ, by Newton's method from there.
+
+    Args:
+        keys: of orthonormal tokens.
+        attention, penalty: s⋆ and λ.
+        svm: W^mm, with independent rows and positive duals at all tokens of margin 1.
+        rhos: ρ.
+
+    Raises:
+        RuntimeError: Newton's method does not settle.
+    """
+    risk = MixingRisk.of(keys, attention, penalty)
+    offset, correction = mixing_offset(svm, attention), offset_correction(svm, attention)
+    return [_point(risk, svm, offset, correction, rho) for rho in rhos]
+
+
+def _point(risk: MixingRisk, svm: GeneralSvm, offset: Balls, correction: Balls, rho: float) -> MixingPoint:
+    bits = 128 + int(4 * rho / np.log(2))
+    with ctx.workprec(bits):
+        parts = zip(svm.point, offset, correction, strict=True)
+        W = arb_mat([[(rho * arb(w) + a + b / rho).mid()] for w, a, b in parts])
+        square = (W.transpose() * W)[0, 0]
+        gradient, hessian = risk.derivatives(W)
+        eta = -(W.transpose() * gradient)[0, 0] / square
+        k = W.nrows()
+        for _ in range(STEPS):
+            system = arb_mat(k + 1, k + 1)
+            for a in range(k):
+                for b in range(k):
+                    system[a, b] = hessian[a, b] + (eta if a == b else 0)
+                system[a, k] = system[k, a] = W[a, 0]
+            lacking = (square - (W.transpose() * W)[0, 0]) / 2
+            right = arb_mat([[-(gradient[a, 0] + eta * W[a, 0])] for a in range(k)] + [[lacking]])
+            step = system.mid().solve(right.mid(), algorithm="approx").mid()
+            W, eta = (W + arb_mat(step.tolist()[:k])).mid(), (eta + step[k, 0]).mid()
+            if all(abs(x) < arb(2) ** (-bits // 2) for x in step.entries()[:k]):
+                return MixingPoint(rho, list(W.entries()), eta, bits)
+            gradient, hessian = risk.derivatives(W)
+    raise RuntimeError(f"mixing_path: Newton's method does not settle at ρ = {rho:g}")

@@ -1,0 +1,105 @@
+"""What stays finite where attention mixes: W_fin, and the offset of the path from the ray of W^mm, as balls.
+
+W_fin is the least W with (x_it − x_iτ)ᵀ W z_i = log(s⋆_it/s⋆_iτ) inside the sets O_i. Logarithms of rationals are no
+rationals; everything else is, so that a number here is a rational combination of logarithms.
+
+References: *Transformers as Support Vector Machines*, Section 6; F. Johansson, *Arb: efficient arbitrary-precision
+midpoint-radius interval arithmetic* (2017).
+"""
+
+from __future__ import annotations
+
+from flint import arb, arb_mat, ctx, fmpq, fmpq_mat
+
+from reference_attention.optimal_attention import OptimalAttention
+from reference_attention.svm.general_svm import GeneralSvm, SetRows, Vector
+
+BITS = 256
+"""Of the balls; several times those of a float and of a condition number."""
+
+Balls = list[arb]
+"""A vector."""
+
+
+def log_ratios(rows: SetRows, attention: OptimalAttention, alpha: list[int]) -> Balls:
+    """log(s⋆_iα/s⋆_it) for the rows E."""
+    weights = attention.weights
+    return [arb(weights[i][alpha[i]] / weights[i][t]).log() for i, t in rows.level]
+
+
+def least_norm_point(rows: list[Vector], values: Balls, d: int) -> Balls:
+    """The least p with row·p = value for each of the rows: Gᵀ(GGᵀ)⁻¹b.
+
+    Args:
+        rows: of which a maximal independent part is used; the values of the others have to follow from theirs.
+        values: one for each row.
+        d: the length of a row.
+    """
+    used = independent_part(rows)
+    if not used:
+        return [arb(0)] * d
+    matrix = fmpq_mat([rows[k] for k in used])
+    solver = matrix.transpose() * (matrix * matrix.transpose()).inv()
+    return list((arb_mat(solver) * arb_mat(len(used), 1, [values[k] for k in used])).entries())
+
+
+def independent_part(rows: list[Vector]) -> list[int]:
+    """The first rows that are linearly independent of those before them, by number; exact."""
+    if not rows:
+        return []
+    reduced, rank = fmpq_mat(rows).transpose().rref()
+    return [next(j for j in range(len(rows)) if reduced[r, j] != 0) for r in range(int(rank))]
+
+
+def finite_part(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
+    """vec(W_fin)."""
+    with ctx.workprec(BITS):
+        ratios = log_ratios(svm.rows, attention, svm.alpha.tolist())
+        return least_norm_point(list(svm.rows.level.values()), ratios, len(svm.point))
+
+
+def mixing_offset(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
+    """o = lim W̄_R − ρ W^mm, orthogonal to W^mm: [E; G_S]⁺ [log-ratios; log(c_j/λ_j)] less its component along W^mm.
+
+    S are the tokens with λ_j > 0, c_j = ν_j s⋆_α. The rows of E and G_S have to be independent, and all tokens of
+    margin 1 to be in S.
+    """
+    with ctx.workprec(BITS):
+        return _across(svm, least_norm_point(*_offset_system(svm, attention), len(svm.point)))
+
+
+def offset_correction(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
+    """The o₂ of W̄_R = ρ W^mm + o + o₂/ρ + O(1/ρ²): o = Σ o_j G_j + Eᵀ…, and ⟨G_j, o₂⟩ = −o_j/λ_j + t, E o₂ = 0."""
+    with ctx.workprec(BITS):
+        rows, values = _offset_system(svm, attention)
+        matrix = fmpq_mat(rows)
+        least = arb_mat((matrix * matrix.transpose()).inv()) * arb_mat(len(rows), 1, values)
+        # W^mm = Σ λ_j G_j + Eᵀμ itself is taken out of these coefficients.
+        own = [svm.multipliers.get(pair, fmpq(0)) for pair in svm.rows.level] + list(svm.duals.values())
+        point = arb_mat(matrix.transpose()) * least
+        along = _product(point.entries(), svm.point) / arb(svm.norm_squared)
+        shares = [a - along * arb(b) for a, b in zip(least.entries(), own, strict=True)]
+        levels = len(svm.rows.level)
+        lost = [-share / arb(dual) for share, dual in zip(shares[levels:], svm.duals.values(), strict=True)]
+        return _across(svm, least_norm_point(rows, [arb(0)] * levels + lost, len(svm.point)))
+
+
+def _offset_system(svm: GeneralSvm, attention: OptimalAttention) -> tuple[list[Vector], Balls]:
+    """The rows [E; G_S] and the values [log-ratios; log(c_j/λ_j)]."""
+    alpha = svm.alpha.tolist()
+    rows = list(svm.rows.level.values()) + [svm.rows.masked[pair] for pair in svm.duals]
+    costs = [
+        arb(attention.multipliers[i][t] * attention.weights[i][alpha[i]] / dual).log()
+        for (i, t), dual in svm.duals.items()
+    ]
+    return rows, log_ratios(svm.rows, attention, alpha) + costs
+
+
+def _across(svm: GeneralSvm, point: Balls) -> Balls:
+    """A point less its component along W^mm."""
+    along = _product(point, svm.point) / arb(svm.norm_squared)
+    return [x - along * arb(w) for x, w in zip(point, svm.point, strict=True)]
+
+
+def _product(balls: Balls, exact: Vector) -> arb:
+    return sum((x * arb(w) for x, w in zip(balls, exact, strict=True)), arb(0))

@@ -1,0 +1,81 @@
+"""Normalized gradient descent on W under a ReLU head, by the linear heads that it is piece by piece.
+
+relu(u) = 1[u > 0] u, so that at every W Y_i h(X_iᵀs_i) = γ_iᵀs_i with γ_it = Y_i Σ_j b_j 1[u_ij > 0] z_itj, u_ij the
+input of unit j at the attended token: the gradient is that of the scores γ, which change where a unit turns on or off.
+
+References: *Transformers as Support Vector Machines*, Section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.heads import Head
+from reference_attention.problem import Problem
+from reference_attention.risk import scaled_gradient, softmax_weights
+
+
+@dataclass(frozen=True, eq=False)
+class ReluRun:
+    """A run.
+
+    Attributes:
+        problem: keys and loss; its scores are not used.
+        head: of ReLU units.
+        points: vec(W(0)), …, (steps + 1, d).
+        step: η.
+    """
+
+    problem: Problem
+    head: Head
+    points: Float64[np.ndarray, "k d"]
+    step: float
+
+    @classmethod
+    def of(
+        cls, problem: Problem, head: Head, step: float, steps: int, gradient: Callable[..., Any] = scaled_gradient
+    ) -> ReluRun:
+        """From W(0) = 0: W(k+1) = W(k) − η∇L/‖∇L‖; it stands still where ∇L = 0.
+
+        Args:
+            problem: its keys and loss.
+            step: η.
+            gradient: (keys, scores, loss, p) → ∇L of a linear head as a log scale and a direction.
+        """
+        points = np.zeros((steps + 1, problem.d))
+        for k in range(steps):
+            scores = active_scores(problem, head, points[k])
+            slope = np.asarray(gradient(problem.keys, scores, problem.loss, points[k]).direction)
+            size = float(np.linalg.norm(slope))
+            points[k + 1] = points[k] - (step / size * slope if size > 0 else 0.0)
+        return cls(problem, head, points, step)
+
+    def at(self, k: int) -> Problem:
+        """The linear head that it has at the iterate k."""
+        scores = active_scores(self.problem, self.head, self.points[k])
+        return Problem(self.problem.keys, scores, self.problem.loss)
+
+    def weights(self, k: int) -> Float64[np.ndarray, "n T"]:
+        """The attention there."""
+        return np.asarray(softmax_weights(self.problem.keys, self.points[k]))
+
+    def mean_scores(self, k: int, width: int) -> Float64[np.ndarray, "n T"]:
+        """γ, a mean over the iterates up to k."""
+        found = [active_scores(self.problem, self.head, p) for p in self.points[k - width : k + 1]]
+        return np.asarray(np.mean(found, axis=0))
+
+    def mean(self, k: int, width: int) -> Float64[np.ndarray, "d"]:
+        """W, a mean over the iterates up to k: steps go back and forth across the kinks of the head."""
+        return np.asarray(self.points[k - width : k + 1].mean(axis=0))
+
+
+def active_scores(problem: Problem, head: Head, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n T"]:
+    """γ at vec(W) = p."""
+    weights = softmax_weights(problem.keys, p)
+    on = np.einsum("nt,ntm->nm", weights, head.features) > 0
+    return np.asarray(head.labels[:, None] * np.einsum("m,nm,ntm->nt", head.weights, on, head.features))

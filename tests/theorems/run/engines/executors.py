@@ -1,0 +1,28 @@
+"""An executor in place of a cluster."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from typing import Any
+
+from theorems.run.engines.dask_task import Answer
+from theorems.run.engines.task import Task, work
+
+
+class OnExecutor:
+    """As :class:`theorems.run.engines.on_dask.OnDask`."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor: Any = executor
+
+    def submit(self, task: Task) -> Answer:
+        return self.executor.submit(work, task)
+
+    def look(self) -> str:
+        return ""
+
+    def back(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        """It is the caller's."""

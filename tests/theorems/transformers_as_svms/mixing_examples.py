@@ -1,0 +1,35 @@
+"""Data whose best attention is known by hand, one for each thing that the statements on mixing tell apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from generators.case import Case
+from generators.mixing_assumptions import PENALTY
+from reference_attention.query_dataset import QueryDataset
+
+
+def mixing_case(X: Any, queries: Any, v: Any, penalty: float) -> Case:
+    """A case with those tokens (n, T, d), queries (n, e), head and λ."""
+    data = QueryDataset(np.array(X, dtype=np.float64), queries, np.ones(len(X)), v, "correlation")
+    return Case(data.problem, queried=data, arrays={PENALTY: np.array([penalty])}, seed=7)
+
+
+FOUR = mixing_case([np.eye(4)], [[1.0]], [4, 3, 2, 1], 1.0)
+"""γ = (4, 3, 2, 1), λ = 1: s⋆ = (3, 1, 0, 0)/4, ν = (0, 0, 1, 3)/2, W^mm = (1, 1, −1, −1)/2,
+W_fin = (log 3)/2 · (1, −1, 0, 0), o = (log 3)/2 · (1, −1, 1, −1)."""
+
+CASES: dict[str, Case] = {
+    "four": FOUR,
+    "single": mixing_case([np.eye(3)], [[2.0]], [4, 1, 0], 1.0),
+    "two-inputs": mixing_case(
+        [np.eye(5)[[0, 1, 2, 3]], np.eye(5)[[4, 2, 1, 0]]], [[1.0, 0.0], [1.0, 2.0]], [3, 2.5, 1, 0, 2], 0.5
+    ),
+    "two-tokens": mixing_case([np.eye(2)], [[1.0]], [8, 0], 1.0),
+    "tied": mixing_case([np.eye(3)], [[1.0]], [2, 2, 0], 1.0),
+    "twins": mixing_case([np.eye(3)] * 2, [[1.0]] * 2, [2, 1.5, 0], 0.5),
+    "turned": mixing_case([np.eye(4) - 0.5], [[1.0, -2.0]], [1, 0, -3, 4], 1.25),
+}
+"""By what is particular about them."""

@@ -1,0 +1,67 @@
+"""What several subcommands do: refuse files that cannot be written, run units with progress, write, complain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from reference_attention.files import check_writable, to_json, write_text
+from theorems.command.subcommands import FiguresOptions, HuntOptions, PowerOptions
+from theorems.core.version import version
+from theorems.run.engines.coordinator import coordinator
+from theorems.run.journal import open_journal
+from theorems.run.progress import show_progress
+from theorems.run.schedule import Interrupted, run
+from theorems.run.tables import console
+from theorems.run.work import R, Work
+
+
+def check_targets(*paths: Path | None) -> None:
+    """Refuse files that cannot be written, before anything runs.
+
+    Raises:
+        InvalidInput: there is one.
+    """
+    for path in paths:
+        if path is not None:
+            check_writable(path)
+
+
+def run_units(units: Sequence[Work[R]], jobs: int, what: str, steps: str, **how: Any) -> tuple[list[R], bool]:
+    """The results of units, and whether a signal ended it; how it goes on is said on standard error.
+
+    Args:
+        what, steps: what the units are, and theirs, as :func:`theorems.run.progress.show_progress` has them.
+        how: as for :func:`theorems.run.schedule.run`.
+    """
+    totals = {unit.id: unit.total for unit in units}
+    try:
+        with show_progress(console(stderr=True), totals, what=what, steps=steps) as progress:
+            return run(units, jobs, progress, **how), False
+    except Interrupted as stopped:
+        return stopped.results, True
+
+
+@contextmanager
+def resumable(options: FiguresOptions | HuntOptions | PowerOptions, run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The journal of ``--resume`` and the workers of ``--engine``, for :func:`run_units`.
+
+    Raises:
+        InvalidInput: one of them cannot be used.
+    """
+    with open_journal(options.resume, run) as journal, coordinator(options.engine, run, options.resume) as engine:
+        yield {"journal": journal, "engine": engine}
+
+
+def write_report(path: Path | None, **content: Any) -> None:
+    """Write JSON, with our version, where it is asked for."""
+    if path is not None:
+        write_text(path, to_json({"version": version(), **content}, indent=2) + "\n")
+
+
+def complain(*sentences: str) -> None:
+    """A line each on standard error."""
+    for sentence in sentences:
+        console(stderr=True).print(f"theorems: {sentence}", soft_wrap=True)

@@ -1,0 +1,39 @@
+"""Definition 3 once more, straight from its words: what a direction under test is checked against.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from reference_attention.directions import Direction
+from reference_attention.exact import rational_matrix
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import premise
+from theorems.core.tolerances import EXACT
+
+DEFINITION_3 = premise("definition-3")
+
+
+def by_definition(
+    keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"]
+) -> tuple[Bool[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
+    """Selected tokens and directional neighbours, straight from Definition 3 over the rationals."""
+    n, tokens, d = keys.shape
+    logits = (rational_matrix(keys.reshape(n * tokens, d)) * rational_matrix(q[:, None])).entries()
+    rows = [logits[i * tokens : (i + 1) * tokens] for i in range(n)]
+    margins = [[max(row) - x for x in row] for row in rows]
+    theta = min((x for row in margins for x in row if x != 0), default=None)
+    selected = np.array([[x == 0 for x in row] for row in margins])
+    return selected, np.array([[theta is not None and x == theta for x in row] for row in margins])
+
+
+def as_defined(
+    found: Direction, keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"], name: str = DEFINITION_3
+) -> Claim:
+    """The claim that selected tokens and directional neighbours found for q are those of the definition."""
+    selected, neighbours = by_definition(keys, q)
+    right = int(((found.selected == selected) & (found.neighbours == neighbours)).sum())
+    return at_least(name, Form.EXACT, right, selected.size, rounding=0.0, why=EXACT, points="direction")

@@ -1,0 +1,176 @@
+"""Several queries per input: that the parts are the data, that masks are respected, and that W^mm is W^mm.
+
+Decided over the rationals, from tokens, queries and mask, by code that shares nothing with
+:mod:`reference_attention.svm`.
+
+References: *Transformers as Support Vector Machines*, sequence outputs (appendix), (SAtt-SVM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from jaxtyping import Float64
+
+from generators.margin_assumptions import Vector, dot, exact_vector, is_farkas_proof
+from generators.sequence_assumptions import Chosen, sequence_rows
+from reference_attention.exact import rational, to_float, to_floats
+from reference_attention.floats import EPS
+from reference_attention.outer_keys import rational_keys
+from reference_attention.sequence_dataset import SequenceDataset, SequencePart
+from reference_attention.svm.sequence_max_margin import Place, SequenceInfeasible, SequenceMaxMargin
+from theorems.core.claim import Claim, Form
+from theorems.core.claim_name import premise
+from theorems.core.implementation import Implementation
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
+from theorems.core.tolerances import EXACT
+
+PARTS = premise("parts-are-the-data")
+DECIDED = premise("any-tokens-are-decided")
+UNSEEN = premise("unseen-tokens-do-not-matter", when="where a query does not see every token")
+
+MASKED_QUERIES = 3
+"""Queries whose unseen tokens are changed."""
+
+
+def exact_claim(name: str, wrong: str) -> Claim:
+    """Upheld where nothing is wrong."""
+    return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
+
+
+def parts_claim(data: SequenceDataset, reported: Sequence[SequencePart]) -> Claim:
+    """Every query that sees two tokens or more is an input of one part, and sees these tokens, each once.
+
+    Its exact keys are the products x_it z_ikᵀ, its keys and scores those and Y_ik vᵀx_it, each within half an ulp.
+    """
+    for parts in (reported, data.parts):
+        if wrong := _wrong_parts(data, parts):
+            return exact_claim(PARTS, wrong)
+    return exact_claim(PARTS, "")
+
+
+def _wrong_parts(data: SequenceDataset, parts: Sequence[SequencePart]) -> str:
+    several = {(int(i), int(k)) for i, k in np.argwhere(data.mask.sum(axis=2) > 1)}
+    found = [(int(i), int(k)) for part in parts for i, k in part.pairs]
+    if len(found) != len(set(found)) or set(found) != several:
+        return f"{len(found)} queries are inputs of a part, {len(several)} of them see several tokens"
+    head = exact_vector(data.v)
+    for part in parts:
+        if part.total != data.Y.size or part.problem.n != len(part.pairs):
+            return f"a part of {len(part.pairs)} queries has the share {part.problem.n}/{part.total}"
+        exact = rational_keys(part.problem.exact_keys).tolist()
+        for r, (i, k) in enumerate(part.pairs.tolist()):
+            which = f"query {k} of input {i}"
+            tokens = np.flatnonzero(data.mask[i, k])
+            if len(tokens) != part.problem.T or part.tokens[r].tolist() != tokens.tolist():
+                return f"{which} sees the tokens {tokens.tolist()}, and has {part.problem.T}"
+            query = exact_vector(data.queries[i, k])
+            seen = [exact_vector(data.X[i, t]) for t in tokens]
+            keys = [[a * b for a in token for b in query] for token in seen]
+            if exact[r * len(seen) : (r + 1) * len(seen)] != keys:
+                return f"the keys of {which} are not x zᵀ"
+            scores = [rational(float(data.Y[i, k])) * dot(token, head) for token in seen]
+            if _exceeds_half_ulp(part.problem.scores[r], scores) or _exceeds_half_ulp(
+                part.problem.keys[r], [x for key in keys for x in key]
+            ):
+                return f"keys or scores of {which} are not the exact ones rounded"
+    return ""
+
+
+def _exceeds_half_ulp(values: Float64[np.ndarray, "..."], products: list[fmpq]) -> bool:
+    """Whether a value is further than half an ulp from its product."""
+    nearest = to_floats(products)
+    return any(
+        abs(rational(a) - x) > rational(float(np.spacing(abs(a)))) / 2
+        for a, b, x in zip(values.ravel().tolist(), nearest.tolist(), products, strict=True)
+        if a != b
+    )
+
+
+def unseen_claim(
+    data: SequenceDataset, under_test: Implementation, points: Float64[np.ndarray, "b d"], rng: np.random.Generator
+) -> Claim | None:
+    """Other tokens where a query does not see them: its risk stays what it is, bit by bit. None where all see all."""
+    blind = np.argwhere((data.mask.sum(axis=2) > 1) & ~data.mask.all(axis=2))
+    if not len(blind):
+        return None
+    for i, k in rng.permutation(blind)[:MASKED_QUERIES].tolist():
+        X = np.array(data.X)
+        hidden = ~data.mask[i, k]
+        X[i, hidden] = 4 * X[i, hidden] + rng.integers(1, 5, size=(int(hidden.sum()), X.shape[2]))
+        before, after = (_risk_of(one, (i, k), under_test, points) for one in (data, replace(data, X=X)))
+        if before is None or after is None or not np.array_equal(before, after):
+            return exact_claim(UNSEEN, f"query {k} of input {i} changes with tokens that it does not see")
+    return exact_claim(UNSEEN, "")
+
+
+def _risk_of(
+    data: SequenceDataset, pair: tuple[int, int], under_test: Implementation, points: Float64[np.ndarray, "b d"]
+) -> Float64[np.ndarray, "s b"] | None:
+    """Sign and logarithm of what one query loses, (2, b), from the parts under test; None where no part has it."""
+    for part in under_test.sequence_parts(data):
+        for r in np.flatnonzero((part.pairs == pair).all(axis=1)).tolist():
+            keys, scores, own = part.problem.keys[r : r + 1], part.problem.scores[r : r + 1], part.problem.loss
+            lost = under_test.log_excess_risk(keys, scores, own, points, part.problem.optimal[r : r + 1])
+            return np.stack([np.asarray(x, dtype=np.float64) for x in lost])
+    return None
+
+
+def solution_claim(
+    data: SequenceDataset, parts: Sequence[SequencePart], alpha: Chosen, svm: SequenceMaxMargin
+) -> Claim:
+    """W^mm solves ATT-SVM over all queries, with exactly these neighbours and duals: KKT over the rationals."""
+    return exact_claim(SVM_IS_OPTIMAL, _wrong_solution(sequence_rows(data, parts, alpha), alpha, svm))
+
+
+def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMargin) -> str:
+    shapes = [array.shape for array in svm.neighbours]
+    if any((a != b).any() for a, b in zip(alpha, svm.alpha, strict=True)) or len(shapes) != len(alpha):
+        return "α is not the tokens that were asked for"
+    if len(svm.exact_p) != len(next(iter(rows.values()))):
+        return "W^mm has another shape"
+    for place, row in rows.items():
+        q, r, t = place
+        margin = dot(row, svm.exact_p)
+        if margin < 1:
+            return f"the margin of {place} is {to_float(margin):.17g} < 1"
+        if (margin == 1) != bool(svm.neighbours[q][r, t]):
+            return f"{place} has margin 1 + {to_float(margin - 1):.3g}"
+        size = sum(abs(to_float(a) * to_float(b)) for a, b in zip(row, svm.exact_p, strict=True))
+        # A row is within a rounding of the exact one, the sum of d products adds d more.
+        if not abs(float(svm.margins[q][r, t]) - to_float(margin)) <= (len(row) + 4) * EPS * size:
+            return f"the margin of {place} is {to_float(margin):.17g}, reported {svm.margins[q][r, t]:.17g}"
+    used = {place: weight for place, weight in svm.exact_duals.items() if weight != 0}
+    if not set(used) <= set(rows) or any(w < 0 or not svm.neighbours[q][r, t] for (q, r, t), w in used.items()):
+        return "a dual is negative, or positive off the neighbours"
+    combined = [sum((w * rows[at][j] for at, w in used.items()), fmpq(0)) for j in range(len(svm.exact_p))]
+    if combined != list(svm.exact_p):
+        return "W^mm is not the combination of the rows with the duals"
+    ours = [np.zeros(shape) for shape in shapes]
+    for (q, r, t), weight in used.items():
+        ours[q][r, t] = to_float(weight)
+    same = all(np.allclose(a, b, rtol=4 * EPS, atol=0.0) for a, b in zip(svm.duals, ours, strict=True))
+    if not (same and np.allclose(svm.p, to_floats(svm.exact_p), rtol=2 * EPS, atol=0.0)):
+        return "floats are not the exact ones rounded"
+    return ""
+
+
+def choices_claim(data: SequenceDataset, under_test: Implementation, rng: np.random.Generator) -> Claim:
+    """ATT-SVM for tokens chosen at random: solved, or proven infeasible; feasible where the rows are independent.
+
+    Their rank is exact, and the same for every choice. A count of rows and dimensions does not decide it.
+    """
+    keys = [part.problem.exact_keys for part in data.parts]
+    alpha = tuple(rng.integers(part.problem.T, size=part.problem.n).astype(np.int64) for part in data.parts)
+    found, rows = under_test.sequence_max_margin(keys, alpha), sequence_rows(data, data.parts, alpha)
+    if isinstance(found, SequenceMaxMargin):
+        return exact_claim(DECIDED, _wrong_solution(rows, alpha, found))
+    assert isinstance(found, SequenceInfeasible)
+    if not is_farkas_proof(rows, found.exact):
+        return exact_claim(DECIDED, "called infeasible, and the multipliers prove nothing")
+    rank = int(fmpq_mat(list(rows.values())).rank())
+    # A Farkas proof is a dependence of rows, so this cannot be; it is said, as it is what the paper says.
+    return exact_claim(DECIDED, f"called infeasible with {rank} independent rows" if rank == len(rows) else "")

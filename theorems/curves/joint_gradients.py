@@ -1,0 +1,74 @@
+"""The joint gradient under test against the paper's formula, at pairs of moderate size.
+
+With v = r v̄_mm + w, u_i = Σ_t s_it z_it·v, L = mean ℓ(u_i) and ℓ(u) = log(1 + e^{−u}):
+
+    ∇_v log L = −Σ_i |ℓ'(u_i)| Σ_t s_it z_it / Σ_i ℓ(u_i),
+    ∇_p log L = −Σ_i |ℓ'(u_i)| Σ_t s_it (z_it·v − u_i) k_it / Σ_i ℓ(u_i).
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, (ERM) with logistic loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float64
+
+from theorems.bounded import exact
+from theorems.core.claim import Claim, Form, NotANumber, at_least
+from theorems.core.claim_name import premise
+from theorems.core.implementation import Implementation
+from theorems.curves.joint_setup import JointSetup
+from theorems.rounding.attention_at import AttentionAt, Numbers
+
+POINTS = 6
+"""Pairs at which the claims are made."""
+
+
+JOINT_GRADIENTS = tuple(
+    premise(name) for name in ("joint-log-risk", "joint-gradient-in-head", "joint-gradient-in-prompt")
+)
+"""The claims of :func:`joint_gradients`: of the risk, and of its derivatives in the head and in the prompt."""
+
+
+def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
+    """log L + rΓ and both parts of its gradient are what the formulas say."""
+    joint = setup.joint
+    d, k = joint.tokens.shape[2], joint.keys.shape[2]
+    unit = joint.longest_row
+    size = float(np.max(np.linalg.norm(joint.tokens, axis=-1)))
+    p = rng.normal(size=(POINTS, k)) * (2 / unit)
+    # As long as v̄_mm at r = 2/size: what v is made of is of the same size, so that none of it may be left out.
+    w = rng.normal(size=(POINTS, d)) * (2 / size)
+    log_r = float(np.log(2 / size))
+    theirs = [under_test.joint_gradient(joint, log_r, w[m], p[m]) for m in range(POINTS)]
+    for name, part, right in zip(
+        JOINT_GRADIENTS,
+        (np.array([x[part] for x in theirs]) for part in range(3)),
+        _formulas(setup, np.exp(log_r), w, p),
+        strict=True,
+    ):
+        if not np.isfinite(part).all():
+            raise NotANumber(name, "the joint gradient under test is not finite", Form.EXACT)
+        # Theirs may be another formula, which loses as much.
+        gap = np.abs(right.widen(right.error) - part)
+        yield at_least(name, Form.EXACT, 0.0, gap, scale=1.0 + np.abs(part), points="entry")
+
+
+def _formulas(
+    setup: JointSetup, r: float, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]
+) -> tuple[Numbers, Numbers, Numbers]:
+    """log L + rΓ, (m,), and its derivatives in w, (m, d), and p, (m, k)."""
+    tokens, keys = exact(setup.joint.tokens), exact(setup.joint.keys)
+    s = AttentionAt(setup.problem, p).weights
+    v = r * setup.u + exact(w)
+    outputs = np.vecdot(tokens, v[:, None, None])
+    u = np.sum(s * outputs, axis=-1)
+    losses = np.log1p(np.exp(-u))
+    slopes = np.exp(-u) / (1 + np.exp(-u))
+    shares = slopes / np.sum(losses, axis=-1, keepdims=True)
+    features = np.einsum("mnt,ntd->mnd", s, tokens)
+    pulls = np.einsum("mnt,ntk->mnk", s * (outputs - u[..., None]), keys)
+    value = np.log(np.sum(losses, axis=-1)) - np.log(exact(setup.problem.n)) + r * setup.margin
+    return value, -np.sum(shares[..., None] * features, axis=1), -np.sum(shares[..., None] * pulls, axis=1)

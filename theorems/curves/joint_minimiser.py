@@ -1,0 +1,205 @@
+"""The minimiser of a joint problem at one radius along a schedule, and whether it is one.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from reference_attention.floats import EPS
+from reference_attention.paths.joint import Joint, excess_gradient, head_drops, relative_log_risk
+from reference_attention.paths.joint_path import JointPath, Schedule
+from theorems.bounded import exact
+from theorems.core.claim import Claim, Ended, Form, Undecided, undecided_claim
+from theorems.core.claim_name import premise
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.tolerances import EXACT
+from theorems.curves.joint_setup import JointSetup, competitors
+from theorems.rounding.attention_at import Numbers
+
+PATH_IS_LOWEST = premise("path-is-lowest")
+
+LARGEST_UNITS = 2.0**28
+"""RΘ of the limit: logits carry an error of eps RΘ = 6e-8."""
+RESOLVED = 1.0
+"""By how much a minimiser's log-excess may be above the competitor's: where a non-support keeps q_i between 0 and 1,
+float64 knows its exponent r (slack_i − q_i d_i) no better. The bounds hold for any pair, with its own excess."""
+STARTS = 128
+"""Directions that the search for the minimiser begins with."""
+SELECTED = 16.0
+"""Logits by which every token is behind where an input is called selected."""
+
+
+@dataclass(frozen=True, eq=False)
+class JointMinimiser:
+    """The pair (r v̄_mm + w, p) of least risk that the implementation under test finds at ‖p‖ ≤ R, ‖v‖ ≤ r(R).
+
+    Attributes:
+        setup: what it is the minimiser of.
+        under_test: what found it.
+        schedule: R ↦ log r.
+        R: the radius.
+        starts: directions that the search begins with, (m, k).
+        path: what came back.
+        claim: what is undecided where it is no minimiser.
+    """
+
+    setup: JointSetup
+    under_test: Implementation
+    schedule: Schedule
+    R: float
+    starts: Float64[np.ndarray, "m k"]
+    path: JointPath
+    claim: str
+
+    @classmethod
+    def of(
+        cls,
+        setup: JointSetup,
+        under_test: Implementation,
+        schedule: Schedule,
+        R: float,
+        starts: Float64[np.ndarray, "m k"],
+        claim: str,
+    ) -> JointMinimiser:
+        """At radius R along the schedule."""
+        path = under_test.joint_minimiser(setup.joint, schedule, R, starts).path
+        return cls(setup, under_test, schedule, R, starts, path, claim)
+
+    def premises(self) -> Iterator[Claim]:
+        """No competitor has less risk, and float64 knows the outputs and drops of its head.
+
+        Raises:
+            Ended: the pair found is no minimiser.
+            Undecided: no digits are left of its head's outputs, or its head prefers another token.
+        """
+        above = self.above
+        if above and self.under_test.joint_minimiser is not REFERENCE.joint_minimiser:
+            search = REFERENCE.joint_minimiser(self.setup.joint, self.schedule, self.R, self.starts).path
+            if not replace(self, path=search).above:
+                why = f"{above}; a search finds a lower one"
+                yield Claim(PATH_IS_LOWEST, Form.LIMIT, -math.inf, 0.0, EXACT, why)
+                raise Ended(PATH_IS_LOWEST)
+        if above:
+            claim = undecided_claim(self.claim, above, Form.LIMIT)
+            yield replace(claim, not_found=True, branch="no minimiser found: " + above.split(":")[0])
+            raise Ended(self.claim)
+        yield Claim(PATH_IS_LOWEST, Form.LIMIT, 0.0, 0.0, EXACT, branch=self._selection)
+        if not has_digits(self.setup.joint, self.w):
+            why = f"the head's offset of {np.linalg.norm(self.w):.3g} leaves no digits of its outputs"
+            raise Undecided(self.claim, why, Form.LIMIT)
+        sign, _ = self.drops
+        if (sign[self.setup.joint.others] <= 0).any():
+            why = "at the head found some token scores no less than the chosen one: α is not what the path selects"
+            raise Undecided(self.claim, why, Form.LIMIT)
+
+    @property
+    def log_r(self) -> float:
+        """log r."""
+        return self.schedule(self.R)
+
+    @property
+    def w(self) -> Float64[np.ndarray, "d"]:
+        """v − r v̄_mm."""
+        return np.asarray(self.path.offsets[0])
+
+    @property
+    def p(self) -> Float64[np.ndarray, "k"]:
+        """The prompt."""
+        return np.asarray(self.path.prompts[0])
+
+    @property
+    def residual(self) -> float:
+        """Norm of the projected gradient that is left."""
+        return float(self.path.residuals[0])
+
+    @property
+    def margins(self) -> Numbers:
+        """R m_i = min_t (k_iα − k_it)·p, (n,)."""
+        return self.setup.margins(self.p)
+
+    @property
+    def cosine(self) -> Numbers:
+        """⟨p, p̄_relax⟩/R, at most the cosine as ‖p‖ ≤ R."""
+        return exact(self.p) @ self.setup.towards / self.R
+
+    @property
+    def slip(self) -> float:
+        """Rounding of the logits moves either side of a comparison of excesses by 2 eps (k + 8) R max|k|."""
+        return 4 * EPS * (self.starts.shape[1] + 8) * self.R * self.setup.joint.longest_row
+
+    @property
+    def drops(self) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
+        """Signs and logarithms of v·(z_iα − z_it)."""
+        return head_drops(self.setup.joint, self.log_r, self.w)
+
+    @property
+    def log_risk(self) -> float:
+        """log L + rΓ."""
+        joint = self.setup.joint
+        return float(relative_log_risk(joint, self.log_r, self.w, joint.log_weights(self.p)))
+
+    @cached_property
+    def log_excess(self) -> float:
+        """log n(L(v, p) − L_α(v)) + rΓ."""
+        return self._log_excess_at(self.p)
+
+    @cached_property
+    def least_competing(self) -> float:
+        """The same of the best competitor R p̄_c in the place of p, for the same head."""
+        return min(self._log_excess_at(c) for c in competitors(self.setup, self.R))
+
+    @cached_property
+    def above(self) -> str:
+        """What kind of pair it is, if it is no minimiser: above a competitor, as a pair or as a prompt for its head."""
+        beyond = self._pair_excess
+        if self.log_excess <= self.least_competing + self.slip + RESOLVED and beyond <= self.slip:
+            return ""
+        unit = self.setup.joint.longest_row
+        lowest = float(np.min(np.where(self.setup.joint.others, self.setup.joint.rows @ self.p, np.inf)))
+        beside = "in distress" if self.residual > 1e-6 else "local"
+        kind = "another selection" if lowest < -1e-6 * unit * self.R else beside
+        return (
+            f"{kind}: log-excess {self.log_excess:.6g}, the competitor's {self.least_competing:.6g}; log-risk"
+            f" {beyond:.6g} above that of (r v̄_mm, R p̄_c), gradient {self.residual:.3g}"
+        )
+
+    def _log_excess_at(self, p: Float64[np.ndarray, "k"]) -> float:
+        joint = self.setup.joint
+        return excess_gradient(joint, self.log_r, self.w, p)[0] + math.log(joint.tokens.shape[0])
+
+    @property
+    def _pair_excess(self) -> float:
+        """log L(r v̄_mm + w, p) less that of the best pair (r v̄_mm, R p̄_c): a minimiser's is not positive.
+
+        The bounds hold for any head, but they are O(1)/R only if the head's outputs stay within O(1) of rΓ.
+        """
+        joint, alone = self.setup.joint, np.zeros(self.w.size)
+        prompts = competitors(self.setup, self.R)
+        pairs = (relative_log_risk(joint, self.log_r, alone, joint.log_weights(c)) for c in prompts)
+        return self.log_risk - min(float(x) for x in pairs)
+
+    @property
+    def _selection(self) -> str:
+        """What the minimiser does at the non-supports."""
+        others: Bool[np.ndarray, "n"] = ~self.setup.joint.svm.support
+        if not others.any():
+            return ""
+        margins = np.min(np.where(self.setup.joint.others, self.setup.joint.rows @ self.p, np.inf), axis=1)[others]
+        return "every input selected" if margins.min() > SELECTED else "an input at its boundary"
+
+
+def has_digits(joint: Joint, w: Float64[np.ndarray, "d"]) -> bool:
+    """Whether outputs w·z are known to six bits.
+
+    v̄_mm is rounded: across it a support has a slope of one rounding, and at r = e^{10⁸} nothing bounds how far a
+    solver follows it.
+    """
+    return float(np.linalg.norm(w) * np.max(np.linalg.norm(joint.tokens, axis=-1))) * (w.size + 8) * EPS <= 2.0**-6

@@ -1,0 +1,158 @@
+"""What statements about head and prompt speak of: v_mm, p_mm, p_relax and the symbols of their inequalities.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.optimal_tokens import token_optimality
+from reference_attention.paths.joint import Joint, chosen_rows
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import Infeasible, MaxMargin
+from theorems.bounded import exact
+from theorems.bounded.arithmetic import UNIT
+from theorems.core.claim import Form, Undecided
+from theorems.core.claim_name import sharper
+from theorems.core.implementation import Implementation
+from theorems.rounding.attention_at import Numbers
+
+NON_OPTIMALITY = sharper("non-optimality")
+"""Undecided where v_mm, p_mm or p_relax do not exist; fails where the weights under test are no numbers."""
+
+
+def rounded_often(x: Any, roundings: int) -> Numbers:
+    """Floats that so many correctly rounded operations made of exact numbers, each a product or a quotient of them."""
+    return exact(x) * (1 + exact(np.zeros(())).widen((roundings + 1) * UNIT))
+
+
+@dataclass(frozen=True, eq=False)
+class JointSetup:
+    """A case of Theorem 5 or 6 with the solutions that the implementation under test gives.
+
+    Attributes:
+        problem: its keys.
+        joint: signed tokens, keys, α and (SVM).
+        nu: a proven ν of Assumption C over the supports.
+        separator: p_mm(α).
+        target: p_relax (p_mm where every input is a support).
+    """
+
+    problem: Problem
+    joint: Joint
+    nu: float
+    separator: MaxMargin
+    target: MaxMargin
+
+    @cached_property
+    def u(self) -> Numbers:
+        """v̄_mm, (d,): entries of v_mm and its length are rounded, and the quotient."""
+        return rounded_often(self.joint.svm.direction, 5)
+
+    @cached_property
+    def margin(self) -> Numbers:
+        """Γ."""
+        return rounded_often(self.joint.svm.margin, 4)
+
+    @cached_property
+    def slack(self) -> Numbers:
+        """slack_i, (n,)."""
+        return rounded_often(self.joint.svm.slack, 6)
+
+    @cached_property
+    def towards(self) -> Numbers:
+        """p̄_relax, (k,)."""
+        return rounded_often(self.target.direction, 5)
+
+    @cached_property
+    def sides(self) -> Numbers:
+        """z_iα − z_it, (n, T, d)."""
+        return exact(self.joint.chosen_tokens)[:, None] - self.joint.tokens
+
+    @cached_property
+    def rows(self) -> Numbers:
+        """k_iα − k_it, (n, T, k)."""
+        return exact(chosen_rows(self.joint.keys, self.joint.alpha))[:, None] - self.joint.keys
+
+    @cached_property
+    def drops(self) -> Numbers:
+        """δ_it, (n, T)."""
+        return self.sides @ self.u
+
+    @cached_property
+    def spread(self) -> Numbers:
+        """Δ."""
+        return np.max(np.linalg.norm(self.sides[self.joint.svm.support], axis=-1))
+
+    @cached_property
+    def largest_drops(self) -> Numbers:
+        """D_i, (n,)."""
+        return np.max(np.where(self.joint.others, np.maximum(self.drops, 0.0), 0.0), axis=1)
+
+    @cached_property
+    def smallest_drops(self) -> Numbers:
+        """d_i, (n,)."""
+        return np.min(np.where(self.joint.others, self.drops, np.inf), axis=1)
+
+    def margins(self, p: Float64[np.ndarray, "*b k"]) -> Numbers:
+        """min_t (k_iα − k_it)·p, (*b, n)."""
+        rows = np.vecdot(self.rows, p[..., None, None, :])
+        return np.min(np.where(self.joint.others, rows, np.inf), axis=-1)
+
+
+def joint_setup(
+    case: Case, under_test: Implementation, claim: str = NON_OPTIMALITY, form: Form = Form.EFFECTIVE
+) -> JointSetup:
+    """The objects of the theorem.
+
+    Args:
+        claim, form: what is undecided without them.
+
+    Raises:
+        Undecided: one of them does not exist, and why.
+    """
+    data, alpha = case.dataset, case.chosen_tokens
+    if data is None:
+        raise Undecided(claim, "the case has no tokens and labels", form)
+    tokens = data.signed_tokens
+    optimality = token_optimality(case, supports_only=True)
+    if not optimality.holds:
+        raise Undecided(claim, f"no ν of Assumption C: {optimality.evidence}", form)
+    svm = under_test.label_svm(chosen_rows(tokens, alpha))
+    separator = under_test.max_margin(case.problem.keys, alpha)
+    if isinstance(svm, Infeasible) or isinstance(separator, Infeasible):
+        raise Undecided(claim, "v_mm or p_mm does not exist", form)
+    target = separator
+    if not svm.support.all():
+        relaxed = under_test.relaxed_max_margin(case.problem.keys, alpha, svm.support)
+        if isinstance(relaxed, Infeasible):
+            raise Undecided(claim, "p_relax does not exist", form)
+        target = relaxed
+    return JointSetup(case.problem, Joint(tokens, case.problem.keys, alpha, svm), optimality.nu, separator, target)
+
+
+def competitors(setup: JointSetup, R: float) -> list[Float64[np.ndarray, "k"]]:
+    """R p̄_c for ε = 0 and ε = 2^k/R: any of them may serve in the proof."""
+    start, towards = setup.target.p, setup.separator.p - setup.target.p
+    if not np.any(towards):
+        return [R * setup.target.direction]
+    unit = R / setup.separator.norm
+    # Where p_relax ties an input, ε = 0 would leave to rounding on which side of a tie the competitor is.
+    tied = setup.target.neighbours[~setup.joint.svm.support].any()
+    shares = [] if tied else [0.0]
+    shares += [min(1.0, 2.0**k / unit) for k in range(-2, 9)]
+    prompts = [start + share * towards for share in shares]
+    return [R / float(np.linalg.norm(p)) * p for p in prompts]
+
+
+def nonoptimality_bounds(margin: Numbers, T: int) -> tuple[Numbers, Numbers]:
+    """What q is at most and at least where the smallest of T − 1 margins is m: (T−1)/(e^m + T − 1), σ(−m)."""
+    odds = np.exp(-margin)
+    return (T - 1) * odds / (1 + (T - 1) * odds), odds / (1 + odds)

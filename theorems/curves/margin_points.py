@@ -1,0 +1,122 @@
+"""Points of a margin that is asked for, beside the ray of p_mm and on it.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.linalg import norm
+
+from generators.case import Case
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from theorems.bounded import exact, value_of
+from theorems.core.points import affordable, directions, log_uniform
+from theorems.rounding.attention_at import Numbers
+
+POINTS = 100
+"""Points at which bounds are tried, before the search for worse ones."""
+LEAST, MOST = 1e-3, 1e4
+"""Margins beyond the edge at which they are tried."""
+ASKEW_POINTS = (1e-2, 1e3)
+"""How far beside the ray of p_mm they lie, in units of ‖p_mm‖."""
+ASKEW = (0.0, 1.0, 30.0)
+"""The same of starts."""
+FARTHEST = 1e9
+"""‖p(0)‖ max‖g‖ of starts beside the ray, at most: 200 steps then move a margin by 1e-4 in their rounding."""
+
+
+@runtime_checkable
+class Margins(Protocol):
+    """What is known of the margins m(p) = min g_it·p of optimal tokens."""
+
+    @property
+    def problem(self) -> Problem:
+        """Keys, scores, loss."""
+
+    @property
+    def svm(self) -> MaxMargin:
+        """p_mm."""
+
+    @property
+    def rows(self) -> Numbers:
+        """g_it, (N, d)."""
+
+    @property
+    def reach(self) -> Numbers:
+        """max ‖g_it‖."""
+
+    @property
+    def edge(self) -> Numbers:
+        """The margin beyond which −∇L climbs along p_mm."""
+
+    @property
+    def needed(self) -> Numbers:
+        """The margin of a start."""
+
+    def margins(self, p: Any) -> Numbers:
+        """m(p), (*b,) for points (*b, d)."""
+
+
+def with_least_margin(
+    constants: Margins, beside: Float64[np.ndarray, "m d"], margins: Float64[np.ndarray, "m"]
+) -> Float64[np.ndarray, "m d"]:
+    """p = r p_mm + v for the v given (``beside``), of margin m(p) as asked for, a little more where that is rounded.
+
+    min_j (r a_j + g_j·v) is the margin asked for at r = max_j (margin − g_j·v)/a_j, a_j = g_j·p_mm ≥ 1.
+    """
+    rows, p_mm = value_of(constants.rows), constants.svm.p
+    a, wanted, points = np.maximum(rows @ p_mm, 1.0), margins, beside
+    for doubled in range(60):
+        r = np.max((wanted[:, None] - beside @ rows.T) / a, axis=1)
+        points = r[:, None] * p_mm + beside
+        short = ~np.asarray(constants.margins(exact(points)) >= margins)
+        if not short.any():
+            break
+        more = 2.0**doubled * EPS * (1 + np.abs(margins) + norm(beside, axis=1) * norm(rows, axis=1).max())
+        wanted = np.where(short, margins + more, wanted)
+    return np.asarray(points)
+
+
+def beside_the_ray(
+    rng: np.random.Generator, constants: Margins, sizes: Float64[np.ndarray, "m"]
+) -> Float64[np.ndarray, "m d"]:
+    """Vectors of those lengths in units of ‖p_mm‖: in any direction, or for or against single rows."""
+    rows, m = value_of(constants.rows), len(sizes)
+    chosen = rows[rng.integers(len(rows), size=m)] * rng.choice([-1.0, 1.0], size=(m, 1))
+    chosen = chosen / norm(chosen, axis=1, keepdims=True)
+    mixed = directions(rng, m, rows.shape[1]) * rng.choice([0.1, 0.9], size=(m, 1))
+    raw = np.where(rng.random((m, 1)) < 0.5, chosen + mixed, mixed)
+    raw /= norm(raw, axis=1, keepdims=True)
+    return np.asarray(raw * (sizes * constants.svm.norm)[:, None])
+
+
+def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:
+    """On the ray and beside it, with just the margin that is needed; the case's own if it has it."""
+    needed = constants.needed
+    least = np.full(len(ASKEW), float(value_of(needed) + needed.error))
+    starts = with_least_margin(constants, beside_the_ray(rng, constants, np.array(ASKEW)), least)
+    # Far out beside the ray a long row's margin is lost to the rounding of p; the first start is on the ray.
+    near = norm(starts, axis=1) * float(value_of(constants.reach)) <= FARTHEST
+    starts = starts[near | (np.arange(len(starts)) == 0)]
+    if case.start is not None and bool(constants.margins(exact(case.start)) >= needed):
+        starts = np.concatenate([case.start[None], starts])
+    return starts
+
+
+def points_with_margin(constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "m d"]:
+    """Points beside the ray of margins beyond log((T − 1)A), by little and by much."""
+    m = affordable(constants.problem, POINTS)
+    sizes = log_uniform(rng, *ASKEW_POINTS, m) * (rng.random(m) < 0.9)
+    edge = float(value_of(constants.edge)) * (1 + 8 * EPS)
+    wanted = edge + log_uniform(rng, LEAST, MOST, m)
+    beside = beside_the_ray(rng, constants, sizes)
+    # One in four has all margins equal to that, where rows allow: one token may have the weight, another the gap.
+    alike = np.linalg.pinv(value_of(constants.rows)).sum(axis=1)
+    beside = np.where(rng.random((m, 1)) < 0.25, wanted[:, None] * alike, beside)
+    return with_least_margin(constants, beside, wanted)

@@ -1,0 +1,314 @@
+"""The constants of Theorems 5 and 6: of all pairs in a sublevel set, and of a minimiser, with their derivations.
+
+Notation. z_it = Y_i x_it, u = v̄_mm, Γ its margin, S its supports (all inputs in Theorem 5), slack_i = u·z_iα − Γ ≥ 0
+with equality on S, δ_it = u·(z_iα − z_it), q_i = 1 − s_iα, Λ = log L + rΓ. Competitor: (r u, R p_c/‖p_c‖), with p_c =
+p_mm in Theorem 5, p_c = p_relax + ε (p_mm − p_relax) in Theorem 6; any ε ∈ [0, 1] will do. Let (v, p) be feasible, ‖v‖
+≤ r, ‖p‖ ≤ R, with Λ(v, p) ≤ Λ_c, the competitor's. Everything below is about all such points, not only minimisers.
+
+1. *Outputs.* (1/n) ℓ(min_i Y_i v·x_i^p) ≤ L ≤ L_c and ℓ^{-1}(y) = −log(e^y − 1) give min_i Y_i v·x_i^p ≥ rΓ − F,
+   F = log(exp(n L_c) − 1) + rΓ. (For L_c → 0: F → Λ_c + log n; the paper's log(2n) is an upper bound.)
+2. *Competitor.* ℓ(u) ≤ e^{−u} and q_i ≤ (T−1)/(e^{R m_i} + T − 1), m_i its margin at input i, give
+   Λ_c ≤ log mean_i exp(−r (slack_i − D_i q_i)), D_i = max_t δ_it^+. In Theorem 5: F ≤ log n + r D (T−1) e^{−RΘ} + o(1).
+3. *Selection.* Assumption C over S with ν: min_{i∈S} Y_i v·x_i^p ≤ r (Γ − ν q_S), q_S = max_{i∈S} q_i (the label
+   margin is that of the unit ball, never negative). So q_S ≤ B := F/(rν).
+4. *Margin.* A token t ≠ α of i ∈ S with k-margin R m has q_i ≥ σ(−R m). So R m_S ≥ log(1/B − 1) when B < 1, whatever
+   the sign of m_S. With r ≥ e^{RΘ}/D: R (Θ − m_S) ≤ log((log n + D (T−1) + o(1))/ν) + o(1): the rate of the paper's
+   claim.
+5. *Head.* For i ∈ S: v·z_iα ≥ rΓ − F − r q_S Δ, Δ = max over S of ‖z_iα − z_it‖. Averaged with the duals,
+   Γ u·v ≥ rΓ − F − r B Δ, so 1 − cos(v, v_mm) ≤ (F/r + BΔ)/Γ =: η²/2 wherever that is at most 1, and ‖v − r u‖ ≤ r η.
+6. *Non-supports* (Theorem 6). If d_i = min_t δ_it > 0: u·z_i^p ≥ Γ − F/r − η max_t ‖z_it‖ by 1 and 5, while
+   u·z_i^p ≤ Γ + slack_i − q_i d_i. So q_i ≤ Q_i := (slack_i + F/r + η max_t‖z_it‖)/d_i, and R m_i ≥ log(1/Q_i − 1)
+   when Q_i < 1.
+7. *Direction.* With duals μ ≥ 0 of the target (p_mm, or p_relax: Σ_{i∈S} μ_it = ‖p_relax‖² because the other right
+   sides are 0), ⟨p, p_relax⟩ = Σ μ_it (k_iα − k_it)·p ≥ R m_S ‖p_relax‖² + Σ_{i∉S} μ_it R m_i, and ‖p‖ ≤ R.
+
+F, B, Q are computed from the actual Λ_c; item 2 is claimed separately.
+
+**Limit: the rate.** Let (v, p) satisfy L(v, p) ≤ L(v, p_c) for the same head v, as a minimiser does, and let every drop
+c_it = v·(z_iα − z_it) be positive. With a_i = v·z_iα and x_i = Σ_t s_it c_it ≥ 0, convexity of ℓ gives
+|ℓ'(a_j)| c_jt s_jt ≤ Σ_i (ℓ(a_i − x_i) − ℓ(a_i)) = n (L(v, p) − L_α(v)) ≤ n (L(v, p_c) − L_α(v)) =: e^X for every (j,
+t), hence q_j ≤ Q_j := e^X Σ_t 1/(|ℓ'(a_j)| c_jt) and R m_j ≥ log(1/Q_j − 1). At R p̄_c, X = −R Θ_c + O(1) as long as
+the heads' outputs a_i stay within O(1) of rΓ on S and the non-supports contribute no more: the margins over S are Θ −
+O(1)/R, and item 7 turns them into a cosine.
+
+So *minimisers* need no schedule in Theorem 5, whereas the whole sublevel set (rate log(8M(T−1)/ν)/R) needs r ≥ e^{RΘ}.
+
+**Which schedule suffices in Theorem 6.** A non-support contributes at most e^{−r slack_i + O(1)} r q_i to e^{X + rΓ},
+the supports e^{−RΘ_c} r. With p_c = p_relax + ε (p_mm − p_relax), ε = O(1/R): R p̄_c has margin RΘ_relax − O(1) over S
+and R ρ_i, ρ_i = min_t (k_iα − k_it)·p̄_relax ≥ 0, at i ∉ S, up to O(1). So X = −RΘ_relax + O(1) as soon as
+r slack_i + R ρ_i ≥ R Θ_relax for all i ∉ S:
+
+    r/R ≥ c* := max_{i∉S} (Θ_relax − ρ_i)^+ / slack_i.
+
+Along r = cR the general limit is argmax_{‖p‖≤1} min( min_{i∈S} (k_iα−k_it)·p, min_{i∉S} (k_iα−k_it)·p + c slack_i )
+under (k_iα−k_it)·p ≥ 0 (the same exchange argument, with log-sum-exp for the minimum): p_mm at c = 0, p_relax exactly
+from c* on. In Figure 3(b): slack = 1/2, ρ = 1/2, Θ_relax = 1, so c* = 1.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6, Appendix C.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from reference_attention.paths.joint import exponents, log_slopes, relative_log_risk
+from theorems.bounded import exact, possibly_at_least
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import sharper, stated_claim
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import tolerance
+from theorems.curves.joint_minimiser import PATH_IS_LOWEST, JointMinimiser
+from theorems.curves.joint_sets import LARGEST_EXPONENT, NEGLIGIBLE, Points, SublevelSet, with_series
+from theorems.curves.joint_setup import NON_OPTIMALITY, JointSetup, competitors, nonoptimality_bounds, rounded_often
+from theorems.rounding.attention_at import Numbers
+
+JOINT_LIMIT = tolerance(
+    "joint-limit",
+    "log-excess risks: 4 eps (k + 8) R max|k_iα − k_it|, in the bound; the bound itself: 8 eps (1 + |it|)",
+    "the bound of the found minimiser's margins is effective; its excess carries the rounding of logits"
+    " of size R, what both sides carry is added",
+)
+
+COMPETITOR_SELECTS = sharper("competitor-selects")
+COMPETITOR_MIXES = sharper("competitor-mixes")
+COMPETITOR_RISK = sharper("competitor-risk")
+COMPETITOR_CLAIMS = (COMPETITOR_SELECTS, COMPETITOR_MIXES, COMPETITOR_RISK)
+"""The claims of :func:`of_the_competitors`, item 2."""
+PROMPT_MARGIN = sharper("prompt-margin", when="the bound on 1 − s_iα is below 1 at some radii")
+QUADRANT = sharper("quadrant", when="the bound on some q_i, i no support of v_mm, is below 1 at some radii")
+PROMPT_DIRECTION = sharper("prompt-direction", when="the bound on the cosine is positive at some radii")
+HEAD_DIRECTION = sharper("head-direction", when="the bound on 1 − cos(v, v_mm) is at most 1 at some radii")
+EFFECTIVE_CLAIMS = (NON_OPTIMALITY, PROMPT_MARGIN, QUADRANT, PROMPT_DIRECTION, HEAD_DIRECTION)
+"""What is claimed of pairs in sublevel sets."""
+LIMIT_MARGINS = sharper("limit-margins")
+LIMIT_DIRECTION = stated_claim("limit-direction")
+LIMIT_REACHED = sharper("limit-reached", when="the radius is large enough to see the limit")
+LIMIT_HEAD = stated_claim("limit-head", when="the bound on 1 − cos(v, v_mm) is at most 1")
+LIMIT_CLAIMS = (PATH_IS_LOWEST, LIMIT_MARGINS, LIMIT_DIRECTION, LIMIT_REACHED, LIMIT_HEAD)
+"""What is claimed of a minimiser."""
+
+VISIBLE = 1e-6
+"""1 − cos at which a limit counts as reached; the radius is chosen so that the bound is below it."""
+
+
+class Sublevel(SublevelSet):
+    """A sublevel set with the constants of items 1–6."""
+
+    @classmethod
+    def of(cls, setup: JointSetup, under_test: Implementation, log_r: float, R: float) -> Sublevel:
+        """The sublevel set of the competitor R p̄_c of least risk."""
+        joint, zero = setup.joint, np.zeros(setup.joint.tokens.shape[2])
+        prompts = competitors(setup, R)
+        risks = [float(relative_log_risk(joint, log_r, zero, joint.log_weights(p))) for p in prompts]
+        return cls(setup, under_test, log_r, R, prompts[int(np.argmin(risks))])
+
+    @cached_property
+    def deficit(self) -> Numbers:
+        """F = log(e^y − 1) + rΓ = log n + Λ_c + y + log((1 − e^{−y})/y), y = n L_c."""
+        log_nl = np.log(exact(self.setup.problem.n)) + self.start.value[0]
+        y = np.exp(np.maximum(log_nl - self.r * self.setup.margin, -NEGLIGIBLE))
+        return log_nl + y + with_series(np.log(-np.expm1(-y) / y), y)
+
+    @cached_property
+    def bound(self) -> Numbers:
+        """B, an upper bound of q_S."""
+        return self.deficit / (exact(self.r) * self.setup.nu)
+
+    @cached_property
+    def head_loss(self) -> Numbers:
+        """An upper bound of 1 − cos(v, v_mm); valid wherever it is at most 1."""
+        return (self.deficit / self.r + self.bound * self.setup.spread) / self.setup.margin
+
+    @cached_property
+    def other_bounds(self) -> Numbers:
+        """Q_i, an upper bound of q_i at the non-supports (inf where it says nothing), B at the supports, (n,)."""
+        s = self.setup
+        eta = np.sqrt(2 * np.maximum(self.head_loss, 0.0)) if self.head_loss <= 1 else exact(np.inf)
+        sizes = np.max(np.linalg.norm(exact(s.joint.tokens), axis=-1), axis=1)
+        room = s.slack + self.deficit / self.r + eta * sizes
+        useful = s.smallest_drops > 0
+        loose = np.where(useful, room / np.where(useful, s.smallest_drops, 1.0), np.inf)
+        return np.where(s.joint.svm.support, self.bound, loose)
+
+    @property
+    def spare(self) -> Bool[np.ndarray, "n"]:
+        """The non-supports of which Q_i < 1."""
+        return np.asarray(~self.setup.joint.svm.support & np.isfinite(self.floors))
+
+    @cached_property
+    def floors(self) -> Numbers:
+        """R m_i at least, by items 4 and 6; −inf where they say nothing, (n,)."""
+        return log_odds(self.other_bounds)
+
+    def pairs(self, rng: np.random.Generator) -> Pairs:
+        """Pairs of the set, hunted for."""
+        return Pairs(self, self.search_points(rng))
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs (v, p) of a sublevel set.
+
+    Attributes:
+        level: the set.
+        points: the pairs, m of them.
+    """
+
+    level: Sublevel
+    points: Points
+
+    @cached_property
+    def q(self) -> Numbers:
+        """q_i = 1 − s_iα, (m, n)."""
+        return self.level.nonoptimality(self.points)
+
+    @cached_property
+    def margins(self) -> Numbers:
+        """R m_i = min_t (k_iα − k_it)·p, (m, n)."""
+        return self.level.setup.margins(self.points.p)
+
+    @cached_property
+    def cosine(self) -> Numbers:
+        """⟨p, p̄_relax⟩/R, at most the cosine as ‖p‖ ≤ R, and it is what the derivation bounds; (m,)."""
+        return exact(self.points.p) @ self.level.setup.towards / self.level.R
+
+    @cached_property
+    def least_cosine(self) -> Numbers:
+        """The lower bound of it by item 7, (m,)."""
+        return target_bound(self.level.setup, self.level.floors, self.margins, self.level.R)
+
+    @cached_property
+    def head_off(self) -> Numbers:
+        """1 − cos(v, v_mm), (m,)."""
+        return one_minus_cosine(self.level.setup.u, self.level.r, self.points.w)
+
+    def in_quadrant(self) -> Pairs:
+        """Those whose margins at the non-supports are not negative."""
+        margins = self.margins[:, ~self.level.setup.joint.svm.support]
+        inside: Bool[np.ndarray, "m"] = np.asarray(possibly_at_least(margins, 0.0).all(axis=1))
+        return Pairs(self.level, self.points.where(inside))
+
+
+@dataclass(frozen=True, eq=False)
+class LimitBounds:
+    """By how much the margins, the direction and the head of a minimiser may be off."""
+
+    minimiser: JointMinimiser
+
+    @cached_property
+    def floors(self) -> Numbers:
+        """R m_i at least: log(1/Q_i − 1), or what item 6 says of its own head; (n,)."""
+        at, joint = self.minimiser, self.minimiser.setup.joint
+        _, log_drops = at.drops
+        selecting = np.where(joint.others, -np.inf, 0.0)
+        own = log_slopes(joint, at.log_r, exponents(joint, at.log_r, at.w, selecting))
+        costs = np.where(joint.others, own[:, None] + log_drops, np.inf)
+        log_Q = max(at.log_excess, at.least_competing) + at.slip + np.logaddexp.reduce(-costs, axis=1)
+        floors = np.maximum(odds_of_log(log_Q), self._from_outputs)
+        return exact(floors).widen(np.where(np.isfinite(floors), 8 * EPS * (1 + np.abs(floors)), 0.0))
+
+    @cached_property
+    def cosine(self) -> Numbers:
+        """The lower bound of ⟨p, p̄_relax⟩/R by item 7."""
+        return target_bound(self.minimiser.setup, self.floors, self.minimiser.margins, self.minimiser.R)
+
+    @property
+    def visible(self) -> float:
+        """:data:`VISIBLE`, and what rounding hides of it: both excesses carry that of logits, 2 · slip/(RΘ) = 8 eps (k
+        + 8) max‖k_iα − k_it‖/Θ of the cosine.
+        """
+        return VISIBLE + 2 * self.minimiser.slip / (self.minimiser.R * self.minimiser.setup.target.margin)
+
+    @property
+    def head(self) -> Numbers:
+        """F (1 + Δ/ν)/(rΓ), an upper bound of 1 − cos(v, v_mm) wherever it is at most 1: item 5."""
+        setup, at = self.minimiser.setup, self.minimiser
+        deficit = max(self._deficit, 0.0) + 16 * EPS * (1 + float(np.abs(setup.joint.chosen_tokens @ at.w).max()))
+        return deficit / exact(self._r) * (1 + setup.spread / setup.nu) / setup.margin
+
+    @property
+    def head_off(self) -> Numbers:
+        """1 − cos(v, v_mm)."""
+        return one_minus_cosine(self.minimiser.setup.u, self._r, self.minimiser.w[None])
+
+    @property
+    def _r(self) -> float:
+        return math.exp(min(self.minimiser.log_r, LARGEST_EXPONENT))
+
+    @property
+    def _deficit(self) -> float:
+        """F of its own risk, up to what vanishes with it."""
+        return math.log(self.minimiser.setup.joint.tokens.shape[0]) + self.minimiser.log_risk
+
+    @property
+    def _from_outputs(self) -> Float64[np.ndarray, "n"]:
+        """Item 6 for a known head: v·x_i^p ≥ rΓ − F gives q_i ≤ (v·z_iα − rΓ + F)/min_t c_it; floors from that."""
+        joint, log_r = self.minimiser.setup.joint, self.minimiser.log_r
+        _, log_drops = self.minimiser.drops
+        log_least = np.min(np.where(joint.others, log_drops, np.inf), axis=1)
+        room = joint.svm.slack + (joint.chosen_tokens @ self.minimiser.w + self._deficit) * math.exp(-min(log_r, 690.0))
+        log_room = log_r + np.log(np.maximum(room, 1e-300))
+        return odds_of_log(log_room - log_least + 64 * EPS)
+
+
+def of_the_competitors(levels: Sequence[Sublevel]) -> Iterator[Claim]:
+    """The competitor selects α as p̄ says: σ(−R m) ≤ q_i ≤ (T−1)/(e^{R m} + T − 1), and Λ_c is at most its closed
+    form.
+    """
+    selected, largest, smallest, risks, closed = [], [], [], [], []
+    for level in levels:
+        setup, start = level.setup, level.start
+        upper, lower = nonoptimality_bounds(setup.margins(start.p[0]), setup.problem.T)
+        selected.append(level.nonoptimality(start)[0])
+        largest.append(upper)
+        smallest.append(lower)
+        exponents = level.r * (setup.largest_drops * upper - setup.slack)
+        closed.append(np.logaddexp.reduce(exponents, keepdims=True) - np.log(exact(setup.problem.n)))
+        risks.append(start.value)
+    q, upper, lower, closed_form, risk = map(np.concatenate, (selected, largest, smallest, closed, risks))
+    yield at_least(COMPETITOR_SELECTS, Form.EFFECTIVE, upper, q, points="input")
+    yield at_least(COMPETITOR_MIXES, Form.EFFECTIVE, q, lower, points="input")
+    yield at_least(COMPETITOR_RISK, Form.EFFECTIVE, closed_form, risk, points="pair of radii")
+
+
+def target_bound(setup: JointSetup, floors: Numbers, margins: Numbers, R: float) -> Numbers:
+    """The lower bound of ⟨p, p̄_relax⟩/R by item 7, Σ_i (Σ_t μ_it) floor_i/(R‖p_relax‖), floor_i ≤ R m_i.
+
+    A margin of a non-support may serve as its floor, up to 0 where p is in the quadrant of Lemma 12, the theorem's own
+    hypothesis.
+    """
+    shares = np.sum(rounded_often(setup.target.duals, 1), axis=1)
+    floor = np.where(setup.joint.svm.support, floors, np.maximum(floors, np.minimum(margins, 0.0)))
+    used = np.where(setup.target.duals.any(axis=1), shares * floor, 0.0)
+    return np.sum(used, axis=-1) / (R * norm(rounded_often(setup.target.p, 1)))
+
+
+def one_minus_cosine(u: Numbers, r: float, w: Float64[np.ndarray, "m d"]) -> Numbers:
+    """1 − cos(r u + w, u) for unit u, without cancellation: x²/(1 + x² + √(1 + x²)), x = ‖w_⊥‖/(r + u·w); (m,)."""
+    along = exact(w) @ u
+    length = r + along
+    ahead = length > 0
+    x = norm(w - along[:, None] * u, axis=1) / np.where(ahead, length, 1.0)
+    return np.where(ahead, x * x / (1 + x * x + np.sqrt(1 + x * x)), 2.0)
+
+
+def log_odds(bound: Numbers) -> Numbers:
+    """log(1/B − 1), −inf where B may be 1 or more, or not positive."""
+    inside = (bound > 0) & (bound < 1)
+    safe = np.where(inside, bound, 0.5)
+    return np.where(inside, np.log1p(-safe) - np.log(safe), -np.inf)
+
+
+def odds_of_log(log_bound: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
+    """log(1/B − 1) from log B, −inf where B is 1 or more."""
+    inside = log_bound < 0
+    safe = np.where(inside, log_bound, -1.0)
+    return np.where(inside, np.log(-np.expm1(safe)) - safe, -np.inf)

@@ -1,0 +1,61 @@
+"""That attention called the best is: its KKT conditions from tokens and head, and what any other weights lose.
+
+Decided over the rationals, by the gradient of the head at Xᵀs; the projection's formula is not used.
+
+References: *Transformers as Support Vector Machines*, Section 6.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from flint import fmpq
+
+from generators.margin_assumptions import Vector, dot, exact_vector
+from reference_attention.exact import combination
+from reference_attention.optimal_attention import OptimalAttention
+from reference_attention.query_dataset import QueryDataset
+from theorems.core.claim import Claim, Form
+from theorems.core.claim_name import sharper
+from theorems.core.tolerances import EXACT
+
+RISK_IS_QUADRATIC = sharper("risk-is-quadratic")
+
+TRIES = 6
+"""Weights per input at which the identity is decided."""
+
+
+def attention_claim(name: str, data: QueryDataset, lam: fmpq, attention: OptimalAttention) -> Claim:
+    """s⋆ is on the simplex, and −∇_t h(Xᵀs⋆) + μ = ν_t ≥ 0, zero where s⋆_t > 0; h is concave: s⋆ is best."""
+    wrong = ""
+    for i, tokens in enumerate(data.X):
+        rows, s, nu = [exact_vector(x) for x in tokens], list(attention.weights[i]), list(attention.multipliers[i])
+        attended = combination(rows, s, len(rows[0]))
+        away = [v - 2 * lam * a for v, a in zip(exact_vector(data.v), attended, strict=True)]
+        if min(s) < 0 or sum(s, fmpq(0)) != 1:
+            wrong = wrong or f"input {i}: weights are no probabilities"
+        for t, row in enumerate(rows):
+            if nu[t] < 0 or nu[t] * s[t] != 0 or nu[t] != attention.levels[i] - dot(row, away):
+                wrong = wrong or f"input {i}: ν of token {t} is {nu[t]}, its weight {s[t]}"
+    return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
+
+
+def quadratic_risk_claim(data: QueryDataset, lam: fmpq, attention: OptimalAttention, rng: np.random.Generator) -> Claim:
+    """φ(s) − φ(s⋆) = Σ ν_t s_t + λ‖s − s⋆‖² at s of sum 1, also outside the simplex; φ = −h from the tokens."""
+    wrong = ""
+    for i, tokens in enumerate(data.X):
+        rows, best, nu = [exact_vector(x) for x in tokens], attention.weights[i], attention.multipliers[i]
+        for parts in rng.integers(-8, 16, size=(TRIES, len(rows))).tolist():
+            s = [fmpq(part, 16) for part in parts]
+            s[0] += 1 - sum(s, fmpq(0))
+            left = _loss(rows, data, lam, s) - _loss(rows, data, lam, list(best))
+            right = sum((a * b for a, b in zip(nu, s, strict=True)), fmpq(0))
+            right += lam * sum(((a - b) ** 2 for a, b in zip(s, best, strict=True)), fmpq(0))
+            if left != right:
+                wrong = wrong or f"input {i}: {left} is lost at {s}, not {right}"
+    return Claim(RISK_IS_QUADRATIC, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
+
+
+def _loss(rows: list[Vector], data: QueryDataset, lam: fmpq, s: Vector) -> fmpq:
+    """φ(s) = −vᵀa + λ‖a‖², a = Xᵀs."""
+    attended = combination(rows, s, len(rows[0]))
+    return lam * dot(attended, attended) - dot(exact_vector(data.v), attended)

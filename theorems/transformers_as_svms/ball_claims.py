@@ -1,0 +1,44 @@
+"""Inequalities between balls: real numbers known to hundreds of bits, with the radius of what is not known.
+
+References: F. Johansson, *Arb: efficient arbitrary-precision midpoint-radius interval arithmetic* (2017).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from flint import arb
+
+from theorems.core.claim import Claim, Form
+from theorems.core.tolerances import tolerance
+
+BALLS = tolerance(
+    "balls",
+    "the radius of left − right",
+    "both sides are enclosed by ball arithmetic of hundreds of bits, which bounds its own rounding",
+)
+
+
+def balls_at_least(name: str, form: Form, sides: Sequence[tuple[arb, arb]], *, points: str = "point") -> Claim:
+    """The claim left ≥ right at every entry; the entry closest to (or furthest beyond) failing is reported.
+
+    Args:
+        sides: left and right; logarithms where the numbers may be below the range of float64.
+        points: what an entry is, for the detail line.
+
+    A ball that is no number leaves the claim undecided, as does having no entry.
+    """
+    if not sides:
+        return Claim(name, form, 0.0, 0.0, BALLS, undecided=f"no {points} to try it at")
+    gaps = [left - right for left, right in sides]
+    unknown = [k for k, gap in enumerate(gaps) if not gap.is_finite()]
+    failed = [k for k, gap in enumerate(gaps) if gap < 0]
+    if unknown and not failed:
+        return Claim(name, form, math.nan, 0.0, BALLS, undecided=f"no digit is known at {points} {unknown[0]}")
+    worst = min(failed or range(len(gaps)), key=lambda k: float(gaps[k].mid()))
+    left, right = sides[worst]
+    detail = f"{float(left.mid()):.17g} ≥ {float(right.mid()):.17g} at {points} {worst} of {len(sides)}"
+    # A gap below the range of float64 keeps its sign.
+    slack = float(gaps[worst].mid()) or -5e-324 * (gaps[worst] < 0)
+    return Claim(name, form, slack, 0.0 if failed else float(gaps[worst].rad()), BALLS, detail)

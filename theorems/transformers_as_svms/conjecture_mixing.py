@@ -1,0 +1,132 @@
+"""A conjecture, not a theorem: under a ReLU head descent on W grows along Gen-SVM of the tokens that keep weight.
+
+References: *Transformers as Support Vector Machines*, Section 6, figure of several tokens per input (empirical there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from flint import fmpq
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+from generators.optimal_sets import head_of
+from generators.relu_heads import SELECTED, STEP, STEPS, WIDTH, capped_head_cases
+from reference_attention.exact import to_floats
+from reference_attention.optimal_attention import OptimalAttention
+from reference_attention.svm.general_svm import GeneralSvm
+from reference_attention.training.relu_descent import ReluRun
+from theorems.bounded import Bounded
+from theorems.core.claim import Claim, Ended, Form, Verdict, at_least, undecided_claim
+from theorems.core.claim_name import premise, sharper
+from theorems.core.dataset_claims import query_claims
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import FAR
+from theorems.core.statement import statement
+from theorems.core.tolerances import tolerance
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.steps import steps_claim
+from theorems.transformers_as_svms.mixing_premises import general_svm_claim
+
+MIXING_DRIFT = tolerance(
+    "mixing-drift",
+    "a tenth of the growth along W^mm, and two steps",
+    "argued rate of a conjecture: what stays finite moves by O(1/‖W‖) while W grows; steps across a kink go back and"
+    " forth by one",
+)
+
+KEYS = premise("keys-are-outer-products")
+SCORES = premise("scores-are-products")
+STEPS_CLAIM = premise("steps-are-of-the-head")
+SETTLED = "weights have settled: the same tokens have more than 1e-3 at a quarter of the run, and much more at its end"
+SVM = premise("general-svm-is-optimal", when=SETTLED)
+GROWS = sharper("grows-along-general-svm")
+
+MUCH = 0.02
+"""What all of O_i have if none of them is on its way to 0."""
+TRIED = 5
+"""Steps that are held to the gradient."""
+
+
+def _cases() -> SearchStrategy[Case]:
+    return capped_head_cases()
+
+
+@statement(
+    "conjecture-mixing",
+    "conjecture: with a ReLU head descent grows along Gen-SVM",
+    source="T-SVM, Section 6 (empirical there)",
+    claims=(KEYS, SCORES, STEPS_CLAIM, SVM, GROWS),
+    assumptions=("queries-given", "relu-head", "masked-tokens-cost"),
+    cases=_cases,
+    kernel=FAR,
+    needs={"relu-head": "it is about such heads"},
+)
+def conjecture_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """*A conjecture: no proof is known.* Let h be a head of ReLU units, O_i the tokens whose weights stay away from 0
+    along normalized gradient descent on W, and W^mm the solution of Gen-SVM for them. If the other tokens score less
+    there, then W(k) = r_k W^mm + O(1) with r_k → ∞.
+
+    O_i is read off the run, at weights of more than 1e-3, as the authors do. The evidence is that from a quarter of the
+    run to its end W grows along W^mm, and moves across it by at most a tenth of that and two steps. Steps go back and
+    forth across the kinks of h that pin the ratios inside O_i, so means over a hundred iterates are compared; norms
+    grow like log k, and a token whose weight is still on its way to 0 says nothing: such a run is undecided.
+
+    Masked tokens have to cost something where the run ends, by the units that are on there. A token that costs nothing
+    is no constraint: one that ties, and all of an input whose units attention has turned off, whose risk is constant.
+    """
+    yield from query_claims(case, under_test)
+    run = ReluRun.of(case.problem, head_of(case), STEP / case.problem.key_scale, STEPS, under_test.scaled_gradient)
+    yield _follows_claim(run, case.rng())
+    yield from growth_claims(case, run, under_test)
+
+
+def growth_claims(case: Case, run: ReluRun, under_test: Implementation) -> Iterator[Claim]:
+    """What grows from a quarter of the run to its end, against W^mm of the tokens that have weight then."""
+    early, late = run.weights(STEPS // 4), run.weights(STEPS)
+    sets = late > SELECTED
+    if sets.all() or not np.array_equal(sets, early > SELECTED) or late[sets].min() < MUCH:
+        why = "every token has weight" if sets.all() else "some weight is on its way to 0 still"
+        unsettled = undecided_claim(GROWS, f"after {STEPS} steps {why}", Form.LIMIT)
+        yield Claim(**{**vars(unsettled), "not_found": True})
+        return
+    assert case.queried is not None
+    svm = under_test.general_svm(case.queried.keys, sets, np.argmax(late, axis=1).astype(np.int64))
+    if not isinstance(svm, GeneralSvm):
+        yield undecided_claim(GROWS, "Gen-SVM was called infeasible", Form.LIMIT)
+        return
+    certificate = general_svm_claim(SVM, case.queried, _uniform(sets), svm)
+    yield certificate
+    if certificate.verdict is Verdict.FALSIFIED:
+        raise Ended(certificate.name)
+    W = to_floats(svm.point)
+    unit = W / np.linalg.norm(W)
+    moved = run.mean(STEPS, WIDTH) - run.mean(STEPS // 4, WIDTH)
+    along = float(moved @ unit)
+    across = float(np.linalg.norm(moved - along * unit))
+    allowed = along / 10 + 2 * run.step
+    sizes = [int(size) for size in sorted(set(sets.sum(axis=1).tolist()))]
+    claim = at_least(GROWS, Form.LIMIT, allowed, across, rounding=0.0, why=MIXING_DRIFT, points="run")
+    yield Claim(**{**vars(claim), "branch": f"sets of {', '.join(map(str, sizes))}"})
+
+
+def _uniform(sets: np.ndarray) -> OptimalAttention:
+    """Some attention with these supports: what a claim about Gen-SVM reads off it."""
+    weights = tuple(tuple(fmpq(int(inside), int(row.sum())) for inside in row) for row in sets)
+    return OptimalAttention(weights, weights, tuple(fmpq(0) for _ in weights))
+
+
+def _follows_claim(run: ReluRun, rng: np.random.Generator) -> Claim:
+    """Steps, the first and some others, are those of the gradient of the linear head that h is there."""
+    made = []
+    for k in (0, *np.sort(rng.integers(1, STEPS, size=TRIED)).tolist()):
+        at = AttentionAt(run.at(k), run.points[k : k + 1])
+        gradient = at.gradient
+        if isinstance(gradient, Bounded):
+            gradient = gradient.widen(gradient.error)
+        step = float(np.log(run.step))
+        pair = run.points[k : k + 1], run.points[k + 1 : k + 2]
+        made.append(steps_claim(STEPS_CLAIM, *pair, gradient, at.log_scale, step, normalized=True))
+    return min(made, key=lambda claim: claim.slack + claim.tolerance)

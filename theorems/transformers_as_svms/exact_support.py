@@ -1,0 +1,139 @@
+"""Attention that selects exactly τ tokens: the best weights under a head that prefers mixtures.
+
+References: *Transformers as Support Vector Machines*, Section 6, the lemma on attention that selects exactly τ tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from flint import fmpq
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+from generators.margin_assumptions import Vector
+from generators.mixing_assumptions import exact_scores, penalty_of
+from generators.mixing_cases import mixing_cases
+from theorems.core.claim import Claim, Form
+from theorems.core.claim_name import premise, sharper, stated_claim
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import KernelUse
+from theorems.core.parts import Condition
+from theorems.core.statement import statement
+from theorems.core.tolerances import EXACT
+from theorems.transformers_as_svms.attention_claims import RISK_IS_QUADRATIC, attention_claim, quadratic_risk_claim
+
+NO_ATTENTION = KernelUse(False, "speaks of the best weights on the simplex alone; it calls no attention kernel")
+
+
+def _condition_holds(case: Case) -> bool:
+    return any(size is not None for size in sizes_by_condition(case))
+
+
+IS_OPTIMAL = premise("attention-is-optimal")
+SUFFICES = stated_claim(
+    "condition-suffices", when=Condition("where the paper's condition holds for some τ < T", _condition_holds)
+)
+SIZE = sharper("support-size")
+
+
+def _cases() -> SearchStrategy[Case]:
+    return mixing_cases()
+
+
+@statement(
+    "tsvm-exact-support",
+    "Attention that selects exactly τ tokens",
+    source="T-SVM, Section 6 (lemma)",
+    claims=(IS_OPTIMAL, RISK_IS_QUADRATIC, SUFFICES, SIZE),
+    assumptions=("queries-given", "quadratic-head", "orthonormal-tokens"),
+    cases=_cases,
+    kernel=NO_ATTENTION,
+    needs={"queries-given": "tokens are those of data with queries", "quadratic-head": "the condition is one on its λ"},
+)
+def tsvm_exact_support(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let the tokens of an input be orthonormal, h(x) = vᵀx − λ‖x‖² with λ > 0, ℓ(u) = −u and Y = 1. Sort the scores
+    γ_t = vᵀx_t, γ_1 ≥ … ≥ γ_T, and put γ^gap_t = γ_t − γ_{t+1}. If
+
+        Σ_{t<τ} t γ^gap_t < 2λ < τ γ^gap_τ,
+
+    the weights s⋆ that minimise the risk over the simplex have exactly τ nonzeros.
+
+    **Exact.** h(Xᵀs) = γᵀs − λ‖s‖², so s⋆ is the projection of γ/(2λ) on the simplex. With its multipliers, ν_t ≥ 0,
+    ν_t s⋆_t = 0 and μ, every s of sum 1 has
+
+        φ(s) − φ(s⋆) = Σ_t ν_t s_t + λ‖s − s⋆‖²,    φ(s) = −h(Xᵀs),
+
+    which proves s⋆ the only minimiser. *Derivation.* ∂φ/∂s_t = −γ_t + 2λs⋆_t = ν_t − μ at s⋆; φ is quadratic with the
+    Hessian 2λI, and Σ(s − s⋆) = 0.
+
+    **Sharper.** s⋆ has exactly τ nonzeros *if and only if*
+
+        Σ_{t<τ} t γ^gap_t < 2λ ≤ Σ_{t≤τ} t γ^gap_t,
+
+    the right side being ∞ for τ = T. *Derivation.* Σ_{t<τ} t γ^gap_t = Σ_{t<τ} (γ_t − γ_τ). With μ from the τ largest
+    scores, τμ = Σ_{t≤τ} γ_t − 2λ, s⋆_t = (γ_t − μ)/(2λ): it is positive at τ iff γ_τ > μ, the left inequality, and no
+    further token has any iff γ_{τ+1} ≤ μ, the right one. Exactly one τ satisfies both, as the sums do not fall. The
+    paper's condition asks of the last term alone what the sum has to reach: it is sufficient, and needs τ < T.
+
+    All is decided over the rationals, tokens as given: KKT with the gradient of h at Xᵀs⋆, the identity at weights of
+    sum 1 with entries of either sign.
+    """
+    data, lam = case.queried, penalty_of(case)
+    assert data is not None, "the statement assumes queries-given"
+    attention = under_test.optimal_attention(exact_scores(data), lam)
+    yield attention_claim(IS_OPTIMAL, data, lam, attention)
+    yield quadratic_risk_claim(data, lam, attention, case.rng())
+    found = [sum(w != 0 for w in row) for row in attention.weights]
+    by_condition = sizes_by_condition(case)
+    if any(size is not None for size in by_condition):
+        wrong = [i for i, size in enumerate(by_condition) if size is not None and size != found[i]]
+        yield _claim(SUFFICES, wrong, found, by_condition)
+    exactly = [_only_size(row, lam) for row in exact_scores(data)]
+    wrong = [i for i, size in enumerate(exactly) if size != found[i]]
+    yield _claim(SIZE, wrong, found, exactly)
+
+
+def _sums(scores: Vector) -> Vector:
+    """Σ_{t≤τ} t γ^gap_t for τ = 1, …, T − 1, from the gaps as they stand in the lemma."""
+    gaps, total = _gaps(scores), fmpq(0)
+    sums = []
+    for t, gap in enumerate(gaps, start=1):
+        total += t * gap
+        sums.append(total)
+    return sums
+
+
+def _gaps(scores: Vector) -> Vector:
+    """γ^gap_1, …, γ^gap_{T−1}."""
+    ordered = sorted(scores, reverse=True)
+    return [a - b for a, b in pairwise(ordered)]
+
+
+def sizes_by_condition(case: Case) -> list[int | None]:
+    """The τ of the paper's condition, None where it holds for none; of each input."""
+    assert case.queried is not None
+    twice, sizes = 2 * penalty_of(case), []
+    for scores in exact_scores(case.queried):
+        before = [fmpq(0), *_sums(scores)[:-1]]
+        pairs = enumerate(zip(before, _gaps(scores), strict=True), start=1)
+        sizes.append(next((tau for tau, (low, gap) in pairs if low < twice < tau * gap), None))
+    return sizes
+
+
+def _only_size(scores: Vector, lam: fmpq) -> int | None:
+    """The τ with Σ_{t<τ} t γ^gap_t < 2λ ≤ Σ_{t≤τ} t γ^gap_t; None unless there is exactly one."""
+    sums = _sums(scores)
+    low, high = [fmpq(0), *sums], [*sums, None]
+    fit = [
+        tau
+        for tau, (a, b) in enumerate(zip(low, high, strict=True), start=1)
+        if a < 2 * lam and (b is None or 2 * lam <= b)
+    ]
+    return fit[0] if len(fit) == 1 else None
+
+
+def _claim(name: str, wrong: list[int], found: list[int], due: list[int | None]) -> Claim:
+    said = "" if not wrong else f"input {wrong[0]}: {found[wrong[0]]} nonzeros, {due[wrong[0]]} are due"
+    return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, said)

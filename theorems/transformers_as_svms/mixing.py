@@ -1,0 +1,230 @@
+"""Attention that mixes: W_fin fixes the ratios inside the sets O_i, Gen-SVM the direction, and more stays finite.
+
+References: *Transformers as Support Vector Machines*, Section 6: W_fin, (Gen-SVM), W(k) ≈ W_fin + ‖W(k)‖ W̄^mm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flint import arb, ctx
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+from generators.mixing_assumptions import exact_scores, penalty_of
+from generators.mixing_cases import MIXING, mixing_cases
+from reference_attention.svm.general_svm import GeneralSvm
+from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
+from theorems.core.claim_name import premise, sharper, stated_claim
+from theorems.core.dataset_claims import query_claims
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import calls
+from theorems.core.statement import statement
+from theorems.core.tolerances import tolerance
+from theorems.transformers_as_svms.attention_claims import RISK_IS_QUADRATIC, attention_claim, quadratic_risk_claim
+from theorems.transformers_as_svms.ball_claims import balls_at_least
+from theorems.transformers_as_svms.mixing_numbers import Lower, Mixing, balls, inner
+from theorems.transformers_as_svms.mixing_path_numbers import OnPath, path_radii
+from theorems.transformers_as_svms.mixing_points import near_points, sublevel_points
+from theorems.transformers_as_svms.mixing_premises import finite_part_claim, general_svm_claim
+from theorems.transformers_as_svms.mixing_ray import mass_claim, ratios_claim
+
+FOLLOWED = "Gen-SVM has positive duals at all tokens of margin 1, independent rows, and a path that is near its limit"
+
+KEYS = premise("keys-are-outer-products")
+SCORES = premise("scores-are-products")
+ATTENTION = premise("attention-is-optimal")
+SVM = premise("general-svm-is-optimal")
+FINITE = premise("finite-part-is-least")
+RAY_RATIOS = stated_claim("ratios-on-the-ray", when="a set O_i has two tokens")
+RAY_MASS = stated_claim("masked-mass-on-the-ray")
+RAY_EXCESS = sharper("excess-on-the-ray")
+RATIOS = sharper("sublevel-ratios", when="a set O_i has two tokens")
+MARGINS = sharper("sublevel-masked-margins")
+ALONG = sharper("sublevel-length-from-duals")
+CORRELATION = sharper("sublevel-correlation")
+LOWEST = premise("path-is-lowest", when=FOLLOWED)
+PATH = stated_claim("path-correlation", when=FOLLOWED)
+OFFSET = sharper("offset-limit", when=FOLLOWED)
+
+DEPTHS = (0.0, 1.0, 5.0, 50.0)
+"""r along the ray; beyond the least at which a bound holds."""
+OFFSET_RATE = tolerance(
+    "mixing-offset-rate",
+    "2 max(ρ₁²e₁, 1/max|G|)/ρ₂² for e₁ at ρ₁ = ρ₂/4",
+    "argued rate: the next term is O(1/ρ²), so that ρ²e stays bounded; a wrong limit makes it grow sixteenfold",
+)
+NEAR = 2.0**-20
+"""‖W̄_R − the point found‖ at most, in units of ‖W^mm‖; as a rule it is e^{−ρ/4}."""
+
+
+def _cases() -> SearchStrategy[Case]:
+    return mixing_cases(where=MIXING, attainable=True)
+
+
+@statement(
+    "tsvm-mixing",
+    "Attention that mixes: W ≈ W_fin + ‖W‖ W̄^mm, of Gen-SVM",
+    source="T-SVM, Section 6 (empirical there)",
+    claims=(
+        KEYS,
+        SCORES,
+        ATTENTION,
+        RISK_IS_QUADRATIC,
+        SVM,
+        FINITE,
+        RAY_RATIOS,
+        RAY_MASS,
+        RAY_EXCESS,
+        RATIOS,
+        MARGINS,
+        ALONG,
+        CORRELATION,
+        LOWEST,
+        PATH,
+        OFFSET,
+    ),
+    assumptions=(
+        "queries-given",
+        "quadratic-head",
+        "orthonormal-tokens",
+        "decided-attention",
+        "attainable-attention",
+    ),
+    cases=_cases,
+    kernel=calls("its weights along W_fin + r W^mm", turn=9, differentiates=False),
+    needs={
+        "quadratic-head": "s⋆ is made of its λ",
+        "attainable-attention": "W_fin and W^mm exist only if it is",
+    },
+)
+def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let s⋆_i be the best attention, O_i its support, W_fin the least W with (x_it − x_iτ)ᵀ W z_i = log(s⋆_it/s⋆_iτ)
+    on O_i × O_i, and W^mm the solution of
+
+        (Gen-SVM)   min ‖W‖_F  s.t.  (x_it − x_iτ)ᵀ W z_i = 0 on O_i × O_i,  ≥ 1 for t ∈ O_i, τ ∉ O_i.
+
+    The paper observes W(k) ≈ W_fin + ‖W(k)‖ W̄^mm along training. Here it is a theorem on the regularization path
+    W̄_R = argmin_{‖W‖_F ≤ R} L(W) of a family whose s⋆ is known: orthonormal tokens, h(x) = vᵀx − λ‖x‖², ℓ(u) = −u,
+    Y = 1, with ν_iτ > 0 for τ ∉ O_i. α_i ∈ O_i is any token; h_iτ(W) = (x_iα − x_iτ)ᵀ W z_i, s⋆_min the least positive
+    weight, c_iτ = ν_iτ s⋆_iα, b the log-ratios log(s⋆_iα/s⋆_it), E and G the rows of O_i and of the masked tokens.
+
+    **Exact, on the ray.** At W_fin + r W^mm, r ≥ 0, attention restricted to O_i is s⋆_i, and the masked tokens have at
+    most Σ_τ s⋆_iα e^{−h_iτ(W_fin) − r}. *Derivation.* E W^mm = 0; s_iτ/s_iα = e^{−h_iτ}, h_iτ(W^mm) ≥ 1, s_iα ≤ s⋆_iα.
+
+    **Effective.** n(L(W) − L_⋆) = Σ_i [Σ_τ ν_iτ s_iτ + λ‖s_i − s⋆_i‖²], which on the ray is at most B e^{−r},
+    B = Σ_iτ (ν_iτ + 2λ) s⋆_iα e^{−h_iτ(W_fin)}. *Derivation.* With m the masked mass, s − s⋆ is −m s⋆ inside O_i, so
+    that ‖s − s⋆‖² ≤ 2m² ≤ 2m. At *every* W with n(L(W) − L_⋆) ≤ D and ε = (D/λ)^½ ≤ s⋆_min/2:
+
+    - logit differences inside O_i are within δ = 2√2 ε/s⋆_min of b: |log(1 + x)| ≤ 2|x| for |x| ≤ ½, and two entries of
+      s − s⋆ have |a| + |b| ≤ √2 ε;
+    - h_iτ(W) ≥ log(ν_iτ(s⋆_iα − ε)/D), as ν_iτ s_iτ ≤ D: on {L ≤ L(W_fin + r W^mm)} at least r − log(2B/c_iτ);
+    - with the duals W^mm = Σ λ_j G_j + Eᵀμ and w_j = λ_j/Σλ, Σλ = ‖W^mm‖²:
+
+          ⟨W, W^mm⟩/‖W^mm‖² ≥ Σ_j w_j log(ν_j(s⋆_α − ε)/w_j) − log D + (μᵀb − ‖μ‖₁δ)/‖W^mm‖².
+
+      *Derivation.* ⟨W, W^mm⟩ = Σ λ_j h_j(W) + μᵀEW, h_j = log s_α − log s_j; Jensen: Σ w_j log(ν_j s_j/w_j) ≤ log D.
+
+    So with R = ‖W_fin + r W^mm‖ every W with ‖W‖ ≤ R and L(W) ≤ L(W_fin + r W^mm) has cos(W, W^mm) ≥ (r − κ)‖W^mm‖/R,
+    κ = log B − Σ_j w_j log(ν_j(s⋆_α − ε)/w_j) − (μᵀb − ‖μ‖₁δ)/‖W^mm‖²: W̄_R/R → W^mm/‖W^mm‖.
+
+    **The path, enclosed.** The same with any shares w and P in place of W^mm, Σ w_j G_j = θP + Eᵀm + rest, bounds
+    log n(L − L_⋆) from below on the whole ball; with w_j ∝ ν_j s_j(P) the bound meets P up to O(e^{−ρ/2}). And ⟨P, W⟩ ≤
+    R² − ‖W − P‖²/2: every minimiser lies within (2 gap/θ)^½ of P. No convexity of L is used.
+
+    **Sharp.** Let the tokens S of margin 1 have unique duals λ_j > 0. W̄_R less its component along W^mm tends to
+
+        o = [E; G_S]⁺ [b; log(c_j/λ_j)]  less its component along W^mm,
+
+    and the next term is o₂/ρ, ρ = R/‖W^mm‖ to first order: o = Σ o_j G_j + Eᵀ…, E o₂ = 0, ⟨G_j, o₂⟩ = −o_j/λ_j + t.
+    *Derivation.* Stationarity is Σ c_j e^{−h_j} G_j + Eᵀ… = ηW, E W = b, up to factors 1 + O(e^{−ρ}); with W = ρ W^mm
+    + o its coefficients are c_j e^{−h_j} = η(ρλ_j + o_j), and h_j = ρ + ⟨G_j, o⟩. So W_fin is right about direction and
+    mixing, and it is not all that stays finite: o = W_fin iff log(c_j/λ_j) − h_j(W_fin) is the same for all j ∈ S.
+    """
+    yield from query_claims(case, under_test)
+    data, lam = case.queried, penalty_of(case)
+    assert data is not None, "the statement assumes queries-given"
+    attention = under_test.optimal_attention(exact_scores(data), lam)
+    first = attention_claim(ATTENTION, data, lam, attention)
+    yield first
+    yield quadratic_risk_claim(data, lam, attention, case.rng())
+    if first.verdict is Verdict.FALSIFIED:
+        raise Ended(first.name)
+    svm = under_test.general_svm(data.keys, attention.sets, attention.first)
+    if not isinstance(svm, GeneralSvm):
+        raise Undecided(SVM, "Gen-SVM was called infeasible")
+    second = general_svm_claim(SVM, data, attention, svm)
+    yield second
+    if second.verdict is Verdict.FALSIFIED:
+        raise Ended(second.name)
+    mixing = Mixing(data, lam, attention, svm, under_test.finite_part(svm, attention))
+    yield finite_part_claim(FINITE, mixing)
+    if mixing.level_rows:
+        yield ratios_claim(RAY_RATIOS, case.problem, mixing, under_test)
+    yield mass_claim(RAY_MASS, case.problem, mixing, under_test)
+    yield from _sublevel_claims(case, mixing)
+    yield from _path_claims(mixing, under_test)
+
+
+def _sublevel_claims(case: Case, mixing: Mixing) -> Iterator[Claim]:
+    with ctx.workprec(512):
+        claims = list(_sublevel(case, mixing))
+    yield from claims
+
+
+def _sublevel(case: Case, mixing: Mixing) -> Iterator[Claim]:
+    """What holds at every W of small excess, at points on the ray, beside it and beyond."""
+    svm, square = mixing.svm, arb(mixing.norm_squared)
+    on_ray = [(arb(r), mixing.excess(mixing.on_the_ray(arb(r))).log()) for r in DEPTHS]
+    yield balls_at_least(RAY_EXCESS, Form.EFFECTIVE, [(mixing.log_ceiling - r, log_D) for r, log_D in on_ray])
+    shares = {pair: arb(dual) / square for pair, dual in svm.duals.items()}
+    target = balls(svm.point)
+
+    def bound(excess: arb, W: list[arb]) -> Lower:
+        return mixing.lower_bound(target, shares, excess, inner(W, W).sqrt())
+
+    rng = case.rng()
+    ratios, margins, along = [], [], []
+    for W in near_points(mixing, rng):
+        D = mixing.excess(W)
+        epsilon, of = mixing.spread(D), mixing.margins(W)
+        ratios += [(mixing.deviation(epsilon), abs(of[pair] - mixing.log_ratio(pair))) for pair in mixing.level_rows]
+        margins += [
+            (of[j], (arb(mixing.cost(j)) * (arb(mixing.best(j)) - epsilon)).log() - D.log()) for j in mixing.masked_rows
+        ]
+        lower = bound(D, W)
+        along.append((lower.slope * inner(W, target), lower.level - D.log()))
+    if mixing.level_rows:
+        yield balls_at_least(RATIOS, Form.EFFECTIVE, ratios, points="logit difference")
+    yield balls_at_least(MARGINS, Form.EFFECTIVE, margins, points="margin")
+    yield balls_at_least(ALONG, Form.EFFECTIVE, along)
+    found = []
+    for r, W in sublevel_points(mixing, rng):
+        edge = mixing.on_the_ray(r)
+        lower = bound((mixing.log_ceiling - r).exp(), edge)
+        kappa = mixing.log_ceiling - lower.level
+        length = inner(W, target) / (inner(W, W) * square).sqrt()
+        found.append((length, (r - kappa) * (square / inner(edge, edge)).sqrt()))
+    yield balls_at_least(CORRELATION, Form.EFFECTIVE, found, points="point of a sublevel set")
+
+
+def _path_claims(mixing: Mixing, under_test: Implementation) -> Iterator[Claim]:
+    """Where the closed form of the offset applies: two points of the path, enclosed, and their offsets."""
+    rhos = path_radii(mixing)
+    if not rhos:
+        return
+    keys, svm, attention = mixing.data.keys, mixing.svm, mixing.attention
+    points = under_test.mixing_path(keys, attention, mixing.lam, svm, rhos)
+    with ctx.workprec(max(one.bits for one in points)):
+        on_path = [OnPath(mixing, one.point) for one in points]
+        size = arb(mixing.norm_squared).sqrt()
+        lowest = [(NEAR * size, one.distance) for one in on_path]
+        claims = [balls_at_least(LOWEST, Form.EFFECTIVE, lowest, points="radius")]
+        claims.append(balls_at_least(PATH, Form.LIMIT, [one.correlation for one in on_path], points="radius"))
+        offset = under_test.mixing_offset(svm, attention)
+        near, far = (one.offset_error(offset) for one in on_path)
+        unit = max(inner(balls(row), balls(row)) for row in mixing.masked_rows.values()).rsqrt()
+        allowed = 2 * max(near * rhos[0] ** 2, unit) / rhos[1] ** 2
+        limit = balls_at_least(OFFSET, Form.SHARP, [(allowed, far)], points="radius")
+        claims.append(Claim(limit.name, limit.form, float((allowed - far).mid()), 0.0, OFFSET_RATE, limit.detail))
+    yield from claims

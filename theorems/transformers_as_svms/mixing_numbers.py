@@ -1,0 +1,202 @@
+"""The numbers of the statement on attention that mixes: rows, constants, the risk, and its lower bound by duality.
+
+Rows come from tokens and queries; nothing of the solvers is used but what they returned.
+
+References: *Transformers as Support Vector Machines*, Section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from flint import arb, arb_mat, fmpq, fmpq_mat
+
+from generators.margin_assumptions import Vector, exact_vector
+from reference_attention.optimal_attention import OptimalAttention
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.finite_part import Balls
+from reference_attention.svm.general_svm import GeneralSvm, Pair
+
+
+def inner(a: Balls, b: Balls) -> arb:
+    """⟨a, b⟩."""
+    return sum((x * y for x, y in zip(a, b, strict=True)), arb(0))
+
+
+def balls(exact: Vector) -> Balls:
+    """Rationals as balls of the current precision."""
+    return [arb(x) for x in exact]
+
+
+@dataclass(frozen=True, eq=False)
+class Lower:
+    """log n(L(W) − L_⋆) ≥ level − slope·⟨target, W⟩, for all W of a sublevel set and ball."""
+
+    level: arb
+    slope: arb
+
+
+@dataclass(frozen=True, eq=False)
+class Mixing:
+    """Attention that mixes: s⋆, the sets O_i, W^mm and W_fin of a data set.
+
+    Attributes:
+        data: tokens and queries.
+        lam: λ.
+        attention: s⋆ and ν.
+        svm: W^mm.
+        finite: vec(W_fin).
+    """
+
+    data: QueryDataset
+    lam: fmpq
+    attention: OptimalAttention
+    svm: GeneralSvm
+    finite: Balls
+
+    @cached_property
+    def rows(self) -> dict[Pair, Vector]:
+        """(x_iα − x_it) z_iᵀ of all t ≠ α_i."""
+        found = {}
+        for i, tokens in enumerate(self.data.X):
+            query, own = exact_vector(self.data.queries[i]), exact_vector(tokens[self.svm.alpha[i]])
+            for t, token in enumerate(tokens):
+                if t != self.svm.alpha[i]:
+                    apart = [a - b for a, b in zip(own, exact_vector(token), strict=True)]
+                    found[i, t] = [a * b for a in apart for b in query]
+        return found
+
+    @cached_property
+    def level_rows(self) -> dict[Pair, Vector]:
+        """E: the rows inside the sets."""
+        return {pair: row for pair, row in self.rows.items() if self.attention.weights[pair[0]][pair[1]] > 0}
+
+    @cached_property
+    def masked_rows(self) -> dict[Pair, Vector]:
+        """G: the rows to the other tokens."""
+        return {pair: row for pair, row in self.rows.items() if pair not in self.level_rows}
+
+    @property
+    def norm_squared(self) -> fmpq:
+        """‖W^mm‖²."""
+        return sum((x * x for x in self.svm.point), fmpq(0))
+
+    @property
+    def least_weight(self) -> fmpq:
+        """s⋆_min, over all t ∈ O_i."""
+        return min(w for row in self.attention.weights for w in row if w > 0)
+
+    def best(self, pair: Pair) -> fmpq:
+        """s⋆_iα of the input of a token."""
+        return self.attention.weights[pair[0]][int(self.svm.alpha[pair[0]])]
+
+    def cost(self, pair: Pair) -> fmpq:
+        """ν_iτ."""
+        return self.attention.multipliers[pair[0]][pair[1]]
+
+    def log_ratio(self, pair: Pair) -> arb:
+        """log(s⋆_iα/s⋆_it), t ∈ O_i."""
+        return arb(self.best(pair) / self.attention.weights[pair[0]][pair[1]]).log()
+
+    def on_the_ray(self, r: arb) -> Balls:
+        """W_fin + r W^mm."""
+        return [a + r * arb(b) for a, b in zip(self.finite, self.svm.point, strict=True)]
+
+    def margins(self, W: Balls) -> dict[Pair, arb]:
+        """(x_iα − x_it)ᵀ W z_i of all t ≠ α_i."""
+        return {pair: inner(balls(row), W) for pair, row in self.rows.items()}
+
+    def weights(self, W: Balls) -> list[dict[int, arb]]:
+        """The attention of each input at W, by token."""
+        margins = self.margins(W)
+        shares = []
+        for i, a in enumerate(self.svm.alpha.tolist()):
+            odds = {t: (-h).exp() for (k, t), h in margins.items() if k == i} | {a: arb(1)}
+            total = sum(odds.values(), arb(0))
+            shares.append({t: x / total for t, x in odds.items()})
+        return shares
+
+    def excess(self, W: Balls) -> arb:
+        """n(L(W) − L_⋆) = Σ_i [Σ_t ν_it s_it + λ‖s_i − s⋆_i‖²]."""
+        total = arb(0)
+        for i, shares in enumerate(self.weights(W)):
+            for t, s in shares.items():
+                off = s - arb(self.attention.weights[i][t])
+                total += arb(self.cost((i, t))) * s + arb(self.lam) * off * off
+        return total
+
+    @cached_property
+    def log_ceiling(self) -> arb:
+        """log B, B = Σ_iτ (ν_iτ + 2λ) s⋆_iα e^{−h_iτ(W_fin)}."""
+        at_finite = {pair: inner(balls(row), self.finite) for pair, row in self.masked_rows.items()}
+        parts = [arb((self.cost(pair) + 2 * self.lam) * self.best(pair)) * (-h).exp() for pair, h in at_finite.items()]
+        return sum(parts, arb(0)).log()
+
+    @property
+    def least_depth(self) -> arb:
+        """The r at which ε = s⋆_min/2: log(4B/(λ s⋆_min²))."""
+        return self.log_ceiling + arb(4 / (self.lam * self.least_weight**2)).log()
+
+    def spread(self, excess: arb) -> arb:
+        """ε = (D/λ)^½, by which no weight is further from s⋆ where n(L − L_⋆) ≤ D."""
+        return (excess / arb(self.lam)).sqrt()
+
+    def deviation(self, epsilon: arb) -> arb:
+        """δ = 2√2 ε/s⋆_min, by which no logit difference inside a set is further from its log-ratio; ε ≤ s⋆_min/2."""
+        return arb(8).sqrt() * epsilon / arb(self.least_weight)
+
+    @cached_property
+    def independent(self) -> list[Pair]:
+        """Of the rows E, a maximal independent part."""
+        used: list[Pair] = []
+        for pair in self.level_rows:
+            if fmpq_mat([self.level_rows[one] for one in [*used, pair]]).rank() > len(used):
+                used.append(pair)
+        return used
+
+    @cached_property
+    def _solver(self) -> fmpq_mat:
+        """(EEᵀ)⁻¹E of independent rows."""
+        matrix = fmpq_mat([self.level_rows[pair] for pair in self.independent])
+        return (matrix * matrix.transpose()).inv() * matrix
+
+    def across(self, vector: Balls) -> tuple[Balls, Balls]:
+        """(m, rest) with vector = Eᵀm + rest, rest orthogonal to the rows of E."""
+        if not self.independent:
+            return [], vector
+        m = list((arb_mat(self._solver) * arb_mat(len(vector), 1, vector)).entries())
+        rest = vector
+        for coefficient, pair in zip(m, self.independent, strict=True):
+            rest = [a - coefficient * arb(b) for a, b in zip(rest, self.level_rows[pair], strict=True)]
+        return m, rest
+
+    def lower_bound(self, target: Balls, shares: Mapping[Pair, arb], excess: arb, radius: arb) -> Lower:
+        """A bound for all W with n(L − L_⋆) ≤ D and ‖W‖ ≤ R, from shares w_j > 0 of sum 1.
+
+        With M = Σ w_j G_j = θ·target + Eᵀm + rest,
+
+            log n(L − L_⋆) ≥ Σ w_j log(ν_j(s⋆_α − ε)/w_j) − mᵀb − ‖m‖₁δ − ‖rest‖R − θ⟨target, W⟩.
+
+        Args:
+            target: W^mm, or a point of the path.
+            shares: w_j, of masked tokens.
+            excess: D.
+            radius: R.
+        """
+        epsilon = self.spread(excess)
+        k = len(target)
+        M = [sum((w * arb(self.masked_rows[j][a]) for j, w in shares.items()), arb(0)) for a in range(k)]
+
+        m_shares, flat_shares = self.across(M)
+        m_target, flat_target = self.across(target)
+        slope = inner(flat_shares, flat_target) / inner(flat_target, flat_target)
+        rest = [a - slope * b for a, b in zip(flat_shares, flat_target, strict=True)]
+        m = [a - slope * b for a, b in zip(m_shares, m_target, strict=True)]
+        value = arb(0)
+        for j, w in shares.items():
+            value += w * (arb(self.cost(j)) * (arb(self.best(j)) - epsilon) / w).log()
+        value -= sum((a * self.log_ratio(pair) for a, pair in zip(m, self.independent, strict=True)), arb(0))
+        value -= sum((abs(a) for a in m), arb(0)) * self.deviation(epsilon)
+        return Lower(value - inner(rest, rest).abs_upper().sqrt() * radius, slope)

@@ -1,0 +1,107 @@
+"""Points of the path where attention mixes: how far the true minimiser is from them, and their offset from the ray.
+
+References: *Transformers as Support Vector Machines*, Section 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from flint import arb, ctx, fmpq_mat
+
+from reference_attention.svm.finite_part import Balls, offset_correction
+from theorems.transformers_as_svms.mixing_numbers import Mixing, balls, inner
+
+LEAST = 128.0
+"""ρ of the first point at least."""
+MOST = 400.0
+"""Where it would have to be further out, the path is not followed."""
+DEEP = 40.0
+"""ρ·slack of a token of margin 1 + slack at least: e^{−40} of it is left."""
+SETTLED = 16.0
+"""ρ/max|⟨G_j, o₂⟩| at least: then the terms after o₂/ρ are small."""
+STEP = 4.0
+"""ρ of the second point, in units of that of the first."""
+
+
+def has_closed_form(mixing: Mixing) -> bool:
+    """Whether the offset has a closed form: positive duals at all tokens of margin 1, independent rows; exact."""
+    tight = {pair for pair, margin in mixing.svm.margins.items() if margin == 1}
+    duals = {pair for pair, dual in mixing.svm.duals.items() if dual > 0}
+    rows = list(mixing.level_rows.values()) + [mixing.masked_rows[pair] for pair in tight]
+    return tight == duals and int(fmpq_mat(rows).rank()) == len(rows)
+
+
+def path_radii(mixing: Mixing) -> list[float]:
+    """ρ of two points of the path at which its offset is near the limit; none where that is too far out."""
+    if not has_closed_form(mixing):
+        return []
+    slacks = [float(margin.p) / float(margin.q) - 1 for margin in mixing.svm.margins.values() if margin != 1]
+    with ctx.workprec(128):
+        correction = offset_correction(mixing.svm, mixing.attention)
+        depth = mixing.least_depth
+        shift = max(abs(inner(balls(row), correction)) for row in mixing.masked_rows.values())
+    settled, deep = SETTLED * float(shift.abs_upper()), DEEP / min(slacks, default=1.0)
+    # Twice the depth at which ε = s⋆_min/2, from where the bounds hold.
+    first = max(LEAST, deep, settled, 2 * float(depth.mid()))
+    return [first, STEP * first] if first <= MOST else []
+
+
+@dataclass(frozen=True, eq=False)
+class OnPath:
+    """A point that is to be the minimiser over ‖W‖ ≤ R = its norm.
+
+    Attributes:
+        mixing: the data.
+        point: vec(W).
+    """
+
+    mixing: Mixing
+    point: Balls
+
+    @cached_property
+    def excess(self) -> arb:
+        """n(L − L_⋆)."""
+        return self.mixing.excess(self.point)
+
+    @cached_property
+    def radius(self) -> arb:
+        """R."""
+        return inner(self.point, self.point).sqrt()
+
+    @cached_property
+    def distance(self) -> arb:
+        """How far at most a minimiser over ‖W‖ ≤ R is from the point: (2 gap/θ)^½."""
+        of = self.mixing.weights(self.point)
+        lost = {j: arb(self.mixing.cost(j)) * of[j[0]][j[1]] for j in self.mixing.masked_rows}
+        total = sum(lost.values(), arb(0))
+        shares = {j: x / total for j, x in lost.items()}
+        lower = self.mixing.lower_bound(self.point, shares, self.excess, self.radius)
+        gap = self.excess.log() - lower.level + lower.slope * self.radius**2
+        return (2 * gap / lower.slope).abs_upper().sqrt()
+
+    @cached_property
+    def along(self) -> arb:
+        """⟨W, W^mm⟩/‖W^mm‖², about ρ."""
+        return inner(self.point, balls(self.mixing.svm.point)) / arb(self.mixing.norm_squared)
+
+    @property
+    def correlation(self) -> tuple[arb, arb]:
+        """cos(W, W^mm), and what it is at least: (r − κ)‖W^mm‖/R for the r with ‖W_fin + r W^mm‖ = R."""
+        mixing, square = self.mixing, arb(self.mixing.norm_squared)
+        r = ((self.radius**2 - inner(mixing.finite, mixing.finite)) / square).sqrt()
+        shares = {pair: arb(dual) / square for pair, dual in mixing.svm.duals.items()}
+        D = (mixing.log_ceiling - r).exp()
+        kappa = mixing.log_ceiling - mixing.lower_bound(balls(mixing.svm.point), shares, D, self.radius).level
+        return self.along * square.sqrt() / self.radius, (r - kappa) * square.sqrt() / self.radius
+
+    def offset_error(self, offset: Balls) -> arb:
+        """‖W less its component along W^mm − o − o₂/ρ‖, and as much again as the minimiser may be away."""
+        correction = offset_correction(self.mixing.svm, self.mixing.attention)
+        point = balls(self.mixing.svm.point)
+        left = [
+            a - self.along * w - o - b / self.along
+            for a, w, o, b in zip(self.point, point, offset, correction, strict=True)
+        ]
+        return inner(left, left).abs_upper().sqrt() + self.distance

@@ -1,0 +1,86 @@
+"""Where the statement on attention that mixes is tried: weights W of small excess, on the ray, beside it and beyond.
+
+References: *Transformers as Support Vector Machines*, Section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from flint import arb
+
+from generators.margin_assumptions import Vector
+from reference_attention.svm.finite_part import Balls, mixing_offset
+from theorems.transformers_as_svms.mixing_numbers import Mixing, inner
+from theorems.transformers_as_svms.mixing_path_numbers import has_closed_form
+
+BEYOND = (0.125, 3.0, 40.0)
+"""r, beyond the least depth at which the bounds hold."""
+KICKS = (0.0, 0.01, 0.3)
+"""Moves along the rows of E, where the excess is quadratic; another is e^{−r/2}, which loses as much as the masked."""
+WANDER = (0.0, 0.3, 2.0)
+"""Moves in any direction that E does not see, in units of ‖W^mm‖."""
+
+
+def near_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[Balls]:
+    """W with ε = (n(L − L_⋆)/λ)^½ ≤ s⋆_min/2; those tried that have more are left out."""
+    deep = max(mixing.least_depth, arb(0))
+    for extra in BEYOND:
+        r = (deep + extra).mid()
+        kicks = [*map(arb, KICKS), (-r / 2).exp(), arb(0)]
+        for kick, wander in zip(kicks, (0.0, *rng.permutation(WANDER * 2)[:4].tolist()), strict=True):
+            W = _move(mixing, mixing.on_the_ray(r), kick, wander, rng)
+            if mixing.spread(mixing.excess(W)) <= arb(mixing.least_weight) / 2:
+                yield W
+        if has_closed_form(mixing):
+            offset = mixing_offset(mixing.svm, mixing.attention)
+            W = [(a + r * arb(b)).mid() for a, b in zip(offset, mixing.svm.point, strict=True)]
+            if mixing.spread(mixing.excess(W)) <= arb(mixing.least_weight) / 2:
+                yield W
+
+
+def sublevel_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[tuple[arb, Balls]]:
+    """(r, W) with ‖W‖ ≤ ‖W_fin + r W^mm‖ and L(W) ≤ L(W_fin + r W^mm): the edge itself, and what lies below it."""
+    deep = max(mixing.least_depth, arb(0))
+    for extra in BEYOND:
+        r = (deep + extra).mid()
+        edge = mixing.on_the_ray(r)
+        yield r, edge
+        most, level = inner(edge, edge), mixing.excess(edge)
+        starts = [_move(mixing, edge, arb(0), wander / 8, rng) for wander in WANDER]
+        if has_closed_form(mixing):
+            offset = mixing_offset(mixing.svm, mixing.attention)
+            starts.append([a + r * arb(b) for a, b in zip(offset, mixing.svm.point, strict=True)])
+        for start in starts:
+            W = _to_norm(mixing, start, most)
+            if W is not None and mixing.excess(W) <= level:
+                yield r, W
+
+
+def _to_norm(mixing: Mixing, W: Balls, square: arb) -> Balls | None:
+    """W with another component along W^mm, so that its norm is a little below the given one."""
+    point = [arb(x) for x in mixing.svm.point]
+    own = inner(point, point)
+    along = inner(W, point) / own
+    flat = [a - along * b for a, b in zip(W, point, strict=True)]
+    left = (square - inner(flat, flat)) / own
+    if not left > 0:
+        return None
+    length = left.sqrt() * (1 - arb(2) ** -200)
+    return [(a + length * b).mid() for a, b in zip(flat, point, strict=True)]
+
+
+def _move(mixing: Mixing, W: Balls, kick: arb, wander: float, rng: np.random.Generator) -> Balls:
+    """W moved along a random combination of the rows of E, and in a random direction orthogonal to them."""
+    shift = rng.normal(size=len(W)).tolist()
+    for pair in mixing.independent:
+        row = mixing.level_rows[pair]
+        W = _add(W, row, kick * rng.normal())
+    flat = mixing.across([arb(x) for x in shift])[1]
+    size = arb(mixing.norm_squared).sqrt() / max(inner(flat, flat).sqrt(), arb(2) ** -20)
+    return [(a + wander * size * b).mid() for a, b in zip(W, flat, strict=True)]
+
+
+def _add(W: Balls, row: Vector, by: arb) -> Balls:
+    return [a + by * arb(b) for a, b in zip(W, row, strict=True)]

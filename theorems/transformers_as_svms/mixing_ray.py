@@ -1,0 +1,88 @@
+"""The softmax under test on the ray W_fin + r W^mm: ratios inside the sets, and the mass of the masked tokens.
+
+References: *Transformers as Support Vector Machines*, Section 6.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import arb, ctx
+from jaxtyping import Float64
+
+from reference_attention.exact import rational
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.equality import equal
+from theorems.core.implementation import Implementation
+from theorems.rounding.approximate import approximate
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.weights_under_test import weights_of
+from theorems.transformers_as_svms.mixing_numbers import Mixing, balls, inner
+
+RAY = (0.0, 1.0, 8.0)
+"""r, up to where the masked mass is a thousandth."""
+
+
+class OnTheRay:
+    """W_fin + r W^mm in floats, and what rounding it moves.
+
+    Args:
+        mixing: the data.
+    """
+
+    def __init__(self, mixing: Mixing) -> None:
+        self.mixing = mixing
+
+    @cached_property
+    def points(self) -> Float64[np.ndarray, "b d"]:
+        """vec(W), each entry rounded once."""
+        with ctx.workprec(256):
+            return np.array([[float(x.mid()) for x in self.mixing.on_the_ray(arb(r))] for r in RAY])
+
+    @cached_property
+    def shift(self) -> Float64[np.ndarray, "b"]:
+        """By how much a margin at most differs at the rounded point."""
+        with ctx.workprec(256):
+            found = []
+            for r, p in zip(RAY, self.points.tolist(), strict=True):
+                off = [arb(rational(a)) - b for a, b in zip(p, self.mixing.on_the_ray(arb(r)), strict=True)]
+                sizes = [abs(inner(balls(row), off)).abs_upper() for row in self.mixing.rows.values()]
+                found.append(float(max(sizes).mid()) * (1 + EPS))
+        return np.array(found)
+
+
+def _weights(name: str, problem: Problem, ray: OnTheRay, under_test: Implementation) -> Any:
+    return weights_of(AttentionAt(problem, ray.points, under_test.textbook_eps), under_test, name, Form.EXACT)
+
+
+def ratios_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implementation) -> Claim:
+    """log s_α − log s_t = log s⋆_α − log s⋆_t inside the sets, at every r."""
+    ray = OnTheRay(mixing)
+    logs = np.log(_weights(name, problem, ray, under_test))
+    pairs = list(mixing.level_rows)
+    inputs, tokens = [i for i, _ in pairs], [t for _, t in pairs]
+    left = logs[:, inputs, mixing.svm.alpha[inputs]] - logs[:, inputs, tokens]
+    due = np.array([float(mixing.log_ratio(pair).mid()) for pair in pairs])
+    right = approximate(np.broadcast_to(due, left.shape), EPS * np.abs(due) + ray.shift[:, None])
+    return equal(name, left, right, points="ratio")
+
+
+def mass_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implementation) -> Claim:
+    """Σ_τ s_τ ≤ Σ_τ s⋆_α e^{−h_τ(W_fin) − r} over the masked tokens of each input that has some."""
+    ray = OnTheRay(mixing)
+    weights = _weights(name, problem, ray, under_test)
+    masked = ~mixing.attention.sets
+    inputs = np.flatnonzero(masked.any(axis=1))
+    mass = np.sum(np.where(masked, weights, 0.0), axis=-1)[:, inputs]
+    most = np.zeros((len(RAY), len(masked)))
+    for (i, t), row in mixing.masked_rows.items():
+        at_finite = inner(balls(row), mixing.finite)
+        for k, r in enumerate(RAY):
+            most[k, i] += float((arb(mixing.best((i, t))) * (-at_finite - r).exp()).mid())
+    # Margins and the weight of α move by what rounding the point moves them.
+    right = approximate(most, most * ((len(RAY) + 4) * EPS + np.expm1(2 * ray.shift))[:, None])[:, inputs]
+    return at_least(name, Form.EFFECTIVE, right, mass)
