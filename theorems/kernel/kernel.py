@@ -305,6 +305,10 @@ class Kernel:
     ) -> Gradients:
         """dQ, dK, dV; NaN for one that autograd does not know of; None for those that are not wanted.
 
+        The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. Handed over as
+        ``grad_outputs``, where its place in memory matters, it costs each process a quarter of a second: torch then
+        imports sympy to compare shapes.
+
         Args:
             again: whether it will be asked once more.
         """
@@ -316,7 +320,9 @@ class Kernel:
         found: Any = [None] * len(leaves)
         try:
             if output.requires_grad:
-                found = torch.autograd.grad(output, leaves, upstream, retain_graph=again, allow_unused=True)
+                plain = upstream.is_contiguous()
+                outputs, grads = ((output * upstream).sum(), None) if plain else (output, upstream)
+                found = torch.autograd.grad(outputs, leaves, grads, retain_graph=again, allow_unused=True)
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())[:200].rstrip(".")
             raise KernelError(f"{self.name} raised {type(error).__name__} in its backward pass: {said}.") from None
