@@ -171,16 +171,20 @@ def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
         longer = "L" if one.L > one.T else "T"
         return replace(one, **{longer: max(shorter(getattr(one, longer), least), min(one.L, one.T) + 1)})
 
+    def fewer_groups(one: Sizes) -> Sizes:
+        # Of one group the heads may have been halved: they are not to grow again.
+        return replace(one, G=half(one.G), H=half(one.G) * group) if one.G > 1 else one
+
     is_long = lengths in ("long", "decode")
     ways: list[Callable[[Sizes], Sizes]] = [
         lambda one: replace(one, B=half(one.B)) if is_long else lengths_of(one, 63),
-        lambda one: replace(one, G=half(one.G), H=half(one.G) * group) if is_long else one,
+        lambda one: fewer_groups(one) if is_long else one,
         lambda one: replace(one, H=half(one.H, 2)) if is_long and one.G == 1 else one,
         lambda one: lengths_of(one, 511),
         lambda one: replace(one, E=half(one.E, 8), M=half(one.M, 8)) if is_long else one,
         lambda one: replace(one, B=half(one.B, 2)),
         lambda one: lengths_of(one, 31),
-        lambda one: replace(one, G=half(one.G), H=half(one.G) * group),
+        fewer_groups,
         lambda one: lengths_of(one, 5),
         lambda one: replace(one, B=1, H=half(one.H, 2) if one.G == 1 else one.H),
     ]
@@ -374,7 +378,7 @@ def _look_at_some(call: AttentionCall, rng: np.random.Generator) -> AttentionCal
     return call.replace(upstream=upstream, upstream_memory=memory)
 
 
-def looked_at(call: AttentionCall) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+def attended_rows(call: AttentionCall) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
     """The batch entries, groups and rows of a large call that have an upstream gradient; the last one of none."""
     sizes = call.sizes
     there = call.upstream.any(axis=-1)

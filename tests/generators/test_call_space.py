@@ -10,7 +10,7 @@ import pytest
 
 from generators.attention_call import Alignment, AttentionCall, Memory
 from generators.attention_calls import Sizes
-from generators.call_building import HELD, WORK, build_call, looked_at, sums
+from generators.call_building import HELD, WORK, build_call, attended_rows, sums
 from generators.call_space import FACTORS, PLAIN, Plan, plans, size_of_array
 
 FLASH = frozenset(
@@ -108,7 +108,7 @@ def test_masks_come_in_all_shapes_and_lie_in_all_ways() -> None:
 
 def test_a_part_of_a_large_call_has_its_rows() -> None:
     call = next(one for one in CALLS if one.is_large and one.causal)
-    batch, groups, rows = looked_at(call)
+    batch, groups, rows = attended_rows(call)
     size = call.sizes["H"] // call.sizes["G"]
     heads = [g * size + h for g in groups for h in range(size)]
     for alignment in Alignment:
