@@ -10,7 +10,7 @@ import pytest
 
 from generators.attention_call import Alignment, AttentionCall, Memory
 from generators.attention_calls import Sizes
-from generators.call_building import HELD, WORK, build_call, attended_rows, sums
+from generators.call_building import HELD, WORK, attended_rows, build_call, sums
 from generators.call_space import FACTORS, PLAIN, Plan, plans, size_of_array
 
 FLASH = frozenset(
