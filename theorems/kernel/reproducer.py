@@ -100,7 +100,7 @@ def _tensor_lines(found: Trace) -> Iterator[str]:
     there = f"torch.{kernel.dtype}" if kernel.device == "cpu" else f'"{kernel.device}", torch.{kernel.dtype}'
     yield f"query, key, value, upstream = (x.to({there}) for x in (query, key, value, upstream))"
     laid = {
-        Memory.TRANSPOSED: "x.transpose(1, 2).contiguous().transpose(1, 2)",
+        Memory.TRANSPOSED: "torch.stack(x.unbind(1), dim=2).transpose(1, 2)",  # anew, even if one axis is of size 1
         Memory.SLICED: "torch.stack((x, torch.full_like(x, nan)), dim=3).flatten(2, 3)[:, :, ::2]",
         Memory.BROADCAST: "x[:1].expand_as(x)",
         Memory.HEADS: "x[:, :1].expand_as(x)",
