@@ -112,7 +112,7 @@ class FollowedFactors:
             flow = under_test.factored_flow(data, *start, norm=end, record=record, relative=RELATIVE)
             if flow.stop is not Stop.FAILED:
                 return cls(data, under_test, start, end, flow, rng, claim)
-        raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT)
+        raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT, not_found=True)
 
     def premises(self) -> Iterator[Claim]:
         """It begins at the start, is tangent to the gradient under test, and between recorded points it is a flow.
