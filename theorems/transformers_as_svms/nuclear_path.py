@@ -21,6 +21,7 @@ from reference_attention.paths.nuclear_offsets import NuclearOffsets
 from reference_attention.paths.nuclear_path import log_costs_of
 from reference_attention.svm.max_margin import Infeasible
 from theorems.bounded import exact
+from theorems.core.att_svm import end_as_infeasible
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
@@ -158,7 +159,7 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
     assert data is not None
     found = under_test.nuclear_max_margin(data.keys, problem.optimal)
     if isinstance(found, Infeasible):
-        raise Undecided(SVM_IS_OPTIMAL, "ATT-SVM⋆(opt) was called infeasible")
+        end_as_infeasible(problem, problem.optimal, found, SVM_IS_OPTIMAL, svm="ATT-SVM⋆")
     certificate = NuclearCertificate(data, problem.optimal, found)
     optimal = nuclear_claim(certificate, SVM_IS_OPTIMAL)
     yield from premises(optimal)
