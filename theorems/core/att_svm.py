@@ -57,7 +57,7 @@ def end_as_infeasible(
 def certify(
     problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation
 ) -> Generator[Claim, None, MaxMargin]:
-    """p_mm(α), once the claim that it is p_mm(α) has been made: ``svm = yield from certified(…)``.
+    """p_mm(α), once the claim that it is p_mm(α) has been made: ``svm = yield from certify(…)``.
 
     Raises:
         Refuted, Undecided: ATT-SVM(α) was called infeasible, without a proof or with one.
