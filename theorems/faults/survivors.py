@@ -89,10 +89,12 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "risk": VALUES,
     },
     "theorem-2": {
+        "svm-of-rounded-products": RIGHT_HERE,
         "step": ANY_STEP,
         "risk": VALUES,
     },
     "theorem-3": {
+        "svm-of-rounded-products": RIGHT_HERE,
         "step": ANY_STEP,
         "gradient-too-long": "another step size, still short in the cone",
         "one-coordinate-off": ROOM,

@@ -72,8 +72,8 @@ def mirror_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cla
     mirror-one-input and descent-from-a-margin, p_q the solution of ATT-SVM in ‖·‖_q, A = max g_it·p_q, q = (T−1)e^{−m},
     K = κ − log 2 and Ω = (1/n)Σ|ℓ'_i|Σ_t s_it(γ_i,opt − γ_it): as long as m(p(s)) ≥ log(2(T−1)A) for all s < t,
 
-        ⟨z(t), p̄⟩ ≥ ⟨z(0), p̄⟩ + γΣη_sΩ_s(1 − Aq_s),
-        N(s+1) ≤ N(s) + [η_sΩ_s(m + K + log(1+q)) + B_s]/‖p(s)‖_q,
+        ⟨z(t), p̄⟩ ≥ ⟨z(0), p̄⟩ + γΣη_s Ω_s(1 − A q_s),
+        N(s+1) ≤ N(s) + [η_s Ω_s(m + K + log(1+q)) + B_s]/‖p(s)‖_q,
 
     and so the bounds of ⟨z, p̄⟩/N and of ‖p/‖p‖_q − p̄‖_q. B has ‖η∇L‖_* for σ‖Γ‖_*. Nothing is said of a run once it
     has left that region, and nothing keeps it there: of steepest descent steepest-from-a-margin proves that it stays.

@@ -52,7 +52,7 @@ def mirror_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     ⟨z, p̄⟩/N, ‖p/‖p‖_q − p̄‖_q ≤ 2(1 − (1−d/2)^q)^{1/q} for q ≥ 2, 2((1 − (1−d/2)²)/(q−1))^{1/2} for q ≤ 2. Where ‖p‖ ~
     log t, as of plain steps, d = O(1/log t) for q > 2, O(log log t/log t) for q = 2, O((log t)^{1−q}) for q < 2.
 
-    **Derivation.** −∇L = w Γ with w = |ℓ'|gap s_opt(1 − s_opt), Γ = Σω_tg_t, ω ∝ e^{−g_t·p} (steepest-one-input), so
+    **Derivation.** −∇L = w Γ with w = |ℓ'|gap s_opt(1 − s_opt), Γ = Σω_t g_t, ω ∝ e^{−g_t·p} (steepest-one-input), so
     ⟨Γ, p̄⟩ ≥ γ and, by Gibbs' identity, ⟨Γ, p⟩ = H(ω) − log Σe^{−g·p} ≤ log(T−1) + m. ψ* = ‖z‖_*^{q'}/q' rises by at
     most its tangent, ⟨σΓ, p⟩, plus B: |a+b|^r/r − |a|^r/r − sgn(a)|a|^{r−1}b ≤ 2^{2−r}|b|^r/r for 1 < r ≤ 2; for r ≥ 2
     the second derivative in a direction b is at most (r−1)‖z‖_r^{r−2}‖b‖_r². And N^{q'}/q' is convex in N with slope

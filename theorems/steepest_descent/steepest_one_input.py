@@ -71,7 +71,7 @@ def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim
 
     Without momentum τ = 0, so γ − m/‖p‖ ≤ (γ‖p(0)‖ + Φ(p(0)) + D'²Ση²/8)/(‖p(0)‖ + Ση): O(log t/√t) for η_t =
     η_0/√t, and O(1/Ση) for T = 2, where D' = 0. A step of constant length may leave a gap, of at most D'²η/8 in the
-    limit, and for some it does (two rows and a 2-cycle: :mod:`theorems.without.steepest_one_input`).
+    limit, and for some it does (two rows and a 2-cycle: `theorems/without/steepest_one_input.py`).
 
     **Gradient.** −⟨∇L, w⟩ = |ℓ'|(γ_opt − γ_other) s_opt Σ_{t≠opt} s_t g_t·w (as in lemma-5), so that −∇L is a positive
     number, |ℓ'| gap s_opt(1 − s_opt), times a convex combination of rows with weights ω_t ∝ e^{−g_t·p}, which is −∇Φ.

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from generators.case import Case
-from generators.finding import Finding
 from generators.problems import cases
+from generators.step_size import vanishing_steps
 from reference_attention.exact import combination, products, rational, to_float
 from reference_attention.svm.norm_max_margin import exact_norm, rational_rows
 from theorems.bounded import exact
@@ -48,12 +48,6 @@ def _cases(draw: DrawFn) -> Case:
     return case.replace(arrays=MappingProxyType({LENGTH: np.array(length)}))
 
 
-def _constant(case: Case) -> Finding:
-    if LENGTH not in case.arrays:
-        return Finding(True, "η_0/√(t+1) is used")
-    return Finding(False, f"η = {float(case.arrays[LENGTH]):g} at every step: the steps do not tend to 0")
-
-
 def descent_signs(rows: list[list[fmpq]], p: list[fmpq]) -> list[int] | None:
     """sign −∇L(p) = sign Σ_t e^{−g_t·p} g_t, by coordinate; None where one is not decided. One input, equal scores."""
     logits = products(rows, p)
@@ -74,7 +68,7 @@ def descent_signs(rows: list[list[fmpq]], p: list[fmpq]) -> list[int] | None:
     keeps=ASSUMPTIONS,
     refutes="sign descent with steps of any constant length has m(p(t))/‖p(t)‖_∞ → γ_∞",
     cases=_cases,
-    fails=_constant,
+    fails=vanishing_steps,
 )
 def constant_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """A step of constant length overshoots: the weights of two rows are turned by it as far as the next step turns them
