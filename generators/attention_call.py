@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
-from generators.case import Case
+from generators.subject import Subject
 
 Places = Sequence[int]
 """Indices along an axis."""
@@ -66,7 +66,7 @@ class Alignment(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionCall:
+class AttentionCall(Subject):
     """Tensors and options of one call, and the upstream gradient of its backward pass.
 
     Attributes:
@@ -112,18 +112,7 @@ class AttentionCall:
     exact: bool = False
     seed: int = 0
     name: str = "generated"
-
-    def normalise(self) -> AttentionCall:
-        """Itself: a kernel is given the numbers that were drawn."""
-        return self
-
-    def rng(self) -> np.random.Generator:
-        """A fresh generator that depends on the seed alone."""
-        return np.random.default_rng(self.seed)
-
-    def replace(self, **changed: object) -> AttentionCall:
-        """This call with some fields replaced."""
-        return replace(self, **changed)  # type: ignore[arg-type]
+    noun: ClassVar[str] = "a call of an attention kernel"
 
     @property
     def options(self) -> dict[str, object]:
@@ -205,6 +194,3 @@ PLAIN = (
     *("wants", "poison", "dropout", "exact"),
 )
 """Fields that are no arrays."""
-
-Subject = Case | AttentionCall
-"""What one check of a statement looks at."""
