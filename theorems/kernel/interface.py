@@ -11,12 +11,23 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from theorems.kernel.with_torch import torch
 
-Returned = tuple[Any, Any]
-"""Output in (B, H, L, M) and log-sum-exp in (B, H, L), or None for it."""
+class Returned(NamedTuple):
+    """What a kernel returned, in our order.
+
+    Attributes:
+        output: (B, H, L, M).
+        log_sum_exp: (B, H, L), where it was asked for.
+        weights: (B, H, L, T), where it returns them.
+    """
+
+    output: Any
+    log_sum_exp: Any = None
+    weights: Any = None
+
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,7 @@ class Request:
         bias: likewise, added to the logits.
         causal, window, softcap: as in :class:`generators.attention_call.AttentionCall`.
         log_sum_exp: whether it is asked for.
+        dropout: the share of weights that are dropped.
     """
 
     query: torch.Tensor
@@ -42,6 +54,7 @@ class Request:
     window: tuple[int, int] | None = None
     softcap: float = 0.0
     log_sum_exp: bool = False
+    dropout: float = 0.0
 
     @property
     def groups(self) -> int:
@@ -70,7 +83,7 @@ class Interface:
 
 def _plain(kernel: Callable[..., Any], request: Request, has: Collection[str]) -> Returned:
     options = {"scale": request.scale} if "scale" in has and request.scale is not None else {}
-    return kernel(request.query, request.key, request.value, **options), None
+    return Returned(kernel(request.query, request.key, request.value, **options))
 
 
 def _sdpa(kernel: Callable[..., Any], request: Request, has: Collection[str]) -> Returned:
@@ -86,7 +99,9 @@ def _sdpa(kernel: Callable[..., Any], request: Request, has: Collection[str]) ->
         options["enable_gqa"] = True
     if request.softcap:
         options["softcap"] = request.softcap
-    return kernel(request.query, request.key, request.value, **options), None
+    if request.dropout:
+        options["dropout_p"] = request.dropout
+    return Returned(kernel(request.query, request.key, request.value, **options))
 
 
 LSE = ("return_lse", "return_softmax_lse", "return_attn_probs")
@@ -100,16 +115,20 @@ def _flash(kernel: Callable[..., Any], request: Request, has: Collection[str]) -
     if request.causal:
         options["causal"] = True
     if request.window is not None:
-        options["window_size"] = request.window
+        # In the newest flash attention no limit is None, and −1 a number unless both are.
+        none = default_of(kernel, "window_size") == (None, None)
+        options["window_size"] = tuple(None if none and side < 0 else side for side in request.window)
     if request.softcap:
         options["softcap"] = request.softcap
     flag = next((name for name in LSE if name in has), None)
     if request.log_sum_exp and flag:
         options[flag] = True
+    if request.dropout:
+        options["dropout_p"] = request.dropout
     given = (x.transpose(1, 2) for x in (request.query, request.key, request.value))
     found = kernel(*given, **options)
     output, lse = (found[0], found[1]) if isinstance(found, tuple | list) else (found, None)
-    return _swap_axes(output), lse if request.log_sum_exp else None
+    return Returned(_swap_axes(output), lse if request.log_sum_exp else None)
 
 
 class _Module(torch.nn.Module):
@@ -130,21 +149,24 @@ def _hf(kernel: Callable[..., Any], request: Request, has: Collection[str]) -> R
     options["scaling"] = request.scale if request.scale is not None else 1 / math.sqrt(request.query.shape[-1])
     if request.softcap:
         options["softcap"] = request.softcap
-    bias = request.bias
+    bias = _of_rank_four(request.bias)
     if request.visible is not None:
         hidden = torch.tensor(torch.finfo(request.query.dtype).min, dtype=request.query.dtype)
-        bias = torch.where(request.visible, torch.zeros((), dtype=request.query.dtype), hidden.to(request.query))
+        seen = _of_rank_four(request.visible)
+        bias = torch.where(seen, torch.zeros((), dtype=request.query.dtype), hidden.to(request.query))
     module = _Module(request.groups, request.causal)
     found = kernel(module, request.query, request.key, request.value, bias, **options)
-    return _swap_axes(found[0] if isinstance(found, tuple | list) else found), None
+    output, *rest = found if isinstance(found, tuple | list) else (found,)
+    weights = rest[0] if rest and isinstance(rest[0], torch.Tensor) and rest[0].dim() == 4 else None
+    return Returned(_swap_axes(output), weights=weights)
 
 
 def _jax(kernel: Callable[..., Any], request: Request, has: Collection[str]) -> Returned:
     options: dict[str, Any] = {"scale": request.scale}
     if request.visible is not None:
-        options["mask"] = request.visible
+        options["mask"] = _of_rank_four(request.visible)
     if request.bias is not None:
-        options["bias"] = request.bias
+        options["bias"] = _of_rank_four(request.bias)
     if request.causal:
         options["is_causal"] = True
     if request.window is not None:
@@ -155,7 +177,12 @@ def _jax(kernel: Callable[..., Any], request: Request, has: Collection[str]) -> 
     given = (x.transpose(1, 2) for x in (request.query, request.key, request.value))
     found = kernel(*given, **options)
     output, lse = found if isinstance(found, tuple) else (found, None)
-    return _swap_axes(output), lse.transpose(1, 2) if isinstance(lse, torch.Tensor) and lse.dim() == 3 else lse
+    return Returned(_swap_axes(output), lse.transpose(1, 2) if isinstance(lse, torch.Tensor) and lse.dim() == 3 else lse)
+
+
+def _of_rank_four(mask: torch.Tensor | None) -> Any:
+    """The mask with the axes that it broadcasts along: not everybody takes one of (L, T)."""
+    return mask if mask is None else mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
 
 
 def _swap_axes(found: Any) -> Any:
@@ -213,6 +240,7 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
                         "scale": ("scale", "default-scale"),
                         "enable_gqa": ("grouped-heads",),
                         "softcap": ("softcap",),
+                        "dropout_p": ("dropout",),
                     }
                 ),
                 _sdpa,
@@ -229,6 +257,7 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
                         "window_size": ("window",),
                         "softcap": ("softcap",),
                         "deterministic": ("same-bits",),
+                        "dropout_p": ("dropout",),
                     }
                     | dict.fromkeys(LSE, ("log-sum-exp",))
                 ),
@@ -261,6 +290,15 @@ def parameters_of(kernel: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(
         "**" if one.kind is one.VAR_KEYWORD else one.name for one in found if one.kind is not one.VAR_POSITIONAL
     )
+
+
+def default_of(kernel: Callable[..., Any], parameter: str) -> Any:
+    """The default of a parameter; None where it has none, or nobody knows."""
+    try:
+        found = inspect.signature(kernel).parameters[parameter].default
+    except (ValueError, TypeError, KeyError):
+        return None
+    return None if found is inspect.Parameter.empty else found
 
 
 def recognise(parameters: Collection[str]) -> Interface:

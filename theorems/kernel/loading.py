@@ -156,6 +156,8 @@ def _with_capabilities(kernel: Kernel) -> Kernel:
         has.add("grouped-heads")  # it has no keyword for it
     if kernel.layout.rank == 3:
         has.discard("grouped-heads")
+    if "dropout" in has and not _returns(kernel, _call().replace(dropout=0.5)):
+        has.discard("dropout")
     if has & {*HIDE}:
         has.add("hidden-keys")
     if "boolean-mask" in has and kernel.interface.name != "hf":

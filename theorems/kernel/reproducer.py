@@ -133,7 +133,9 @@ def _expression(found: Trace, names: Sequence[str]) -> tuple[str, bool]:
     """The call of the kernel as its interface makes it, and whether what it returns is in (B, L, H, M)."""
     kernel, call = found.kernel, found.call
     tensors = {name: torch.zeros(getattr(call, name).shape) for name in ("query", "key", "value")}
-    request = kernel.request(call.replace(memory=Memory.CONTIGUOUS), tensors)
+    given = {name: getattr(call, name) for name in ("visible", "bias")}
+    masks = {name: torch.zeros(x.shape, dtype=torch.bool) for name, x in given.items() if x is not None}
+    request = kernel.request(call, tensors, masks)
     if not kernel.many_queries and call.query.shape[2] > 1:
         request = replace(request, scale=1.0)
     known = dict(zip(("query", "key", "value"), names, strict=True))
@@ -159,7 +161,7 @@ def _expression(found: Trace, names: Sequence[str]) -> tuple[str, bool]:
         said.extend(f"{name}={name_of(x)}" for name, x in options.items())
         return marker
 
-    output, _ = kernel.interface.call(recorder, request, kernel.parameters)
+    output = kernel.interface.call(recorder, request, kernel.parameters).output
     return f"first(kernel({', '.join(said)}))", bool(output.shape != marker.shape)
 
 

@@ -25,6 +25,7 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, out_of_reach
 from theorems.core.statement import Statement
+from theorems.run.calls import view_of
 from theorems.run.registry.lookup import statement_named
 from theorems.run.result import Failure, Result, merge_results, of_outcome
 
@@ -250,6 +251,8 @@ def verify_generated(
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
         return _not_about(statement, why)
+    if isinstance(under_test, OnKernel) and statement.kernel is not None and statement.kernel.capability:
+        return _verify_calls(statement, examples, seed_of("calls", seed, part) % 2**32, under_test, progress)
     trial = _Trial(statement, under_test, progress, so_far)
     drawn_from, every = seed_of(statement.own_id, seed, part), True if only_realistic else None
     stopped = _run_to_end(statement, examples, drawn_from, trial.generating, every)
@@ -267,6 +270,25 @@ def verify_generated(
     listed = () if isinstance(under_test, OnKernel) else tuple(statement.claims)
     result = replace(result, generated=not untouched, seconds=trial.seconds, listed=listed)
     return _explain(statement, result, under_test)
+
+
+def _verify_calls(
+    statement: Statement, examples: int, seed: int, under_test: OnKernel, progress: Progress
+) -> Result:
+    """Try a capability on the calls of the kernel; the first falsified one ends it."""
+    began = time.perf_counter()
+    result = Result(statement.id, statement.title)
+    for outcome, call in view_of(statement, examples, seed, under_test).outcomes(examples):
+        one = of_outcome(statement, outcome, generated=True)
+        if outcome.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE):
+            shrunk = outcome.verdict is Verdict.FALSIFIED
+            text = as_text(call, case_of=statement.id, claim=outcome.reason.partition(":")[0] if shrunk else "")
+            one = replace(one, failure=Failure(outcome.verdict, outcome.reason, text, shrunk))
+        result = replace(merge_results([result, one]), seconds=time.perf_counter() - began)
+        progress(result.examples, SoFar(result))
+        if outcome.verdict is Verdict.FALSIFIED:
+            break
+    return _explain(statement, replace(result, seconds=time.perf_counter() - began), under_test)
 
 
 def _not_about(statement: Statement, why: str) -> Result:
