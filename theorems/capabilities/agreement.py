@@ -17,12 +17,15 @@ from theorems.core.equality import equal
 from theorems.core.on_kernel import Answer, OnKernel
 from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_rows import AttentionRows
+from theorems.rounding.further_rows import FurtherRows
 
 OUTPUT = "output-is-attention"
+MERGED = "merged-parts"
+"""Declared by what is no attention kernel, but merges what several calls of one returned."""
 GRADIENTS = ("query-gradient", "key-gradient", "value-gradient")
 
 
-def rows_of(call: AttentionCall, under_test: OnKernel) -> AttentionRows:
+def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
     """The formula on a call, in the kernel's numbers.
 
     An exact call is held to float32's rounding of the formula and one rounding of what is returned, also in coarser
@@ -30,9 +33,10 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> AttentionRows:
     """
     kernel = under_test.kernel
     own = kernel.in_own_numbers(call)
+    parts = max(2, own.parts) if MERGED in kernel.declares else 0
     if call.exact and kernel.numbers.name in HALF:
-        return AttentionRows(own, FORMATS["float32"], kernel.alignment, kernel.numbers)
-    return AttentionRows(own, kernel.numbers, kernel.alignment)
+        return FurtherRows(own, FORMATS["float32"], kernel.alignment, kernel.numbers, parts=parts)
+    return FurtherRows(own, kernel.numbers, kernel.alignment, parts=parts)
 
 
 def same_gradients(rows: AttentionRows, answer: Answer) -> Iterator[Claim]:
