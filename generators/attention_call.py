@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float64, Int
 
 from generators.case import Case
 
-
 Places = Sequence[int]
 """Indices along an axis."""
 
@@ -212,23 +211,24 @@ class AttentionCall:
         size = self.sizes["H"] // self.sizes["G"]
         heads = (np.asarray(groups)[:, None] * size + np.arange(size)).ravel()
 
-        def cut(mask: np.ndarray) -> np.ndarray:
+        def cut(mask: Any) -> Any:
             mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
             for axis, places in enumerate((batch, heads, rows)):
-                mask = mask if mask.shape[axis] == 1 else np.take(mask, places, axis)
+                mask = mask if mask.shape[axis] == 1 else np.take(mask, np.asarray(places), axis)
             return mask
 
-        ix = np.ix_(batch, heads, rows)
+        ix: Any = np.ix_(np.asarray(batch), heads, np.asarray(rows))
+        of_keys: Any = np.ix_(np.asarray(batch), np.asarray(groups))
         seen = self._near(np.asarray(rows), alignment)[None, None]
         further = {
             "sinks": None if self.sinks is None else self.sinks[heads],
-            "slopes": None if self.slopes is None else self.slopes[np.ix_(batch, heads)],
+            "slopes": None if self.slopes is None else self.slopes[np.ix_(np.asarray(batch), heads)],
             "lse_upstream": None if self.lse_upstream is None else self.lse_upstream[ix],
         }
         return self.replace(
             query=self.query[ix],
-            key=self.key[np.ix_(batch, groups)],
-            value=self.value[np.ix_(batch, groups)],
+            key=self.key[of_keys],
+            value=self.value[of_keys],
             upstream=self.upstream[ix],
             visible=seen if self.visible is None else seen & cut(self.visible),
             bias=None if self.bias is None else cut(self.bias),

@@ -341,7 +341,8 @@ def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     if memory is Memory.HEADS:
         held = {name: np.repeat(x[:, :1], x.shape[1], axis=1) for name, x in held.items()}
     if upstream is Memory.SINGLE:
-        held |= {"upstream": np.ones(call.upstream.shape)}
+        # As of a mean: a power of two that keeps gradients in the range of half precision.
+        held |= {"upstream": np.full(call.upstream.shape, 2.0 ** -math.ceil(math.log2(call.upstream.shape[-1])))}
     hides = call.hides() and call.key.shape[2] > 1
     return call.replace(
         **held,
@@ -353,7 +354,7 @@ def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         log_sum_exp=plan["log-sum-exp"] != "none",
         dropout=float(drawing.rng("dropout").choice((0.25, 0.5))) if plan["dropout"] != "none" else 0.0,
         poison=plan["poison"] != "none" and hides and call.query.shape[2] * call.key.shape[2] <= HELD // 16,
-        # All ones are an upstream gradient whose sums are numbers of too many bits.
+        # An upstream gradient everywhere makes sums that are numbers of too many bits.
         exact=call.exact and upstream is not Memory.SINGLE,
     )
 
@@ -393,9 +394,6 @@ def looked_at(call: AttentionCall) -> tuple[Sequence[int], Sequence[int], Sequen
     sizes = call.sizes
     there = call.upstream.any(axis=-1)
     by_group = there.reshape(sizes["B"], sizes["G"], -1, sizes["L"]).any(axis=2)
-    axes = ((1, 2), (0, 2), (0, 1))
-    found = [np.flatnonzero(by_group.any(axis=axis)).tolist() for axis in axes]
+    found = [np.unique(places).tolist() for places in np.nonzero(by_group)]
     batch, groups, rows = (one or [size - 1] for one, size in zip(found, by_group.shape, strict=True))
     return batch, groups, rows
-
-

@@ -140,7 +140,9 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
 
 def _vary(rows: list[dict[str, str]], free: Mapping[str, list[str]], rng: np.random.Generator) -> None:
     """Draw what does not matter to the cover, in place: the library leaves it at the first level."""
-    pairs = Counter(pair for row in rows for pair in combinations(sorted(row.items()), 2))
+    pairs: Counter[tuple[tuple[str, str], ...]] = Counter(
+        pair for row in rows for pair in combinations(sorted(row.items()), 2)
+    )
     for row in rows:
         for name, levels in free.items():
             level = str(rng.choice(levels))

@@ -44,7 +44,10 @@ def same_gradients(rows: AttentionRows, answer: Answer) -> Iterator[Claim]:
     theirs = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
     for name, found, due in zip(GRADIENTS, theirs, ("query_gradient", "key_gradient", "value_gradient"), strict=True):
         if found is not None:
-            yield same(name, found, getattr(rows, due))
+            number: Any = getattr(rows, due)
+            # A gradient beyond the range of what is returned is infinite.
+            fits = np.abs(number.value) < (rows.stored or rows.numbers).largest / 2
+            yield same(name, found, number, None if fits.all() else fits)
 
 
 def same(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -143,7 +143,7 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
         yield "", same(NO_GRADIENT, theirs, lost)
 
 
-def _of_dropout(rows: FurtherRows, answer: Answer) -> Iterator[About]:
+def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, FurtherRows]:
     """Values are the identity, so that the output is the weights: a weight is 0, or divided by 1 − p.
 
     Returns:

@@ -204,9 +204,7 @@ CAPABILITIES: tuple[Capability, ...] = (
         lambda call: call.poison,
         own=MappingProxyType(
             {"hidden-keys-change-no-output": "where a key is hidden", GRADIENTS[0]: BACKWARD}
-            | dict.fromkeys(
-                (*GRADIENTS[1:], "hidden-keys-have-no-gradient"), "where a key is hidden from all rows"
-            )
+            | dict.fromkeys((*GRADIENTS[1:], "hidden-keys-have-no-gradient"), "where a key is hidden from all rows")
         ),
         agrees=MappingProxyType({}),
     ),

@@ -185,8 +185,6 @@ def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str
 def reduce_to(call: AttentionCall, smallest: AttentionCall) -> AttentionCall:
     """The call with the options of the smallest one alone: the sizes are its own."""
     kept = {
-        name
-        for name, value in NEUTRAL.items()
-        if np.ndim(getattr(smallest, name)) or getattr(smallest, name) != value
+        name for name, value in NEUTRAL.items() if np.ndim(getattr(smallest, name)) or getattr(smallest, name) != value
     }
     return call.replace(**{name: value for name, value in NEUTRAL.items() if name not in kept})

@@ -9,15 +9,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 
 from generators.attention_call import AttentionCall
 from theorems.core.claim import Claim
-from theorems.core.on_kernel import KernelUse, OnKernel
+from theorems.core.on_kernel import KernelUse
 from theorems.core.statement import Statement, alone
 
-Conclusion = Callable[[AttentionCall, OnKernel], Iterator[Claim]]
+Conclusion = Callable[[AttentionCall, Any], Iterator[Claim]]
+"""Takes a call, and what is under test, a :class:`theorems.core.on_kernel.OnKernel`."""
 
 
 def capability_statement(

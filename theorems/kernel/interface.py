@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from theorems.kernel.with_torch import torch
 
+
 class Returned(NamedTuple):
     """What a kernel returned, in our order.
 
@@ -27,7 +28,6 @@ class Returned(NamedTuple):
     output: Any
     log_sum_exp: Any = None
     weights: Any = None
-
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,9 @@ def _jax(kernel: Callable[..., Any], request: Request, has: Collection[str]) -> 
     given = (x.transpose(1, 2) for x in (request.query, request.key, request.value))
     found = kernel(*given, **options)
     output, lse = found if isinstance(found, tuple) else (found, None)
-    return Returned(_swap_axes(output), lse.transpose(1, 2) if isinstance(lse, torch.Tensor) and lse.dim() == 3 else lse)
+    return Returned(
+        _swap_axes(output), lse.transpose(1, 2) if isinstance(lse, torch.Tensor) and lse.dim() == 3 else lse
+    )
 
 
 def _of_rank_four(mask: torch.Tensor | None) -> Any:

@@ -87,11 +87,10 @@ class View:
     def _smallest(self, number: int, call: AttentionCall, about: str, claim: Claim) -> AttentionCall | None:
         """The smallest call, if it says that this capability is wrong."""
         for known, name, other in self.elsewhere:
-            if (known, name) == (about, claim.name):
-                reduced = reduce_to(call, other)
-                if not self.capability.has(reduced, about, claim.name) or self.capability.is_base:
-                    if self.trials.falsifies(reduced, about, claim.name):
-                        return None
+            reduced = reduce_to(call, other)
+            without = self.capability.is_base or not self.capability.has(reduced, about, claim.name)
+            if (known, name) == (about, claim.name) and without and self.trials.falsifies(reduced, about, name):
+                return None
         smallest = self.trials.smallest(number, about, claim.name)
         if owns(self.capability, smallest, about, claim.name):
             return smallest

@@ -272,9 +272,7 @@ def verify_generated(
     return _explain(statement, result, under_test)
 
 
-def _verify_calls(
-    statement: Statement, examples: int, seed: int, under_test: OnKernel, progress: Progress
-) -> Result:
+def _verify_calls(statement: Statement, examples: int, seed: int, under_test: OnKernel, progress: Progress) -> Result:
     """Try a capability on the calls of the kernel; the first falsified one ends it."""
     began = time.perf_counter()
     result = Result(statement.id, statement.title)

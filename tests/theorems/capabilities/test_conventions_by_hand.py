@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import find, settings
+from theorems.capabilities.empty_rows import convention
 
 from generators.attention_calls import Numbers, Sizes, tensors
 from theorems.bounded.formats import FORMATS
-from theorems.capabilities.empty_rows import convention
 from theorems.capabilities.hidden_keys import _calls, _keys_to_poison
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer
