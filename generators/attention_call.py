@@ -58,6 +58,12 @@ class Alignment(StrEnum):
     """Query i sees keys up to i, as PyTorch's ``is_causal`` has it."""
     BOTTOM_RIGHT = "bottom-right"
     """Query i sees keys up to i + T − L, as flash attention has it since 2.1: the last query is the last token."""
+    BY_LONGER = "bottom-right, with more queries than keys at the top-left"
+    """As the bottom right with L ≤ T, as the top left with L > T, as MLX has it: no row is without a key."""
+
+    def diagonal(self, L: int, T: int) -> int:
+        """The key at which the first query stands."""
+        return {Alignment.TOP_LEFT: 0, Alignment.BOTTOM_RIGHT: T - L, Alignment.BY_LONGER: max(T - L, 0)}[self]
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,10 +176,11 @@ class AttentionCall:
     def ahead(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Int[np.ndarray, "..."]:
         """j − i of key j and these rows, i counted so that the diagonal is at 0: (L, T), or (B, 1, L, T)."""
         L, T = self.sizes["L"], self.sizes["T"]
-        apart: Any = T - L
+        diagonal: Any = alignment.diagonal(L, T)
         if self.lengths is not None:
-            apart = (self.lengths[:, 1] - self.lengths[:, 0])[:, None, None, None]
-        return np.asarray(np.arange(T) - (rows[:, None] + (apart if alignment is Alignment.BOTTOM_RIGHT else 0)))
+            own = [alignment.diagonal(int(queries), int(keys)) for queries, keys in self.lengths]
+            diagonal = np.array(own)[:, None, None, None]
+        return np.asarray(np.arange(T) - (rows[:, None] + diagonal))
 
     def _near(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Bool[np.ndarray, "..."]:
         """Which keys these rows see by causality, window and lengths: (L, T), or (B, 1, L, T) with lengths."""

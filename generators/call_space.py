@@ -81,7 +81,7 @@ FACTORS = (
     Factor("sinks", _with("sinks", "around", "large"), is_option=True),
     Factor("slopes", _with("alibi", "of heads", "of entries"), is_option=True),
     Factor("lse upstream", _with("log-sum-exp-gradient", "differentiated"), is_option=True),
-    Factor("entries", _with("own-lengths", "of own lengths", "some empty", neutral="whole"), is_option=True),
+    Factor("entries", _with("ragged-batch", "of own lengths", "some empty", neutral="whole"), is_option=True),
     Factor("parts", _with("merged-parts", "three", "many", neutral="own"), is_option=True),
     Factor("splits", _with("splits", "none", "2", "3", "7", neutral="own"), is_option=True),
     Factor("pages", _with("paged-keys", "16", "64", "256"), is_option=True),

@@ -127,7 +127,11 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     part: dict[str, Any] = {name: None if x is None else x[cuts[name]] for name, x in found.items()}
     part["sink_gradient"] = None if answer.sink_gradient is None else answer.sink_gradient[heads]
     part["bias_gradient"] = None  # of the shape of a bias that is cut
-    own = replace(rows, call=rows.call.part(rows.alignment, batch, groups, places))
+    own = replace(
+        rows,
+        call=rows.call.part(rows.alignment, batch, groups, places),
+        places=rows.call.ahead(np.asarray(places), rows.alignment),
+    )
     yield from _of_rows(own, replace(answer, **part))
     if own.empty.any():  # NaN of theirs may be in all gradients
         return

@@ -33,10 +33,12 @@ from theorems.bounded.formats import FORMATS, HALF, Format
 from theorems.core.on_kernel import Answer, KernelUse, OnKernel, Refused
 from theorems.kernel.diagnosis import diagnose
 from theorems.kernel.importing import import_callable
-from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, Request, Returned
+from theorems.kernel.interfaces import ALWAYS, INTERFACES
+from theorems.kernel.interfaces.interface import Interface, Parameters, Request, Returned, parameters_of
 from theorems.kernel.placing import Placed, place_mask, place_tensor
 from theorems.kernel.queries import OuterKernel, PromptKernel
 from theorems.kernel.report import describe_kernel, hints
+from theorems.kernel.sizes import Taken, is_power_of_four
 from theorems.kernel.with_torch import torch
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name) for name in FORMATS})
@@ -107,10 +109,15 @@ class Kernel:
         dtype: of the tensors that it is given, a key of :data:`DTYPES`.
         layout: which shapes it is given.
         interface: its signature.
-        parameters: the names that it has of it.
+        parameters: those that it has, and their defaults.
         declares: its capabilities.
         computes_in: the numbers that its results are within the rounding of; those of ``dtype``, or coarser ones.
         alignment: of causality where L ≠ T, as it was found to be.
+        taken: sizes and tensors that it takes.
+        fixed_scale: whether its scale is 1/√E, and nobody can say otherwise.
+        empty_rows: what rows that see nothing return, "zeros", "NaN" or "mean".
+        lse_multiple: its log-sum-exps have lengths that are multiples of that.
+        skips_below: weights smaller than this share of the largest may be left out: ``skips_weights_below`` of the callable.
         many_queries: whether it takes more than one query to an input; else each gets a copy of the keys.
         differentiable: whether it has a backward pass.
         device: where its tensors live.
@@ -122,10 +129,15 @@ class Kernel:
     dtype: str = "float64"
     layout: Layout = LAYOUTS[0]
     interface: Interface = INTERFACES["plain"]
-    parameters: tuple[str, ...] = ()
+    parameters: Parameters = field(default_factory=lambda: MappingProxyType({}))
     declares: frozenset[str] = frozenset(ALWAYS)
     computes_in: str = "float64"
     alignment: Alignment = Alignment.TOP_LEFT
+    taken: Taken = Taken()
+    fixed_scale: bool = False
+    empty_rows: str = "zeros"
+    lse_multiple: int = 1
+    skips_below: float = 0.0
     many_queries: bool = True
     differentiable: bool = True
     device: str = "cpu"
@@ -133,9 +145,8 @@ class Kernel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An interface is a constant, and holds functions; it travels by name.
-        held = {one.name: getattr(self, one.name) for one in fields(self) if one.init} | {
-            "interface": self.interface.name
-        }
+        held = {one.name: getattr(self, one.name) for one in fields(self) if one.init and one.name != "parameters"}
+        held["interface"] = self.interface.name
         return _restore, (held | {"call": None if self.source else self.call},)
 
     @property
@@ -150,12 +161,18 @@ class Kernel:
 
     def lacks(self, use: KernelUse) -> str:
         """Why a statement that calls kernels does not call this one; empty if it does."""
+        if use.capability == "memory" and self.taken.contiguous:
+            return "it takes contiguous tensors alone"
         if use.capability and use.capability not in self.declares:
             return "the kernel has no parameter for it"
         if use.differentiates and not self.differentiable:
             return "it needs a backward pass, and the kernel has none"
         if not use.capability and self.computes_in in HALF:
             return f"the bounds of {self.computes_in} say nothing of it: logits of a few hundred have no digits there"
+        if not use.capability and self.taken.keys > 1:
+            return f"it takes keys in multiples of {self.taken.keys} alone"
+        if not use.capability and self.fixed_scale and not is_power_of_four(self.taken.width(4, quartic=True)):
+            return "its scale is 1/√E, and no width that it takes is a power of four"
         return ""
 
     def attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -164,18 +181,25 @@ class Kernel:
         Raises:
             InvalidInput: it raises, or returns something else.
         """
-        d, m = query.shape[-1], values.shape[-1]
-        if self.layout.square and m != d:
-            pieces = values.new_zeros((*values.shape[:-1], -(-m // d) * d))
+        d, m, tokens = query.shape[-1], values.shape[-1], keys.shape[-2]
+        width = self.taken.width(d, quartic=self.fixed_scale)
+        if self.fixed_scale:
+            query = query * math.sqrt(width)
+        query, keys = (torch.nn.functional.pad(x, (0, width - d)) for x in (query, keys))
+        rows, _ = self.taken.lengths(1, tokens)
+        query = query.expand(*query.shape[:-2], rows, width)
+        piece = width if self.layout.square else self.taken.width(m)
+        if piece != m:
+            pieces = values.new_zeros((*values.shape[:-1], -(-m // piece) * piece))
             pieces[..., :m] = values
-            parts = [self._outputs(query, keys, v) for v in torch.split(pieces, d, dim=-1)]
-            return torch.cat(parts, dim=-1)[..., :m]
-        return self._outputs(query, keys, values)
+            parts = [self._outputs(query, keys, v) for v in torch.split(pieces, piece, dim=-1)]
+            return torch.cat(parts, dim=-1)[..., :1, :m]
+        return self._outputs(query, keys, values)[..., :1, :]
 
     def _outputs(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         # A kernel may assume contiguous tensors; one that writes to them is refused (theorems.kernel.loading).
         query, keys, values = (x.contiguous() for x in (query, keys, values))
-        return self.run(Request(query, keys, values))[0]
+        return self.run(Request(query, keys, values, scale=None if self.fixed_scale else 1.0)).output
 
     def run(self, request: Request) -> Returned:
         """What the kernel itself returns: output (B, H, L, M), log-sum-exp (B, H, L), if it was asked for that, and
@@ -191,7 +215,8 @@ class Kernel:
             request = replace(request, **flat)
         shapes = ", ".join(str(tuple(x.shape)) for x in (request.query, request.key, request.value))
         try:
-            output, lse, weights = self.interface.call(self.call, request, self.parameters)
+            call = _with_contiguous_tensors(self.call) if self.taken.contiguous else self.call
+            output, lse, weights = self.interface.call(call, request, self.parameters)
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())[:200].rstrip(".")
             raise KernelError(
@@ -210,6 +235,8 @@ class Kernel:
                 f"--attention: {self.name} returned {str(output.dtype).removeprefix('torch.')} for {self.dtype}"
                 " tensors; keep the dtype, or choose another with --dtype."
             )
+        if isinstance(lse, torch.Tensor) and lse.dim() == 3 and _is_padded(lse.shape[-1], L):
+            lse = lse[..., :L]
         if request.log_sum_exp and (not isinstance(lse, torch.Tensor) or tuple(lse.shape) != (B, H, L)):
             shape = tuple(lse.shape) if isinstance(lse, torch.Tensor) else _kind(lse)
             raise InvalidInput(f"--attention: {self.name} returned {shape} as log-sum-exp; return {(B, H, L)}.")
@@ -267,10 +294,13 @@ class Kernel:
             leaves = {name: x.detach().requires_grad_(name[0] in wants) for name, x in given.items()}
             for name in FURTHER_LEAVES:
                 if name in own_masks:
-                    wanted = bool(wants) and FURTHER_LEAVES[name] in self.declares
+                    # A bias that is expanded already has the gradient of the expanded one.
+                    whole = getattr(call, name).shape == own_masks[name].shape
+                    wanted = bool(wants) and whole and FURTHER_LEAVES[name] in self.declares
                     leaves[name] = own_masks[name].detach().requires_grad_(wanted)
             with torch.set_grad_enabled(bool(wants)):
-                return self._of(self.request(call, leaves, own_masks | leaves)), leaves
+                tensors = {name: leaves[name] for name in TENSORS}
+                return self._of(self.request(call, tensors, own_masks | leaves)), leaves
 
         own = {name: one.tensor for name, one in held.items()}
         if call.state is State.OVERWRITTEN:
@@ -363,7 +393,14 @@ class Kernel:
         )
 
     def in_own_numbers(self, call: AttentionCall) -> AttentionCall:
-        """The call with its tensors rounded to the kernel's numbers, and queries small enough for their range."""
+        """The call in sizes that the kernel takes, with options that it has a word for, its tensors rounded to the
+        kernel's numbers, and queries small enough for their range."""
+        call = self.taken.fit(self.interface.expressible(call), quartic=self.fixed_scale and call.exact)
+        if self.fixed_scale and call.scale is not None:
+            # The root of a power of four is one of two: exact calls remain so.
+            exact = call.exact and is_power_of_four(call.sizes["E"])
+            root = math.sqrt(call.sizes["E"]) if exact else 1.0
+            call = call.replace(query=call.query * root, scale=None, exact=exact)
         group = call.query.shape[1] // call.key.shape[1]
         keys = np.abs(np.repeat(call.key, group, axis=1))
         room = self.numbers.largest / 8
@@ -486,7 +523,25 @@ class KernelError(InvalidInput):
 
 def _restore(held: dict[str, Any]) -> Kernel:
     call = import_callable(held["source"]) if held["call"] is None else held["call"]
-    return Kernel(**held | {"call": call, "interface": INTERFACES[held["interface"]]})
+    found = {"call": call, "interface": INTERFACES[held["interface"]], "parameters": parameters_of(call)}
+    return Kernel(**held | found)
+
+
+def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The callable, given contiguous tensors: it takes no others."""
+
+    def contiguous(x: Any) -> Any:
+        return x.contiguous() if isinstance(x, torch.Tensor) else x
+
+    def called(*given: Any, **options: Any) -> Any:
+        return call(*map(contiguous, given), **{name: contiguous(x) for name, x in options.items()})
+
+    return called
+
+
+def _is_padded(length: int, rows: int) -> bool:
+    """Whether so many rows were rounded up to a multiple of a power of two from 8 to 128."""
+    return any(length == -(-rows // multiple) * multiple for multiple in (8, 16, 32, 64, 128))
 
 
 def _float64(x: torch.Tensor) -> Float64[np.ndarray, "..."]:

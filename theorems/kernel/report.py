@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,31 @@ def headline(kernel: Any) -> str:
     lines = [
         f"attention kernel {kernel.name}: interface {kernel.interface.name}, {kernel.dtype}{device}{computes}{shapes}"
     ]
-    if "causal-rectangle" in kernel.declares:
-        lines.append(f"causal masks of L ≠ T are aligned at the {kernel.alignment}")
+    lines += contract_lines(kernel)
     through = "through autograd" if kernel.differentiable else "without a backward pass: its gradients are not checked"
     lines.append(
         f"claims at finite points, {through}, within {kernel.computes_in}'s rounding; limits are the reference's"
     )
     return "\n".join(lines)
+
+
+def contract_lines(kernel: Any) -> Iterator[str]:
+    """What is to be told of the contract of a kernel."""
+    if "causal-rectangle" in kernel.declares:
+        yield f"causal masks of L ≠ T are aligned at the {kernel.alignment}"
+    if str(kernel.taken):
+        yield f"it takes {kernel.taken} alone: calls are made of such"
+    if kernel.fixed_scale:
+        yield "its scale is 1/√E, and no parameter says otherwise"
+    if kernel.lse_multiple > 1:
+        yield f"its log-sum-exps are padded to multiples of {kernel.lse_multiple} rows"
+    if kernel.skips_below:
+        yield f"weights below {kernel.skips_below:.2g} of the largest may be left out, as it declares"
+    if kernel.empty_rows == "mean":
+        yield "rows that see nothing return the mean of all values"
+    left = list(kernel.interface.not_tested(kernel.parameters))
+    if left:
+        yield f"not tested, switched off or left as they are: {', '.join(left)}"
 
 
 def scale_hint(kernel: Any) -> str:

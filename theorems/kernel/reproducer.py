@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import Alignment, AttentionCall, Memory
+from generators.attention_call import AttentionCall, Memory
 from theorems.bounded.formats import HALF
 from theorems.kernel.trace import Entry, Trace
 from theorems.kernel.with_torch import torch
@@ -199,7 +199,7 @@ def _due(found: Trace, call: AttentionCall) -> Iterator[str]:
     options += [f"softcap={call.softcap!r}"] if call.softcap else []
     options += ["causal=True"] if call.causal else []
     options += [f"window={call.window}"] if call.window is not None else []
-    offset = sizes["T"] - sizes["L"] if kernel.alignment is Alignment.BOTTOM_RIGHT else 0
+    offset = kernel.alignment.diagonal(sizes["L"], sizes["T"])
     options += [f"diagonal={offset}"] if offset and (call.causal or call.window is not None) else []
     yield _wrap(f"due = textbook(query, key, value, upstream, {', '.join(options)})")
 

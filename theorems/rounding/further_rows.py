@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int
 
 from theorems.bounded import Bounded, exact, with_rounding
 from theorems.bounded.arithmetic import current
@@ -37,9 +37,11 @@ class FurtherRows(AttentionRows):
 
     Attributes:
         parts: of the keys, whose outputs and log-sum-exps are rounded before they are merged; 0 for none.
+        places: of rows that are some of those of a longer call: how far the keys lie ahead of them, (L, T).
     """
 
     parts: int = 0
+    places: Int[np.ndarray, "L T"] | None = None
 
     @cached_property
     def logits(self) -> Any:
@@ -58,10 +60,11 @@ class FurtherRows(AttentionRows):
         """slope · |j − i|, (B, H, L, T). One may take slope · i to the maximum of a row instead, which is larger."""
         assert self.call.slopes is not None
         sizes = self.call.sizes
-        ahead = np.abs(self.call.ahead(np.arange(sizes["L"]), self.alignment))
+        own = self.call.ahead(np.arange(sizes["L"]), self.alignment) if self.places is None else self.places
+        ahead = np.abs(own)
         slopes: Any = with_rounding(self.call.slopes)[..., None, None]
         found = slopes * np.broadcast_to(ahead.astype(np.float64), self.visibility.shape)
-        reach = np.abs(self.call.slopes)[..., None, None] * (sizes["L"] + sizes["T"])
+        reach = np.abs(self.call.slopes)[..., None, None] * (int(ahead.max()) + sizes["T"])
         return found.widen(np.broadcast_to(2 * current().rounding * reach, self.visibility.shape))
 
     def _rounding_of_merges(self, logits: Any) -> Float64[np.ndarray, "B H L 1"]:

@@ -14,7 +14,8 @@ from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
 from theorems.kernel import check
 from theorems.kernel.importing import import_callable
-from theorems.kernel.interface import INTERFACES, Request, _swap_axes
+from theorems.kernel.interfaces import INTERFACES
+from theorems.kernel.interfaces.interface import Mark, Request, swap_axes
 from theorems.kernel.kernel import Kernel, _unit
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline
@@ -109,10 +110,10 @@ def test_a_source_names_a_module_and_a_callable(source: str) -> None:
 
 
 def test_what_is_no_tensor_of_four_axes_is_returned_as_it_is() -> None:
-    assert _swap_axes("text") == "text"
+    assert swap_axes("text") == "text"
     flat = torch.zeros(2, 3)
-    assert _swap_axes(flat) is flat
-    assert _swap_axes(torch.zeros(2, 3, 4, 5)).shape == (2, 4, 3, 5)
+    assert swap_axes(flat) is flat
+    assert swap_axes(torch.zeros(2, 3, 4, 5)).shape == (2, 4, 3, 5)
 
 
 def flash_without_log_sum_exp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float = 1.0) -> Any:

@@ -36,7 +36,7 @@ from theorems.core.on_kernel import (
 )
 from theorems.core.statement import Statement
 from theorems.kernel.check import assert_kernel, verify_kernel
-from theorems.kernel.interface import ALWAYS
+from theorems.kernel.interfaces import ALWAYS
 from theorems.kernel.kernel import LAYOUTS, Layout
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline, hints, precision_hint, scale_hint

@@ -12,7 +12,7 @@ import pytest
 from tests.forked import in_a_fork
 from tests.places import ROOT
 from theorems.kernel import check, report  # noqa: F401 - with torch: once, and not in every child
-from theorems.kernel.interface import ALWAYS
+from theorems.kernel.interfaces import ALWAYS
 from theorems.run.registry.suite import capabilities, on_a_kernel
 
 KERNELS = """

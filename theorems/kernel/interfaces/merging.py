@@ -7,16 +7,28 @@ a row sees, that is (0, −∞).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
+from theorems.kernel.interfaces.interface import (
+    GIVEN,
+    Interface,
+    Parameters,
+    Request,
+    Returned,
+    first_of,
+    neutral,
+    tested,
+    untested,
+)
 from theorems.kernel.with_torch import torch
 
 Part = tuple[torch.Tensor, torch.Tensor]
 """Output (B, H, L, M) and log-sum-exp (B, H, L)."""
 
 
-def parts_of(request: Any) -> list[Part]:
+def parts_of(request: Request) -> list[Part]:
     """The parts of a request: computed in float64, outputs in its dtype, log-sum-exps at least in float32."""
     groups = request.query.shape[1] // request.key.shape[1]
     key, value = (x.double().repeat_interleave(groups, dim=1) for x in (request.key, request.value))
@@ -45,8 +57,8 @@ def _rounded_part(logits: torch.Tensor, value: torch.Tensor, dtype: torch.dtype)
 
 
 def put_into_merge_state(
-    kernel: Callable[..., Any], request: Any, has: Collection[str], options: dict[str, Any]
-) -> tuple[torch.Tensor, torch.Tensor]:
+    kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
+) -> Returned:
     """Parts merged one after another by (v_a, s_a, v_b, s_b) → (v, s), on (B·L, H, M) and (B·L, H)."""
     B, H, L, _ = request.query.shape
     base = _logarithm_of_base(kernel)
@@ -59,7 +71,8 @@ def put_into_merge_state(
     for part in rest:
         merged = kernel(*merged, *part, **options)
     output, lse = merged
-    return output.unflatten(0, (B, L)).transpose(1, 2), lse.unflatten(0, (B, L)).transpose(1, 2) * base
+    lse = lse.unflatten(0, (B, L)).transpose(1, 2) * base
+    return Returned(output.unflatten(0, (B, L)).transpose(1, 2), lse if request.log_sum_exp else None)
 
 
 def _logarithm_of_base(kernel: Callable[..., Any]) -> float:
@@ -70,8 +83,8 @@ def _logarithm_of_base(kernel: Callable[..., Any]) -> float:
 
 
 def put_into_combine(
-    kernel: Callable[..., Any], request: Any, has: Collection[str], options: dict[str, Any]
-) -> tuple[torch.Tensor, Any]:
+    kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
+) -> Returned:
     """All parts at once by (out_partial (S, B, L, H, M), lse_partial (S, B, L, H)) → (out (B, L, H, M), lse (B, L, H)).
 
     The parts of this one are at least in float32; what it returns is, if it takes ``out_dtype``, in that of the query.
@@ -82,6 +95,30 @@ def put_into_combine(
         options["out_dtype"] = request.query.dtype
         outputs = tuple(x.to(wide) for x in outputs)
     out, lse = torch.stack(outputs).transpose(2, 3).contiguous(), torch.stack(lses).transpose(2, 3).contiguous()
-    found = kernel(out, lse, **options)
-    output, merged = found if isinstance(found, tuple | list) else (found, None)
-    return output.transpose(1, 2), None if merged is None else merged.transpose(1, 2)
+    output, merged = first_of(kernel(out, lse, **options))
+    asked = request.log_sum_exp and merged is not None
+    return Returned(output.transpose(1, 2), merged.transpose(1, 2) if asked else None)
+
+
+DECLARES = ("merged-parts", "log-sum-exp", "scale", "boolean-mask", "grouped-heads")
+"""Nothing of it is asked of the merge but what the parts are."""
+MERGE_STATE = Interface(
+    "merge-state",
+    "(v_a, s_a, v_b, s_b) → (v, s) on (L, H, E) and (L, H), log-sum-exps of either base",
+    (frozenset({"v_a", "s_a", "v_b", "s_b"}),),
+    MappingProxyType({"v_a": tested(*DECLARES)} | dict.fromkeys(("s_a", "v_b", "s_b"), GIVEN)),
+    put_into_merge_state,
+    by_place=4,
+)
+COMBINE = Interface(
+    "combine",
+    "(out_partial, lse_partial, out=None, out_dtype=None) → (out, lse) on (S, B, L, H, E) and (S, B, L, H)",
+    (frozenset({"out_partial", "lse_partial"}),),
+    MappingProxyType(
+        {"out_partial": tested(*DECLARES), "lse_partial": GIVEN, "out_dtype": GIVEN, "out": neutral(None)}
+        | {"return_lse": neutral(True)}
+        | untested("cu_seqlens", "seqused", "varlen_batch_idx")
+    ),
+    put_into_combine,
+    by_place=2,
+)

@@ -1,0 +1,37 @@
+"""An adapter to paste: a kernel of which no interface knows a parameter, under PyTorch's signature."""
+
+from __future__ import annotations
+
+from theorems.kernel.interfaces.interface import Mark, Parameters
+
+TEMPLATE = '''from {module} import {root}
+
+
+def attention(query, key, value, attn_mask=None, is_causal=False, scale=None, enable_gqa=False):
+    """(B, H, L, E), (B, G, T, E), (B, G, T, M) → (B, H, L, M); strike out the options that it has not."""
+    return {path}({arguments})
+'''
+SAME: dict[str, str] = (
+    dict.fromkeys(("attn_mask", "mask", "attention_mask", "attn_bias"), "attn_mask")
+    | dict.fromkeys(("is_causal", "causal"), "is_causal")
+    | dict.fromkeys(("scale", "scaling", "sm_scale", "softmax_scale"), "scale")
+    | {"enable_gqa": "enable_gqa"}
+)
+"""What options of kernels are under PyTorch's signature."""
+TENSORS = ("query", "key", "value")
+
+
+def adapter_to_paste(source: str, parameters: Parameters) -> str:
+    """The text of the adapter: three dots stand for what has to be filled in."""
+    module, _, path = source.rpartition(":")
+    names = [name for name in parameters if name != "**"]
+    arguments = [f"{name}={tensor}" for name, tensor in zip(names, TENSORS, strict=False)]
+    for name in names[len(TENSORS) :]:
+        if name in SAME:
+            arguments.append(f"{name}={SAME[name]}")
+        elif parameters[name] is Mark.REQUIRED:
+            arguments.append(f"{name}=...")
+    root = path.split(".")[0]
+    return TEMPLATE.format(
+        module=module.rpartition(":")[2] or "my_package", root=root, path=path, arguments=", ".join(arguments)
+    )

@@ -1,0 +1,249 @@
+"""What a kernel is able to do, and what it means where nobody has said so: found out by a few small calls.
+
+A contract may differ from library to library and is no fault: which sizes are taken, where the diagonal of L ≠ T is,
+what rows that see nothing return, how long log-sum-exps are. It is found out once, told, and then held to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from generators.attention_call import Alignment, AttentionCall, Memory
+from generators.attention_calls import Numbers, Sizes, tensors
+from reference_attention.errors import InvalidInput
+from theorems.core.on_kernel import Refused
+from theorems.kernel.interfaces import ALWAYS
+from theorems.kernel.kernel import Kernel
+from theorems.kernel.sizes import LENGTHS, WIDTHS, Taken
+from theorems.rounding.attention_rows import AttentionRows
+
+HIDE = ("boolean-mask", "additive-mask", "causal", "window")
+"""Capabilities by which keys are hidden."""
+WIDE = ((33, 33), (256, 257))
+"""Widths and numbers of keys at which a kernel that takes the first call is tried, too."""
+LADDER = tuple((width, length) for length in (3, 16, 64, 128) for width in (8, 16, 32, 64, 128))
+"""Widths and lengths at which a kernel that refuses the first call is tried."""
+
+
+def with_capabilities(kernel: Kernel) -> Kernel:
+    """The kernel with what its parameters declare, and what is found out by a call."""
+    has = set(ALWAYS) | kernel.interface.declared_capabilities(kernel.parameters)
+    kernel = _with_fixed_scale(kernel, has)
+    kernel = kernel.replace(differentiable=_differentiable(kernel), many_queries=returns(kernel, small_call(L=3)))
+    for name in kernel.interface.found_out:
+        if returns(kernel, FOUND_OUT[name]()):
+            has.add(name)
+    if "causal" not in has:
+        has.discard("causal-rectangle")
+    if kernel.layout.rank == 3:
+        has.discard("grouped-heads")
+    if kernel.taken.contiguous:
+        has.discard("memory")
+    if has & {*HIDE}:
+        has.add("hidden-keys")
+    if "boolean-mask" in has and kernel.interface.name != "hf":
+        has.add("empty-rows")  # masks of transformers are finite: there no row is empty
+        kernel = kernel.replace(empty_rows=_empty_rows(kernel))
+    if "log-sum-exp" in has:
+        kernel = kernel.replace(lse_multiple=_lse_multiple(kernel))
+    has |= _differentiated(kernel, has)
+    if "dropout" in has and not returns(kernel, small_call().replace(dropout=0.5)):
+        has.discard("dropout")
+    kernel = kernel.replace(declares=frozenset(has), skips_below=float(getattr(kernel.call, SKIPS, 0.0)))
+    alignment = _alignment(kernel) if "causal-rectangle" in has else None
+    if alignment is None:
+        return kernel.replace(declares=frozenset(has - {"causal-rectangle"}))
+    return kernel.replace(alignment=alignment)
+
+
+SKIPS = "skips_weights_below"
+"""The attribute of a callable that leaves out weights smaller than this share of the largest, such as 2.0 ** −24."""
+
+
+def small_call(*, H: int = 2, L: int = 1, T: int = 5, E: int = 8) -> AttentionCall:
+    """Of standard normal numbers."""
+    return tensors(Sizes(B=2, H=H, G=2, L=L, T=T, E=E, M=E), Numbers.NORMAL, seed=0)
+
+
+FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
+    "grouped-heads": lambda: small_call(H=4),
+    "causal": lambda: small_call(L=5).replace(causal=True),
+    "ragged-batch": lambda: small_call(L=3).replace(lengths=np.array([[3, 5], [1, 2]])),
+}
+"""A call that shows whether a kernel has a capability for which it has no keyword."""
+
+
+def returns(kernel: Kernel, call: AttentionCall) -> bool:
+    """Whether the kernel returns something for it, in sizes that it takes."""
+    return _output(kernel, call) is not None
+
+
+def _output(kernel: Kernel, call: AttentionCall) -> Any:
+    try:
+        return kernel.replace(differentiable=False).answer(kernel.in_own_numbers(call)).output
+    except (Refused, InvalidInput):
+        return None
+
+
+def _rows(kernel: Kernel, call: AttentionCall, alignment: Alignment = Alignment.TOP_LEFT) -> AttentionRows:
+    return AttentionRows(kernel.in_own_numbers(call), kernel.numbers, alignment)
+
+
+def _differentiable(kernel: Kernel) -> bool:
+    """Whether autograd finds its way from the output to any of the tensors."""
+    try:
+        answer = kernel.answer(kernel.in_own_numbers(small_call()))
+    except (Refused, InvalidInput):
+        return False
+    gradients = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
+    return any(one is not None and not np.isnan(one).all() for one in gradients)
+
+
+def _differentiated(kernel: Kernel, has: set[str]) -> set[str]:
+    """What has a gradient beside query, key and value."""
+    found = set()
+    if not kernel.differentiable:
+        return found
+    asked = {
+        "sinks": ("sink-gradient", {"sinks": np.zeros(2)}),
+        "additive-mask": ("bias-gradient", {"bias": np.zeros((1, 2, 1, 5))}),
+    }
+    for capability, (gradient, options) in asked.items():
+        if capability in has:
+            one = kernel.replace(declares=kernel.declares | {gradient})
+            try:
+                answer = one.answer(one.in_own_numbers(small_call().replace(**options)))
+            except (Refused, InvalidInput):
+                continue
+            gradients = [x for x in (answer.sink_gradient, answer.bias_gradient) if x is not None]
+            if gradients and not np.isnan(gradients[0]).any():
+                found.add(gradient)
+    if "log-sum-exp" in has and _has_gradient_of_lse(kernel):
+        found.add("log-sum-exp-gradient")
+    return found
+
+
+def _has_gradient_of_lse(kernel: Kernel) -> bool:
+    call = kernel.in_own_numbers(small_call().replace(log_sum_exp=True))
+    leaves = {name: kernel.tensor(getattr(call, name)).requires_grad_() for name in ("query", "key", "value")}
+    try:
+        return bool(kernel.run(kernel.request(call, leaves, {})).log_sum_exp.requires_grad)
+    except InvalidInput:
+        return False
+
+
+def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
+    """The kernel; one without a word for the scale whose scale is 1/√E is given calls that leave it so."""
+    if "scale" in has or kernel.interface.name == "plain":
+        return kernel
+    call = small_call()
+    found, own = _output(kernel, call), _output(kernel, call.replace(scale=None))
+    if found is None or own is None or not np.array_equal(found, own):
+        return kernel
+    one, root = (
+        float(np.max(np.abs(_rows(kernel, call.replace(scale=scale)).output.value - found))) for scale in (1.0, None)
+    )
+    if not root < one:
+        return kernel
+    has.add("default-scale")
+    return kernel.replace(fixed_scale=True)
+
+
+def _alignment(kernel: Kernel) -> Alignment | None:
+    """The one that its causal outputs with L < T and L > T are nearest to; None if it refuses them."""
+    calls = [small_call(L=L, T=T).replace(causal=True) for L, T in ((3, 5), (5, 3))]
+    outputs = [_output(kernel, call) for call in calls]
+    if kernel.taken.equal or outputs[0] is None:
+        return None
+
+    def distance(alignment: Alignment) -> float:
+        apart = [0.0]
+        for call, found in zip(calls, outputs, strict=True):
+            if found is not None:
+                rows = _rows(kernel, call, alignment)
+                apart.append(np.max(np.abs(rows.output.value - found)[~rows.empty], initial=0.0))
+        return float(np.nan_to_num(np.max(apart), nan=np.inf))
+
+    return min(Alignment, key=distance)
+
+
+def _empty_rows(kernel: Kernel) -> str:
+    """What a row returns that sees no key: zeros, NaN, or the mean of all values; zeros are due if it is none of them.
+
+    """
+    call = small_call(L=2)
+    seen = np.ones((2, 2, 2, 5), dtype=bool)
+    seen[:, :, 0] = False
+    call = call.replace(visible=seen)
+    output = _output(kernel, call)
+    if output is None:
+        return "zeros"
+    rows = _rows(kernel, call)
+    found = output[rows.empty]
+    if np.isnan(found).all():
+        return "NaN"
+    due: Any = rows.output
+    is_mean = (np.abs(output - due.value) <= 2 * due.error)[rows.empty].all()
+    return "mean" if is_mean and found.any() else "zeros"
+
+
+def _lse_multiple(kernel: Kernel) -> int:
+    """The numbers of rows that its log-sum-exps have are multiples of that."""
+    call = kernel.in_own_numbers(small_call(L=3).replace(log_sum_exp=True))
+    request = kernel.request(call, {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}, {})
+    try:
+        length = int(kernel.interface.call(kernel.call, request, kernel.parameters).log_sum_exp.shape[-1])
+    except Exception:
+        return 1
+    return length if length > call.sizes["L"] else 1
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def with_taken_sizes(kernel: Kernel) -> Kernel | None:
+    """The kernel with sizes that it takes, found from one that it does; None if it takes none of them."""
+    for contiguous in (False, True):
+        for width, length in LADDER:
+            for queries in (1, length):
+                taken = Taken(contiguous=contiguous)
+                if _takes(kernel, taken, queries, length, width):
+                    return kernel.replace(taken=_limits(kernel, taken, queries, length, width))
+    return None
+
+
+def with_wide_sizes(kernel: Kernel) -> Kernel:
+    """The kernel, which takes small sizes, with limits where it refuses others."""
+    taken = Taken()
+    small = small_call(L=2)
+    laid = (small.replace(memory=memory) for memory in (Memory.TRANSPOSED, Memory.SLICED))
+    if not all(returns(kernel, call) for call in laid) and returns(kernel, small):
+        taken = Taken(contiguous=True)
+    if all(_takes(kernel, taken, 3, length, width) for width, length in WIDE):
+        return kernel.replace(taken=taken)
+    width, length = next(((E, T) for E, T in ((8, 5), (4, 5), (8, 8), (16, 16)) if _takes(kernel, taken, 1, T, E)), (0, 0))
+    return kernel.replace(taken=_limits(kernel, taken, 1, length, width) if width else taken)
+
+
+def _takes(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> bool:
+    return returns(kernel.replace(taken=taken), small_call(L=L, T=T, E=E))
+
+
+def _limits(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> Taken:
+    """Around a call that is taken: each size by itself."""
+    equal = L == T and not any(_takes(kernel, taken, *pair, E) for pair in ((L, 2 * T), (2 * L, T)))
+
+    def takes_lengths(queries: int, keys: int) -> bool:
+        both = max(queries, keys)
+        return _takes(kernel, taken, both, both, E) if equal else _takes(kernel, taken, queries, keys, E)
+
+    keys = next(n for n in (*LENGTHS, T) if n == T or all(takes_lengths(L, k * n) for k in (1, 3)))
+    queries = next(n for n in (*LENGTHS, L) if n == L or all(takes_lengths(k * n, T) for k in (1, 3)))
+    widths = tuple(width for width in WIDTHS if _takes(kernel, taken, L, T, width))
+    return replace(
+        taken, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal
+    )
