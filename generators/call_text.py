@@ -108,7 +108,9 @@ def _option(name: str, value: Any) -> Any:
 
 def _lengths(array: np.ndarray, queries: int, keys: int) -> np.ndarray:
     if not (array == np.round(array)).all() or (array < 0).any() or (array > (queries, keys)).any():
-        raise InvalidInput(f"lengths: must be whole numbers from 0 to L = {queries} and T = {keys}, two per batch entry.")
+        raise InvalidInput(
+            f"lengths: must be whole numbers from 0 to L = {queries} and T = {keys}, two per batch entry."
+        )
     return array.astype(np.int64)
 
 

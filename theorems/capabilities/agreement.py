@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,10 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
     kernel = under_test.kernel
     own = kernel.in_own_numbers(call)
     parts = max(2, own.parts) if MERGED in kernel.declares else 0
-    if call.exact and kernel.numbers.name in HALF:
-        return FurtherRows(own, FORMATS["float32"], kernel.alignment, kernel.numbers, parts=parts)
-    return FurtherRows(own, kernel.numbers, kernel.alignment, parts=parts)
+    rows = FurtherRows(own, kernel.numbers, kernel.alignment, skips=kernel.skips_below, parts=parts)
+    if own.exact and kernel.numbers.name in HALF:
+        return replace(rows, numbers=FORMATS["float32"], stored=kernel.numbers)
+    return rows
 
 
 def same_gradients(rows: AttentionRows, answer: Answer) -> Iterator[Claim]:

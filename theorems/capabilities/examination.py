@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float64
 
 from generators.attention_call import AttentionCall, State
 from generators.call_building import looked_at
@@ -79,16 +80,22 @@ def _of_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
 
 
 def _compared(rows: FurtherRows, answer: Answer) -> Iterator[About]:
-    """With the formula; rows that see nothing follow one convention, zeros or NaN, forward and backward alike."""
+    """With the formula; rows that see nothing follow one convention, zeros, NaN or the mean of all values, forward and
+    backward alike.
+    """
     empty, nan = rows.empty & ~rows.call.absent, False
     if empty.any():
         found = [answer.output[empty]]
         if answer.query_gradient is not None:
             found.append(answer.query_gradient[empty])
         nan = bool(np.isnan(found[0]).all())
-        theirs = np.concatenate([x.ravel() for x in found])
-        claim = same_bits(EMPTY, theirs, np.full(theirs.shape, np.nan if nan else 0.0))
-        yield "empty-rows", replace(claim, branch="NaN" if nan else "zeros")
+        rows = _with_means(rows, empty, found[0])
+        if rows.uniform:
+            yield "empty-rows", replace(same(EMPTY, answer.output, rows.output, empty), branch="mean")
+        else:
+            theirs = np.concatenate([x.ravel() for x in found])
+            claim = same_bits(EMPTY, theirs, np.full(theirs.shape, np.nan if nan else 0.0))
+            yield "empty-rows", replace(claim, branch="NaN" if nan else "zeros")
         if rows.parts and answer.log_sum_exp is not None:
             found = [answer.output[empty].ravel(), np.exp(answer.log_sum_exp[empty])]  # (0, −∞)
             yield MERGED, same_bits(NEUTRAL, np.concatenate(found), np.zeros(sum(map(len, found))))
@@ -109,9 +116,19 @@ def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     """Of sinks and of a bias."""
     if answer.sink_gradient is not None:
         yield "sinks", same(SINK_GRADIENT, answer.sink_gradient, rows.sink_gradient)
-    if answer.bias_gradient is not None:
+    if answer.bias_gradient is not None and rows.call.bias is not None:
         theirs = answer.bias_gradient
         yield "bias-gradient", same(BIAS_GRADIENT, theirs, rows.bias_gradient, ~np.isneginf(rows.call.bias))
+
+
+def _with_means(
+    rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], found: Float64[np.ndarray, "rows M"]
+) -> FurtherRows:
+    """The formula, with the mean of all values in rows that see nothing if that is what they have."""
+    mean = replace(rows, uniform=True)
+    due: Any = mean.output[empty]
+    is_mean = found.any() and (np.abs(found - due.value) <= 2 * due.error).all()
+    return mean if is_mean else rows
 
 
 def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:

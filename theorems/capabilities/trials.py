@@ -115,7 +115,9 @@ class Trials:
 
     def _build(self, plan: Plan, number: int) -> AttentionCall:
         seed = seed_from(f"call {self.seed} {number}") % 2**32
-        return build_call(plan, self.under_test.kernel.declares, seed, number)
+        kernel = self.under_test.kernel
+        call: AttentionCall = kernel.suit(build_call(plan, kernel.declares, seed, number))
+        return call
 
     def _examined(self, number: int, call: AttentionCall) -> Trial:
         plan = self._plan(number)
@@ -153,7 +155,7 @@ class Trials:
         for another in range(SMALL_CALLS):
             call = build_call(plan, self.under_test.kernel.declares, another)
             try:
-                self.under_test.attend(call)
+                self.under_test.attend(self.under_test.kernel.in_own_numbers(call))
             except Refused:
                 return True
             except Exception:

@@ -6,7 +6,7 @@ what rows that see nothing return, how long log-sum-exps are. It is found out on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -43,11 +43,12 @@ def with_capabilities(kernel: Kernel) -> Kernel:
         has.discard("grouped-heads")
     if kernel.taken.contiguous:
         has.discard("memory")
+    if "dropout" in has and not (_takes_all(kernel) and returns(kernel, small_call().replace(dropout=0.5))):
+        has.discard("dropout")
     if has & {*HIDE}:
         has.add("hidden-keys")
     if "boolean-mask" in has and kernel.interface.name != "hf":
         has.add("empty-rows")  # masks of transformers are finite: there no row is empty
-        kernel = kernel.replace(empty_rows=_empty_rows(kernel))
     if "log-sum-exp" in has:
         kernel = kernel.replace(lse_multiple=_lse_multiple(kernel))
     has |= _differentiated(kernel, has)
@@ -82,6 +83,11 @@ def returns(kernel: Kernel, call: AttentionCall) -> bool:
     return _output(kernel, call) is not None
 
 
+def _takes_all(kernel: Kernel) -> bool:
+    """Whether the identity may be its values, whatever the number of keys."""
+    return not kernel.layout.square and not kernel.taken.widths and kernel.taken.keys == 1
+
+
 def _output(kernel: Kernel, call: AttentionCall) -> Any:
     try:
         return kernel.replace(differentiable=False).answer(kernel.in_own_numbers(call)).output
@@ -105,10 +111,10 @@ def _differentiable(kernel: Kernel) -> bool:
 
 def _differentiated(kernel: Kernel, has: set[str]) -> set[str]:
     """What has a gradient beside query, key and value."""
-    found = set()
+    found: set[str] = set()
     if not kernel.differentiable:
         return found
-    asked = {
+    asked: dict[str, tuple[str, dict[str, Any]]] = {
         "sinks": ("sink-gradient", {"sinks": np.zeros(2)}),
         "additive-mask": ("bias-gradient", {"bias": np.zeros((1, 2, 1, 5))}),
     }
@@ -171,30 +177,11 @@ def _alignment(kernel: Kernel) -> Alignment | None:
     return min(Alignment, key=distance)
 
 
-def _empty_rows(kernel: Kernel) -> str:
-    """What a row returns that sees no key: zeros, NaN, or the mean of all values; zeros are due if it is none of them.
-
-    """
-    call = small_call(L=2)
-    seen = np.ones((2, 2, 2, 5), dtype=bool)
-    seen[:, :, 0] = False
-    call = call.replace(visible=seen)
-    output = _output(kernel, call)
-    if output is None:
-        return "zeros"
-    rows = _rows(kernel, call)
-    found = output[rows.empty]
-    if np.isnan(found).all():
-        return "NaN"
-    due: Any = rows.output
-    is_mean = (np.abs(output - due.value) <= 2 * due.error)[rows.empty].all()
-    return "mean" if is_mean and found.any() else "zeros"
-
-
 def _lse_multiple(kernel: Kernel) -> int:
     """The numbers of rows that its log-sum-exps have are multiples of that."""
     call = kernel.in_own_numbers(small_call(L=3).replace(log_sum_exp=True))
-    request = kernel.request(call, {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}, {})
+    given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
+    request = kernel.request(call, given, {})
     try:
         length = int(kernel.interface.call(kernel.call, request, kernel.parameters).log_sum_exp.shape[-1])
     except Exception:
@@ -225,7 +212,9 @@ def with_wide_sizes(kernel: Kernel) -> Kernel:
         taken = Taken(contiguous=True)
     if all(_takes(kernel, taken, 3, length, width) for width, length in WIDE):
         return kernel.replace(taken=taken)
-    width, length = next(((E, T) for E, T in ((8, 5), (4, 5), (8, 8), (16, 16)) if _takes(kernel, taken, 1, T, E)), (0, 0))
+    width, length = next(
+        ((E, T) for E, T in ((8, 5), (4, 5), (8, 8), (16, 16)) if _takes(kernel, taken, 1, T, E)), (0, 0)
+    )
     return kernel.replace(taken=_limits(kernel, taken, 1, length, width) if width else taken)
 
 
@@ -244,6 +233,4 @@ def _limits(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> Taken:
     keys = next(n for n in (*LENGTHS, T) if n == T or all(takes_lengths(L, k * n) for k in (1, 3)))
     queries = next(n for n in (*LENGTHS, L) if n == L or all(takes_lengths(k * n, T) for k in (1, 3)))
     widths = tuple(width for width in WIDTHS if _takes(kernel, taken, L, T, width))
-    return replace(
-        taken, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal
-    )
+    return replace(taken, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)

@@ -115,9 +115,8 @@ class Kernel:
         alignment: of causality where L ≠ T, as it was found to be.
         taken: sizes and tensors that it takes.
         fixed_scale: whether its scale is 1/√E, and nobody can say otherwise.
-        empty_rows: what rows that see nothing return, "zeros", "NaN" or "mean".
         lse_multiple: its log-sum-exps have lengths that are multiples of that.
-        skips_below: weights smaller than this share of the largest may be left out: ``skips_weights_below`` of the callable.
+        skips_below: weights smaller than this share of the largest may be left out, as the callable declares.
         many_queries: whether it takes more than one query to an input; else each gets a copy of the keys.
         differentiable: whether it has a backward pass.
         device: where its tensors live.
@@ -129,13 +128,12 @@ class Kernel:
     dtype: str = "float64"
     layout: Layout = LAYOUTS[0]
     interface: Interface = INTERFACES["plain"]
-    parameters: Parameters = field(default_factory=lambda: MappingProxyType({}))
+    parameters: Parameters = field(default_factory=dict)
     declares: frozenset[str] = frozenset(ALWAYS)
     computes_in: str = "float64"
     alignment: Alignment = Alignment.TOP_LEFT
-    taken: Taken = Taken()
+    taken: Taken = field(default_factory=Taken)
     fixed_scale: bool = False
-    empty_rows: str = "zeros"
     lse_multiple: int = 1
     skips_below: float = 0.0
     many_queries: bool = True
@@ -392,15 +390,21 @@ class Kernel:
             seed=call.seed,
         )
 
-    def in_own_numbers(self, call: AttentionCall) -> AttentionCall:
-        """The call in sizes that the kernel takes, with options that it has a word for, its tensors rounded to the
-        kernel's numbers, and queries small enough for their range."""
+    def suit(self, call: AttentionCall) -> AttentionCall:
+        """The call in sizes that the kernel takes, with options that its signature can say, and its own scale if it
+        has no other."""
         call = self.taken.fit(self.interface.expressible(call), quartic=self.fixed_scale and call.exact)
-        if self.fixed_scale and call.scale is not None:
-            # The root of a power of four is one of two: exact calls remain so.
-            exact = call.exact and is_power_of_four(call.sizes["E"])
-            root = math.sqrt(call.sizes["E"]) if exact else 1.0
-            call = call.replace(query=call.query * root, scale=None, exact=exact)
+        if not self.fixed_scale or call.scale is None:
+            return call
+        # The root of a power of four is one of two: exact calls remain so.
+        exact = call.exact and is_power_of_four(call.sizes["E"])
+        root = math.sqrt(call.sizes["E"]) if exact else 1.0
+        return call.replace(query=call.query * root, scale=None, exact=exact)
+
+    def in_own_numbers(self, call: AttentionCall) -> AttentionCall:
+        """The call as the kernel takes it, its tensors rounded to the kernel's numbers, and queries small enough for
+        their range."""
+        call = self.suit(call)
         group = call.query.shape[1] // call.key.shape[1]
         keys = np.abs(np.repeat(call.key, group, axis=1))
         room = self.numbers.largest / 8

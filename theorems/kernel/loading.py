@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import Alignment, AttentionCall
+from generators.attention_call import AttentionCall
 from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
 from theorems.core.on_kernel import Refused
-from theorems.kernel.importing import SIGNATURE, check_callable, import_callable
 from theorems.kernel.adapter import adapter_to_paste
 from theorems.kernel.contract import with_capabilities, with_taken_sizes, with_wide_sizes
+from theorems.kernel.importing import SIGNATURE, check_callable, import_callable
 from theorems.kernel.interfaces import INTERFACES, recognise
 from theorems.kernel.interfaces.interface import Interface, Parameters, parameters_of
 from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
@@ -89,8 +89,9 @@ def probe(
         for layout in (LAYOUTS if chosen.name == "plain" else LAYOUTS[:2])
     ]
     refusals: list[tuple[int, str]] = []
+    tried = made[0].dtype
     for kernel in made:
-        if refusals and max(refusals)[0] > 0 and kernel.dtype != tried:
+        if kernel.dtype != tried and max(refusals)[0] > 0:
             break  # it takes this dtype: what is wrong in it does not become right in a coarser one
         tried = kernel.dtype
         step, refusal = _refusal(kernel)
@@ -123,8 +124,8 @@ def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name
     if unknown:
         what = f"parameter{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}"
         raise InvalidInput(
-            f"--attention: {name} has to be given its {what}, which interface {interface.name} does not know; paste this"
-            f" into a file my_adapter.py, fill it in, and give --attention my_adapter.py:attention.\n\n"
+            f"--attention: {name} has to be given its {what}, which interface {interface.name} does not know; paste"
+            " this into a file my_adapter.py, fill it in, and give --attention my_adapter.py:attention.\n\n"
             + adapter_to_paste(source or name, parameters)
         )
 

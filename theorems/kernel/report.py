@@ -43,8 +43,6 @@ def contract_lines(kernel: Any) -> Iterator[str]:
         yield f"its log-sum-exps are padded to multiples of {kernel.lse_multiple} rows"
     if kernel.skips_below:
         yield f"weights below {kernel.skips_below:.2g} of the largest may be left out, as it declares"
-    if kernel.empty_rows == "mean":
-        yield "rows that see nothing return the mean of all values"
     left = list(kernel.interface.not_tested(kernel.parameters))
     if left:
         yield f"not tested, switched off or left as they are: {', '.join(left)}"

@@ -40,9 +40,9 @@ class Taken:
     def _limits(self) -> Iterator[str]:
         if self.widths:
             yield f"widths {describe_widths(self.widths)}"
-        for axis, multiple in (("L", self.queries), ("T", self.keys)):
+        for name, multiple in (("L", self.queries), ("T", self.keys)):
             if multiple > 1:
-                yield f"{axis} in multiples of {multiple}"
+                yield f"{name} in multiples of {multiple}"
         if self.equal:
             yield "L = T"
         if self.contiguous:
@@ -86,7 +86,7 @@ class Taken:
         if square and not self.equal:
             L = T = -(-sizes["T"] // math.lcm(self.queries, self.keys)) * math.lcm(self.queries, self.keys)
         E, M = self.width(sizes["E"], quartic=quartic), self.width(sizes["M"])
-        if (L, T, E, M) == tuple(sizes[axis] for axis in "LTEM"):
+        if tuple(sizes[axis] for axis in "LTEM") == (L, T, E, M):
             return call
         return call.replace(
             query=_without(_resize(call.query, {2: L, 3: E}), 3, sizes["E"]),
@@ -109,8 +109,8 @@ def describe_widths(widths: tuple[int, ...]) -> str:
     """As multiples, if they are, or one by one."""
     for multiple in reversed(LENGTHS):
         if multiple > 1 and widths == tuple(one for one in WIDTHS if one % multiple == 0 and one <= widths[-1]):
-            most = "" if widths[-1] == WIDTHS[-1] else f" up to {widths[-1]}"
-            return f"in multiples of {multiple}{most}"
+            limit = "" if widths[-1] == WIDTHS[-1] else f" up to {widths[-1]}"
+            return f"in multiples of {multiple}{limit}"
     least, most = widths[0], widths[-1]
     if widths == tuple(one for one in WIDTHS if least <= one <= most):
         limits = (f"from {least}" if least > 1 else "", f"up to {most}" if most < WIDTHS[-1] else "")
@@ -138,10 +138,11 @@ def _resize_mask(mask: Any, L: int, T: int, seen: Any) -> Any:
     """The mask of other lengths; a row that saw a key sees one."""
     if mask is None:
         return None
-    axes = {axis: size for axis, size in ((mask.ndim - 2, L), (mask.ndim - 1, T)) if axis >= 0 and mask.shape[axis] > 1}
+    last = mask.ndim - 1
+    axes: dict[int, int] = {k: n for k, n in ((last - 1, L), (last, T)) if k >= 0 and mask.shape[k] > 1}
     found = _resize(mask, axes)
     if found.shape[-1] < mask.shape[-1]:
-        rows = _resize(mask, {axis: size for axis, size in axes.items() if axis != mask.ndim - 1})
+        rows = _resize(mask, {k: n for k, n in axes.items() if k != last})
         sees = [np.any(one if one.dtype == bool else ~np.isneginf(one), axis=-1) for one in (rows, found)]
         found = found.copy()
         found[sees[0] & ~sees[1], 0] = seen

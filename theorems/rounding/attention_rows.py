@@ -44,6 +44,9 @@ class AttentionRows:
         numbers: what the kernel computes in.
         alignment: of causality and windows.
         stored: the format of what is returned, where that is coarser than what it computes in.
+        uniform: whether rows that see nothing have the same weight for each key, through which no gradient goes to
+            logits; else they have none.
+        skips: weights smaller than this share of the largest of their row may be left out.
         factor: of each weight, (B, H, L, T), where some are dropped and the others larger; the softmax is not theirs.
     """
 
@@ -51,6 +54,8 @@ class AttentionRows:
     numbers: Format
     alignment: Alignment = Alignment.TOP_LEFT
     stored: Format | None = None
+    uniform: bool = False
+    skips: float = 0.0
     factor: Float64[np.ndarray, "B H L T"] | None = None
 
     @contextmanager
@@ -111,8 +116,23 @@ class AttentionRows:
     def weights(self) -> Any:
         """s, (B, H, L, T); zero in rows that see nothing."""
         with self._as_the_kernel():
-            s = softmax(self.logits, updates=(self.call.sizes["T"] - 1) // BLOCK)
-        return np.where(self.visibility, s, 0.0)
+            s: Any = softmax(self.logits, updates=(self.call.sizes["T"] - 1) // BLOCK)
+        s = np.where(self._has_weight, s, 0.0)
+        return s.widen(self._left_out(s)) if self.skips else s
+
+    @property
+    def _has_weight(self) -> Bool[np.ndarray, "B H L T"]:
+        return self.visibility | self.empty[..., None] if self.uniform else self.visibility
+
+    def _left_out(self, s: Any) -> Float64[np.ndarray, "B H L T"]:
+        """By how much weights are off if those below a share of the largest may be left out.
+
+        With δ the sum of those that may be, each of them is between 0 and s/(1 − δ), and so are all others, from s.
+        """
+        largest = np.max(s.value - s.error, axis=-1, keepdims=True)
+        may = s.value - s.error < self.skips * (largest + 2 * np.max(s.error, axis=-1, keepdims=True))
+        delta = np.minimum(np.sum(np.where(may, s.value + s.error, 0.0), axis=-1, keepdims=True), 0.5)
+        return np.asarray(np.where(may, s.value, s.value * delta) / (1 - delta))
 
     @cached_property
     def returned_weights(self) -> Any:
@@ -127,7 +147,7 @@ class AttentionRows:
     def _weights_again(self) -> Any:
         """The same as the backward pass of a kernel has them."""
         with self._as_the_kernel():
-            return np.where(self.visibility, recompute_weights(self.weights, self.logits), 0.0)
+            return np.where(self._has_weight, recompute_weights(self.weights, self.logits), 0.0)
 
     @cached_property
     def log_sum_exp(self) -> Any:
@@ -175,6 +195,7 @@ class AttentionRows:
             flash: Any = np.sum(upstream * self.output, axis=-1, keepdims=True)
             apart = np.abs(mean.value - flash.value) + flash.error - mean.error
             dz: Any = s * (scores - self._after_lse(mean.widen(np.maximum(apart, 0.0))))
+            dz = np.where(self.empty[..., None], 0.0, dz)
             return dz.widen(self._stray(dz))
 
     def _after_lse(self, mean: Any) -> Any:

@@ -11,8 +11,8 @@ Where the loss depends on l = log Σ_t e^{z_t}, too, with the upstream gradient 
 
 ALiBi subtracts slope · |j − i| from the logit of key j. A bias b has the gradient db = Σ dz over what it is broadcast
 along. Of parts of the keys, each with its mean o_p and l_p = log Σ e^{z_t} over it, the whole is Σ_p e^{l_p − l} o_p
-with l = log Σ_p e^{l_p}, whatever the partition: the softmax over parts of the softmax within them. Whoever merges rounds
-l_p once for each merge; that moves all logits of a part alike.
+with l = log Σ_p e^{l_p}, whatever the partition: the softmax over parts of the softmax within them. Whoever merges
+rounds l_p once for each merge; that moves all logits of a part alike.
 """
 
 from __future__ import annotations
@@ -81,14 +81,16 @@ class FurtherRows(AttentionRows):
             sink = exact(np.broadcast_to(self.call.sinks[:, None, None], shape))
             keys = np.where(self.empty[..., None], -np.inf, self.logits)
             blocks = self.call.sizes["T"] // BLOCK
-            return softmax(np.concatenate([keys, sink], axis=-1), updates=blocks + 1)
+            logits: Any = np.concatenate([keys, sink], axis=-1)
+            return softmax(logits, updates=blocks + 1)
 
     @cached_property
     def weights(self) -> Any:
         """s of the keys."""
         if self.call.sinks is None:
             return super().weights
-        return np.where(self.visibility, self._weights_and_sink[..., :-1], 0.0)
+        s: Any = np.where(self.visibility, self._weights_and_sink[..., :-1], 0.0)
+        return s.widen(self._left_out(s)) if self.skips else s
 
     @cached_property
     def output(self) -> Any:
@@ -159,7 +161,7 @@ class FurtherRows(AttentionRows):
         whole = (1,) * (4 - len(shape)) + shape
         axes = tuple(axis for axis, size in enumerate(whole) if size == 1)
         with self._as_the_kernel():
-            total: Any = np.sum(self._masked_logit_gradient, axis=axes, keepdims=True) if axes else (
-                self._masked_logit_gradient
+            total: Any = (
+                np.sum(self._masked_logit_gradient, axis=axes, keepdims=True) if axes else (self._masked_logit_gradient)
             )
             return self._round_to_output(np.reshape(total, shape))

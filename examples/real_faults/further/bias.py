@@ -1,6 +1,6 @@
 """A right kernel with a bias that is added to the logits and differentiated, in PyTorch's interface.
 
-    theorems verify --attention examples.real_faults.further.bias:attention
+theorems verify --attention examples.real_faults.further.bias:attention
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A right kernel that decodes with a cache of keys, in splits, in one piece or in pages, in flash-attn's interface.
 
-    theorems verify --attention examples.real_faults.further.cache:attention
+theorems verify --attention examples.real_faults.further.cache:attention
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A right merge of two parts of the keys by their log-sum-exps, in flashinfer's interface, and of many in flash-attn's.
 
-    theorems verify --attention examples.real_faults.further.merge:merge_state
+theorems verify --attention examples.real_faults.further.merge:merge_state
 """
 
 from __future__ import annotations

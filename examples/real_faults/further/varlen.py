@@ -1,6 +1,6 @@
 """A right kernel of sequences one behind another, in flash-attn's interface: each is attended to by itself.
 
-    theorems verify --attention examples.real_faults.further.varlen:attention
+theorems verify --attention examples.real_faults.further.varlen:attention
 """
 
 from __future__ import annotations

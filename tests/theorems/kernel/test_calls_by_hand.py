@@ -15,7 +15,7 @@ from theorems.core.claim import Verdict
 from theorems.kernel import check
 from theorems.kernel.importing import import_callable
 from theorems.kernel.interfaces import INTERFACES
-from theorems.kernel.interfaces.interface import Mark, Request, swap_axes
+from theorems.kernel.interfaces.interface import Request, swap_axes
 from theorems.kernel.kernel import Kernel, _unit
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline

@@ -1,7 +1,7 @@
 """How kernels want to be called: the signatures that attention has in the libraries, a file each.
 
-An interface turns a :class:`.interface.Request` into arguments, and what the kernel returns into our order. Each keyword
-that a kernel has and that is tested is a capability that it declares thereby; others are switched off, and named.
+An interface turns a :class:`.interface.Request` into arguments, and what the kernel returns into our order. Each
+keyword of a kernel of which something is claimed is a capability that it declares; others are switched off, and named.
 """
 
 from __future__ import annotations

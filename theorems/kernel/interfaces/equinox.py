@@ -12,9 +12,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     first_of,
     neutral,
-    tested,
     untested,
 )
 from theorems.kernel.with_torch import torch
@@ -30,7 +30,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         if mask is not None:
             options["mask"] = mask[place]
         outputs.append(first_of(kernel(*tensors, **options))[0])
-    return Returned(torch.stack(outputs).unflatten(0, (B, H)))
+    return Returned(torch.stack(outputs).reshape(B, H, L, -1))
 
 
 EQUINOX = Interface(
@@ -40,7 +40,7 @@ EQUINOX = Interface(
     MappingProxyType(
         {
             "key_": GIVEN,
-            "mask": tested("boolean-mask"),
+            "mask": claimed("boolean-mask"),
             "dropout": neutral(None),
             "inference": neutral(True),
             **untested("key"),

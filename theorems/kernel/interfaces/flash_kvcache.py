@@ -19,14 +19,13 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     first_of,
     swap_axes,
-    tested,
     untested,
 )
 from theorems.kernel.interfaces.packing import in_pages
 from theorems.kernel.with_torch import torch
-
 
 TABLES = ("block_table", "page_table")
 
@@ -58,8 +57,8 @@ FLASH_KVCACHE = Interface(
     (frozenset({"k_cache"}), frozenset({"cache_seqlens"})),
     MappingProxyType(
         OPTIONS
-        | {"cache_seqlens": tested("ragged-batch")}
-        | dict.fromkeys(TABLES, tested("paged-keys", neutral=None))
+        | {"cache_seqlens": claimed("ragged-batch")}
+        | dict.fromkeys(TABLES, claimed("paged-keys", neutral=None))
         | untested("k", "v", "rotary_cos", "rotary_sin", "rotary_seqlens", "rotary_interleaved", "cache_batch_idx")
         | untested("cache_leftpad", "cu_seqlens_q", "cu_seqlens_k_new", "max_seqlen_q")
         | untested("scheduler_metadata")

@@ -1,4 +1,4 @@
-"""flash-attn's ``flash_attn_varlen_func`` and PyTorch's ``varlen_attn``: sequences one after another, without padding."""
+"""flash-attn's ``flash_attn_varlen_func`` and PyTorch's ``varlen_attn``: sequences without padding."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     first_of,
-    tested,
     untested,
 )
 from theorems.kernel.interfaces.packing import pack, unpack
@@ -52,7 +52,10 @@ FLASH_VARLEN = Interface(
     MappingProxyType(
         OPTIONS
         | dict.fromkeys((*STARTS[0], *STARTS[1], *LONGEST[0], *LONGEST[1]), GIVEN)
-        | {"scale": tested("scale", "default-scale"), "is_causal": tested("causal", "causal-rectangle", neutral=False)}
+        | {
+            "scale": claimed("scale", "default-scale"),
+            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
+        }
         | untested("seqused_q", "seqused_k", "block_table", "page_table", "leftpad_k", "return_aux")
     ),
     _put,

@@ -1,7 +1,7 @@
 """flashinfer's ``single_prefill_with_kv_cache`` and ``single_decode_with_kv_cache``: one request at a time.
 
-Each entry of a batch is a call. The log-sum-exp is to the base 2, as its documentation says; a mask is that of all heads,
-and windows go to the left.
+Each entry of a batch is a call. The log-sum-exp is to the base 2, as its documentation says; a mask is that of all
+heads, and windows go to the left.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     first_of,
     neutral,
-    tested,
     untested,
 )
 from theorems.kernel.interfaces.masks import with_one_mask
@@ -40,7 +40,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
     if request.log_sum_exp:
         options["return_lse"] = True
     B, L, T = len(request.query), request.query.shape[2], request.key.shape[2]
-    each = []
+    each: list[tuple[Any, Any]] = []
     for entry, tensors in enumerate(zip(*request.in_lengths_first, strict=True)):
         if request.mask is not None:
             options["custom_mask"] = request.mask.expand(B, -1, L, T)[entry, 0]
@@ -68,15 +68,17 @@ FLASHINFER = Interface(
     (frozenset({"kv_layout"}), frozenset({"window_left"}), frozenset({"sm_scale", "logits_soft_cap"})),
     MappingProxyType(
         {
-            "custom_mask": tested("boolean-mask"),
-            "causal": tested("causal", "causal-rectangle", neutral=False),
-            "sm_scale": tested("scale", "default-scale"),
-            "window_left": tested("window", neutral=-1),
-            "logits_soft_cap": tested("softcap"),
-            "return_lse": tested("log-sum-exp", neutral=False),
+            "custom_mask": claimed("boolean-mask"),
+            "causal": claimed("causal", "causal-rectangle", neutral=False),
+            "sm_scale": claimed("scale", "default-scale"),
+            "window_left": claimed("window", neutral=-1),
+            "logits_soft_cap": claimed("softcap"),
+            "return_lse": claimed("log-sum-exp", neutral=False),
             "kv_layout": neutral("NHD"),
             "pos_encoding_mode": neutral("NONE"),
-            **untested("scale_q", "scale_k", "scale_v", "q_scale", "k_scale", "v_scale", "o_dtype", "packed_custom_mask"),
+            **untested(
+                "scale_q", "scale_k", "scale_v", "q_scale", "k_scale", "v_scale", "o_dtype", "packed_custom_mask"
+            ),
             **untested("use_fp16_qk_reduction", "use_tensor_cores", "rope_scale", "rope_theta", "backend", "sinks"),
         }
     ),

@@ -11,9 +11,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     neutral,
     swap_axes,
-    tested,
     untested,
 )
 
@@ -33,9 +33,9 @@ FLAX = Interface(
     (frozenset({"dropout_rng"}), frozenset({"broadcast_dropout"})),
     MappingProxyType(
         {
-            "bias": tested("additive-mask"),
-            "mask": tested("boolean-mask"),
-            "is_causal": tested("causal", "causal-rectangle", neutral=False),
+            "bias": claimed("additive-mask"),
+            "mask": claimed("boolean-mask"),
+            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
             "dropout_rate": neutral(0.0),
             "deterministic": neutral(True),
             **untested("broadcast_dropout", "dropout_rng", "dtype", "precision", "module", "promote_dtype"),

@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from theorems.kernel.interfaces.interface import Option, Parameters, Request, tested
+from theorems.kernel.interfaces.interface import Option, Parameters, Request, claimed
 
 SINKS = ("learnable_sink", "sinks", "sink", "s_aux")
 SLOPES = "alibi_slopes"
 SPLITS = "num_splits"
 FURTHER: Mapping[str, Option] = MappingProxyType(
-    dict.fromkeys(SINKS, tested("sinks", neutral=None))
-    | {SLOPES: tested("alibi", neutral=None), SPLITS: tested("splits")}
+    dict.fromkeys(SINKS, claimed("sinks", neutral=None))
+    | {SLOPES: claimed("alibi", neutral=None), SPLITS: claimed("splits")}
 )
 """Of whichever interface."""
 

@@ -8,15 +8,14 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from theorems.kernel.interfaces.interface import (
-    GIVEN,
     Interface,
     Parameters,
     Request,
     Returned,
+    claimed,
     first_of,
     neutral,
     swap_axes,
-    tested,
 )
 from theorems.kernel.with_torch import torch
 
@@ -68,12 +67,12 @@ HF = Interface(
     (frozenset({"module", "attention_mask"}), frozenset({"attention_mask", "scaling"}), frozenset({"scaling"})),
     MappingProxyType(
         {
-            "attention_mask": tested("boolean-mask", "additive-mask"),
-            "scaling": tested("scale"),
+            "attention_mask": claimed("boolean-mask", "additive-mask"),
+            "scaling": claimed("scale"),
             # A single query sees all keys there, as the last of many: L = T alone is claimed.
-            "is_causal": tested("causal"),
-            "module": tested("grouped-heads"),
-            "softcap": tested("softcap"),
+            "is_causal": claimed("causal"),
+            "module": claimed("grouped-heads"),
+            "softcap": claimed("softcap"),
             "dropout": neutral(0.0),
             "sliding_window": neutral(None),
             "s_aux": neutral(None),

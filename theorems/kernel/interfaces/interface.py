@@ -117,7 +117,7 @@ UNTESTED = Option()
 """Nothing is known of it but that its default changes nothing."""
 
 
-def tested(*capabilities: str, neutral: Any = Mark.LEFT) -> Option:
+def claimed(*capabilities: str, neutral: Any = Mark.LEFT) -> Option:
     """A parameter of which these capabilities are claimed."""
     return Option(capabilities, neutral)
 
@@ -209,7 +209,9 @@ def parameters_of(kernel: Callable[..., Any]) -> Parameters:
         return MappingProxyType({})
     return MappingProxyType(
         {
-            "**" if one.kind is one.VAR_KEYWORD else one.name: Mark.REQUIRED if one.default is one.empty else one.default
+            "**" if one.kind is one.VAR_KEYWORD else one.name: Mark.REQUIRED
+            if one.default is one.empty
+            else one.default
             for one in found
             if one.kind is not one.VAR_POSITIONAL
         }

@@ -11,9 +11,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     first_of,
     swap_axes,
-    tested,
     untested,
 )
 from theorems.kernel.with_torch import torch
@@ -44,12 +44,12 @@ JAX = Interface(
     ),
     MappingProxyType(
         {
-            "bias": tested("additive-mask"),
-            "mask": tested("boolean-mask"),
-            "scale": tested("scale", "default-scale"),
-            "is_causal": tested("causal", "causal-rectangle", neutral=False),
-            "local_window_size": tested("window"),
-            "return_residual": tested("log-sum-exp"),
+            "bias": claimed("additive-mask"),
+            "mask": claimed("boolean-mask"),
+            "scale": claimed("scale", "default-scale"),
+            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
+            "local_window_size": claimed("window"),
+            "return_residual": claimed("log-sum-exp"),
             **untested("query_seq_lengths", "key_value_seq_lengths", "implementation"),
         }
     ),

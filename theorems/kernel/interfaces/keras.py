@@ -11,8 +11,8 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     swap_axes,
-    tested,
     untested,
 )
 
@@ -36,11 +36,11 @@ KERAS = Interface(
     (frozenset({"flash_attention", "bias"}), frozenset({"attn_logits_soft_cap"})),
     MappingProxyType(
         {
-            "bias": tested("additive-mask"),
-            "mask": tested("boolean-mask"),
-            "scale": tested("scale", "default-scale"),
-            "is_causal": tested("causal", "causal-rectangle", neutral=False),
-            "attn_logits_soft_cap": tested("softcap"),
+            "bias": claimed("additive-mask"),
+            "mask": claimed("boolean-mask"),
+            "scale": claimed("scale", "default-scale"),
+            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
+            "attn_logits_soft_cap": claimed("softcap"),
             **untested("flash_attention"),
         }
     ),

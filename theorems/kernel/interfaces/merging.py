@@ -1,7 +1,7 @@
 """What merges parts of the keys, as an attention kernel: the parts are attended to here, and merged by it.
 
-A part is what its keys give: their mean under the softmax within it, and log Σ e^logit over it. Of no keys, or none that
-a row sees, that is (0, −∞).
+A part is what its keys give: their mean under the softmax within it, and log Σ e^logit over it. Of no keys, or none
+that a row sees, that is (0, −∞).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     first_of,
     neutral,
-    tested,
     untested,
 )
 from theorems.kernel.with_torch import torch
@@ -60,7 +60,7 @@ def put_into_merge_state(
     kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> Returned:
     """Parts merged one after another by (v_a, s_a, v_b, s_b) → (v, s), on (B·L, H, M) and (B·L, H)."""
-    B, H, L, _ = request.query.shape
+    B, _, L, _ = request.query.shape
     base = _logarithm_of_base(kernel)
 
     def flat(part: Part) -> Part:
@@ -71,8 +71,8 @@ def put_into_merge_state(
     for part in rest:
         merged = kernel(*merged, *part, **options)
     output, lse = merged
-    lse = lse.unflatten(0, (B, L)).transpose(1, 2) * base
-    return Returned(output.unflatten(0, (B, L)).transpose(1, 2), lse if request.log_sum_exp else None)
+    lse = lse.reshape(B, L, *lse.shape[1:]).transpose(1, 2) * base
+    return Returned(output.reshape(B, L, *output.shape[1:]).transpose(1, 2), lse if request.log_sum_exp else None)
 
 
 def _logarithm_of_base(kernel: Callable[..., Any]) -> float:
@@ -106,7 +106,7 @@ MERGE_STATE = Interface(
     "merge-state",
     "(v_a, s_a, v_b, s_b) → (v, s) on (L, H, E) and (L, H), log-sum-exps of either base",
     (frozenset({"v_a", "s_a", "v_b", "s_b"}),),
-    MappingProxyType({"v_a": tested(*DECLARES)} | dict.fromkeys(("s_a", "v_b", "s_b"), GIVEN)),
+    MappingProxyType({"v_a": claimed(*DECLARES)} | dict.fromkeys(("s_a", "v_b", "s_b"), GIVEN)),
     put_into_merge_state,
     by_place=4,
 )
@@ -115,7 +115,7 @@ COMBINE = Interface(
     "(out_partial, lse_partial, out=None, out_dtype=None) → (out, lse) on (S, B, L, H, E) and (S, B, L, H)",
     (frozenset({"out_partial", "lse_partial"}),),
     MappingProxyType(
-        {"out_partial": tested(*DECLARES), "lse_partial": GIVEN, "out_dtype": GIVEN, "out": neutral(None)}
+        {"out_partial": claimed(*DECLARES), "lse_partial": GIVEN, "out_dtype": GIVEN, "out": neutral(None)}
         | {"return_lse": neutral(True)}
         | untested("cu_seqlens", "seqused", "varlen_batch_idx")
     ),

@@ -11,8 +11,8 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     neutral,
-    tested,
     untested,
 )
 from theorems.kernel.interfaces.masks import with_mask_or_causal
@@ -32,8 +32,8 @@ MLX = Interface(
     (frozenset({"q", "mask", "scale"}), frozenset({"queries", "mask", "scale"})),
     MappingProxyType(
         {
-            "scale": tested("scale"),
-            "mask": tested("boolean-mask", "additive-mask", "causal-rectangle"),
+            "scale": claimed("scale"),
+            "mask": claimed("boolean-mask", "additive-mask", "causal-rectangle"),
             "sinks": neutral(None),
             **untested("stream"),
         }

@@ -1,4 +1,4 @@
-"""The ONNX operator Attention, as its reference evaluates it and onnxruntime runs it: (B, H, L, E), numbers for flags."""
+"""The ONNX operator Attention, as its reference and onnxruntime evaluate it: (B, H, L, E), numbers for flags."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     first_of,
     neutral,
-    tested,
     untested,
 )
 
@@ -37,10 +37,10 @@ ONNXRUNTIME = Interface(
     (frozenset({"past_key", "past_value"}), frozenset({"qk_matmul_output_mode"})),
     MappingProxyType(
         {
-            "attn_mask": tested("boolean-mask", "additive-mask"),
-            "is_causal": tested("causal", "causal-rectangle"),
-            "scale": tested("scale", "default-scale"),
-            "softcap": tested("softcap"),
+            "attn_mask": claimed("boolean-mask", "additive-mask"),
+            "is_causal": claimed("causal", "causal-rectangle"),
+            "scale": claimed("scale", "default-scale"),
+            "softcap": claimed("softcap"),
             "past_key": neutral(None),
             "past_value": neutral(None),
             **untested("q_num_heads", "kv_num_heads", "qk_matmul_output_mode", "softmax_precision"),

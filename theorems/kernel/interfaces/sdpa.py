@@ -14,8 +14,8 @@ from theorems.kernel.interfaces.interface import (
     Request,
     Returned,
     ask_for_lse,
+    claimed,
     first_of,
-    tested,
     untested,
 )
 
@@ -46,14 +46,14 @@ SDPA = Interface(
     (frozenset({"attn_mask"}), frozenset({"is_causal"}), frozenset({"enable_gqa"})),
     MappingProxyType(
         {
-            "attn_mask": tested("boolean-mask", "additive-mask"),
-            "is_causal": tested("causal", "causal-rectangle", neutral=False),
-            "scale": tested("scale", "default-scale"),
-            "enable_gqa": tested("grouped-heads"),
-            "softcap": tested("softcap"),
+            "attn_mask": claimed("boolean-mask", "additive-mask"),
+            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
+            "scale": claimed("scale", "default-scale"),
+            "enable_gqa": claimed("grouped-heads"),
+            "softcap": claimed("softcap"),
             **FURTHER,
-            "dropout_p": tested("dropout", neutral=0.0),
-            **dict.fromkeys(LSE, tested("log-sum-exp")),
+            "dropout_p": claimed("dropout", neutral=0.0),
+            **dict.fromkeys(LSE, claimed("log-sum-exp")),
             **untested("score_mod", "block_mask", "kernel_options", "return_aux"),
         }
     ),

@@ -1,4 +1,4 @@
-"""Transformer Engine's ``DotProductAttention``: heads are joined in its output, and a mask is true where keys are hidden.
+"""Transformer Engine's ``DotProductAttention``: heads are joined in its output, a mask is true where keys are hidden.
 
 The scale is given to its constructor: the one that it has there is found out. A mask is that of all heads.
 """
@@ -14,9 +14,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     neutral,
     swap_axes,
-    tested,
     untested,
 )
 from theorems.kernel.interfaces.masks import with_mask_or_causal, with_one_mask
@@ -35,7 +35,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["window_size"] = request.window
     output = kernel(*request.in_lengths_first, **options)
     if isinstance(output, torch.Tensor) and output.dim() == 3:
-        output = output.unflatten(2, (request.query.shape[1], -1))
+        output = output.reshape(*output.shape[:2], request.query.shape[1], -1)
     return Returned(swap_axes(output))
 
 
@@ -46,11 +46,11 @@ TRANSFORMER_ENGINE = Interface(
     (frozenset({"query_layer"}), frozenset({"core_attention_bias"})),
     MappingProxyType(
         {
-            "attn_mask_type": tested("causal", "causal-rectangle"),
-            "attention_mask": tested("boolean-mask"),
-            "core_attention_bias": tested("additive-mask"),
+            "attn_mask_type": claimed("causal", "causal-rectangle"),
+            "attention_mask": claimed("boolean-mask"),
+            "core_attention_bias": claimed("additive-mask"),
             "core_attention_bias_type": neutral("no_bias"),
-            "window_size": tested("window"),
+            "window_size": claimed("window"),
             "qkv_format": neutral("bshd"),
             "alibi_slopes": neutral(None),
             "checkpoint_core_attention": neutral(False),

@@ -11,8 +11,8 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     first_of,
-    tested,
     untested,
 )
 
@@ -30,8 +30,8 @@ TRITON = Interface(
     (frozenset({"causal", "sm_scale"}),),
     MappingProxyType(
         {
-            "causal": tested("causal", "causal-rectangle"),
-            "sm_scale": tested("scale"),
+            "causal": claimed("causal", "causal-rectangle"),
+            "sm_scale": claimed("scale"),
             **untested("warp_specialize"),
         }
     ),

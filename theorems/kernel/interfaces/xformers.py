@@ -14,9 +14,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
+    claimed,
     neutral,
     swap_axes,
-    tested,
     untested,
 )
 
@@ -36,8 +36,8 @@ XFORMERS = Interface(
     (frozenset({"attn_bias"}),),
     MappingProxyType(
         {
-            "attn_bias": tested("additive-mask"),
-            "scale": tested("scale", "default-scale"),
+            "attn_bias": claimed("additive-mask"),
+            "scale": claimed("scale", "default-scale"),
             "p": neutral(0.0),
             **untested("op", "output_dtype"),
         }
