@@ -115,7 +115,7 @@ class _Drawing:
         if plan["numbers"] in ("ranks", "sums"):
             of = self._of_exact(of)
         of = _affordable(of, group, lengths)
-        return of if plan["entries"] == "whole" else _with_all_rows_looked_at(of, group)
+        return of if plan["entries"] == "whole" else _with_all_rows_looked_at(replace(of, B=max(2, of.B)), group)
 
     def _of_exact(self, of: Sizes) -> Sizes:
         E, M = max(of.E, 3), of.M
@@ -198,11 +198,8 @@ def _with_all_rows_looked_at(of: Sizes, group: int) -> Sizes:
             of = replace(of, G=of.G // 2, H=of.G // 2 * group)
         elif of.B > 2:
             of = replace(of, B=of.B // 2)
-        elif of.L == of.T:
-            of = replace(of, L=of.L // 2, T=of.T // 2)
         else:
-            longer = "L" if of.L > of.T else "T"
-            of = replace(of, **{longer: max(getattr(of, longer) // 2, min(of.L, of.T) + 1)})
+            of = replace(of, L=max(1, of.L // 2), T=max(1, of.T // 2))
     return of
 
 
