@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from jaxtyping import Float64
 
-from generators.attention_call import AttentionCall
+from generators.attention_call import AttentionCall, Memory
 
 Draw = Callable[[str], np.random.Generator]
 APART = 4096.0
@@ -40,7 +40,7 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
         call = _with_lse_upstream(call, rng("lse upstream"))
     return call.replace(
         parts={"own": 0, "three": 3, "many": 6}[plan["parts"]],
-        splits={"own": 0, "none": 1}.get(plan["splits"]) if plan["splits"] in ("own", "none") else int(plan["splits"]),
+        splits=0 if plan["splits"] == "own" else int(plan["splits"]),
         page=0 if plan["pages"] == "none" else int(plan["pages"]),
     )
 
@@ -60,7 +60,10 @@ def _with_lengths(call: AttentionCall, plan: Mapping[str, str], rng: np.random.G
         lengths[np.arange(B)[:: max(1, B // 2)], rng.integers(2)] = 0
     call = call.replace(lengths=lengths)
     upstream = np.where(call.absent[..., None], 0.0, call.upstream)
-    return call.replace(upstream=upstream, poison=plan["poison"] != "none" and T > 1)
+    # Ones everywhere are no upstream gradient of padding.
+    single = call.upstream_memory is Memory.SINGLE
+    memory = Memory.CONTIGUOUS if single else call.upstream_memory
+    return call.replace(upstream=upstream, upstream_memory=memory, poison=plan["poison"] != "none" and T > 1)
 
 
 def _with_sinks(call: AttentionCall, level: str, rng: np.random.Generator) -> AttentionCall:

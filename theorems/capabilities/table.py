@@ -304,7 +304,6 @@ CAPABILITIES: tuple[Capability, ...] = (
         alone the whole is (0, −∞), and not NaN.""",
         lambda call: call.parts > 0,
         own=MappingProxyType({NEUTRAL: "where no part sees a key"}),
-        everywhere=True,
     ),
     Capability(
         "dropout",

@@ -44,13 +44,19 @@ OUTPUT = "output-is-attention"
 FURTHER_GALLERY = (
     FurtherFault("merge_in_base_two", "sgl-project/sglang #40903", "merged-parts", OUTPUT, "merge:merge_state"),
     FurtherFault(
-        "merge_of_nothing", "flashinfer-ai/flashinfer #4051", "merged-parts", "parts-that-see-nothing", "merge:merge_state"
+        "merge_of_nothing",
+        "flashinfer-ai/flashinfer #4051",
+        "merged-parts",
+        "parts-that-see-nothing",
+        "merge:merge_state",
     ),
     FurtherFault("combine_without_maximum", "flashinfer-ai/flashinfer #4267", "merged-parts", OUTPUT, "merge:combine"),
     FurtherFault(
         "lse_not_differentiated", "Dao-AILab/flash-attention #1817", "log-sum-exp-gradient", "query-gradient", "rows"
     ),
-    FurtherFault("lse_gradient_subtracted", "pytorch/pytorch PR #189784", "log-sum-exp-gradient", "key-gradient", "rows"),
+    FurtherFault(
+        "lse_gradient_subtracted", "pytorch/pytorch PR #189784", "log-sum-exp-gradient", "key-gradient", "rows"
+    ),
     FurtherFault("sink_beside_maximum", "Dao-AILab/flash-attention PR #2752", "sinks", OUTPUT, "rows"),
     FurtherFault("sink_counted_twice", "ROCm/rocm-libraries #12227", "sinks", OUTPUT, "rows"),
     FurtherFault("sink_gradient_zero", "NVIDIA/TransformerEngine PR #3551", "sinks", "sink-gradient", "rows"),
