@@ -27,9 +27,9 @@ BLOCKS = (8, 16, 32, 33, 64, 65, 128, 129, 256)
 BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
 """Widths of heads that are no powers of two: kernels have blocks of 32, 64, 128 and 256."""
 MANY_HEADS = (17, 20, 24, 32, 40)
-WORK = 1 << 24
-"""B · H · L · T · (E + M) at most: a call takes a tenth of a second."""
-HELD = 1 << 21
+WORK = 1 << 23
+"""B · H · L · T · (E + M) at most: a call takes a small part of a second."""
+HELD = 1 << 20
 """Entries of keys and values, and of logits, at most."""
 HUGE = 1 << 16
 """More keys than an index of 16 bits counts."""
@@ -51,7 +51,7 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
         number: of the plan in its array; some calls have more than 65536 keys.
     """
     drawing = _Drawing(dict(plan), frozenset(declares), seed)
-    huge = number % 16 == 7
+    huge = number % 48 == 23
     of = drawing.sizes(HUGE + 1 + number if huge else 0)
     call = drawing.numbers(of, "ranks" if huge else drawing.plan["numbers"])
     for step in STEPS:
@@ -111,6 +111,7 @@ class _Drawing:
         if plan["dropout"] != "none":
             T = max(16, min(T, 65))
             L = T if L == of.T or relation == "L = T" else max(8, min(L, 65))
+            group = min(group, 4)
             return Sizes(min(B, 3), min(of.G, 3) * group, min(of.G, 3), L, T, min(E, 16), T)
         if plan["numbers"] in ("ranks", "sums"):
             of = self._of_exact(of)
@@ -210,7 +211,11 @@ SHARED = (0.0, 1 / 32, 1 / 32, -40.0, -256.0)
 
 
 def ranks(of: Sizes, seed: int) -> AttentionCall:
-    """Weights are exactly 1, 1/2 and 0, as of :func:`generators.attention_calls.exact_calls`, also of long calls."""
+    """Weights are exactly 1, 1/2 and 0, whatever keys are hidden: no other logit is within 4096.
+
+    Values, upstream gradients and what keys have where queries are 0 are small integers: every product and every sum,
+    in any order, is a number of few bits. The scale is 1, whose root is 1.
+    """
     rng = np.random.default_rng(seed)
     B, G, T, E = of.B, of.G, of.T, of.E
     rank = np.minimum(np.stack([rng.permutation(T) // 2 for _ in range(B * G)]).reshape(B, G, T), EXACT_KEYS // 2)
@@ -222,8 +227,8 @@ def ranks(of: Sizes, seed: int) -> AttentionCall:
     return AttentionCall(query, key, value, _few_upstream(of, ADDED, rng), exact=True, seed=seed)
 
 
-MEAN = 96
-"""Of the values of two keys in a row: a number of three bits, and a sum of few of them has more than half precision."""
+MEAN = 127
+"""Of the values of two keys in a row: a number of seven bits, and sums of few of them have more than half precision."""
 
 
 def sums(of: Sizes, seed: int) -> AttentionCall:

@@ -97,10 +97,15 @@ FACTORS = (
 """What a call is made of."""
 SIZED = ("lengths", "relation", "width", "values", "batch", "heads", "numbers")
 """Factors that every call has, whatever its kernel."""
+COSTS: Mapping[str, int] = MappingProxyType({"short": 0, "keys": 1, "queries": 1, "decode": 2, "both": 3, "long": 4})
+"""Calls of these lengths, from cheap to dear."""
 SPECIAL = ("dropout", "poison", "rows")
 """Factors after which other things are looked at: they are as rare as the cover lets them."""
-PLAIN_PLANS = 4
-"""Calls without any option that come before all others: what is wrong with a kernel shows there first."""
+PLAIN = (
+    *(("keys", kind) for kind in ("normal", "integers", "ranks", "saturated", "far", "growing")),
+    *((lengths, "sums") for lengths in ("keys", "both", "decode")),
+)
+"""Lengths and numbers of calls without any option, which come before all others."""
 
 
 def plans(declares: Collection[str], seed: int, strength: int) -> Iterator[Plan]:
@@ -131,11 +136,15 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
     rng = np.random.default_rng(seed)
     kept = SPECIAL if strength == 2 else options
     _vary(made, {name: one for name, one in free.items() if name not in kept}, rng)
+    first = {name: one[0] for name, one in levels.items()}
     plain = [
-        {name: str(rng.choice(one)) if name in SIZED else one[0] for name, one in levels.items()}
-        for _ in range(PLAIN_PLANS)
+        first
+        | {name: str(rng.choice(levels[name])) for name in SIZED}
+        | {"lengths": lengths, "numbers": numbers, "heads": "few"}
+        for lengths, numbers in PLAIN
     ]
-    return [*plain, *(made[k] for k in rng.permutation(len(made)))]
+    # What is wrong with small calls shows soonest, and is soon made smaller.
+    return [*plain, *sorted((made[k] for k in rng.permutation(len(made))), key=lambda row: COSTS[row["lengths"]])]
 
 
 def _vary(rows: list[dict[str, str]], free: Mapping[str, list[str]], rng: np.random.Generator) -> None:
@@ -145,7 +154,7 @@ def _vary(rows: list[dict[str, str]], free: Mapping[str, list[str]], rng: np.ran
     )
     for row in rows:
         for name, levels in free.items():
-            level = str(rng.choice(levels))
+            level = str(rng.choice(levels)) if rng.random() < 0.7 else levels[0]
             before = [tuple(sorted(((name, row[name]), other))) for other in row.items() if other[0] != name]
             if all(pairs[pair] > 1 for pair in before):
                 pairs.subtract(before)

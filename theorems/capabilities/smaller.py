@@ -10,8 +10,10 @@ import numpy as np
 from generators.attention_call import AXES as FURTHER
 from generators.attention_call import PLAIN, AttentionCall
 
-TRIALS = 120
-"""Calls that are tried at most: a count, because a time limit would not be repeatable."""
+TRIALS, WORK = 150, 1 << 25
+"""Calls that are tried at most, and multiplications in their matrix products: a time limit would not be repeatable."""
+FEW = 1 << 16
+"""Work of a call whose options are looked at before its sizes."""
 NEUTRAL = {one.name: one.default for one in fields(AttentionCall) if one.name in (*PLAIN, *FURTHER, "visible", "bias")}
 """Options that are off. A field of a call with a default is an option; its default is what does nothing."""
 
@@ -21,24 +23,31 @@ def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]
 
     Args:
         call: the failing one.
-        fails: whether another one fails in the same way; it is asked :data:`TRIALS` times at most.
+        fails: whether another one fails in the same way.
     """
-    left = TRIALS
+    left, work = TRIALS, WORK
     changed = True
     while changed:
         changed = False
-        for step in (_shorter, _without_options, _rounder):
+        steps = (_shorter, _without_options) if work_of(call) > FEW else (_without_options, _shorter)
+        for step in (*steps, _rounder):
             again = True
             while again:
                 again = False
                 for candidate in step(call):
-                    if not left:
-                        return call
-                    left -= 1
+                    left, work = left - 1, work - work_of(candidate)
+                    if left < 0 or work < 0:
+                        return call.replace(name="generated")
                     if fails(candidate):
                         call, again, changed = candidate, True, True
                         break
     return call.replace(name="generated")
+
+
+def work_of(call: AttentionCall) -> int:
+    """Multiplications of its matrix products."""
+    sizes = call.sizes
+    return sizes["B"] * sizes["H"] * sizes["L"] * sizes["T"] * (sizes["E"] + sizes["M"])
 
 
 def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:

@@ -11,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 
 from generators.attention_call import AttentionCall
 from generators.call_building import build_call
-from generators.call_space import PLAIN_PLANS, Plan, plans, size_of_array
+from generators.call_space import PLAIN, Plan, plans, size_of_array
 from theorems.capabilities.examination import examine
 from theorems.capabilities.table import CAPABILITIES, Capability
 from theorems.core.capability import Conclusion, capability_statement
@@ -64,7 +64,7 @@ def _calls(capability: Capability) -> SearchStrategy[AttentionCall]:
     def call(number: int) -> AttentionCall:
         return build_call(_all_plans()[number], EVERYTHING, number, number)
 
-    numbers = st.integers(PLAIN_PLANS, size_of_array(EVERYTHING, 0, 2) - 1)
+    numbers = st.integers(len(PLAIN), size_of_array(EVERYTHING, 0, 2) - 1)
     return numbers.map(call).filter(lambda one: capability.is_base or capability.is_on(one))
 
 

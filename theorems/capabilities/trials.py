@@ -10,12 +10,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from generators.attention_call import AttentionCall
+from generators.attention_call import AttentionCall, State
 from generators.call_building import build_call
 from generators.call_space import FACTORS, SIZED, Plan, plans, size_of_array
 from generators.drawing import seed_from
 from theorems.capabilities.examination import About, examine
-from theorems.capabilities.smaller import NEUTRAL, smallest_failing
+from theorems.capabilities.smaller import NEUTRAL, smallest_failing, work_of
 from theorems.capabilities.table import CAPABILITIES, Capability
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import OnKernel, Refused
@@ -83,9 +83,21 @@ class Trials:
         """The smallest call like that of this number on which the claim is falsified; found once."""
         at = (number, about, claim)
         if at not in self._smallest:
-            self._smallest[at] = smallest_failing(
-                self._made[number].call, lambda call: self.falsifies(call, about, claim)
+            own, plan = self._made[number].call, self._plan(number)
+            small = [one for one in self._small_calls(self._small(plan)) if work_of(one) < work_of(own)]
+            fresh = [one.replace(state=State.ONCE) for one in (*small, self._build_another(plan, number))]
+            # Of a kernel that remembers, the call alone fails once its numbers were there before.
+            remembers = own.state is not State.ONCE and not any(
+                self.falsifies(reduce_to(one, own.replace(state=State.ONCE)), about, claim) for one in fresh
             )
+
+            def fails(call: AttentionCall) -> bool:
+                if remembers and call.state is State.ONCE:
+                    return False
+                return self.falsifies(call, about, claim)
+
+            begun = next((reduced for one in small if fails(reduced := reduce_to(one, own))), own)
+            self._smallest[at] = smallest_failing(begun, fails)
         return self._smallest[at]
 
     def falsifies(self, call: AttentionCall, about: str, claim: str) -> bool:
@@ -119,6 +131,10 @@ class Trials:
         call: AttentionCall = kernel.suit(build_call(plan, kernel.declares, seed, number))
         return call
 
+    def _build_another(self, plan: Plan, number: int) -> AttentionCall:
+        """A call of the same plan with other numbers."""
+        return build_call(plan, self.under_test.kernel.declares, seed_from(f"another {number}") % 2**32)
+
     def _examined(self, number: int, call: AttentionCall) -> Trial:
         plan = self._plan(number)
         for _ in FACTORS:
@@ -137,8 +153,7 @@ class Trials:
     def _without_what_is_refused(self, plan: Plan, number: int) -> Plan | None:
         """The plan with one option less of those that the kernel refuses together; None if that cannot be said."""
         neutral = {one.name: next(iter(one.levels)) for one in FACTORS}
-        sized = {name for name in SIZED if name not in ("values", "relation")}
-        small = {name: neutral[name] if name in sized else level for name, level in plan.items()}
+        small = self._small(plan)
         if not self._is_refused(small):
             return None
         for name, level in neutral.items():
@@ -150,10 +165,19 @@ class Trials:
         name = left[int(np.random.default_rng((self.seed, number)).integers(len(left)))]
         return {**plan, name: neutral[name]}
 
+    def _small(self, plan: Plan) -> dict[str, str]:
+        """The plan with what makes a call large, or its numbers unusual, at its first level."""
+        first = {one.name: next(iter(one.levels)) for one in FACTORS}
+        sized = {name for name in SIZED if name not in ("values", "relation")}
+        return {name: first[name] if name in sized else level for name, level in plan.items()}
+
+    def _small_calls(self, plan: Plan) -> Iterator[AttentionCall]:
+        """Some calls of it: of a single key or query anything may be taken."""
+        return (build_call(plan, self.under_test.kernel.declares, seed) for seed in range(SMALL_CALLS))
+
     def _is_refused(self, plan: Plan) -> bool:
-        """Whether one of some small calls is: of a single key or query anything may be taken."""
-        for another in range(SMALL_CALLS):
-            call = build_call(plan, self.under_test.kernel.declares, another)
+        """Whether one of some small calls is."""
+        for call in self._small_calls(plan):
             try:
                 self.under_test.attend(self.under_test.kernel.in_own_numbers(call))
             except Refused:

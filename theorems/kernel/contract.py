@@ -34,6 +34,8 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     has = set(ALWAYS) | kernel.interface.declared_capabilities(kernel.parameters)
     kernel = _with_fixed_scale(kernel, has)
     kernel = kernel.replace(differentiable=_differentiable(kernel), many_queries=returns(kernel, small_call(L=3)))
+    if not kernel.many_queries and kernel.interface.name != "plain":
+        kernel = kernel.replace(taken=replace(kernel.taken, single=True), many_queries=True)
     for name in kernel.interface.found_out:
         if returns(kernel, FOUND_OUT[name]()):
             has.add(name)
@@ -55,7 +57,8 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     if "dropout" in has and not returns(kernel, small_call().replace(dropout=0.5)):
         has.discard("dropout")
     kernel = kernel.replace(declares=frozenset(has), skips_below=float(getattr(kernel.call, SKIPS, 0.0)))
-    alignment = _alignment(kernel) if "causal-rectangle" in has else None
+    by = {"causal": True} if "causal-rectangle" in has else {"window": (1, 0)} if "window" in has else None
+    alignment = _alignment(kernel, by) if by else None
     if alignment is None:
         return kernel.replace(declares=frozenset(has - {"causal-rectangle"}))
     return kernel.replace(alignment=alignment)
@@ -159,9 +162,13 @@ def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
     return kernel.replace(fixed_scale=True)
 
 
-def _alignment(kernel: Kernel) -> Alignment | None:
-    """The one that its causal outputs with L < T and L > T are nearest to; None if it refuses them."""
-    calls = [small_call(L=L, T=T).replace(causal=True) for L, T in ((3, 5), (5, 3))]
+def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
+    """The one that its outputs with L < T and L > T are nearest to; None if it refuses them.
+
+    Args:
+        by: an option that tells where the diagonal is.
+    """
+    calls = [small_call(L=L, T=T).replace(**by) for L, T in ((3, 5), (5, 3))]
     outputs = [_output(kernel, call) for call in calls]
     if kernel.taken.equal or outputs[0] is None:
         return None
@@ -199,7 +206,7 @@ def with_taken_sizes(kernel: Kernel) -> Kernel | None:
             for queries in (1, length):
                 taken = Taken(contiguous=contiguous)
                 if _takes(kernel, taken, queries, length, width):
-                    return kernel.replace(taken=_limits(kernel, taken, queries, length, width))
+                    return _with_limits(kernel, taken, queries, length, width)
     return None
 
 
@@ -215,22 +222,30 @@ def with_wide_sizes(kernel: Kernel) -> Kernel:
     width, length = next(
         ((E, T) for E, T in ((8, 5), (4, 5), (8, 8), (16, 16)) if _takes(kernel, taken, 1, T, E)), (0, 0)
     )
-    return kernel.replace(taken=_limits(kernel, taken, 1, length, width) if width else taken)
+    return _with_limits(kernel, taken, 1, length, width) if width else kernel.replace(taken=taken)
 
 
 def _takes(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> bool:
     return returns(kernel.replace(taken=taken), small_call(L=L, T=T, E=E))
 
 
-def _limits(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> Taken:
-    """Around a call that is taken: each size by itself."""
+def _with_limits(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> Kernel:
+    """The kernel with what it takes around a call that it does: each size by itself."""
     equal = L == T and not any(_takes(kernel, taken, *pair, E) for pair in ((L, 2 * T), (2 * L, T)))
 
-    def takes_lengths(queries: int, keys: int) -> bool:
-        both = max(queries, keys)
-        return _takes(kernel, taken, both, both, E) if equal else _takes(kernel, taken, queries, keys, E)
+    def multiple(of_keys: bool) -> int:
+        """Of which so many keys, or queries, are: of both, where they are equal."""
+        for n in LENGTHS:
+            pairs = [(k * n, k * n) if equal else (L, k * n) if of_keys else (k * n, T) for k in (1, 3)]
+            if all(_takes(kernel, taken, *pair, E) for pair in pairs):
+                return n
+        return T if of_keys else L
 
-    keys = next(n for n in (*LENGTHS, T) if n == T or all(takes_lengths(L, k * n) for k in (1, 3)))
-    queries = next(n for n in (*LENGTHS, L) if n == L or all(takes_lengths(k * n, T) for k in (1, 3)))
+    keys, queries = multiple(True), multiple(False)
     widths = tuple(width for width in WIDTHS if _takes(kernel, taken, L, T, width))
-    return replace(taken, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)
+    found = replace(taken, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)
+    sized = kernel.replace(taken=found)
+    # Whether values may be of another width, one that is taken.
+    call = small_call(L=L, T=T, E=widths[-1])
+    narrow = call.replace(value=call.value[..., : widths[0]], upstream=call.upstream[..., : widths[0]])
+    return sized if returns(sized, narrow) else sized.replace(layout=replace(kernel.layout, square=True))

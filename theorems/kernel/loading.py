@@ -42,7 +42,7 @@ def kernel_named(
     Args:
         source: ``MODULE:CALLABLE``; the module is looked for in the working directory first, like ``python -m``.
         dtype: a key of :data:`DTYPES`; by default ("auto") float64 if the kernel takes it and computes in it.
-        interface: a key of :data:`.interface.INTERFACES`; recognised by its parameters if left out.
+        interface: a key of :data:`.interfaces.INTERFACES`; recognised by its parameters if left out.
         device: where its tensors live; the CPU by default.
 
     Raises:

@@ -6,6 +6,7 @@ written down.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import AttentionCall, Memory
+from generators.attention_call import AXES, AttentionCall, Memory
 from theorems.bounded.formats import HALF
 from theorems.kernel.trace import Entry, Trace
 from theorems.kernel.with_torch import torch
@@ -25,9 +26,11 @@ WIDTH = 116
 
 MODULE = """class Module(torch.nn.Module):
     num_key_value_groups, is_causal, layer_idx = {groups}, {causal}, 0
+    head_dim, scaling, sliding_window = {width}, {scaling!r}, None
 
 
 module = Module().eval()
+module.sinks = query.new_full(({heads},), -inf)
 module.config = type("Config", (), {{"_attn_implementation": "eager"}})"""
 """What transformers hands to an attention function."""
 
@@ -43,7 +46,9 @@ def reproducer(found: Trace, line: str) -> str:
     """
     kernel, call = found.kernel, found.call
     size = sum(x.size for x in (call.query, call.key, call.value, call.upstream))
-    if size > LARGEST or kernel.source.count(":") != 1:
+    if size > LARGEST or kernel.source.count(":") != 1 or not kernel.interface.is_one_expression:
+        return ""
+    if any(getattr(call, name) is not None for name in AXES):  # of which the textbook of the file has no word
         return ""
     body = [*_tensors(found), *FORMS.get(found.capability, _numbers_are_due)(found)]
     lines = textwrap.fill(line, WIDTH - 4).splitlines()
@@ -109,7 +114,9 @@ def _forward(found: Trace) -> list[str]:
     B, H, L, E, M = (sizes[axis] for axis in "BHLEM")
     lines, names = [], ["query", "key", "value"]
     if kernel.interface.name == "hf":
-        lines += MODULE.format(groups=H // sizes["G"], causal=call.causal).splitlines()
+        scaling = 1 / math.sqrt(E) if call.scale is None else call.scale
+        values = {"groups": H // sizes["G"], "causal": call.causal, "heads": H, "width": E, "scaling": scaling}
+        lines += MODULE.format(**values).splitlines()
     single = not kernel.many_queries and L > 1
     if single:
         lines.append("# One query to an input: each has a copy of the keys.")
@@ -125,6 +132,10 @@ def _forward(found: Trace) -> list[str]:
     written, transposed = _expression(found, names)
     if call.log_sum_exp:
         lines.append(f"output, lse = {written.removeprefix('first(').removesuffix(')')}[:2]")
+        if kernel.lse_multiple > 1:
+            lines.append(f"lse = lse[..., :{L}]")
+        if kernel.interface.name == "jax":
+            lines.append("lse = lse.transpose(1, 2)")
         return [*lines, "output = output.transpose(1, 2)"] if transposed else lines
     return [*lines, _wrap(f"output = {written}{'.transpose(1, 2)' if transposed else ''}{shape}")]
 
@@ -147,14 +158,16 @@ def _expression(found: Trace, names: Sequence[str]) -> tuple[str, bool]:
             return "module"
         if not isinstance(x, torch.Tensor):
             return repr(x)
-        if x is request.visible:
-            return "own_visible"
-        if x is request.bias:
-            return "own_bias"
+        shape = tuple(x.shape)
+        for name, mask in masks.items():
+            if x.data_ptr() == mask.data_ptr():
+                to = "reshape" if x.numel() == mask.numel() else "expand"
+                return f"own_{name}" if shape == mask.shape else f"own_{name}.{to}{shape}"
+        contiguous = ".contiguous()" if kernel.taken.contiguous else ""
         for name, tensor in tensors.items():
             if x.data_ptr() == tensor.data_ptr():
-                return known[name] if x is tensor else f"{known[name]}.transpose(1, 2)"
-        return f"torch.where(own_visible, 0.0, torch.finfo({x.dtype}).min).to({x.dtype})"
+                return known[name] + (contiguous if x is tensor else f".transpose(1, 2){contiguous}")
+        return f"torch.where(own_visible, 0.0, torch.finfo({x.dtype}).min).to({x.dtype}).reshape{shape}"
 
     def recorder(*given: Any, **options: Any) -> Any:
         said.extend(name_of(x) for x in given)

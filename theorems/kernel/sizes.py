@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import AttentionCall
+from generators.attention_call import AttentionCall, Memory
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 16, 24, 32, 33, 40, 48, 64, 65, 72, 80, 96, 128, 160, 192, 224, 256)
 """At which a kernel that refuses some widths is tried."""
+MOST = 512
+"""Queries, as many as keys, in the place of one query of many keys."""
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Of which a kernel may want a multiple."""
 
@@ -25,6 +27,7 @@ class Taken:
         widths: of heads, of those in WIDTHS; empty: all.
         queries, keys: their numbers are multiples of these.
         equal: there are as many queries as keys.
+        single: there is one query.
         contiguous: tensors are.
     """
 
@@ -32,6 +35,7 @@ class Taken:
     queries: int = 1
     keys: int = 1
     equal: bool = False
+    single: bool = False
     contiguous: bool = False
 
     def __str__(self) -> str:
@@ -45,6 +49,8 @@ class Taken:
                 yield f"{name} in multiples of {multiple}"
         if self.equal:
             yield "L = T"
+        if self.single:
+            yield "L = 1"
         if self.contiguous:
             yield "contiguous tensors"
 
@@ -68,27 +74,29 @@ class Taken:
         """
         down = less and self.keys <= T and not self.equal
         T = T // self.keys * self.keys if down else -(-T // self.keys) * self.keys
-        L = -(-L // self.queries) * self.queries
+        L = 1 if self.single else -(-L // self.queries) * self.queries
         if self.equal:
             both = math.lcm(self.queries, self.keys)
-            L = T = -(-max(L, T) // both) * both
+            L = T = -(-min(max(L, T), MOST) // both) * both
         return L, T
 
     def fit(self, call: AttentionCall, *, quartic: bool = False) -> AttentionCall:
         """The call, in sizes that the kernel takes.
 
-        Queries and keys are repeated, further rows have no upstream gradient. Further columns of keys and values are
-        repeated ones; those of queries are 0, so that the logits are what they were.
+        Queries and keys are repeated, or the first ones; further rows have no upstream gradient. Further columns of
+        keys and values are repeated ones; those of queries are 0, so that the logits are what they were.
         """
         sizes = call.sizes
         square = sizes["L"] == sizes["T"]
         L, T = self.lengths(sizes["L"], sizes["T"], less=call.exact and not square)
-        if square and not self.equal:
+        if square and not self.equal and not self.single:
             L = T = -(-sizes["T"] // math.lcm(self.queries, self.keys)) * math.lcm(self.queries, self.keys)
         E, M = self.width(sizes["E"], quartic=quartic), self.width(sizes["M"])
         if tuple(sizes[axis] for axis in "LTEM") == (L, T, E, M):
             return call
+        single = call.upstream_memory is Memory.SINGLE  # zeros are another number
         return call.replace(
+            upstream_memory=Memory.CONTIGUOUS if single else call.upstream_memory,
             query=_without(_resize(call.query, {2: L, 3: E}), 3, sizes["E"]),
             key=_resize(call.key, {2: T, 3: E}),
             value=_resize(call.value, {2: T, 3: M}),

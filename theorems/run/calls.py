@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from generators.attention_call import AttentionCall
+from theorems.capabilities.smaller import work_of
 from theorems.capabilities.statements import capability_of
 from theorems.capabilities.table import CAPABILITIES, Capability
 from theorems.capabilities.trials import Trial, Trials, owns, reduce_to, trials_of
@@ -15,6 +16,10 @@ from theorems.core.on_kernel import OnKernel
 from theorems.core.statement import Statement
 
 TOUCHED = ("attend",)
+ENOUGH = 5
+"""Failures for which others answer, after which those that follow are taken for such, too."""
+CHEAP = 1 << 20
+"""Work of a call that is tried again without the options that are not to blame."""
 
 
 @dataclass
@@ -89,8 +94,16 @@ class View:
         for known, name, other in self.elsewhere:
             reduced = reduce_to(call, other)
             without = self.capability.is_base or not self.capability.has(reduced, about, claim.name)
-            if (known, name) == (about, claim.name) and without and self.trials.falsifies(reduced, about, name):
+            cheap = work_of(call) <= CHEAP
+            if (
+                (known, name) == (about, claim.name)
+                and without
+                and cheap
+                and self.trials.falsifies(reduced, about, name)
+            ):
                 return None
+        if len(self.elsewhere) >= ENOUGH:
+            return None
         smallest = self.trials.smallest(number, about, claim.name)
         if owns(self.capability, smallest, about, claim.name):
             return smallest

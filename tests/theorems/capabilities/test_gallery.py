@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-import theorems.run.verify
+import theorems.capabilities.smaller
 from examples.real_faults.gallery import GALLERY, Fault
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
 from theorems.core.claim import Verdict
@@ -16,13 +16,13 @@ CLAIMS: Mapping[str, str] = dict(zip(("out", "dq", "dk", "dv"), (OUTPUT, *GRADIE
     "lse": "log-sum-exp"
 }
 """By what of a call is wrong."""
-EXAMPLES = 100
-"""Within which each shows; all but ``tail_of_last_block`` within a dozen."""
+EXAMPLES = 25
+"""The minute profile's."""
 
 
 @pytest.fixture(autouse=True)
 def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(theorems.run.verify, "SHRINKING_CALLS", 3)
+    monkeypatch.setattr(theorems.capabilities.smaller, "TRIALS", 60)
 
 
 @pytest.mark.parametrize("fault", GALLERY, ids=lambda fault: fault.name)

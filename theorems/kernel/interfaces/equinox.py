@@ -47,4 +47,5 @@ EQUINOX = Interface(
         }
     ),
     _put,
+    is_one_expression=False,
 )

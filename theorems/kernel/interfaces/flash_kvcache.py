@@ -66,4 +66,5 @@ FLASH_KVCACHE = Interface(
     _put,
     found_out=("grouped-heads",),
     expressible=_with_all_queries,
+    is_one_expression=False,
 )

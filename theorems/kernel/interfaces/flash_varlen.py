@@ -60,4 +60,5 @@ FLASH_VARLEN = Interface(
     ),
     _put,
     found_out=("grouped-heads", "ragged-batch"),
+    is_one_expression=False,
 )

@@ -34,7 +34,8 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
     if request.window is not None:
         left, right = request.window
         options["window_left"] = left
-        options |= {"causal": True} if right == 0 else {}
+        # After a single query, the last one, there are no keys.
+        options |= {"causal": True} if right == 0 and "causal" in has else {}
     if request.softcap:
         options["logits_soft_cap"] = request.softcap
     if request.log_sum_exp:
@@ -85,4 +86,5 @@ FLASHINFER = Interface(
     _put,
     found_out=("grouped-heads",),
     expressible=_expressible,
+    is_one_expression=False,
 )

@@ -154,6 +154,7 @@ class Interface:
         by_place: so many arguments are given by place.
         found_out: capabilities for which there is no keyword of their own: declared if a call of the kind returns.
         expressible: a call → the nearest that the signature can say.
+        is_one_expression: whether its call is one, of the tensors of the call alone, that a test can hold.
     """
 
     name: str
@@ -164,6 +165,7 @@ class Interface:
     by_place: int = 3
     found_out: tuple[str, ...] = ()
     expressible: Callable[[AttentionCall], AttentionCall] = same
+    is_one_expression: bool = True
 
     def call(self, kernel: Callable[..., Any], request: Request, has: Parameters) -> Returned:
         """What the kernel with those parameters returns for the request."""
@@ -190,7 +192,7 @@ class Interface:
 
     def not_understood(self, has: Parameters) -> list[str]:
         """The parameters that have to be given, and that nobody knows."""
-        further = list(has.items())[self.by_place :]
+        further = [(name, default) for name, default in has.items() if name != "**"][self.by_place :]
         return [name for name, default in further if default is Mark.REQUIRED and name not in self.options]
 
 

@@ -27,7 +27,8 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["is_causal"] = True
     if request.window is not None:
         # Of −1 it means one key less than none, where others mean no limit.
-        options["local_window_size"] = tuple(request.key.shape[2] if side < 0 else side for side in request.window)
+        longest = request.query.shape[2] + request.key.shape[2]
+        options["local_window_size"] = tuple(longest if side < 0 else side for side in request.window)
     if request.log_sum_exp:
         options["return_residual"] = True
     output, lse = first_of(kernel(*request.in_lengths_first, **options))
