@@ -43,13 +43,7 @@ RIGHT = ("rows", "bias", "varlen", "cache", "merge:merge_state", "merge:combine"
 OUTPUT = "output-is-attention"
 FURTHER_GALLERY = (
     FurtherFault("merge_in_base_two", "sgl-project/sglang #40903", "merged-parts", OUTPUT, "merge:merge_state"),
-    FurtherFault(
-        "merge_of_nothing",
-        "flashinfer-ai/flashinfer #4051",
-        "merged-parts",
-        "parts-that-see-nothing",
-        "merge:merge_state",
-    ),
+    FurtherFault("merge_of_nothing", "flashinfer-ai/flashinfer #4051", "merged-parts", OUTPUT, "merge:merge_state"),
     FurtherFault("combine_without_maximum", "flashinfer-ai/flashinfer #4267", "merged-parts", OUTPUT, "merge:combine"),
     FurtherFault(
         "lse_not_differentiated", "Dao-AILab/flash-attention #1817", "log-sum-exp-gradient", "query-gradient", "rows"

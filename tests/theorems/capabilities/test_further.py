@@ -7,13 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import theorems.capabilities.smaller
 from examples.real_faults.further.gallery import FURTHER_GALLERY, RIGHT, FurtherFault, kernel_of_folder
+from generators.attention_calls import Numbers, Sizes, tensors
 from tests.places import ROOT
 from theorems.capabilities.agreement import GRADIENTS
+from theorems.capabilities.examination import NEUTRAL, examine
 from theorems.core.claim import Verdict
 from theorems.kernel.check import verify_kernel
 from theorems.kernel.loading import kernel_of
@@ -100,6 +103,20 @@ def test_merges_of_base_two_are_as_right() -> None:
     ids = ["kernel-merged-parts", "kernel-log-sum-exp"]
     results = verify_kernel(merge, statements=ids, examples=5, dtype="float64")
     assert [result.verdict for result in results] == [Verdict.UPHELD] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"), [("merge:merge_state", Verdict.UPHELD), ("merge_of_nothing", Verdict.FALSIFIED)]
+)
+def test_parts_that_see_nothing_are_nothing_together(name: str, verdict: Verdict) -> None:
+    """(0, −∞), where other conventions of rows that see nothing have NaN."""
+    under_test = kernel_of(kernel_of_folder(name), "float64").as_implementation()
+    visible = np.ones((1, 2, 3, 5), dtype=np.bool_)
+    visible[0, 1, 2] = False
+    call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
+    claims = examine(call.replace(visible=visible, log_sum_exp=True, parts=2), under_test)
+    (found,) = (claim for about, claim in claims if (about, claim.name) == ("merged-parts", NEUTRAL))
+    assert found.verdict is verdict
 
 
 def test_a_log_sum_exp_that_is_marked_has_no_gradient_to_claim() -> None:
