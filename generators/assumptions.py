@@ -22,6 +22,7 @@ from generators.direction_assumptions import (
     not_locally_optimal_direction,
     wider_direction,
 )
+from generators.factor_assumptions import definite_imbalance
 from generators.finding import Assumption, Finding
 from generators.general_position import general_position
 from generators.joint_run import descent_selects
@@ -32,6 +33,7 @@ from generators.mixing_assumptions import (
     orthonormal_tokens,
     quadratic_head,
 )
+from generators.nuclear_assumptions import rank_gap, unique_nuclear_solution
 from generators.optimal_sets import mixing_hurts
 from generators.path_selection import prompt_selects
 from generators.query_assumptions import (
@@ -174,7 +176,25 @@ ASSUMPTIONS: dict[str, Assumption] = {
             "T-SVM, Assumption B (Theorem 3)",
             first_step_separates,
         ),
+        Assumption(
+            "unique-nuclear-solution",
+            "one W of least nuclear norm separates the chosen tokens",
+            "T-SVM, (Att-SVM⋆) (added here)",
+            unique_nuclear_solution,
+        ),
+        Assumption(
+            "rank-gap",
+            "the singular values of the dual matrix of ATT-SVM⋆ beyond the rank of its solution are below 1",
+            "T-SVM, Theorem 2 (added here)",
+            rank_gap,
+        ),
         Assumption("orthogonal-queries", "queries are orthogonal", "T-SVM (added here)", orthogonal_queries),
+        Assumption(
+            "definite-imbalance",
+            "KᵀK − QᵀQ is positive definite at the start, and K is square",
+            "T-SVM (added here)",
+            definite_imbalance,
+        ),
         Assumption(
             "quadratic-head",
             "the head is vᵀx − λ‖x‖², the loss −u, labels are +1",

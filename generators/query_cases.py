@@ -6,7 +6,8 @@ ATT-SVM feasible:
 
 - label-separating: Y_i qᵀz_i ≥ 1 for some q. Then W = v qᵀ, scaled, separates opt, for any number of tokens.
 - independent: the rows (x_iα − x_it) z_iᵀ are linearly independent, so that some W gives all of them margin 1, for
-  every α. It takes T − 1 ≤ d and n(T − 1) ≤ d e, and then almost all data are so.
+  every α. It takes T − 1 ≤ d and n(T − 1) ≤ d e, and then almost all data are so. The queries may be opposed,
+  Σ c_i Y_i z_i = 0 with c > 0, so that none separate the labels.
 - orthogonal: tokens of an input are orthogonal and of equal length, queries are orthogonal. Then the first step of
   gradient descent from W = 0 separates opt.
 
@@ -14,12 +15,15 @@ One case in five of the first two has tokens and queries as users have them, of 
 later, in float32. With label-separating queries inputs may be there twice; with either a support may be copied and
 moved in a coordinate that W^mm does not use, unless scores are to be distinct. Orthogonal tokens are one-hot anyway.
 
+Of the other cases some have decimals, whose products x z are no floats; label-separating queries go with up to 17
+tokens, one of which may be half way between two supports. Queries have a dimension e of their own in one case of three.
+
 References: *Transformers as Support Vector Machines*, Theorems 1 and 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from typing import Literal
 
@@ -30,9 +34,10 @@ from hypothesis.strategies import DrawFn
 from jaxtyping import Float64, Int64
 
 from generators.case import Case
+from generators.dependent_neighbours import with_dependent_neighbour
 from generators.idle_neighbours import with_idle_neighbour
 from generators.margin_assumptions import difference_rows
-from generators.numbers import STYLES, Frame, Style, one_in
+from generators.numbers import STYLES, Frame, Style, entries, one_in
 from generators.realistic import EVERY as EVERY_KIND
 from generators.realistic import SHORT, is_realistic, repeated_inputs
 from generators.realistic_keys import realistic_tokens
@@ -46,7 +51,11 @@ Tokens = Float64[np.ndarray, "n T d"]
 Queries = Float64[np.ndarray, "n d"]
 
 MOST = (4, 5, 4)
-"""The largest n, T and d."""
+"""The largest n, T and d, as a rule."""
+MANY = (9, 12, 17)
+"""Numbers of tokens that are many."""
+MOST_MANY = (2, 17, 4)
+"""The largest n, T and d where they are."""
 FACTORS = (1.0, 2.0, 16.0)
 """How far tokens that score higher than α are moved away from it, in units of what is needed."""
 FARTHEST = 2.0**12
@@ -79,6 +88,7 @@ def query_cases(
     start: bool = False,
     single: bool = False,
     plain: bool = False,
+    opposed: bool = False,
 ) -> Case:
     """Cases with tokens and queries whose ATT-SVM(α) is feasible; one optimal token per input.
 
@@ -91,33 +101,48 @@ def query_cases(
             independent rows only, which are then drawn three times in five; the others have the optimal ones.
         start: also give a W(0), as the case's ``start``.
         single: n = 1.
-        plain: no queries in other units.
+        plain: no queries in other units, all of them short and of the dimension of tokens.
+        opposed: no q has Y_i qᵀz_i > 0 for all i, while the rows are independent; otherwise one case in four of these.
     """
     local = alpha == "locally-optimal"
     again = [Family.INDEPENDENT] * (2 if local and Family.INDEPENDENT in families else 0)
     family = draw(st.sampled_from([one for one in Family if one in families] + again))
     users = family is not Family.ORTHOGONAL and not plain and draw(is_realistic())
-    frame = draw(_frames(family, single=single, equal=equal, local=local, roomy=users and not distinct))
+    rough = family is not Family.ORTHOGONAL and not users and not plain and draw(one_in(4))
+    opposed = opposed or (family is Family.INDEPENDENT and not (plain or single or rough) and draw(one_in(4)))
+    many = family is Family.LABEL_SEPARATING and not (plain or users) and draw(one_in(5))
+    idle = not (plain or distinct) and (users or (family is Family.LABEL_SEPARATING and draw(one_in(3))))
+    other = not plain and draw(one_in(3))
+    sizes = {"single": single, "equal": equal, "local": local, "roomy": idle, "many": many, "opposed": opposed}
+    frame = draw(_frames(family, other=other, **sizes))
+    e = draw(_query_dimension(family, frame, idle=idle, opposed=opposed)) if other else frame.d
+    asked = Frame(frame.n, 1, e, (frame.most[0], 1, max(frame.most[2], e)))
     Y = np.asarray(draw(frame.choices("n", (1.0, -1.0))))
     unused = None
     if family is Family.ORTHOGONAL:
-        X, queries, v = draw(_orthogonal(frame, Y))
+        X, queries, v = draw(_orthogonal(frame, asked, Y))
     else:
-        few = users and draw(st.booleans())
+        # A neighbour without a dual, or decimals, beside gaps of 2⁻²⁰ are beyond the digits of a path.
+        few = draw(st.booleans()) if users else idle or rough
         scores = np.round(draw(optimal_scores(frame, equal=equal, distinct=distinct, few=few)) / GRID) * GRID
-        if users and not distinct and draw(st.integers(0, 2)):
+        if idle and not (users and draw(one_in(3))):
             unused = draw(st.integers(1, frame.d - 1))
-        make = _label_separating if family is Family.LABEL_SEPARATING else _independent
         any_kind = users and family is Family.LABEL_SEPARATING and draw(st.booleans())
         if any_kind:
             X = draw(realistic_tokens(frame, EVERY_KIND)).astype(np.float32).astype(np.float64)
         else:
-            X = draw(realistic_tokens(frame, SHORT, scaled=False) if users else frame.entries("nTd", draw(_SHORT)))
+            style = st.just(Style.DECIMALS) if rough else _SHORT
+            X = draw(realistic_tokens(frame, SHORT, scaled=False) if users else frame.entries("nTd", draw(style)))
         X[:, :, 0] = Y[:, None] * scores
         if unused is not None:
             X[:, :, unused] = 0.0
         v = np.eye(frame.d)[0]
-        X, queries = draw(make(frame, X, Y, users=users, own=not any_kind, unused=unused))
+        own = not any_kind and not opposed and e == frame.d > 1 and unused is None and draw(st.booleans())
+        z = X[:, 0] if own else _drawn_queries(draw, asked, users=users, rough=rough)
+        if family is Family.LABEL_SEPARATING:
+            X, queries = draw(_label_separating(asked, X, z, Y, own=own))
+        else:
+            X, queries = draw(_independent(frame, X, z, Y, own=own, unused=unused, opposed=opposed))
     chosen: Int64[np.ndarray, "n"] | None = None
     if alpha != "optimal":
         chosen = np.argmax(Y[:, None] * (X @ v), axis=1).astype(np.int64)
@@ -125,15 +150,19 @@ def query_cases(
             chosen = draw(_tokens_by_rank(frame, Y[:, None] * (X @ v), local=local))
     if alpha == "locally-optimal" and chosen is not None:
         X, queries, chosen = _make_locally_optimal(X, queries, Y, v, chosen)
+    alpha_now = np.argmax(Y[:, None] * (X @ v), axis=1).astype(np.int64) if chosen is None else chosen
     if unused is not None:
-        X = _with_idle_neighbour(draw, X, queries, Y, v, chosen, unused)
+        solve = _solver(queries, Y, v, alpha_now)
+        X = with_idle_neighbour(X, alpha_now, unused, draw(st.sampled_from((1.0, -1.0, 0.25))), solve, loose=False)
+    elif family is Family.LABEL_SEPARATING and not (plain or distinct) and frame.tokens > 2 and draw(st.booleans()):
+        X = with_dependent_neighbour(X, alpha_now, _solver(queries, Y, v, alpha_now))
     if users and family is Family.LABEL_SEPARATING:
         same = draw(repeated_inputs(frame.n))
         X, queries, Y, chosen = X[same], queries[same], Y[same], None if chosen is None else chosen[same]
     if not plain and draw(one_in(6)):
         queries = queries * 2.0 ** draw(st.integers(-20, 20))
     data = QueryDataset(X, queries, Y, v, loss_named(draw(st.sampled_from(tuple(LOSSES)))))
-    first = draw(frame.entries("dd", Style.INTEGERS)).ravel() if start else None
+    first = draw(entries((frame.d, e), Style.INTEGERS)).ravel() if start else None
     seed = draw(st.integers(0, 2**32 - 1))
     return Case(data.problem, queried=data, alpha=chosen, start=first, seed=seed)
 
@@ -143,69 +172,78 @@ _SHORT = STYLES.map(lambda style: Style.HALVES if style is Style.DECIMALS else s
 
 
 @st.composite
-def _frames(draw: DrawFn, family: Family, *, single: bool, equal: bool, local: bool, roomy: bool) -> Frame:
-    """If ``roomy``, a token can be another one's copy and a coordinate left unused."""
-    inputs, tokens, dims = MOST
-    n = 1 if single else draw(st.integers(1, inputs))
+def _frames(
+    draw: DrawFn,
+    family: Family,
+    *,
+    single: bool,
+    equal: bool,
+    local: bool,
+    roomy: bool,
+    many: bool,
+    opposed: bool,
+    other: bool,
+) -> Frame:
+    """If ``roomy``, a token can be another one's copy and a coordinate left unused; if ``other``, e is not d."""
+    inputs, tokens, dims = MOST_MANY if many else MOST
+    n = 1 if single else draw(st.integers(2 if opposed else 1, inputs))
     # A token that scores above α and one below it take three.
     least = 3 if roomy or (family is Family.INDEPENDENT and local) else 2
-    T = draw(st.integers(least, 2 if family is Family.ORTHOGONAL and equal else tokens))
+    most = 2 if family is Family.ORTHOGONAL and equal else min(tokens, 4) if opposed else tokens
+    T = draw(st.sampled_from(MANY) if many else st.integers(least, most))
+    rows = n * (T - 1)
     lowest = {
-        Family.LABEL_SEPARATING: 1,
-        Family.INDEPENDENT: max(T - 1, int(np.ceil(np.sqrt(n * (T - 1))))),
+        # Tokens that differ in their score alone are as near as scores are.
+        Family.LABEL_SEPARATING: 1 + other,
+        # Opposed queries span n − 1 dimensions.
+        Family.INDEPENDENT: max(T - 1, int(np.ceil(rows / (n - 1) if opposed else np.sqrt(rows)))),
         Family.ORTHOGONAL: max(T, n),
     }[family] + roomy
     d = draw(st.integers(lowest, max(lowest, dims)))
-    return Frame(n, T, d, (inputs, tokens, max(tokens, dims)))
+    return Frame(n, T, d, (inputs, tokens, 7 if opposed else dims if many else max(tokens, dims)))
 
 
-def _with_idle_neighbour(
-    draw: DrawFn,
-    X: Tokens,
-    queries: Queries,
-    Y: Float64[np.ndarray, "n"],
-    v: Float64[np.ndarray, "d"],
-    chosen: Int64[np.ndarray, "n"] | None,
-    unused: int,
-) -> Tokens:
-    """A support copied and moved where all tokens are 0: its row is independent of the others, its dual 0."""
-    alpha = np.argmax(Y[:, None] * (X @ v), axis=1).astype(np.int64) if chosen is None else chosen
+@st.composite
+def _query_dimension(draw: DrawFn, family: Family, frame: Frame, *, idle: bool, opposed: bool) -> int:
+    """e, of queries that are no tokens: another one than d."""
+    lowest = 1
+    if family is Family.INDEPENDENT:
+        lowest = frame.n - 1 if opposed else int(np.ceil(frame.n * (frame.tokens - 1) / (frame.d - idle)))
+    elif family is Family.ORTHOGONAL:
+        lowest = frame.n
+    return draw(st.integers(lowest, max(lowest, MOST[2])).map(lambda e: e + 1 if e == frame.d else e))
+
+
+def _solver(
+    queries: Queries, Y: Float64[np.ndarray, "n"], v: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]
+) -> Callable[[Tokens], MaxMargin | None]:
+    """ATT-SVM(α) of tokens with these queries, None where it is infeasible."""
 
     def solve(tokens: Tokens) -> MaxMargin | None:
         found = max_margin(QueryDataset(tokens, queries, Y, v).keys, alpha)
         return found if isinstance(found, MaxMargin) else None
 
-    return with_idle_neighbour(X, alpha, unused, draw(st.sampled_from((1.0, -1.0, 0.25))), solve, loose=False)
+    return solve
 
 
 @st.composite
 def _label_separating(
-    draw: DrawFn,
-    frame: Frame,
-    X: Tokens,
-    Y: Float64[np.ndarray, "n"],
-    *,
-    users: bool,
-    own: bool,
-    unused: int | None,
+    draw: DrawFn, asked: Frame, X: Tokens, z: Queries, Y: Float64[np.ndarray, "n"], *, own: bool
 ) -> tuple[Tokens, Queries]:
-    """Queries with q·z_i = Y_i c_i, c_i ≥ 1; if ``own`` sometimes, of a self-attention, the first tokens."""
-    own = own and unused is None and frame.d > 1 and draw(st.booleans())
-    z = X[:, 0] if own else _drawn_queries(draw, frame, users=users)
-    q = draw(frame.integers("d", -2, 2)).astype(np.float64)
+    """Queries with q·z_i = Y_i c_i, c_i ≥ 1; if ``own``, of a self-attention, the first tokens."""
+    q = draw(asked.integers("d", -2, 2)).astype(np.float64)
     # The first entry of a token is its score, which is left alone.
-    pivot = draw(st.integers(1, frame.d - 1)) if own else draw(st.integers(0, frame.d - 1))
+    pivot = draw(st.integers(1, asked.d - 1)) if own else draw(st.integers(0, asked.d - 1))
     q[pivot] = draw(st.sampled_from((1.0, -1.0)))
-    wanted = Y * draw(frame.choices("n", (1.0, 2.0, 1.5, 4.0)))
+    wanted = Y * draw(asked.choices("n", (1.0, 2.0, 1.5, 4.0)))
     z[:, pivot] += q[pivot] * (wanted - z @ q)
     return X, z.copy()
 
 
-def _drawn_queries(draw: DrawFn, frame: Frame, *, users: bool) -> Queries:
+def _drawn_queries(draw: DrawFn, asked: Frame, *, users: bool, rough: bool) -> Queries:
     if not users:
-        return draw(frame.entries("nd", draw(_SHORT)))
-    one = Frame(frame.n, 1, frame.d, (frame.most[0], 1, frame.most[2]))
-    return draw(realistic_tokens(one, SHORT, scaled=False))[:, 0]
+        return draw(asked.entries("nd", Style.DECIMALS if rough else draw(_SHORT)))
+    return draw(realistic_tokens(asked, SHORT, scaled=False))[:, 0]
 
 
 @st.composite
@@ -213,20 +251,27 @@ def _independent(
     draw: DrawFn,
     frame: Frame,
     X: Tokens,
+    z: Queries,
     Y: Float64[np.ndarray, "n"],
     *,
-    users: bool,
     own: bool,
     unused: int | None,
+    opposed: bool,
 ) -> tuple[Tokens, Queries]:
     """Tokens and queries with independent rows; of a self-attention queries are the first tokens, where that can be.
 
     In the ``unused`` coordinate tokens stay 0.
     """
-    own = own and unused is None and frame.d > 1 and draw(st.booleans())
-    z = X[:, 0] if own else _drawn_queries(draw, frame, users=users)
     opt = np.argmax(Y[:, None] * X[:, :, 0], axis=1).astype(np.int64)
-    nudged, query, tries = X, z, 0
+    shares = draw(frame.choices("n", (1.0, 2.0)))
+
+    def with_last(query: Queries) -> Queries:
+        """If opposed, the last one such that Σ c_i Y_i z_i = 0."""
+        if not opposed:
+            return query
+        return np.concatenate([query[:-1], -Y[-1] * ((shares * Y)[:-1] @ query[:-1])[None]])
+
+    nudged, query, tries = X, with_last(z), 0
     while not independent(QueryDataset(nudged, query, Y, np.eye(frame.d)[0]).keys, opt):
         tries += 1
         rng = np.random.default_rng(tries)
@@ -237,13 +282,14 @@ def _independent(
         nudged = X + steps
         # Scores stay as they are; where those of first tokens are 0, say, no such queries will do.
         own = own and tries < TRIES
-        query = nudged[:, 0] if own else z + rng.integers(-(4**tries), 4**tries + 1, size=z.shape) / 4.0**tries / 4
+        moved = z + rng.integers(-(4**tries), 4**tries + 1, size=z.shape) / 4.0**tries / 4
+        query = nudged[:, 0] if own else with_last(moved)
     return nudged, query.copy()
 
 
 @st.composite
 def _orthogonal(
-    draw: DrawFn, frame: Frame, Y: Float64[np.ndarray, "n"]
+    draw: DrawFn, frame: Frame, asked: Frame, Y: Float64[np.ndarray, "n"]
 ) -> tuple[Tokens, Queries, Float64[np.ndarray, "d"]]:
     """Tokens ±c_i e_j, queries ±b_i e_j, and a head whose entries differ in size; in even dimensions rotated."""
     n, T, d = frame.shape
@@ -251,14 +297,19 @@ def _orthogonal(
     signs = draw(frame.choices("nT", (1.0, -1.0)))
     lengths = draw(frame.choices("n", (1.0, 2.0, 0.5)))
     X = (lengths[:, None] * signs)[:, :, None] * np.eye(d)[axes]
-    order = np.argsort(draw(frame.integers("d", 0, 9)), kind="stable")[:n]
-    queries = draw(frame.choices("n", (1.0, -1.0, 2.0, 0.5)))[:, None] * np.eye(d)[order]
+    order = np.argsort(draw(asked.integers("d", 0, 9)), kind="stable")[:n]
+    queries = draw(frame.choices("n", (1.0, -1.0, 2.0, 0.5)))[:, None] * np.eye(asked.d)[order]
     ranks = 1.0 + np.argsort(draw(frame.integers("d", 0, 9)), kind="stable")
     v = draw(frame.choices("d", (1.0, -1.0))) * ranks
     if d % 2 == 0 and draw(st.booleans()):
-        turn = np.kron(np.eye(d // 2), np.array([[1.0, 1.0], [1.0, -1.0]]))
-        X, queries, v = X @ turn, queries @ turn, v @ turn
+        X, v = X @ _turn(d), v @ _turn(d)
+        queries = queries @ _turn(asked.d) if asked.d % 2 == 0 else queries
     return X, queries, v
+
+
+def _turn(d: int) -> Float64[np.ndarray, "d d"]:
+    """√2 times a rotation of pairs of axes."""
+    return np.kron(np.eye(d // 2), np.array([[1.0, 1.0], [1.0, -1.0]]))
 
 
 def independent(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> bool:

@@ -16,6 +16,8 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
 
 QUERIES = ("queries", "W0", "K0", "Q0", "mask", "causal")
+FACTORS = QUERIES[2:4]
+"""Where training of (K, Q) begins."""
 
 
 def check_query_names(name: str, names: Collection[str]) -> None:

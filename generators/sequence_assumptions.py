@@ -5,30 +5,35 @@ References: *Transformers as Support Vector Machines*, sequence outputs (appendi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Int64
 
 from generators.case import Case
 from generators.finding import Finding, number
 from generators.margin_assumptions import Vector, dot, exact_vector, is_farkas_proof
-from reference_attention.sequence_dataset import SequenceDataset
+from reference_attention.sequence_dataset import SequenceDataset, SequencePart
 from reference_attention.svm.sequence_max_margin import Place, SequenceInfeasible, sequence_max_margin
 
 NO_SEQUENCE = "the case has one query per input; give queries of shape (n, L, e) and labels of shape (n, L)"
 
 Chosen = tuple[Int64[np.ndarray, "_n"], ...]
-"""A token of each pair (i, k), counted among those it sees, per part of the data."""
+"""A token of each pair (i, k), counted among those it sees, per part."""
 
 
-def optimal_tokens_of(data: SequenceDataset) -> Chosen:
-    """The optimal tokens."""
-    return tuple(part.problem.optimal for part in data.parts)
+def optimal_tokens_of(parts: Sequence[SequencePart]) -> Chosen:
+    """The optimal tokens of some parts, in their order."""
+    return tuple(part.problem.optimal for part in parts)
 
 
-def sequence_rows(data: SequenceDataset, alpha: Chosen) -> dict[Place, Vector]:
-    """vec((x_iα − x_it) z_ikᵀ) by part, input of the part and token, t ≠ α; exactly, from tokens and queries."""
+def sequence_rows(data: SequenceDataset, parts: Sequence[SequencePart], alpha: Chosen) -> dict[Place, Vector]:
+    """vec((x_iα − x_it) z_ikᵀ) by part, input of the part and token, t ≠ α; exactly, from tokens and queries.
+
+    Of the parts only that their inputs are the pairs (i, k), and which tokens these see.
+    """
     found: dict[Place, Vector] = {}
-    for q, (part, chosen) in enumerate(zip(data.parts, alpha, strict=True)):
+    for q, (part, chosen) in enumerate(zip(parts, alpha, strict=True)):
         for r, ((i, k), seen, a) in enumerate(zip(part.pairs.tolist(), part.tokens.tolist(), chosen, strict=True)):
             query, best = exact_vector(data.queries[i, k]), exact_vector(data.X[i, seen[int(a)]])
             for t, token in enumerate(seen):
@@ -69,8 +74,8 @@ def sequence_separable(case: Case) -> Finding:
     data = case.sequence
     if data is None:
         return Finding(None, NO_SEQUENCE)
-    alpha = optimal_tokens_of(data)
-    rows = sequence_rows(data, alpha)
+    alpha = optimal_tokens_of(data.parts)
+    rows = sequence_rows(data, data.parts, alpha)
     found = sequence_max_margin([part.problem.exact_keys for part in data.parts], alpha)
     if isinstance(found, SequenceInfeasible):
         if not is_farkas_proof(rows, found.exact):

@@ -1,12 +1,13 @@
 """Strategy for data with several queries per input, causal or with any mask; separable by construction.
 
-The head is the first axis and a token's first entry its value vᵀx, as in :mod:`generators.query_cases`; values of an
-input are distinct, so that every query has one optimal token among those it sees, whatever its label. Either queries
+The head is the first axis and a token's first entry its value vᵀx, as in :mod:`generators.query_cases`. Values of an
+input are distinct, so that every query has one optimal token among those it sees, whatever its label; or, in one case
+of three, two of them are tied, and queries that see both also see a better one. Either queries
 separate the labels, Y_ik qᵀz_ik ≥ 1, and W = v qᵀ, scaled, separates opt for any number of tokens; or the rows
 (x_iα − x_it) z_ikᵀ of all queries are linearly independent.
 
-One case in five has tokens and queries as users have them, of few bits, in which an input may be there twice. As values
-are distinct no token is another one's copy.
+One case in five has tokens and queries as users have them, of few bits, in which an input may be there twice. Of the
+others one in four has decimals, whose products x z are no floats.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
 """
@@ -58,7 +59,7 @@ def sequence_cases(draw: DrawFn) -> Case:
     L = T if own or sees is Sees.CAUSAL else draw(st.integers(1, tokens))
     d = draw(st.integers(2 if own else 1, dims))
     e = d if own else draw(st.integers(1, dims))
-    style = draw(st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES)))
+    style = draw(st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES, Style.DECIMALS)))
     users = draw(is_realistic())
     few = users and draw(st.booleans())
     if users:
@@ -71,6 +72,10 @@ def sequence_cases(draw: DrawFn) -> Case:
     values = np.take_along_axis(np.cumsum(gaps, axis=1), order, axis=1)
     if not few:
         values += draw(integers((n,), -LEVELS, 0, most=(inputs,)))[:, None]
+    mask = _mask(draw, sees, (n, L, T))
+    Y = 1.0 - 2.0 * draw(integers((n, L), 0, 1, most=(inputs, tokens)))
+    if T > 2 and draw(one_in(3)):
+        values, Y, mask = _with_a_tie(values, Y, mask)
     X[:, :, 0] = np.round(values / GRID) * GRID
     if own:
         z = X
@@ -78,8 +83,6 @@ def sequence_cases(draw: DrawFn) -> Case:
         z = draw(realistic_tokens(Frame(n, L, e, MOST), SHORT, scaled=False))
     else:
         z = draw(entries((n, L, e), style, most=(inputs, tokens, dims)))
-    Y = 1.0 - 2.0 * draw(integers((n, L), 0, 1, most=(inputs, tokens)))
-    mask = _mask(draw, sees, (n, L, T))
     loss = loss_named(draw(st.sampled_from(tuple(LOSSES))))
     data = SequenceDataset(X, z, Y, np.eye(d)[0], loss, mask)
     if not (draw(st.booleans()) and independent_sequence_rows(data)):
@@ -108,6 +111,28 @@ def _mask(draw: DrawFn, sees: Sees, shape: tuple[int, int, int]) -> Bool[np.ndar
     return seen
 
 
+def _with_a_tie(
+    values: Float64[np.ndarray, "n T"], Y: Float64[np.ndarray, "n L"], mask: Bool[np.ndarray, "n L T"]
+) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n L"], Bool[np.ndarray, "n L T"]]:
+    """The last token of each input is given the value of the one next to it in value, and no query prefers these two.
+
+    A query that sees nothing else also gets to see another one; one that would prefer them has the other label.
+    """
+    values, Y, mask = values.copy(), Y.copy(), mask.copy()
+    last = values.shape[1] - 1
+    for i in range(len(values)):
+        other = int(np.argmin(np.abs(values[i, :last] - values[i, last])))
+        rest = np.setdiff1d(np.arange(last), other)
+        values[i, last] = values[i, other]
+        for k in np.flatnonzero(mask[i, :, other] & mask[i, :, last]).tolist():
+            if not mask[i, k, rest].any():
+                mask[i, k, rest[0]] = True
+            seen = values[i, rest[mask[i, k, rest]]]
+            if not (Y[i, k] * (seen - values[i, last]) > 0).any():
+                Y[i, k] = -Y[i, k]
+    return values, Y, mask
+
+
 def _label_separating(draw: DrawFn, z: Queries, Y: Float64[np.ndarray, "n L"], first: int) -> Queries:
     """Queries with q·z_ik = Y_ik c_ik, c_ik ≥ 1, moved along one axis, not before the ``first``."""
     inputs, tokens, dims = MOST
@@ -123,5 +148,5 @@ def _label_separating(draw: DrawFn, z: Queries, Y: Float64[np.ndarray, "n L"], f
 
 def independent_sequence_rows(data: SequenceDataset) -> bool:
     """Whether the rows (x_iα − x_it) z_ikᵀ of all queries are linearly independent; it does not depend on α. Exact."""
-    rows = list(sequence_rows(data, optimal_tokens_of(data)).values())
+    rows = list(sequence_rows(data, data.parts, optimal_tokens_of(data.parts)).values())
     return len(rows) <= data.problem.d and fmpq_mat(rows).rank() == len(rows)

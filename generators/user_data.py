@@ -26,7 +26,7 @@ from generators.call_text import call_of, text_of
 from generators.case import Case
 from generators.mixing_assumptions import PENALTY
 from generators.optimal_sets import HEAD_ARRAYS
-from generators.query_data import QUERIES, check_query_names, query_dataset_of, start_of
+from generators.query_data import FACTORS, QUERIES, check_query_names, query_dataset_of, start_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json, numbers, read_named_values, to_json
 from reference_attention.loss import Loss
@@ -204,7 +204,7 @@ def _further(held: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
     within = held.get("arrays", {})
     if not isinstance(within, Mapping):
         raise InvalidInput(f"{name}: arrays must be an object of named arrays.")
-    found: dict[str, Any] = {key: held[key] for key in FURTHER if key in held}
+    found: dict[str, Any] = {key: held[key] for key in (*FURTHER, *FACTORS) if key in held}
     for key in DIRECTIONS:
         if key in held:
             found[key] = checked_array(key, numbers(held[key]), (d,))

@@ -115,16 +115,21 @@ class SequenceDataset:
     @cached_property
     def parts(self) -> tuple[SequencePart, ...]:
         """The problems of the pairs that see two tokens or more, by increasing number of tokens."""
-        n, T, d = self.X.shape
-        values = rounded_product(self.X.reshape(n * T, d), self.v[:, None]).reshape(n, T)
         seen = self.mask.sum(axis=2)
-        return tuple(self._part(count, values) for count in np.unique(seen[seen > 1]).tolist())
+        return tuple(self.part(np.argwhere(seen == count)) for count in np.unique(seen[seen > 1]).tolist())
 
-    def _part(self, count: int, values: Float64[np.ndarray, "n T"]) -> SequencePart:
-        pairs = np.argwhere(self.mask.sum(axis=2) == count).astype(np.int64)
+    @cached_property
+    def _values(self) -> Float64[np.ndarray, "n T"]:
+        """vᵀx_it, each the exact product rounded once."""
+        n, T, d = self.X.shape
+        return rounded_product(self.X.reshape(n * T, d), self.v[:, None]).reshape(n, T)
+
+    def part(self, pairs: Int64[np.ndarray, "m 2"]) -> SequencePart:
+        """The problem of some pairs (i, k) that see the same number of tokens, in that order."""
+        pairs = np.asarray(pairs, dtype=np.int64)
         i, k = pairs.T
-        tokens = np.nonzero(self.mask[i, k])[1].reshape(len(pairs), count).astype(np.int64)
-        scores = self.Y[i, k][:, None] * values[i[:, None], tokens]
+        tokens = np.nonzero(self.mask[i, k])[1].reshape(len(pairs), -1).astype(np.int64)
+        scores = self.Y[i, k][:, None] * self._values[i[:, None], tokens]
         keys = OuterKeys(self.X[i[:, None], tokens], self.queries[i, k])
         return SequencePart(Problem(keys, scores, self.loss), pairs, tokens, self.total)
 

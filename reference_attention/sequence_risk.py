@@ -19,7 +19,10 @@ LogExcess = Callable[[Array, Array, Loss, Array, Array], tuple[Array, Array]]
 
 
 def sequence_parts(data: SequenceDataset) -> Sequence[SequencePart]:
-    """The problems of the pairs (i, k), by the number of tokens that they see."""
+    """The problems of the pairs (i, k), by the number of tokens that they see.
+
+    Another implementation may return parts, and pairs within a part, in any order, and several parts of one number.
+    """
     return data.parts
 
 

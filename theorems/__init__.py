@@ -18,7 +18,9 @@
 | `Problem`, `Dataset`, `Case`, `dataset_named`, `loss_named` | keys, scores; tokens, labels, head |
 | `QueryDataset`, `SequenceDataset` | tokens with queries, of which W is trained: one per input, several |
 | `max_margin`, `label_svm`, `locally_optimal` → `MaxMargin`, `LabelSvm`, `Infeasible` | hard-margin SVMs, exact |
+| `nuclear_max_margin` → `NuclearMaxMargin` | the SVM of least nuclear norm, for (K, Q), enclosed |
 | `gradient_descent`, `normalized_gradient_descent`, `gradient_flow`, `regularization_path` | to norms of 1e6 |
+| `factored_flow`, `factored_gradient_descent` → `FactoredFlow`, `FactoredTrajectory` | on factors (K, Q) of W |
 | `softmax_weights`, `risk`, `head_gradient` | attention at points |
 | `AttentionAt`, `exact`, `with_rounding`, `Bounded`, `in_floats`, `spacing` | the same, with its rounding |
 
@@ -59,9 +61,15 @@ if TYPE_CHECKING:
     from reference_attention.svm.max_margin import MaxMargin as MaxMargin
     from reference_attention.svm.max_margin import locally_optimal as locally_optimal
     from reference_attention.svm.max_margin import max_margin as max_margin
+    from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin as NuclearMaxMargin
+    from reference_attention.svm.nuclear_max_margin import nuclear_max_margin as nuclear_max_margin
     from reference_attention.training.descent import Stop as Stop
     from reference_attention.training.descent import gradient_descent as gradient_descent
     from reference_attention.training.descent import normalized_gradient_descent as normalized_gradient_descent
+    from reference_attention.training.factored_descent import FactoredTrajectory as FactoredTrajectory
+    from reference_attention.training.factored_descent import factored_gradient_descent as factored_gradient_descent
+    from reference_attention.training.factored_flow import FactoredFlow as FactoredFlow
+    from reference_attention.training.factored_flow import factored_flow as factored_flow
     from reference_attention.training.flow import Flow as Flow
     from reference_attention.training.flow import gradient_flow as gradient_flow
     from reference_attention.training.joint_descent import head_gradient as head_gradient
@@ -127,10 +135,22 @@ _HOME = {
         "locally_optimal",
         "max_margin",
     ),
+    "reference_attention.svm.nuclear_max_margin": (
+        "NuclearMaxMargin",
+        "nuclear_max_margin",
+    ),
     "reference_attention.training.descent": (
         "Stop",
         "gradient_descent",
         "normalized_gradient_descent",
+    ),
+    "reference_attention.training.factored_descent": (
+        "FactoredTrajectory",
+        "factored_gradient_descent",
+    ),
+    "reference_attention.training.factored_flow": (
+        "FactoredFlow",
+        "factored_flow",
     ),
     "reference_attention.training.flow": (
         "Flow",

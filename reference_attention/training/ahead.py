@@ -32,10 +32,7 @@ class Ahead:
         """The length of the straight piece from p along a unit vector to where another term of ∇L is e^ROOM times the
         one that is largest at p; infinite where none gains on it.
         """
-        differences, relative = self._selected(p)
-        if differences is not self._seen:
-            self._seen, self._fixed = differences, self._log_factors(differences)
-        logs = relative + self._fixed
+        differences, logs = self.terms(p)
         rates = (differences.rows @ velocity).reshape(logs.shape)
         top = np.unravel_index(logs.argmax(), logs.shape)
         gains = rates - rates[top]
@@ -43,6 +40,13 @@ class Ahead:
             return math.inf
         with np.errstate(over="ignore"):
             return float(((logs[top] - logs + ROOM)[gains > 0] / gains[gains > 0]).min())
+
+    def terms(self, p: Point) -> tuple[Differences, Float64[np.ndarray, "n others"]]:
+        """Differences to the tokens selected at p, and the logarithms of the terms of ∇L there."""
+        differences, relative = self._selected(p)
+        if differences is not self._seen:
+            self._seen, self._fixed = differences, self._log_factors(differences)
+        return differences, np.asarray(relative + self._fixed)
 
     def _log_factors(self, differences: Differences) -> Float64[np.ndarray, "n others"]:
         """Of a term of ∇L all but its logit: log(|ℓ'| |γ_t − γ_ref| ‖row‖), as long as the same tokens are selected."""

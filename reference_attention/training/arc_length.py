@@ -17,12 +17,9 @@ from jaxtyping import Float64
 from scipy.integrate import LSODA, OdeSolver
 from scipy.optimize import brentq
 
-from reference_attention import risk
-from reference_attention.problem import Problem
-from reference_attention.training.ahead import Ahead
-from reference_attention.training.derivatives import GradientField, NewtonField, Point, Square, newton_field
+from reference_attention.training.derivatives import GradientField, NewtonField, Point, Square
 from reference_attention.training.descent import Stop
-from reference_attention.training.iteration import Gradient, single_field
+from reference_attention.training.slope import UNSEEN, Slope
 
 Dense = Callable[[float], Point]
 """u ↦ p within the last step of a solver."""
@@ -49,9 +46,6 @@ FORGOTTEN = 0.2
 """Directions that flip in two of ten consecutive steps chatter: consecutive directions of a resolved flow are
 close, only at a point of rest do they all meet."""
 
-UNSEEN = 1e-13
-"""Curvatures this small beside the largest are rounding, and so is what Newton's method would make of them."""
-
 CHATTER = 50
 """Steps of chattering without a point of rest nearby before a flow is called unresolved."""
 
@@ -63,28 +57,19 @@ class Tracer:
 
     def __init__(
         self,
-        problem: Problem,
+        slope: Slope,
         start: Point,
         targets: Float64[np.ndarray, "m"],
-        gradient: Gradient,
-        kappa: float,
         relative: float,
         axis: Point | None = None,
         absolute: float = 0.0,
     ) -> None:
         self._frame = None if axis is None else _frame(axis)
-        self._start, self._targets, self._kappa, self._relative = start, targets, kappa, relative
-        self._reference = gradient is risk.scaled_gradient
-        self._field = single_field(problem.keys, problem.scores, problem.loss, gradient)
-        self._ahead = Ahead(problem)
-        self._scale = float(np.abs(problem.keys).max()) or 1.0
-        self._rank = np.linalg.matrix_rank((problem.keys - problem.keys[:, :1]).reshape(-1, problem.d), rtol=UNSEEN)
-        self._newton = (
-            newton_field(problem.keys, problem.scores, problem.loss)
-            if self._reference
-            else _central_differences(self._field, self._scale)
-        )
-        self.absolute = max(absolute, ABSOLUTE / kappa, ROUNDINGS * float(np.finfo(float).eps) * float(targets[-1]))
+        self._start, self._targets, self._kappa, self._relative = start, targets, slope.unit, relative
+        self._slope, self._field, self._scale = slope, slope.field, slope.scale
+        self._newton = slope.newton or _central_differences(slope.field, slope.scale)
+        eps = float(np.finfo(float).eps)
+        self.absolute = max(absolute, ABSOLUTE / slope.unit, ROUNDINGS * eps * float(targets[-1]))
         self.evaluations = 0
         self._restart()
 
@@ -159,7 +144,7 @@ class Tracer:
             return Stop.STATIONARY, ""
         # The path is never longer than e^{u_end}/κ here; a flow that needs more has not reached the norm.
         u_end = math.log1p(self._kappa * 1e4 * float(self._targets[-1]))
-        options = {"jac": self._jacobian} if self._reference else {}
+        options = {"jac": self._jacobian} if self._slope.newton else {}
         solver = method(
             self._velocity, 0.0, self._to_frame(p), u_end, rtol=self._relative, atol=self.absolute, **options
         )
@@ -167,7 +152,7 @@ class Tracer:
         along = -unit
         while solver.status == "running":
             steps += 1
-            limit = math.log1p(self._kappa * (s + self._ahead.arc(p, along)))
+            limit = math.log1p(self._kappa * (s + self._slope.arc(p, along)))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # LSODA reports its troubles as warnings; the status says it too.
                 message = _step(solver, limit)
@@ -266,7 +251,7 @@ class Tracer:
                 values = np.linalg.eigvalsh(curvature)
                 largest = np.abs(values).max()
                 # Along a direction that rows see and the curvature does not, Newton is blind to a slope.
-                if (np.abs(values) > UNSEEN * largest).sum() < self._rank:
+                if (np.abs(values) > UNSEEN * largest).sum() < self._slope.rank(found):
                     return None
                 return found if saddles or values[0] >= -1e-9 * largest else None
         return None

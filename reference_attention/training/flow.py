@@ -26,6 +26,7 @@ from reference_attention.training.arc_length import ABSOLUTE, UNRESOLVED, Tracer
 from reference_attention.training.derivatives import Point
 from reference_attention.training.descent import Stop
 from reference_attention.training.iteration import Gradient
+from reference_attention.training.slope import slope_of
 
 __all__ = ["ABSOLUTE", "METHODS", "RELATIVE", "Flow", "gradient_flow"]
 
@@ -130,15 +131,8 @@ def gradient_flow(
         low = max(begin, min(1e-3 / kappa, norm / 10))
         record = np.geomspace(low, norm, 1 + math.ceil(8 * math.log10(norm / low)))[1:]
     targets = np.unique(np.append(record[(record > begin) & (record < norm)], norm))
-    tracer = Tracer(problem, start, targets, gradient, kappa, relative, axis, absolute)
-    reasons = []
-    for name in METHODS:
-        stop, reason = tracer.run(*METHODS[name])
-        if stop is not Stop.FAILED:
-            break
-        reasons.append(f"{name}: {reason}")
-        if reason.startswith(UNRESOLVED):
-            break  # rounding, not the method
+    tracer = Tracer(slope_of(problem, gradient), start, targets, relative, axis, absolute)
+    name, stop, reason = follow(tracer)
     chosen = problem.optimal if alpha is None else alpha
     points = np.array(tracer.points)
     sign, log_risk = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, points, chosen)
@@ -150,10 +144,23 @@ def gradient_flow(
         sign=sign,
         log_risk=log_risk,
         stop=stop,
-        reason="; ".join(reasons) if stop is Stop.FAILED else "",
+        reason=reason,
         method=name,
         relative=relative,
         absolute=tracer.absolute,
         evaluations=tracer.evaluations,
         _times=tracer.log_times,
     )
+
+
+def follow(tracer: Tracer) -> tuple[str, Stop, str]:
+    """The first of :data:`METHODS` that does not fail, or the last one tried; why it stopped, and why all failed."""
+    reasons, name, stop = [], "", Stop.FAILED
+    for name in METHODS:
+        stop, reason = tracer.run(*METHODS[name])
+        if stop is not Stop.FAILED:
+            return name, stop, ""
+        reasons.append(f"{name}: {reason}")
+        if reason.startswith(UNRESOLVED):
+            break  # rounding, not the method
+    return name, stop, "; ".join(reasons)

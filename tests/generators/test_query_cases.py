@@ -10,7 +10,7 @@ from generators.query_cases import Family, query_cases
 from generators.score_assumptions import distinct_scores
 from reference_attention.svm.max_margin import MaxMargin, locally_optimal, max_margin
 
-DRAWN = 24
+DRAWN = 60
 
 
 def drawn(**asked: object) -> list[Case]:

@@ -66,7 +66,10 @@ def test_a_start_is_w0_or_the_product_of_k0_and_q0(tmp_path: Path) -> None:
     case = load(saved(tmp_path, W0=W0), 0).case
     assert np.array_equal(case.start, W0.ravel())
     K0, Q0 = np.array([[1.0, 2], [0, 1], [3, 0]]), np.array([[1.0, 0], [0, 2], [1, 1]])
-    assert np.array_equal(load(saved(tmp_path, K0=K0, Q0=Q0), 0).case.start, (K0 @ Q0.T).ravel())
+    case = load(saved(tmp_path, K0=K0, Q0=Q0), 0).case
+    assert np.array_equal(case.start, (K0 @ Q0.T).ravel())
+    assert np.array_equal(case.arrays["K0"], K0)
+    assert np.array_equal(case.arrays["Q0"], Q0)
 
 
 def test_what_was_written_down_is_read_back(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float64
 
+from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
 from reference_attention.svm.least_power_norm import LeastPowerNorm
 from theorems.benchmark.measure import Limit, Limits, Measurement, limit_of, measure
@@ -72,6 +73,7 @@ def compare(
     progress: Progress,
     *,
     shape: tuple[int, ...],
+    keys: OuterKeys | None = None,
     foreign: bool = False,
 ) -> tuple[Comparison, ...]:
     """All rules on problems of one shape and loss, one start each.
@@ -79,6 +81,7 @@ def compare(
     Args:
         progress: told how many rules are done; of somebody else's (``foreign``) how many iterations.
         shape: of what is trained.
+        keys: the factors of the keys, where that is W.
 
     Raises:
         NoLimit, NotAPoint: see there.
@@ -89,7 +92,7 @@ def compare(
         progress(0)  # this is none of the time of somebody else's rule
     there = [k for k, limit in enumerate(limits) if isinstance(limit, Limit)]
     some = [problems[k] for k in there]
-    targets = [Limits(problems[k], limit) for k, limit in enumerate(limits) if isinstance(limit, Limit)]
+    targets = [Limits(problems[k], limit, keys) for k, limit in enumerate(limits) if isinstance(limit, Limit)]
     runs: list[list[Measurement]] = [[] for _ in problems]
     powers: list[tuple[PowerLimit, ...]] = [() for _ in problems]
     for done, name in enumerate(rules if there else ()):

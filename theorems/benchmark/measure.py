@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from reference_attention.angles import one_minus_cosine
+from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
 from reference_attention.svm.least_power_norm import LeastPowerNorm, difference_rows, least_power_norm
 from reference_attention.svm.max_margin import MaxMargin, locally_optimal
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.benchmark.fit import Fit, fit_tail
@@ -76,6 +79,8 @@ class Measurement:
         selected: the token of largest weight of each input at the cap.
         selects_limit: whether those are the tokens of the limit.
         representable: whether every step was; a step too long for float64 ends a run where it is.
+        nuclear: of W, 1 − cos to the one of least nuclear norm and ‖W‖_⋆/(m(W) C_⋆) − 1 at the cap, m(W) the least
+            margin; None where no W is trained, or that one is not proven the only one.
     """
 
     rule: str
@@ -90,6 +95,7 @@ class Measurement:
     selected: tuple[int, ...]
     selects_limit: bool
     representable: bool
+    nuclear: tuple[float, float] | None = None
 
 
 def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
@@ -137,8 +143,8 @@ class NoLimit(ArithmeticError):
 class Limits:
     """The solutions of ATT-SVM for the tokens of a limit, in every norm that is asked for, each computed once."""
 
-    def __init__(self, problem: Problem, limit: Limit) -> None:
-        self._problem = problem
+    def __init__(self, problem: Problem, limit: Limit, keys: OuterKeys | None = None) -> None:
+        self._problem, self._keys = problem, keys
         self.svm = limit.svm
         self.rows = difference_rows(problem.keys, limit.svm.alpha)
         self.found: dict[float, LeastPowerNorm] = {}
@@ -154,6 +160,22 @@ class Limits:
             euclidean = np.float64(least) / np.linalg.norm(p) * self.svm.norm
             boxed = np.float64(least) / np.abs(p).max() / self.solution(np.inf).margin
         return float(euclidean), float(boxed)
+
+    @cached_property
+    def nuclear(self) -> NuclearMaxMargin | None:
+        """The W of least nuclear norm; None where no W is trained, or it is not proven the only one."""
+        found = None if self._keys is None else nuclear_max_margin(self._keys, self.svm.alpha)
+        return found if isinstance(found, NuclearMaxMargin) and found.unique else None
+
+    def from_nuclear(self, p: Float64[np.ndarray, "d"]) -> tuple[float, float] | None:
+        """1 − cos∠(W, W_⋆) and ‖W‖_⋆/(m(W) C_⋆) − 1, the latter infinite where m(W) ≤ 0."""
+        if self.nuclear is None:
+            return None
+        least = float((self.rows @ p).min())
+        size = float(np.linalg.svd(p.reshape(self.nuclear.W.shape), compute_uv=False).sum())
+        excess = size / (least * self.nuclear.norm) - 1 if least > 0 else np.inf
+        target = self.nuclear.W.ravel() / np.linalg.norm(self.nuclear.W)
+        return float(one_minus_cosine(p, target)), float(excess)
 
     def solution(self, norm: float) -> LeastPowerNorm:
         """The solution in ‖p‖_q.
@@ -196,6 +218,7 @@ def measure(rule: str, theory: Theory, run: Run, problems: list[Problem], limits
                 tuple(selected.tolist()),
                 bool(np.array_equal(selected, limit.svm.alpha)),
                 bool(run.representable[b]),
+                limit.from_nuclear(run.final[b]),
             )
         )
     return found

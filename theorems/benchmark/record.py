@@ -11,6 +11,9 @@ from theorems.benchmark.measure import LEVELS, Measurement
 from theorems.benchmark.summary import Summary, summaries
 from theorems.benchmark.table import LEVEL_NAMES
 
+NUCLEAR = ("one_minus_cosine", "excess")
+"""What is said of W against the one of least nuclear norm."""
+
 
 def as_json(
     named: Sequence[Comparison], generated: Sequence[Comparison], contents: Mapping[str, str | None]
@@ -73,4 +76,5 @@ def _run(run: Measurement, curves: bool) -> dict[str, Any]:
         "selects": run.selected,
         "selects_limit": run.selects_limit,
         "representable": run.representable,
+        **({} if run.nuclear is None else {"nuclear": dict(zip(NUCLEAR, run.nuclear, strict=True))}),
     }

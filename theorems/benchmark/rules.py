@@ -12,8 +12,9 @@ from jaxtyping import Float64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
-from theorems.benchmark.optimisers import flow, gradient_descent
+from theorems.benchmark.optimisers import factored, flow, gradient_descent
 from theorems.benchmark.optimisers.adam import Adam
+from theorems.benchmark.optimisers.factored import Factored, Way
 from theorems.benchmark.optimisers.heavy_ball import HeavyBall
 from theorems.benchmark.optimisers.mirror_descent import MirrorDescent, theory_of
 from theorems.benchmark.optimisers.muon import Muon
@@ -48,6 +49,9 @@ FORMS = (
     "heavy-ball-ETA",
     "adam-ETA",
     "muon-ETA",
+    "factored-ETA",
+    "normalized-factored-ETA",
+    "factored-apart-ETA",
     "mirror-Q-ETA",
     "normalized-mirror-Q-ETA",
     "FILE.py:NAME",
@@ -125,6 +129,9 @@ class Rule:
             "heavy-ball": HeavyBall,
             "adam": Adam,
             "muon": Muon,
+            "factored": partial(Factored, Way.PLAIN),
+            "normalized-factored": partial(Factored, Way.JOINTLY),
+            "factored-apart": partial(Factored, Way.APART),
             "mirror": partial(MirrorDescent, self.power, normalized=False),
             "normalized-mirror": partial(MirrorDescent, self.power, normalized=True),
         }
@@ -138,6 +145,9 @@ STEPPED: dict[str, Theory] = {
     "heavy-ball": HeavyBall.theory,
     "adam": Adam.theory,
     "muon": Muon.theory,
+    "factored": factored.PLAIN,
+    "normalized-factored": factored.JOINTLY,
+    "factored-apart": factored.APART,
 }
 """Kinds with a step."""
 POWERED = {"mirror": False, "normalized-mirror": True}

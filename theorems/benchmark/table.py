@@ -20,7 +20,8 @@ from theorems.run.tables import column_table, markdown_table
 
 NOT_WITHIN = "-"
 MARGINS = ("of the ℓ2 margin", "of the ℓ∞ margin")
-NUMBERS = ("‖p‖ at the cap", "1 − cos there", "at most", "other tokens", "ratio", "fitted b", *MARGINS)
+NUCLEAR = ("1 − cos, Frobenius", "1 − cos, nuclear", "excess of the nuclear norm")
+NUMBERS = (*NUCLEAR, "‖p‖ at the cap", "1 − cos there", "at most", "other tokens", "ratio", "fitted b", *MARGINS)
 LEVEL_NAMES = tuple(f"{level:g}" for level in LEVELS)
 
 
@@ -49,6 +50,13 @@ def parts(
             "fitted: least squares in logarithms, ± a jackknife over blocks of the tail, which tells a curve that is no"
             " power; of runs of 1000 iterations and more. theory's: what p = u p_mm + O(1) gives. Margins: the least"
             " one of p at the cap, by the largest that a p of its ‖p‖_2, or ‖p‖_∞, has.",
+        )
+    if any(run.nuclear for one in ran for run in one.rules):
+        yield (
+            "W at the cap, against both SVMs",
+            ("data", "rule", *NUCLEAR),
+            list(_nuclear_rows(ran)),
+            "excess: ‖W‖_⋆/(m(W) C_⋆) − 1, m(W) the least margin: 0 for a W of least nuclear norm, and for no other.",
         )
     if named:
         yield (
@@ -101,6 +109,14 @@ def _named_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
             counts = (_count(count) for count in run.iterations)
             there = f"{run.norm:.4g}", f"{run.one_minus_cosine:.1e}", at_most
             yield one.name, run.rule, run.theory.limit, *counts, *there, selects
+
+
+def _nuclear_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
+    for one in named:
+        for run in one.rules:
+            if run.nuclear is not None:
+                apart, excess = run.nuclear
+                yield one.name, run.rule, f"{run.one_minus_cosine:.1e}", f"{apart:.1e}", f"{excess:.3g}"
 
 
 def _rate_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:

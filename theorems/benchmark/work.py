@@ -16,6 +16,7 @@ from jaxtyping import Float64
 from generators.case import Case
 from generators.random_trials import random_trial
 from generators.user_data import load
+from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
 from theorems.benchmark.comparison import Comparison, Progress, compare
 from theorems.benchmark.measure import NoLimit
@@ -93,7 +94,7 @@ class _Unit:
         try:
             problems, starts, names, shape = self._problems()
             of = (self.rules, self.steps, self.under_test, progress)
-            found = compare(problems, starts, names, *of, shape=shape, foreign=self.foreign)
+            found = compare(problems, starts, names, *of, shape=shape, keys=self._keys(), foreign=self.foreign)
         except NoLimit as error:
             return Batch(self.id, failed=str(error))
         except (Exception, SystemExit) as error:
@@ -108,6 +109,10 @@ class _Unit:
 
     def _problems(self) -> Problems:
         raise NotImplementedError
+
+    def _keys(self) -> OuterKeys | None:
+        """The factors of the keys, where W is trained."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,10 @@ class Named(_Unit):
     def _problems(self) -> Problems:
         case = load(self.source, 0).case
         return [case.problem], [start_of(self.source, case)], [self.source], shape_of(case)
+
+    def _keys(self) -> OuterKeys | None:
+        queried = load(self.source, 0).case.queried
+        return None if queried is None else queried.keys
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from collections.abc import Generator
 import numpy as np
 from jaxtyping import Int64
 
+from generators.margin_assumptions import difference_rows, is_farkas_proof
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
-from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
+from theorems.core.claim import Claim, Ended, Form, Refuted, Undecided, Verdict
 from theorems.core.implementation import Implementation
 from theorems.core.svm_certificate import svm_claim
 
@@ -23,12 +24,15 @@ def solve_att_svm(
         claim, form: what is undecided without it.
 
     Raises:
-        Undecided: ATT-SVM(α) was called infeasible.
+        Refuted: ATT-SVM(α) was called infeasible, and the multipliers are no proof.
+        Undecided: it was called infeasible, with a proof.
     """
     found = under_test.max_margin(problem.exact_keys, alpha)
     if isinstance(found, Infeasible):
-        tokens = "opt" if np.array_equal(alpha, problem.optimal) else "α"
-        raise Undecided(claim, f"ATT-SVM({tokens}) was called infeasible", form)
+        said = f"ATT-SVM({'opt' if np.array_equal(alpha, problem.optimal) else 'α'}) was called infeasible"
+        if not is_farkas_proof(difference_rows(problem.exact_keys, alpha), found.exact):
+            raise Refuted(claim, f"{said}, and the multipliers prove nothing", form)
+        raise Undecided(claim, said, form)
     return found
 
 
@@ -38,10 +42,10 @@ def certify(
     """p_mm(α), once the claim that it is p_mm(α) has been made: ``svm = yield from certified(…)``.
 
     Raises:
-        Undecided: ATT-SVM(α) was called infeasible.
+        Refuted, Undecided: ATT-SVM(α) was called infeasible, without a proof or with one.
         Ended: the claim fails, so that nothing else would say what it seems to say.
     """
-    found = solve_att_svm(problem, alpha, under_test, "separable")
+    found = solve_att_svm(problem, alpha, under_test, "svm-is-optimal")
     claim = svm_claim(problem, alpha, found)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:

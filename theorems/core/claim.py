@@ -171,8 +171,8 @@ class Undecided(Ended):
         self.claims = (undecided_claim(claim, why, form),)
 
 
-class NotANumber(Ended):
-    """Raised where what is under test returns something that is no finite number: the conclusion ends, falsified.
+class Refuted(Ended):
+    """Raised where what is under test returns something that cannot be: the conclusion ends, falsified.
 
     Args:
         claim: the name of the claim that it fails.
@@ -182,8 +182,12 @@ class NotANumber(Ended):
 
     def __init__(self, claim: str, what: str, form: Form = Form.EFFECTIVE) -> None:
         super().__init__(f"{claim}: {what}")
-        # Infinitely far from the number that is due.
+        # Infinitely far from what is due.
         self.claims = (Claim(claim, form, -np.inf, 0.0, EXACT, detail=what),)
+
+
+class NotANumber(Refuted):
+    """Raised where what is under test returns something that is no finite number."""
 
 
 def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
@@ -209,14 +213,14 @@ def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
 def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Claim]]:
     """Part of a conclusion: where it raises :class:`Ended` it ends, with what is undecided, and the next part goes on.
 
-    A number that is none ends the whole conclusion all the same.
+    What is refuted, a number that is none say, ends the whole conclusion all the same.
     """
 
     @wraps(claims)
     def wrapper(*given: Any, **options: Any) -> Iterator[Claim]:
         try:
             yield from claims(*given, **options)
-        except NotANumber:
+        except Refuted:
             raise
         except Ended as stop:
             yield from stop.claims

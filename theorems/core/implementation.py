@@ -25,6 +25,7 @@ from reference_attention.paths.joint_path import Schedule
 from reference_attention.paths.joint_search import JointMinimum, joint_minimiser
 from reference_attention.paths.local_path import LocalPath, local_path
 from reference_attention.paths.mixing_path import MixingPoint, mixing_path
+from reference_attention.paths.nuclear_path import NuclearPath, nuclear_path
 from reference_attention.paths.regularization_path import Path, regularization_path
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.problem import Dataset, Problem
@@ -37,6 +38,7 @@ from reference_attention.svm.general_svm import GeneralSvm, general_svm
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
 from reference_attention.svm.sequence_max_margin import (
     PartKeys,
     SequenceInfeasible,
@@ -44,6 +46,8 @@ from reference_attention.svm.sequence_max_margin import (
     sequence_max_margin,
 )
 from reference_attention.training.descent import Trajectory, gradient_descent, normalized_gradient_descent
+from reference_attention.training.factored_descent import FactoredTrajectory, factored_gradient_descent
+from reference_attention.training.factored_flow import FactoredFlow, factored_flow
 from reference_attention.training.flow import Flow, gradient_flow
 from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
 
@@ -77,6 +81,8 @@ class Implementation:
         scaled_gradient: (keys, scores, loss, p) → ∇L as a log scale and a direction.
         log_excess_risk: (keys, scores, loss, p, alpha) → sign and logarithm of L(p) − L_α.
         max_margin: (keys or their factors, alpha) → the solution of ATT-SVM(α), or a certificate that there is none.
+        nuclear_max_margin: (tokens and queries, alpha) → the solution of ATT-SVM⋆(α), of least nuclear norm, or a
+            certificate that there is none.
         textbook_eps: 0 for gradients that keep their digits when the softmax saturates. A kernel that computes the
             textbook formula has absolute errors instead: give the spacing of its numbers at one (2⁻⁵² in float64),
             and finite-point statements allow that much.
@@ -89,12 +95,16 @@ class Implementation:
         gradient_descent, normalized_gradient_descent: (problem, start, *, steps, …, gradient) → the iterates;
             a statement hands them :attr:`scaled_gradient`.
         gradient_flow: (problem, start, *, norm, …) → the curve of the flow at recorded norms.
+        factored_flow, factored_gradient_descent: (data, K, Q, *, norm or steps, …) → the flow and the iterates on
+            factors (K, Q) of W; a statement hands the latter :attr:`scaled_gradient`.
         regularization_path: (problem, norms, *, max_margin, …) → argmin of L over the balls of these radii.
+        nuclear_path: (problem, solution of ATT-SVM⋆, ρ) → argmin of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤ ρC_⋆.
         local_path: (problem, q, alpha, norms, *, mu, radius, …) → argmin of L over a cone, between two radii.
         locally_optimal: (solution of ATT-SVM(α), scores) → whether α is locally optimal (Definition 2).
         keys_and_scores: tokens, labels, head and W → keys X Wᵀ, (n, T, d), and scores Y Xv, (n, T).
         outer_keys_and_scores: tokens, queries, labels and head → keys vec(x zᵀ), (n, T, d·e), and scores Y Xv, (n, T).
-        sequence_parts: several queries per input → the problems of those that see the same number of tokens.
+        sequence_parts: several queries per input → the problems of those that see the same number of tokens, in any
+            order; each says which queries its inputs are.
         sequence_excess: (parts, p, log_excess_risk) → sign and logarithm of L(p) − L_⋆ over all of them.
         sequence_max_margin: (keys, alpha), each per part → the solution of ATT-SVM over all of them, or a proof that
             there is none.
@@ -117,6 +127,9 @@ class Implementation:
     scaled_gradient: Callable[[Array, Array, Loss, Array], ScaledGradient] = reference.scaled_gradient
     log_excess_risk: Callable[[Array, Array, Loss, Array, Array], tuple[Array, Array]] = reference.log_excess_risk
     max_margin: Callable[[Keys, Int64[np.ndarray, "n"]], MaxMargin | Infeasible] = max_margin
+    nuclear_max_margin: Callable[[OuterKeys, Int64[np.ndarray, "n"]], NuclearMaxMargin | Infeasible] = (
+        nuclear_max_margin
+    )
     textbook_eps: float = 0.0
     label_svm: Callable[[Float64[np.ndarray, "n d"]], LabelSvm | Infeasible] = label_svm
     relaxed_max_margin: Callable[
@@ -130,7 +143,10 @@ class Implementation:
     gradient_descent: Callable[..., Trajectory] = gradient_descent
     normalized_gradient_descent: Callable[..., Trajectory] = normalized_gradient_descent
     gradient_flow: Callable[..., Flow] = gradient_flow
+    factored_flow: Callable[..., FactoredFlow] = factored_flow
+    factored_gradient_descent: Callable[..., FactoredTrajectory] = factored_gradient_descent
     regularization_path: Callable[..., Path] = regularization_path
+    nuclear_path: Callable[..., NuclearPath] = nuclear_path
     local_path: Callable[..., LocalPath] = local_path
     locally_optimal: Callable[[MaxMargin, Float64[np.ndarray, "n T"]], bool] = locally_optimal
     keys_and_scores: Callable[[Dataset], KeysAndScores] = reference_keys_and_scores

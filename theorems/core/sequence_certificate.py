@@ -119,9 +119,11 @@ def _risk_of(
     return None
 
 
-def solution_claim(data: SequenceDataset, alpha: Chosen, svm: SequenceMaxMargin) -> Claim:
+def solution_claim(
+    data: SequenceDataset, parts: Sequence[SequencePart], alpha: Chosen, svm: SequenceMaxMargin
+) -> Claim:
     """W^mm solves ATT-SVM over all queries, with exactly these neighbours and duals: KKT over the rationals."""
-    return exact_claim(SVM_IS_OPTIMAL, _wrong_solution(sequence_rows(data, alpha), alpha, svm))
+    return exact_claim(SVM_IS_OPTIMAL, _wrong_solution(sequence_rows(data, parts, alpha), alpha, svm))
 
 
 def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMargin) -> str:
@@ -163,7 +165,7 @@ def choices_claim(data: SequenceDataset, under_test: Implementation, rng: np.ran
     """
     keys = [part.problem.exact_keys for part in data.parts]
     alpha = tuple(rng.integers(part.problem.T, size=part.problem.n).astype(np.int64) for part in data.parts)
-    found, rows = under_test.sequence_max_margin(keys, alpha), sequence_rows(data, alpha)
+    found, rows = under_test.sequence_max_margin(keys, alpha), sequence_rows(data, data.parts, alpha)
     if isinstance(found, SequenceMaxMargin):
         return exact_claim(DECIDED, _wrong_solution(rows, alpha, found))
     assert isinstance(found, SequenceInfeasible)

@@ -40,6 +40,10 @@ def wrong_flag(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) 
     if why := _no_such_duals(given, pairs, rows, list(svm.exact.p)):
         return why
     without = [pair not in given for pair in pairs]
+    if svm.strictly_complementary == any(without) or {(int(i), int(t)) for i, t in np.argwhere(svm.dual_support)} != {
+        *given
+    }:
+        return f"{len(given)} of {len(pairs)} neighbours have a positive dual, and the flags say otherwise"
     if any(without) and not _proves(_gaining(rows, without), rows, without, list(svm.exact.p)):
         i, t = pairs[without.index(True)]
         return f"token {t} of input {i} is said to have dual 0 in every solution, and nothing proves it"

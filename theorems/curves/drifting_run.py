@@ -58,16 +58,32 @@ def is_a_run(
         first: what is undecided where a step overflows.
     """
     asked_for, is_a_step = names
-    normalized = isinstance(step, float)
     asked = starts_claim(asked_for, found.points, starts, steps)
     yield asked
     if asked.verdict is Verdict.FALSIFIED:
         raise Ended(asked_for)
     if found.stop is Stop.OVERFLOW:
         raise Undecided(first, "a step overflows float64", Form.EFFECTIVE)
-    if not np.isfinite(found.points).all():
+    return (yield from are_steps(problem, under_test, found.points, step, is_a_step))
+
+
+def are_steps(
+    problem: Problem,
+    under_test: Implementation,
+    points: Float64[np.ndarray, "t b d"],
+    step: float | Float64[np.ndarray, "*t b"],
+    is_a_step: ClaimName,
+) -> Generator[Claim, None, Run]:
+    """That each iterate is a step from the one before; then the run.
+
+    Args:
+        step: log η, one per start or per step and start, or the length of a normalized step.
+        is_a_step: the name of the premise.
+    """
+    normalized = isinstance(step, float)
+    if not np.isfinite(points).all():
         raise NotANumber(is_a_step, "an iterate is not finite")
-    before, after = found.points[:-1], found.points[1:]
+    before, after = points[:-1], points[1:]
     at = AttentionAt(problem, before.reshape(-1, problem.d))
     gradient = at.gradient_of(under_test, is_a_step).reshape(before.shape)
     log_scale = at.log_scale.reshape(before.shape[:-1])
@@ -84,7 +100,7 @@ def is_a_run(
         of_gradient = np.exp(np.minimum(logs, 700.0)) * norm(gradient.error, axis=-1)
     rounded_by = np.abs(after) + (8 + 2 * np.abs(logs))[..., None] * np.abs(moved)
     each = of_gradient + EPS * norm(rounded_by, axis=-1)
-    p = exact(found.points)
+    p = exact(points)
     return Run(p, p[1:] - p[:-1], np.cumsum(each, axis=0))
 
 

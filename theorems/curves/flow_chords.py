@@ -2,7 +2,8 @@
 
 The recorded points may be such that the gradient there is right and the curve between them is no flow. Here one piece
 is integrated again with a solver of another family, and by how much two curves that begin there may differ is computed
-along the way.
+along the way. Gradient and Hessian are those of :class:`theorems.rounding.attention_at.AttentionAt`: a flow of wrong
+derivatives is no flow, also where it is our own.
 
 References: E. Hairer, G. Wanner, *Solving Ordinary Differential Equations II*, 1996 (Radau IIA, logarithmic norms).
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float64
@@ -19,16 +21,18 @@ from scipy.integrate import Radau
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
-from reference_attention.training.derivatives import gradient_field, newton_field
+from reference_attention.training.factored_flow import FactoredFlow
 from reference_attention.training.flow import Flow
+from theorems.bounded import in_floats
 from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import premise
 from theorems.core.tolerances import EXACT, tolerance
+from theorems.rounding.attention_at import AttentionAt
 
 CHORD = tolerance(
     "flow-chord",
-    "A √d ((rtol N + max(10 rtol, 1e-9) N') ‖p‖ + (N + N') atol) + 8 d eps ‖p‖, N and N' the gradients of the flow and"
-    " of the piece",
+    "A √d ((rtol N + max(10 rtol, 1e-9 or, of factors, 1e-7) N') ‖p‖ + (N + N') atol) + 8 d eps ‖p‖, N and N' the"
+    " gradients of the flow and of the piece",
     "two curves of one flow from one point differ by their solvers' local errors, at most rtol‖p‖ + atol per coordinate"
     " and gradient; within the piece they grow by no more than A, which is integrated along it: the exponential of the"
     " logarithmic norm, and how far the curve turns",
@@ -76,12 +80,19 @@ class Piece:
 
 
 class ArcFlow:
-    """dp/du = −e^u/κ ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length."""
+    """dp/du = −e^u/κ ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length.
+
+    Attributes:
+        relative: the least relative tolerance of a piece.
+        pieces: how many are looked at besides the first.
+    """
+
+    relative: ClassVar[float] = RELATIVE
+    pieces: ClassVar[int] = PIECES
 
     def __init__(self, problem: Problem) -> None:
         self._kappa = problem.key_scale
-        self._field = gradient_field(problem.keys, problem.scores, problem.loss)
-        self._newton = newton_field(problem.keys, problem.scores, problem.loss)
+        self._problem = problem
 
     def piece(self, p: Point, begin: float, end: float, relative: float, absolute: float) -> Piece:
         """From p, at arc length ``begin``, to arc length ``end``; the tolerances are those of the coordinates."""
@@ -106,7 +117,8 @@ class ArcFlow:
         return Piece(solver.y, math.exp(min(growth, 700.0)) * (1 + turn), solver.nfev + steps, failed)
 
     def _unit(self, p: Point) -> Point:
-        _, direction = self._field(p)
+        with in_floats():
+            direction = AttentionAt(self._problem, p[None]).gradient[0]
         length = math.sqrt(direction @ direction)
         return -direction / length if length > 0 and math.isfinite(length) else np.zeros_like(p)
 
@@ -118,8 +130,22 @@ class ArcFlow:
         return (-math.exp(u) / self._kappa) * (curvature - np.outer(unit, unit @ curvature))
 
     def _curvature(self, p: Point) -> tuple[Point, Float64[np.ndarray, "d d"]]:
-        """∇L/‖∇L‖ and ∇²L/‖∇L‖."""
-        _, direction, curvature = self._newton(p)
+        """∇L/‖∇L‖ and ∇²L/‖∇L‖.
+
+        With δk the keys relative to the token that differences refer to, h_i = Σ_t s_t (γ_t − f_i) δk_t = ∇f_i and
+        m_i = Σ_t s_t δk_t, ∇²f_i = Σ_t s_t (γ_t − f_i) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ, and ∇²L = (1/n) Σ_i (ℓ''_i
+        h_i h_iᵀ − |ℓ'_i| ∇²f_i).
+        """
+        problem = self._problem
+        with in_floats():
+            at = AttentionAt(problem, p[None])
+            direction, c, keys = at.gradient[0], at.coefficients[0], at.key_differences[0]
+            steep = np.einsum("nt,ntd->nd", c, keys)
+            means = np.einsum("nt,ntd->nd", at.weights[0], keys)
+            slopes = np.exp(np.minimum(at.log_scale[0] - at.log_slopes[0], 700.0))
+            bent = (problem.loss.relative_curvature(at.outputs[0]) * slopes)[:, None] * steep
+            cross = steep.T @ means
+            curvature = (steep.T @ bent + cross + cross.T - np.einsum("nt,ntd,nte->de", c, keys, keys)) / problem.n
         length = math.sqrt(direction @ direction)
         if length == 0 or not math.isfinite(length):
             return np.zeros_like(p), np.zeros_like(curvature)
@@ -135,7 +161,7 @@ class ArcFlow:
         return max(0.0, -float(np.linalg.eigvalsh(bent @ across)[0])), float(np.linalg.norm(bent @ unit))
 
 
-def start_and_norms(flow: Flow, start: Point, norm: float) -> Claim:
+def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Claim:
     """The flow begins at the start, bit by bit; what it calls norms are those of its points, and the last is the one
     asked for if it was reached.
     """
@@ -151,10 +177,16 @@ def start_and_norms(flow: Flow, start: Point, norm: float) -> Claim:
 
 def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
     """p_{k+1} − p_k = −∫∇L/‖∇L‖ ds over the arc between them, at the first piece and at some of the others."""
-    again, last = ArcFlow(problem), len(flow.points) - (1 if flow.reached_norm else 2)
-    looser = max(LOOSER * flow.relative, RELATIVE)
+    return chords_of(ArcFlow(problem), flow, rng)
+
+
+def chords_of(again: ArcFlow, flow: Flow | FactoredFlow, rng: np.random.Generator) -> Claim:
+    """:func:`chords` of what is integrated again."""
+    points, last = flow.points, len(flow.points) - (1 if flow.reached_norm else 2)
+    d = points.shape[1]
+    looser = max(LOOSER * flow.relative, again.relative)
     # To a point of rest no finite arc leads.
-    thirds = np.array_split(np.arange(1, last), PIECES)
+    thirds = np.array_split(np.arange(1, last), again.pieces)
     looked = [0, *(int(rng.choice(part)) for part in thirds if part.size)] if last > 0 else []
     others = [k for k in range(last) if k not in looked]
     ends: list[tuple[float, float, float]] = []
@@ -163,15 +195,15 @@ def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
         if (tried >= len(looked) and ends) or tried == MOST_PIECES:
             break
         begin, end = flow.arc_length[k], flow.arc_length[k + 1]
-        piece = again.piece(flow.points[k], begin, end, looser, flow.absolute)
+        piece = again.piece(points[k], begin, end, looser, flow.absolute)
         size = max(flow.norms[k], flow.norms[k + 1])
         relative = (flow.relative * flow.evaluations + looser * piece.evaluations) * size
         both = relative + (piece.evaluations + flow.evaluations) * flow.absolute
-        rounding = piece.amplification * math.sqrt(problem.d) * both + 8 * problem.d * EPS * size
+        rounding = piece.amplification * math.sqrt(d) * both + 8 * d * EPS * size
         if piece.failed or not rounding <= VACUOUS * (end - begin):
             why = piece.failed or f"{rounding:.3g} is allowed on an arc of {end - begin:.3g}"
             continue
-        ends.append((float(np.linalg.norm(piece.end - flow.points[k + 1])), rounding, end - begin))
+        ends.append((float(np.linalg.norm(piece.end - points[k + 1])), rounding, end - begin))
     if not ends:
         return undecided_claim(FLOW_CHORDS, f"no piece of the flow was integrated again: {why}", Form.LIMIT)
     apart, allowed, arc = np.array(ends).T

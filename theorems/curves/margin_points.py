@@ -115,4 +115,8 @@ def points_with_margin(constants: Margins, rng: np.random.Generator) -> Float64[
     sizes = log_uniform(rng, *ASKEW_POINTS, m) * (rng.random(m) < 0.9)
     edge = float(value_of(constants.edge)) * (1 + 8 * EPS)
     wanted = edge + log_uniform(rng, LEAST, MOST, m)
-    return with_least_margin(constants, beside_the_ray(rng, constants, sizes), wanted)
+    beside = beside_the_ray(rng, constants, sizes)
+    # One in four has all margins equal to that, where rows allow: one token may have the weight, another the gap.
+    alike = np.linalg.pinv(value_of(constants.rows)).sum(axis=1)
+    beside = np.where(rng.random((m, 1)) < 0.25, wanted[:, None] * alike, beside)
+    return with_least_margin(constants, beside, wanted)

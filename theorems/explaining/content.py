@@ -37,8 +37,8 @@ class Section:
 
 
 def sections(it: Facts) -> list[Section]:
-    """Tokens, directions, the flow, other starts, assumptions."""
-    made = [_tokens(it), _directions(it), _flow(it)]
+    """Tokens, directions, solutions in W, the flow, where W and (K, Q) end, other starts, assumptions."""
+    made = [_tokens(it), _directions(it), *_weights(it), _flow(it), *_ends(it)]
     if it.others:
         made.append(_starts(it))
     return [*made, *_assumptions(it)]
@@ -101,6 +101,15 @@ def _directions(it: Facts) -> Section:
     )
 
 
+def _weights(it: Facts) -> list[Section]:
+    """Both max-margin solutions, where W is trained."""
+    if not it.weights:
+        return []
+    caption = "Solutions W of ATT-SVM: paths of W turn to that of least ‖W‖_F, paths of K, Q to that of least ‖W‖_⋆"
+    rows = tuple(row for one in it.weights for row in one.rows)
+    return [Section(caption, ("α", "least", "norm", "rank", "tight", ""), rows, ("α", "least", ""))]
+
+
 def _direction(it: Facts, one: Chosen) -> tuple[str, ...]:
     name = "optimal, selected" if one is it.optimal and one is it.selection else one.name
     if isinstance(one.svm, Infeasible):
@@ -141,6 +150,19 @@ def _flow(it: Facts) -> Section:
         for k in decades(it)
     ]
     return Section(f"The flow: {flow.stop}" + (f" ({flow.reason})" if flow.reason else ""), columns, tuple(rows))
+
+
+def _ends(it: Facts) -> list[Section]:
+    if not it.ends:
+        return []
+    columns = ("trained", "ends", "tokens", "‖W‖_F", "rank", "1 − cos to W^mm", "1 − cos to W_⋆", "excess of ‖W‖_⋆")
+    rows = []
+    for one in it.ends:
+        apart = ("" if x is None else f"{x:.2g}" for x in (one.frobenius, one.nuclear, one.excess))
+        tokens = format_tokens(one.selects, TOKENS)
+        rows.append((one.trained, one.ended, tokens, f"{one.norm:.3g}", str(one.rank), *apart))
+    left = "trained", "ends", "tokens"
+    return [Section("Where training ends: W by itself, and as K Qᵀ", columns, tuple(rows), left)]
 
 
 def _starts(it: Facts) -> Section:

@@ -17,6 +17,7 @@ from reference_attention.former_name import FormerName
 from reference_attention.risk import softmax_weights
 from theorems.core.points import directions
 from theorems.explaining.applying import Applicability, CheckedAssumptions, check_assumptions
+from theorems.explaining.factored_ends import TrainedEnd, trained_ends
 from theorems.explaining.selection import (
     Chosen,
     Entry,
@@ -27,6 +28,7 @@ from theorems.explaining.selection import (
     locally_optimal_choices,
 )
 from theorems.explaining.size import REACH, size_of
+from theorems.explaining.weights import TrainedWeights, trained_weights
 
 START = 3.0
 """Norm of the seeded starts in units of ‖p_mm‖: the softmax prefers some tokens already, and has excluded none."""
@@ -82,6 +84,9 @@ class Facts:
         looked: assumptions on the data.
         speaks: statements, and whether they apply.
         seed: of the seeded starts.
+        weights: of the separable ones among ``choices`` the solutions of least Frobenius and nuclear norm, if W is
+            trained.
+        ends: where training of W and of (K, Q) ends; empty without queries.
     """
 
     name: str
@@ -97,6 +102,8 @@ class Facts:
     looked: tuple[CheckedAssumptions, ...]
     speaks: tuple[Applicability, ...]
     seed: int
+    weights: tuple[TrainedWeights, ...] = ()
+    ends: tuple[TrainedEnd, ...] = ()
 
     @property
     def optimal(self) -> Chosen:
@@ -164,6 +171,8 @@ def _facts_of(case: Case, name: str, starts: int, seed: int) -> Facts:
         tuple(looked),
         tuple(speaks),
         seed,
+        trained_weights(case, choices),
+        trained_ends(case, path),
     )
 
 

@@ -42,7 +42,9 @@ def as_json(it: Facts) -> str:
         "about": None if it.about is None else it.about.name,
         "tokens": [vars(one) for one in it.tokens],
         "directions": [_direction(one) for one in it.choices],
+        "weights": [one.as_json() for one in it.weights],
         "locally_optimal": None if it.locally_optimal is None else [one.alpha for one in it.locally_optimal],
+        "ends": [vars(one) for one in it.ends],
         "other_starts": [_end_of_path(one) for one in it.others],
         "assumptions": {one.of: findings_json(map(_without_svm, one.findings)) for one in it.looked},
         "statements": [

@@ -10,6 +10,7 @@ from jaxtyping import Int64
 from generators.finding import format_tokens, number, vector
 from reference_attention.training.descent import Stop
 from theorems.explaining.applying import Applicability
+from theorems.explaining.factored_ends import ends_in_words
 from theorems.explaining.facts import Facts
 from theorems.explaining.selection import FollowedFlow
 
@@ -48,7 +49,8 @@ def headline(it: Facts) -> str:
 def paragraphs(it: Facts) -> list[str]:
     """The headline with its reasons, then the theorems."""
     first = f"{headline(it)[0].upper()}{headline(it)[1:]}."
-    return [" ".join([first, *_reasons(it)]), *_theorems(it.speaks, it.case.problem.n)]
+    trained = ends_in_words(it.ends)
+    return [" ".join([first, *_reasons(it)]), *[trained] * bool(trained), *_theorems(it.speaks, it.case.problem.n)]
 
 
 def _origin(it: Facts) -> str:

@@ -12,6 +12,7 @@ from theorems.faults.attention_faults import ATTENTION_FAULTS
 from theorems.faults.data_faults import DATA_FAULTS
 from theorems.faults.descent_faults import DESCENT_FAULTS
 from theorems.faults.direction_faults import DIRECTION_FAULTS
+from theorems.faults.factored_faults import FACTORED_FAULTS
 from theorems.faults.fault import Fault, Kind
 from theorems.faults.flag_faults import FLAG_FAULTS
 from theorems.faults.flow_faults import FLOW_FAULTS
@@ -19,6 +20,7 @@ from theorems.faults.gradient_faults import GRADIENT_FAULTS
 from theorems.faults.joint_faults import JOINT_FAULTS
 from theorems.faults.label_faults import LABEL_FAULTS
 from theorems.faults.mixing_faults import MIXING_FAULTS
+from theorems.faults.nuclear_faults import NUCLEAR_FAULTS
 from theorems.faults.path_faults import PATH_FAULTS
 from theorems.faults.risk_faults import RISK_FAULTS
 from theorems.faults.set_faults import SET_FAULTS
@@ -42,7 +44,9 @@ FAULTS: dict[str, Fault] = {
         *LABEL_FAULTS,
         *DESCENT_FAULTS,
         *FLOW_FAULTS,
+        *FACTORED_FAULTS,
         *PATH_FAULTS,
+        *NUCLEAR_FAULTS,
         *JOINT_FAULTS,
         *MIXING_FAULTS,
     )

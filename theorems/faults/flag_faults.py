@@ -54,6 +54,21 @@ class ForcedAnswer:
         return REFERENCE.replace("", locally_optimal=self.decide)
 
 
+class Complementary(MaxMargin):
+    """A solution that calls itself strictly complementary, and is right in everything else."""
+
+    @property
+    def strictly_complementary(self) -> bool:
+        """Without looking."""
+        return True
+
+
+def _called_complementary(right: MaxMargin) -> MaxMargin:
+    forced = copy(right)
+    object.__setattr__(forced, "__class__", Complementary)
+    return forced
+
+
 def ties_allowed(solution: MaxMargin, scores: Any) -> bool:
     """Definition 2 with ≤ for <."""
     chosen = np.take_along_axis(scores, solution.alpha[:, None], axis=1)
@@ -115,6 +130,13 @@ FLAG_FAULTS = (
         "all neighbours are said to have a positive dual together",
         "theorem-1",
         ForcedFlag(_complementary),
+    ),
+    Fault(
+        "called-complementary",
+        Kind.SVM,
+        "right duals, and strictly complementary is answered without looking at them",
+        "theorem-1",
+        ForcedFlag(_called_complementary),
     ),
     Fault(
         "never-complementary",

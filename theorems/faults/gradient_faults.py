@@ -80,6 +80,13 @@ def _longer(g: ScaledGradient, p: Array, size: float) -> ScaledGradient:
     return ScaledGradient(g.log_scale, (1 + size) * g.direction)
 
 
+def _clip(g: ScaledGradient, p: Array, size: float) -> ScaledGradient:
+    """∇L of norm 1/ε at the most."""
+    xp = array_namespace(g.direction)
+    over = g.log_norm + math.log(size)
+    return ScaledGradient(g.log_scale - xp.where(over > 0, over, xp.zeros_like(over)), g.direction)
+
+
 def _one_coordinate(g: ScaledGradient, p: Array, size: float) -> ScaledGradient:
     xp = array_namespace(g.direction)
     changed = xp.concat([g.direction[..., :1] * (1 + size), g.direction[..., 1:]], axis=-1)
@@ -150,6 +157,15 @@ GRADIENT_FAULTS = (
         GradientChange(_longer),
         1.0,
         "relative error of the length",
+    ),
+    Fault(
+        "clipped-gradient",
+        Kind.GRADIENT,
+        "∇L clipped at the norm 1/ε",
+        "lemma-3",
+        GradientChange(_clip),
+        1e-3,
+        "1 over the largest norm",
     ),
     Fault(
         "one-coordinate-off",

@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
+from reference_attention.svm.max_margin_sets import (
+    ChoiceSolution,
+    InfeasibleSets,
+    MaxMarginSets,
+    Solver,
+    max_margin_sets,
+)
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.fault import Fault, Kind
 
@@ -33,6 +39,21 @@ def first_choice_only(keys: Any, optimal: Any, solver: Solver) -> Sets:
         return found
     kept = tuple(c for c in found.choices if first[np.arange(len(first)), c.alpha].all())
     return replace(found, choices=kept or found.choices)
+
+
+class Short(MaxMarginSets):
+    """ATT-SVM' whose solutions are said to be the first of them alone."""
+
+    @property
+    def solutions(self) -> tuple[ChoiceSolution, ...]:
+        """G_mm, cut short."""
+        return super().solutions[:1]
+
+
+def solutions_cut_short(keys: Any, optimal: Any, solver: Solver) -> Sets:
+    """All choices, and of several solutions the first."""
+    found = max_margin_sets(keys, optimal, solver)
+    return Short(found.optimal, found.choices) if isinstance(found, MaxMarginSets) else found
 
 
 def worst_choice(keys: Any, optimal: Any, solver: Solver) -> Sets:
@@ -85,6 +106,13 @@ SET_FAULTS = (
         "only the first of several solutions of the least norm",
         "theorem-8",
         SetSolver(one_of_several),
+    ),
+    Fault(
+        "sets-solutions-short",
+        Kind.SETS,
+        "all choices, but only the first of several points is called a solution",
+        "theorem-8",
+        SetSolver(solutions_cut_short),
     ),
     Fault(
         "sets-convexified",

@@ -18,7 +18,7 @@ def why_survived(fault: Fault, id: str, survives: Mapping[str, str], undecided: 
         id, survives: of the :class:`theorems.core.statement.Statement`; what its own file says goes first.
         undecided: the statement itself said why it could not decide; only a more particular reason counts then.
     """
-    if fault.name == "svm-always-infeasible":
+    if fault.name.endswith("always-infeasible"):
         return NO_SOLUTION
     if fault.spoil is not None:
         return MISREAD

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 SEARCH_ONLY = "the gradient steers the search for a better point; what is claimed is the risk at what was found"
 POINTS_ONLY = "it only places the points at which the claim is tried"
+START_ONLY = "p_mm only says where a run with enough margin starts; its margin is claimed"
 ROOM = "an inequality with room, in which the fault stays"
 NO_SQUARE = "its W, where there is one, is not square"
 RATE = "a rate of decay up to a factor: on these cases the fault moves the limit by less than it shows"
@@ -153,6 +154,18 @@ SURVIVORS: dict[str, dict[str, str]] = {
     },
     "tsvm-frobenius-path": {
         "risk": VALUES,
+    },
+    "tsvm-nuclear-path": {
+        "risk": VALUES,
+    },
+    "tsvm-factored-flow": {
+        "gradient-too-long": "twice as long it has the same direction, and bounds of its length are from below",
+    },
+    "tsvm-factored-descent": {
+        "svm-of-float32-keys": RIGHT_HERE,
+        "neighbours-by-tolerance": START_ONLY,
+        "always-independent": START_ONLY,
+        "always-complementary": START_ONLY,
     },
     "tsvm-first-step": {
         "step": ANY_STEP,

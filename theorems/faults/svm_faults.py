@@ -151,6 +151,11 @@ def _largest_keys(keys: Any, alpha: Any) -> tuple[Any, Any]:
     return keys, np.argmax(np.sum(keys * keys, axis=2), axis=1)
 
 
+def _rounded_products(keys: Any, alpha: Any) -> tuple[Any, Any]:
+    """As :class:`OtherSvm` hands keys over: floats, also where they are products that are none."""
+    return keys, alpha
+
+
 def _single(keys: Any, alpha: Any) -> tuple[Any, Any]:
     return keys.astype(np.float32).astype(np.float64), alpha
 
@@ -222,6 +227,13 @@ SVM_FAULTS = (
         OtherSvm(_largest_keys),
     ),
     Fault("svm-of-float32-keys", Kind.SVM, "the keys rounded to float32 first", "lemma-4", OtherSvm(_single)),
+    Fault(
+        "svm-of-rounded-products",
+        Kind.SVM,
+        "keys x zᵀ rounded before their differences are taken",
+        "tsvm-rank",
+        OtherSvm(_rounded_products),
+    ),
     Fault("svm-always-infeasible", Kind.SVM, "a solver that gives up", "lemma-11", ChangedSvm(_infeasible)),
     Fault(
         "neighbours-by-tolerance",

@@ -17,6 +17,7 @@ from theorems.figures import (
     figure_9,
     followed_trials,
     tsvm_convergence,
+    tsvm_factored,
     tsvm_mixing,
     tsvm_paths,
     tsvm_ranks,
@@ -38,6 +39,7 @@ FIGURES: dict[str, Figure] = {
         tsvm_paths,
         tsvm_convergence,
         tsvm_ranks,
+        tsvm_factored,
         tsvm_mixing,
     )
     for one in module.FIGURES

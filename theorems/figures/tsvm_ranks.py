@@ -1,7 +1,7 @@
-"""Figure tsvm-ranks: ranks of the Frobenius solutions of ATT-SVM, which are at most min(n, d); exact.
+"""Figure tsvm-ranks: ranks of the solutions of ATT-SVM of least Frobenius and of least nuclear norm, at most min(n, d).
 
-Tokens and queries on the unit sphere, tokens α at random. W^mm is rational, and so is its rank: no singular value is
-compared with a tolerance.
+Tokens and queries on the unit sphere, tokens α at random. W^mm is rational, and so is its rank; that of W_⋆ is proven
+in balls, or the solution is not counted: no singular value is compared with a tolerance.
 
 Source: *Transformers as Support Vector Machines*, figure of SVM ranks; Lemma 2.
 """
@@ -15,6 +15,7 @@ from flint import fmpq_mat
 
 from generators.query_trials import query_trial
 from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings
 
@@ -29,48 +30,61 @@ COLORS = dict(zip(SIZES, (style.BLUE, style.ORANGE, style.GREEN), strict=True))
 
 
 def numbers(settings: Settings) -> Numbers:
-    """Per n, T and d: the ranks of W^mm in those trials that are feasible."""
+    """Per n, T and d: the ranks of W^mm in those trials that are feasible, and of W_⋆ where that is proven."""
     trials = min(settings.trials, MOST_TRIALS)
-    return {
-        "trials": trials,
-        "seed": settings.seed,
-        "dimensions": list(DIMENSIONS),
-        "curves": [
-            {"n": n, "T": T, "ranks": [_ranks(n, T, d, trials, settings) for d in DIMENSIONS]}
-            for n in SIZES
-            for T in SIZES
-        ],
-    }
+    curves = []
+    for n in SIZES:
+        for T in SIZES:
+            found = [_ranks(n, T, d, trials, settings) for d in DIMENSIONS]
+            ranks, nuclear = ([one[k] for one in found] for k in (0, 1))
+            curves.append({"n": n, "T": T, "ranks": ranks, "nuclear_ranks": nuclear})
+    return {"trials": trials, "seed": settings.seed, "dimensions": list(DIMENSIONS), "curves": curves}
 
 
-def _ranks(n: int, T: int, d: int, trials: int, settings: Settings) -> list[int]:
-    found = []
+def _ranks(n: int, T: int, d: int, trials: int, settings: Settings) -> tuple[list[int], list[int]]:
+    """Of W^mm and of W_⋆."""
+    found, nuclear = [], []
     for k in range(trials):
-        problem = query_trial(settings.seed, n, T, d, k, bits=BITS).problem
+        data = query_trial(settings.seed, n, T, d, k, bits=BITS)
         alpha = np.random.default_rng([settings.seed, n, T, d, k, 1]).integers(T, size=n).astype(np.int64)
-        svm = settings.under_test.max_margin(problem.exact_keys, alpha)
-        if isinstance(svm, MaxMargin):
-            found.append(int(fmpq_mat(d, d, list(svm.exact.p)).rank()))
-    return found
+        svm = settings.under_test.max_margin(data.problem.exact_keys, alpha)
+        if not isinstance(svm, MaxMargin):
+            continue
+        found.append(int(fmpq_mat(d, d, list(svm.exact.p)).rank()))
+        least = settings.under_test.nuclear_max_margin(data.keys, alpha)
+        if isinstance(least, NuclearMaxMargin) and least.rank is not None:
+            nuclear.append(least.rank)
+    return found, nuclear
 
 
 def draw(figure: Any, numbers: Numbers) -> None:
-    """A panel per T, a line per n: the mean rank where trials are feasible, and the bound min(n, d)."""
+    """A panel per T, a color per n: mean ranks where trials are feasible, and the bound min(n, d)."""
     panels = figure.subplots(1, len(SIZES), sharey=True)
     d = numbers["dimensions"]
     for axes, T in zip(panels, SIZES, strict=True):
         for n in SIZES:
             axes.plot(d, np.minimum(n, d), color=style.LIGHT, linewidth=3.0, zorder=1)
             (one,) = [curve for curve in numbers["curves"] if (curve["n"], curve["T"]) == (n, T)]
-            known = [(x, float(np.mean(ranks))) for x, ranks in zip(d, one["ranks"], strict=True) if ranks]
-            if known:
-                axes.plot(*zip(*known, strict=True), "o", color=COLORS[n], markersize=4, zorder=3)
+            for of, face in (("ranks", COLORS[n]), ("nuclear_ranks", "white")):
+                known = [(x, float(np.mean(ranks))) for x, ranks in zip(d, one[of], strict=True) if ranks]
+                if known:
+                    marks = {"color": COLORS[n], "markerfacecolor": face, "markersize": 4}
+                    axes.plot(*zip(*known, strict=True), "o", zorder=3, **marks)
             style.name(axes, float(d[-1]), n + 0.4, f"$n$ = {n}", COLORS[n], ha="right", va="bottom")
         axes.set_title(f"$T$ = {T}")
         axes.set_xlabel("dimension $d$")
         axes.set_ylim(0, SIZES[-1] + 3)
-    panels[0].set_ylabel(r"rank of $W^{\rm mm}$")
+    panels[0].set_ylabel("rank")
     style.name(panels[0], 0.7, SIZES[-1] + 2.2, "grey: min($n$, $d$)", style.GREY)
+    style.name(panels[1], 0.7, SIZES[-1] + 2.2, "full: least $\\|W\\|_F$; open: least nuclear norm", style.GREY)
 
 
-FIGURES = [Figure("tsvm-ranks", "ranks of max-margin weights $W^{\\mathrm{mm}}$", (7.6, 3.4), numbers, draw)]
+FIGURES = [
+    Figure(
+        "tsvm-ranks",
+        "ranks of max-margin weights, of least Frobenius and of least nuclear norm",
+        (7.6, 3.4),
+        numbers,
+        draw,
+    )
+]

@@ -183,7 +183,8 @@ class Kernel:
         width = self.taken.width(d, quartic=self.fixed_scale)
         if self.fixed_scale:
             query = query * math.sqrt(width)
-        query, keys = (torch.nn.functional.pad(x, (0, width - d)) for x in (query, keys))
+        if width != d:
+            query, keys = (torch.nn.functional.pad(x, (0, width - d)) for x in (query, keys))
         rows, _ = self.taken.lengths(1, tokens)
         query = query.expand(*query.shape[:-2], rows, width)
         piece = width if self.layout.square else self.taken.width(m)
@@ -537,10 +538,10 @@ def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
     def contiguous(x: Any) -> Any:
         return x.contiguous() if isinstance(x, torch.Tensor) else x
 
-    def called(*given: Any, **options: Any) -> Any:
+    def kernel(*given: Any, **options: Any) -> Any:
         return call(*map(contiguous, given), **{name: contiguous(x) for name, x in options.items()})
 
-    return called
+    return kernel
 
 
 def _is_padded(length: int, rows: int) -> bool:

@@ -120,7 +120,7 @@ def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name
     Raises:
         InvalidInput: it is one; with an adapter to paste.
     """
-    unknown = interface.not_understood(parameters)
+    unknown = interface.unknown_parameters(parameters)
     if unknown:
         what = f"parameter{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}"
         raise InvalidInput(

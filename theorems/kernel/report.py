@@ -43,7 +43,7 @@ def contract_lines(kernel: Any) -> Iterator[str]:
         yield f"its log-sum-exps are padded to multiples of {kernel.lse_multiple} rows"
     if kernel.skips_below:
         yield f"weights below {kernel.skips_below:.2g} of the largest may be left out, as it declares"
-    left = list(kernel.interface.not_tested(kernel.parameters))
+    left = list(kernel.interface.untested_parameters(kernel.parameters))
     if left:
         yield f"not tested, switched off or left as they are: {', '.join(left)}"
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from theorems.bounded import Bounded, exact, in_floats, spacing, value_of, with_rounding
 from theorems.core.claim import Form, NotANumber
@@ -197,6 +198,19 @@ class AttentionAt:
             outputs = np.sum(self._textbook_weights * with_rounding(self.problem.scores), axis=-1)
         return np.asarray(room + 2 * np.mean(self.problem.loss.value(outputs), axis=-1).error)
 
+    def _any_order(self) -> Float64[np.ndarray, "b d"]:
+        """What ∇L e^{−log_scale} may be off by, beyond the error of :attr:`gradient`, if log |ℓ'_i| is added to the
+        other terms of an exponent in another order: partial sums are larger by |log |ℓ'_i|| at the most, and each of
+        four additions loses half a spacing of that.
+
+        Here log s_t comes first, which may cancel it where scores are large and the loss is not linear.
+        """
+        sizes = np.abs(value_of(self.coefficients))
+        with np.errstate(over="ignore", invalid="ignore"):
+            lost = np.expm1(2 * EPS * np.abs(value_of(self.log_slopes)))[..., None]
+            lost = np.where(sizes > 0, sizes * lost, 0.0)
+            return np.einsum("bnt,bntd->bd", lost, np.abs(value_of(self.key_differences))) / self.problem.n
+
     def gradient_of(self, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
         """The gradient under test e^{−log_scale}, with what a right one may be off by; (b, d).
 
@@ -220,7 +234,7 @@ class AttentionAt:
             raise NotANumber(claim, "the gradient under test is not finite", form)
         direction, shift = np.where(finite, direction, 0.0), np.where(finite.all(axis=-1), shift, 0.0)
         gradient: Any = np.exp(exact(shift))[:, None] * direction
-        allowed = 2 * self.gradient.error
+        allowed = 2 * (self.gradient.error + self._any_order())
         if self._textbook_error is not None:
             allowed = allowed + self._textbook_error * np.exp(-self.log_scale)[:, None]
         return gradient.widen(np.where(np.isnan(allowed) | ~finite, np.inf, allowed))

@@ -118,13 +118,13 @@ class AttentionRows:
         with self._as_the_kernel():
             s: Any = softmax(self.logits, updates=(self.call.sizes["T"] - 1) // BLOCK)
         s = np.where(self._has_weight, s, 0.0)
-        return s.widen(self._left_out(s)) if self.skips else s
+        return s.widen(self._error_of_skipping(s)) if self.skips else s
 
     @property
     def _has_weight(self) -> Bool[np.ndarray, "B H L T"]:
         return self.visibility | self.empty[..., None] if self.uniform else self.visibility
 
-    def _left_out(self, s: Any) -> Float64[np.ndarray, "B H L T"]:
+    def _error_of_skipping(self, s: Any) -> Float64[np.ndarray, "B H L T"]:
         """By how much weights are off if those below a share of the largest may be left out.
 
         With δ the sum of those that may be, each of them is between 0 and s/(1 − δ), and so are all others, from s.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from theorems.bounded import Bounded, exact, hull, value_of
 from theorems.core.claim import NotANumber
@@ -26,8 +27,12 @@ def excess(problem: Problem, points: Numbers, alpha: Int64[np.ndarray, "n"]) -> 
     return excess_at(AttentionAt(problem, points), alpha)
 
 
-def excess_at(at: AttentionAt, alpha: Int64[np.ndarray, "n"]) -> Sized:
-    """:func:`excess` at points whose weights are there already; (b,)."""
+def excess_at(at: AttentionAt, alpha: Int64[np.ndarray, "n"], *, from_logarithms: bool = False) -> Sized:
+    """:func:`excess` at points whose weights are there already; (b,).
+
+    Args:
+        from_logarithms: as one has it that takes δ_i from its rounded logarithm: another 2⁻⁵² (1 + |log δ_i|) of it.
+    """
     problem, log_weights = at.problem, at.log_weights
     own = exact(problem.scores[np.arange(problem.n), alpha])
     gaps = own[:, None] - problem.scores
@@ -35,6 +40,10 @@ def excess_at(at: AttentionAt, alpha: Int64[np.ndarray, "n"]) -> Sized:
     largest = np.max(others.value, axis=-1)
     largest = np.where(np.isfinite(largest), largest, 0.0)
     delta: Any = np.vecdot(np.exp(others - largest[..., None]), gaps)
+    if from_logarithms:
+        sizes = np.abs(delta.value)
+        logs = np.abs(largest + np.log(np.where(sizes > 0, sizes, 1.0)))
+        delta = delta.widen(EPS * (1 + logs) * sizes)
 
     low, high = np.nextafter(delta.value - delta.error, -np.inf), np.nextafter(delta.value + delta.error, np.inf)
     some = np.stack([delta.value, *(np.where(delta.error > 0, end, delta.value) for end in (low, high))])
@@ -53,7 +62,7 @@ def excess_of(
     alpha: Int64[np.ndarray, "n"],
     claim: str,
 ) -> Sized:
-    """L(p) − L_α under test, with what a right one may be off by: twice what :func:`excess` loses.
+    """L(p) − L_α under test, with what a right one may be off by: twice what :func:`excess` loses from logarithms.
 
     Args:
         points: (*b, d).
@@ -70,13 +79,14 @@ def excess_of(
 def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.ndarray, "n"], claim: str) -> Sized:
     """:func:`excess_of` at points whose weights are there already; (b,)."""
     sign, log_size = _reported_excess(under_test, at.problem, at.points, alpha, claim)
-    ours = excess_at(at, alpha)
+    ours = excess_at(at, alpha, from_logarithms=True)
     scale, error = ours.log_unit, ours.x.error
     unit = np.maximum(log_size, scale)
     unit = np.where(np.isfinite(unit), unit, 0.0)
     x: Bounded = sign * np.exp(exact(log_size) - unit)
     allowed = 2 * (error * np.exp(exact(scale) - unit))
-    return Sized.of(x.widen(allowed.value + allowed.error), unit)
+    reported = np.abs(x.value) * np.expm1(_report_rounding(log_size))
+    return Sized.of(x.widen(allowed.value + allowed.error + reported), unit)
 
 
 def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers, claim: str) -> Numbers:
@@ -86,11 +96,16 @@ def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers,
         NotANumber: the difference is not positive, and that is no rounding.
     """
     sign, log_size = _reported_excess(under_test, problem, points, problem.optimal, claim)
-    ours = excess(problem, points, problem.optimal).log
+    ours = excess_at(AttentionAt(problem, points), problem.optimal, from_logarithms=True).log
     known = np.isfinite(ours.error)
     if (known & (sign <= 0)).any():
         raise NotANumber(claim, "L(p) ≤ L_opt under test")
-    return Bounded(np.where(known, log_size, ours.value), 2 * ours.error)
+    return Bounded(np.where(known, log_size, ours.value), 2 * ours.error + _report_rounding(log_size))
+
+
+def _report_rounding(log_size: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
+    """What the logarithm itself loses where log ℓ' and log n are added to it: half a spacing of it each."""
+    return EPS * np.where(np.isfinite(log_size), np.abs(log_size), 0.0)
 
 
 def _reported_excess(

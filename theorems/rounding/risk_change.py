@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
 
 from theorems.bounded import Bounded, exact
-from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.attention_at import AttentionAt, Numbers
 
 
-def risk_change(at: AttentionAt, steps: Float64[np.ndarray, "b d"]) -> Bounded:
-    """(L(p + h) − L(p)) e^{−log_scale}, (b,), from the points of ``at`` by ``steps``, floats taken as exact.
+def risk_change(at: AttentionAt, steps: Numbers) -> Bounded:
+    """(L(p + h) − L(p)) e^{−log_scale}, (b,), from the points of ``at`` by ``steps``, (b, d).
 
     With r the selected token at p and Δ_t = (k_t − k_r)·h, the weights at p + h are s_t e^{Δ_t}/Z. Hence the output
     loses δ = f(p) − f(p + h) = −Σ_t s_t (γ_t − f) expm1(Δ_t)/Z, and the risk gains ℓ(f − δ) − ℓ(f): to rounding by the

@@ -34,6 +34,7 @@ FINDINGS = (
     "docs/power.md",
     "docs/power_tsvm.md",
     "docs/regime_map.md",
+    "docs/constants.md",
 )
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
 """Of the guides, which are all other documents."""

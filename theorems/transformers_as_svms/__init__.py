@@ -9,10 +9,13 @@ follows word for word makes the same claims here; the rest is what rank-one keys
 | `rank` | solutions have rank at most n |
 | `feasibility` | every choice of tokens is separable where dimensions are large |
 | `frobenius_path` | the regularization path turns to W^mm |
+| `nuclear_path` | the path of (K, Q) turns to W_⋆, of least nuclear norm |
 | `first_step` | gradient descent after a first step that separates |
 | `no_stationary_point` | where ∇L does not vanish, whatever W |
 | `local_descent` | gradient descent in a cone around locally optimal tokens |
 | `local_path` | the regularization path in that cone |
+| `factored_flow` | gradient flow on the factors (K, Q) |
+| `factored_descent` | gradient descent on the factors (K, Q) |
 | `sequence` | several queries per input, causal or not |
 | `exact_support` | attention that selects exactly τ tokens |
 | `mixing` | W ≈ W_fin + ‖W‖ W̄^mm where attention mixes, and what else stays finite |

@@ -32,6 +32,7 @@ from theorems.curves.cone_points import INSIDE, cone_points, is_resolvable
 from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import resolves_cone
 from theorems.token_selection.local_paths.local_constants import local_constants, too_thin
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
+from theorems.transformers_as_svms.nuclear_local_path import NUCLEAR_LOCAL_CLAIMS, nuclear_local_claims
 
 LOCAL_PATH_VALUE = tolerance(
     "local-path-value",
@@ -66,7 +67,7 @@ def _cases() -> SearchStrategy[Case]:
 
 @statement(
     "tsvm-local-path",
-    "Local regularization path of W, Frobenius norm",
+    "Local regularization path of W and of (K, Q): Frobenius and nuclear norm",
     source="T-SVM, Theorem 6",
     claims=(
         *QUERY_CLAIMS,
@@ -78,6 +79,7 @@ def _cases() -> SearchStrategy[Case]:
         IS_LOWEST,
         PATH_MARGIN,
         PATH_TURNS,
+        *NUCLEAR_LOCAL_CLAIMS,
     ),
     assumptions=("queries-given", "well-behaved-loss", "separable", "locally-optimal"),
     cases=_cases,
@@ -91,8 +93,9 @@ def _cases() -> SearchStrategy[Case]:
 )
 def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and α be locally optimal. There are μ and R0 such that
-    W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P, P = ‖W^mm_α‖_F. (Of the norms of the
-    paper this is the Frobenius norm.)
+    W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P, P = ‖W^mm_α‖_F. With the nuclear
+    norm, W_⋆ the only solution of ATT-SVM⋆(α) and α locally optimal for it, W_R = argmin of L over
+    cone_μ(W_⋆) ∩ {R0 ≤ ‖W‖_F, ‖W‖_⋆ ≤ R} has W_R/R → W_⋆/C_⋆.
 
     **Effective.** Cone, good and harmful tokens, m_it, w_it, D_it as in Lemma 7 of the predecessor, on the keys
     vec(x zᵀ). N, Γ⁺, Γ⁻ are the number, largest and least gap of the good tokens, κ_α = log(2TN c_max Γ⁺/(c_min Γ⁻)),
@@ -119,8 +122,18 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     (path-turns): the right side is |o|²/(2ρ²)(1 + o(1)) where all neighbours have duals; followed to ρ = 1e6.
     *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in the predecessor's Theorem 1,
     H = Σ_harmful |D| e^{−r(m−w)}; Jensen's inequality over w, and Σ w_j a_j = ⟨W, W^mm_α⟩/P² = r cos, with r ≤ ρ.
+
+    **The nuclear norm.** Cone, good and harmful tokens and R0 as in :mod:`theorems.curves.nuclear_local_bounds`,
+    ρ = R/C_⋆. Every W of the cone with ‖W‖_F ≥ R0, ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has m(W) ≥ ρ − κ_α, the same κ_α; so
+    the bounds of ``tsvm-nuclear-path`` on its distance from the face of α's dual and from ρW_⋆ hold with κ_α for κ,
+    and they are what says that W_R/R → W_⋆/C_⋆ (nuclear-path-turns).
+    *Derivation.* Let a be the least margin of good tokens. Tight constraints are of such tokens: a ≤ r(1 + w), w the
+    least of theirs, and harmful tokens have margins r(m_j − w_j) ≥ r(1 + w), so a = m(W). As before, n(L(W) − L_α) is
+    at least c_min Γ⁻ e^{−a}/T − c_max Σ_harmful |D| e^{−r(m−w)}, of which half the first is left beyond R0, since
+    e^{−a} ≥ e^{−r(1+w)}; and at ρW_⋆, whose margins are at least ρ, at most c_max N Γ⁺ e^{−ρ}.
     """
     yield from premises(query_claims(case, under_test))
+    yield from nuclear_local_claims(case, under_test)
     problem = case.problem
     solution = yield from certify(problem, case.chosen_tokens, under_test)
     yield from premises(local_optimality_claim(problem, case.chosen_tokens, solution, under_test))

@@ -22,10 +22,11 @@ from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.curves.cone_points import resolvable_rho
+from theorems.curves.smallest import smallest
 from theorems.rounding.approximate import approximate, bend
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import excess_of
-from theorems.token_selection.local_paths.local_constants import LocalConstants, smallest
+from theorems.token_selection.local_paths.local_constants import LocalConstants
 
 Points = Float64[np.ndarray, "m d"]
 

@@ -6,6 +6,7 @@ References: *Transformers as Support Vector Machines*, Theorem 4; Lemma 4 of *Ma
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import Stop
+from reference_attention.training.flow import RELATIVE
 from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, at_least
@@ -38,6 +40,7 @@ from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.curves.descent import DESCENT_PREMISES, IS_A_STEP, RUN_IS_ASKED_FOR
+from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow
 from theorems.rounding.attention_at import AttentionAt, Numbers, violation_of
 from theorems.rounding.excess import log_excess_of
 from theorems.rounding.steps import starts_claim, steps_claim
@@ -52,6 +55,8 @@ SUMMED_ROUNDING = tolerance(
 )
 
 POINTS = 150
+SUMMED = 8 / 7
+"""η Σ ‖∇L‖² is at most so many times L(W(0)) − L_⋆, as η ≤ 1/L_W ≤ 1/(4L̂)."""
 STEPS = 200
 """Iterations of gradient descent."""
 FEASIBLE = 5
@@ -67,17 +72,31 @@ HEAD_DIRECTION = sharper("head-direction")
 QUERY_DESCENDS = stated_claim("separating-query-descends", when=SEPARATING)
 SATURATION = sharper("saturation", when="the same, and a point at which ∇L is short enough, in an input without ties")
 FEASIBLE_DESCENT = sharper("feasible-descent", when=EQUAL)
+NORM_DIVERGES = stated_claim("norm-diverges")
 
 Points = Float64[np.ndarray, "m d"]
 
 
 def _cases() -> SearchStrategy[Case]:
+    """Each of the three hypotheses alone, and together with others."""
     independent, any_size = (Family.INDEPENDENT,), (Family.LABEL_SEPARATING,)
     return st.one_of(
         query_cases(families=independent, equal=True, start=True),
         query_cases(families=independent, start=True),
         query_cases(families=any_size, start=True),
+        query_cases(families=independent, start=True, opposed=True),
+        query_cases(families=independent, equal=True, start=True, opposed=True).map(_crowd),
     )
+
+
+def _crowd(case: Case) -> Case:
+    """The case with a token of each input twice, of those that are not optimal: its rows are dependent."""
+    data = case.queried
+    assert data is not None
+    worst = np.argmin(case.problem.scores, axis=1)
+    copies = np.take_along_axis(data.X, worst[:, None, None], axis=1)
+    crowded = replace(data, X=np.concatenate([data.X, copies], axis=1))
+    return case.replace(problem=crowded.problem, queried=crowded)
 
 
 @statement(
@@ -94,6 +113,8 @@ def _cases() -> SearchStrategy[Case]:
         SATURATION,
         stated_claim(DESCENT, when=EQUAL),
         FEASIBLE_DESCENT,
+        *FLOW_PREMISES,
+        NORM_DIVERGES,
     ),
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
     cases=_cases,
@@ -127,16 +148,21 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
     **Effective, saturation.** Let Δ_i be the least distance of two scores of input i, ε_i = n‖∇L‖_F/(σ|ℓ'_i|), and r a
     token. Where ε_i < Δ_i s_ir,
 
-        1 − s_ir ≤ (T − 1) ε_i / (Δ_i − ε_i/s_ir);
+        1 − s_ir ≤ √(T − 1) ε_i / (Δ_i − ε_i/s_ir);
 
-    s_ir ≥ 1/T for the largest weight. *Derivation.* s_it|γ_it − f_i| ≤ ε_i for every t by the above; so
-    |γ_ir − f_i| ≤ ε_i/s_ir, |γ_it − f_i| ≥ Δ_i − ε_i/s_ir for t ≠ r, and s_it ≤ ε_i/(Δ_i − ε_i/s_ir).
+    s_ir ≥ 1/T for the largest weight. *Derivation.* Σ_t s_it² (γ_it − f_i)² ≤ ε_i² by the above; so |γ_ir − f_i| ≤
+    ε_i/s_ir, |γ_it − f_i| ≥ Δ_i − ε_i/s_ir for t ≠ r, and Σ_{t≠r} s_it |γ_it − f_i| ≤ √(T − 1) ε_i.
 
-    **Effective, gradients-are-summable.** η Σ_{k<K} ‖∇L(W(k))‖² ≤ 2 (L(W(0)) − L_⋆), L_⋆ = (1/n) Σ ℓ(γ_i,opt) = inf L,
-    as ATT-SVM(opt) is feasible. So min_{k<K} ‖∇L(W(k))‖² ≤ 2 (L(W(0)) − L_⋆)/(ηK). *Derivation.* Descent lemma,
-    L(W − η∇L) ≤ L(W) − (η/2)‖∇L‖² for η ≤ 1/L_W. With distinct scores the gradients tend to zero, hence all s_it to
-    0 or 1 by saturation, in the end to the same ones as steps tend to zero, and so ‖W(k)‖_F → ∞. That the direction
-    is then that of W^mm is not said: :mod:`.conjecture_independent_rows`.
+    **Effective, gradients-are-summable.** η Σ_{k<K} ‖∇L(W(k))‖² ≤ (8/7)(L(W(0)) − L_⋆), L_⋆ = (1/n) Σ ℓ(γ_i,opt) =
+    inf L, as ATT-SVM(opt) is feasible. So min_{k<K} ‖∇L(W(k))‖² ≤ (8/7)(L(W(0)) − L_⋆)/(ηK). *Derivation.* Descent
+    lemma, L(W − η∇L) ≤ L(W) − η(1 − ηL̂/2)‖∇L‖², and η ≤ 1/L_W ≤ 1/(4L̂), L̂ that of Lemma 6. With distinct scores the
+    gradients tend to zero, hence all s_it to 0 or 1 by saturation, in the end to the same ones as steps tend to zero,
+    and so ‖W(k)‖_F → ∞. That the direction is then that of W^mm is not said: :mod:`.conjecture_independent_rows`.
+
+    **Limit, norm-diverges.** So does the flow, whose ∫‖∇L‖² dt is at most L(W(0)) − L_⋆: were it bounded, a point that
+    it comes back to would be stationary. It is followed from one of the starts to norms of 1e6 (1e5 or 1e4 where
+    float64 resolves no more) in units of 1/max|key|, and claimed to be the flow of the gradient under test. Starts are
+    the origin, near and far from it, and one's own; step sizes 1/L_W and down to a hundredth of it.
 
     **Effective, where non-optimal scores are equal.** For every W' with all (x_i,opt − x_it)ᵀ W' z_i ≥ m > 0,
     −⟨∇L(W), W'⟩ ≥ (m/n) Σ_i |ℓ'_i| gap_i s_i,opt (1 − s_i,opt) > 0: Lemma 4 of the predecessor, whose derivation uses
@@ -168,11 +194,29 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
     if independence is not None:
         yield at_least(GRADIENT_NORM, Form.EFFECTIVE, *norm_sides(at, gradient, independence))
         yield from saturation(at, gradient, independence)
-    if not equal_non_optimal_scores(case).holds:
-        return
+    if equal_non_optimal_scores(case).holds:
+        yield from _where_scores_are_equal(case, under_test, at, gradient, rng)
+    if not under_test.textbook_eps:
+        yield from _diverges(case, under_test, rng)
+
+
+def _where_scores_are_equal(
+    case: Case, under_test: Implementation, at: AttentionAt, gradient: Numbers, rng: np.random.Generator
+) -> Iterator[Claim]:
+    """Lemma 4 of the predecessor, and the same of other feasible W'."""
+    problem = case.problem
     yield from lemma_4.conclusion(case, under_test)
     svm = solve_att_svm(problem, problem.optimal, under_test, FEASIBLE_DESCENT, Form.EFFECTIVE)
     yield at_least(FEASIBLE_DESCENT, Form.EFFECTIVE, *feasible_sides(at, gradient, feasible_points(problem, svm, rng)))
+
+
+def _diverges(case: Case, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
+    """The flow from one of the starts goes as far as float64 resolves it."""
+    starts, _ = _starts(case, rng)
+    start, unit = starts[int(rng.integers(len(starts)))], 1 / case.problem.key_scale
+    followed = FollowedFlow.of(case.problem, under_test, start, unit, RELATIVE, rng, NORM_DIVERGES)
+    yield from premises(followed)
+    yield from followed.diverges()
 
 
 def _starts(case: Case, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m"]]:
@@ -214,8 +258,13 @@ def saturation(at: AttentionAt, gradient: Numbers, independence: Independence) -
     if not speaks.any():
         return
     missed = np.logaddexp.reduce(np.where(own, -np.inf, at.log_weights), axis=-1)
-    allowed = np.log(exact(problem.T - 1)) + log_eps[speaks] - np.log(room[speaks])
+    allowed = np.log(with_rounding(root_of_others(problem))) + log_eps[speaks] - np.log(room[speaks])
     yield at_least(SATURATION, Form.EFFECTIVE, allowed, missed[speaks], points="input at a point")
+
+
+def root_of_others(problem: Problem) -> float:
+    """√(T − 1): so many times ‖c‖ is what the |c_t| of all tokens but one add up to at most."""
+    return float(np.sqrt(problem.T - 1))
 
 
 def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> Iterator[Claim]:
@@ -279,7 +328,7 @@ def descent_run(
     logs = exact(log_step) + log_scale
     steps = np.exp(np.minimum(logs, 700.0))[..., None] * gradient
     lengths = norm(steps, axis=-1)
-    left = 2 * np.exp(np.minimum(log_step + log_excess_of(under_test, problem, starts, SUMMABLE), 700.0))
+    left = SUMMED * np.exp(np.minimum(log_step + log_excess_of(under_test, problem, starts, SUMMABLE), 700.0))
     taken, sizes = value_of(steps), np.abs(value_of(logs))[..., None]
     beside = norm(EPS * (np.abs(run.points[1:]) + (4 + sizes[:-1]) * np.abs(taken[:-1])) + steps.error[:-1], axis=-1)
     lost = np.sum((2 * value_of(lengths)[1:] + beside) * beside, axis=0)

@@ -28,6 +28,7 @@ from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL, svm_claim
 from theorems.core.tolerances import EXACT
+from theorems.transformers_as_svms.nuclear_rank import NUCLEAR_RANK_CLAIMS, nuclear_rank_claims
 
 IN_SPAN_OF_QUERIES = stated_claim("rows-in-span-of-queries")
 IN_SPAN_OF_DIFFERENCES = sharper("columns-in-span-of-differences")
@@ -69,6 +70,7 @@ def _cases(draw: DrawFn) -> Case:
         DECOUPLE,
         TOKEN_SVM_IS_OPTIMAL,
         *QUERY_CLAIMS,
+        *NUCLEAR_RANK_CLAIMS,
     ),
     assumptions=("queries-given", "separable"),
     cases=_cases,
@@ -89,8 +91,14 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     ATT-SVM(α_i) on the tokens of input i alone. Derivation: u_i = W^mm z_i is feasible for input i, so ‖W^mm z_i‖ ≥
     ‖p_i‖; Σ_i ‖W z_i‖²/‖z_i‖² ≤ ‖W‖_F², with equality at that sum, which is feasible; and the solution is unique.
 
+    **The nuclear norm.** Every solution W_⋆ of ATT-SVM⋆(α) has rows in span{z_i}: W_⋆P_Z has the same margins, and
+    ‖WP_Z‖_⋆ ≤ ‖W‖_⋆ with equality only if W(I − P_Z) = 0, as WWᵀ = WP_ZWᵀ + W(I − P_Z)Wᵀ and √ is operator monotone.
+    Sharper: W_⋆ = KQᵀ with K = MQ, Q = MᵀK, M = Σ λ_it (x_iα − x_it) z_iᵀ for its dual λ, so the spans are those of
+    inputs and constraints with positive duals. If it is the only solution, P ↦ (⟨G_j, U1 P V1ᵀ⟩)_S is injective on
+    symmetric r × r matrices, which takes r(r+1)/2 ≤ #S tight constraints (Barvinok, Pataki).
+
     The solver's certificate is claimed first; the claims after it are made of what it returned even if that is wrong.
-    All are decided over the rationals.
+    All but those of the nuclear norm are decided over the rationals.
     """
     yield from premises(query_claims(case, under_test))
     data, alpha, problem = case.queried, case.chosen_tokens, case.problem
@@ -108,6 +116,7 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield _claim(RANK, rank <= len(inputs), f"rank {rank}, {len(inputs)} inputs")
     if problem.n == 1 or orthogonal_queries(case).holds:
         yield from _decoupling_claims(case, data, W, under_test)
+    yield from nuclear_rank_claims(case, under_test)
 
 
 def _difference(data: QueryDataset, case: Case, i: int, t: int) -> list[fmpq]:

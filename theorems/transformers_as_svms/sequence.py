@@ -14,13 +14,15 @@ from jaxtyping import Bool, Float64, Int64
 from numpy.linalg import norm
 
 from generators.case import Case
-from generators.sequence_assumptions import optimal_tokens_of
+from generators.margin_assumptions import is_farkas_proof
+from generators.sequence_assumptions import optimal_tokens_of, sequence_rows
 from generators.sequence_cases import sequence_cases
 from reference_attention.floats import EPS
+from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from reference_attention.svm.sequence_max_margin import SequenceInfeasible, SequenceMaxMargin
 from theorems.bounded import exact, value_of, with_rounding
-from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict, at_least
+from theorems.core.claim import Claim, Ended, Form, Refuted, Undecided, Verdict, at_least
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import BELOW_ROUNDING
@@ -46,7 +48,7 @@ IS_THE_MEAN = premise("excess-is-the-mean")
 FLOOR = sharper("risk-floor")
 CEILING = sharper("risk-ceiling")
 FROM_BELOW = sharper("leading-term-from-below")
-FROM_ABOVE = sharper("leading-term-from-above")
+FROM_ABOVE = sharper("leading-term-from-above", when="a loss of this package, for which |ℓ''| ≤ |ℓ'|")
 MARGIN = sharper("sublevel-margin")
 CORRELATION = stated_claim("sublevel-correlation")
 FROM_DUALS = sharper("sublevel-correlation-from-duals")
@@ -97,10 +99,10 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Exact.** Each (i, k) is an input with the keys vec(x_it z_ikᵀ) of the tokens that it sees. A query that sees one
     token has a constant risk and no constraint. Two queries with different numbers of tokens are in different parts,
-    and L is the mean over all (i, k); a token that is copied to make them alike would take weight, so none is. What a
-    query does not see changes nothing of its risk. W^mm is certified over Q on the rows of all parts together, and so
-    is the answer for other tokens: for every choice they are separable where the rows (x_iα − x_it) z_ikᵀ are linearly
-    independent, which nT(T−1) ≤ d² does not decide.
+    in any order, and L is the mean over all (i, k); a token that is copied to make them alike would take weight, so
+    none is. What a query does not see changes nothing of its risk. W^mm is certified over Q on the rows of all parts
+    together, and so is the answer for other tokens: for every choice they are separable where the rows
+    (x_iα − x_it) z_ikᵀ are linearly independent, which nT(T−1) ≤ d² does not decide.
 
     **Effective.** M = nL queries, N constraints, h their margins, m = min h, Γ the gaps γ_α − γ_t, c_max and c_min
     bounds of |ℓ'| on the range of scores. At every W
@@ -115,7 +117,8 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     does its bound from the duals, with x = (T−1)e^{−(ρ−κ)} of the longest input:
     ⟨W, W^mm⟩/‖W^mm‖² ≥ D − log1p(x) − b min(x, 1) − log M(L(R W̄^mm) − L_⋆).
 
-    **Sharp.** Along the ray, with c_t = |ℓ'(γ_α)| Γ_t, x = Σ_t e^{−h_t} of a query and Γ its widest gap,
+    **Sharp**, of a loss with |ℓ''| ≤ |ℓ'| the right bound, which Assumption A does not give (e^{−3u}). Along the ray,
+    with c_t = |ℓ'(γ_α)| Γ_t, x = Σ_t e^{−h_t} of a query and Γ its widest gap,
 
         Σ c_t e^{−h_t − b min(x, 1)}/(1 + x) ≤ M(L − L_⋆) ≤ Σ c_t e^{−h_t + Γ min(x, 1)},
 
@@ -134,16 +137,21 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield unseen
     if parts.verdict is Verdict.FALSIFIED:
         raise Ended(parts.name)
-    alpha = optimal_tokens_of(data)
+    # The data's own numbers, in the order in which the parts came.
+    ours = tuple(data.part(part.pairs) for part in reported)
+    alpha = optimal_tokens_of(ours)
     svm = under_test.sequence_max_margin([part.problem.exact_keys for part in reported], alpha)
     if isinstance(svm, SequenceInfeasible):
-        raise Undecided(SVM_IS_OPTIMAL, "ATT-SVM(opt) was called infeasible")
-    solution = solution_claim(data, alpha, svm)
+        said = "ATT-SVM(opt) was called infeasible"
+        if not is_farkas_proof(sequence_rows(data, ours, alpha), svm.exact):
+            raise Refuted(SVM_IS_OPTIMAL, f"{said}, and the multipliers prove nothing", Form.EXACT)
+        raise Undecided(SVM_IS_OPTIMAL, said)
+    solution = solution_claim(data, ours, alpha, svm)
     yield solution
     yield choices_claim(data, under_test, rng)
     if solution.verdict is Verdict.FALSIFIED:
         raise Ended(solution.name)
-    rows = SequenceRows(data.parts, under_test, reported)
+    rows = SequenceRows(ours, under_test, reported)
     yield from at_points(rows, svm, case.problem, rng)
     kappa = float(value_of(rows.log_kappa))
     if not kappa < 1 / EPS:
@@ -199,7 +207,10 @@ def on_the_ray(rows: SequenceRows, ray: Numbers) -> Iterator[Claim]:
     high: Any = np.logaddexp.reduce(np.concatenate(above, axis=1), axis=1)
     what = {"points": "point of the ray"}
     yield at_least(FROM_BELOW, Form.SHARP, log_excess, low, **what)
-    yield at_least(FROM_ABOVE, Form.SHARP, high, log_excess, **what)
+    loss = rows.problems[0].loss
+    if type(loss) is type(LOSSES.get(loss.name)):
+        # |ℓ''| ≤ |ℓ'|, which Assumption A does not give.
+        yield at_least(FROM_ABOVE, Form.SHARP, high, log_excess, **what)
 
 
 def in_sublevel_sets(

@@ -28,13 +28,14 @@ from reference_attention.training.arc_length import (
 from reference_attention.training.derivatives import gradient_field, newton_field
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import gradient_flow
+from reference_attention.training.slope import slope_of
 from tests.reference_attention.training.test_flow import other_gradient, saddle, separable, two_tokens, valley
 
 EPS = float(np.finfo(float).eps)
 
 
 def tracer(problem: Problem, start: Any, *targets: float, gradient: Any = risk.scaled_gradient) -> Tracer:
-    return Tracer(problem, np.array(start), np.array(targets), gradient, problem.key_scale, 1e-9)
+    return Tracer(slope_of(problem, gradient), np.array(start), np.array(targets), 1e-9)
 
 
 def failing(y: Any, message: str | None) -> Any:

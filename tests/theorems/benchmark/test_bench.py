@@ -23,6 +23,7 @@ from theorems.benchmark.optimisers.gradient_descent import log_step
 from theorems.benchmark.proven import proven_bound
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.summary import spread, summaries
+from theorems.benchmark.table import markdown
 from theorems.benchmark.work import Generated, Named, chunks, units
 from theorems.command.app import main
 from theorems.command.benchmark import DATA
@@ -323,3 +324,20 @@ def problem_gradient(problem: Problem, p: np.ndarray) -> np.ndarray:
 
     found = scaled_gradient(problem.keys, problem.scores, problem.loss, p)
     return np.asarray(found.direction) * math.exp(float(found.log_scale))
+
+
+def test_w_is_compared_with_both_svms_and_factors_find_the_nuclear_one() -> None:
+    batch = Named("tsvm-paths-5", ("normalized-1", "normalized-factored-0.1"), 1500).run(lambda done: None)
+    by_w, by_factors = (run.nuclear for run in batch.compared[0].rules)
+    assert by_w is not None
+    assert by_factors is not None
+    assert by_w[1] > 0.09
+    assert by_factors[1] < 0.01
+    assert by_factors[0] < 1e-3 < by_w[0]
+    assert "excess of the nuclear norm" in markdown(batch.compared, (), 1500, ())
+
+
+def test_a_prompt_is_not_compared_with_a_nuclear_norm() -> None:
+    batch = Named("figure-1a", ("normalized-1",), 10).run(lambda done: None)
+    assert batch.compared[0].rules[0].nuclear is None
+    assert "nuclear" not in markdown(batch.compared, (), 10, ())

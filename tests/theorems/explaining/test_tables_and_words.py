@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
 
@@ -109,3 +110,19 @@ def test_ties_of_many_inputs_are_counted() -> None:
 def test_what_is_missing_is_named_and_whether_it_is_known() -> None:
     assert "What does not: Theorem 2 (equal-non-optimal-scores: does not hold)." in said(local())
     assert "Also Lemmas 1, 3, 6, 7, 10, 12, 13 and 14." in said(local())
+
+
+def test_of_trained_weights_both_solutions_are_told() -> None:
+    """Orthogonal queries, each with its own direction: least Frobenius rank 2; of least nuclear norm several."""
+    data = {"X": [[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]], "queries": [[1, 0], [0, 1]], "Y": [1, 1], "v": [1, 1]}
+    two = explain(data)
+    first, second = rows(two, "Solutions W of ATT-SVM")
+    assert first == ("optimal", "‖W‖_F", "1.41421", "2", "2 of 2", "exact")
+    assert second[:5] == ("optimal", "‖W‖_⋆", "2", "", "")
+    assert second[5].startswith("not decided: no isolated solution")
+    one = explain({"X": [[[1, 0], [0, 0], [-1, 0]]], "queries": [[1, 2]], "Y": [1], "v": [1, 0]})
+    assert rows(one, "Solutions W of ATT-SVM")[1] == ("optimal", "‖W‖_⋆", "0.447214", "1", "1 of 2", "the only one")
+    assert not any(section.caption.startswith("Solutions W") for section in sections(local()))
+    held = json.loads(one.to_json())["weights"]
+    assert held[0]["nuclear"]["rank"] == held[0]["frobenius"]["rank"] == 1
+    assert abs(held[0]["one_minus_cosine"]) < 1e-15

@@ -273,14 +273,45 @@ def shows_tsvm_convergence(numbers: Numbers) -> bool:
 
 
 def shows_tsvm_ranks(numbers: Numbers) -> bool:
-    """Rank at most min(n, d), mostly equal; one dimension separates nothing here, twelve everything."""
-    bounded, equal, found = True, 0, 0
+    """Rank at most min(n, d), mostly equal; one dimension separates nothing here, twelve everything.
+
+    Of least nuclear norm it is lower, and r(r + 1)/2 ≤ n(T − 1).
+    """
+    bounded, equal, found, lower = True, 0, 0, 0
     for curve in numbers["curves"]:
         for d, ranks in zip(numbers["dimensions"], curve["ranks"], strict=True):
             bounded &= all(rank <= min(curve["n"], d) for rank in ranks)
             equal, found = equal + sum(rank == min(curve["n"], d) for rank in ranks), found + len(ranks)
         bounded &= len(curve["ranks"][-1]) == numbers["trials"] and not curve["ranks"][0]
-    return bounded and equal > 0.9 * found
+        for ranks, nuclear in zip(curve["ranks"], curve["nuclear_ranks"], strict=True):
+            bounded &= len(nuclear) == len(ranks) and all(
+                r * (r + 1) <= 2 * curve["n"] * (curve["T"] - 1) for r in nuclear
+            )
+            lower += sum(a < b for a, b in zip(nuclear, ranks, strict=True))
+    return bounded and equal > 0.9 * found and lower > 0.7 * found
+
+
+def shows_tsvm_directions(numbers: Numbers) -> bool:
+    """Each flow ends along its own SVM, and these are apart."""
+    for i in range(len(numbers["X"])):
+        ends, limits = ([np.array(held[name][i]) for name in ("W", "(K, Q)")] for held in _ends(numbers))
+        units = [way / np.linalg.norm(way) for way in (*ends, *limits)]
+        if not (units[0] @ units[2] > 0.999 and units[1] @ units[3] > 0.999):
+            return False
+    (frobenius, its_nuclear), (other, nuclear) = numbers["norms"]["frobenius"], numbers["norms"]["nuclear"]
+    return bool(frobenius < other and nuclear < its_nuclear)
+
+
+def _ends(numbers: Numbers) -> tuple[Numbers, Numbers]:
+    return {name: ways[-1] for name, ways in numbers["ways"].items()}, numbers["limits"]
+
+
+def shows_tsvm_factored(numbers: Numbers) -> bool:
+    """The excess vanishes along the flow on (K, Q), and not along that on W."""
+    if not numbers["compared"] > 0.5 * numbers["trials"]:
+        return False
+    by_w, by_factors = (numbers["quartiles"][name][1] for name in ("W", "(K, Q)"))
+    return bool(by_w[-1] > 0.02 and by_factors[-1] < 0.1 * by_w[-1] and by_factors[-1] < 0.1 * by_factors[8])
 
 
 def shows_tsvm_mixing(numbers: Numbers) -> bool:
@@ -312,6 +343,8 @@ CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "tsvm-paths": shows_tsvm_paths,
     "tsvm-convergence": shows_tsvm_convergence,
     "tsvm-ranks": shows_tsvm_ranks,
+    "tsvm-directions": shows_tsvm_directions,
+    "tsvm-factored": shows_tsvm_factored,
     "tsvm-mixing": shows_tsvm_mixing,
 }
 

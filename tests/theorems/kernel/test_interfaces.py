@@ -17,6 +17,7 @@ from generators.attention_calls import Numbers, Sizes, tensors
 from generators.call_building import build_call
 from generators.call_space import plans
 from reference_attention.errors import InvalidInput
+from tests.theorems.kernel import emitted_signatures
 from tests.theorems.kernel.signatures import (
     SIGNATURES,
     Signature,
@@ -35,7 +36,9 @@ from theorems.kernel.interfaces.interface import parameters_of
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline
+from theorems.kernel.reproducer_file import file_of
 from theorems.kernel.sizes import WIDTHS, Taken, describe_widths
+from theorems.run.registry.lookup import statement_named
 
 CALLS = 24
 """Of a cover of pairs of options; their lengths are those of a block or two."""
@@ -78,8 +81,8 @@ def test_each_interface_has_a_signature_that_is_recognised() -> None:
 
 def test_what_is_not_tested_is_named_and_switched_off() -> None:
     kernel = kernel_of(SIGNATURES["flax linen"].make(attend))  # it has another default of dropout_rate
-    assert {"dropout_rate", "deterministic", "precision"} <= {*kernel.interface.not_tested(kernel.parameters)}
-    off = kernel.interface.switched_off(kernel.parameters)
+    assert {"dropout_rate", "deterministic", "precision"} <= {*kernel.interface.untested_parameters(kernel.parameters)}
+    off = kernel.interface.neutral_values(kernel.parameters)
     assert off == {"dropout_rate": 0.0, "deterministic": True}
     assert "not tested, switched off or left as they are: broadcast_dropout, dropout_rng" in headline(kernel)
 
@@ -110,11 +113,11 @@ def test_where_no_interface_fits_an_adapter_is_printed_that_works_once_it_is_fil
         kernel_named("workspace_kernel:attend")
     text = str(said.value).partition("\n\n")[2]
     assert "workspace=..." in text
-    Path("my_adapter.py").write_text(
-        text.replace("workspace=...", "workspace=object()").replace("attn_mask=None, ", "")
-    )
-    kernel = kernel_named("my_adapter.py:attention", interface="sdpa")
+    Path("my_adapter.py").write_text(text.replace("workspace=...", "workspace=object()"))
+    kernel = kernel_named("my_adapter.py:attention")
     assert (kernel.interface.name, kernel.source) == ("sdpa", "my_adapter.py:attention")
+    assert {"causal", "default-scale"} <= kernel.declares
+    assert falsified_claims(kernel) == set()
 
 
 def test_a_file_is_a_source(tmp_path: Path) -> None:
@@ -270,3 +273,30 @@ def test_rows_that_see_nothing_and_follow_none_are_falsified() -> None:
 def test_blocks_of_a_tutorial() -> None:
     kernel = kernel_of(triton(attend))
     assert (kernel.taken.widths, kernel.taken.keys, kernel.taken.equal) == ((16, 32, 64, 128, 256), 64, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "options"),
+    [
+        ("mlx", "scale", {"causal": True, "scale": 0.5}),
+        ("keras", "softcap", {"softcap": 2.0, "visible": np.tri(3, 5, dtype=bool)}),
+        ("mistral", "boolean-mask", {"visible": np.tri(3, 5, dtype=bool)}),
+        ("jax", "window", {"window": (0, 1)}),
+        ("flash", "log-sum-exp", {"log_sum_exp": True, "scale": 0.5}),
+    ],
+)
+def test_an_emitted_test_fails_on_the_fault_and_passes_on_a_right_kernel(
+    name: str, capability: str, options: dict[str, Any]
+) -> None:
+    source = f"{emitted_signatures.__name__}:{name}"
+    under_test = kernel_named(source, "float64").as_implementation()
+    call = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0).replace(**options)
+    line, test = under_test.explained(statement_named(f"kernel-{capability}"), call, under_test)
+    assert line
+    namespace: dict[str, Any] = {"__name__": "emitted"}
+    exec(file_of(source, [test], "test_mine.py"), namespace)
+    (function,) = (one for key, one in namespace.items() if key.startswith("test_"))
+    with pytest.raises(AssertionError):
+        function()
+    namespace["kernel"] = emitted_signatures.RIGHT[name]
+    function()

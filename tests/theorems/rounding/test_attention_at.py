@@ -24,7 +24,9 @@ from tests.theorems.token_selection.faults import FAULTS
 from theorems.bounded import Bounded, exact, in_floats, spacing, with_rounding
 from theorems.core.check import check
 from theorems.core.claim import Verdict
+from theorems.core.equality import equal
 from theorems.core.implementation import REFERENCE
+from theorems.core.points import probe_points
 from theorems.rounding.attention_at import EXPONENTIAL, AttentionAt, textbook_gradient, textbook_weights
 from theorems.rounding.softmax import softmax
 from theorems.rounding.weights_under_test import total_of, weights_of
@@ -324,3 +326,17 @@ def test_a_gradient_under_test_is_told_in_our_unit() -> None:
         mine = at.gradient_of(REFERENCE, "claim")
         theirs = at.gradient_of(REFERENCE.replace("units", scaled_gradient=in_other_units), "claim")
     assert theirs == pytest.approx(mine, rel=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_reference_is_right_at_scores_of_any_size(loss: str) -> None:
+    """log |ℓ'| of scores of 10⁶ is as large, and adding it to log s_t in another order costs that many roundings."""
+    for size in 2.0 ** np.arange(0, 21, 5):
+        rng = np.random.default_rng(int(size))
+        problem = Problem(rng.standard_normal((2, 3, 2)), size * rng.standard_normal((2, 3)), LOSSES[loss])
+        at = AttentionAt(problem, probe_points(rng, problem, m=150))
+        assert equal("gradient", at.gradient_of(REFERENCE, "gradient"), at.gradient).verdict is Verdict.UPHELD
+        # A gradient that is off by more than these roundings is seen.
+        off = np.abs(at.gradient.value) * 2**14 * EPS * max(1.0, size)
+        wrong = equal("gradient", at.gradient_of(REFERENCE, "gradient") + off, at.gradient)
+        assert wrong.verdict is Verdict.FALSIFIED

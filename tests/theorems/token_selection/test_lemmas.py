@@ -192,9 +192,9 @@ def test_lemma_2_is_lemma_11() -> None:
     assert statement_named("lemma-2") is statement_named("lemma-11")
 
 
-def test_infeasibility_is_inconclusive_where_the_lemma_presupposes_a_solution() -> None:
+def test_infeasibility_without_a_proof_is_refuted() -> None:
     for id in ("lemma-4", "lemma-5"):
-        assert verdicts(id, cases_of(id)[:1], FAULTS["svm-always-infeasible"]) == {Verdict.INCONCLUSIVE}
+        assert verdicts(id, cases_of(id)[:1], FAULTS["svm-always-infeasible"]) == {Verdict.FALSIFIED}
 
 
 @pytest.mark.parametrize("spread", [0.0, 1e-9])

@@ -171,3 +171,18 @@ def test_the_certificate_of_figure_5_by_hand() -> None:
     duals = [(gram[1][1] - gram[0][1]) / determinant, (gram[0][0] - gram[0][1]) / determinant]
     assert all(x > 0 for x in duals)
     assert sum(duals, fmpq(0)) == fmpq(5, 14)  # ‖v_mm‖², so Γ = √2.8
+
+
+def test_descent_holds_at_four_times_the_step_and_fails_at_five() -> None:
+    """Lemma 6, keys ±1, scores ±1000, logistic: L(p − η∇L) ≤ L − (η/2)‖∇L‖² at η = 4/L_p, and not at 5/L_p."""
+    p = np.linspace(-0.02, 0.02, 40_001)
+    smoothness = 0.25 * 2e6 * 2 + 3 * math.sqrt(2e6) * 2  # M0‖γ‖²‖K‖² + 3 M1‖γ‖‖K‖², M1 = 1
+
+    def risk(p: np.ndarray) -> np.ndarray:
+        return np.logaddexp(0.0, -1000 * np.tanh(p))
+
+    gradient = -1000 / np.cosh(p) ** 2 / (1 + np.exp(1000 * np.tanh(p)))
+    for factor, held in ((4, True), (5, False)):
+        eta = factor / smoothness
+        room = risk(p) - eta / 2 * gradient**2 - risk(p - eta * gradient)
+        assert (room >= -1e-9 * (1 + risk(p))).all() == held

@@ -67,7 +67,7 @@ def test_how_far_an_excess_is_outside_its_bounds() -> None:
     assert (inside <= 1e-12).all()
 
     def scaled(*given: object) -> tuple[np.ndarray, np.ndarray]:
-        sign, size = REFERENCE.log_excess_risk(*given)  # type: ignore[arg-type]
+        sign, size = REFERENCE.log_excess_risk(*given)  # type: ignore[union-attr]
         return np.asarray(sign), np.asarray(size) + 40.0
 
     over = _violation(linear(), REFERENCE.replace("forty", log_excess_risk=scaled), points)
@@ -194,10 +194,10 @@ def test_an_excess_under_test_may_be_off_by_twice_what_ours_is(size: float) -> N
 def test_a_margin_between_0_and_1_is_none() -> None:
     """Also where it is said to be no neighbour."""
     _, data = sequence_rows_of()
-    alpha = optimal_tokens_of(data)
+    alpha = optimal_tokens_of(data.parts)
     svm = sequence_max_margin([part.problem.exact_keys for part in data.parts], alpha)
     assert isinstance(svm, SequenceMaxMargin)
-    rows = sequence_rows(data, alpha)
+    rows = sequence_rows(data, data.parts, alpha)
     assert _wrong_solution(rows, alpha, svm) == ""
     halved = replace(svm, exact_p=[x / 2 for x in svm.exact_p], neighbours=tuple(map(np.zeros_like, svm.neighbours)))
     assert "< 1" in _wrong_solution(rows, alpha, halved)

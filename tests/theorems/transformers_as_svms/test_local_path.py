@@ -84,6 +84,14 @@ FAULTS = [
     (fault_named("local-path-stays-on-q").implementation, {"path-is-no-higher-than-its-seeds"}),
     (TILTED, {"path-is-no-higher-than-its-seeds", "path-margin", "path-turns"}),
     (ELSEWHERE, {"path-is-in-the-cone"}),
+    (fault_named("nuclear-is-frobenius").implementation, {"nuclear-svm-is-optimal"}),
+    (
+        fault_named("clipped-logits").implementation,
+        {"nuclear-sublevel-margin", "nuclear-sublevel-face-distance", "nuclear-sublevel-solution-distance"},
+    ),
+    (fault_named("nuclear-path-on-the-ray").implementation, {"nuclear-path-is-no-higher-than-its-limit"}),
+    (fault_named("nuclear-path-ends-early").implementation, {"nuclear-path-margin"}),
+    (fault_named("nuclear-path-too-large").implementation, {"nuclear-path-is-in-the-cone", "nuclear-path-turns"}),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from reference_attention.loss import Array, Loss
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.risk import ScaledGradient
+from reference_attention.training.descent import Stop
+from reference_attention.training.flow import Flow, gradient_flow
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.dataset_claims import QUERY_CLAIMS
@@ -86,6 +89,12 @@ ONE_QUERY = REFERENCE.replace("one-query", outer_keys_and_scores=_keys_of_tokens
 
 NEGATED = fault_named("negated-gradient").implementation
 
+
+def _gives_up(problem: Problem, start: Array, *, norm: float, **asked: Any) -> Flow:
+    """A flow that ends at a tenth of the norm, and says so."""
+    return replace(gradient_flow(problem, start, norm=norm / 10, **asked), stop=Stop.STEPS)
+
+
 FAULTS = [
     (ONE_QUERY, DISTINCT, set(QUERY_CLAIMS)),
     (
@@ -101,6 +110,10 @@ FAULTS = [
     (fault_named("descent-from-elsewhere").implementation, DISTINCT, {"run-is-the-one-asked-for"}),
     (fault_named("gradient-too-long").implementation, DISTINCT, {"head-direction"}),
     (SHORT_WHERE_SATURATED, DISTINCT, {"gradient-norm", "saturation"}),
+    (fault_named("flow-ends-half-way").implementation, DISTINCT, {"flow-is-the-one-asked-for"}),
+    (fault_named("rolled-coordinates").implementation, DISTINCT, {"flow-is-of-this-gradient"}),
+    (fault_named("flow-of-other-keys").implementation, DISTINCT, {"flow-chords"}),
+    (REFERENCE.replace("gives-up", gradient_flow=_gives_up), DISTINCT, {"norm-diverges"}),
     (SHORT_WHERE_SATURATED, EQUAL, {"gradient-norm", "descent", "feasible-descent"}),
 ]
 

@@ -80,3 +80,15 @@ def test_fewer_inputs_support_than_there_are() -> None:
     assert isinstance(solution, MaxMargin)
     assert {i for i, _ in solution.exact.duals} == {0, 1}
     assert int(fmpq_mat(3, 3, list(solution.exact.p)).rank()) == 2
+
+
+def test_of_least_nuclear_norm_transposed_weights_leave_the_spans_and_columns_count() -> None:
+    name = next(name for name in FEASIBLE if "nuclear-rank-by-tight-constraints" in claims_of(ID, name, REFERENCE))
+    swapped = fault_named("nuclear-factors-swapped").implementation
+    seen = set().union(*(falsified(ID, name, swapped) for name in FEASIBLE))
+    assert seen >= {"nuclear-rows-in-span-of-queries", "nuclear-columns-in-span-of-differences"}
+    doubled = falsified(ID, name, fault_named("nuclear-columns-doubled").implementation)
+    assert doubled >= {"nuclear-svm-is-optimal", "nuclear-rank-by-tight-constraints"}
+    assert "nuclear-rank-at-most-supporting-inputs" in falsified(
+        ID, "single-input", fault_named("nuclear-columns-doubled").implementation
+    )

@@ -17,7 +17,10 @@ from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
 from theorems.run.registry.lookup import statement_named
 
-STATEMENTS = ("tsvm-risk-floor", "tsvm-first-step", "tsvm-no-stationary-point", "tsvm-frobenius-path")
+STATEMENTS = (
+    *("tsvm-risk-floor", "tsvm-first-step", "tsvm-no-stationary-point", "tsvm-frobenius-path"),
+    *("tsvm-nuclear-path", "tsvm-local-path", "tsvm-rank"),
+)
 
 
 def _case(X: list[list[list[float]]], queries: list[list[float]]) -> Case:

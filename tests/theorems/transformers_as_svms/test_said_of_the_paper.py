@@ -103,6 +103,134 @@ def test_rows_of_a_sequence_may_be_dependent_where_there_are_fewer_than_dimensio
         assert values[21] < 1e-12
 
 
+PROMPT_TOKENS = np.array([[[-3.0, -1], [-1, 2], [0, 1]], [[2, 1], [-2, -3], [0, 2]]])
+"""Of the first paper: keys are the tokens, and the prompt is one query for all inputs."""
+
+
+def prompt_risk(Y, p):  # type: ignore[no-untyped-def]
+    """L(p) of the logistic loss with v = e1, in 60 digits."""
+    total = mp.mpf(0)
+    for x, y in zip(PROMPT_TOKENS.tolist(), Y, strict=True):
+        weights = [mp.exp(mp.fdot([mp.mpf(a) for a in row], p)) for row in x]
+        out = mp.fsum(w * mp.mpf(row[0]) for w, row in zip(weights, x, strict=True)) / mp.fsum(weights)
+        total += mp.log1p(mp.exp(-y * out))
+    return total / len(Y)
+
+
+def slopes_at(Y, p) -> list[mp.mpf]:  # type: ignore[no-untyped-def]
+    return [mp.diff(lambda a, b: prompt_risk(Y, (a, b)), tuple(p), order) for order in ((1, 0), (0, 1))]
+
+
+def test_labels_of_both_signs_leave_a_minimum_with_scores_of_the_tokens() -> None:
+    """Scores are Y vᵀx, the optimal tokens strictly best and separable; yet ∇L = 0 and ∇²L ≻ 0 at a finite p."""
+    Y = (1, -1)
+    scores = np.array(Y)[:, None] * PROMPT_TOKENS[:, :, 0]
+    best = scores.argmax(axis=1)
+    assert [sorted(row)[-1] > sorted(row)[-2] for row in scores.tolist()] == [True, True]
+    assert isinstance(max_margin(PROMPT_TOKENS, best), MaxMargin)
+    p = mp.findroot(lambda a, b: slopes_at(Y, (a, b)), (mp.mpf("-0.835"), mp.mpf("2.655")))
+    assert [round(float(x), 3) for x in p] == [-0.835, 2.655]
+    assert max(abs(x) for x in slopes_at(Y, p)) < mp.mpf(10) ** -20
+    a, b, c = (mp.diff(lambda a, b: prompt_risk(Y, (a, b)), tuple(p), order) for order in ((2, 0), (1, 1), (0, 2)))
+    least, largest = mp.eigsy(mp.matrix([[a, b], [b, c]]), eigvals_only=True)
+    assert (round(float(least), 4), round(float(largest), 4)) == (0.0067, 0.0229)
+
+
+def test_labels_of_one_sign_leave_no_stationary_point_of_a_prompt() -> None:
+    """−∂L/∂p_1 = (1/n) Σ |ℓ'_i| Var_i Y_i with v = e1: positive for Y = (1, 1), on a grid of prompts."""
+    for a in (-4.0, -0.835, 0.0, 3.0):
+        for b in (-3.0, 0.0, 2.655):
+            along, _ = slopes_at((1, 1), (mp.mpf(a), mp.mpf(b)))
+            parts = spread(PROMPT_TOKENS.tolist(), [[1], [1]], (1, 1), (1, 0), [[a], [b]])
+            wanted = -mp.fsum(slope * var for slope, var in parts) / 2
+            assert abs(along - wanted) < mp.mpf(10) ** -15
+            assert wanted < 0
+
+
+def test_rows_are_independent_beyond_the_dimensions_of_the_paper() -> None:
+    """d = 2 < n = 4, T = 2: n(T − 1) = d², so some W gives every choice of tokens margin 1; d ≥ max(T − 1, n) fails."""
+    rng = np.random.default_rng(1)
+    X, Z = rng.normal(size=(4, 2, 2)), rng.normal(size=(4, 2))
+    rows = np.array([np.outer(x[0] - x[1], z).ravel() for x, z in zip(X, Z, strict=True)])
+    assert np.linalg.svd(rows, compute_uv=False)[-1] > 1e-2
+    W = np.linalg.solve(rows, np.ones(4))
+    assert rows @ W == pytest.approx(np.ones(4))
+
+
+def test_the_rank_is_at_most_the_number_of_inputs_with_a_dual() -> None:
+    """Two inputs, the second of which asks for less than the first gives it: W^mm has rank one, n = 2."""
+    given = case([[[1, 0], [0, 0]], [[9, 1], [0, 0]]], [[1, 0], [1, 1]], [1, 1], [1, 0])
+    svm = max_margin(given.problem.exact_keys, given.problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    assert (svm.duals.sum(axis=1) > 0).sum() == 1
+    assert np.linalg.matrix_rank(svm.p.reshape(2, 2)) == 1
+
+
+def gradient_and_margin(keys, scores, p, slope=lambda u: 1.0):  # type: ignore[no-untyped-def]
+    """∇L and the least margin of the optimal tokens, from their definitions; ℓ' = −slope(output)."""
+    total, margins = np.zeros(keys.shape[2]), []
+    for k, s in zip(keys, scores, strict=True):
+        weights = np.exp(k @ p - np.max(k @ p))
+        weights /= weights.sum()
+        out = weights @ s
+        total -= slope(out) * ((weights * (s - out)) @ k)
+        margins.extend((k[np.argmax(s)] - np.delete(k, np.argmax(s), axis=0)) @ p)
+    return total / len(keys), min(margins)
+
+
+def test_descent_keeps_its_margin_without_a_cone_where_inputs_and_scores_differ() -> None:
+    """n = 2, unequal scores, logistic loss: from a margin of κ + log(2(T − 1)A) no iterate is below it by more than κ.
+
+    The first paper's Theorem 2 asks for n = 1 and equal non-optimal scores.
+    """
+    keys = np.array([[[1, 0.2], [0, 0.1], [-0.3, 1]], [[0.7, 0.9], [0, 0], [0.1, 0.3]]])
+    scores = np.array([[1, 0.5, 0.25], [2, 0, 1]])
+    rows = np.array([keys[i, 0] - keys[i, t] for i in (0, 1) for t in (1, 2)])
+    svm = max_margin(keys, np.array([0, 0]))
+    assert isinstance(svm, MaxMargin)
+
+    def slope(u: float) -> float:
+        return float(1 / (1 + np.exp(u)))
+
+    kappa = np.log(2 * 2 * 2 * slope(0.0) * 2 / (slope(2.0) * 0.5))
+    p = (kappa + np.log(4 * (rows @ svm.p).max())) * svm.p
+    first = gradient_and_margin(keys, scores, p, slope)[1]
+    least = first
+    for _ in range(2000):
+        gradient, margin = gradient_and_margin(keys, scores, p, slope)
+        least, p = min(least, margin), p - gradient / 2
+    assert first - kappa < least <= first
+
+
+def test_a_long_normalized_step_loses_the_margin() -> None:
+    """Rows (1, ±10), correlation loss: from p with margin 2.58 one step of length 5/max‖g‖ ends at −1.15 and less."""
+    keys, scores = np.array([[[0.0, 0], [-1, -10], [-1, 10]]]), np.array([[1.0, 0, 0]])
+    worst, longest = np.inf, np.sqrt(101.0)
+    for beside in np.linspace(-0.5, 0.5, 201):
+        p = np.array([2.58 + 10 * abs(beside), beside])
+        gradient, margin = gradient_and_margin(keys, scores, p)
+        assert margin == pytest.approx(2.58)
+        after = p - 5 / longest * gradient / np.linalg.norm(gradient)
+        worst = min(worst, gradient_and_margin(keys, scores, after)[1])
+    assert worst < -1.1
+
+
+def test_an_average_of_margins_exceeds_the_least_by_lamberts_function() -> None:
+    """Of N margins with coefficients within a ratio r, Σ c h e^{−h}/Σ c e^{−h} − min h ≤ W((N − 1)r/e) < log N r."""
+    rng = np.random.default_rng(0)
+    for N in (1, 2, 3, 10, 100):
+        for r in (1.0, 2.0, 50.0):
+            top = float(mp.lambertw(mp.mpf(N - 1) * r / mp.e).real)
+            assert top <= np.log(N * r)
+            h = np.concatenate([np.zeros((2000, 1)), rng.exponential(1 + top, size=(2000, N - 1))], axis=1)
+            c = np.exp(np.log(r) * rng.random((2000, N)))
+            weights = c * np.exp(-h)
+            assert ((weights * h).sum(axis=1) / weights.sum(axis=1)).max() <= top + 1e-12
+            h[:, 1:], c[:, 1:], c[:, 0] = 1 + top, r, 1.0
+            weights = c * np.exp(-h)
+            assert ((weights * h).sum(axis=1) / weights.sum(axis=1))[0] == pytest.approx(top, abs=1e-9)
+
+
 FOUR = (4, 3, 2, 1)
 """The scores of four orthonormal tokens, v = γ, λ = 1, one input, z = 1: W z = W is the vector of logits."""
 
@@ -161,3 +289,18 @@ def test_gradient_descent_has_the_same_finite_part() -> None:
     assert np.linalg.norm(w) > 9
     assert abs(w[0] - w[1] - np.log(3)) < 0.02
     assert abs(w[2] - w[3] - np.log(3)) < 0.05
+
+
+@pytest.mark.parametrize("b", ["-1", "-0.25", "0", "0.5", "1"])
+def test_several_matrices_have_the_least_nuclear_norm(b: str) -> None:
+    """((1, b), (b, 1)) separates both inputs and has singular values 1 ± b; any W that does has ‖W‖_⋆ ≥ tr W ≥ 2."""
+    W = mp.matrix([[1, mp.mpf(b)], [mp.mpf(b), 1]])
+    singular = mp.svd(W, compute_uv=False)
+    assert abs(mp.fsum(singular) - 2) < mp.mpf(10) ** -50
+    assert (min(singular) < mp.mpf(10) ** -50) == (abs(mp.mpf(b)) == 1)
+    data = QueryDataset([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]], np.eye(2), [1, 1], [1, 1])
+    for i, (x, z) in enumerate(zip(data.X, data.queries, strict=True)):
+        assert mp.fdot(x[0] - x[1], [mp.fdot(W[k, :], z) for k in range(2)]) == W[i, i] == 1
+    frobenius = max_margin(data.keys, [0, 0])
+    assert isinstance(frobenius, MaxMargin)
+    assert frobenius.p.tolist() == [1, 0, 0, 1]

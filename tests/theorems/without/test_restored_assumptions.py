@@ -110,6 +110,11 @@ def harmful_mixing(case: Case) -> Case:
     return with_arrays(case, head_features=-np.asarray(case.arrays["head_features"]))
 
 
+def full_width(case: Case) -> Case:
+    """K(0) with a second column."""
+    return with_arrays(case, K0=np.asarray(case.arrays["K0"]) + np.array([[0.0, 1.0], [0.0, 1.0]]))
+
+
 RESTORED: dict[tuple[str, str], Restore] = {
     ("lemma-4", "well-behaved-loss"): linear_loss,
     ("lemma-4", "strict-optimum"): one_optimum,
@@ -142,6 +147,7 @@ RESTORED: dict[tuple[str, str], Restore] = {
     ("theorem-8", "well-behaved-loss"): linear_loss,
     ("theorem-8", "mixing-hurts"): harmful_mixing,
     ("theorem-8", "separable-optimal-sets"): one_side,
+    ("tsvm-factored-flow", "definite-imbalance"): full_width,
 }
 
 

@@ -12,10 +12,10 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
     first_of,
-    neutral,
-    untested,
+    neutral_option,
+    option_of,
+    others,
 )
 from theorems.kernel.with_torch import torch
 
@@ -40,10 +40,10 @@ EQUINOX = Interface(
     MappingProxyType(
         {
             "key_": GIVEN,
-            "mask": claimed("boolean-mask"),
-            "dropout": neutral(None),
-            "inference": neutral(True),
-            **untested("key"),
+            "mask": option_of("boolean-mask"),
+            "dropout": neutral_option(None),
+            "inference": neutral_option(True),
+            **others("key"),
         }
     ),
     _put,

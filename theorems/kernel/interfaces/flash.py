@@ -15,25 +15,25 @@ from theorems.kernel.interfaces.interface import (
     Request,
     Returned,
     ask_for_lse,
-    claimed,
     first_of,
-    neutral,
+    neutral_option,
+    option_of,
+    others,
     swap_axes,
-    untested,
 )
 
 OPTIONS: dict[str, Option] = {
-    "softmax_scale": claimed("scale", "default-scale"),
-    "causal": claimed("causal", "causal-rectangle", neutral=False),
-    "window_size": claimed("window"),
-    "softcap": claimed("softcap"),
-    "deterministic": claimed("same-bits"),
-    "dropout_p": claimed("dropout", neutral=0.0),
+    "softmax_scale": option_of("scale", "default-scale"),
+    "causal": option_of("causal", "causal-rectangle", neutral=False),
+    "window_size": option_of("window"),
+    "softcap": option_of("softcap"),
+    "deterministic": option_of("same-bits"),
+    "dropout_p": option_of("dropout", neutral=0.0),
     **FURTHER,
-    "attention_chunk": neutral(0),
-    **dict.fromkeys(LSE, claimed("log-sum-exp")),
-    **untested("qv", "q_descale", "k_descale", "v_descale", "pack_gqa", "sm_margin"),
-    **untested("score_mod", "mask_mod", "aux_tensors", "full_block_cnt", "mask_block_cnt", "block_sparse_tensors"),
+    "attention_chunk": neutral_option(0),
+    **dict.fromkeys(LSE, option_of("log-sum-exp")),
+    **others("qv", "q_descale", "k_descale", "v_descale", "pack_gqa", "sm_margin"),
+    **others("score_mod", "mask_mod", "aux_tensors", "full_block_cnt", "mask_block_cnt", "block_sparse_tensors"),
 }
 """Of all functions of flash-attn; causality and windows are aligned at the bottom right since 2.1."""
 
@@ -59,7 +59,7 @@ def flash_options(request: Request, has: Parameters, options: dict[str, Any]) ->
 
 
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    output, lse = first_of(kernel(*request.in_lengths_first, **flash_options(request, has, options)))
+    output, lse = first_of(kernel(*request.lengths_first, **flash_options(request, has, options)))
     return Returned(swap_axes(output), lse if request.log_sum_exp else None)
 
 

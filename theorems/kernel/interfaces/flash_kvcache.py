@@ -19,10 +19,10 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
     first_of,
+    option_of,
+    others,
     swap_axes,
-    untested,
 )
 from theorems.kernel.interfaces.packing import in_pages
 from theorems.kernel.with_torch import torch
@@ -31,7 +31,7 @@ TABLES = ("block_table", "page_table")
 
 
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    query, key, value = request.in_lengths_first
+    query, key, value = request.lengths_first
     keys = torch.full((len(query),), key.shape[1], device=query.device)
     if request.lengths is not None:
         keys = request.lengths[:, 1]
@@ -57,11 +57,11 @@ FLASH_KVCACHE = Interface(
     (frozenset({"k_cache"}), frozenset({"cache_seqlens"})),
     MappingProxyType(
         OPTIONS
-        | {"cache_seqlens": claimed("ragged-batch")}
-        | dict.fromkeys(TABLES, claimed("paged-keys", neutral=None))
-        | untested("k", "v", "rotary_cos", "rotary_sin", "rotary_seqlens", "rotary_interleaved", "cache_batch_idx")
-        | untested("cache_leftpad", "cu_seqlens_q", "cu_seqlens_k_new", "max_seqlen_q")
-        | untested("scheduler_metadata")
+        | {"cache_seqlens": option_of("ragged-batch")}
+        | dict.fromkeys(TABLES, option_of("paged-keys", neutral=None))
+        | others("k", "v", "rotary_cos", "rotary_sin", "rotary_seqlens", "rotary_interleaved", "cache_batch_idx")
+        | others("cache_leftpad", "cu_seqlens_q", "cu_seqlens_k_new", "max_seqlen_q")
+        | others("scheduler_metadata")
     ),
     _put,
     found_out=("grouped-heads",),

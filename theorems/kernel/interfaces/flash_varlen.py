@@ -13,9 +13,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
     first_of,
-    untested,
+    option_of,
+    others,
 )
 from theorems.kernel.interfaces.packing import pack, unpack
 from theorems.kernel.with_torch import torch
@@ -28,7 +28,7 @@ LONGEST = (("max_seqlen_q", "max_seqlen_k"), ("max_q", "max_k"))
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
     B, _, L, _ = request.query.shape
     lengths = (None, None) if request.lengths is None else request.lengths.unbind(dim=1)
-    query, key, value = request.in_lengths_first
+    query, key, value = request.lengths_first
     packed_q, *of_queries = pack(query, lengths[0])
     packed_k, *of_keys = pack(key, lengths[1])
     packed_v, *_ = pack(value, lengths[1])
@@ -53,10 +53,10 @@ FLASH_VARLEN = Interface(
         OPTIONS
         | dict.fromkeys((*STARTS[0], *STARTS[1], *LONGEST[0], *LONGEST[1]), GIVEN)
         | {
-            "scale": claimed("scale", "default-scale"),
-            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
+            "scale": option_of("scale", "default-scale"),
+            "is_causal": option_of("causal", "causal-rectangle", neutral=False),
         }
-        | untested("seqused_q", "seqused_k", "block_table", "page_table", "leftpad_k", "return_aux")
+        | others("seqused_q", "seqused_k", "block_table", "page_table", "leftpad_k", "return_aux")
     ),
     _put,
     found_out=("grouped-heads", "ragged-batch"),

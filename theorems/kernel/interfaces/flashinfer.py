@@ -17,10 +17,10 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
     first_of,
-    neutral,
-    untested,
+    neutral_option,
+    option_of,
+    others,
 )
 from theorems.kernel.interfaces.masks import with_one_mask
 from theorems.kernel.with_torch import torch
@@ -42,7 +42,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["return_lse"] = True
     B, L, T = len(request.query), request.query.shape[2], request.key.shape[2]
     each: list[tuple[Any, Any]] = []
-    for entry, tensors in enumerate(zip(*request.in_lengths_first, strict=True)):
+    for entry, tensors in enumerate(zip(*request.lengths_first, strict=True)):
         if request.mask is not None:
             options["custom_mask"] = request.mask.expand(B, -1, L, T)[entry, 0]
         # A decoding step has no axis of queries.
@@ -69,18 +69,16 @@ FLASHINFER = Interface(
     (frozenset({"kv_layout"}), frozenset({"window_left"}), frozenset({"sm_scale", "logits_soft_cap"})),
     MappingProxyType(
         {
-            "custom_mask": claimed("boolean-mask"),
-            "causal": claimed("causal", "causal-rectangle", neutral=False),
-            "sm_scale": claimed("scale", "default-scale"),
-            "window_left": claimed("window", neutral=-1),
-            "logits_soft_cap": claimed("softcap"),
-            "return_lse": claimed("log-sum-exp", neutral=False),
-            "kv_layout": neutral("NHD"),
-            "pos_encoding_mode": neutral("NONE"),
-            **untested(
-                "scale_q", "scale_k", "scale_v", "q_scale", "k_scale", "v_scale", "o_dtype", "packed_custom_mask"
-            ),
-            **untested("use_fp16_qk_reduction", "use_tensor_cores", "rope_scale", "rope_theta", "backend", "sinks"),
+            "custom_mask": option_of("boolean-mask"),
+            "causal": option_of("causal", "causal-rectangle", neutral=False),
+            "sm_scale": option_of("scale", "default-scale"),
+            "window_left": option_of("window", neutral=-1),
+            "logits_soft_cap": option_of("softcap"),
+            "return_lse": option_of("log-sum-exp", neutral=False),
+            "kv_layout": neutral_option("NHD"),
+            "pos_encoding_mode": neutral_option("NONE"),
+            **others("scale_q", "scale_k", "scale_v", "q_scale", "k_scale", "v_scale", "o_dtype", "packed_custom_mask"),
+            **others("use_fp16_qk_reduction", "use_tensor_cores", "rope_scale", "rope_theta", "backend", "sinks"),
         }
     ),
     _put,

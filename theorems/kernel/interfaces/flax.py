@@ -11,10 +11,10 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
-    neutral,
+    neutral_option,
+    option_of,
+    others,
     swap_axes,
-    untested,
 )
 
 
@@ -23,7 +23,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["mask" if request.visible is not None else "bias"] = request.mask
     if request.causal:
         options["is_causal"] = True
-    return Returned(swap_axes(kernel(*request.in_lengths_first, **options)))
+    return Returned(swap_axes(kernel(*request.lengths_first, **options)))
 
 
 FLAX = Interface(
@@ -33,14 +33,14 @@ FLAX = Interface(
     (frozenset({"dropout_rng"}), frozenset({"broadcast_dropout"})),
     MappingProxyType(
         {
-            "bias": claimed("additive-mask"),
-            "mask": claimed("boolean-mask"),
-            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
-            "dropout_rate": neutral(0.0),
-            "deterministic": neutral(True),
-            **untested("broadcast_dropout", "dropout_rng", "dtype", "precision", "module", "promote_dtype"),
-            **untested("force_fp32_for_softmax", "einsum_dot_general", "qk_attn_weights_einsum"),
-            **untested("attn_weights_value_einsum"),
+            "bias": option_of("additive-mask"),
+            "mask": option_of("boolean-mask"),
+            "is_causal": option_of("causal", "causal-rectangle", neutral=False),
+            "dropout_rate": neutral_option(0.0),
+            "deterministic": neutral_option(True),
+            **others("broadcast_dropout", "dropout_rng", "dtype", "precision", "module", "promote_dtype"),
+            **others("force_fp32_for_softmax", "einsum_dot_general", "qk_attn_weights_einsum"),
+            **others("attn_weights_value_einsum"),
         }
     ),
     _put,

@@ -6,14 +6,14 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from theorems.kernel.interfaces.interface import Option, Parameters, Request, claimed
+from theorems.kernel.interfaces.interface import Option, Parameters, Request, option_of
 
 SINKS = ("learnable_sink", "sinks", "sink", "s_aux")
 SLOPES = "alibi_slopes"
 SPLITS = "num_splits"
 FURTHER: Mapping[str, Option] = MappingProxyType(
-    dict.fromkeys(SINKS, claimed("sinks", neutral=None))
-    | {SLOPES: claimed("alibi", neutral=None), SPLITS: claimed("splits")}
+    dict.fromkeys(SINKS, option_of("sinks", neutral=None))
+    | {SLOPES: option_of("alibi", neutral=None), SPLITS: option_of("splits")}
 )
 """Of whichever interface."""
 

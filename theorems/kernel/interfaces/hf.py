@@ -12,11 +12,12 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
     first_of,
-    neutral,
+    neutral_option,
+    option_of,
     swap_axes,
 )
+from theorems.kernel.interfaces.masks import with_mask_or_causal
 from theorems.kernel.with_torch import torch
 
 
@@ -67,19 +68,21 @@ HF = Interface(
     (frozenset({"module", "attention_mask"}), frozenset({"attention_mask", "scaling"}), frozenset({"scaling"})),
     MappingProxyType(
         {
-            "attention_mask": claimed("boolean-mask", "additive-mask"),
-            "scaling": claimed("scale"),
+            "attention_mask": option_of("boolean-mask", "additive-mask"),
+            "scaling": option_of("scale"),
             # A single query sees all keys there, as the last of many: L = T alone is claimed.
-            "is_causal": claimed("causal"),
-            "module": claimed("grouped-heads"),
-            "softcap": claimed("softcap"),
-            "dropout": neutral(0.0),
-            "sliding_window": neutral(None),
-            "s_aux": neutral(None),
-            "head_mask": neutral(None),
-            "position_ids": neutral(None),
+            "is_causal": option_of("causal"),
+            "module": option_of("grouped-heads"),
+            "softcap": option_of("softcap"),
+            "dropout": neutral_option(0.0),
+            "sliding_window": neutral_option(None),
+            "s_aux": neutral_option(None),
+            "head_mask": neutral_option(None),
+            "position_ids": neutral_option(None),
         }
     ),
     _put,
     by_place=4,
+    # Where it has a mask, causality is in it: functions look at ``is_causal`` without one alone.
+    expressible=with_mask_or_causal,
 )

@@ -91,7 +91,7 @@ class Request:
         return found if found is None else found.reshape((1,) * (4 - found.dim()) + tuple(found.shape))
 
     @property
-    def in_lengths_first(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def lengths_first(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Query, key and value in (B, L, H, E)."""
         query, key, value = (x.transpose(1, 2) for x in (self.query, self.key, self.value))
         return query, key, value
@@ -117,17 +117,17 @@ UNTESTED = Option()
 """Nothing is known of it but that its default changes nothing."""
 
 
-def claimed(*capabilities: str, neutral: Any = Mark.LEFT) -> Option:
+def option_of(*capabilities: str, neutral: Any = Mark.LEFT) -> Option:
     """A parameter of which these capabilities are claimed."""
     return Option(capabilities, neutral)
 
 
-def neutral(value: Any) -> Option:
+def neutral_option(value: Any) -> Option:
     """A parameter of which nothing is claimed: it is given this value, which switches it off."""
     return Option(neutral=value)
 
 
-def untested(*names: str) -> dict[str, Option]:
+def others(*names: str) -> dict[str, Option]:
     """Parameters that are left at their defaults."""
     return dict.fromkeys(names, UNTESTED)
 
@@ -169,9 +169,9 @@ class Interface:
 
     def call(self, kernel: Callable[..., Any], request: Request, has: Parameters) -> Returned:
         """What the kernel with those parameters returns for the request."""
-        return self.put(kernel, request, has, self.switched_off(has))
+        return self.put(kernel, request, has, self.neutral_values(has))
 
-    def switched_off(self, has: Parameters) -> dict[str, Any]:
+    def neutral_values(self, has: Parameters) -> dict[str, Any]:
         """The neutral values of parameters whose default is another."""
         return {
             name: one.neutral
@@ -183,14 +183,14 @@ class Interface:
         """The capabilities that a kernel with those parameters has."""
         return frozenset(name for one, option in self.options.items() if one in has for name in option.declares)
 
-    def not_tested(self, has: Parameters) -> Iterator[str]:
+    def untested_parameters(self, has: Parameters) -> Iterator[str]:
         """The parameters of which nothing is claimed: switched off, or left at their default."""
         for name in list(has)[self.by_place :]:
             option = self.options.get(name, UNTESTED)
             if name != "**" and not option.given and not option.declares:
                 yield name
 
-    def not_understood(self, has: Parameters) -> list[str]:
+    def unknown_parameters(self, has: Parameters) -> list[str]:
         """The parameters that have to be given, and that nobody knows."""
         further = [(name, default) for name, default in has.items() if name != "**"][self.by_place :]
         return [name for name, default in further if default is Mark.REQUIRED and name not in self.options]

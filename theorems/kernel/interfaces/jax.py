@@ -11,10 +11,10 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
     first_of,
+    option_of,
+    others,
     swap_axes,
-    untested,
 )
 from theorems.kernel.with_torch import torch
 
@@ -31,7 +31,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["local_window_size"] = tuple(longest if side < 0 else side for side in request.window)
     if request.log_sum_exp:
         options["return_residual"] = True
-    output, lse = first_of(kernel(*request.in_lengths_first, **options))
+    output, lse = first_of(kernel(*request.lengths_first, **options))
     return Returned(swap_axes(output), lse.transpose(1, 2) if isinstance(lse, torch.Tensor) and lse.dim() == 3 else lse)
 
 
@@ -45,13 +45,13 @@ JAX = Interface(
     ),
     MappingProxyType(
         {
-            "bias": claimed("additive-mask"),
-            "mask": claimed("boolean-mask"),
-            "scale": claimed("scale", "default-scale"),
-            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
-            "local_window_size": claimed("window"),
-            "return_residual": claimed("log-sum-exp"),
-            **untested("query_seq_lengths", "key_value_seq_lengths", "implementation"),
+            "bias": option_of("additive-mask"),
+            "mask": option_of("boolean-mask"),
+            "scale": option_of("scale", "default-scale"),
+            "is_causal": option_of("causal", "causal-rectangle", neutral=False),
+            "local_window_size": option_of("window"),
+            "return_residual": option_of("log-sum-exp"),
+            **others("query_seq_lengths", "key_value_seq_lengths", "implementation"),
         }
     ),
     _put,

@@ -11,9 +11,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
+    option_of,
+    others,
     swap_axes,
-    untested,
 )
 
 
@@ -26,7 +26,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["is_causal"] = True
     if request.softcap:
         options["attn_logits_soft_cap"] = request.softcap
-    return Returned(swap_axes(kernel(*request.in_lengths_first, **options)))
+    return Returned(swap_axes(kernel(*request.lengths_first, **options)))
 
 
 KERAS = Interface(
@@ -36,12 +36,12 @@ KERAS = Interface(
     (frozenset({"flash_attention", "bias"}), frozenset({"attn_logits_soft_cap"})),
     MappingProxyType(
         {
-            "bias": claimed("additive-mask"),
-            "mask": claimed("boolean-mask"),
-            "scale": claimed("scale", "default-scale"),
-            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
-            "attn_logits_soft_cap": claimed("softcap"),
-            **untested("flash_attention"),
+            "bias": option_of("additive-mask"),
+            "mask": option_of("boolean-mask"),
+            "scale": option_of("scale", "default-scale"),
+            "is_causal": option_of("causal", "causal-rectangle", neutral=False),
+            "attn_logits_soft_cap": option_of("softcap"),
+            **others("flash_attention"),
         }
     ),
     _put,

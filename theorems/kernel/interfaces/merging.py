@@ -17,10 +17,10 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
     first_of,
-    neutral,
-    untested,
+    neutral_option,
+    option_of,
+    others,
 )
 from theorems.kernel.with_torch import torch
 
@@ -106,7 +106,7 @@ MERGE_STATE = Interface(
     "merge-state",
     "(v_a, s_a, v_b, s_b) → (v, s) on (L, H, E) and (L, H), log-sum-exps of either base",
     (frozenset({"v_a", "s_a", "v_b", "s_b"}),),
-    MappingProxyType({"v_a": claimed(*DECLARES)} | dict.fromkeys(("s_a", "v_b", "s_b"), GIVEN)),
+    MappingProxyType({"v_a": option_of(*DECLARES)} | dict.fromkeys(("s_a", "v_b", "s_b"), GIVEN)),
     put_into_merge_state,
     by_place=4,
     is_one_expression=False,
@@ -116,9 +116,9 @@ COMBINE = Interface(
     "(out_partial, lse_partial, out=None, out_dtype=None) → (out, lse) on (S, B, L, H, E) and (S, B, L, H)",
     (frozenset({"out_partial", "lse_partial"}),),
     MappingProxyType(
-        {"out_partial": claimed(*DECLARES), "lse_partial": GIVEN, "out_dtype": GIVEN, "out": neutral(None)}
-        | {"return_lse": neutral(True)}
-        | untested("cu_seqlens", "seqused", "varlen_batch_idx")
+        {"out_partial": option_of(*DECLARES), "lse_partial": GIVEN, "out_dtype": GIVEN, "out": neutral_option(None)}
+        | {"return_lse": neutral_option(True)}
+        | others("cu_seqlens", "seqused", "varlen_batch_idx")
     ),
     put_into_combine,
     by_place=2,

@@ -11,9 +11,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
-    neutral,
-    untested,
+    neutral_option,
+    option_of,
+    others,
 )
 from theorems.kernel.interfaces.masks import with_mask_or_causal
 
@@ -32,10 +32,10 @@ MLX = Interface(
     (frozenset({"q", "mask", "scale"}), frozenset({"queries", "mask", "scale"})),
     MappingProxyType(
         {
-            "scale": claimed("scale"),
-            "mask": claimed("boolean-mask", "additive-mask", "causal-rectangle"),
-            "sinks": neutral(None),
-            **untested("stream"),
+            "scale": option_of("scale"),
+            "mask": option_of("boolean-mask", "additive-mask", "causal-rectangle"),
+            "sinks": neutral_option(None),
+            **others("stream"),
         }
     ),
     _put,

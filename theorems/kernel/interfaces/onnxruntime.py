@@ -11,10 +11,10 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
     first_of,
-    neutral,
-    untested,
+    neutral_option,
+    option_of,
+    others,
 )
 
 
@@ -37,14 +37,14 @@ ONNXRUNTIME = Interface(
     (frozenset({"past_key", "past_value"}), frozenset({"qk_matmul_output_mode"})),
     MappingProxyType(
         {
-            "attn_mask": claimed("boolean-mask", "additive-mask"),
-            "is_causal": claimed("causal", "causal-rectangle"),
-            "scale": claimed("scale", "default-scale"),
-            "softcap": claimed("softcap"),
-            "past_key": neutral(None),
-            "past_value": neutral(None),
-            **untested("q_num_heads", "kv_num_heads", "qk_matmul_output_mode", "softmax_precision"),
-            **untested("nonpad_kv_seqlen"),
+            "attn_mask": option_of("boolean-mask", "additive-mask"),
+            "is_causal": option_of("causal", "causal-rectangle"),
+            "scale": option_of("scale", "default-scale"),
+            "softcap": option_of("softcap"),
+            "past_key": neutral_option(None),
+            "past_value": neutral_option(None),
+            **others("q_num_heads", "kv_num_heads", "qk_matmul_output_mode", "softmax_precision"),
+            **others("nonpad_kv_seqlen"),
         }
     ),
     _put,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
-from theorems.kernel.interfaces.interface import Interface, Parameters, Request, Returned, claimed
+from theorems.kernel.interfaces.interface import Interface, Parameters, Request, Returned, option_of
 
 
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
@@ -19,6 +19,6 @@ PLAIN = Interface(
     "plain",
     "(query (…, L, d), keys (…, T, d), values (…, T, m)) → (…, L, m)",
     (),
-    MappingProxyType({"scale": claimed("scale")}),
+    MappingProxyType({"scale": option_of("scale")}),
     _put,
 )

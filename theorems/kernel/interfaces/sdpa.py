@@ -14,9 +14,9 @@ from theorems.kernel.interfaces.interface import (
     Request,
     Returned,
     ask_for_lse,
-    claimed,
     first_of,
-    untested,
+    option_of,
+    others,
 )
 
 
@@ -46,15 +46,15 @@ SDPA = Interface(
     (frozenset({"attn_mask"}), frozenset({"is_causal"}), frozenset({"enable_gqa"})),
     MappingProxyType(
         {
-            "attn_mask": claimed("boolean-mask", "additive-mask"),
-            "is_causal": claimed("causal", "causal-rectangle", neutral=False),
-            "scale": claimed("scale", "default-scale"),
-            "enable_gqa": claimed("grouped-heads"),
-            "softcap": claimed("softcap"),
+            "attn_mask": option_of("boolean-mask", "additive-mask"),
+            "is_causal": option_of("causal", "causal-rectangle", neutral=False),
+            "scale": option_of("scale", "default-scale"),
+            "enable_gqa": option_of("grouped-heads"),
+            "softcap": option_of("softcap"),
             **FURTHER,
-            "dropout_p": claimed("dropout", neutral=0.0),
-            **dict.fromkeys(LSE, claimed("log-sum-exp")),
-            **untested("score_mod", "block_mask", "kernel_options", "return_aux"),
+            "dropout_p": option_of("dropout", neutral=0.0),
+            **dict.fromkeys(LSE, option_of("log-sum-exp")),
+            **others("score_mod", "block_mask", "kernel_options", "return_aux"),
         }
     ),
     _put,

@@ -14,10 +14,10 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
-    neutral,
+    neutral_option,
+    option_of,
+    others,
     swap_axes,
-    untested,
 )
 from theorems.kernel.interfaces.masks import with_mask_or_causal, with_one_mask
 from theorems.kernel.with_torch import torch
@@ -33,7 +33,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options |= {"core_attention_bias_type": "post_scale_bias", "core_attention_bias": request.mask}
     if request.window is not None:
         options["window_size"] = request.window
-    output = kernel(*request.in_lengths_first, **options)
+    output = kernel(*request.lengths_first, **options)
     if isinstance(output, torch.Tensor) and output.dim() == 3:
         output = output.reshape(*output.shape[:2], request.query.shape[1], -1)
     return Returned(swap_axes(output))
@@ -46,17 +46,17 @@ TRANSFORMER_ENGINE = Interface(
     (frozenset({"query_layer"}), frozenset({"core_attention_bias"})),
     MappingProxyType(
         {
-            "attn_mask_type": claimed("causal", "causal-rectangle"),
-            "attention_mask": claimed("boolean-mask"),
-            "core_attention_bias": claimed("additive-mask"),
-            "core_attention_bias_type": neutral("no_bias"),
-            "window_size": claimed("window"),
-            "qkv_format": neutral("bshd"),
-            "alibi_slopes": neutral(None),
-            "checkpoint_core_attention": neutral(False),
-            **untested("cu_seqlens_q", "cu_seqlens_kv", "cu_seqlens_q_padded", "cu_seqlens_kv_padded", "max_seqlen_q"),
-            **untested("max_seqlen_kv", "fast_zero_fill", "inference_params", "pad_between_seqs", "fp8_output"),
-            **untested("num_splits"),
+            "attn_mask_type": option_of("causal", "causal-rectangle"),
+            "attention_mask": option_of("boolean-mask"),
+            "core_attention_bias": option_of("additive-mask"),
+            "core_attention_bias_type": neutral_option("no_bias"),
+            "window_size": option_of("window"),
+            "qkv_format": neutral_option("bshd"),
+            "alibi_slopes": neutral_option(None),
+            "checkpoint_core_attention": neutral_option(False),
+            **others("cu_seqlens_q", "cu_seqlens_kv", "cu_seqlens_q_padded", "cu_seqlens_kv_padded", "max_seqlen_q"),
+            **others("max_seqlen_kv", "fast_zero_fill", "inference_params", "pad_between_seqs", "fp8_output"),
+            **others("num_splits"),
         }
     ),
     _put,

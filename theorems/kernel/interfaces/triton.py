@@ -11,9 +11,9 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
     first_of,
-    untested,
+    option_of,
+    others,
 )
 
 
@@ -30,9 +30,9 @@ TRITON = Interface(
     (frozenset({"causal", "sm_scale"}),),
     MappingProxyType(
         {
-            "causal": claimed("causal", "causal-rectangle"),
-            "sm_scale": claimed("scale"),
-            **untested("warp_specialize"),
+            "causal": option_of("causal", "causal-rectangle"),
+            "sm_scale": option_of("scale"),
+            **others("warp_specialize"),
         }
     ),
     _put,

@@ -14,10 +14,10 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    claimed,
-    neutral,
+    neutral_option,
+    option_of,
+    others,
     swap_axes,
-    untested,
 )
 
 
@@ -27,7 +27,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
     if request.mask is not None:
         B, H, L, _ = request.query.shape
         options["attn_bias"] = request.mask.expand(B, H, L, request.key.shape[2])
-    return Returned(swap_axes(kernel(*request.in_lengths_first, **options)))
+    return Returned(swap_axes(kernel(*request.lengths_first, **options)))
 
 
 XFORMERS = Interface(
@@ -36,10 +36,10 @@ XFORMERS = Interface(
     (frozenset({"attn_bias"}),),
     MappingProxyType(
         {
-            "attn_bias": claimed("additive-mask"),
-            "scale": claimed("scale", "default-scale"),
-            "p": neutral(0.0),
-            **untested("op", "output_dtype"),
+            "attn_bias": option_of("additive-mask"),
+            "scale": option_of("scale", "default-scale"),
+            "p": neutral_option(0.0),
+            **others("op", "output_dtype"),
         }
     ),
     _put,

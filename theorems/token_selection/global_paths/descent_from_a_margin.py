@@ -23,10 +23,11 @@ from generators.case import Case
 from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
 from reference_attention.floats import EPS
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.flow import Flow
 from theorems.bounded import exact, in_floats, value_of
 from theorems.core.att_svm import certify
-from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
+from theorems.core.claim import Claim, Ended, Form, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premises, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
@@ -36,18 +37,20 @@ from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import Constraints
 from theorems.curves.descent import DESCENT_PREMISES, DESCENT_ROUNDING, NORMALIZED_PREMISES
-from theorems.curves.drifting_run import Run, is_a_run, widen
+from theorems.curves.drifting_run import Run, are_steps, is_a_run, widen
 from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow
 from theorems.curves.margin_points import points_with_margin, starts_with_margin
 from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.steps import starts_claim
+from theorems.token_selection.global_paths import long_steps
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.margin_constants import (
     KEPT,
     MarginConstants,
+    lag_later,
     least_progress,
     log_coefficient_change,
     log_excess_rate,
-    missed_later,
     offset_bound,
     shares_later,
 )
@@ -65,6 +68,7 @@ SOFTMIN, CORRELATION = sharper("softmin-of-margins"), sharper("correlation")
 CLIMBS, TURNS = sharper("climbs"), sharper("turns")
 NORMALIZED_CLIMBS, NORMALIZED_TURNS = sharper("normalized-run-climbs"), sharper("normalized-turns")
 NORM_GROWS = sharper("normalized-norm-grows")
+LONG_CLIMBS, LONG_TURNS = sharper("long-steps-climb"), sharper("long-steps-turn")
 NORM_DIVERGES = sharper("norm-diverges", when=RESOLVED_FLOW)
 FLOW_KEPT, FLOW_TURNS = (sharper(name, when=RESOLVED_FLOW) for name in ("flow-margin-is-kept", "flow-turns"))
 OFFSET_KEPT = sharper("flow-offset-is-kept", when=RESOLVED_FLOW)
@@ -75,6 +79,7 @@ MARGIN_CLAIMS = (
     *(KEPT, CLIMBS, TURNS),
     *NORMALIZED_PREMISES,
     *(NORMALIZED_CLIMBS, NORM_GROWS, NORMALIZED_TURNS),
+    *(LONG_CLIMBS, LONG_TURNS),
     *(name.only(RESOLVED_FLOW) for name in FLOW_PREMISES),
     *(NORM_DIVERGES, FLOW_KEPT, FLOW_TURNS, OFFSET_KEPT),
 )
@@ -99,11 +104,19 @@ ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Two dimensions and more in half of the cases: in one there is nothing to turn to."""
-    return st.one_of(
-        cases(assumptions=ASSUMPTIONS, d=(2, 5)),
-        cases(assumptions=ASSUMPTIONS, large=SOLVABLE_BLOCKS),
-    )
+    """Two dimensions and more in most of the cases, for in one there is nothing to turn to; in a third a start of the
+    case's own, which has the margin as a rule.
+    """
+    several = cases(assumptions=ASSUMPTIONS, d=(2, 5))
+    return st.one_of(several, cases(assumptions=ASSUMPTIONS, large=SOLVABLE_BLOCKS), several.map(_with_a_start))
+
+
+def _with_a_start(case: Case) -> Case:
+    """p(0) = r p_mm and as much as 1 beside it, r a power of two."""
+    svm, rng = max_margin(case.problem.exact_keys, case.problem.optimal), case.rng()
+    assert isinstance(svm, MaxMargin), "the cases are separable"
+    beside = rng.uniform(-1, 1, size=case.problem.d) / case.problem.key_scale
+    return case.replace(start=rng.choice([64.0, 256.0]) * svm.p + beside)
 
 
 @statement(
@@ -147,14 +160,20 @@ def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Cl
     be below log(4/3), by which 1/(1+e^{−m}) exceeds the ½ used, or nothing is decided.
 
     **Any rule** along −∇L, Δ_s its steps, as long as m ≥ log(2(T−1)A) (proven above for gradient descent, read off a
-    run of normalized gradient descent; if it leaves, undecided):
+    run of normalized gradient descent; if it leaves, undecided: steps longer than about 1/max‖g‖ may lead out, as one
+    of 5/max‖g‖ does from m = 2.58 to −1.15 with rows (1, ±10) and the correlation loss):
     - ⟨p(t) − p(0), p̄_mm⟩ ≥ Σ_s ‖Δ_s‖ (1−A q_s)/(‖p_mm‖ max‖g‖ (1+q_s)), so ‖p(t)‖ ≥ ⟨p(0), p̄_mm⟩ + cηt (normalized).
     - ⟨p(t) − p(0), p̄_mm⟩ ≥ Σ_s (‖p(s+1)‖ − ‖p(s)‖ − ‖Δ_s‖²/(2‖p(s)‖))/(1 + π_s), from ⟨Δ, p⟩ = (‖p⁺‖² − ‖p‖² −
-      ‖Δ‖²)/2 and (‖p⁺‖² − ‖p‖²)/(2‖p‖) ≥ ‖p⁺‖ − ‖p‖. So 1 − cos = O(log t/t) for normalized gradient descent.
+      ‖Δ‖²)/2 and (‖p⁺‖² − ‖p‖²)/(2‖p‖) ≥ ‖p⁺‖ − ‖p‖. So 1 − cos = O(log t/t) for normalized gradient descent, ‖Δ_s‖ =
+      η: ‖p(s)‖ ≥ cηs makes Σ ‖Δ_s‖²/‖p(s)‖ and Σ (K + log(1+q))/ρ_s of order log t; and where 1 + π_s differs from
+      this by A q_s, what is gained in a step is at most 2‖p_mm‖η(m + K + log(1+q))/‖p(s)‖, with (m + K)e^{−m} bounded.
+
+    The last bound is also claimed of single steps of gradient descent with η as large as keeps m ≥ log(2(T−1)A), on
+    which ‖p‖ and the angle go through orders of magnitude (:mod:`.long_steps`).
 
     **Limit**, along the flow to ‖p‖ = 1e6‖p_mm‖. It keeps m ≥ m(p(0)) − κ, also from every later point on. Since
-    d⟨p, p̄_mm⟩ ≥ d‖p‖/(1 + π), u = ⟨p, p̄_mm⟩ has u(k) − u(0) ≥ Σ_j (1−A q_j)(F_j(ρ_{j+1}) − F_j(ρ_j)) between recorded
-    norms, F_j(ρ) = ρ − K_j log(ρ + K_j), K_j = K + log(1+q_j): 1 − cos = O(log ρ/ρ) from the data alone.
+    d⟨p, p̄_mm⟩ ≥ d‖p‖/(1 + π), u = ⟨p, p̄_mm⟩/‖p_mm‖ has u(k) − u(0) ≥ Σ_j (1−A q_j)(F_j(ρ_{j+1}) − F_j(ρ_j)) between
+    recorded norms, F_j(ρ) = ρ − K_j log(ρ + K_j), K_j = K + log(1+q_j): 1 − cos = O(log ρ/ρ) from the data alone.
 
     **Sharp.** −∇L = Σ_j c_j e^{ε_j} e^{−g_j·p} g_j with c_j = |ℓ'(γ_i,opt)|δγ_j/n and |ε_j| ≤ E = max_i [q − log(1 −
     qΓ_i,max/Γ_i,min) + the change of log|ℓ'| over qΓ_i,max]. In the terms of :mod:`.flow_offset`, with e^{−ĝ_j·q} =
@@ -180,6 +199,7 @@ def margin_claims(
     fractions = np.array([0.0, *np.log(rng.uniform(0.01, 1.0, len(starts) - 1))])
     yield from along_descent(constants, under_test, starts, fractions)
     yield from along_normalized_descent(constants, under_test, starts, float(rng.choice(LENGTHS)))
+    yield from along_long_steps(constants, under_test, starts)
     resolved = starts[norm(starts, axis=1) * float(value_of(constants.reach)) <= RESOLVED]
     if len(resolved):
         yield from along_the_flow(constants, under_test, resolved[int(rng.integers(len(resolved)))], rng)
@@ -210,11 +230,11 @@ def sides_at(
     at = AttentionAt(constants.problem, points)
     descent, p = -at.gradient_of(under_test, CLIMBS_ALONG), exact(points)
     m, omega = constants.margins(p), constants.omega(at)
-    q, along, outward = constants.odds_bound(m), descent @ constants.p_mm, np.vecdot(descent, p)
+    along, outward = descent @ constants.p_mm, np.vecdot(descent, p)
     return {
         CLIMBS_ALONG: (along, constants.share(m) * omega),
-        SHORT: ((1 + q) * constants.reach * omega, norm(descent, axis=-1)),
-        SOFTMIN: ((m + constants.spread + np.log1p(q)) * omega, outward),
+        SHORT: (constants.stretch(m) * constants.reach * omega, norm(descent, axis=-1)),
+        SOFTMIN: ((m + constants.lag(m)) * omega, outward),
         CORRELATION: (constants.correlation(p, m) * along / constants.length, outward / norm(p, axis=-1)),
     }
 
@@ -238,15 +258,10 @@ def along_descent(
 
 def margin_is_kept(constants: MarginConstants, run: Run, log_step: Float64[np.ndarray, "b"]) -> Claim:
     """m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), and so at least m(p(0)) − κ."""
-    top, floor = constants.log_slopes
-    log_gap = np.min(constants.log_gaps)
-    half = np.log(exact(0.5))
-    log_beta = log_step + floor + log_gap + 2 * (floor - top - np.log(constants.length)) + 4 * half
-    log_beta = log_beta - np.log(exact(constants.problem.n))
     times = np.log(exact(np.arange(1.0, len(run.p.value))))[:, None]
     margins = constants.margins(run.p)
     kept = margins[0] - constants.kappa
-    least = np.logaddexp(kept + np.zeros_like(run.drift), log_beta + times)
+    least = np.logaddexp(kept + np.zeros_like(run.drift), constants.log_growth(log_step) + times)
     allowed = log_excess_rate(constants, margins, kept) * run.drift[-1]
     if not (allowed < MOST_DRIFT).all():
         why = f"the rounding of the steps may raise the risk by a factor e^{np.max(allowed):.3g}"
@@ -277,6 +292,24 @@ def along_normalized_descent(
         least = widen(least, run.drift)
         norms, what = norm(run.p[1:], axis=-1), {"why": DESCENT_ROUNDING, "points": "iterate"}
         yield at_least(NORM_GROWS, Form.EFFECTIVE, norms, least, **what)
+
+
+def along_long_steps(
+    constants: MarginConstants, under_test: Implementation, starts: Float64[np.ndarray, "b d"]
+) -> Iterator[Claim]:
+    """Single steps of gradient descent with η as large as leaves m(p) ≥ log(2(T−1)A), norms and angles far apart."""
+    steps = affordable_steps(constants, len(starts), long_steps.STEPS)
+    found = long_steps.long_steps(constants, under_test, starts, steps, LONG_CLIMBS)
+    asked_for, is_a_step = DESCENT_PREMISES
+    for begin, points in zip(found.begins, found.points, strict=True):
+        asked = starts_claim(asked_for, points, begin, 1)
+        if asked.verdict is Verdict.FALSIFIED:
+            yield asked
+            raise Ended(asked_for)
+    p = np.stack([starts, *(points[1] for points in found.points)])
+    run = yield from are_steps(constants.problem, under_test, p, found.log_steps, is_a_step)
+    inside = np.logical_and.accumulate(np.asarray(constants.margins(run.p) >= constants.region), axis=0)
+    yield from turning(constants, run, LONG_CLIMBS, LONG_TURNS, inside)
 
 
 def turning(
@@ -349,7 +382,7 @@ def flow_turns(
         later: what margins are at least from each recorded point on.
     """
     rho, u = flow.norms / constants.svm.norm, flow.points @ constants.svm.p / constants.svm.norm**2
-    lag = float(value_of(constants.spread)) + np.log1p(missed_later(constants, later[:-1]))
+    lag = lag_later(constants, later[:-1])
     bent = lag * np.log((rho[1:] + lag) / (rho[:-1] + lag))
     least = u[0] + np.cumsum(shares_later(constants, later[:-1]) * (np.diff(rho) - bent))
     rounding = solver[1:] + 16 * EPS * np.cumsum(rho[1:] + np.abs(bent) + lag)

@@ -18,6 +18,7 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
+from reference_attention.problem import Problem
 from theorems.bounded import exact, with_rounding
 from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form, at_least
@@ -68,10 +69,15 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
         gradient = AttentionAt(problem, points, under_test.textbook_eps).gradient_of(under_test, CORRELATION)
         p, p_mm = exact(points), with_rounding(solution)
-        pi = norm(p_mm) * np.log(exact(problem.T - 1)) / norm(p, axis=-1)
+        pi = norm(p_mm) * log_others(problem) / norm(p, axis=-1)
         return np.vecdot(gradient, p) / norm(p, axis=-1), (1 + pi) * (gradient @ p_mm) / norm(p_mm)
 
     rng = case.rng()
     points = probe_points(rng, problem, solution, m=affordable(problem, POINTS))
     points = climb(rng, points[np.any(points != 0, axis=1)], violation_of(sides))
     yield at_least(CORRELATION, Form.EFFECTIVE, *sides(points))
+
+
+def log_others(problem: Problem) -> Any:
+    """log(T − 1), the largest entropy of weights on the tokens that are not optimal."""
+    return np.log(exact(problem.T - 1))

@@ -130,18 +130,31 @@ class MarginConstants:
         """q = (T − 1) e^{−m} ≥ Σ_{t≠opt} e^{−g_it·p}."""
         return (self.problem.T - 1) * np.exp(-m)
 
+    def stretch(self, m: Any) -> Numbers:
+        """1 + q, by which ‖∇L‖ may exceed max‖g‖ Ω."""
+        return 1 + self.odds_bound(m)
+
+    def lag(self, m: Any) -> Numbers:
+        """K + log(1 + q), by which −⟨∇L, p⟩ may exceed m(p) Ω, in units of Ω."""
+        return self.spread + np.log1p(self.odds_bound(m))
+
     def share(self, m: Any) -> Numbers:
         """1 − Aq, the least share of Ω that −∇L has along p_mm."""
         return 1 - self.widest * self.odds_bound(m)
 
     def correlation(self, p: Any, m: Any) -> Numbers:
         """1 + π(p) = (1 + (K + log(1 + q))/ρ)/(1 − Aq), ρ = ‖p‖/‖p_mm‖."""
-        lag = (self.spread + np.log1p(self.odds_bound(m))) * self.length
-        return (1 + lag / norm(p, axis=-1)) / self.share(m)
+        return (1 + self.lag(m) * self.length / norm(p, axis=-1)) / self.share(m)
 
     def climb(self, m: Any) -> Numbers:
         """Θ(1 − Aq)/(max‖g‖(1 + q)): what a step along −∇L has along p̄_mm, at least, by its length."""
-        return self.share(m) / (self.length * self.reach * (1 + self.odds_bound(m)))
+        return self.share(m) / (self.length * self.reach * self.stretch(m))
+
+    def log_growth(self, log_step: Any) -> Numbers:
+        """log β of log(e^{m(p(0)) − κ} + βt), β = (η/2)(c_minΓ_min/2n)(c_min/(2c_max‖p_mm‖))²."""
+        top, floor = self.log_slopes
+        log_beta = log_step + floor + np.min(self.log_gaps) + 2 * (floor - top - np.log(self.length))
+        return log_beta + 4 * np.log(exact(0.5)) - np.log(exact(self.problem.n))
 
     def omega(self, at: AttentionAt) -> Numbers:
         """Ω e^{−log_scale}, Ω(p) = (1/n) Σ_i |ℓ'_i| Σ_t s_it (γ_i,opt − γ_it); (b,)."""
@@ -158,9 +171,14 @@ def least_progress(constants: MarginConstants, p: Any, moved: Any, m: Any) -> Nu
         moved: the steps Δ, (t, b, d).
         m: margins of p(0) … p(t−1), all above :attr:`MarginConstants.edge`, (t, b).
     """
-    norms, lengths = norm(p, axis=-1), norm(moved, axis=-1)
-    gained = norms[1:] - norms[:-1] - lengths * lengths / (2 * norms[:-1])
+    norms = norm(p, axis=-1)
+    gained = norms[1:] - norms[:-1] - second_order(norms[:-1], norm(moved, axis=-1))
     return np.cumsum(gained / constants.correlation(p[:-1], m), axis=0)
+
+
+def second_order(norms: Any, lengths: Any) -> Any:
+    """‖Δ‖²/(2‖p‖), by which ‖p + Δ‖ − ‖p‖ may exceed ⟨Δ, p̄⟩."""
+    return lengths * lengths / (2 * norms)
 
 
 def log_excess_rate(constants: MarginConstants, margins: Numbers, kept: Numbers) -> Float64[np.ndarray, "b"]:
@@ -222,6 +240,11 @@ def missed_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) ->
     """q = (T − 1) e^{−m}."""
     with np.errstate(over="ignore"):
         return np.asarray((constants.problem.T - 1) * np.exp(-later))
+
+
+def lag_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """K + log(1 + q)."""
+    return np.asarray(float(value_of(constants.spread)) + np.log1p(missed_later(constants, later)))
 
 
 def shares_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:

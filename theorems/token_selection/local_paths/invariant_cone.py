@@ -50,8 +50,9 @@ from generators.case import Case
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.core.implementation import REFERENCE
 from theorems.curves.cone_points import is_followable, is_resolvable
+from theorems.curves.smallest import smallest
 from theorems.curves.softest_offset import softest_offset
-from theorems.token_selection.local_paths.local_constants import Apex, LocalConstants, local_constants, smallest
+from theorems.token_selection.local_paths.local_constants import Apex, LocalConstants, local_constants
 
 SLACK = 1 / 16
 """Share of μ by which the drift at the boundary exceeds what invariance needs."""

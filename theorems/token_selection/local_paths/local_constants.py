@@ -72,6 +72,7 @@ from reference_attention.svm.near_margins import NEAR_ONE, margins_beyond_one
 from theorems.bounded import Bounded, exact, with_rounding
 from theorems.core.key_rows import key_rows
 from theorems.curves.correlation_constant import HarmfulTokens, correlation_constant
+from theorems.curves.smallest import smallest
 from theorems.rounding.attention_at import Numbers
 
 
@@ -369,22 +370,3 @@ def too_thin(constants: LocalConstants | None) -> str:
         f"δ = {constants.delta:.3g}, μ = {constants.mu:.3g}: the cone begins at ‖p‖ = {constants.base_radius:.3g}"
         " or later, where float64 no longer resolves its logits"
     )
-
-
-def smallest(holds: Callable[[float], bool], start: float, known: float = math.inf) -> float:
-    """The smallest ρ ≥ start for which a condition that stays true once true holds (to 1%, from above).
-
-    Args:
-        known: a ρ at which the condition is known to hold.
-    """
-    if not start < math.inf or holds(start):
-        return start
-    low, high = start, min(2 * start, known)
-    while high < known and not holds(high):
-        low, high = high, min(high * max(2.0, high / start), known)
-        if high > 1e250:
-            return math.inf
-    while high > low * 1.01:
-        middle = math.sqrt(low) * math.sqrt(high)
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high

@@ -23,12 +23,13 @@ from reference_attention.loss import Loss
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets
 from theorems.bounded import exact, possibly_at_least, with_rounding
-from theorems.core.claim import Claim, Form, Undecided, at_least
-from theorems.core.claim_name import sharper, stated_claim
+from theorems.core.claim import Claim, Form, Refuted, Undecided, at_least
+from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.nonlinear_head import HeadedAttention
 from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
+from theorems.core.tolerances import EXACT
 from theorems.curves.constraints import EXPONENT_ROUNDING
 from theorems.rounding.approximate import bend
 from theorems.rounding.attention_at import Numbers
@@ -57,6 +58,7 @@ RADII = (1e2, 1e4, 1e6)
 REACHED = 1e-6
 """1 − cos that is reached at the last radius: there κ/RΘ is below it."""
 
+LEAST = premise("solutions-are-all-of-least-norm")
 MARGIN = sharper("sublevel-margin")
 DISTANCE = sharper("sublevel-distance")
 FROM_DUALS = sharper("sublevel-distance-from-duals")
@@ -74,7 +76,7 @@ SHARP_CLAIMS = tuple(
     "theorem-8",
     "Nonlinear heads, sets of optimal tokens: the path goes to the solutions of ATT-SVM'",
     source="Appendix D, Theorem 8",
-    claims=(MARGIN, DISTANCE, FROM_DUALS, PATH_DISTANCE, PATH_LIMIT, *SHARP_CLAIMS),
+    claims=(LEAST, MARGIN, DISTANCE, FROM_DUALS, PATH_DISTANCE, PATH_LIMIT, *SHARP_CLAIMS),
     assumptions=("well-behaved-loss", "mixing-hurts", "separable-optimal-sets"),
     cases=optimal_set_cases,
     kernel=BELOW_ROUNDING,
@@ -122,7 +124,11 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
         raise Undecided(MARGIN, f"mixing-hurts: {mixing.evidence}", Form.EFFECTIVE)
     sets = under_test.max_margin_sets(problem.keys, mixing.optimal, under_test.max_margin)
     if isinstance(sets, InfeasibleSets):
-        raise Undecided(MARGIN, "ATT-SVM' was reported infeasible", Form.EFFECTIVE)
+        said = "ATT-SVM' was reported infeasible"
+        if not all(refusal.exact for refusal in sets.refusals):
+            raise Refuted(LEAST, f"{said}, with a refusal that proves nothing", Form.EXACT)
+        raise Undecided(LEAST, said)
+    yield solutions_claim(sets)
     linear = "head_features" not in case.arrays
     seen = under_test if linear else HeadedAttention(problem, mixing, under_test).as_implementation()
     kappa, rng = mixing_kappa(mixing, problem.loss), case.rng()
@@ -139,6 +145,16 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     path = path_to_the_lowest(problem, mixing, sets, seen, kappa, rng, PATH_CORRELATION)
     if path is not None:
         yield from on_the_path(path)
+
+
+def solutions_claim(sets: MaxMarginSets) -> Claim:
+    """What is called G_mm are the points of least norm of all choices, each once; exact."""
+    points = [tuple((x.p, x.q) for x in c.svm.exact.p) for c in sets.solutions]
+    least = min(c.norm_squared for c in sets.choices)
+    best = {tuple((x.p, x.q) for x in c.svm.exact.p) for c in sets.choices if c.norm_squared == least}
+    wrong = len(points) != len(set(points)) or set(points) != best
+    detail = f"{len(points)} points, {len(best)} of least norm"
+    return Claim(LEAST, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, detail)
 
 
 def in_sublevel_sets(

@@ -53,6 +53,8 @@ def plain(name: str, problem: Problem, p: np.ndarray, shape: tuple[int, ...]) ->
     best = float(np.log1p(np.exp(-problem.scores.max(axis=1))).mean())
     u, m, v, q = 0 * p, 0 * p, 0 * p, 1.5 if "1.5" in name else 3.0
     z = np.sign(p) * np.abs(p) ** (q - 1)
+    d, unit = shape[0], problem.key_scale**0.5
+    K, Q = np.eye(d) / unit, p.reshape(d, -1).T * unit
     for t in range(1, STEPS + 1):
         at = g(p)
         if name == "heavy-ball-0.5":
@@ -64,6 +66,9 @@ def plain(name: str, problem: Problem, p: np.ndarray, shape: tuple[int, ...]) ->
         elif name == "muon-0.2":
             u = 0.95 * u + at
             p = p - 0.2 * (polar(u.reshape(shape))[0].ravel() if len(shape) == 2 else u / np.linalg.norm(u))
+        elif "factored" in name:
+            K, Q = factored_step(name, at.reshape(d, -1), K, Q)
+            p = (K @ Q.T).ravel()
         elif name == "polyak":
             p = p - (value(p) - best) / (at @ at) * at
         elif name.startswith("mirror"):
@@ -75,6 +80,19 @@ def plain(name: str, problem: Problem, p: np.ndarray, shape: tuple[int, ...]) ->
         yield p
 
 
+def factored_step(name: str, at: np.ndarray, K: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both factors from the old ones, η = 0.2."""
+    k, q = at @ Q, at.T @ K
+    if name == "factored-0.2":
+        return K - 0.2 * k, Q - 0.2 * q
+    if name == "normalized-factored-0.2":
+        both = np.sqrt((k**2).sum() + (q**2).sum())
+        return K - 0.2 * k / both, Q - 0.2 * q / both
+    eps = 2.0**-52
+    k, q = k + 2 * eps * K, q + 2 * eps * Q
+    return K - 0.2 * k / (np.linalg.norm(k) + eps), Q - 0.2 * q / (np.linalg.norm(q) + eps)
+
+
 def iterates(name: str, problem: Problem, start: np.ndarray, shape: tuple[int, ...], steps: int) -> np.ndarray:
     """The first iterates after the start."""
     return np.array(list(islice(plain(name, problem, start, shape), steps)))
@@ -84,6 +102,8 @@ NAMES = (
     "heavy-ball-0.5",
     "adam-0.1",
     "muon-0.2",
+    "factored-0.2",
+    "normalized-factored-0.2",
     "polyak",
     "mirror-1.5-0.4",
     "mirror-3-0.4",
@@ -222,3 +242,10 @@ def test_a_step_beyond_float64_ends_a_run_where_it_is() -> None:
     run = rule_named("polyak").run([problem, problem], np.array([[0.0, -1.0], [0.0, 1.0]]), 300)
     assert run.representable.tolist() == [False, True]  # near the local direction L − L* does not vanish
     assert np.isfinite(run.points).all()
+
+
+def test_factors_normalized_apart_follow_the_authors_code_and_their_penalty_where_the_gradient_vanishes() -> None:
+    assert off("factored-apart-0.2") <= CLOSE
+    same = Problem(np.ones((2, 3, 2)), np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]]))
+    run = rule_named("factored-apart-0.2").run([same], np.array([[1.0, -2.0]]), 4)
+    assert run.norms[-1, 0] < 0.8 * run.norms[0, 0]

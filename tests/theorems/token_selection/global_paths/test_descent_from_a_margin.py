@@ -17,19 +17,21 @@ from reference_attention.training import flow as flows
 from reference_attention.training.flow import Flow
 from tests.theorems.token_selection.faults import planted
 from tests.theorems.token_selection.path_cases import case, claims_of, statement
-from theorems.bounded import exact
+from theorems.bounded import exact, value_of
 from theorems.core.check import check
-from theorems.core.claim import Claim, Verdict
+from theorems.core.claim import Claim, Verdict, until_undecided
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.curves.followed_flow import FLOW_PREMISES
-from theorems.curves.margin_points import with_least_margin
+from theorems.curves.margin_points import starts_with_margin, with_least_margin
 from theorems.token_selection.global_paths.descent_from_a_margin import (
     CLIMBS_ALONG,
     CORRELATION,
     MARGIN_CLAIMS,
     SOFTMIN,
+    along_long_steps,
     at_points,
 )
+from theorems.token_selection.global_paths.long_steps import STEPS, long_steps
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 
 ID = "descent-from-a-margin"
@@ -171,3 +173,26 @@ def test_the_flow_is_proven_to_be_within_1e_9_of_the_ray_in_two_ways() -> None:
     )
     allowed = float(claims["flow-offset-is-kept"].detail.split(" ≥ ")[0])
     assert allowed < 40  # beside q, at ρ = 1e6: 1 − cos ≤ (40 + |q|)²/2e12
+
+
+def test_long_steps_go_through_orders_of_magnitude() -> None:
+    """Norm and angle of plain gradient descent hardly move from a margin; with steps of its length they do."""
+    constants = _constants(UNEVEN)
+    starts = starts_with_margin(UNEVEN, constants, np.random.default_rng(0))
+    found = long_steps(constants, REFERENCE, starts, STEPS, "long-steps-climb")
+    last, direction = found.points[-1][1], constants.svm.direction
+    first, end = (1 - p @ direction / np.linalg.norm(p, axis=1) for p in (starts, last))
+    assert (np.linalg.norm(last, axis=1) > 10 * np.linalg.norm(starts, axis=1)).all()
+    assert first.max() > 0.05
+    assert end[np.argmax(first)] < first.max() / 100
+    margins = np.array([np.min(p[1] @ value_of(constants.rows).T, axis=1) for p in found.points])
+    assert (margins >= float(value_of(constants.region))).all()
+
+
+@pytest.mark.parametrize("fault", ["negated-gradient", "rolled-coordinates", "descent-from-elsewhere"])
+def test_long_steps_that_are_none_are_seen(fault: str) -> None:
+    under_test = planted(fault)[fault]
+    constants = _constants(UNEVEN)
+    starts = starts_with_margin(UNEVEN, constants, np.random.default_rng(0))
+    claims = list(until_undecided(along_long_steps)(constants, under_test, starts))
+    assert Verdict.FALSIFIED in {claim.verdict for claim in claims}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
+from reference_attention.training import arc_length, derivatives, iteration
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
+from theorems.curves import flow_chords
 from theorems.curves.flow_chords import PIECES, VACUOUS, ArcFlow, chords, start_and_norms
 from theorems.faults import fault_named
 
@@ -124,3 +127,56 @@ def test_the_first_piece_and_one_of_each_third_are_looked_at(monkeypatch: pytest
     thirds = [int(3 * np.searchsorted(flow.arc_length, s) / len(flow.arc_length)) for s in begins[1:]]
     assert begins[0] == 0
     assert thirds == [0, 1, 2]
+
+
+def temperature(keys: Any, scores: Any, loss: Any) -> tuple[Any, Any, Any]:
+    return 1.01 * keys, scores, loss
+
+
+def slope_dropped(keys: Any, scores: Any, loss: Any) -> tuple[Any, Any, Any]:
+    return keys, scores, loss_named("correlation")
+
+
+def last_input_forgotten(keys: Any, scores: Any, loss: Any) -> tuple[Any, Any, Any]:
+    return keys[:-1], scores[:-1], loss
+
+
+@pytest.mark.parametrize("change", [temperature, slope_dropped, last_input_forgotten])
+def test_a_fault_in_our_own_derivatives_is_seen(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """Gradient and Hessian from which the flow is made are wrong, consistently and everywhere."""
+    gradient, newton = derivatives.gradient_field, derivatives.newton_field
+    wrong = {"gradient_field": lambda *of: gradient(*change(*of)), "newton_field": lambda *of: newton(*change(*of))}
+    for module in (derivatives, iteration, arc_length, flow_chords):
+        for name, field in wrong.items():
+            monkeypatch.setattr(module, name, field, raising=False)
+    assert chords(PROBLEM, flow_with("reference"), rng()).verdict is Verdict.FALSIFIED
+
+
+def test_a_jacobian_without_its_off_diagonal_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """diag(s) for diag(s) − s sᵀ, in differences to a token that is selected: right where the softmax saturates."""
+
+    def wrong(keys: Any, scores: Any, loss: Any) -> Any:
+        at = derivatives.Selected(keys, scores)
+
+        def field(p: Any) -> Any:
+            differences, relative = at(p)
+            found = derivatives.terms(differences, loss, relative)
+            slope = loss.log_slope(found.outputs)[:, None]
+            return 0.0, -(np.exp(slope + found.log_weights) * differences.gaps).ravel() @ differences.rows
+
+        return field
+
+    for module in (derivatives, iteration, flow_chords):
+        monkeypatch.setattr(module, "gradient_field", wrong, raising=False)
+    monkeypatch.setattr(arc_length, "newton_field", lambda *of: arc_length._central_differences(wrong(*of), 1.0))
+    assert chords(PROBLEM, flow_with("reference"), rng()).verdict is Verdict.FALSIFIED
+
+
+@pytest.mark.parametrize("loss", ["logistic", "exponential", "sigmoid"])
+def test_the_hessian_is_the_derivative_of_the_gradient(loss: str) -> None:
+    again = ArcFlow(Problem(KEYS, PROBLEM.scores, loss_named(loss)))
+    for p in (START, 8 * START, -20 * START):
+        unit, curvature = again._curvature(p)
+        assert unit == pytest.approx(-again._unit(p), rel=1e-12, abs=1e-14)
+        _, direction, theirs = derivatives.newton_field(KEYS, PROBLEM.scores, loss_named(loss))(p)
+        assert curvature == pytest.approx(theirs / np.linalg.norm(direction), rel=1e-9, abs=1e-12)

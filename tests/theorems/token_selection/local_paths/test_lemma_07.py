@@ -54,9 +54,9 @@ def test_it_is_upheld_in_the_corners(name: str) -> None:
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
-def test_an_svm_that_gives_up_is_inconclusive() -> None:
+def test_an_svm_that_gives_up_without_a_proof_is_refuted() -> None:
     outcome = check(lemma_7, HAND_MADE["two-tokens"], FAULTS["svm-always-infeasible"])
-    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert outcome.verdict is Verdict.FALSIFIED
 
 
 def test_alpha_that_is_not_locally_optimal_is_not_applicable() -> None:

@@ -91,8 +91,8 @@ def test_it_is_upheld_on_the_fixed_cases() -> None:
     assert verdicts == [Verdict.UPHELD] * len(CASES)
 
 
-def test_an_svm_that_gives_up_is_inconclusive() -> None:
-    assert check(statement_named("theorem-8"), PAPER, FAULTS["svm-always-infeasible"]).verdict is Verdict.INCONCLUSIVE
+def test_an_svm_that_gives_up_without_a_proof_is_refuted() -> None:
+    assert check(statement_named("theorem-8"), PAPER, FAULTS["svm-always-infeasible"]).verdict is Verdict.FALSIFIED
 
 
 def test_the_papers_example_converges_to_two_points_and_not_to_their_mean() -> None:

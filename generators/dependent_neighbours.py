@@ -1,0 +1,45 @@
+"""SVM-neighbours with dependent rows that can all have a dual: a token half way between two supports.
+
+k_α − k_t is linear in k_t: the token half way between two tokens of margin 1 has margin 1, its row is the mean of
+theirs, and some of their duals can be moved to it. Half way between a support and itself it is a copy.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from reference_attention.svm.max_margin import MaxMargin
+
+Tokens = Float64[np.ndarray, "n T d"]
+
+
+def with_dependent_neighbour(
+    tokens: Tokens, alpha: Int64[np.ndarray, "n"], solve: Callable[[Tokens], MaxMargin | None]
+) -> Tokens:
+    """The tokens with such a one in the place of one without a dual; as they are where there is none to spare.
+
+    Args:
+        tokens: shape (n, T, d), separable.
+        alpha: the chosen tokens.
+        solve: ATT-SVM(α) of tokens; None where it is infeasible.
+    """
+    svm = solve(tokens)
+    if svm is None:
+        return tokens
+    for i in range(len(tokens)):
+        used = np.flatnonzero(svm.duals[i] > 0)
+        spare = [t for t in range(tokens.shape[1]) if t != alpha[i] and svm.duals[i, t] == 0]
+        if not len(used) or not spare:
+            continue
+        first, last = tokens[i, used[0]], tokens[i, used[-1]]
+        middle = (first + last) / 2
+        made = tokens.copy()
+        # A rounded half way is not half way.
+        made[i, spare[0]] = middle if (middle - first == last - middle).all() else first
+        return made
+    return tokens

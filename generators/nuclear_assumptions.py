@@ -1,0 +1,52 @@
+"""Assumptions on the W of least nuclear norm: decided in balls or over the rationals, or not established.
+
+References: *Transformers as Support Vector Machines*, (Att-SVM⋆), Theorems 2 and 6.
+"""
+
+from __future__ import annotations
+
+from flint import fmpq_mat
+
+from generators.case import Case
+from generators.finding import Finding, fraction, number
+from generators.query_assumptions import NO_QUERIES
+from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
+from reference_attention.svm.other_nuclear_solution import other_nuclear_solution
+
+
+def unique_nuclear_solution(case: Case) -> Finding:
+    """ATT-SVM⋆(α) has one solution: τ > 0 in balls, or two solutions over the rationals."""
+    svm = _solution(case)
+    if isinstance(svm, Finding):
+        return svm
+    if svm.exact is not None:
+        return Finding(True, f"the only solution, of rank {svm.rank}; τ ≥ {number(svm.injectivity)}")
+    two = other_nuclear_solution(svm)
+    if two is None:
+        return Finding(None, f"not decided: {svm.undecided}")
+    one, other = (_format_matrix(W) for W in two)
+    return Finding(False, f"both {one} and {other} are solutions", {"solutions": [str(W.tolist()) for W in two]})
+
+
+def rank_gap(case: Case) -> Finding:
+    """g = 1 − σ_{r+1}(M) > 0, r the rank of the only solution of ATT-SVM⋆(α) and M its dual's matrix; in balls."""
+    svm = _solution(case)
+    if isinstance(svm, Finding):
+        return svm
+    if svm.exact is None:
+        return Finding(None, f"not decided: {svm.undecided}")
+    return Finding(True, f"rank {svm.rank}, g ≥ {number(svm.gap)}")
+
+
+def _solution(case: Case) -> NuclearMaxMargin | Finding:
+    """The solution of ATT-SVM⋆(α), or why there is none."""
+    if case.queried is None:
+        return Finding(None, NO_QUERIES)
+    svm = nuclear_max_margin(case.queried.keys, case.chosen_tokens)
+    return Finding(False, "ATT-SVM⋆ is infeasible: it has no solution") if isinstance(svm, Infeasible) else svm
+
+
+def _format_matrix(W: fmpq_mat) -> str:
+    """((a, b), (c, d))."""
+    return f"({', '.join('(' + ', '.join(fraction(x) for x in row) + ')' for row in W.tolist())})"

@@ -1,0 +1,164 @@
+"""The regularization path of (K, Q): argmin of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤ R, which is that of W over ‖W‖_⋆ ≤ R.
+
+Followed from the largest radius down, by Newton's method on :mod:`.nuclear_offsets`, beside the only solution W_⋆ of
+ATT-SVM⋆. At each radius R‖M(W)‖_op − ⟨M(W), W⟩ bounds how far f lies above its minimum over the ball (f is convex in W:
+Frank and Wolfe), so that a minimiser is one globally, among matrices of every rank.
+
+References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.errors import InvalidInput
+from reference_attention.floats import EPS
+from reference_attention.paths.nuclear_offsets import NuclearOffsets, Vector
+from reference_attention.problem import Problem
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
+
+STEPS = 40
+"""Newton steps per radius, of which five do."""
+HALVINGS, FIRST_STEP = 6, 1e-4
+"""How often the logarithm of a step in 1/ρ is halved; the first step from 0, in units of one that was too long."""
+CERTIFIED = 1e-9
+"""A gap of more than that and its rounding is one to a minimiser of another rank."""
+STALLED = 1e-9
+"""Steps that no longer shrink and are below it, of unknowns of about size one, are rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class NuclearPath:
+    """(K, Q) at r radii.
+
+    Attributes:
+        rho: R/C_⋆, (r,), increasing.
+        K, Q: factors, of the rank of W_⋆, shapes (r, d, k) and (r, e, k); NaN where none were found.
+        offsets: W − ρW_⋆, to full relative precision, shape (r, d, e).
+        gaps: by how much f = log Σ c_j e^{−h_j} can lie above its minimum over the ball (Frank and Wolfe), (r,).
+        reasons: why a point is none of the path, for every radius; empty where it is one.
+    """
+
+    rho: Float64[np.ndarray, "r"]
+    K: Float64[np.ndarray, "r d k"]
+    Q: Float64[np.ndarray, "r e k"]
+    offsets: Float64[np.ndarray, "r d e"]
+    gaps: Float64[np.ndarray, "r"]
+    reasons: tuple[str, ...]
+
+
+def log_costs_of(problem: Problem, svm: NuclearMaxMargin) -> Float64[np.ndarray, "N"]:
+    """log c_j, c_j = |ℓ'(γ_iα)|(γ_iα − γ_it), in the order of the solution's rows; −∞ of tokens that score no lower."""
+    rows = svm.rows
+    own = problem.scores[np.arange(problem.n), svm.alpha][rows.inputs]
+    slopes = np.asarray(problem.loss.log_slope(own), dtype=np.float64)
+    gaps = np.maximum(own - problem.scores[rows.inputs, rows.tokens], 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(slopes + np.log(gaps))
+
+
+def nuclear_path(
+    problem: Problem, svm: NuclearMaxMargin, rhos: Sequence[float] | Float64[np.ndarray, "r"]
+) -> NuclearPath:
+    """The minimisers over the balls of radius ρC_⋆.
+
+    Where α is not of highest score, but all tight constraints are of tokens that score less, they are those near W_⋆ of
+    the risk without the tokens that score no less: these are selected the less the further out, as their margins exceed
+    1.
+
+    Args:
+        svm: the solution of ATT-SVM⋆(α), proven the only one.
+        rhos: (r,), in any order; the result is sorted.
+
+    Raises:
+        InvalidInput: radii that are not positive and finite; a tight constraint of a token that scores no less than α;
+            a solution that is not proven the only one.
+    """
+    rho = np.unique(np.asarray(rhos, dtype=np.float64))
+    if rho.size == 0 or not np.isfinite(rho).all() or (rho <= 0).any():
+        raise InvalidInput("rhos: radii must be positive and finite; give a list of numbers.")
+    if svm.exact is None:
+        raise InvalidInput(f"svm: the path is followed beside the only solution; not decided: {svm.undecided}.")
+    log_costs = log_costs_of(problem, svm)
+    if np.isneginf(log_costs[svm.exact.support]).any():
+        raise InvalidInput("svm: a tight constraint is of a token that scores no less than α; choose another α.")
+    offsets = NuclearOffsets.of(svm, log_costs)
+    found, x = [], newton(offsets, offsets.start, 0.0)
+    # A wild step makes weights off the support overflow; it is then not taken.
+    with np.errstate(over="ignore", invalid="ignore"):
+        for one, before in zip(rho[::-1].tolist(), [math.inf, *rho[:0:-1].tolist()], strict=True):
+            x = None if x is None else follow(offsets, x, 1 / before, 1 / one)
+            found.append(x)
+    nowhere = np.full_like(offsets.start, math.nan)
+    points = [(nowhere if x is None else x, one) for x, one in zip(found[::-1], rho.tolist(), strict=True)]
+    gaps = [_gap(offsets, x, one) for x, one in points]
+    moved = [np.array([offsets.factors(x)[side] / one for x, one in points]) for side in (0, 1)]
+    K, Q = (
+        (side + part) * (np.sqrt(rho) * 2.0 ** (offsets.unit // 2))[:, None, None]
+        for side, part in zip((offsets.K, offsets.Q), moved, strict=True)
+    )
+    return NuclearPath(
+        rho=rho,
+        K=K,
+        Q=Q,
+        offsets=np.array([offsets.offset(x, 1 / one) for x, one in points]) * 2.0**offsets.unit,
+        gaps=np.array([gap for gap, _ in gaps]),
+        reasons=tuple(_reason(*one) for one in gaps),
+    )
+
+
+def follow(offsets: NuclearOffsets, x: Vector, begin: float, end: float, depth: int = HALVINGS) -> Vector | None:
+    """From the solution at 1/ρ = ``begin`` to that at ``end``, in smaller steps where one does not lead there."""
+    found = newton(offsets, x, end)
+    if found is not None or depth == 0:
+        return found
+    middle = math.sqrt(begin * end) if begin > 0 else end * FIRST_STEP
+    nearer = follow(offsets, x, begin, middle, depth - 1)
+    return None if nearer is None else follow(offsets, nearer, middle, end, depth - 1)
+
+
+def newton(offsets: NuclearOffsets, x: Vector, eps: float) -> Vector | None:
+    """Newton's method at 1/ρ = ε, damped where a weight would become negative; None where it does not converge."""
+    last = math.inf
+    for _ in range(STEPS):
+        F, J = offsets.system(x, eps)
+        if not np.isfinite(F).all():
+            return None
+        try:
+            step = -np.linalg.solve(J, F)
+        except np.linalg.LinAlgError:
+            return None
+        size = float(np.abs(step).max()) / (1 + float(np.abs(x).max()))
+        if not size < last / 2 and size < STALLED:
+            return x
+        length = 1.0
+        while length > 1e-3 and not np.isfinite(offsets.system(x + length * step, eps)[0]).all():
+            length /= 2
+        x, last = x + length * step, size
+    return None
+
+
+def _gap(offsets: NuclearOffsets, x: Vector, rho: float) -> tuple[float, float]:
+    """R‖M(W)‖_op − ⟨M(W), W⟩, ω = softmax(log c_j − h_j), and what float64 loses of it."""
+    if not np.isfinite(x).all():
+        return math.inf, 0.0
+    beside = np.vecdot(offsets.a @ offsets.offset(x, 1 / rho), offsets.z)
+    logs = offsets.log_costs - offsets.beyond * rho - beside
+    weights = np.exp(logs - np.logaddexp.reduce(logs))
+    M = offsets.matrix(weights)
+    # ⟨M, W⟩ = ρ + Σ ω_j (ρ(m_j − 1) + ⟨G_j, o⟩).
+    gap = rho * (offsets.value * np.linalg.norm(M, ord=2) - 1) - weights @ (offsets.beyond * rho + beside)
+    sizes = np.linalg.norm(offsets.a, axis=1) * np.linalg.norm(offsets.z, axis=1)
+    return float(gap), float(16 * sum(M.shape) * EPS * rho * offsets.value * (weights @ sizes))
+
+
+def _reason(gap: float, rounding: float) -> str:
+    """Why a point with that gap is none of the path."""
+    if gap == math.inf:
+        return "Newton's method does not converge"
+    return "" if gap <= CERTIFIED + rounding else f"the minimiser is of larger rank: a gap of {gap:.2g}"

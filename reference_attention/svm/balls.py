@@ -1,0 +1,97 @@
+"""Matrices of balls: what is positive definite, factors and least eigenvalues, each proven or not decided.
+
+References: F. Johansson, *Arb: efficient arbitrary-precision midpoint-radius interval arithmetic* (2017).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_mat, ctx
+from jaxtyping import Float64
+from numpy.typing import NDArray
+
+BITS = 160
+"""Working precision: three times that of a float, so that floats lose nothing in sums and products of a few."""
+CLOSE = 2.0**-51
+"""How far below the float eigenvalue its proven bound is looked for first, relative to the largest entry's size."""
+
+
+def precision() -> Any:
+    """The context in which balls have :data:`BITS` bits."""
+    return ctx.workprec(BITS)
+
+
+def balls(array: NDArray[Any]) -> arb_mat:
+    """The exact balls of floats, shape (m, k)."""
+    m, k = array.shape
+    return arb_mat(m, k, array.ravel().tolist())
+
+
+def midpoints(matrix: arb_mat) -> Float64[np.ndarray, "m k"]:
+    """The midpoints, each rounded once."""
+    entries = [float(x.mid()) for x in matrix.entries()]
+    return np.array(entries).reshape(matrix.nrows(), matrix.ncols())
+
+
+def below(x: arb) -> float:
+    """A float that is no larger."""
+    return math.nextafter(float(x.lower()), -math.inf)
+
+
+def above(x: arb) -> float:
+    """A float that is no smaller."""
+    return math.nextafter(float(x.upper()), math.inf)
+
+
+def identity(n: int) -> arb_mat:
+    """The identity."""
+    return arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])
+
+
+def multiply(matrix: arb_mat, factor: arb) -> arb_mat:
+    """The matrix times a number."""
+    return arb_mat(matrix.nrows(), matrix.ncols(), [x * factor for x in matrix.entries()])
+
+
+def squared_norm(matrix: arb_mat) -> arb:
+    """The sum of the squared entries."""
+    return sum((x * x for x in matrix.entries()), arb(0))
+
+
+def cholesky(matrix: arb_mat) -> arb_mat | None:
+    """L, lower triangular, with LLᵀ = A for every symmetric A within; None where one may not be positive definite."""
+    A, n = matrix.tolist(), matrix.nrows()
+    for j in range(n):
+        pivot = A[j][j]
+        if not pivot > 0:
+            return None
+        root = pivot.sqrt()
+        A[j][j] = root
+        for i in range(j + 1, n):
+            A[i][j] = A[i][j] / root
+        for i in range(j + 1, n):
+            for k in range(j + 1, i + 1):
+                A[i][k] -= A[i][j] * A[k][j]
+    return arb_mat(n, n, [A[i][j] if j <= i else arb(0) for i in range(n) for j in range(n)])
+
+
+def least_eigenvalue(matrix: arb_mat) -> arb:
+    """An enclosure of the least eigenvalue of every symmetric matrix within; not finite if none is found.
+
+    Below, A − μI ≻ 0 for a μ beside the float eigenvalue; above, a Rayleigh quotient.
+    """
+    n, floats = matrix.nrows(), midpoints(matrix)
+    values, vectors = np.linalg.eigh((floats + floats.T) / 2)
+    guess, size = float(values[0]), float(np.abs(floats).max()) * n
+    vector = balls(vectors[:, :1])
+    high = (vector.transpose() * matrix * vector)[0, 0] / squared_norm(vector)
+    step = CLOSE * size
+    while step <= size:
+        low = arb(guess) - arb(step)
+        if cholesky(matrix - multiply(identity(n), low)) is not None:
+            return low.union(high)
+        step *= 8
+    return arb(math.nan)

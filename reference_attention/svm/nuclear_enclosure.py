@@ -1,0 +1,289 @@
+"""An enclosure of the solution of the nuclear-norm SVM by Krawczyk's method, and what it proves.
+
+If F is the system of :mod:`.nuclear_system`, Y an approximate inverse of its derivative J, and ‖YF(x)‖ + αρ < ρ with
+α ≥ ‖I − YJ‖ on the box of radius ρ around x, then F has exactly one zero in the box, and J is nonsingular there. Let
+λ > 0, margins off S exceed b, KᵀK ≻ 0 and I − MᵀM + V1V1ᵀ ≻ 0 (V1 an orthonormal basis of the range of Q, on which
+MᵀM is the identity). Then ‖M‖_op = 1, W = KQᵀ is optimal, with λ as duals (weak duality), the singular value 1 of M has
+multiplicity r = rank W, and W and λ are the only solutions: the difference to another one would be in the kernel of J.
+
+References: R. Krawczyk (1969); N. J. Higham, *Accuracy and Stability of Numerical Algorithms*, 3.5 (rounding of YJ).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from flint import arb, arb_mat
+from jaxtyping import Float64, Int64
+
+from reference_attention.floats import EPS
+from reference_attention.svm.balls import cholesky, identity, least_eigenvalue, precision, squared_norm
+from reference_attention.svm.nuclear_bounds import dual_matrix, margins_of
+from reference_attention.svm.nuclear_system import NuclearSystem
+from reference_attention.svm.outer_rows import OuterRows
+
+Vector = Float64[np.ndarray, "k"]
+
+STEPS = 12
+"""Newton steps in floats, of which four do."""
+SETTLED = 1e-13
+"""Residual, of unknowns of size one, from which on steps are taken in balls."""
+REFINEMENTS = 4
+"""Steps in balls with the inverse in floats: each gains at least ten digits, and balls have 48."""
+CORRECTIONS = 8
+"""Supports that are tried; that of the guess is right wherever inputs are of about one size."""
+SINGULAR = 1e-7
+"""Singular values of the derivative below it, relative to the largest, count as zero in steps of least norm."""
+CONTRACTION = 1e-3
+"""α beyond it: the system is singular as far as floats can tell."""
+
+
+class NotDecided(Exception):
+    """Why the solution could not be enclosed, in the words that a user reads."""
+
+
+@dataclass(frozen=True, eq=False)
+class NuclearEnclosure:
+    """The solution in balls, in the units of the data.
+
+    Attributes:
+        K, Q: factors of W = KQᵀ with KᵀK = QᵀQ, shapes (d, r) and (e, r).
+        duals: λ_j, zero off the support, N of them.
+        support: the rows with λ_j > 0, all of margin 1; all other margins are larger.
+        margins: ⟨a_j z_jᵀ, W⟩, N of them.
+        value: C_⋆ = ‖W‖_⋆ = Σ λ_j.
+        U1, V1: orthonormal singular vectors of M = Σ λ_j a_j z_jᵀ for its singular value 1, shapes (d, r) and (e, r).
+        gap: g = 1 − σ_{r+1}(M), 1 where there is no further singular value.
+        injectivity: τ, the least singular value of P ↦ (⟨a_j z_jᵀ, U1 P V1ᵀ⟩)_j ∈ S on symmetric matrices.
+    """
+
+    K: arb_mat
+    Q: arb_mat
+    duals: list[arb]
+    support: list[int]
+    margins: list[arb]
+    value: arb
+    U1: arb_mat
+    V1: arb_mat
+    gap: arb
+    injectivity: arb
+
+    @property
+    def rank(self) -> int:
+        """r."""
+        return int(self.K.ncols())
+
+    @cached_property
+    def W(self) -> arb_mat:
+        """KQᵀ."""
+        with precision():
+            return self.K * self.Q.transpose()
+
+
+def enclose_nuclear(
+    rows: OuterRows,
+    K: Float64[np.ndarray, "d r"],
+    Q: Float64[np.ndarray, "e r"],
+    duals: Float64[np.ndarray, "N"],
+    support: Int64[np.ndarray, "s"],
+) -> NuclearEnclosure:
+    """The solution beside that point, of this rank and support, in the units of ``rows``.
+
+    Raises:
+        NotDecided: with the reason.
+    """
+    for _ in range(CORRECTIONS):
+        if not len(support) or not K.shape[1]:
+            break
+        with precision():
+            system, start = _system(rows, K, Q, duals, support)
+            x = _newton(system, start)
+            corrected = _correct_support(rows, support, *system.arrays(x)[:3])
+            if corrected is None:
+                return _proven(rows, support.tolist(), system.ball_arrays(krawczyk(system, x)))
+        support = corrected
+    raise NotDecided("no set of tight constraints is told apart from the others")
+
+
+def _correct_support(
+    rows: OuterRows,
+    support: Int64[np.ndarray, "s"],
+    K: Float64[np.ndarray, "d r"],
+    Q: Float64[np.ndarray, "e r"],
+    duals: Vector,
+) -> Int64[np.ndarray, "s"] | None:
+    """The support without its most negative dual, or with the most violated constraint; None where neither is."""
+    if duals.min() < 0:
+        return np.delete(support, np.argmin(duals * rows.b[support]))
+    excess = np.vecdot(rows.a @ K, rows.z @ Q) / rows.b - 1
+    excess[support] = 0.0
+    return np.sort(np.append(support, np.argmin(excess))) if excess.min() < 0 else None
+
+
+def nearest_stationary(
+    rows: OuterRows,
+    K: Float64[np.ndarray, "d r"],
+    Q: Float64[np.ndarray, "e r"],
+    duals: Float64[np.ndarray, "N"],
+    support: Int64[np.ndarray, "s"],
+) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], Float64[np.ndarray, "N"]]:
+    """K, Q and λ ≥ 0 that satisfy the system in floats, of several the nearest: Newton's steps of least norm."""
+    with precision():
+        system, x = _system(rows, K, Q, duals, support)
+    best, least = x, math.inf
+    for _ in range(STEPS):
+        F = system.residual(x)
+        size = float(np.abs(F).max())
+        if not size < least:
+            break
+        best, least = x, size
+        try:
+            x = x - np.linalg.lstsq(system.derivative(x), F, rcond=SINGULAR)[0]
+        except np.linalg.LinAlgError:
+            break
+    K, Q, found, _ = system.arrays(best)
+    own = np.zeros_like(duals)
+    own[support] = np.maximum(found, 0.0)
+    return K, Q, own
+
+
+def _system(
+    rows: OuterRows,
+    K: Float64[np.ndarray, "d r"],
+    Q: Float64[np.ndarray, "e r"],
+    duals: Float64[np.ndarray, "N"],
+    support: Int64[np.ndarray, "s"],
+) -> tuple[NuclearSystem, Vector]:
+    """The system on this support, anchored at K, and the point in its unknowns."""
+    which = support.tolist()
+    a, z = (arb_mat([table[j] for j in which]) for table in (rows.a_balls.tolist(), rows.z_balls.tolist()))
+    exact = (a, z, [rows.b_balls[j] for j in which])
+    system = NuclearSystem(rows.a[support], rows.z[support], rows.b[support], exact, K)
+    r = K.shape[1]
+    return system, np.concatenate([K.ravel(), Q.ravel(), duals[support], np.zeros(r * (r - 1) // 2)])
+
+
+def _newton(system: NuclearSystem, x: Vector) -> Vector:
+    """Newton's method in floats, until rounding stops it."""
+    last = math.inf
+    for _ in range(STEPS):
+        F = system.residual(x)
+        size = float(np.abs(F).max())
+        if not size < last and last < SETTLED:
+            return x
+        try:
+            x, last = x - np.linalg.solve(system.derivative(x), F), size
+        except np.linalg.LinAlgError:
+            break
+    if last < SETTLED:
+        return x
+    raise NotDecided("no isolated solution of the rank and support at hand")
+
+
+def krawczyk(system: NuclearSystem, floats: Vector) -> list[arb]:
+    """The box around the solution beside x.
+
+    Raises:
+        NotDecided: the system may be singular.
+    """
+    J = system.derivative(floats)
+    try:
+        Y = np.linalg.inv(J)
+    except np.linalg.LinAlgError:
+        raise NotDecided("the system of its optimality conditions may be singular") from None
+    x = [arb(v) for v in floats.tolist()]
+    for _ in range(REFINEMENTS):
+        step = Y @ np.array([float(f.mid()) for f in system.ball_residual(x)])
+        x = [(v - arb(s)).mid() for v, s in zip(x, step.tolist(), strict=True)]
+    at = np.array([float(v) for v in x])
+    alpha, change = _contraction(system, Y, at)
+    left = np.array([float(f.abs_upper()) for f in system.ball_residual(x)])
+    # Sums of positive floats, doubled for their rounding and the rounding to floats.
+    eta = 2 * float((np.abs(Y) @ left).max())
+    radius = 2 * eta if eta > 0 else 2.0**-150
+    if not alpha + change * radius < CONTRACTION or not radius < 1:
+        raise NotDecided("the system of its optimality conditions may be singular")
+    return [v + arb(0, radius) for v in x]
+
+
+def _contraction(system: NuclearSystem, Y: Float64[np.ndarray, "k k"], x: Vector) -> tuple[float, float]:
+    """A bound of ‖I − YJ(x)‖_∞, and how much it can grow per unit of radius, with all roundings."""
+    d, e, r, s = system.sizes
+    J = system.derivative(x)
+    size, inverse = len(J), float(np.abs(Y).sum(axis=1).max())
+    left = float(np.abs(np.eye(size) - Y @ J).sum(axis=1).max())
+    # γ_k |Y||J| for the product; entries of J are sums of products of factors below 1 and unknowns.
+    product = 2 * (size + 2) * EPS * float((np.abs(Y) @ np.abs(J)).sum(axis=1).max())
+    entry = 2 * (s + d + e + 8) * EPS * (1 + (s + d + e) * float(np.abs(x).max()))
+    # J is affine in the unknowns: rows of its derivative sum to at most that, as |a|, |z| < 1.
+    change = 2 * inverse * (2 * s * max(d, e) + 3 * r + 2 * d * e * r)
+    return 2 * (left + product + inverse * size * entry), change
+
+
+def _proven(
+    rows: OuterRows, which: list[int], solution: tuple[arb_mat, arb_mat, Sequence[arb], Sequence[arb]]
+) -> NuclearEnclosure:
+    """The enclosure, if that stationary point is the solution."""
+    K, Q, positive, _ = solution
+    if not all(x > 0 for x in positive):
+        raise NotDecided("a dual of a tight constraint may be zero")
+    duals = [arb(0)] * len(rows.b)
+    for j, x in zip(which, positive, strict=True):
+        duals[j] = x
+    margins = margins_of(rows.a_balls, rows.z_balls, K, Q)
+    if not all(margins[j] > rows.b_balls[j] for j in range(len(duals)) if j not in which):
+        raise NotDecided("a constraint without a dual may be tight")
+    factor = cholesky(K.transpose() * K)
+    if factor is None:
+        raise NotDecided("the rank may be smaller")
+    turn = factor.inv().transpose()
+    U1, V1 = K * turn, Q * turn
+    M = dual_matrix(rows.a_balls, rows.z_balls, duals)
+    d, e, r = M.nrows(), M.ncols(), K.ncols()
+    within = M.transpose() * M - V1 * V1.transpose() if e <= d else M * M.transpose() - U1 * U1.transpose()
+    # Its eigenvalues are 1 on the face and 1 − σ² beside it.
+    least = least_eigenvalue(identity(min(d, e)) - within)
+    if not least > 0:
+        raise NotDecided("a further singular value of Σ λ_j a_j z_jᵀ may be 1")
+    gap = arb(1) if r == min(d, e) else 1 - (1 - least).nonnegative_part().sqrt()
+    return _in_units(rows, which, K, Q, duals, margins, U1, V1, gap)
+
+
+def _in_units(
+    rows: OuterRows,
+    which: list[int],
+    K: arb_mat,
+    Q: arb_mat,
+    duals: list[arb],
+    margins: list[arb],
+    U1: arb_mat,
+    V1: arb_mat,
+    gap: arb,
+) -> NuclearEnclosure:
+    """What was found in the units of ``rows``, in those of the data."""
+    root = arb(2) ** (rows.unit // 2)
+    value = squared_norm(K) * root * root
+    sizes = [arb(2) ** int(k) for k in rows.p + rows.q]
+    own = [x / size for x, size in zip(duals, sizes, strict=True)]
+    real = [x * size * root * root for x, size in zip(margins, sizes, strict=True)]
+    for j in which:
+        real[j] = arb(1)
+    images = _images(rows.a_balls * U1, rows.z_balls * V1, sizes, which)
+    injective = least_eigenvalue(images.transpose() * images).nonnegative_part().sqrt()
+    times = [arb_mat(m.nrows(), m.ncols(), [x * root for x in m.entries()]) for m in (K, Q)]
+    return NuclearEnclosure(times[0], times[1], own, which, real, value, U1, V1, gap, injective)
+
+
+def _images(aU: arb_mat, zV: arb_mat, sizes: list[arb], which: list[int]) -> arb_mat:
+    """⟨a_j z_jᵀ, U1 P V1ᵀ⟩ at an orthonormal basis P of the symmetric matrices, one row for each j ∈ S."""
+    r, half = aU.ncols(), 1 / arb(2).sqrt()
+    found = []
+    for j in which:
+        u, v = [aU[j, k] * sizes[j] for k in range(r)], [zV[j, k] for k in range(r)]
+        found.append([u[k] * v[k] for k in range(r)])
+        found[-1] += [(u[k] * v[l] + u[l] * v[k]) * half for k in range(r) for l in range(k + 1, r)]
+    return arb_mat(found)

@@ -1,0 +1,127 @@
+"""The nuclear-norm SVM in floats, by its dual: max Σ b_j λ_j over λ ≥ 0 with ‖M‖_op ≤ 1, M = Σ λ_j a_j z_jᵀ.
+
+Newton's method on the barrier −Σ b_j λ_j/μ − log det(I − MᵀM) − Σ log λ_j, in N variables, for falling μ. At its
+minimum W = 2μ M (I − MᵀM)⁻¹ is feasible, with margins b_j + μ/λ_j and ‖W‖_⋆ − Σ b_j λ_j ≤ (N + 2 min(d, e)) μ. So
+singular values of W and 1 − those of M, λ_j and margins less b_j have products about μ: one of two is small, which
+tells rank and support wherever the solution is not degenerate.
+
+References: Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+Duals = Float64[np.ndarray, "N"]
+
+FIRST, LAST, FACTOR = 0.25, 1e-9, 0.1
+"""The first and last μ, in units of the value, and what it is multiplied with."""
+STEPS = 30
+"""Newton steps per μ, of which three to six are taken."""
+CENTRED = 0.3
+"""Newton decrement below which μ falls: there Newton's method converges quadratically."""
+LARGEST = 1e9
+"""Σ b_j λ_j beyond it, in units of the largest b_j: no W separates, or one with a margin beyond floats."""
+BACK, HALVINGS = 0.9, 60
+"""How far to the boundary a step may go, and how often it is shortened until it lies within."""
+
+
+@dataclass(frozen=True, eq=False)
+class NuclearGuess:
+    """A point near the solution.
+
+    Attributes:
+        duals: λ > 0, shape (N,).
+        u, v: singular vectors of M, which W has, too, shapes (d, k) and (e, k) with k = min(d, e).
+        weights: singular values of W, falling, shape (k,).
+        support: b_j λ_j/Σ b_j λ_j is larger than the margin's excess in units of b_j, shape (N,).
+        rank: number of singular values of W larger than 1 − those of M.
+        value: Σ b_j λ_j.
+    """
+
+    duals: Duals
+    u: Float64[np.ndarray, "d k"]
+    v: Float64[np.ndarray, "e k"]
+    weights: Float64[np.ndarray, "k"]
+    support: Bool[np.ndarray, "N"]
+    rank: int
+    value: float
+
+
+def nuclear_guess(
+    a: Float64[np.ndarray, "N d"], z: Float64[np.ndarray, "N e"], b: Float64[np.ndarray, "N"]
+) -> NuclearGuess | None:
+    """The end of the central path; None where the dual is unbounded as far as floats can tell."""
+    barrier = _Barrier(a, z, b)
+    duals = np.full(len(b), 0.5 / max(float(np.linalg.norm(a.T @ z, ord=2)), 1.0))
+    mu = FIRST * float(b @ duals)
+    while True:
+        duals = barrier.centre(duals, mu)
+        value = float(b @ duals)
+        if not value < LARGEST * float(b.max()):
+            return None
+        if mu <= LAST * value:
+            break
+        mu = max(FACTOR * mu, LAST * value / 2)
+    u, s, vt = np.linalg.svd(barrier.matrix(duals), full_matrices=False)
+    if not s[0] < 1:
+        # Rounding has led out of the barrier's domain.
+        return None
+    weights = 2 * mu * s / ((1 - s) * (1 + s))
+    support = b * duals / value > mu / (b * duals)
+    # Whatever signs the decomposition gave: the largest entry of each left vector is positive.
+    signs = np.sign(u[np.argmax(np.abs(u), axis=0), np.arange(u.shape[1])])
+    return NuclearGuess(duals, u * signs, vt.T * signs, weights, support, int(np.sum(weights > 1 - s)), value)
+
+
+@dataclass(frozen=True, eq=False)
+class _Barrier:
+    """The barrier of the dual."""
+
+    a: Float64[np.ndarray, "N d"]
+    z: Float64[np.ndarray, "N e"]
+    b: Duals
+
+    @cached_property
+    def _grams(self) -> tuple[Float64[np.ndarray, "N N"], Float64[np.ndarray, "N N"]]:
+        return self.a @ self.a.T, self.z @ self.z.T
+
+    def matrix(self, duals: Duals) -> Float64[np.ndarray, "d e"]:
+        """M."""
+        return np.asarray((self.a * duals[:, None]).T @ self.z)
+
+    def centre(self, duals: Duals, mu: float) -> Duals:
+        """Newton's method from those λ, in units of λ; what it has reached where steps or rounding stop it."""
+        for _ in range(STEPS):
+            u, s, vt = np.linalg.svd(self.matrix(duals), full_matrices=False)
+            au, zv, ratio = self.a @ u, self.z @ vt.T, 1 / ((1 - s) * (1 + s))
+            # a_jᵀ M (I − MᵀM)⁻¹ z_k; (I − MMᵀ)⁻¹ and (I − MᵀM)⁻¹ are the identity off the singular vectors.
+            slope = (au * (s * ratio)) @ zv.T
+            left, right = (gram + (x * (ratio - 1)) @ x.T for gram, x in zip(self._grams, (au, zv), strict=True))
+            hessian = 2 * (left * right + slope * slope.T) * np.outer(duals, duals) + np.eye(len(duals))
+            gradient = duals * (2 * np.diagonal(slope) - self.b / mu) - 1
+            try:
+                step = -np.linalg.solve(hessian, gradient)
+            except np.linalg.LinAlgError:
+                return duals
+            decrement = float(np.sqrt(abs(step @ gradient)))
+            if not np.isfinite(decrement):
+                return duals
+            near = decrement < CENTRED
+            duals = duals * (1 + (1.0 if near else self._length(duals, step)) * step)
+            if near:
+                break
+        return duals
+
+    def _length(self, duals: Duals, step: Duals) -> float:
+        """How far along a step, at most all of it, λ > 0 and ‖M‖_op < 1 remain, with room."""
+        length = min(1.0, BACK / max(float(np.max(-step)), BACK))
+        for _ in range(HALVINGS):
+            if np.linalg.norm(self.matrix(duals * (1 + length / BACK * step)), ord=2) < 1:
+                return length
+            length /= 2
+        return 0.0

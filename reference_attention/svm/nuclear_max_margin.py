@@ -1,0 +1,252 @@
+"""ATT-SVM⋆: the W of least nuclear norm that separates chosen tokens, which training K and Q in W = KQᵀ turns to.
+
+C_⋆ = min ‖W‖_⋆ subject to (x_iα_i − x_it)ᵀ W z_i ≥ 1 for all i and t ≠ α_i. Its solution is algebraic, so it is
+enclosed in balls of 160 bits (:mod:`.nuclear_enclosure`) rather than found over the rationals. Where data are
+degenerate (several solutions, a tight constraint without a dual, a singular value that is 1 by accident) only C_⋆ is
+enclosed, by weak duality (:mod:`.nuclear_bounds`), and everything else is not decided.
+
+Source: *Transformers as Support Vector Machines*, (Att-SVM⋆).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from flint import arb
+from jaxtyping import Bool, Float64, Int64
+from numpy.typing import ArrayLike
+
+from reference_attention.errors import InvalidInput
+from reference_attention.outer_keys import OuterKeys
+from reference_attention.svm.balls import above, balls, below, midpoints, precision
+from reference_attention.svm.max_margin import Infeasible, _freeze, _in_range, _per_input, max_margin
+from reference_attention.svm.nuclear_bounds import least_value, margins_of, most_value
+from reference_attention.svm.nuclear_enclosure import NotDecided, NuclearEnclosure, enclose_nuclear, nearest_stationary
+from reference_attention.svm.nuclear_guess import NuclearGuess, nuclear_guess
+from reference_attention.svm.outer_rows import OuterRows
+
+Matrix = Float64[np.ndarray, "_ _"]
+
+
+@dataclass(frozen=True, eq=False)
+class NuclearMaxMargin:
+    """A solution of ATT-SVM⋆(α), with proven bounds of its value; where data are not degenerate the only one.
+
+    Attributes:
+        alpha: the chosen tokens, shape (n,).
+        K, Q: factors of W = KQᵀ with KᵀK = QᵀQ, shapes (d, r) and (e, r); r is the rank of W if that is decided.
+        duals: λ ≥ 0, zero at α, shape (n, T). C_⋆ = Σ λ_it and ‖Σ λ_it (x_iα_i − x_it) z_iᵀ‖_op = 1.
+        margins: (x_iα_i − x_it)ᵀ W z_i, exactly 1.0 where λ_it > 0 is proven, +inf at α, shape (n, T).
+        bounds: C_⋆ from below and from above.
+        exact: the solution in balls, which proves it the only one; None where it is not decided.
+        undecided: why it is not; empty where it is.
+        rows: the constraints by their factors, in units in which C_⋆ is about 1.
+
+    >>> from theorems import nuclear_max_margin, QueryDataset
+    >>> data = QueryDataset(X=[[[1, 0], [0, 0], [-1, 0]]], queries=[[1, 2]], Y=[1], v=[1, 0])
+    >>> svm = nuclear_max_margin(data.keys, alpha=[0])
+    >>> svm
+    NuclearMaxMargin(‖W‖_⋆ = 0.447214, rank 1, 1 of 2 constraints tight; the only solution)
+    >>> svm.W
+    array([[0.2, 0.4],
+           [0. , 0. ]])
+    """
+
+    alpha: Int64[np.ndarray, "n"]
+    K: Matrix
+    Q: Matrix
+    duals: Float64[np.ndarray, "n T"]
+    margins: Float64[np.ndarray, "n T"]
+    bounds: tuple[float, float]
+    exact: NuclearEnclosure | None
+    undecided: str
+    rows: OuterRows = field(repr=False)
+
+    def __repr__(self) -> str:
+        if self.exact is None:
+            low, high = self.bounds
+            return f"NuclearMaxMargin({low:.6g} ≤ ‖W‖_⋆ ≤ {high:.6g}; not decided: {self.undecided})"
+        n, T = self.duals.shape
+        return (
+            f"NuclearMaxMargin(‖W‖_⋆ = {self.norm:g}, rank {self.rank}, {len(self.exact.support)} of {n * (T - 1)}"
+            " constraints tight; the only solution)"
+        )
+
+    @cached_property
+    def W(self) -> Matrix:
+        """W = KQᵀ; of a proven solution each entry rounded from its enclosure, shape (d, e)."""
+        return _freeze(self.K @ self.Q.T if self.exact is None else midpoints(self.exact.W))
+
+    @property
+    def norm(self) -> float:
+        """C_⋆ = ‖W‖_⋆, the middle of its bounds."""
+        return (self.bounds[0] + self.bounds[1]) / 2
+
+    @property
+    def margin(self) -> float:
+        """The margin Θ_⋆ = 1/C_⋆."""
+        return 1.0 / self.norm
+
+    @property
+    def rank(self) -> int | None:
+        """The rank of W; None where it is not decided."""
+        return None if self.exact is None else self.exact.rank
+
+    @property
+    def unique(self) -> bool | None:
+        """True where W and λ are proven to be the only ones; None where that is not decided."""
+        return None if self.exact is None else True
+
+    @cached_property
+    def support(self) -> Bool[np.ndarray, "n T"] | None:
+        """The constraints with λ_it > 0, which are then all that are tight; None where that is not decided."""
+        if self.exact is None:
+            return None
+        mask = np.zeros(len(self.exact.duals), dtype=bool)
+        mask[self.exact.support] = True
+        return self.rows.spread(mask, False)
+
+    @property
+    def gap(self) -> float | None:
+        """g = 1 − σ_{r+1}(M) of M = Σ λ_it (x_iα − x_it) z_iᵀ, from below; None where it is not decided."""
+        return None if self.exact is None else float(self.exact.gap.lower())
+
+    @property
+    def injectivity(self) -> float | None:
+        """τ, from below: the least singular value of P ↦ ((x_iα − x_it)ᵀ U1 P V1ᵀ z_i)_S on symmetric matrices."""
+        return None if self.exact is None else float(self.exact.injectivity.lower())
+
+    @cached_property
+    def face(self) -> tuple[Matrix, Matrix] | None:
+        """U1 and V1, bases of the singular vectors of M of singular value 1: solutions are U1 P V1ᵀ with P ⪰ 0."""
+        if self.exact is None:
+            return None
+        return _freeze(midpoints(self.exact.U1)), _freeze(midpoints(self.exact.V1))
+
+    def primal_residual(self) -> float:
+        """How far the least margin of the floats K, Q falls below 1, at most; in balls."""
+        with precision():
+            rows = self.rows
+            found = margins_of(rows.a_balls, rows.z_balls, balls(self.K), balls(self.Q))
+            sizes = (arb(2) ** int(k) for k in rows.p + rows.q)
+            return max(0.0, *(float((1 - x * size).upper()) for x, size in zip(found, sizes, strict=True)))
+
+    def duality_gap(self) -> float:
+        """(high − low)/high of the bounds of C_⋆ by weak duality at the floats K, Q and λ, at most; in balls."""
+        low, high = _weak_duality(self.rows, self.K, self.Q, self.duals[self.rows.inputs, self.rows.tokens])
+        with precision():
+            return float(((high - low) / high).upper()) if high.is_finite() else math.inf
+
+
+def nuclear_max_margin(keys: OuterKeys, alpha: ArrayLike) -> NuclearMaxMargin | Infeasible:
+    """Solve ATT-SVM⋆(α): min ‖W‖_⋆ subject to (x_iα_i − x_it)ᵀ W z_i ≥ 1 for all i, t ≠ α_i; enclosed in balls.
+
+    Args:
+        keys: tokens and queries, as ``QueryDataset(…).keys``; T ≥ 2.
+        alpha: the chosen token of each input, shape (n,).
+
+    Raises:
+        InvalidInput: keys without their factors; alpha of another shape, not integer or out of range; a solution beyond
+            the range of float64.
+
+    >>> from theorems import nuclear_max_margin, QueryDataset
+    >>> data = QueryDataset(X=[[[1, 0], [0, 0]], [[0, 1], [0, 0]]], queries=[[1, 0], [0, 1]], Y=[1, 1], v=[1, 1])
+    >>> nuclear_max_margin(data.keys, [0, 0])  # of ((1, b), (b, 1)), |b| ≤ 1, every one is a solution
+    NuclearMaxMargin(2 ≤ ‖W‖_⋆ ≤ 2; not decided: no isolated solution of the rank and support at hand)
+    """
+    if not isinstance(keys, OuterKeys):
+        raise InvalidInput(
+            "keys: the nuclear norm needs the factors of keys; give QueryDataset(X, queries, Y, v).keys."
+        )
+    n, T, _ = keys.shape
+    if T < 2:
+        raise InvalidInput("keys: T = 1 leaves nothing to select; give at least two tokens per input.")
+    chosen = _per_input("alpha", alpha, n, T - 1)
+    rows = OuterRows.of(keys, chosen)
+    guess = None if rows is None else nuclear_guess(rows.a, rows.z, rows.b)
+    if rows is None or guess is None:
+        return _by_frobenius(keys, chosen, rows)
+    rows, K, Q, duals = _in_units(rows, guess)
+    support, r = np.flatnonzero(guess.support), guess.rank
+    try:
+        exact = enclose_nuclear(rows, K[:, :r], Q[:, :r], duals, support)
+    except NotDecided as why:
+        nearer = nearest_stationary(rows, K[:, :r], Q[:, :r], duals, support)
+        best = min(
+            (_from_point(rows, *one, str(why)) for one in ((K, Q, duals), nearer)),
+            key=lambda one: one.bounds[1] - one.bounds[0],
+        )
+        return best if best.bounds[0] > 0 and best.bounds[1] < math.inf else _by_frobenius(keys, chosen, rows)
+    return _from_enclosure(rows, exact)
+
+
+def _in_units(rows: OuterRows, guess: NuclearGuess) -> tuple[OuterRows, Matrix, Matrix, Float64[np.ndarray, "N"]]:
+    """Rows whose value is about one, and K, Q and λ in these units."""
+    own = rows.in_units_of(guess.value)
+    roots = np.sqrt(np.ldexp(guess.weights, rows.unit - own.unit))
+    return own, guess.u * roots, guess.v * roots, guess.duals
+
+
+def _from_enclosure(rows: OuterRows, exact: NuclearEnclosure) -> NuclearMaxMargin:
+    margins = np.array([float(x.mid()) for x in exact.margins])
+    return NuclearMaxMargin(
+        alpha=rows.alpha,
+        K=_freeze(_in_range(midpoints(exact.K))),
+        Q=_freeze(_in_range(midpoints(exact.Q))),
+        duals=rows.spread(_in_range(np.array([float(x.mid()) for x in exact.duals])), 0.0),
+        margins=rows.spread(margins, np.inf),
+        bounds=(below(exact.value), above(exact.value)),
+        exact=exact,
+        undecided="",
+        rows=rows,
+    )
+
+
+def _from_point(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray, "N"], why: str) -> NuclearMaxMargin:
+    """What weak duality says of a point in the units of ``rows``."""
+    least = float(np.min(np.vecdot(rows.a @ K, rows.z @ Q) / rows.b))
+    # A margin of one, where it is positive.
+    root = 2.0 ** (rows.unit // 2) / math.sqrt(least if least > 0 else 1.0)
+    K, Q, duals = K * root, Q * root, np.ldexp(np.maximum(duals, 0.0), -rows.p - rows.q)
+    low, high = _weak_duality(rows, K, Q, duals)
+    with precision():
+        found = margins_of(rows.a_balls, rows.z_balls, balls(K), balls(Q))
+    margins = np.ldexp(np.array([float(x.mid()) for x in found]), rows.p + rows.q)
+    return NuclearMaxMargin(
+        alpha=rows.alpha,
+        K=_freeze(_in_range(K)),
+        Q=_freeze(_in_range(Q)),
+        duals=rows.spread(_in_range(duals), 0.0),
+        margins=rows.spread(margins, np.inf),
+        bounds=(below(low), above(high)),
+        exact=None,
+        undecided=why,
+        rows=rows,
+    )
+
+
+def _weak_duality(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray, "N"]) -> tuple[arb, arb]:
+    """Bounds of C_⋆ in the units of the data, as they prove them."""
+    with precision():
+        ones = [arb(2) ** int(-k) for k in rows.p + rows.q]
+        own = [arb(x) / one for x, one in zip(duals.tolist(), ones, strict=True)]
+        a, z = rows.a_balls, rows.z_balls
+        return least_value(a, z, ones, own), most_value(a, z, ones, balls(K), balls(Q))
+
+
+def _by_frobenius(
+    keys: OuterKeys, alpha: Int64[np.ndarray, "n"], rows: OuterRows | None
+) -> NuclearMaxMargin | Infeasible:
+    """A proof that nothing separates α, or bounds from the solution of least Frobenius norm."""
+    found = max_margin(keys, alpha)
+    if isinstance(found, Infeasible):
+        return found
+    assert rows is not None
+    u, s, vt = np.linalg.svd(found.p.reshape(keys.tokens.shape[2], -1), full_matrices=False)
+    rows = rows.in_units_of(np.ldexp(s.sum(), -rows.unit))
+    roots = np.sqrt(np.ldexp(s, -rows.unit))
+    duals = np.ldexp(found.duals[rows.inputs, rows.tokens], rows.p + rows.q)
+    return _from_point(rows, u * roots, vt.T * roots, duals, "its value in floats is beyond the interior-point method")

@@ -1,0 +1,111 @@
+"""The bordered square system of the nuclear-norm SVM.
+
+For a rank r and a support S, in K (d × r), Q (e × r), λ_S and an antisymmetric Ω (r × r):
+
+    MQ − K + KΩ = 0,   MᵀK − Q = 0,   ⟨a_j z_jᵀ, KQᵀ⟩ = b_j (j ∈ S),   K0ᵀK = KᵀK0,   M = Σ_S λ_j a_j z_jᵀ.
+
+The last equation fixes the rotation KU, QU of the factors; Ω makes the system square. Where KᵀK ≻ 0 it is 0 at a
+solution: KᵀK(I − Ω) = KᵀMQ = QᵀQ is symmetric, so KᵀKΩ + ΩKᵀK = 0, a Lyapunov equation, which has no other solution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, arb_mat
+from jaxtyping import Float64
+
+from reference_attention.svm.balls import balls
+from reference_attention.svm.nuclear_bounds import dual_matrix, margins_of
+
+Vector = Float64[np.ndarray, "k"]
+
+
+@dataclass(frozen=True, eq=False)
+class NuclearSystem:
+    """The system for these rows of the support; a vector of unknowns holds K and Q by rows, λ, Ω above its diagonal.
+
+    Attributes:
+        a, z: their factors, shapes (s, d) and (s, e).
+        b: shape (s,).
+        exact: the same in balls.
+        anchor: K0, shape (d, r).
+    """
+
+    a: Float64[np.ndarray, "s d"]
+    z: Float64[np.ndarray, "s e"]
+    b: Float64[np.ndarray, "s"]
+    exact: tuple[arb_mat, arb_mat, Sequence[arb]]
+    anchor: Float64[np.ndarray, "d r"]
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """d, e, r and s."""
+        return (*self.anchor.shape[:1], self.z.shape[1], self.anchor.shape[1], len(self.b))
+
+    @property
+    def unknowns(self) -> int:
+        """Number of unknowns, and of equations."""
+        d, e, r, s = self.sizes
+        return (d + e) * r + s + r * (r - 1) // 2
+
+    def arrays(self, x: Vector) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], Vector, Vector]:
+        """K, Q, λ and the entries of Ω."""
+        d, e, r, s = self.sizes
+        K, Q, duals, omega = np.split(x, np.cumsum([d * r, e * r, s]))
+        return K.reshape(d, r), Q.reshape(e, r), duals, omega
+
+    def ball_arrays(self, x: Sequence[arb]) -> tuple[arb_mat, arb_mat, Sequence[arb], Sequence[arb]]:
+        """The same in balls."""
+        d, e, r, s = self.sizes
+        k, q = d * r, (d + e) * r
+        return arb_mat(d, r, x[:k]), arb_mat(e, r, x[k:q]), x[q : q + s], x[q + s :]
+
+    def residual(self, x: Vector) -> Vector:
+        """The left sides less the right ones."""
+        K, Q, duals, omega = self.arrays(x)
+        M, turned = (self.a * duals[:, None]).T @ self.z, self.anchor.T @ K
+        above = np.triu_indices(len(turned), 1)
+        turning = np.zeros_like(turned)
+        turning[above] = omega
+        margins = np.vecdot(self.a @ K, self.z @ Q) - self.b
+        parts = (M @ Q - K + K @ (turning - turning.T), M.T @ K - Q, margins, (turned - turned.T)[above])
+        return np.concatenate([part.ravel() for part in parts])
+
+    def ball_residual(self, x: Sequence[arb]) -> list[arb]:
+        """The same in balls."""
+        K, Q, duals, omega = self.ball_arrays(x)
+        a, z, b = self.exact
+        M, turned = dual_matrix(a, z, duals), balls(self.anchor).transpose() * K
+        r = turned.nrows()
+        above = [(i, j) for i in range(r) for j in range(i + 1, r)]
+        turning = arb_mat(r, r)
+        for (i, j), x_ij in zip(above, omega, strict=True):
+            turning[i, j], turning[j, i] = x_ij, -x_ij
+        margins = [x - y for x, y in zip(margins_of(a, z, K, Q), b, strict=True)]
+        first, second = M * Q - K + K * turning, M.transpose() * K - Q
+        return [*first.entries(), *second.entries(), *margins, *(turned[i, j] - turned[j, i] for i, j in above)]
+
+    def derivative(self, x: Vector) -> Float64[np.ndarray, "k k"]:
+        """Of the residual."""
+        d, e, r, s = self.sizes
+        K, Q, duals, omega = self.arrays(x)
+        M, eye = (self.a * duals[:, None]).T @ self.z, np.eye(r)
+        k, q = d * r, (d + e) * r
+        J = np.zeros((self.unknowns, self.unknowns))
+        J[:k, k:q], J[k:q, :k] = np.kron(M, eye), np.kron(M.T, eye)
+        J[k:q, k:q] = -np.eye(e * r)
+        J[:k, q : q + s] = (self.a[:, :, None] * (self.z @ Q)[:, None, :]).reshape(s, k).T
+        J[k:q, q : q + s] = (self.z[:, :, None] * (self.a @ K)[:, None, :]).reshape(s, e * r).T
+        J[q : q + s, :q] = J[:q, q : q + s].T
+        turning = np.zeros((r, r))
+        for p, (i, j) in enumerate(zip(*np.triu_indices(r, 1), strict=True)):
+            column, row = J[:k, q + s + p].reshape(d, r), np.zeros((d, r))
+            column[:, j], column[:, i] = K[:, i], -K[:, j]
+            row[:, j], row[:, i] = self.anchor[:, i], -self.anchor[:, j]
+            J[:k, q + s + p], J[q + s + p, :k] = column.ravel(), row.ravel()
+            turning[i, j], turning[j, i] = omega[p], -omega[p]
+        J[:k, :k] = np.kron(np.eye(d), turning.T - eye)
+        return J

@@ -1,0 +1,110 @@
+"""The constraints of ATT-SVM on keys vec(x zᵀ) by their factors: ⟨a_j z_jᵀ, W⟩ ≥ 1, a_j = x_iα − x_it, z_j = z_i.
+
+In units in which all factors have size one and the value of the problem is about one: a_j = 2^p_j a'_j,
+z_j = 2^q_j z'_j, W = 2^t W', so that ⟨a'_j z'_jᵀ, W'⟩ ≥ b_j = 2^(−p_j − q_j − t). M = Σ λ_j a_j z_jᵀ is the
+same in both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import arb, arb_mat
+from jaxtyping import Float64, Int64
+from numpy.typing import NDArray
+
+from reference_attention.outer_keys import OuterKeys
+from reference_attention.svm.balls import balls, precision
+
+
+@dataclass(frozen=True, eq=False)
+class OuterRows:
+    """The rows (x_iα − x_it) z_iᵀ, t ≠ α_i, in units of their own.
+
+    Attributes:
+        keys: the factors.
+        alpha: the chosen tokens, shape (n,).
+        inputs, tokens: the i and t of each row, shape (N,) with N = n (T − 1).
+        a: a'_j, each entry of x_iα − x_it rounded once, shape (N, d).
+        z: z'_j, shape (N, e).
+        p, q: their exponents, shape (N,).
+        unit: t, even.
+    """
+
+    keys: OuterKeys
+    alpha: Int64[np.ndarray, "n"]
+    inputs: Int64[np.ndarray, "N"]
+    tokens: Int64[np.ndarray, "N"]
+    a: Float64[np.ndarray, "N d"]
+    z: Float64[np.ndarray, "N e"]
+    p: Int64[np.ndarray, "N"]
+    q: Int64[np.ndarray, "N"]
+    unit: int = 0
+
+    @classmethod
+    def of(cls, keys: OuterKeys, alpha: Int64[np.ndarray, "n"]) -> OuterRows | None:
+        """The rows for these tokens; None where one of them is zero, which no W separates."""
+        inputs, tokens = (x.astype(np.int64) for x in np.nonzero(np.arange(keys.shape[1]) != alpha[:, None]))
+        a, z = keys.tokens[inputs, alpha[inputs]] - keys.tokens[inputs, tokens], keys.queries[inputs]
+        largest = [np.abs(one).max(axis=1) for one in (a, z)]
+        if not all(one.all() for one in largest):
+            return None
+        p, q = (np.frexp(one)[1].astype(np.int64) for one in largest)
+        a, z = np.ldexp(a, -p[:, None]), np.ldexp(z, -q[:, None])
+        return cls(keys, alpha, inputs, tokens, a, z, p, q, _even(int(np.max(-p - q))))
+
+    @property
+    def exponents(self) -> Int64[np.ndarray, "N"]:
+        """log₂ b_j."""
+        return -self.p - self.q - self.unit
+
+    @cached_property
+    def b(self) -> Float64[np.ndarray, "N"]:
+        """b_j."""
+        return np.ldexp(1.0, self.exponents)
+
+    def in_units_of(self, value: float) -> OuterRows:
+        """The same rows, where that value of the problem becomes one of about 1."""
+        return replace(self, unit=_even(self.unit + int(np.frexp(value)[1])))
+
+    @cached_property
+    def a_balls(self) -> arb_mat:
+        """The exact a'_j, (N, d)."""
+        with precision():
+            own, other = (
+                x.ravel().tolist()
+                for x in (
+                    self.keys.tokens[self.inputs, self.alpha[self.inputs]],
+                    self.keys.tokens[self.inputs, self.tokens],
+                )
+            )
+            scale = [arb(2) ** int(-k) for k in self.p]
+            d = self.a.shape[1]
+            entries = [(arb(x) - arb(y)) * scale[k // d] for k, (x, y) in enumerate(zip(own, other, strict=True))]
+            return arb_mat(len(self.a), d, entries)
+
+    @cached_property
+    def z_balls(self) -> arb_mat:
+        """The exact z'_j, (N, e)."""
+        with precision():
+            return balls(self.z)
+
+    @cached_property
+    def b_balls(self) -> list[arb]:
+        """The exact b_j."""
+        return [arb(2) ** int(k) for k in self.exponents]
+
+    def spread(self, values: Any, chosen: Any) -> NDArray[Any]:
+        """Row values as a read-only array of shape (n, T), with ``chosen`` at the tokens α."""
+        values = np.asarray(values)
+        out = np.full(self.keys.shape[:2], chosen, dtype=values.dtype)
+        out[self.inputs, self.tokens] = values
+        out.setflags(write=False)
+        return out
+
+
+def _even(k: int) -> int:
+    return k + k % 2

@@ -1,0 +1,211 @@
+"""Factors (K, Q) of the key-query weights W = K Qᵀ as one point of R^{(d+e)m}: gradient, Hessian, walls, safe steps.
+
+∇_K L(K Qᵀ) = ∇L(W) Q and ∇_Q L(K Qᵀ) = ∇L(W)ᵀ K, of the gradient as a log scale and a direction: nothing cancels or
+underflows that does not for W. Logits are quadratic along a straight piece of (K, Q).
+
+References: *Transformers as Support Vector Machines*, (KQ-ERM).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.typing import ArrayLike
+
+from reference_attention import risk
+from reference_attention.errors import InvalidInput
+from reference_attention.problem import Problem, checked_array
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.training.ahead import ROOM, Ahead
+from reference_attention.training.derivatives import Point, Square, newton_field
+from reference_attention.training.iteration import Gradient, single_field
+from reference_attention.training.slope import UNSEEN, Slope
+
+Keys = Float64[np.ndarray, "*b d m"]
+Queries = Float64[np.ndarray, "*b e m"]
+Weights = Float64[np.ndarray, "*b d e"]
+FactorRule = Callable[[Weights, Keys, Queries], tuple[Keys, Queries]]
+"""(∇L(W), K, Q) → the gradients in K and in Q."""
+
+
+def factor_gradients(gradient: Weights, K: Keys, Q: Queries) -> tuple[Keys, Queries]:
+    """∇_K = ∇L(W) Q and ∇_Q = ∇L(W)ᵀ K, in the unit of the gradient given."""
+    return gradient @ Q, np.swapaxes(gradient, -1, -2) @ K
+
+
+def imbalance(K: Keys, Q: Queries) -> Float64[np.ndarray, "*b m m"]:
+    """Δ = KᵀK − QᵀQ, which the gradient flow conserves."""
+    return np.asarray(np.swapaxes(K, -1, -2) @ K - np.swapaxes(Q, -1, -2) @ Q)
+
+
+def checked_factors(data: QueryDataset, K: ArrayLike, Q: ArrayLike) -> tuple[Keys, Queries]:
+    """K (d, m) and Q (e, m) as read-only float64 arrays.
+
+    Raises:
+        InvalidInput: shapes that do not fit the data or each other, NaN or infinite entries.
+    """
+    d, e = data.shape
+    K = checked_array("K", K, (d, "m"))
+    return K, checked_array("Q", Q, (e, K.shape[1]))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where K (d, m) and Q (e, m) stand in a point of length (d + e) m: row by row, K first."""
+
+    d: int
+    e: int
+    m: int
+
+    def join(self, K: Keys, Q: Queries) -> Float64[np.ndarray, "*b k"]:
+        """(K, Q) as points."""
+        batch = K.shape[:-2]
+        return np.concatenate([K.reshape(*batch, -1), Q.reshape(*batch, -1)], axis=-1)
+
+    def split(self, points: Float64[np.ndarray, "*b k"]) -> tuple[Keys, Queries]:
+        """Points as (K, Q)."""
+        batch, at = points.shape[:-1], self.d * self.m
+        return points[..., :at].reshape(*batch, self.d, self.m), points[..., at:].reshape(*batch, self.e, self.m)
+
+    def weights(self, points: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b de"]:
+        """vec(K Qᵀ)."""
+        K, Q = self.split(points)
+        return np.asarray((K @ np.swapaxes(Q, -1, -2)).reshape(*points.shape[:-1], -1))
+
+    def derivative(self, point: Point) -> Float64[np.ndarray, "de k"]:
+        """That of vec(K Qᵀ) by the point: dW = dK Qᵀ + K dQᵀ."""
+        K, Q = self.split(point)
+        of_q = np.einsum("bB,ak->abBk", np.eye(self.e), K).reshape(self.d * self.e, self.e * self.m)
+        return np.concatenate([np.kron(np.eye(self.d), Q), of_q], axis=1)
+
+
+def factored_slope(
+    problem: Problem, layout: Layout, gradient: Gradient = risk.scaled_gradient, rule: FactorRule = factor_gradients
+) -> Slope:
+    """What the gradient flow on (K, Q) follows; lengths are measured in units of 1/√(size of the keys)."""
+    of_weights = single_field(problem.keys, problem.scores, problem.loss, gradient)
+    hessian = newton_field(problem.keys, problem.scores, problem.loss)
+    exact = gradient is risk.scaled_gradient and rule is factor_gradients
+    rows = (problem.keys - problem.keys[:, :1]).reshape(-1, problem.d)
+
+    def field(point: Point) -> tuple[float, Point]:
+        log_scale, direction = of_weights(layout.weights(point))
+        return log_scale, layout.join(*rule(direction.reshape(layout.d, layout.e), *layout.split(point)))
+
+    def newton(point: Point) -> tuple[float, Point, Square]:
+        log_scale, direction, curvature = hessian(layout.weights(point))
+        by_point, G = layout.derivative(point), direction.reshape(layout.d, layout.e)
+        # ⟨∇L, dK dQᵀ⟩ twice, and the curvature of L along dW.
+        at, cross = layout.d * layout.m, np.kron(G, np.eye(layout.m))
+        found = by_point.T @ curvature @ by_point
+        found[:at, at:] += cross
+        found[at:, :at] += cross.T
+        return log_scale, layout.join(*rule(G, *layout.split(point))), found
+
+    def rank(point: Point) -> int:
+        return int(np.linalg.matrix_rank(rows @ layout.derivative(point), rtol=UNSEEN))
+
+    return Slope(
+        field=field,
+        newton=newton if exact else None,
+        arc=QuadraticAhead(problem, layout).arc,
+        scale=math.sqrt(float(np.abs(problem.keys).max()) or 1.0),
+        unit=2.0 ** math.floor(math.log2(problem.key_scale) / 2),
+        rank=rank,
+    )
+
+
+class QuadraticAhead(Ahead):
+    """The walls ahead of points (K, Q): along a straight piece logits are quadratic, and so is by how much one gains on
+    another.
+    """
+
+    def __init__(self, problem: Problem, layout: Layout) -> None:
+        super().__init__(problem)
+        self._layout = layout
+
+    def arc(self, p: Point, velocity: Point) -> float:
+        """As :meth:`Ahead.arc`: the least arc at which another term has become e^ROOM times the largest one."""
+        layout, (K, Q), (U, V) = self._layout, self._layout.split(p), self._layout.split(velocity)
+        differences, logs = self.terms(layout.weights(p))
+        rates, bends = (
+            (differences.rows @ moved.ravel()).reshape(logs.shape) for moved in (U @ Q.T + K @ V.T, U @ V.T)
+        )
+        top = np.unravel_index(logs.argmax(), logs.shape)
+        if logs[top] == -math.inf:
+            return math.inf
+        return float(first_passage(logs[top] - logs + ROOM, rates - rates[top], bends - bends[top]).min())
+
+
+def first_passage(
+    gap: Float64[np.ndarray, "*b"], rate: Float64[np.ndarray, "*b"], bend: Float64[np.ndarray, "*b"]
+) -> Float64[np.ndarray, "*b"]:
+    """The least s > 0 with rate s + bend s² = gap > 0; infinite where there is none."""
+    with np.errstate(all="ignore"):
+        discriminant = rate * rate + 4 * bend * gap
+        # 2 gap/(rate + √…), the root that does not cancel and is the smaller positive one where both are positive.
+        below = rate + np.sqrt(np.maximum(discriminant, 0.0))
+        return np.asarray(np.where((discriminant >= 0) & (below > 0), 2 * gap / below, math.inf))
+
+
+def log_curvatures(problem: Problem) -> tuple[float, float]:
+    """log L̂ and log c: ∇L(W) is L̂-Lipschitz and ‖∇L(W)‖_F ≤ c; −∞ where ∇L = 0 throughout.
+
+        L̂ = (1/n) Σ_i (M0 R_i² D_i² + 2 M1 R_i D_i²)/16,    c = (1/n) Σ_i M1 R_i D_i/4,
+
+    R_i the range of the scores of input i, D_i the diameter of its keys, M0 and M1 bounds of |ℓ''| and |ℓ'| on it.
+    Derivation: :mod:`theorems.transformers_as_svms.factored_descent`.
+    """
+    curved, steep = [], []
+    for keys, scores in zip(problem.keys, problem.scores, strict=True):
+        low, high = float(scores.min()), float(scores.max())
+        with np.errstate(divide="ignore"):
+            r = math.log(high - low) if high > low else -math.inf
+            diameter = float(max(np.linalg.norm(keys - key, axis=1).max() for key in keys))
+            d = math.log(diameter) if diameter > 0 else -math.inf
+        m0, m1 = problem.loss.log_lipschitz(low, high), problem.loss.log_bound(low, high)
+        curved.append(float(np.logaddexp(m0 + 2 * r, math.log(2) + m1 + r)) + 2 * d - math.log(16))
+        steep.append(m1 + r + d - math.log(4))
+    log_n = math.log(problem.n)
+    return float(np.logaddexp.reduce(curved)) - log_n, float(np.logaddexp.reduce(steep)) - log_n
+
+
+def log_safe_step(problem: Problem, K: Keys, Q: Queries, log_gradient: float) -> float:
+    """log of the step η = 1/(2 L̂ (M + r)² + c), r = ‖∇L(K, Q)‖/(2 L̂ M² + c), M = max(‖K‖_op, ‖Q‖_op).
+
+    ∇L(K, Q) has at most the constant 2 L̂ M² + c at a point, and M grows by at most η‖∇L(K, Q)‖ ≤ r along the step:
+    so L falls by at least (η/2)‖∇L(K, Q)‖². Where the constant is 0 so is the gradient, and any step will do.
+
+    Args:
+        log_gradient: log ‖(∇_K, ∇_Q)‖ there.
+    """
+    log_smooth, log_steep = log_curvatures(problem)
+    return safe_step_of(log_smooth, log_steep, K, Q, log_gradient)
+
+
+def safe_step_of(log_smooth: float, log_steep: float, K: Keys, Q: Queries, log_gradient: float) -> float:
+    """:func:`log_safe_step` with constants that are known."""
+    size = max(float(np.linalg.norm(K, 2)), float(np.linalg.norm(Q, 2)))
+
+    def log_constant(log_size: float) -> float:
+        return float(np.logaddexp(math.log(2) + log_smooth + 2 * log_size, log_steep))
+
+    log_size = math.log(size) if size > 0 else -math.inf
+    at_point = log_constant(log_size)
+    if at_point == -math.inf:
+        return 0.0
+    return -log_constant(float(np.logaddexp(log_size, log_gradient - at_point)))
+
+
+def refuse_start(norm: float, begin: float) -> None:
+    """That a norm to follow to is beyond that of the start.
+
+    Raises:
+        InvalidInput: it is not.
+    """
+    if not (math.isfinite(norm) and norm > begin):
+        raise InvalidInput(f"norm: {norm:g} is not finite and beyond the norm {begin:g} of (K, Q); give a larger one.")

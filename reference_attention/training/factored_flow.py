@@ -1,0 +1,148 @@
+"""Gradient flow on (K, Q), W = K Qᵀ, in arc length: dK/dt = −∇L(W) Q, dQ/dt = −∇L(W)ᵀ K.
+
+KᵀK − QᵀQ stays what it is, and so ½(‖K‖² + ‖Q‖²) is the nuclear norm of W up to a constant. The norm of a flow is the
+joint one, (‖K‖² + ‖Q‖²)^½: at norm 1e3 W has nuclear norm 5e5.
+
+References: *Transformers as Support Vector Machines*, (KQ-ERM); Sheen, Chen, Wang, Zhou, arXiv 2403.08699.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.typing import ArrayLike
+
+from reference_attention import risk
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.training.arc_length import Tracer
+from reference_attention.training.descent import Stop
+from reference_attention.training.factored import (
+    FactorRule,
+    Keys,
+    Layout,
+    Queries,
+    Weights,
+    checked_factors,
+    factor_gradients,
+    factored_slope,
+    refuse_start,
+)
+from reference_attention.training.flow import RELATIVE, follow
+from reference_attention.training.iteration import Gradient
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredFlow:
+    """A gradient flow on (K, Q) at the recorded norms (first passage), followed by its last point; r records.
+
+    Attributes:
+        K, Q: (r, d, m) and (r, e, m).
+        norms: (‖K‖_F² + ‖Q‖_F²)^½, (r,).
+        arc_length: in the joint norm, (r,).
+        log_gradient_norm: log (‖∇_K‖² + ‖∇_Q‖²)^½, (r,).
+        sign: sign of L(W) − L_opt, (r,).
+        log_risk: log |L(W) − L_opt|, (r,).
+        stop: ``NORM``, ``STATIONARY`` (the flow converges to the finite last point) or ``FAILED``.
+        reason: why it failed, empty otherwise.
+        relative, absolute: tolerances of the solver on the entries of K and Q.
+        evaluations: gradients computed.
+    """
+
+    K: Keys
+    Q: Queries
+    norms: Float64[np.ndarray, "r"]
+    arc_length: Float64[np.ndarray, "r"]
+    log_gradient_norm: Float64[np.ndarray, "r"]
+    sign: Float64[np.ndarray, "r"]
+    log_risk: Float64[np.ndarray, "r"]
+    stop: Stop
+    reason: str
+    relative: float
+    absolute: float
+    evaluations: int
+
+    @cached_property
+    def W(self) -> Weights:
+        """K Qᵀ, (r, d, e)."""
+        return np.asarray(self.K @ np.swapaxes(self.Q, 1, 2))
+
+    @property
+    def layout(self) -> Layout:
+        """How K and Q make a point."""
+        return Layout(self.K.shape[1], self.Q.shape[1], self.K.shape[2])
+
+    @property
+    def points(self) -> Float64[np.ndarray, "r k"]:
+        """(K, Q) as points."""
+        return self.layout.join(self.K, self.Q)
+
+    @property
+    def reached_norm(self) -> bool:
+        """Whether the asked-for norm was reached."""
+        return self.stop is Stop.NORM
+
+
+def factored_flow(
+    data: QueryDataset,
+    K: ArrayLike,
+    Q: ArrayLike,
+    *,
+    norm: float,
+    record: Float64[np.ndarray, "m"] | None = None,
+    gradient: Gradient = risk.scaled_gradient,
+    rule: FactorRule = factor_gradients,
+    relative: float = RELATIVE,
+) -> FactoredFlow:
+    """Follow the gradient flow on (K, Q) until (‖K‖² + ‖Q‖²)^½ = ``norm``, or to a finite stationary point.
+
+    Args:
+        K, Q: where it starts, (d, m) and (e, m); any m.
+        norm: where to stop, beyond the norm of the start.
+        record: norms at which to record the first passage; by default eight per decade.
+        gradient: ∇L in vec(W); a kernel or a planted fault.
+        rule: what makes gradients in K and Q of it.
+        relative: relative tolerance of the solver.
+
+    Raises:
+        InvalidInput: a start that does not fit the data, a norm that is not beyond it.
+
+    >>> import numpy as np
+    >>> from theorems import QueryDataset, factored_flow
+    >>> data = QueryDataset(X=[[[1, 2], [2, -1], [0, 1]]], queries=[[1, 0.5]], Y=[1], v=[1, 0])
+    >>> flow = factored_flow(data, K=np.eye(2), Q=np.zeros((2, 2)), norm=1e3)
+    >>> np.linalg.svd(flow.W[-1], compute_uv=False).round(-3)
+    array([500000.,      0.])
+    """
+    K, Q = checked_factors(data, K, Q)
+    layout, problem = Layout(K.shape[0], Q.shape[0], K.shape[1]), data.problem
+    start = layout.join(K, Q)
+    begin = float(np.linalg.norm(start))
+    refuse_start(norm, begin)
+    slope = factored_slope(problem, layout, gradient, rule)
+    if record is None:
+        low = max(begin, min(1e-3 / slope.unit, norm / 10))
+        record = np.geomspace(low, norm, 1 + math.ceil(8 * math.log10(norm / low)))[1:]
+    targets = np.unique(np.append(record[(record > begin) & (record < norm)], norm))
+    tracer = Tracer(slope, start, targets, relative)
+    _, stop, reason = follow(tracer)
+    points = np.array(tracer.points)
+    sign, log_risk = risk.log_excess_risk(
+        problem.keys, problem.scores, problem.loss, layout.weights(points), problem.optimal
+    )
+    return FactoredFlow(
+        *layout.split(points),
+        norms=np.linalg.norm(points, axis=1),
+        arc_length=np.array(tracer.lengths),
+        log_gradient_norm=np.array(tracer.log_norms),
+        sign=sign,
+        log_risk=log_risk,
+        stop=stop,
+        reason=reason,
+        relative=relative,
+        absolute=tracer.absolute,
+        evaluations=tracer.evaluations,
+    )

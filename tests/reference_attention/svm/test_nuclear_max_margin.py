@@ -1,0 +1,199 @@
+"""ATT-SVM⋆: against a conic solver, by hand, what it decides and what it must not."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+import cvxpy
+import numpy as np
+import pytest
+from flint import arb
+
+from reference_attention.errors import InvalidInput
+from reference_attention.outer_keys import OuterKeys
+from reference_attention.svm.balls import balls, cholesky, least_eigenvalue, precision
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+from reference_attention.svm.nuclear_enclosure import NotDecided, enclose_nuclear
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
+from reference_attention.svm.outer_rows import OuterRows
+
+SHAPES = ((2, 3, 3, 3), (4, 6, 10, 10), (3, 3, 4, 7), (4, 4, 6, 2))
+"""n, T, d and e."""
+
+
+def on_the_sphere(seed: int, n: int, T: int, d: int, e: int) -> tuple[OuterKeys, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X, z = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in map(rng.standard_normal, ((n, T, d), (n, e))))
+    return OuterKeys(X, z), rng.integers(0, T, n)
+
+
+def solve(keys: OuterKeys, alpha: np.ndarray) -> NuclearMaxMargin:
+    svm = nuclear_max_margin(keys, alpha)
+    assert isinstance(svm, NuclearMaxMargin)
+    return svm
+
+
+def rows_of(keys: OuterKeys, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    rows = OuterRows.of(keys, alpha)
+    assert rows is not None
+    return np.ldexp(rows.a, rows.p[:, None]), np.ldexp(rows.z, rows.q[:, None])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(20))
+def test_instances_on_the_sphere_are_decided(shape: tuple[int, int, int, int], seed: int) -> None:
+    keys, alpha = on_the_sphere(seed, *shape)
+    svm = nuclear_max_margin(keys, alpha)
+    if isinstance(svm, Infeasible):
+        assert shape[3] == 2  # four inputs with two directions of queries
+        return
+    assert svm.undecided == ""
+    assert svm.exact is not None
+    assert float(svm.exact.value.rad() / svm.exact.value) < 1e-38
+    assert svm.duality_gap() < 1e-14
+    assert svm.primal_residual() < 1e-13
+    a, z = rows_of(keys, alpha)
+    duals = svm.duals[svm.rows.inputs, svm.rows.tokens]
+    M = (a * duals[:, None]).T @ z
+    singular = np.linalg.svd(M, compute_uv=False)
+    assert singular[: svm.rank] == pytest.approx(1.0, abs=1e-13)
+    assert svm.gap is not None
+    following = singular[svm.rank] if svm.rank < len(singular) else 0.0
+    # A singular value below 1e-8 has a square below what rounding leaves of 1 − σ².
+    assert svm.gap == pytest.approx(1 - following, abs=1e-12 if following > 1e-3 else 3e-7)
+    assert np.linalg.norm(svm.W, ord="nuc") == pytest.approx(svm.norm, rel=1e-13)
+    assert svm.face is not None
+    U1, V1 = svm.face
+    P = U1.T @ svm.W @ V1
+    assert pytest.approx(P, abs=1e-12 * svm.norm) == P.T
+    assert np.linalg.eigvalsh(P)[0] > 0
+    assert pytest.approx(svm.W, abs=1e-12 * svm.norm) == U1 @ P @ V1.T
+    assert svm.support is not None
+    # Barvinok and Pataki: a unique solution has no more freedom than tight constraints.
+    assert svm.rank * (svm.rank + 1) // 2 <= svm.support.sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_what_a_conic_solver_finds(seed: int) -> None:
+    keys, alpha = on_the_sphere(seed, 4, 6, 10, 10)
+    svm = solve(keys, alpha)
+    a, z = rows_of(keys, alpha)
+    W = cvxpy.Variable((10, 10))
+    program = cvxpy.Problem(
+        cvxpy.Minimize(cvxpy.normNuc(W)),
+        [cvxpy.sum(cvxpy.multiply(np.outer(x, y), W)) >= 1 for x, y in zip(a, z, strict=True)],
+    )
+    assert program.solve(solver="CLARABEL") == pytest.approx(svm.norm, rel=1e-6)  # its own tolerance is 1e-8
+    assert W.value == pytest.approx(svm.W, abs=1e-3)
+
+
+def test_of_one_input_it_is_the_svm_on_its_tokens() -> None:
+    keys, alpha = on_the_sphere(3, 1, 5, 4, 3)
+    svm, of_tokens = solve(keys, alpha), max_margin(keys.tokens, alpha)
+    assert isinstance(of_tokens, MaxMargin)
+    z = keys.queries[0]
+    assert pytest.approx(np.outer(of_tokens.p, z) / (z @ z), rel=1e-13) == svm.W
+    assert svm.rank == 1
+
+
+def test_of_several_solutions_the_value_is_enclosed_and_nothing_else() -> None:
+    """Of ((1, b), (b, 1)), |b| ≤ 1, every one has norm 2."""
+    keys = OuterKeys(np.array([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]]), np.eye(2))
+    svm = solve(keys, np.array([0, 0]))
+    assert svm.bounds[0] <= 2 <= svm.bounds[1]
+    assert svm.bounds[1] - svm.bounds[0] < 1e-12
+    assert (svm.exact, svm.unique, svm.rank, svm.support, svm.gap, svm.injectivity, svm.face) == (None,) * 7
+    assert "isolated" in svm.undecided
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_integers_are_decided_or_bounded(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    keys = OuterKeys(rng.integers(-2, 3, (2, 3, 2)).astype(float), rng.integers(-2, 3, (2, 2)).astype(float))
+    alpha = rng.integers(0, 3, 2)
+    svm, frobenius = nuclear_max_margin(keys, alpha), max_margin(keys, alpha)
+    assert isinstance(svm, Infeasible) == isinstance(frobenius, Infeasible)
+    if isinstance(svm, NuclearMaxMargin) and isinstance(frobenius, MaxMargin):
+        low, high = svm.bounds
+        assert high - low < 1e-12 * low
+        # ‖W‖_F ≤ ‖W‖_⋆ ≤ √rank ‖W‖_F, and each is the least in its own norm.
+        assert frobenius.norm <= high * (1 + 1e-12)
+        assert low <= np.linalg.norm(frobenius.p.reshape(2, 2), ord="nuc") * (1 + 1e-12)
+        assert (svm.exact is None) == bool(svm.undecided)
+
+
+@pytest.mark.parametrize("power", [(0, 1), (300, -200), (-401, 7)])
+def test_units_change_nothing(power: tuple[int, int]) -> None:
+    keys, alpha = on_the_sphere(5, 4, 6, 10, 10)
+    svm = solve(keys, alpha)
+    other = solve(OuterKeys(np.ldexp(keys.tokens, power[0]), np.ldexp(keys.queries, power[1])), alpha)
+    assert pytest.approx(np.ldexp(svm.W, -sum(power)), rel=1e-14) == other.W
+    assert other.gap == pytest.approx(svm.gap, rel=1e-12)
+    assert other.duality_gap() < 1e-14
+
+
+def test_inputs_of_very_different_sizes() -> None:
+    keys, alpha = on_the_sphere(5, 3, 3, 5, 5)
+    svm = solve(OuterKeys(keys.tokens * np.array([1.0, 2.0**-5, 2.0**5])[:, None, None], keys.queries), alpha)
+    assert svm.bounds[1] - svm.bounds[0] < 1e-12 * svm.norm
+
+
+def test_infeasible_data() -> None:
+    keys = OuterKeys(np.array([[[1.0, 0.0], [0.0, 0.0], [3.0, 0.0]]]), np.array([[1.0, 2.0]]))
+    assert isinstance(nuclear_max_margin(keys, [0]), Infeasible)
+    same = OuterKeys(np.array([[[1.0, 0.0], [1.0, 0.0]]]), np.array([[1.0, 2.0]]))
+    assert isinstance(nuclear_max_margin(same, [0]), Infeasible)
+
+
+def test_bad_input() -> None:
+    keys, alpha = on_the_sphere(0, 2, 3, 3, 3)
+    with pytest.raises(InvalidInput, match="keys: the nuclear norm needs the factors"):
+        nuclear_max_margin(keys.floats, alpha)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="alpha: 3 for input 0 is out of range"):
+        nuclear_max_margin(keys, [3, 0])
+    with pytest.raises(InvalidInput, match="keys: T = 1"):
+        nuclear_max_margin(OuterKeys(keys.tokens[:, :1], keys.queries), [0, 0])
+
+
+def test_another_rank_or_support_is_not_proven() -> None:
+    keys, alpha = on_the_sphere(1, 4, 6, 10, 10)
+    svm = solve(keys, alpha)
+    rows = OuterRows.of(keys, alpha)
+    assert rows is not None
+    assert svm.support is not None
+    rows = rows.in_units_of(1.0)
+    root = 2.0 ** (-rows.unit // 2)
+    duals = np.ldexp(svm.duals[rows.inputs, rows.tokens], rows.p + rows.q)
+    support = np.flatnonzero(svm.support[rows.inputs, rows.tokens])
+    K, Q = svm.K * root, svm.Q * root
+    assert enclose_nuclear(rows, K, Q, duals, support).value.overlaps(svm.exact.value)  # type: ignore[union-attr]
+    wrong = np.flatnonzero(~svm.support[rows.inputs, rows.tokens])
+    for other in (support[1:], np.sort(np.append(support, wrong[0]))):
+        with suppress(NotDecided):
+            assert enclose_nuclear(rows, K, Q, duals, other).support == support.tolist()
+    with pytest.raises(NotDecided):
+        enclose_nuclear(rows, K[:, 1:], Q[:, 1:], duals, support)
+
+
+def test_the_bounds_see_a_wrong_solution() -> None:
+    keys, alpha = on_the_sphere(2, 4, 6, 10, 10)
+    svm = solve(keys, alpha)
+    assert replace(svm, K=svm.K * 1.001, Q=svm.Q).duality_gap() > 1e-7
+    assert replace(svm, duals=svm.duals[:, ::-1]).duality_gap() > 1e-3
+    assert replace(svm, K=svm.K * 0.999).primal_residual() > 0.99e-3
+    assert replace(svm, duals=-svm.duals).duality_gap() == pytest.approx(1.0)
+    assert replace(svm, K=-svm.K).duality_gap() == np.inf
+
+
+def test_matrices_of_balls() -> None:
+    with precision():
+        A = balls(np.array([[2.0, 1.0], [1.0, 2.0]]))
+        factor = cholesky(A)
+        assert factor is not None
+        assert (factor * factor.transpose()).contains(A)
+        found = least_eigenvalue(A)
+        assert found.contains(1)
+        assert found.rad() < 1e-14
+        assert cholesky(balls(np.array([[1.0, 1.0], [1.0, 1.0]]))) is None
+        assert least_eigenvalue(balls(np.diag([-1.0, 3.0]))).contains(arb(-1))

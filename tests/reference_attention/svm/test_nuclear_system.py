@@ -1,0 +1,69 @@
+"""The bordered system of the nuclear-norm SVM: floats against balls, its derivative, and what Krawczyk refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flint import arb, arb_mat
+
+from reference_attention.svm.balls import balls, precision
+from reference_attention.svm.nuclear_enclosure import NotDecided, krawczyk
+from reference_attention.svm.nuclear_guess import nuclear_guess
+from reference_attention.svm.nuclear_system import NuclearSystem
+
+
+def system_of(seed: int, d: int = 4, e: int = 5, r: int = 3, s: int = 3) -> tuple[NuclearSystem, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    a, z, anchor = rng.uniform(-1, 1, (s, d)), rng.uniform(-1, 1, (s, e)), rng.standard_normal((d, r))
+    with precision():
+        exact = (balls(a), balls(z), [arb(1)] * s)
+    system = NuclearSystem(a, z, np.ones(s), exact, anchor)
+    return system, rng.standard_normal(system.unknowns)
+
+
+def test_residual_in_floats_and_in_balls() -> None:
+    system, x = system_of(0)
+    with precision():
+        found = [float(f.mid()) for f in system.ball_residual([arb(v) for v in x.tolist()])]
+    assert found == pytest.approx(system.residual(x), abs=1e-13)
+
+
+def test_derivative() -> None:
+    system, x = system_of(1)
+    step = 1e-6
+    columns = [system.residual(x + step * u) - system.residual(x - step * u) for u in np.eye(x.size)]
+    assert np.array(columns).T / (2 * step) == pytest.approx(system.derivative(x), abs=1e-8)
+
+
+def test_one_constraint_by_hand() -> None:
+    """min ‖W‖_⋆ with W_11 ≥ 1 has K = Q = e1 and λ = 1; from a point beside it."""
+    with precision():
+        exact = (arb_mat([[1, 0]]), arb_mat([[1, 0]]), [arb(1)])
+    system = NuclearSystem(np.eye(2)[:1], np.eye(2)[:1], np.ones(1), exact, np.array([[1.0], [0.0]]))
+    with precision():
+        found = krawczyk(system, np.array([1.0, 1e-9, 1.0, -1e-9, 1 + 1e-9]))
+    for ball, due in zip(found, (1, 0, 1, 0, 1), strict=True):
+        assert ball.contains(due)
+        assert ball.rad() < 1e-38
+
+
+def test_a_singular_system_is_refused() -> None:
+    """Two constraints that fix the diagonal of a matrix of rank two, and nothing else."""
+    eye = np.eye(2)
+    with precision():
+        exact = (balls(eye), balls(eye), [arb(1), arb(1)])
+    system = NuclearSystem(eye, eye, np.ones(2), exact, eye)
+    solution = np.concatenate([eye.ravel(), eye.ravel(), [1.0, 1.0], [0.0]])
+    assert np.abs(system.residual(solution)).max() == 0
+    with precision(), pytest.raises(NotDecided, match="singular"):
+        krawczyk(system, solution)
+
+
+def test_the_guess_tells_support_and_rank() -> None:
+    """Rows e1e1ᵀ of margin 1 and 2e1e1ᵀ, which is slack."""
+    a, z = np.array([[1.0, 0.0], [2.0, 0.0]]) / 2, np.array([[1.0, 0.0], [1.0, 0.0]])
+    found = nuclear_guess(a, z, np.ones(2))
+    assert found is not None
+    assert found.value == pytest.approx(2.0, rel=1e-6)
+    assert (found.rank, found.support.tolist()) == (1, [True, False])
+    assert nuclear_guess(np.array([[1.0, 0.0], [-1.0, 0.0]]), z, np.ones(2)) is None

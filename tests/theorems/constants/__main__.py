@@ -1,0 +1,40 @@
+"""Say by how much each constant is weakened before its statement fails; ``--write`` keeps the cases and the table."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.theorems.constants.document import DOCUMENT, markdown
+from tests.theorems.constants.measuring import Witness, constants_of, ids, keep, kept, measure
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.theorems.constants", description=__doc__)
+    parser.add_argument("ids", nargs="*", metavar="ID", help="all by default")
+    parser.add_argument("--examples", type=int, default=20, help="drawn cases of each statement")
+    parser.add_argument("--write", action="store_true", help="keep what is found")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the document of what is kept, and measure nothing"
+    )
+    given = parser.parse_args()
+    if given.markdown:
+        print(markdown(), end="")
+        return 0
+    unseen = 0
+    for id in given.ids or ids():
+        found: dict[str, Witness | None] = {}
+        for constant in constants_of(id):
+            found[constant.key] = one = measure(constant, id, given.examples)
+            said = "unseen" if one is None else f"{one.share:.3g}, {one.claim}, {one.place}"
+            print(f"{id}: {constant.key}: {said}", flush=True)
+            unseen += one is None and not constant.unseen
+        if given.write:
+            keep(id, kept(id) | found)
+    if given.write:
+        DOCUMENT.write_text(markdown(), encoding="utf-8")
+    return int(unseen > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""The table of constants as the document docs/constants.md, from what is kept."""
+
+from __future__ import annotations
+
+from tests.places import ROOT
+from tests.theorems.constants.measuring import Witness, constants_of, ids, kept
+from tests.theorems.constants.weakening import Constant
+
+DOCUMENT = ROOT / "docs" / "constants.md"
+
+HEAD = """# Constants of the bounds
+
+Printed by `python -m tests.theorems.constants --markdown`; measured anew, with the cases kept, by `--write`.
+
+A statement's own constants are weakened here, one at a time, until one of its claims fails on right attention. A
+constant whose loss nobody notices is either not needed, or the data that need it are never tried. The share says how
+far a constant was moved towards what stands in the third column (on a logarithmic scale where it is a factor) when the
+claim first failed: small shares are constants that are nearly sharp. Shares of 1, ½, ¼, … are tried.
+
+<!-- printed -->
+
+| statement | constant | becomes | fails from | claim | case, or why nothing fails |
+|---|---|---|---|---|---|
+"""
+
+
+def markdown() -> str:
+    """The whole document."""
+    rows = [row(id, one, kept(id).get(one.key)) for id in ids() for one in constants_of(id)]
+    return HEAD + "\n".join(rows) + "\n"
+
+
+def row(id: str, constant: Constant, witness: Witness | None) -> str:
+    """A line of the table."""
+    seen = ("–", "", constant.unseen) if witness is None else (f"{witness.share:.3g}", witness.claim, witness.place)
+    return "| " + " | ".join((id, constant.says, constant.becomes, *seen)) + " |"

@@ -1,0 +1,115 @@
+"""By how much a constant is weakened before a claim fails, and on which case; kept, and replayed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from generators.case import Case
+from generators.user_data import as_text, case_of
+from reference_attention.files import from_json
+from tests.theorems.constants.table import CONSTANTS, WITNESSES
+from tests.theorems.constants.weakening import Constant
+from tests.theorems.strength.claims import kept as kept_strengths
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.run.registry.lookup import statement_named
+from theorems.run.verify import draw_cases
+
+KEPT = Path(__file__).parent / "kept"
+LARGEST = 200
+"""Numbers that the keys of a kept case have at most."""
+SHARES = tuple(2.0**-k for k in range(1, 11))
+"""Shares that are tried after 1, down to the first that no case sees."""
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A case on which a statement fails with a constant that is weaker by a share.
+
+    Attributes:
+        id: of the statement.
+        share: the smallest of those tried with which it fails.
+        claim: that fails.
+        place: fixed, kept or drawn, and which.
+        case: as text.
+    """
+
+    id: str
+    share: float
+    claim: str
+    place: str
+    case: str
+
+
+def failing(id: str, case: Case, constant: Constant, share: float) -> str:
+    """The first claim that is falsified with the weakened constant; empty if none is."""
+    with constant.weakened(share):
+        for claim in statement_named(id).conclusion(case.normalise(), REFERENCE):
+            if claim.verdict is Verdict.FALSIFIED:
+                return str(claim.name)
+    return ""
+
+
+def cases_of(id: str, examples: int) -> Iterator[tuple[str, Case]]:
+    """Those of the witnesses that the table has, those whose strengths are kept, and drawn ones; small ones."""
+    yield from ((f"fixed {name}", case) for name, case in WITNESSES.get(id, {}).items())
+    yield from ((f"kept {k + 1}", one.case) for k, one in enumerate(kept_strengths(id)))
+    drawn = draw_cases(statement_named(id), examples, 0)
+    yield from ((f"drawn {k + 1}", case) for k, case in enumerate(drawn))
+
+
+def measure(constant: Constant, id: str, examples: int, most: int = 3) -> Witness | None:
+    """The witness of the smallest share among the first few cases that fail at all; None if none does."""
+    found: list[tuple[str, Case, str]] = []
+    for place, case in cases_of(id, examples):
+        if case.problem.keys.size <= LARGEST and (claim := failing(id, case, constant, 1.0)):
+            found.append((place, case, claim))
+            if len(found) == most:
+                break
+    share = 1.0
+    for smaller in SHARES:
+        left = [(place, case, claim) for place, case, _ in found if (claim := failing(id, case, constant, smaller))]
+        if not left:
+            break
+        found, share = left, smaller
+    if not found:
+        return None
+    place, case, claim = found[0]
+    return Witness(id, share, claim, place, as_text(case))
+
+
+def path_of(id: str) -> Path:
+    """Where the witnesses of a statement are kept."""
+    return KEPT / f"{id}.json"
+
+
+def keep(id: str, witnesses: dict[str, Witness | None]) -> None:
+    """Write the witnesses of a statement's constants, by constant."""
+    held = {key: None if one is None else asdict(one) for key, one in witnesses.items()}
+    path_of(id).write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def kept(id: str) -> dict[str, Witness | None]:
+    """Those that are kept; none where nothing is."""
+    if not path_of(id).exists():
+        return {}
+    held = json.loads(path_of(id).read_text(encoding="utf-8"))
+    return {key: None if one is None else Witness(**one) for key, one in held.items()}
+
+
+def case_from(text: str) -> Case:
+    """The case of a witness."""
+    return case_of(from_json(text))
+
+
+def constants_of(id: str) -> list[Constant]:
+    """Those of the table that the statement claims with."""
+    return [one for one in CONSTANTS if id in one.ids]
+
+
+def ids() -> list[str]:
+    """The statements that have constants in the table."""
+    return list(dict.fromkeys(id for one in CONSTANTS for id in one.ids))

@@ -1,0 +1,375 @@
+"""The named constants of the effective bounds, and how each is weakened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from generators.case import Case
+from reference_attention.losses import loss_named
+from reference_attention.problem import Problem
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.sequence_dataset import SequenceDataset
+from tests.theorems.constants.weakening import Constant, faded, lowered, scaled
+from theorems.bounded import exact
+from theorems.curves.joint_setup import JointSetup
+from theorems.curves.nuclear_bounds import NuclearBounds
+from theorems.curves.nuclear_local_bounds import NuclearLocalBounds
+from theorems.token_selection.global_paths import (
+    descent_from_a_margin,
+    lemma_05_gradient_correlation,
+    margin_constants,
+    theorem_1_regularization_path,
+    theorem_2_global_convergence,
+)
+from theorems.token_selection.global_paths.margin_constants import MarginConstants
+from theorems.token_selection.joint_paths import joint_constants
+from theorems.token_selection.joint_paths.joint_constants import Sublevel
+from theorems.token_selection.local_paths.local_constants import LocalConstants
+from theorems.token_selection.nonlinear_heads import theorem_8_nonlinear_heads
+from theorems.token_selection.softmax import lemma_06_smoothness_and_descent
+from theorems.transformers_as_svms import (
+    feasible_weights,
+    floor_bounds,
+    local_path_bounds,
+    no_stationary_point,
+    nuclear_path,
+    row_independence,
+)
+from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
+from theorems.transformers_as_svms.sequence_numbers import SequenceRows
+
+READ_LATE = "the offset is read off from E ≤ 0.01 on, where it moves nothing that floats see"
+GIBBS = "an average of margins exceeds the least by W((N − 1)r/e) at the most, r the ratio of coefficients: FINDINGS"
+TO_THE_END = "a run would have to come to L_⋆ with steps that curvature shortens by an eighth"
+NEAR_ONE = "beyond R0 the chosen tokens have nearly all the weight, and others e^{−a} without a factor"
+HALF_TAKEN = "harmful tokens take half of the excess at R0 alone, if at all"
+AT_LESS = "log1p(x) is taken at the least margin, and is more than b makes up for"
+TWO_CASES = "two worst cases added, of which a pair found has one: unseen, and not proven to be unneeded"
+ANY_SHARE = "the bounds hold wherever Aq < 1; that Aq ≤ ½ only makes β explicit"
+
+LOG_2 = float(np.log(2.0))
+DESCENT, JOINT = ("descent-from-a-margin",), ("theorem-5", "theorem-6")
+PATH, LOCAL, SEQUENCE = ("theorem-1", "tsvm-frobenius-path"), ("tsvm-local-path",), ("tsvm-sequence",)
+NUCLEAR = ("tsvm-nuclear-path",)
+
+
+def half(*of: Any) -> float:
+    """log 2."""
+    return LOG_2
+
+
+def _log_rows(problem: Problem) -> float:
+    return float(np.log(problem.n * (problem.T - 1)))
+
+
+def _log_slopes(problem: Problem) -> float:
+    low, high = problem.score_range
+    return problem.loss.log_bound(low, high) - problem.loss.log_floor(low, high)
+
+
+def _log_gaps(problem: Problem) -> float:
+    others = np.arange(problem.T) != problem.optimal[:, None]
+    gaps = np.log(problem.gaps()[others])
+    return float(np.max(gaps) - np.min(gaps))
+
+
+def _log_tokens(bounds: LocalPathBounds) -> float:
+    return float(np.log(bounds.constants.problem.T))
+
+
+def _with(problem_of: Any, amount: Any) -> Any:
+    return lambda *of, **by: amount(problem_of(*of))
+
+
+def _own(constants: Any) -> Problem:
+    problem: Problem = constants.problem
+    return problem
+
+
+def _towards_one(held: Any, share: float) -> Any:
+    """x^(1 − share)."""
+    return lambda *of: np.exp((1 - share) * np.log(held(*of)))
+
+
+def _less_share(held: Any, share: float) -> Any:
+    return lambda self, m: 1 - (1 - held(self, m)) * (1 - share)
+
+
+def _less_stretch(held: Any, share: float) -> Any:
+    return lambda self, m: 1 + (held(self, m) - 1) * (1 - share)
+
+
+def _less_lag(held: Any, share: float) -> Any:
+    return lambda self, m: self.spread + (held(self, m) - self.spread) * (1 - share)
+
+
+def _without_lag(held: Any, share: float) -> Any:
+    return lambda constants, later: np.maximum(held(constants, later) * (1 - share), 1e-9)
+
+
+def _without_change(held: Any, share: float) -> Any:
+    return lambda constants, later: np.where(held(constants, later) < 1, held(constants, later) * (1 - share), np.inf)
+
+
+def _scaled_constant(factor: float) -> Any:
+    return lambda held, share: held * factor**share
+
+
+def _fewer_harm(held: Any, share: float) -> Any:
+    return lambda self, rho: held(self, rho) + (np.log1p(-share) if share < 1 else -700.0)
+
+
+def _of_each(which: str) -> Any:
+    """c_min raised to c_max, or c_max lowered to c_min; b or M0 less."""
+
+    def weaken(held: Any, share: float) -> Any:
+        def found(problem: Problem, what: str) -> Any:
+            value = held(problem, what)
+            if what != which:
+                return value
+            if which == "steepening":
+                return value * (1 - share)
+            if which == "log_lipschitz":
+                return value - share * LOG_2
+            apart = share * (held(problem, "log_bound") - held(problem, "log_floor"))
+            return value + apart if which == "log_floor" else value - apart
+
+        return found
+
+    return weaken
+
+
+def _without_others(held: Any, share: float) -> Any:
+    """T − 1 → 1 in what q is at most."""
+    return lambda margin, T: (held(margin, 1 + (T - 1) ** (1 - share))[0], held(margin, T)[1])
+
+
+def _deficit_without_n(sublevel: Any) -> float:
+    return float(np.log(sublevel.setup.problem.n))
+
+
+def _sequence_slopes(rows: Any) -> Any:
+    steep, flat = rows.log_slope_bounds
+    return steep - flat
+
+
+def _sequence_gaps(rows: Any) -> Any:
+    gaps: Any = np.concatenate([gap.ravel() for gap in rows.log_gaps])
+    return np.max(gaps) - np.min(gaps)
+
+
+def _good_gaps(bounds: Any) -> Any:
+    gaps: Any = np.log(bounds.constants.carrying.gaps[bounds.constants.good])
+    return np.max(gaps) - np.min(gaps)
+
+
+CONSTANTS: tuple[Constant, ...] = (
+    Constant(DESCENT, "A = max g·p_mm", "1", MarginConstants, "widest", _towards_one),
+    Constant(DESCENT, "1 − Aq", "1", MarginConstants, "share", _less_share),
+    Constant(DESCENT, "1 + q", "1", MarginConstants, "stretch", _less_stretch),
+    Constant(DESCENT, "K + log(1 + q)", "K", MarginConstants, "lag", _less_lag, GIBBS),
+    Constant(DESCENT, "max‖g‖", "max‖g‖/2", MarginConstants, "reach", scaled(0.5)),
+    Constant(DESCENT, "K with N = n(T − 1)", "1", MarginConstants, "spread", lowered(_with(_own, _log_rows))),
+    Constant(DESCENT, "K with c_max/c_min", "1", MarginConstants, "spread", lowered(_with(_own, _log_slopes))),
+    Constant(DESCENT, "K with Γ_max/Γ_min", "1", MarginConstants, "spread", lowered(_with(_own, _log_gaps))),
+    Constant(DESCENT, "κ of margin-is-kept", "κ/10", MarginConstants, "kappa", scaled(0.1)),
+    Constant(DESCENT, "log(2(T − 1)A)", "log((T − 1)A)", MarginConstants, "region", lowered(half), ANY_SHARE),
+    Constant(DESCENT, "β", "10³ β", MarginConstants, "log_growth", lowered(lambda *of: -np.log(1e3))),
+    Constant(DESCENT, "‖Δ‖²/(2‖p‖)", "0", margin_constants, "second_order", faded),
+    Constant(
+        DESCENT,
+        "E of the flow's offset",
+        "0",
+        descent_from_a_margin,
+        "log_coefficient_change",
+        _without_change,
+        READ_LATE,
+    ),
+    Constant(DESCENT, "K_j of the flow", "0", descent_from_a_margin, "lag_later", _without_lag),
+    Constant(("lemma-5",), "log(T − 1)", "0", lemma_05_gradient_correlation, "log_others", faded),
+    Constant(("lemma-6",), "L̂", "L̂/2", lemma_06_smoothness_and_descent, "log_sharp_smoothness", lowered(half)),
+    Constant(("lemma-7",), "κ(ρ)", "0", LocalConstants, "kappa", faded),
+    Constant(("lemma-7",), "C⁻", "2 C⁻", LocalConstants, "log_lower", lowered(lambda *of: -LOG_2)),
+    Constant(("lemma-7",), "C⁺", "C⁺/2", LocalConstants, "log_upper", lowered(half)),
+    Constant(PATH, "κ with 2", "1", theorem_1_regularization_path, "log_kappa", lowered(half)),
+    Constant(PATH, "κ with n(T − 1)", "1", theorem_1_regularization_path, "log_kappa", lowered(_log_rows)),
+    Constant(PATH, "κ with c_max/c_min", "1", theorem_1_regularization_path, "log_kappa", lowered(_log_slopes)),
+    Constant(PATH, "κ with Γ_max/Γ_min", "1", theorem_1_regularization_path, "log_kappa", lowered(_log_gaps)),
+    Constant(PATH, "b min(x, 1)", "0", theorem_1_regularization_path, "bend", faded, AT_LESS),
+    Constant(("theorem-2",), "D of climbs-like-log-t", "D/2", theorem_2_global_convergence, "reach", scaled(0.5)),
+    Constant(("theorem-2",), "β", "4 β", theorem_2_global_convergence, "log_rate", lowered(lambda *of: -2 * LOG_2)),
+    Constant(("theorem-2",), "λ and Σ‖Δ‖²", "0", theorem_2_global_convergence, "correlation_deficit", faded),
+    Constant(("theorem-8",), "κ", "0", theorem_8_nonlinear_heads, "mixing_kappa", scaled(1e-3)),
+    Constant(JOINT, "F with log n", "0", Sublevel, "deficit", lowered(_deficit_without_n)),
+    Constant(JOINT, "B = F/(rν)", "B/2", Sublevel, "bound", scaled(0.5)),
+    Constant(JOINT, "Δ of the head", "0", JointSetup, "spread", faded, TWO_CASES),
+    Constant(JOINT, "(F/r + BΔ)/Γ", "half of it", Sublevel, "head_loss", scaled(0.5), TWO_CASES),
+    Constant(JOINT, "D_i of the competitor", "0", JointSetup, "largest_drops", faded),
+    Constant(JOINT, "T − 1 of what q is at most", "1", joint_constants, "nonoptimality_bounds", _without_others),
+    Constant(("theorem-6",), "Q_i", "Q_i/2", Sublevel, "other_bounds", scaled(0.5)),
+    Constant(("tsvm-risk-floor",), "c_min", "c_max", floor_bounds, "of_each", _of_each("log_floor")),
+    Constant(("tsvm-risk-floor",), "c_max", "c_min", floor_bounds, "of_each", _of_each("log_bound")),
+    Constant(("tsvm-risk-floor",), "b of the floor by slopes", "0", floor_bounds, "of_each", _of_each("steepening")),
+    Constant(("tsvm-risk-floor",), "M0", "M0/2", floor_bounds, "of_each", _of_each("log_lipschitz")),
+    Constant(
+        ("tsvm-feasibility",),
+        "σ_min²",
+        "2 σ_min²",
+        feasible_weights,
+        "eigenvalue_bound",
+        lambda held, share: lambda rows: held(rows) * int(1024 * 2**share) / 1024,
+    ),
+    Constant(
+        ("tsvm-no-stationary-point",),
+        "σ² and σ_min²",
+        "4 σ²",
+        row_independence,
+        "certified_eigenvalue",
+        scaled(4.0),
+    ),
+    Constant(
+        ("tsvm-no-stationary-point",),
+        "√(T − 1) of saturation",
+        "1",
+        no_stationary_point,
+        "root_of_others",
+        _towards_one,
+    ),
+    Constant(
+        ("tsvm-no-stationary-point",),
+        "8/7 of L − L_⋆",
+        "1",
+        no_stationary_point,
+        "SUMMED",
+        _scaled_constant(7 / 8),
+        TO_THE_END,
+    ),
+    Constant(LOCAL, "κ_α with 2", "1", LocalPathBounds, "kappa", lowered(half), HALF_TAKEN),
+    Constant(
+        LOCAL, "κ_α with T", "1", LocalPathBounds, "kappa", lowered(lambda b: np.log(b.constants.problem.T)), NEAR_ONE
+    ),
+    Constant(LOCAL, "κ_α with N", "1", LocalPathBounds, "kappa", lowered(lambda b: np.log(b.constants.good.sum()))),
+    Constant(LOCAL, "κ_α with Γ⁺/Γ⁻", "1", LocalPathBounds, "kappa", lowered(_good_gaps)),
+    Constant(LOCAL, "κ_α", "0", LocalPathBounds, "kappa", scaled(1e-3)),
+    Constant(LOCAL, "R0", "R0/2", LocalPathBounds, "first", scaled(0.5)),
+    Constant(LOCAL, "c_max H", "0", LocalPathBounds, "log_harm", _fewer_harm),
+    Constant(LOCAL, "b min(x, 1)", "0", local_path_bounds, "bend", faded, AT_LESS),
+    Constant(LOCAL, "κ_α of the nuclear norm", "0", NuclearLocalBounds, "kappa", scaled(1e-3)),
+    Constant(NUCLEAR, "κ with 2", "1", nuclear_path, "log_kappa", lowered(half)),
+    Constant(NUCLEAR, "κ with n(T − 1)", "1", nuclear_path, "log_kappa", lowered(_log_rows)),
+    Constant(NUCLEAR, "κ with c_max/c_min", "1", nuclear_path, "log_kappa", lowered(_log_slopes)),
+    Constant(NUCLEAR, "κ with Γ_max/Γ_min", "1", nuclear_path, "log_kappa", lowered(_log_gaps)),
+    Constant(NUCLEAR, "2√(Re/g)", "√(Re/g)", NuclearBounds, "from_face", scaled(0.5)),
+    Constant(NUCLEAR, "bound of ‖W − ρW_⋆‖", "a tenth", NuclearBounds, "from_solution", scaled(0.1)),
+    Constant(NUCLEAR, "b min(x, 1)", "0", nuclear_path, "bend", faded, AT_LESS),
+    Constant(SEQUENCE, "κ with 2", "1", SequenceRows, "log_kappa", lowered(half)),
+    Constant(SEQUENCE, "κ with N", "1", SequenceRows, "log_kappa", lowered(lambda rows: np.log(exact(rows.count)))),
+    Constant(SEQUENCE, "κ with c_max/c_min", "1", SequenceRows, "log_kappa", lowered(_sequence_slopes)),
+    Constant(SEQUENCE, "κ with Γ_max/Γ_min", "1", SequenceRows, "log_kappa", lowered(_sequence_gaps)),
+    Constant(SEQUENCE, "½ of the floor", "1", SequenceRows, "log_least_gap", lowered(lambda rows: -LOG_2)),
+    Constant(SEQUENCE, "b min(x, 1)", "0", SequenceRows, "bent", faded),
+)
+"""Of all statements that have effective bounds with constants of their own."""
+
+
+def _case(rows: list[list[float]], scores: list[float], loss: str) -> Case:
+    """One input whose optimal token is the origin, and whose rows are these."""
+    keys = np.array([[[0.0] * len(rows[0]), *(-np.array(row) for row in rows)]])
+    return Case(Problem(keys, np.array([scores]), loss_named(loss)), seed=1)
+
+
+def _two_inputs(scores: list[list[float]], loss: str, seed: int = 1) -> Case:
+    """The row of the first is (1, 0), that of the second (0, 1)."""
+    keys = np.array([[[0.0, 0.0], [-1.0, 0.0]], [[0.0, 0.0], [0.0, -1.0]]])
+    return Case(Problem(keys, np.array(scores), loss_named(loss)), seed=seed)
+
+
+def _middle_token() -> Case:
+    """Tokens e1, e2, e3 of scores 1, 0, −1: where the second is selected, the others balance."""
+    data = QueryDataset(np.eye(3)[None], np.ones((1, 1)), np.ones(1), np.array([1.0, 0.0, -1.0]), "correlation")
+    return Case(data.problem, queried=data, seed=1)
+
+
+def _idle_rows() -> Problem:
+    """Rows (1, 0), (1, 1), …, (1, 6) of one gap: all are neighbours, and p_mm = (1, 0) is the first one alone."""
+    rows = np.stack([np.ones(7), np.arange(7.0)], axis=1)
+    keys = np.concatenate([np.zeros((1, 2)), -rows])
+    return Problem(keys[None], np.array([[1.0, *[0.0] * 7]]), loss_named("correlation"))
+
+
+def _idle_queries() -> Case:
+    """The same rows of tokens, whose first entry is their score, and a query that is 1."""
+    X = np.array([[[1.0, 0.0], *([0.0, -k] for k in np.arange(7.0))]])
+    data = QueryDataset(X, np.ones((1, 1)), np.ones(1), np.array([1.0, 0.0]), "correlation")
+    return Case(data.problem, queried=data, seed=1)
+
+
+def _idle_inputs() -> dict[str, Case]:
+    """Seven inputs of two tokens with the rows (1, 0), …, (1, 6): as keys, with queries, and as a sequence."""
+    X = np.array([[[1.0, 0.0], [0.0, -k]] for k in np.arange(7.0)])
+    ones, v = np.ones(7), np.array([1.0, 0.0])
+    queried = QueryDataset(X, np.ones((7, 1)), ones, v, "correlation")
+    sequence = SequenceDataset(X, np.ones((7, 1, 1)), np.ones((7, 1)), v, "correlation")
+    return {
+        "theorem-1": Case(Problem(X, np.array([[1.0, 0.0]] * 7), loss_named("correlation")), seed=1),
+        "tsvm-frobenius-path": Case(queried.problem, queried=queried, seed=1),
+        "tsvm-sequence": Case(sequence.problem, sequence=sequence, seed=1),
+    }
+
+
+def _slopes_apart() -> Case:
+    """Two inputs with orthogonal queries, one gap, and slopes of e^0 and e^3."""
+    X = np.array([[[0.0], [-1.0]], [[-3.0], [-4.0]]])
+    data = QueryDataset(X, np.eye(2), np.ones(2), np.ones(1), "exponential")
+    return Case(data.problem, queried=data, seed=1)
+
+
+def _sequence_with_slopes_apart() -> Case:
+    """The same as two inputs of a sequence with one query each."""
+    X = np.array([[[0.0], [-1.0]], [[-3.0], [-4.0]]])
+    data = SequenceDataset(X, np.eye(2)[:, None], np.ones((2, 1)), np.ones(1), "exponential")
+    return Case(data.problem, sequence=data, seed=1)
+
+
+def _equal_queries(n: int) -> Case:
+    """Inputs of three tokens and orthogonal queries: 2n rows of one length and one gap."""
+    X = np.array([[[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]]] * n)
+    data = QueryDataset(X, np.eye(n), np.ones(n), np.array([1.0, 0.0, 0.0]), "correlation")
+    return Case(data.problem, queried=data, seed=1)
+
+
+def _far_better_token() -> Case:
+    """A token that scores 1000 more than the chosen one, with a margin of 2 over it where the support has 1."""
+    X = np.array([[[0.0, 0.0], [-1.0, -1.0], [1000.0, -1004.0]]])
+    data = QueryDataset(X, np.ones((1, 1)), np.ones(1), np.array([1.0, 0.0]), "correlation")
+    return Case(data.problem, queried=data, alpha=np.array([0]), seed=1)
+
+
+WITNESSES: dict[str, dict[str, Case]] = {
+    "descent-from-a-margin": {
+        "weight and gap apart": _case([[1.0, 0.0], [20.0, 5.0]], [1.0, 0.0, 1 - 1e-6], "correlation"),
+        "gap and weight apart": _case([[1.0, 0.0], [20.0, 5.0]], [1.0, 1 - 1e-6, 0.0], "correlation"),
+        "opposite rows": _case([[1.0, 30.0], [1.0, -30.0]], [1.0, 1 - 1e-6, 0.0], "correlation"),
+        "two equal inputs": _two_inputs([[1.0, 0.0], [1.0, 0.0]], "correlation"),
+        "slopes apart": _two_inputs([[0.0, -1.0], [-3.0, -4.0]], "exponential"),
+        "gaps apart": _two_inputs([[1.0, 0.0], [1.0, 1 - 1e-6]], "correlation"),
+        "gaps apart, from the ray": _two_inputs([[1.0, 0.0], [1.0, 1 - 1e-6]], "correlation", 2),
+        "gaps apart, from elsewhere": _two_inputs([[1.0, 0.0], [1.0, 1 - 1e-6]], "correlation", 3),
+    },
+    "lemma-6": {"wide scores": Case(Problem(np.array([[[1.0], [-1.0]]]), np.array([[1e3, -1e3]])), seed=1)},
+    "theorem-2": {"a row that does not support": _case([[1.0, 0.0], [2.0, 1.0]], [1.0, 0.0, 0.0], "logistic")},
+    "theorem-1": {
+        "idle neighbours": Case(_idle_rows(), seed=1),
+        "slopes apart": _two_inputs([[0.0, -1.0], [-3.0, -4.0]], "exponential"),
+    },
+    "tsvm-frobenius-path": {"idle neighbours": _idle_queries(), "slopes apart": _slopes_apart()},
+    "tsvm-nuclear-path": {"idle neighbours": _idle_queries().replace(seed=2), "slopes apart": _slopes_apart()},
+    "tsvm-sequence": {"slopes apart": _sequence_with_slopes_apart()},
+    "tsvm-local-path": {"eight equal rows": _equal_queries(4), "a far better token": _far_better_token()},
+    "tsvm-no-stationary-point": {"the middle token selected": _middle_token()},
+}
+for _id, _made in _idle_inputs().items():
+    WITNESSES[_id]["idle inputs"] = _made
+"""Cases by the statement, tried before any others: one token has the weight, another the gap."""

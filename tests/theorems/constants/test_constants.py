@@ -1,0 +1,53 @@
+"""Every constant of the table is weakened again, on the case that is kept: with as much as is said its claim fails.
+
+A new constant is measured by ``python -m tests.theorems.constants ID --write``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.theorems.constants.document import DOCUMENT, markdown
+from tests.theorems.constants.measuring import Witness, case_from, constants_of, failing, ids, kept
+from tests.theorems.constants.table import CONSTANTS, WITNESSES
+from tests.theorems.constants.weakening import Constant
+from theorems.run.registry.lookup import statement_named
+
+KEPT = [
+    pytest.param(constant, witness, id=f"{id} {constant.key}")
+    for id in ids()
+    for constant in constants_of(id)
+    if (witness := kept(id).get(constant.key)) is not None
+]
+
+
+@pytest.mark.parametrize(("constant", "witness"), KEPT)
+def test_a_weakened_constant_is_seen(constant: Constant, witness: Witness) -> None:
+    case = case_from(witness.case)
+    assert failing(witness.id, case, constant, witness.share) == witness.claim
+    assert failing(witness.id, case, constant, 0.0) == ""
+
+
+def test_none_is_unseen_without_a_reason() -> None:
+    missing = [f"{id}: {one.key}" for id in ids() for one in constants_of(id) if one.key not in kept(id)]
+    assert missing == []
+    silent = [f"{id}: {one.key}" for id in ids() for one in constants_of(id) if kept(id)[one.key] is None]
+    unsaid = [f"{id}: {one.key}" for id in ids() for one in constants_of(id) if kept(id)[one.key] or one.unseen]
+    assert {*silent} <= {*unsaid}
+
+
+def test_nothing_is_kept_of_other_constants() -> None:
+    for id in ids():
+        assert set(kept(id)) == {one.key for one in constants_of(id)}
+
+
+def test_the_document_is_the_table() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8") == markdown()
+
+
+def test_names_are_those_of_statements_and_constants() -> None:
+    assert len({(one.key, one.ids) for one in CONSTANTS}) == len(CONSTANTS)
+    for id in {*ids(), *WITNESSES}:
+        assert statement_named(id).id == id
+    for one in CONSTANTS:
+        assert one.attribute in vars(one.owner)

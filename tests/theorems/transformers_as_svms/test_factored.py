@@ -1,0 +1,165 @@
+"""Flow and descent on (K, Q): what is claimed is made, upheld, and falsified by planted faults."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from generators.assumptions import assumption_named
+from generators.case import Case
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.training.factored import Layout, factored_slope
+from reference_attention.training.factored_flow import FactoredFlow, factored_flow
+from tests.theorems.token_selection.faults import planted
+from tests.theorems.token_selection.global_paths.test_descent_from_a_margin import seen
+from tests.theorems.token_selection.path_cases import claims_of, statement
+from theorems.bounded import value_of
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.curves.factored_certificate import (
+    certificate_sides,
+    signed_variances,
+    singular_value_growth,
+    trapezoids,
+)
+from theorems.curves.factored_points import FactoredPoints
+from theorems.curves.followed_factors import FactoredArcFlow
+from theorems.faults.factored_faults import FACTORED_FAULTS
+from theorems.rounding.singular_values import singular_values
+
+FLOW, DESCENT = "tsvm-factored-flow", "tsvm-factored-descent"
+
+
+def queried(X: Any, queries: Any, Y: Any, v: Any, **arrays: Any) -> Case:
+    data = QueryDataset(X, queries, Y, v)
+    held = {name: np.array(value, dtype=np.float64) for name, value in arrays.items()}
+    return Case(data.problem, queried=data, arrays=held).normalise()
+
+
+TWO = ([[[1, 2], [-1, 1], [0, -1]], [[-1, 0], [2, 1], [0, 2]]], [[1, 0.5], [-0.5, 1]], [1, -1], [1, 0])
+CASE = queried(*TWO)
+
+CAUGHT_BY = {
+    "factor-frozen": {"imbalance-changes-by", "iterate-is-a-step", "imbalance-drifts-at-most"},
+    "factors-normalised-apart": {"imbalance-changes-by", "normalized-iterate-is-a-step"},
+    "factors-get-the-gradient-of-w": {"imbalance-changes-by"},
+    "factors-swapped": {"imbalance-changes-by", "iterate-is-a-step"},
+    "factor-not-transposed": {"imbalance-changes-by"},
+    "factors-at-two-speeds": {"imbalance-changes-by"},
+    "factors-of-rank-one": {"run-is-the-one-asked-for"},
+    "factors-rotated": {"imbalance-changes-by"},
+}
+FLOW_CATCHES = {
+    "factor-frozen": {"imbalance-is-conserved", "flow-chords"},
+    "factors-normalised-apart": {"imbalance-is-conserved", "flow-chords"},
+    "factors-at-two-speeds": {"imbalance-is-conserved"},
+    "factors-of-rank-one": {"flow-is-the-one-asked-for"},
+    "factors-rotated": {"imbalance-is-conserved"},
+    "gradient-too-long": {"certificate"},
+}
+
+
+@pytest.mark.parametrize("id", [FLOW, DESCENT])
+def test_reference_upholds_generated_cases(id: str) -> None:
+    @settings(max_examples=4)
+    @given(statement(id).cases())
+    def upheld(case: Case) -> None:
+        outcome = check(statement(id), case, REFERENCE)
+        assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+    upheld()
+
+
+@pytest.mark.parametrize("id", [FLOW, DESCENT])
+def test_every_claim_is_made_and_upheld(id: str) -> None:
+    claims = claims_of(id, CASE, REFERENCE)
+    assert set(claims) == set(statement(id).claims)
+    assert all(claim.verdict is Verdict.UPHELD for claim in claims.values())
+
+
+@pytest.mark.parametrize("fault", CAUGHT_BY)
+def test_descent_catches_each_fault(fault: str) -> None:
+    assert seen(CASE, planted(fault)[fault], CAUGHT_BY[fault], DESCENT)
+
+
+@pytest.mark.parametrize("fault", [name for name in FLOW_CATCHES if name != "gradient-too-long"])
+def test_the_flow_catches_each_fault(fault: str) -> None:
+    assert seen(CASE, planted(fault)[fault], FLOW_CATCHES[fault], FLOW)
+
+
+def test_every_fault_of_factors_is_shown_to_be_caught() -> None:
+    assert {fault.name for fault in FACTORED_FAULTS} <= {*CAUGHT_BY, *FLOW_CATCHES, "factored-step-without-square"}
+
+
+def test_a_step_without_the_square_ascends_from_uneven_factors() -> None:
+    fault = planted("factored-step-without-square")["factored-step-without-square"]
+    case = next(one for one in (CASE.replace(seed=k) for k in range(20)) if not _upheld(one, fault))
+    assert claims_of(DESCENT, case, fault)["descends"].verdict is not Verdict.UPHELD
+
+
+def _upheld(case: Case, implementation: Any) -> bool:
+    return check(statement(DESCENT), case, implementation).verdict is Verdict.UPHELD
+
+
+def test_a_start_of_ones_own_is_taken_if_it_is_definite() -> None:
+    assumption = assumption_named("definite-imbalance")
+    definite = queried(*TWO, K0=[[2, 0], [0, 2]], Q0=[[1, 0], [0, 1]])
+    edge = queried(*TWO, K0=[[1, 0], [0, 2]], Q0=[[1, 0], [0, 1]])
+    thin = queried(*TWO, K0=[[2], [2]], Q0=[[1], [1]])
+    assert [assumption.check(case).holds for case in (CASE, definite, edge, thin)] == [True, True, False, False]
+
+
+def test_a_curve_of_straight_pieces_is_no_flow() -> None:
+    """Every other point in the middle of its neighbours: the gradient there is right, and the curve is not."""
+
+    def interpolate(data: Any, K: Any, Q: Any, **asked: Any) -> FactoredFlow:
+        flow = factored_flow(data, K, Q, **asked)
+        points = flow.points
+        points[2:-1:2] = (points[1:-2:2] + points[3::2][: len(points[2:-1:2])]) / 2
+        held = dict(zip("KQ", flow.layout.split(points), strict=True))
+        return replace(flow, norms=np.linalg.norm(points, axis=1), **held)
+
+    faulty = REFERENCE.replace("straight", factored_flow=interpolate)
+    claims = claims_of(FLOW, CASE, faulty)
+    assert claims["flow-chords"].verdict is Verdict.FALSIFIED
+    assert claims["imbalance-is-conserved"].verdict is Verdict.FALSIFIED
+
+
+def test_curvature_of_a_piece_is_that_of_the_risk() -> None:
+    problem, layout = CASE.problem, Layout(2, 2, 3)
+    point = np.random.default_rng(3).normal(size=12)
+    unit, curvature = FactoredArcFlow(problem, layout)._curvature(point)
+    slope = factored_slope(problem, layout)
+    assert slope.newton is not None
+    _, gradient, hessian = slope.newton(point)
+    length = np.linalg.norm(gradient)
+    assert unit == pytest.approx(gradient / length, rel=1e-12)
+    assert curvature == pytest.approx(hessian / length, abs=1e-12 * np.abs(hessian).max() / length)
+
+
+def test_a_certificate_is_a_combination_of_rows_and_its_growth_is_an_integral() -> None:
+    flow = factored_flow(CASE.queried, 3 * np.eye(2), [[2.0, 1.0], [1.0, 2.0]], norm=100.0, relative=1e-12)
+    points = FactoredPoints.of(CASE.problem, flow.K, flow.Q)
+    total, leads = certificate_sides(points.at)
+    assert leads[-1]
+    descent = -points.at.gradient.reshape(flow.W.shape)
+    spectrum = singular_values(descent)
+    grown, allowed, off = singular_value_growth(points, descent, spectrum)
+    assert (grown <= allowed + off).all()
+    assert trapezoids(np.array([0.0, 1.0, 3.0]), np.array([[1.0], [3.0], [5.0]])).ravel().tolist() == [0.0, 2.0, 10.0]
+    assert (value_of(total) > 0)[leads].all()
+
+
+def test_variances_are_those_of_the_scores_under_the_weights() -> None:
+    points = FactoredPoints.of(CASE.problem, np.eye(2)[None], np.eye(2)[None])
+    weights, scores = value_of(points.at.weights)[0], CASE.problem.scores
+    means = (weights * scores).sum(axis=1)
+    slopes = np.exp(CASE.problem.loss.log_slope(means))
+    due = slopes * (weights * (scores - means[:, None]) ** 2).sum(axis=1)
+    found = value_of(signed_variances(points.at))[0] * np.exp(points.at.log_scale[0])
+    assert found == pytest.approx(due, rel=1e-12)

@@ -1,0 +1,119 @@
+"""The statement about the path of (K, Q): on data by hand, and under planted faults."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from reference_attention.paths.nuclear_offsets import NuclearOffsets
+from reference_attention.paths.nuclear_path import log_costs_of, newton
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.core.nuclear_certificate import NuclearCertificate, images_of, nuclear_claim
+from theorems.curves.nuclear_bounds import NuclearBounds
+from theorems.curves.nuclear_limit import corrections, offset_in_closed_form
+from theorems.faults import FAULTS
+from theorems.faults.power.trial import Baseline, FaultOutcome, baseline, try_fault
+from theorems.transformers_as_svms.nuclear_path import tsvm_nuclear_path
+
+SEVERAL = QueryDataset([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]], np.eye(2), [1, 1], [1, 1])
+"""Solutions ((1, b), (b, 1)), |b| ≤ 1, of ranks 1 and 2."""
+
+
+def on_the_sphere(seed: int, n: int = 3, T: int = 3, d: int = 4) -> QueryDataset:
+    rng = np.random.default_rng(seed)
+    drawn = (rng.standard_normal(shape) for shape in ((n, T, d), (n, d), (d,)))
+    X, z, v = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in drawn)
+    return QueryDataset(X, z, rng.choice([-1.0, 1.0], n), v)
+
+
+def case_of(data: QueryDataset) -> Case:
+    return Case(data.problem, queried=data)
+
+
+def bounds_of(data: QueryDataset) -> NuclearBounds:
+    svm = nuclear_max_margin(data.keys, data.problem.optimal)
+    assert isinstance(svm, NuclearMaxMargin)
+    return NuclearBounds(data.problem, NuclearCertificate(data, data.problem.optimal, svm))
+
+
+@lru_cache
+def baselines() -> list[Baseline]:
+    return [baseline(tsvm_nuclear_path, case_of(on_the_sphere(seed))) for seed in range(4)]
+
+
+@pytest.mark.parametrize("data", [on_the_sphere(0), on_the_sphere(1, 4, 6, 10), SEVERAL])
+def test_it_is_upheld(data: QueryDataset) -> None:
+    outcome = check(tsvm_nuclear_path, case_of(data), REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_of_several_solutions_it_speaks_of_their_face_alone() -> None:
+    outcome = check(tsvm_nuclear_path, case_of(SEVERAL), REFERENCE)
+    made = {claim.name for claim in outcome.claims}
+    assert {"sublevel-margin", "sublevel-face-distance", "sublevel-factors-balanced"} <= made
+    assert not {"sublevel-solution-distance", "path-turns", "path-offset-closed-form"} & made
+
+
+def test_every_claim_is_made() -> None:
+    made = {claim.name for claim in check(tsvm_nuclear_path, case_of(on_the_sphere(0)), REFERENCE).claims}
+    assert made == set(tsvm_nuclear_path.claims)
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if name.startswith("nuclear-")])
+def test_faults_are_caught(name: str) -> None:
+    cell = try_fault(tsvm_nuclear_path, FAULTS[name], baselines())
+    if name == "nuclear-always-infeasible":
+        assert cell.found is FaultOutcome.UNDECIDED
+        return
+    assert cell.found is FaultOutcome.CAUGHT
+    wrong_path = name.startswith("nuclear-path")
+    assert cell.claim in (("path-is-minimal", "path-in-the-ball") if wrong_path else ("nuclear-svm-is-optimal",))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_offset_in_closed_form_is_that_of_the_path(seed: int) -> None:
+    """Two derivations: blocks of a first-order expansion, and the system of the factors at 1/ρ = 0."""
+    bounds = bounds_of(on_the_sphere(seed, 4, 6, 10))
+    costs = log_costs_of(bounds.problem, bounds.svm)
+    system = NuclearOffsets.of(bounds.svm, costs)
+    x = newton(system, system.start, 0.0)
+    assert x is not None
+    limit = offset_in_closed_form(bounds, costs)
+    assert limit.value == pytest.approx(system.offset(x, 0.0) * 2.0**system.unit, abs=1e-10)
+    first, second = corrections(system, 1e5)
+    assert second < 1e-3 * first < 1e-3
+
+
+def test_points_of_the_face_are_at_no_distance_from_it() -> None:
+    bounds = bounds_of(on_the_sphere(1, 4, 6, 10))
+    assert bounds.face is not None
+    U1, V1, _ = bounds.face
+    root = np.random.default_rng(0).standard_normal((5, U1.shape[1], U1.shape[1]))
+    on_it = U1 @ (root @ root.mT) @ V1.T
+    assert bounds.face_distance(on_it) == pytest.approx(0.0, abs=1e-12)
+    off_it = on_it - 3 * U1[:, :1] @ V1[:, :1].T
+    assert (bounds.face_distance(off_it) > 1e-3).any()
+
+
+def test_images_of_symmetric_matrices() -> None:
+    """uᵀPv for P = e1e1ᵀ, (e1e2ᵀ + e2e1ᵀ)/√2, e2e2ᵀ."""
+    found = images_of(np.array([[1.0, 2.0]]), np.array([[3.0, 5.0]]))
+    assert found == pytest.approx(np.array([[3.0, 11 / np.sqrt(2), 10.0]]))
+
+
+def test_the_certificate_says_what_is_wrong() -> None:
+    data = on_the_sphere(0)
+    svm = nuclear_max_margin(data.keys, data.problem.optimal)
+    assert isinstance(svm, NuclearMaxMargin)
+    right = nuclear_claim(NuclearCertificate(data, data.problem.optimal, svm))
+    assert right.verdict is Verdict.UPHELD
+    other = nuclear_claim(NuclearCertificate(data, (data.problem.optimal + 1) % 3, svm))
+    assert other.verdict is Verdict.FALSIFIED
+    assert other.detail == "K, Q, duals or α do not fit the data"

@@ -1,0 +1,195 @@
+"""Whether what the implementation calls the solution of ATT-SVM⋆ is one: weak duality over the rationals.
+
+K, Q and λ ≥ 0 are floats, hence rationals. Every margin of KQᵀ is at least a rational m > 0, and σ²I − MᵀM is positive
+definite for a rational σ, M = Σ λ_it (x_iα − x_it) z_iᵀ; so Σλ/σ ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m, whoever found them. No
+eigenvalue, no singular value and no tolerance is needed for that; one is for how near both lie, as K, Q and λ are
+rounded. Face, gap and support are compared with those of M in floats.
+
+References: *Transformers as Support Vector Machines*, (Att-SVM⋆).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from jaxtyping import Float64, Int64
+
+from reference_attention.exact import rational, rational_matrix, to_float
+from reference_attention.floats import EPS
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
+from theorems.core.claim import Claim, Form
+from theorems.core.tolerances import tolerance
+
+NUCLEAR_GAP = tolerance(
+    "nuclear-duality-gap",
+    "2^−44 + 8 (N + d + e) eps (max_j |a_j|ᵀ|K||Q|ᵀ|z_j| + Σ λ_j ‖a_j‖‖z_j‖), relative to C_⋆",
+    "each entry of K, Q and λ is rounded once, which moves a margin, 1, by the first and ‖M‖_op, 1, by the second sum"
+    " times eps; σ is 1 + 2^−46 times a float singular value, or a few times as much",
+)
+CLOSE = 2.0**-46
+"""By how much σ is larger than the float singular value of M, at first."""
+
+
+@dataclass(frozen=True, eq=False)
+class NuclearCertificate:
+    """What floats K, Q and λ prove, and what they say.
+
+    Attributes:
+        data: tokens and queries.
+        alpha: the chosen tokens, shape (n,).
+        svm: the solution under test.
+    """
+
+    data: QueryDataset
+    alpha: Int64[np.ndarray, "n"]
+    svm: NuclearMaxMargin
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """(i, t) of the rows, t ≠ α_i."""
+        n, T, _ = self.data.X.shape
+        return [(i, t) for i in range(n) for t in range(T) if t != self.alpha[i]]
+
+    @cached_property
+    def rows(self) -> tuple[fmpq_mat, fmpq_mat]:
+        """a_j = x_iα − x_it and z_j = z_i over the rationals, shapes (N, d) and (N, e)."""
+        a = [
+            [rational(x) - rational(y) for x, y in zip(self.data.X[i, self.alpha[i]], self.data.X[i, t], strict=True)]
+            for i, t in self.pairs
+        ]
+        return fmpq_mat(a), rational_matrix(self.data.queries[[i for i, _ in self.pairs]])
+
+    @cached_property
+    def floats(self) -> tuple[Float64[np.ndarray, "N d"], Float64[np.ndarray, "N e"], Float64[np.ndarray, "N"]]:
+        """a_j and z_j, each entry rounded once, and λ_j."""
+        a, z = (np.array([[to_float(x) for x in row] for row in m.tolist()]) for m in self.rows)
+        return a, z, np.array([self.svm.duals[pair] for pair in self.pairs])
+
+    @cached_property
+    def upper(self) -> fmpq | None:
+        """½(‖K‖² + ‖Q‖²)/m; None where a margin is not positive."""
+        a, z = self.rows
+        K, Q = rational_matrix(self.svm.K), rational_matrix(self.svm.Q)
+        images = zip((a * K).tolist(), (z * Q).tolist(), strict=True)
+        least = min(sum((x * y for x, y in zip(*pair, strict=True)), fmpq(0)) for pair in images)
+        total = sum((x * x for m in (K, Q) for x in m.entries()), fmpq(0))
+        return total / (2 * least) if least > 0 else None
+
+    @cached_property
+    def lower(self) -> fmpq:
+        """Σλ/σ; 0 where no σ is found."""
+        a, z, duals = self.floats
+        exact = [rational(x) for x in duals.tolist()]
+        weighted = [[x * y for y in row] for x, row in zip(exact, self.rows[1].tolist(), strict=True)]
+        M = self.rows[0].transpose() * fmpq_mat(weighted)
+        square = M * M.transpose() if M.nrows() < M.ncols() else M.transpose() * M
+        size, more = float(np.linalg.norm((a * duals[:, None]).T @ z, ord=2)), CLOSE
+        while more < 1 and size > 0:
+            sigma = rational(size * (1 + more))
+            if _is_positive(square, sigma * sigma):
+                return sum(exact, fmpq(0)) / sigma
+            more *= 8
+        return fmpq(0)
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """max_j |a_j|ᵀ|K||Q|ᵀ|z_j| + Σ λ_j ‖a_j‖‖z_j‖: what relative roundings of entries are multiplied with."""
+        a, z, duals = (np.abs(x) for x in self.floats)
+        most = np.vecdot(a @ np.abs(self.svm.K), z @ np.abs(self.svm.Q)).max()
+        return float(most + duals @ (np.linalg.norm(a, axis=1) * np.linalg.norm(z, axis=1)))
+
+    @cached_property
+    def rounding(self) -> float:
+        """How far both bounds may lie apart by rounding alone, relative."""
+        return 4 * CLOSE + 8 * (len(self.pairs) + sum(self.data.shape)) * EPS * self.sensitivity
+
+    def wrong_bounds(self) -> str:
+        """What of the bounds is not so, or not proven by K, Q and λ; empty if nothing is."""
+        svm, (n, T, d), e = self.svm, self.data.X.shape, self.data.shape[1]
+        shapes = (svm.K.shape[0], svm.Q.shape[0], svm.K.shape[1], svm.duals.shape)
+        if shapes != (d, e, svm.Q.shape[1], (n, T)) or (svm.alpha != self.alpha).any():
+            return "K, Q, duals or α do not fit the data"
+        if not all(np.isfinite(x).all() for x in (svm.K, svm.Q, svm.duals)):
+            return "K, Q or duals are not finite"
+        if (svm.duals < 0).any() or svm.duals[np.arange(n), self.alpha].any():
+            return "a dual is negative, or not zero at α"
+        if self.upper is None:
+            return "KQᵀ does not separate α"
+        low, high = svm.bounds
+        least, most = to_float(self.lower), to_float(self.upper)
+        room = self.rounding * most
+        if not low <= high or low > most + room or high < least - room:
+            return f"C_⋆ is between {least:.17g} and {most:.17g}, said to be between {low:.17g} and {high:.17g}"
+        if svm.exact is None and (low > least + room or high < most - room):
+            return f"K, Q and duals prove {least:.17g} to {most:.17g}, no more"
+        return ""
+
+    def wrong_face(self) -> str:
+        """What of a solution that is said to be the only one is not so: rank, face, gap, support; empty if nothing."""
+        svm, r = self.svm, self.svm.K.shape[1]
+        if svm.face is None or svm.gap is None or svm.injectivity is None or svm.support is None or svm.rank != r:
+            return "it is said to be the only solution, without all that belongs to it"
+        a, z, duals = self.floats
+        M, (U1, V1) = (a * duals[:, None]).T @ z, svm.face
+        off = 8 * (len(duals) + sum(self.data.shape)) * EPS * (1 + self.sensitivity)
+        P = U1.T @ svm.W @ V1
+        parts = [U1.T @ U1 - np.eye(r), V1.T @ V1 - np.eye(r), M @ V1 - U1, M.T @ U1 - V1]
+        parts += [(svm.K @ svm.Q.T - U1 @ P @ V1.T) / svm.norm, (svm.W - svm.K @ svm.Q.T) / svm.norm]
+        if not max(float(np.abs(x).max()) for x in parts) <= off or not np.linalg.eigvalsh(P + P.T)[0] > 0:
+            return "W is no U1 P V1ᵀ with P ≻ 0 and M V1 = U1"
+        values = np.linalg.svd(M, compute_uv=False)
+        following = float(values[r]) if r < len(values) else 0.0
+        if not 0 < svm.gap <= 1 - following + off or not values[0] <= 1 + off:
+            return f"the singular values of M are {values}, its gap is said to be {svm.gap:.17g}"
+        positive = duals > 0
+        margins = np.array([svm.margins[pair] for pair in self.pairs])
+        if (positive != [svm.support[pair] for pair in self.pairs]).any() or (positive != (margins == 1.0)).any():
+            return "the support is not where duals are positive and margins 1"
+        if not (margins[~positive] > 1).all() or not np.abs(margins - np.vecdot(a @ svm.W, z)).max() <= off * svm.norm:
+            return "a margin is not that of W, or not above 1 off the support"
+        images = images_of(a[positive] @ U1, z[positive] @ V1)
+        least = float(np.linalg.svd(images, compute_uv=False)[-1]) if len(images) >= images.shape[1] else 0.0
+        if not 0 < svm.injectivity <= least + off * float(np.linalg.norm(images)):
+            return f"τ is {least:.17g}, said to be {svm.injectivity:.17g}"
+        return ""
+
+
+def images_of(u: Float64[np.ndarray, "s r"], v: Float64[np.ndarray, "s r"]) -> Float64[np.ndarray, "s k"]:
+    """u_jᵀ P v_j at an orthonormal basis P of the symmetric matrices, (s, r(r+1)/2)."""
+    i, j = np.triu_indices(u.shape[1])
+    both = u[:, i] * v[:, j] + u[:, j] * v[:, i]
+    return np.asarray(both * np.where(i == j, 0.5, math.sqrt(0.5)))
+
+
+def nuclear_claim(certificate: NuclearCertificate, name: str = "nuclear-svm-is-optimal") -> Claim:
+    """K, Q and λ prove the bounds of C_⋆; of a solution said to be the only one they meet, and what it says is so."""
+    wrong = certificate.wrong_bounds()
+    if not wrong and certificate.svm.exact is not None:
+        wrong = certificate.wrong_face()
+    if wrong:
+        return Claim(name, Form.EXACT, -math.inf, 0.0, NUCLEAR_GAP, wrong)
+    assert certificate.upper is not None
+    least, most = to_float(certificate.lower), to_float(certificate.upper)
+    detail = f"C_⋆ from {least:.17g} to {most:.17g}"
+    if certificate.svm.exact is None:
+        return Claim(name, Form.EXACT, 0.0, 0.0, NUCLEAR_GAP, f"{detail}; not decided: {certificate.svm.undecided}")
+    return Claim(name, Form.EXACT, -(most - least) / most, certificate.rounding, NUCLEAR_GAP, detail)
+
+
+def _is_positive(square: fmpq_mat, shift: fmpq) -> bool:
+    """Whether shift·I − square is positive definite: pivots of elimination over the rationals."""
+    n = square.nrows()
+    A: list[list[fmpq]] = [[(shift if i == j else fmpq(0)) - square[i, j] for j in range(n)] for i in range(n)]
+    for j in range(n):
+        if not A[j][j] > 0:
+            return False
+        for i in range(j + 1, n):
+            factor = A[i][j] / A[j][j]
+            for k in range(j + 1, i + 1):
+                A[i][k] -= factor * A[k][j]
+    return True

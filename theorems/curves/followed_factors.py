@@ -1,0 +1,175 @@
+"""Gradient flow on (K, Q) followed to where a limit is visible, with the premises that it is one.
+
+Between recorded points it is integrated again by another method and with other derivatives, those of
+:class:`.attention_at.AttentionAt`; nothing there takes logits for linear.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.training.descent import Stop
+from reference_attention.training.factored import Keys, Layout, Queries
+from reference_attention.training.factored_flow import FactoredFlow
+from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict, at_least, undecided_claim
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT
+from theorems.curves.factored_points import FactoredPoints
+from theorems.curves.flow_chords import ArcFlow, Point, chords_of, start_and_norms
+from theorems.curves.followed_flow import BEYOND, FLOW_NORMS, IS_OF_THIS_GRADIENT
+
+RELATIVE = 1e-12
+"""Relative tolerance of the solver: what is conserved is compared."""
+PER_DECADE = 20
+"""Recorded norms: sums over them stand for integrals, and a piece between two is short."""
+
+
+class FactoredArcFlow(ArcFlow):
+    """The flow on (K, Q) in u = log(1 + κ s), s the arc length, κ² the size of the keys.
+
+    There are many coordinates, so pieces are fewer and less exact.
+    """
+
+    relative, pieces = 1e-7, 1
+
+    def __init__(self, problem: Problem, layout: Layout) -> None:
+        super().__init__(problem)
+        self._layout, self._kappa, self._of_weights = layout, math.sqrt(problem.key_scale), ArcFlow(problem)
+
+    def _gradient(self, p: Point, by_weights: Point) -> Point:
+        """(∇L Q, ∇Lᵀ K), of ∇L in any unit."""
+        G, (K, Q) = by_weights.reshape(self._layout.d, self._layout.e), self._layout.split(p)
+        return self._layout.join(G @ Q, G.T @ K)
+
+    def _unit(self, p: Point) -> Point:
+        gradient = self._gradient(p, self._of_weights._unit(self._layout.weights(p)))
+        length = math.sqrt(gradient @ gradient)
+        return gradient / length if length > 0 else gradient
+
+    def _curvature(self, p: Point) -> tuple[Point, Float64[np.ndarray, "k k"]]:
+        """∇L/‖∇L‖ and ∇²L/‖∇L‖: along (U, V), ∇²L(W)[dW, dW] + 2⟨∇L(W), U Vᵀ⟩ with dW = U Qᵀ + K Vᵀ."""
+        unit, by_weights = self._of_weights._curvature(self._layout.weights(p))
+        gradient, derivative = self._gradient(p, unit), self._layout.derivative(p)
+        found, at = derivative.T @ by_weights @ derivative, self._layout.d * self._layout.m
+        cross = np.kron(unit.reshape(self._layout.d, self._layout.e), np.eye(self._layout.m))
+        found[:at, at:] += cross
+        found[at:, :at] += cross.T
+        length = math.sqrt(gradient @ gradient)
+        return (gradient / length, found / length) if length > 0 else (gradient, np.zeros_like(found))
+
+
+@dataclass(frozen=True, eq=False)
+class FollowedFactors:
+    """The gradient flow on (K, Q) from a start, to the largest norm that float64 resolves.
+
+    Attributes:
+        data, under_test: what it is a flow of, and what followed it.
+        start: (K, Q).
+        end: the norm it was asked to reach.
+        flow: what came back.
+        rng: chooses the pieces that are integrated again.
+        claim: what is undecided where it ends too early.
+    """
+
+    data: QueryDataset
+    under_test: Implementation
+    start: tuple[Keys, Queries]
+    end: float
+    flow: FactoredFlow
+    rng: np.random.Generator
+    claim: str
+
+    @classmethod
+    def of(
+        cls,
+        data: QueryDataset,
+        under_test: Implementation,
+        start: tuple[Keys, Queries],
+        unit: float,
+        rng: np.random.Generator,
+        claim: str,
+    ) -> FollowedFactors:
+        """To where ½(‖K‖² + ‖Q‖²) is 1e6 in this unit, or less; at least ten times the norm of the start.
+
+        Raises:
+            Undecided: it was not followed to any of them.
+        """
+        begin = math.hypot(norm(start[0]), norm(start[1]))
+        for size in FLOW_NORMS:
+            end = max(math.sqrt(2 * size * unit), math.sqrt(BEYOND) * begin)
+            record = np.geomspace(begin, end, 1 + math.ceil(PER_DECADE * math.log10(end / begin)))[1:]
+            flow = under_test.factored_flow(data, *start, norm=end, record=record, relative=RELATIVE)
+            if flow.stop is not Stop.FAILED:
+                return cls(data, under_test, start, end, flow, rng, claim)
+        raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT)
+
+    def premises(self) -> Iterator[Claim]:
+        """It begins at the start, is tangent to the gradient under test, and between recorded points it is a flow.
+
+        Raises:
+            Ended: it is another flow, or that cannot be decided.
+            Undecided: it ends where it need not.
+        """
+        asked = start_and_norms(self.flow, self.points.layout.join(*self.start), self.end)
+        yield asked
+        if asked.verdict is Verdict.FALSIFIED:
+            raise Ended(asked.name)
+        tangent = self._is_tangent()
+        yield tangent
+        if tangent.undecided:
+            raise Ended(tangent.name)
+        yield chords_of(FactoredArcFlow(self.data.problem, self.points.layout), self.flow, self.rng)
+
+    def diverges(self) -> Iterator[Claim]:
+        """The claim that it reached the norm asked for.
+
+        Raises:
+            Ended: it did not.
+        """
+        flow = self.flow
+        reached = f"‖(K, Q)‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
+        yield Claim(self.claim, Form.LIMIT, 0.0 if flow.reached_norm else -1.0, 0.0, EXACT, reached)
+        if not flow.reached_norm:
+            raise Ended(self.claim)
+
+    @cached_property
+    def points(self) -> FactoredPoints:
+        """The recorded points."""
+        return FactoredPoints.of(self.data.problem, self.flow.K, self.flow.Q)
+
+    @cached_property
+    def gradient(self) -> Any:
+        """∇L(W) e^{−log_scale} under test, (r, d·e), at the floats next to K Qᵀ."""
+        return self.points.at_floats.gradient_of(self.under_test, IS_OF_THIS_GRADIENT)
+
+    @cached_property
+    def solver(self) -> Float64[np.ndarray, "r"]:
+        """Local errors of the solver up to each recorded point, in the joint norm: evaluations · √k (rtol ‖·‖ + atol),
+        k entries; and the rounding of the point.
+        """
+        flow, entries = self.flow, self.points.layout.join(*self.start).size
+        errors = flow.evaluations * math.sqrt(entries) * (flow.relative * flow.norms + flow.absolute)
+        return np.asarray(errors + 8 * entries * EPS * flow.norms)
+
+    def _is_tangent(self) -> Claim:
+        """The gradient under test is tangent to the curve at every recorded point."""
+        mine = self.points.joint(self.points.at_floats.gradient)
+        if not np.isfinite(mine).all():
+            why = "the rounding error of log|ℓ'| is too large: no digit of the gradient's direction is left in float64"
+            return undecided_claim(IS_OF_THIS_GRADIENT, why, Form.EFFECTIVE)
+        theirs = self.points.joint(self.gradient)
+        apart = theirs / norm(theirs, axis=1, keepdims=True) - mine / norm(mine, axis=1, keepdims=True)
+        return at_least(
+            IS_OF_THIS_GRADIENT, Form.EFFECTIVE, 0.0, norm(apart, axis=1), scale=1.0, points="recorded norm"
+        )

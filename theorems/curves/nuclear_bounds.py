@@ -1,0 +1,128 @@
+"""The face of a dual of ATT-SVM⋆, and how far a matrix of large margins can lie from it and from the solution.
+
+Notation: λ ≥ 0 with ‖M‖_op = 1, M = Σ λ_j G_j, C = Σ λ_j ≤ C_⋆; U1, V1 (r columns) the singular vectors of M for the
+singular value 1, g = 1 − σ_{r+1}(M); F = {U1 P V1ᵀ : P ⪰ 0}. Of W with ‖W‖_⋆ ≤ R and all margins at least a > 0 let
+e = R − Ca; then R − ⟨M, W⟩ ≤ e. ``tsvm-nuclear-path`` derives all that.
+
+References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
+from theorems.bounded import exact
+from theorems.core.key_rows import key_rows
+from theorems.core.nuclear_certificate import NuclearCertificate
+from theorems.core.tolerances import tolerance
+from theorems.rounding.attention_at import Numbers
+
+NUCLEAR_ROUNDING = tolerance(
+    "nuclear-rounding",
+    "32 (d + e)² eps R",
+    "singular values and vectors of a d × e matrix in floats are those of one that differs by a small multiple of"
+    " eps ‖W‖ (d + e), and the nuclear norm sums min(d, e) of them; the same of Gram matrices of factors",
+)
+VISIBLE = 1e-6
+"""Singular values of M within it of 1 count as 1, where the solution is not decided: weak duality leaves about 1e-8."""
+
+Matrices = Float64[np.ndarray, "m d e"]
+
+
+@dataclass(frozen=True, eq=False)
+class NuclearBounds:
+    """Face, gap and bounds of one solution.
+
+    Attributes:
+        problem: keys vec(x zᵀ), scores, loss.
+        certificate: of the solution of ATT-SVM⋆(α), of which its claim was made.
+    """
+
+    problem: Problem
+    certificate: NuclearCertificate
+
+    @property
+    def svm(self) -> NuclearMaxMargin:
+        """The solution."""
+        return self.certificate.svm
+
+    @cached_property
+    def rows(self) -> Numbers:
+        """G_j as vectors, (N, d·e), as the floats of the keys let them be."""
+        others = np.arange(self.problem.T) != self.svm.alpha[:, None]
+        return key_rows(self.problem, self.svm.alpha)[others]
+
+    @cached_property
+    def duals(self) -> Float64[np.ndarray, "N"]:
+        """λ_j with ‖M‖_op = 1."""
+        a, z, duals = self.certificate.floats
+        return np.asarray(duals / np.linalg.norm((a * duals[:, None]).T @ z, ord=2))
+
+    @cached_property
+    def M(self) -> Float64[np.ndarray, "d e"]:
+        """Σ λ_j G_j."""
+        a, z, _ = self.certificate.floats
+        return np.asarray((a * self.duals[:, None]).T @ z)
+
+    @property
+    def least(self) -> float:
+        """C from below: what the duals prove."""
+        return self.svm.bounds[0]
+
+    @property
+    def most(self) -> float:
+        """‖W_⋆‖_⋆ from above: what K and Q prove."""
+        return self.svm.bounds[1]
+
+    @cached_property
+    def face(self) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], float] | None:
+        """U1, V1 and g; None where the singular values of M that are about 1 are not told from others."""
+        if self.svm.face is not None and self.svm.gap is not None:
+            return *self.svm.face, self.svm.gap
+        u, s, vt = np.linalg.svd(self.M, full_matrices=False)
+        r = int(np.sum(s > 1 - VISIBLE))
+        following = float(s[r]) if r < len(s) else 0.0
+        return None if following > 1 - 10 * VISIBLE else (u[:, :r], vt[:r].T, 1 - following)
+
+    def margins(self, W: Matrices) -> Numbers:
+        """h_j(W), (m, N)."""
+        return exact(W.reshape(len(W), W.shape[1] * W.shape[2])) @ self.rows.T
+
+    def rounding(self, R: Any) -> Any:
+        """What singular values of matrices of that size carry."""
+        return 32 * sum(self.svm.W.shape) ** 2 * EPS * np.asarray(R)
+
+    def face_distance(self, W: Matrices) -> Float64[np.ndarray, "m"]:
+        """‖W − U1 (Σ_k σ_k μ_k μ_kᵀ) V1ᵀ‖_⋆, W = Σ_k σ_k u_k v_kᵀ, μ_k = ½(U1ᵀu_k + V1ᵀv_k); (m,)."""
+        assert self.face is not None
+        U1, V1, _ = self.face
+        u, s, vt = np.linalg.svd(W, full_matrices=False)
+        mu = (U1.T @ u + V1.T @ vt.mT) / 2
+        near = U1 @ ((mu * s[:, None]) @ mu.mT) @ V1.T
+        return np.asarray(np.linalg.svd(W - near, compute_uv=False).sum(axis=-1))
+
+    def from_face(self, R: Any, e: Any) -> Any:
+        """2√(R e/g)."""
+        assert self.face is not None
+        return 2 * np.sqrt(R * np.maximum(e, 0.0) / self.face[2])
+
+    def from_solution(self, R: Any, e: Any, beyond: Any) -> Any:
+        """B + [(Σ_S ‖G_j‖²)^½ B + e/min_S λ + √s b]/τ with B = 2√(Re/g): a bound of ‖W − ρW_⋆‖_F where the solution is
+        the only one and margins are at least ρ − b.
+        """
+        tau, B = self.svm.injectivity, self.from_face(R, e)
+        a, z, _ = self.certificate.floats
+        used = self.duals > 0
+        sizes = norm(a[used], axis=1) * norm(z[used], axis=1)
+        assert tau is not None
+        spread = np.maximum(e, 0.0) / self.duals[used].min() + np.sqrt(used.sum()) * np.maximum(beyond, 0.0)
+        return B + (norm(sizes) * B + spread) / tau

@@ -1,0 +1,25 @@
+"""The smallest number from which on a condition holds, by doubling and bisection."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+
+def smallest(holds: Callable[[float], bool], start: float, known: float = math.inf) -> float:
+    """The smallest ρ ≥ start for which a condition that stays true once true holds (to 1%, from above).
+
+    Args:
+        known: a ρ at which the condition is known to hold.
+    """
+    if not start < math.inf or holds(start):
+        return start
+    low, high = start, min(2 * start, known)
+    while high < known and not holds(high):
+        low, high = high, min(high * max(2.0, high / start), known)
+        if high > 1e250:
+            return math.inf
+    while high > low * 1.01:
+        middle = math.sqrt(low) * math.sqrt(high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

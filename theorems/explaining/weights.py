@@ -1,0 +1,84 @@
+"""Where W is trained: its max-margin solutions of least Frobenius and of least nuclear norm, and their ranks.
+
+Training W turns to the first, training K and Q in W = KQᵀ to the second, as far as regularization paths say.
+
+References: *Transformers as Support Vector Machines*, Lemma 2, Theorem 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flint import fmpq_mat
+
+from generators.case import Case
+from reference_attention.svm.max_margin import Infeasible, MaxMargin
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
+from theorems.explaining.selection import Chosen
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedWeights:
+    """Both solutions for some tokens.
+
+    Attributes:
+        of: "optimal", "selected" or "given".
+        frobenius: of least Frobenius norm; vec(W) is its p.
+        rank: of that one, exact.
+        nuclear: of least nuclear norm.
+    """
+
+    of: str
+    frobenius: MaxMargin
+    rank: int
+    nuclear: NuclearMaxMargin
+
+    @property
+    def one_minus_cosine(self) -> float:
+        """Between both."""
+        other = self.nuclear.W.ravel()
+        return float(np.square(self.frobenius.direction - other / np.linalg.norm(other)).sum() / 2)
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """Of a table: which tokens, the norm, its value, the rank, tight constraints, and what is proven."""
+        svm, least = self.frobenius, self.nuclear
+        many = svm.neighbours.size - len(svm.alpha)
+        first = (self.of, "‖W‖_F", f"{svm.norm:.6g}", str(self.rank), f"{int(svm.neighbours.sum())} of {many}", "exact")
+        rank, tight = ("", "") if least.exact is None else (str(least.rank), f"{len(least.exact.support)} of {many}")
+        said = f"not decided: {least.undecided}" if least.exact is None else "the only one"
+        return first, (self.of, "‖W‖_⋆", f"{least.norm:.6g}", rank, tight, said)
+
+    def as_json(self) -> dict[str, Any]:
+        """Numbers in full; what is not decided is null, with the reason."""
+        least = self.nuclear
+        return {
+            "of": self.of,
+            "frobenius": {"norm": self.frobenius.norm, "rank": self.rank},
+            "nuclear": {
+                "bounds": least.bounds,
+                "rank": least.rank,
+                "gap": least.gap,
+                "W": least.W,
+                "unique": least.unique,
+                "undecided": least.undecided or None,
+            },
+            "one_minus_cosine": self.one_minus_cosine,
+        }
+
+
+def trained_weights(case: Case, choices: Iterable[Chosen]) -> tuple[TrainedWeights, ...]:
+    """Of each choice of tokens that can be separated; none where no queries are given."""
+    if case.queried is None:
+        return ()
+    found = []
+    for one in choices:
+        least = None if one.solution is None else nuclear_max_margin(case.queried.keys, one.alpha)
+        if one.solution is None or least is None or isinstance(least, Infeasible):
+            continue
+        rank = int(fmpq_mat(*case.queried.shape, list(one.solution.exact.p)).rank())
+        found.append(TrainedWeights(one.name, one.solution, rank, least))
+    return tuple(found)

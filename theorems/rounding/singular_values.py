@@ -1,0 +1,39 @@
+"""Singular values that carry their rounding: of a computed decomposition, by what it misses the matrix by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.linalg import norm
+
+from theorems.bounded import Bounded, exact, value_of
+from theorems.rounding.approximate import approximate
+from theorems.rounding.attention_at import Numbers
+
+
+def singular_values(matrix: Any) -> Numbers:
+    """σ_1 ≥ σ_2 ≥ … of matrices (*b, d, e), shape (*b, min(d, e)).
+
+    With A = U S Vᵀ + R as computed, σ_i(A) is within ‖R‖_F of σ_i(U S Vᵀ) (Weyl), and that between S_i times the
+    products of the least and of the largest singular values of U and V (Ostrowski), whose squares are within
+    ‖UᵀU − I‖_F and ‖VᵀV − I‖_F of 1.
+    """
+    U, S, V = np.linalg.svd(value_of(matrix), full_matrices=False)
+    if not isinstance(exact(S), Bounded):
+        return S
+    rest: Any = matrix - np.einsum("...ik,...kj->...ij", exact(U) * S[..., None, :], exact(V))
+    one = np.eye(S.shape[-1])
+    askew = [
+        norm(np.einsum(how, exact(X), exact(X)) - one, axis=(-2, -1))
+        for how, X in (("...ik,...il->...kl", U), ("...ki,...li->...kl", V))
+    ]
+    missed, turned = norm(rest, axis=(-2, -1)), askew[0] + askew[1]
+    # √((1 + a)(1 + b)) − 1 ≤ (a + b)/2, and 1 − √((1 − a)(1 − b)) ≤ a + b.
+    error = (missed.value + missed.error)[..., None] + S * (turned.value + turned.error)[..., None]
+    return approximate(S, error * (1 + 8 * float(np.finfo(float).eps)))
+
+
+def nuclear_norm(matrix: Any) -> Numbers:
+    """Σ σ_i, (*b,)."""
+    return np.sum(singular_values(matrix), axis=-1)

@@ -1,0 +1,269 @@
+"""Gradient flow on the factors (K, Q) of W: what it conserves, that it keeps selecting, and what it converges to.
+
+References: own; *Transformers as Support Vector Machines*, (KQ-ERM); Sheen, Chen, Wang, Zhou, arXiv 2403.08699; Powers,
+Størmer, *Free states of the canonical anticommutation relations*, 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+from numpy.linalg import norm
+
+from generators.case import Case
+from generators.query_assumptions import label_separating_queries
+from generators.query_cases import Family, query_cases
+from reference_attention.floats import EPS
+from reference_attention.svm.label_svm import LabelSvm, label_svm
+from reference_attention.svm.max_margin import Infeasible
+from theorems.bounded import exact, value_of
+from theorems.core.att_svm import certify
+from theorems.core.claim import Claim, Form, Undecided, at_least
+from theorems.core.claim_name import premise, premises, sharper
+from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
+from theorems.core.implementation import Implementation
+from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
+from theorems.core.on_kernel import SATURATED
+from theorems.core.parts import Condition
+from theorems.core.statement import NO_WEIGHTS, statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
+from theorems.core.tolerances import tolerance
+from theorems.curves.factored_certificate import (
+    certificate_sides,
+    signed_variances,
+    singular_value_growth,
+)
+from theorems.curves.factored_law import sharpest_lag
+from theorems.curves.factored_starts import factors_with_margin, least_eigenvalue, margin_needed
+from theorems.curves.followed_factors import FollowedFactors
+from theorems.curves.followed_flow import FLOW_PREMISES
+from theorems.curves.margin_points import points_with_margin
+from theorems.rounding.approximate import approximate
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.rounding.singular_values import nuclear_norm, singular_values
+from theorems.token_selection.global_paths.descent_from_a_margin import descent_from_a_margin
+from theorems.token_selection.global_paths.margin_constants import MarginConstants
+
+FACTORED_FLOW = tolerance(
+    "factored-flow",
+    "E = evaluations · √k (1e-12 ‖(K, Q)‖ + atol), k entries: 2‖(K, Q)‖E of Δ, √m times that of ‖Δ‖_⋆, and max‖G‖‖(K,"
+    " Q)‖E of a margin",
+    "the exact flow conserves Δ and lowers L from wherever it begins; so the solver's local errors, at most rtol‖·‖ +"
+    " atol per entry and gradient, add and do not grow; one of size e moves Δ by 2‖(K, Q)‖e and W by ‖(K, Q)‖e",
+)
+QUADRATURE = tolerance(
+    "factored-quadrature",
+    "|T_h − T_2h|, the trapezoidal sums over all recorded points and over every other",
+    "the trapezoidal rule is off by about a third of that: its error falls like h²",
+)
+
+LAW = tolerance(
+    "factored-law",
+    "(r + 1)E + (1 + 1/r)(rE/(c_r − 2rE) − log c_r), or (r + 1)E/(c_{r+1} − 2(r + 1)E) − log c_{r+1} + (r + 1)E; and"
+    " what the trapezoidal rule may miss of τ",
+    "an effective bound: how far the certificate is from its limit, and the singular vectors where it begins from those"
+    " of the limit (the derivation stands in factored_law.py)",
+)
+
+SEPARATING = Condition(
+    "the queries separate the labels", lambda case: label_separating_queries(case).holds is not False
+)
+RESOLVED = "where float64 resolves the flow"
+FEWEST = 3
+"""Recorded points of which a sum over every other is a sum."""
+LOGITS = 1e7
+"""Where ‖(K(0), Q(0))‖² max‖G‖ is larger, logits have no digits left at a hundred times that."""
+CLIMBS_OUTWARD = sharper("climbs-outward")
+CONSERVED, NUCLEAR = (sharper(name, when=RESOLVED) for name in ("imbalance-is-conserved", "norm-is-nuclear-norm"))
+KEPT, DIVERGES = sharper("flow-margin-is-kept", when=RESOLVED), sharper("norm-diverges", when=RESOLVED)
+LONG, NOT_STATIONARY = sharper("query-gradient-is-long", when=RESOLVED), sharper("not-stationary", when=SEPARATING)
+LEADS = "where optimal tokens lead and all others score below the output"
+CERTIFICATE, DUALITY = sharper("certificate", when=LEADS), sharper("value-is-enclosed", when=LEADS)
+GROWTH = sharper("singular-values-grow", when="the same, at every recorded point")
+NUCLEAR_SVM = premise("nuclear-svm-is-optimal")
+LAG = sharper(
+    "spurious-value-lags", when="ATT-SVM⋆ is decided, of less than full rank, and gτ is twice what is allowed"
+)
+
+
+def _cases() -> SearchStrategy[Case]:
+    return query_cases(families=(Family.LABEL_SEPARATING, Family.INDEPENDENT, Family.ORTHOGONAL))
+
+
+@statement(
+    "tsvm-factored-flow",
+    "Gradient flow on the factors (K, Q)",
+    source="own; T-SVM proves nothing of it",
+    claims=(
+        *(*QUERY_CLAIMS, SVM_IS_OPTIMAL, CLIMBS_OUTWARD),
+        *(name.only(RESOLVED) for name in FLOW_PREMISES),
+        *(DIVERGES, CONSERVED, NUCLEAR, KEPT, LONG, NOT_STATIONARY),
+        *(NUCLEAR_SVM, CERTIFICATE, DUALITY, GROWTH, LAG),
+    ),
+    assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable", "definite-imbalance"),
+    cases=_cases,
+    kernel=SATURATED,
+    needs=NO_WEIGHTS | dict(descent_from_a_margin.needs),
+)
+def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Train W = K Qᵀ by dK/dt = −∇L(W) Q, dQ/dt = −∇L(W)ᵀ K. Let Assumption A hold, opt be unique, ATT-SVM(opt)
+    feasible and m(W) = min (x_i,opt − x_it)ᵀ W z_i; any n, any scores. From any factors of a W(0) with
+
+        m(W(0)) ≥ κ + max(1, log(2(T − 1))),
+
+    κ that of Theorem 1, L(K(t) Q(t)ᵀ) falls to its infimum L_⋆ and ‖W(t)‖ → ∞.
+
+    **Exact.** Δ = KᵀK − QᵀQ stays what it is: d/dt KᵀK = −Qᵀ∇LᵀK − Kᵀ∇L Q is also d/dt QᵀQ. Hence, along the flow,
+
+        0 ≤ ½(‖K‖_F² + ‖Q‖_F²) − ‖W‖_⋆ ≤ ½‖Δ‖_⋆:
+
+    with A = (KᵀK)^½ and B = (QᵀQ)^½, ‖KQᵀ‖_⋆ = ‖AB‖_⋆, so the middle is ½‖A − B‖_F² + tr AB − ‖AB‖_⋆. It is ≥ 0 as
+    2‖AB‖_⋆ ≤ ‖A‖_F² + ‖B‖_F², and as tr AB ≤ ‖AB‖_⋆ it is ≤ ½‖A − B‖_F² ≤ ½‖A² − B²‖_⋆ (Powers–Størmer). The norm of
+    (K, Q) is the nuclear norm of W up to a constant that the start fixes.
+
+    **Effective.** With Ω = (1/n) Σ|ℓ'_i| Σ_t s_it (γ_i,opt − γ_it), h_it = (x_i,opt − x_it)ᵀ W z_i, wherever m(W) ≥ 1
+
+        −⟨∇L(W), W⟩ ≥ m (1 − (T − 1)e^{−m}) Ω :
+
+    −⟨∇L, W⟩ = (1/n) Σ|ℓ'_i| Σ_t s_it (γ_i,opt − γ_it)(h_it − Σ_u s_iu h_iu), h_it ≥ m, and s h ≤ h e^{−h} ≤ m e^{−m},
+    since h e^{−h} falls from 1 on. As L falls, m(W(t)) ≥ m(W(0)) − κ (the argument of ``descent-from-a-margin``), so
+    −⟨∇L, W⟩ ≥ ½Ω for ever. Now d(‖K‖² + ‖Q‖²)/dt = −4⟨∇L, W⟩ and dL/dt ≤ −(2⟨∇L, W⟩)²/(‖K‖² + ‖Q‖²). Were L − L_⋆ ≥ ε
+    for ever, so were Ω ≥ ε c_min/c_max, and m, hence −⟨∇L, W⟩ ≤ (m + κ)Ω, bounded: ‖K‖² + ‖Q‖² would grow at most
+    linearly, and L fall without end, as ∫ dt/t.
+
+    **No stationary point.** Let m = d and Δ ≻ 0. K is invertible for ever, as KᵀK = Δ + QᵀQ ⪰ Δ, and
+
+        ‖∇_Q L‖_F = ‖∇Lᵀ K‖_F ≥ λ_min(Δ)^½ ‖∇L‖_F.
+
+    If the queries separate the labels, c = min Y_i qᵀz_i > 0, this is ≥ λ_min(Δ)^½ (c/(n‖v‖‖q‖)) Σ|ℓ'_i| Var_i > 0 from
+    every start, whatever T and the scores: −vᵀ∇L q = (1/n) Σ|ℓ'_i| Var_i Y_i qᵀz_i. In general (K, Q) is not stationary
+    wherever q ∈ range Q, or v ∈ range K, for then ∇L Q, or ∇Lᵀ K, does not vanish along it.
+
+    **A certificate, at every point.** Once opt is selected, −∇L = Σ ω_j G_j with ω ≥ 0; let M̂ = −∇L/Σω. From m(W) ≤
+    ⟨M̂, W⟩ ≤ ‖M̂‖_op ‖W‖_⋆ and weak duality,
+
+        1 ≤ ‖W‖_⋆ ‖M̂‖_op/m(W)    and    1/‖M̂‖_op ≤ C_⋆ ≤ ‖W‖_⋆/m(W),
+
+    so that the ratio bounds how far W/m(W) is from the nuclear-norm SVM, with no limit. A direction that the flow
+    converges to is expected to be a KKT point of min ½(‖K‖² + ‖Q‖²) with margins ≥ 1, a global one iff the ratio tends
+    to 1; that it is one is open.
+
+    **The law of the other singular values.** With Θ = (K; Q) the flow is dΘ/dτ = S Θ, S = (0, M̂; M̂ᵀ, 0), dτ = Σω dt;
+    4⟨M̂, W⟩ dτ = d‖Θ‖². The volume σ_1(Θ) ⋯ σ_k(Θ) grows by at most the k largest eigenvalues of S, which M̂ has as
+    singular values:
+
+        d log(σ_1 ⋯ σ_k)(Θ) ≤ (σ_1 + … + σ_k)(M̂) dτ,    for every k.
+
+    Once M̂ is near λ's M, with r singular values 1 and a gap g = 1 − σ_{r+1}(M), this is σ_{r+1}(W)/σ_1(W) ~ ‖W‖^{−g}
+    (:mod:`theorems.curves.factored_law` has the bounds on either side). So a limit may be invisible: g = 0.02 is a
+    factor of 0.76 over six decades.
+    """
+    yield from query_claims(case, under_test)
+    data, problem, rng = case.queried, case.problem, case.rng()
+    assert data is not None, "the statement assumes queries-given"
+    svm = yield from certify(problem, problem.optimal, under_test)
+    constants = MarginConstants(problem, svm)
+    yield _outward(constants, under_test, rng)
+    needed = margin_needed(constants, KEPT)
+    start = factors_with_margin(case, constants, needed, rng)
+    if (norm(start[0]) ** 2 + norm(start[1]) ** 2) * float(value_of(constants.reach)) > LOGITS:
+        return
+    followed = FollowedFactors.of(data, under_test, start, svm.norm, rng, DIVERGES)
+    yield from premises(followed)
+    yield from followed.diverges()
+    yield from _conservation(followed)
+    yield from _selects(constants, followed)
+    yield from _not_stationary(case, followed)
+    yield from _nuclear(constants, followed, under_test)
+
+
+def _outward(constants: MarginConstants, under_test: Implementation, rng: np.random.Generator) -> Claim:
+    """−⟨∇L, W⟩ at points of margin 1 and more."""
+    points = points_with_margin(constants, rng)
+    m = constants.margins(exact(points))
+    points = points[np.asarray(m >= 1.0)]
+    at, m = AttentionAt(constants.problem, points), m[np.asarray(m >= 1.0)]
+    outward = -np.vecdot(at.gradient_of(under_test, CLIMBS_OUTWARD), exact(points))
+    return at_least(CLIMBS_OUTWARD, Form.EFFECTIVE, outward, m * (1 - constants.odds_bound(m)) * constants.omega(at))
+
+
+def _conservation(followed: FollowedFactors) -> Iterator[Claim]:
+    """Δ, and that ½‖(K, Q)‖² is the nuclear norm up to ½‖Δ(0)‖_⋆."""
+    points, what = followed.points, {"why": FACTORED_FLOW, "points": "recorded norm"}
+    drift = 2 * followed.flow.norms * followed.solver
+    apart: Any = norm(points.imbalance - points.imbalance[:1], axis=(-2, -1)).widen(drift)
+    yield at_least(CONSERVED, Form.LIMIT, 0.0, apart[1:], scale=followed.flow.norms[1:] ** 2, **what)
+    half = points.norm_squared / 2 - nuclear_norm(points.W)
+    above = nuclear_norm(points.imbalance[:1]) / 2 - half
+    m = points.layout.m
+    sides = np.concatenate([half, above.widen(np.sqrt(m) / 2 * drift)])
+    yield at_least(NUCLEAR, Form.LIMIT, sides, 0.0, scale=np.tile(followed.flow.norms**2, 2), **what)
+
+
+def _selects(constants: MarginConstants, followed: FollowedFactors) -> Iterator[Claim]:
+    """m(W(t)) ≥ m(W(0)) − κ."""
+    margins = followed.points.margins(constants.rows)
+    lost = float(value_of(constants.reach)) * followed.flow.norms * followed.solver
+    # Far out the margins of rows a million times longer than the shortest are lost to the solver's tolerance.
+    known = np.logical_and.accumulate((lost <= 1) | (margins.value >= 8 * lost))[1:]
+    if not known.any():
+        return
+    kept = margins[1:].widen(lost[1:])[known]
+    what = {"why": FACTORED_FLOW, "points": "recorded norm"}
+    yield at_least(KEPT, Form.LIMIT, kept, margins[0] - constants.kappa, **what)
+
+
+def _not_stationary(case: Case, followed: FollowedFactors) -> Iterator[Claim]:
+    """How long ∇_Q is, by λ_min of the Δ that the flow began with."""
+    points, data = followed.points, followed.data
+    # What Δ may have lost by now, in place of the conserved one.
+    drift = 2 * followed.flow.norms * followed.solver
+    least: Any = (least_eigenvalue(points.imbalance[:1], LONG) + np.zeros_like(drift)).widen(drift)
+    known = np.asarray(least > 0)
+    if not known.any():
+        return
+    of_k = data.shape[0] * points.layout.m
+    by_q = norm(points.joint(followed.gradient)[:, of_k:], axis=1)[known]
+    root = np.sqrt(least[known])
+    what = {"why": FACTORED_FLOW, "points": "recorded norm"}
+    yield at_least(LONG, Form.LIMIT, by_q, root * norm(followed.gradient, axis=1)[known], **what)
+    separator = label_svm(data.Y[:, None] * data.queries)
+    if isinstance(separator, LabelSvm):
+        share: Numbers = np.min(exact(data.Y[:, None] * data.queries) @ separator.v)
+        share = share / (norm(exact(separator.v)) * norm(exact(data.v)) * case.problem.n)
+        variances = np.sum(signed_variances(points.at_floats), axis=1)[known]
+        yield at_least(NOT_STATIONARY, Form.LIMIT, by_q, root * share * variances, **what)
+
+
+def _nuclear(constants: MarginConstants, followed: FollowedFactors, under_test: Implementation) -> Iterator[Claim]:
+    """The certificate at every point, how volumes grow, and by what law the spurious singular value lags behind."""
+    points, problem = followed.points, constants.problem
+    svm = under_test.nuclear_max_margin(followed.data.keys, problem.optimal)
+    if isinstance(svm, Infeasible):
+        raise Undecided(NUCLEAR_SVM, "ATT-SVM⋆(opt) was called infeasible", Form.EXACT)
+    yield nuclear_claim(NuclearCertificate(followed.data, problem.optimal, svm), NUCLEAR_SVM)
+    margins = points.margins(constants.rows)
+    total, leads = certificate_sides(points.at_floats)
+    if not leads.any():
+        return
+    descent = -followed.gradient.reshape(points.W.shape)
+    spectrum, sizes = singular_values(descent), nuclear_norm(points.W)
+    what = "recorded norm"
+    left = (sizes * spectrum[:, 0])[leads]
+    yield at_least(CERTIFICATE, Form.EFFECTIVE, left, (margins * total)[leads], points=what)
+    least, most = (approximate(np.array(bound), np.array(4 * EPS * bound)) for bound in svm.bounds)
+    above = np.concatenate([most * spectrum[leads, 0] / total[leads], sizes[leads] / margins[leads]])
+    below = np.concatenate([np.ones(int(leads.sum())), (least + np.zeros(int(leads.sum()))).value])
+    yield at_least(DUALITY, Form.EFFECTIVE, above, below, points=what)
+    if not leads.all() or len(leads) < FEWEST:
+        return
+    grown, allowed, off = singular_value_growth(points, descent, spectrum)
+    volumes = {"why": QUADRATURE, "points": "volume at a recorded norm"}
+    yield at_least(GROWTH, Form.LIMIT, allowed, grown, rounding=off + EPS * np.abs(grown), **volumes)
+    lag = sharpest_lag(points, svm, value_of(descent) / value_of(total)[:, None, None])
+    if lag is not None:
+        sides, room = np.array([lag.fallen, lag.expected]), np.array([lag.above, lag.below])
+        yield at_least(LAG, Form.LIMIT, sides, sides[::-1], rounding=room, why=LAW, scale=lag.expected, points="side")

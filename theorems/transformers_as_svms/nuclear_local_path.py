@@ -1,0 +1,175 @@
+"""Theorem 6 for the nuclear norm: the claims that :mod:`.local_path` makes where W_⋆ of α is proven the only solution.
+
+References: *Transformers as Support Vector Machines*, Theorem 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.case import Case
+from reference_attention.floats import EPS
+from reference_attention.paths.nuclear_offsets import NuclearOffsets
+from reference_attention.paths.nuclear_path import log_costs_of
+from reference_attention.svm.max_margin import Infeasible
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, section
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
+from theorems.core.implementation import Implementation
+from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
+from theorems.core.tolerances import EXACT, tolerance
+from theorems.curves.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
+from theorems.curves.nuclear_limit import corrections, offset_in_closed_form
+from theorems.curves.nuclear_local_bounds import NuclearLocalBounds
+from theorems.rounding.attention_at import Numbers
+
+NUCLEAR_LOCAL_VALUE = tolerance(
+    "nuclear-local-path-value",
+    "what both log-excesses carry, 64 eps (1 + |log excess| + κR), and 2T e^{−(ρ − κ_α)} + Σ_harmful e^{−ρ(m − 1)/2}",
+    "the path minimises Σ c_j e^{−h_j} over tokens that score less, from which the risk differs by a factor of 1 plus"
+    " softmax weights that are not selected and what harmful tokens take",
+)
+
+LOCAL = "W_⋆ of α is proven the only solution, its tight constraints are of lower tokens, and float64 resolves"
+ON_PATH = f"{LOCAL} a radius at which the path lies in the cone"
+
+SVM_IS_OPTIMAL = premise("nuclear-svm-is-optimal")
+MARGIN = sharper("nuclear-sublevel-margin", when=f"{LOCAL} its cone")
+FACE = sharper("nuclear-sublevel-face-distance", when=f"{LOCAL} its cone")
+SOLUTION = sharper("nuclear-sublevel-solution-distance", when=f"{LOCAL} its cone")
+IN_CONE = premise("nuclear-path-is-in-the-cone", when=ON_PATH)
+NO_HIGHER = premise("nuclear-path-is-no-higher-than-its-limit", when=ON_PATH)
+PATH_MARGIN = sharper("nuclear-path-margin", when=ON_PATH)
+TURNS = stated_claim("nuclear-path-turns", when=ON_PATH)
+
+NUCLEAR_LOCAL_CLAIMS = (SVM_IS_OPTIMAL, MARGIN, FACE, SOLUTION, IN_CONE, NO_HIGHER, PATH_MARGIN, TURNS)
+"""The claims of :func:`nuclear_local_claims`."""
+
+SUBLEVEL = (1.05, 2.0, 30.0, 1e3, 1e6)
+"""ρ of the sublevel sets, in units of the larger of κ_α and R0."""
+POINTS = 60
+"""Points of the cone per sublevel set."""
+PATH_RADII = (1e2, 1e4, 1e6)
+"""ρ of the path."""
+
+
+@section
+def nuclear_local_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Theorem 6 with ‖·‖_⋆; :func:`.local_path.tsvm_local_path` derives it."""
+    data, problem, alpha = case.queried, case.problem, case.chosen_tokens
+    assert data is not None
+    found = under_test.nuclear_max_margin(data.keys, alpha)
+    if isinstance(found, Infeasible):
+        raise Undecided(SVM_IS_OPTIMAL, "ATT-SVM⋆(α) was called infeasible")
+    certificate = NuclearCertificate(data, alpha, found)
+    optimal = nuclear_claim(certificate, SVM_IS_OPTIMAL)
+    yield from premises(optimal)
+    if optimal.verdict is Verdict.FALSIFIED:
+        raise Ended(optimal.name)
+    local = NuclearLocalBounds(NuclearBounds(problem, certificate), under_test)
+    if found.exact is None or not local.is_locally_optimal or not local.is_resolvable:
+        return
+    begin = max(float(value_of(local.kappa)), local.first)
+    yield from _sublevel(local, begin, case.rng())
+    yield from _on_the_path(local, begin)
+
+
+def _sublevel(local: NuclearLocalBounds, begin: float, rng: np.random.Generator) -> Iterator[Claim]:
+    """The effective claims at points of the cone."""
+    rho = np.repeat([begin * one for one in SUBLEVEL if begin * one < local.last], POINTS)
+    W = local.points(rng, rho, begin)
+    least = least_margin(local, W, rho, MARGIN)
+    inside = (least.value - least.error > 0) & (value_of(local.sizes(W)[0]) >= local.first)
+    yield from _distances(local, W[inside], rho[inside], least[inside], (MARGIN, FACE, SOLUTION), Form.EFFECTIVE)
+
+
+def _distances(
+    local: NuclearLocalBounds,
+    W: Float64[np.ndarray, "m d e"],
+    rho: Float64[np.ndarray, "m"],
+    least: Numbers,
+    names: tuple[str, str, str],
+    form: Form,
+) -> Iterator[Claim]:
+    """Margins are at least ρ − κ_α − o; then W is near the face and near ρW_⋆."""
+    bounds, what = local.bounds, {"points": "point of the cone"}
+    R, low = rho * bounds.most, least.value - least.error
+    e = R - bounds.least * low
+    yield at_least(names[0], Form.EFFECTIVE, np.min(bounds.margins(W), axis=1), least, **what)
+    round_off: dict[str, Any] = {"rounding": bounds.rounding(R), "why": NUCLEAR_ROUNDING, "scale": R, **what}
+    yield at_least(names[1], Form.EFFECTIVE, bounds.from_face(R, e), bounds.face_distance(W), **round_off)
+    off = np.linalg.norm(W - rho[:, None, None] * bounds.svm.W, axis=(1, 2))
+    yield at_least(names[2], form, bounds.from_solution(R, e, rho - low), off, **round_off)
+
+
+def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
+    """The path under test, at radii at which its predicted offset lies in the cone."""
+    bounds, problem = local.bounds, local.problem
+    svm, P = bounds.svm, float(np.linalg.norm(bounds.svm.W))
+    log_costs = log_costs_of(problem, svm)
+    offset = offset_in_closed_form(bounds, log_costs).value
+    system = NuclearOffsets.of(svm, log_costs)
+
+    def lies_within(rho: float) -> bool:
+        """By the limit and the first two Newton steps from it: well within the cone."""
+        first, second = corrections(system, rho)
+        apart = float(np.linalg.norm(offset)) + first + 2 * second
+        return second <= max(first / 4, EPS * rho * P) and 2 * apart < rho * P * np.sqrt(local.mu)
+
+    radii = np.array([rho for rho in PATH_RADII if 1.5 * begin < rho < local.last and lies_within(rho)])
+    if radii.size == 0:
+        return
+    path = local.under_test.nuclear_path(problem, svm, radii)
+    W = path.K @ np.swapaxes(path.Q, 1, 2)
+    if W.shape != (len(radii), *svm.W.shape) or not np.isfinite(W[[not why for why in path.reasons]]).all():
+        raise NotANumber(IN_CONE, "the path has no finite point at each radius", Form.EXACT)
+    there = np.array([not why for why in path.reasons])
+    if not there.any():
+        yield Claim(TURNS, Form.LIMIT, 0.0, 0.0, EXACT, undecided=f"no minimiser: {path.reasons[-1]}", not_found=True)
+        return
+    W, radii = W[there], radii[there]
+    size, nu = local.sizes(W)
+    norms = np.linalg.svd(W, compute_uv=False).sum(axis=1) / bounds.most
+    room = 64 * problem.d * EPS
+    left = np.stack([local.mu * (1 + 1e-6) + room - nu, exact(radii * (1 + room) - norms), size - local.first])
+    scale = np.stack([np.full(len(radii), local.mu), radii, radii])
+    yield at_least(IN_CONE, Form.EXACT, left, 0.0, scale=scale, points="radius")
+
+    # ρW_⋆, and ρW_⋆ + o, which may be a little longer than the ball allows.
+    ray = radii[:, None, None] * svm.W
+    beside = ray + offset
+    beside *= np.minimum(1.0, radii * bounds.most / np.linalg.svd(beside, compute_uv=False).sum(axis=1))[:, None, None]
+    mine, theirs = (
+        local.log_excess(W, NO_HIGHER),
+        [local.log_excess(x, NO_HIGHER).reshape(1, -1) for x in (ray, beside)],
+    )
+    noise = 64 * EPS * (1 + np.abs(mine.value) + problem.key_scale * radii * P)
+    harm = np.exp(-radii[:, None] * local.beyond[~local.good] / 2).sum(axis=1)
+    noise += 2 * problem.T * np.exp(-np.maximum(radii - float(value_of(local.kappa)), 0.0)) + harm
+    yield at_least(
+        NO_HIGHER,
+        Form.LIMIT,
+        np.concatenate(theirs),
+        mine.widen(noise),
+        scale=1.0,
+        why=NUCLEAR_LOCAL_VALUE,
+        points="radius",
+    )
+    least = least_margin(local, W, radii, PATH_MARGIN)
+    for claim in _distances(local, W, radii, least, (PATH_MARGIN, FACE, TURNS), Form.LIMIT):
+        if claim.name != FACE:
+            yield claim
+
+
+def least_margin(
+    local: NuclearLocalBounds, W: Float64[np.ndarray, "m d e"], rho: Float64[np.ndarray, "m"], claim: str
+) -> Numbers:
+    """ρ' − κ_α − o: ρ' ≥ ρ the least margin of ρW_⋆, o by how much the log-excess of W is larger than there."""
+    radii, of = np.unique(rho, return_inverse=True)
+    edge = radii[:, None, None] * local.bounds.svm.W
+    over = np.maximum(local.log_excess(W, claim) - local.log_excess(edge, claim)[of], 0.0)
+    return np.min(local.bounds.margins(edge), axis=1)[of] - over - local.kappa

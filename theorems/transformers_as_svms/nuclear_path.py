@@ -1,0 +1,350 @@
+"""The regularization path of (K, Q) turns to W_⋆, a W of least nuclear norm that separates the optimal tokens.
+
+Main results: explicit bounds on margins, on the distance from a face of matrices and from W_⋆ over a whole sublevel
+set; the path itself at radii up to 1e6, each point with a certificate that it is a minimiser; its offset from the ray.
+
+References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.nuclear_cases import nuclear_cases
+from reference_attention.floats import EPS
+from reference_attention.paths.nuclear_offsets import NuclearOffsets
+from reference_attention.paths.nuclear_path import log_costs_of
+from reference_attention.svm.max_margin import Infeasible
+from theorems.bounded import exact
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, undecided_claim
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
+from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
+from theorems.core.implementation import Implementation
+from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
+from theorems.core.on_kernel import FAR
+from theorems.core.statement import statement
+from theorems.core.tolerances import EXACT, tolerance
+from theorems.curves.constraints import exact_to_rounding
+from theorems.curves.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
+from theorems.curves.nuclear_limit import corrections, offset_in_closed_form
+from theorems.curves.nuclear_points import half_squares, nuclear_points
+from theorems.rounding.approximate import approximate, bend
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.excess import log_excess_of
+from theorems.token_selection.global_paths.theorem_1_regularization_path import log_kappa
+
+NUCLEAR_PATH_GAP = tolerance(
+    "nuclear-path-gap",
+    "64 (N + d + e) eps (1 + ρ Σ_j ω_j‖G_j‖C_⋆ + max|log c|)",
+    "R‖M‖_op − ⟨M, W⟩ is a difference of two numbers of size ρ, each summed in floats from N rows of d·e entries; the"
+    " logarithms of the risk carry their own rounding besides",
+)
+NUCLEAR_OFFSET = tolerance(
+    "nuclear-offset",
+    "|o¹ − o| + 2|o² − o¹| + 16 (d + e) eps ρ C_⋆ + 8 k eps cond |x|",
+    "o¹ and o² are one and two Newton steps from the limit at radius ρ, of which the second is at most a quarter of the"
+    " first, so that all further ones sum to less than it; W̄(R) − ρW_⋆ cancels what is of size ρC_⋆, and the limit is"
+    " the solution x of a linear system in k unknowns",
+)
+
+UNIQUE = "the solution of ATT-SVM⋆ is proven the only one"
+FACE_KNOWN = "the singular values of M that are 1 are told from the others"
+FOLLOWED = f"{UNIQUE}, and the path begins to turn within float64"
+LIMIT_NEAR = f"{FOLLOWED}, at a radius where ρ·slack and ρ·g are large"
+
+SVM_IS_OPTIMAL = premise("nuclear-svm-is-optimal")
+MARGIN = sharper("sublevel-margin")
+FROM_DUALS = sharper("sublevel-norm-from-duals")
+BALANCE = sharper("sublevel-factors-balanced")
+FACE = sharper("sublevel-face-distance", when=FACE_KNOWN)
+SOLUTION = sharper("sublevel-solution-distance", when=UNIQUE)
+IN_BALL = premise("path-in-the-ball", when=FOLLOWED)
+MINIMAL = premise("path-is-minimal", when=FOLLOWED)
+PATH_MARGIN = sharper("path-margin", when=FOLLOWED)
+TURNS = stated_claim("path-turns", when=FOLLOWED)
+OFFSET = sharper("path-offset-closed-form", when=LIMIT_NEAR)
+
+SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
+"""RΘ_⋆/κ of the sublevel sets."""
+POINTS = 60
+"""Points per radius."""
+PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
+"""RΘ_⋆ of the path."""
+RESOLVED = 40.0
+"""ρ·slack less log ρ, and ρ·g, at radii at which the limit is looked at: e^−40 is below rounding."""
+NEAR = 0.1
+"""There the first correction is at most this share of the offset, or of C_⋆ if that is larger."""
+
+
+@statement(
+    "tsvm-nuclear-path",
+    "Regularization path of (K, Q): KQᵀ/R → 𝒲_⋆/C_⋆, of least nuclear norm",
+    source="T-SVM, Theorem 2 (KQ-ERM)",
+    claims=(
+        *QUERY_CLAIMS,
+        SVM_IS_OPTIMAL,
+        MARGIN,
+        FROM_DUALS,
+        BALANCE,
+        FACE,
+        SOLUTION,
+        IN_BALL,
+        MINIMAL,
+        PATH_MARGIN,
+        TURNS,
+        OFFSET,
+    ),
+    assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
+    cases=nuclear_cases,
+    kernel=FAR,
+)
+def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let Assumption A hold, one token of each input be strictly best, and h_it(W) = (x_i,opt − x_it)ᵀ W z_i ≥ 1 be
+    feasible; C_⋆ = min ‖W‖_⋆ over such W, Θ_⋆ = 1/C_⋆, 𝒲_⋆ the set of solutions. The path
+    (K̄, Q̄)(R) = argmin of L(KQᵀ) over ½(‖K‖_F² + ‖Q‖_F²) ≤ R has dist(K̄Q̄ᵀ/R, 𝒲_⋆Θ_⋆) → 0.
+
+    As min{½(‖K‖² + ‖Q‖²) : KQᵀ = W} = ‖W‖_⋆ it is the path of W over ‖W‖_⋆ ≤ R (K and Q have min(d, e) columns).
+
+    **Effective.** Let ρ = RΘ_⋆, κ = log(2n(T−1) c_max Γ_max/(c_min Γ_min)) as in Theorem 1 of the predecessor, and
+    W_⋆ ∈ 𝒲_⋆. For ρ > κ, every W with ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has all margins h_it(W) ≥ ρ − κ: the derivation
+    there speaks of margins only.
+
+    *The face.* Let λ ≥ 0 be dual optimal: Σλ = C_⋆, ‖M‖_op = 1 for M = Σ λ_it (x_i,opt − x_it) z_iᵀ. U1, V1 are its r
+    singular vectors of singular value 1, g = 1 − σ_{r+1}(M). 𝒲_⋆ lies in F = {U1 P V1ᵀ : P ⪰ 0}. For those W
+
+        e = R − C_⋆ m(W) ≤ C_⋆κ,   ‖W‖_⋆ − ⟨M, W⟩ ≤ e,   dist_⋆(W, F) ≤ 2√(Re/g).
+
+    *Derivation.* ⟨M, W⟩ = Σ λh ≥ C_⋆ m(W). Let W = Σ σ_k u_k v_kᵀ, u_k = U1a + U2b, v_k = V1c + V2d. Then 1 − u_kᵀMv_k
+    ≥ 1 − a·c − (1−g)|b||d| ≥ ½|a − c|² + (g/2)(|b|² + |d|²) =: e_k, so that Σ σ_k e_k ≤ e. With μ_k = ½(a + c) and
+    u_k = U1μ_k + p, v_k = V1μ_k + q: ‖u_k v_kᵀ − U1 μ_kμ_kᵀ V1ᵀ‖_⋆ ≤ |p| + |q| ≤ √2 (½|a − c|² + |b|² + |d|²)^½ ≤
+    2√(e_k/g), and Cauchy's inequality gives Σ σ_k 2√(e_k/g) ≤ 2√(Re/g). It is Σ σ_k μ_kμ_kᵀ for P that is claimed.
+
+    *The solution.* Let S = {λ > 0}, τ > 0 the least singular value of P ↦ (⟨G_j, U1 P V1ᵀ⟩)_S on symmetric matrices;
+    then W_⋆ is the only solution, and with B = 2√(Re/g), b = ρ − min h ≤ κ,
+
+        ‖W − ρW_⋆‖_F ≤ B + [(Σ_S ‖G_j‖²)^½ B + e/min_S λ + √|S| b]/τ.
+
+    *Derivation.* Let V = U1 P V1ᵀ be that point of F. ⟨G_j, V − ρW_⋆⟩ differs from h_j(W) − ρ by at most ‖G_j‖B. All
+    h_j ≥ ρ − b, and Σ_S λ_j(h_j − (ρ − b)) ≤ R − C_⋆(ρ − b) = e, so that their sum is at most e/min λ.
+
+    *The factors.* Σ_i (σ_i(K) − σ_i(Q))² ≤ 2e where ½(‖K‖² + ‖Q‖²) ≤ R, since ‖KQᵀ‖_⋆ ≤ Σ σ_i(K) σ_i(Q) (von Neumann)
+    and ‖KQᵀ‖_⋆ ≥ R − e.
+
+    *From the duals.* With w = λ/Σλ, c_j = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it), D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ)}
+    and b of :func:`theorems.rounding.approximate.bend`: ⟨M, W⟩Θ_⋆ ≥ D − log1p(x) − b min(x, 1) − log n(L(W) − L_opt),
+    by Jensen's inequality as in Theorem 1.
+
+    A W whose excess risk is larger than at ρW_⋆ by a factor e^o belongs to the sublevel set of ρ − o in place of ρ; so
+    the bounds, with κ + o for κ, are for all points of the ball with o < ρ − κ. Where the solution is not proven to be
+    the only one, all this holds with a W that separates in place of W_⋆ and with λ of almost that value: claims are
+    about F.
+
+    **Limit.** The path under test lies in the ball, and its risk is the least there: f(W) = log Σ c_j e^{−h_j} is
+    convex with −∇f = M(W), so that min f ≥ f(W) − (R‖M(W)‖_op − ⟨M(W), W⟩) at any W (Frank and Wolfe), and
+    log n(L − L_opt) is at least f − log1p(x) − b min(x, 1). So it has the bounds; with e = R − C_⋆(D − …) of the duals,
+    which stays bounded, dist(W̄(R)/R, 𝒲_⋆Θ_⋆) = O(ρ^−½) (path-turns); followed to ρ = 1e6.
+
+    **Sharp.** If W_⋆ = U1 P V1ᵀ is the only solution, P ≻ 0, and λ positive on all tight constraints, then
+    W̄(R) = ρW_⋆ + o + O(1/ρ) with o in closed form (:mod:`theorems.curves.nuclear_limit`). It takes radii at which
+    ρ·(h − 1) of the constraints that are not tight and ρ·g are large: that is decided on the data.
+    """
+    yield from premises(query_claims(case, under_test))
+    data, problem = case.queried, case.problem
+    assert data is not None
+    found = under_test.nuclear_max_margin(data.keys, problem.optimal)
+    if isinstance(found, Infeasible):
+        raise Undecided(SVM_IS_OPTIMAL, "ATT-SVM⋆(opt) was called infeasible")
+    certificate = NuclearCertificate(data, problem.optimal, found)
+    optimal = nuclear_claim(certificate, SVM_IS_OPTIMAL)
+    yield from premises(optimal)
+    if optimal.verdict is Verdict.FALSIFIED:
+        raise Ended(optimal.name)
+    bounds, kappa = NuclearBounds(problem, certificate), log_kappa(problem)
+    if not kappa.value < 1 / EPS:
+        raise Undecided(MARGIN, f"κ = {kappa.value:.3g}: at ρ = κ the rounding of a logit is larger than a logit")
+    yield from _sublevel(bounds, kappa, under_test, case.rng())
+    if found.exact is not None:
+        radii = np.array([rho for rho in PATH_RADII if exact_to_rounding(problem, float(kappa.value), rho)])
+        if radii.size == 0:
+            yield undecided_claim(TURNS, f"κ = {kappa.value:.3g}: the path begins to turn beyond 1e6", Form.LIMIT)
+            return
+        yield from _on_the_path(bounds, kappa, under_test, radii)
+
+
+def _sublevel(
+    bounds: NuclearBounds, kappa: Numbers, under_test: Implementation, rng: np.random.Generator
+) -> Iterator[Claim]:
+    """The effective claims at factors beside those of ρW_⋆."""
+    rho = np.repeat(float(kappa.value) * np.array(SUBLEVEL_RADII), POINTS)
+    K, Q = nuclear_points(bounds, rho, float(kappa.value), rng)
+    least = _least_margin(bounds, K @ Q.mT, rho, kappa, under_test, MARGIN)
+    # Points of too large a risk belong to no sublevel set of which anything is said.
+    inside = least.value - least.error > 0
+    K, Q, rho, least = K[inside], Q[inside], rho[inside], least[inside]
+    W, R, what = K @ Q.mT, rho * bounds.most, {"points": "point of the ball"}
+    margins = bounds.margins(W)
+
+    # h_it(W) ≥ ρ − κ − o.
+    yield at_least(MARGIN, Form.EFFECTIVE, np.min(margins, axis=1), least, **what)
+    round_off: dict[str, Any] = {"rounding": bounds.rounding(R), "why": NUCLEAR_ROUNDING, "scale": R, **what}
+    e = R - bounds.least * (least.value - least.error)
+    log_excess = log_excess_of(under_test, bounds.problem, _flat(W), FROM_DUALS)
+    yield _from_duals(bounds, margins, least, log_excess)
+
+    # Σ (σ_i(K) − σ_i(Q))² ≤ 2e.
+    apart = _singular_values(K) - _singular_values(Q)
+    yield at_least(BALANCE, Form.EFFECTIVE, 2 * e, (apart**2).sum(axis=1), **round_off)
+    if bounds.face is not None:
+        yield at_least(FACE, Form.EFFECTIVE, bounds.from_face(R, e), bounds.face_distance(W), **round_off)
+    if bounds.svm.exact is not None:
+        off = np.linalg.norm(W - rho[:, None, None] * bounds.svm.W, axis=(1, 2))
+        beyond = rho - (least.value - least.error)
+        yield at_least(SOLUTION, Form.EFFECTIVE, bounds.from_solution(R, e, beyond), off, **round_off)
+
+
+def _on_the_path(
+    bounds: NuclearBounds, kappa: Numbers, under_test: Implementation, radii: Float64[np.ndarray, "r"]
+) -> Iterator[Claim]:
+    """The path under test at these ρ."""
+    problem, svm = bounds.problem, bounds.svm
+    path = under_test.nuclear_path(problem, svm, radii)
+    (d, e), r = svm.W.shape, len(radii)
+    if path.K.shape[:2] != (r, d) or path.Q.shape[:2] != (r, e) or path.K.shape[2] != path.Q.shape[2]:
+        raise NotANumber(IN_BALL, "the path has no factors at each radius", Form.EXACT)
+    there = np.array([not why for why in path.reasons])
+    if not there.any():
+        yield Claim(TURNS, Form.LIMIT, 0.0, 0.0, EXACT, undecided=f"no minimiser: {path.reasons[-1]}", not_found=True)
+        return
+    rho, K, Q = radii[there], path.K[there], path.Q[there]
+    if not (np.isfinite(K).all() and np.isfinite(Q).all()):
+        raise NotANumber(IN_BALL, "the path is not finite", Form.EXACT)
+    W, R, what = K @ Q.mT, rho * bounds.most, {"points": "radius"}
+    room = 16 * (d + e) * EPS * R
+    yield at_least(IN_BALL, Form.EXACT, R, half_squares(K, Q), rounding=room, why=NUCLEAR_ROUNDING, scale=R, **what)
+
+    margins, log_excess = bounds.margins(W), log_excess_of(under_test, problem, _flat(W), MINIMAL)
+    least = _least_margin(bounds, W, rho, kappa, under_test, PATH_MARGIN)
+    yield _minimal(bounds, path.offsets[there], log_excess, least, rho)
+    yield at_least(PATH_MARGIN, Form.EFFECTIVE, np.min(margins, axis=1), least, scale=rho, **what)
+
+    # e from the margins and from the duals, whichever is less.
+    low = least.value - least.error
+    dual = _dual_bound(bounds, least, log_excess)
+    e_path = R - bounds.least * np.maximum(low, dual.value - dual.error)
+    off = np.linalg.norm(W - rho[:, None, None] * svm.W, axis=(1, 2))
+    limit = bounds.from_solution(R, e_path, rho - low)
+    yield at_least(
+        TURNS, Form.LIMIT, limit / R, off / R, rounding=bounds.rounding(R) / R, why=NUCLEAR_ROUNDING, scale=1.0, **what
+    )
+    yield from _in_the_limit(bounds, rho, W)
+
+
+def _minimal(
+    bounds: NuclearBounds,
+    offsets: Float64[np.ndarray, "r d e"],
+    log_excess: Numbers,
+    least: Numbers,
+    rho: Float64[np.ndarray, "r"],
+) -> Claim:
+    """log n(L(W) − L_opt) is no more than anywhere in the ball.
+
+    That is at least f(W') − (R‖M(W')‖_op − ⟨M(W'), W'⟩) − log1p(x) − b min(x, 1), W' = ρW_⋆ + o, o the offset that the
+    path reports: its h_j = ρ + ρ(m_j − 1) + ⟨G_j, o⟩, m_j the margins of W_⋆, do not lose what W in floats does.
+    """
+    problem, svm, (a, z, _) = bounds.problem, bounds.svm, bounds.certificate.floats
+    assert svm.exact is not None
+    beyond = np.array([float((m - 1).mid()) for m in svm.exact.margins])
+    beside = rho[:, None] * beyond + np.einsum("rab,ja,jb->rj", offsets, a, z)
+    log_costs = log_costs_of(problem, svm)
+    total = np.logaddexp.reduce(log_costs - beside, axis=1)
+    weights = np.exp(log_costs - beside - total[:, None])
+    M = np.einsum("rj,ja,jb->rab", weights, a, z)
+    lost = rho * (bounds.most * np.linalg.norm(M, ord=2, axis=(1, 2)) - 1) - np.vecdot(weights, beside)
+    sizes = np.linalg.norm(a, axis=1) * np.linalg.norm(z, axis=1)
+    large = 1 + rho * bounds.most * (weights @ sizes) + np.abs(log_costs).max()
+    infimum = approximate(total - lost - rho, 64 * (len(a) + sum(svm.W.shape)) * EPS * large) - _normaliser_loss(
+        bounds, least
+    )
+    mine = log_excess + np.log(exact(problem.n))
+    return at_least(MINIMAL, Form.EXACT, infimum, mine, scale=1.0, why=NUCLEAR_PATH_GAP, points="radius")
+
+
+def _in_the_limit(
+    bounds: NuclearBounds, rho: Float64[np.ndarray, "r"], W: Float64[np.ndarray, "r d e"]
+) -> Iterator[Claim]:
+    """W̄(R) − ρW_⋆ → o, at the radii that are near enough."""
+    problem, svm = bounds.problem, bounds.svm
+    assert svm.gap is not None
+    offsets = NuclearOffsets.of(svm, log_costs_of(problem, svm))
+    slack = float(np.min(offsets.beyond[offsets.rest], initial=np.inf))
+    limit = offset_in_closed_form(bounds, offsets.log_costs)
+    size = max(float(np.linalg.norm(limit.value)), bounds.most)
+    found = []
+    for one, point in zip(rho.tolist(), W, strict=True):
+        first, second = corrections(offsets, one)
+        resolved = one * slack - np.log(one) >= RESOLVED and one * svm.gap >= RESOLVED
+        if resolved and first <= NEAR * size and (second <= first / 4 or second <= EPS * size):
+            rounding = 16 * sum(point.shape) * EPS * one * bounds.most + limit.rounding
+            found.append((np.linalg.norm(point - one * svm.W - limit.value), first + 2 * second + rounding))
+    if found:
+        apart, allowed = np.array(found).T
+        yield at_least(
+            OFFSET, Form.SHARP, 0.0, apart, rounding=allowed, why=NUCLEAR_OFFSET, scale=size, points="radius"
+        )
+
+
+def _least_margin(
+    bounds: NuclearBounds,
+    W: Float64[np.ndarray, "m d e"],
+    rho: Float64[np.ndarray, "m"],
+    kappa: Numbers,
+    under_test: Implementation,
+    claim: str,
+) -> Numbers:
+    """ρ' − κ − o: ρ' ≥ ρ the least margin of ρW_⋆, o by how much the log-excess is larger than there."""
+    radii, of = np.unique(rho, return_inverse=True)
+    edge = radii[:, None, None] * bounds.svm.W
+    log_edge = log_excess_of(under_test, bounds.problem, _flat(edge), claim)[of]
+    over = np.maximum(log_excess_of(under_test, bounds.problem, _flat(W), claim) - log_edge, 0.0)
+    return np.min(bounds.margins(edge), axis=1)[of] - over - kappa
+
+
+def _normaliser_loss(bounds: NuclearBounds, least: Numbers) -> Numbers:
+    """log1p(x) + b min(x, 1) where all margins are at least ``least``."""
+    problem = bounds.problem
+    x = (problem.T - 1) * np.exp(-np.maximum(least, 0.0))
+    return np.log1p(x) + bend(problem.loss, problem.scores.max(axis=1), problem.gaps().max(axis=1)) * np.minimum(x, 1.0)
+
+
+def _dual_bound(bounds: NuclearBounds, least: Numbers, log_excess: Numbers) -> Numbers:
+    """D − log1p(x) − b min(x, 1) − log n(L(W) − L_opt) ≤ ⟨M, W⟩Θ_⋆."""
+    used = bounds.duals > 0
+    w = exact(bounds.duals[used])
+    w = w / np.sum(w)
+    costs = log_costs_of(bounds.problem, bounds.svm)[used]
+    log_costs = approximate(costs, 8 * EPS * (1 + np.abs(costs)))
+    D = np.sum(w * (log_costs - np.log(w)))
+    return D - _normaliser_loss(bounds, least) - log_excess - np.log(exact(bounds.problem.n))
+
+
+def _from_duals(bounds: NuclearBounds, margins: Numbers, least: Numbers, log_excess: Numbers) -> Claim:
+    """⟨M, W⟩Θ_⋆ = Σ w_j h_j ≥ that."""
+    w = exact(bounds.duals)
+    along, bound = (margins @ w) / np.sum(w), _dual_bound(bounds, least, log_excess)
+    return at_least(FROM_DUALS, Form.EFFECTIVE, along, bound, points="point of the ball")
+
+
+def _singular_values(x: Float64[np.ndarray, "m d k"]) -> Float64[np.ndarray, "m k"]:
+    """All k of them, zeros included."""
+    found = np.linalg.svd(x, compute_uv=False)
+    return np.pad(found, ((0, 0), (0, x.shape[2] - found.shape[1])))
+
+
+def _flat(W: Float64[np.ndarray, "m d e"]) -> Numbers:
+    """vec W, as points of the problem."""
+    return exact(W.reshape(len(W), W.shape[1] * W.shape[2]))

@@ -1,0 +1,100 @@
+"""Lemma 2 for the nuclear norm: the claims that :mod:`.rank` makes where W_⋆ of α is proven the only solution.
+
+References: *Transformers as Support Vector Machines*, Lemma 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from flint import fmpq_mat
+from jaxtyping import Float64
+
+from generators.case import Case
+from reference_attention.exact import rational_matrix, to_floats
+from reference_attention.floats import EPS
+from reference_attention.svm.max_margin import Infeasible
+from theorems.core.claim import Claim, Form, Undecided, at_least, section
+from theorems.core.claim_name import premise, premises, sharper, stated_claim
+from theorems.core.implementation import Implementation
+from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
+from theorems.core.tolerances import EXACT, tolerance
+
+FACTOR_ROUNDING = tolerance(
+    "nuclear-factor-rounding",
+    "(e + 4) eps Σ_b |Q_bk||N_b| + 2^−120 max|Q| Σ_b |N_b|",
+    "each entry of a factor and of a vector N that is orthogonal to the span is rounded once, and so is their product"
+    " with every sum; entries are enclosed to 2^−120 of the largest at least",
+)
+
+ENCLOSED = 2.0**-120
+"""Radius of an entry in units of the largest one, at most: balls have 160 bits, and Newton's method some room."""
+
+UNIQUE = "the solution of ATT-SVM⋆ is proven the only one"
+
+SVM_IS_OPTIMAL = premise("nuclear-svm-is-optimal")
+IN_SPAN_OF_QUERIES = stated_claim("nuclear-rows-in-span-of-queries", when=UNIQUE)
+IN_SPAN_OF_DIFFERENCES = sharper("nuclear-columns-in-span-of-differences", when=UNIQUE)
+RANK = sharper("nuclear-rank-at-most-supporting-inputs", when=UNIQUE)
+TIGHT = sharper("nuclear-rank-by-tight-constraints", when=UNIQUE)
+
+NUCLEAR_RANK_CLAIMS = (SVM_IS_OPTIMAL, IN_SPAN_OF_QUERIES, IN_SPAN_OF_DIFFERENCES, RANK, TIGHT)
+"""The claims of :func:`nuclear_rank_claims`."""
+
+
+@section
+def nuclear_rank_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Lemma 2 with ‖·‖_⋆; :func:`.rank.tsvm_rank` derives it."""
+    data, alpha = case.queried, case.chosen_tokens
+    assert data is not None
+    svm = under_test.nuclear_max_margin(data.keys, alpha)
+    if isinstance(svm, Infeasible):
+        raise Undecided(SVM_IS_OPTIMAL, "ATT-SVM⋆(α) was called infeasible")
+    yield from premises(nuclear_claim(NuclearCertificate(data, alpha, svm), SVM_IS_OPTIMAL))
+    if svm.exact is None:
+        return
+    pairs = [(int(i), int(t)) for i, t in np.argwhere(svm.duals > 0)]
+    inputs = sorted({i for i, _ in pairs})
+    tokens = rational_matrix(data.X.reshape(-1, data.X.shape[2])).tolist()
+    T = data.X.shape[1]
+    differences = [
+        [x - y for x, y in zip(tokens[i * T + int(alpha[i])], tokens[i * T + t], strict=True)] for i, t in pairs
+    ]
+    # W = KQᵀ with Q = MᵀK and K = MQ: the columns of a factor span the rows, or the columns, of W.
+    yield _in_span(IN_SPAN_OF_QUERIES, svm.Q, rational_matrix(data.queries[inputs]))
+    yield _in_span(IN_SPAN_OF_DIFFERENCES, svm.K, fmpq_mat(differences))
+    r = svm.K.shape[1]
+    yield _at_most(RANK, r, len(inputs), "supporting inputs")
+    yield _at_most(TIGHT, r * (r + 1) // 2, len(pairs), "tight constraints")
+
+
+def _in_span(name: str, factor: Float64[np.ndarray, "e r"], span: fmpq_mat) -> Claim:
+    """Columns of the factor are combinations of the rows of ``span``: orthogonal to what is orthogonal to those."""
+    beside = _orthogonal_to(span)
+    off = np.abs(factor.T @ beside)
+    known = np.abs(factor) + ENCLOSED / EPS * np.abs(factor).max()
+    rounding = (len(factor) + 4) * EPS * (known.T @ np.abs(beside))
+    scale = max(float(np.abs(factor).max()), 1e-300)
+    if off.size == 0:
+        return Claim(name, Form.EXACT, 0.0, 0.0, FACTOR_ROUNDING, "all vectors are in the span")
+    return at_least(
+        name, Form.EXACT, 0.0, off, rounding=rounding, why=FACTOR_ROUNDING, scale=scale, points="column and vector"
+    )
+
+
+def _orthogonal_to(span: fmpq_mat) -> Float64[np.ndarray, "e k"]:
+    """A basis of the vectors orthogonal to the rows, rational, each entry rounded once."""
+    reduced, rank = span.rref()
+    e = span.ncols()
+    pivots = [next(j for j in range(e) if reduced[i, j] != 0) for i in range(rank)]
+    free = [j for j in range(e) if j not in pivots]
+    found = np.zeros((e, len(free)))
+    for k, j in enumerate(free):
+        found[j, k] = 1.0
+        found[pivots, k] = to_floats([-reduced[i, j] for i in range(rank)])
+    return found
+
+
+def _at_most(name: str, found: int, most: int, of: str) -> Claim:
+    return Claim(name, Form.EXACT, float(min(most - found, 0)), 0.0, EXACT, f"{found} ≤ {most} {of}")
