@@ -53,7 +53,7 @@ def with_capabilities(kernel: Kernel) -> Kernel:
         has.add("empty-rows")  # masks of transformers are finite: there no row is empty
     if "log-sum-exp" in has:
         kernel = kernel.replace(lse_multiple=_lse_multiple(kernel))
-    has |= _differentiated(kernel, has)
+    has |= _further_gradients(kernel, has)
     if "dropout" in has and not returns(kernel, small_call().replace(dropout=0.5)):
         has.discard("dropout")
     kernel = kernel.replace(declares=frozenset(has), skips_below=float(getattr(kernel.call, SKIPS, 0.0)))
@@ -112,7 +112,7 @@ def _differentiable(kernel: Kernel) -> bool:
     return any(one is not None and not np.isnan(one).all() for one in gradients)
 
 
-def _differentiated(kernel: Kernel, has: set[str]) -> set[str]:
+def _further_gradients(kernel: Kernel, has: set[str]) -> set[str]:
     """What has a gradient beside query, key and value."""
     found: set[str] = set()
     if not kernel.differentiable:

@@ -90,7 +90,7 @@ class FurtherRows(AttentionRows):
         if self.call.sinks is None:
             return super().weights
         s: Any = np.where(self.visibility, self._weights_and_sink[..., :-1], 0.0)
-        return s.widen(self._left_out(s)) if self.skips else s
+        return s.widen(self._error_of_skipping(s)) if self.skips else s
 
     @cached_property
     def output(self) -> Any:

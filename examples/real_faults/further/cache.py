@@ -57,7 +57,7 @@ class Cache:
             weights = torch.exp(logits - top[..., None]) / torch.where(total == 0, 1.0, total)[..., None]
             parts.append((weights @ v[..., keys, :], torch.where(total == 0, -math.inf, top + total.log())))
         out, lse = (torch.stack(each) for each in zip(*parts, strict=True))
-        return Merge().merged(out, lse)
+        return Merge().whole(out, lse)
 
     def batch(self, found: list[Any], number: int) -> list[Any]:
         """What was found of all entries, in their order."""

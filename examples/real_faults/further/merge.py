@@ -30,7 +30,7 @@ class Merge:
         """Of the whole, from the sum of the weights."""
         return torch.where(total == 0, -math.inf, shift + or_one(total).log())
 
-    def merged(self, out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+    def whole(self, out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
         """Output and log-sum-exp of the whole."""
         shift = self.shift(lse)
         weights = self.weights(lse, shift)
@@ -43,7 +43,7 @@ def with_merge_state(steps: type[Merge]) -> Callable[..., tuple[Tensor, Tensor]]
 
     def attention(v_a: Tensor, s_a: Tensor, v_b: Tensor, s_b: Tensor) -> tuple[Tensor, Tensor]:
         wide = torch.promote_types(v_a.dtype, torch.float32)
-        out, lse = steps().merged(torch.stack([v_a, v_b]).to(wide), torch.stack([s_a, s_b]).to(wide))
+        out, lse = steps().whole(torch.stack([v_a, v_b]).to(wide), torch.stack([s_a, s_b]).to(wide))
         return out.to(v_a.dtype), lse
 
     return of_module(steps, attention)
@@ -57,7 +57,7 @@ def with_combine(steps: type[Merge]) -> Callable[..., tuple[Tensor, Tensor]]:
     ) -> tuple[Tensor, Tensor]:
         if out is not None:
             raise ValueError("this one makes its own output: leave out out")
-        whole, lse = steps().merged(out_partial, lse_partial)
+        whole, lse = steps().whole(out_partial, lse_partial)
         return whole.to(out_dtype or out_partial.dtype), lse
 
     return of_module(steps, attention)
