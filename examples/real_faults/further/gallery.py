@@ -67,7 +67,7 @@ FURTHER_GALLERY = (
     ),
     FurtherFault("key_starts_of_query_heads", "jax-ml/jax PR #39521", "ragged-batch", OUTPUT, "varlen"),
     FurtherFault("diagonal_of_the_longest", "ROCm/rocm-libraries PR #10999", "ragged-batch", OUTPUT, "varlen"),
-    FurtherFault("splits_of_capacity", "Dao-AILab/flash-attention #778", "splits", OUTPUT, "cache"),
+    FurtherFault("splits_without_rest", "tile-ai/tilelang PR #2010", "splits", OUTPUT, "cache"),
     FurtherFault("splits_of_the_first_entry", "vllm-project/flash-attention PR #176", "splits", OUTPUT, "cache"),
     FurtherFault("last_page_whole", "hw-native-sys/simpler PR #72", "paged-keys", OUTPUT, "cache"),
     FurtherFault("pages_in_a_row", "hw-native-sys/pypto PR #470", "paged-keys", OUTPUT, "cache"),

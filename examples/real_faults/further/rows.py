@@ -60,7 +60,7 @@ class Rows:
 
     def total_of_keys(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """The same of keys alone; of none 0 and 0."""
-        least = torch.full_like(logits[..., :1], -math.inf)
+        least = logits.new_full((*logits.shape[:-1], 1), -math.inf)
         top = torch.cat([logits, least], dim=-1).amax(dim=-1)
         top = torch.where(top == -math.inf, 0.0, top)
         return top, torch.exp(logits - top[..., None]).sum(dim=-1)

@@ -128,3 +128,15 @@ def test_a_log_sum_exp_that_is_marked_has_no_gradient_to_claim() -> None:
         return (out, lse.detach()) if return_lse else out
 
     assert "log-sum-exp-gradient" not in kernel_of(attention, "float64").declares
+
+
+@pytest.mark.parametrize("name", ["varlen", "cache", "merge:merge_state", "merge:combine"])
+def test_nothing_is_refused_where_there_are_no_keys(name: str) -> None:
+    """Entries and parts without keys are attended to, not skipped as refused."""
+    under_test = kernel_of(kernel_of_folder(name), "float64").as_implementation()
+    call = tensors(Sizes(B=3, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
+    lengths = np.array([[3, 0], [3, 5], [0, 2]])
+    asked = call.replace(parts=6) if name.startswith("merge") else call.replace(lengths=lengths)
+    claims = list(examine(asked.replace(log_sum_exp=True), under_test))
+    assert {claim.name for _, claim in claims} >= {"output-is-attention", *GRADIENTS}
+    assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}

@@ -45,7 +45,7 @@ def parts_of(request: Request) -> list[Part]:
 
 
 def _rounded_part(logits: torch.Tensor, value: torch.Tensor, dtype: torch.dtype) -> Part:
-    top = torch.full_like(logits[..., :1], -math.inf)
+    top = logits.new_full((*logits.shape[:-1], 1), -math.inf)
     top = torch.cat([logits.detach(), top], dim=-1).amax(dim=-1, keepdim=True)
     weights = torch.exp(logits - torch.where(top == -math.inf, 0.0, top))
     total = weights.sum(dim=-1, keepdim=True)
