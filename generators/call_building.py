@@ -23,7 +23,7 @@ LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025, 2047, 2048)
 DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
 """Keys of a single query."""
 LENGTHS = (*SMALL, *LONG, *LONGER, *DECODED)
-BLOCKS = (8, 16, 32, 33, 64, 65, 128, 129, 256)
+BLOCKS = (8, 16, 32, 33, 63, 65, 127, 129, 255)
 BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
 """Widths of heads that are no powers of two: kernels have blocks of 32, 64, 128 and 256."""
 MANY_HEADS = (17, 20, 24, 32, 40)
@@ -96,7 +96,8 @@ class _Drawing:
         relation = "L = T" if self.must_be_square else plan["relation"]
         if lengths != "decode":
             L, T = _in_relation(L, T, relation, rng)
-        E = int(rng.choice({"narrow": SMALL, "block": BLOCKS, "between": BETWEEN}[plan["width"]]))
+        widths = {"narrow": SMALL, "block": BLOCKS, "between": BETWEEN}
+        E = int(rng.choice(widths.get(plan["width"]) or (int(plan["width"]),)))
         M = {"same": E, "narrower": max(1, E // 2 + 1 - E % 2), "wider": E + 1 if E < 128 else E + 32}[plan["values"]]
         many = plan["heads"] == "many"
         H = int(rng.choice(MANY_HEADS if many else (1, 2, 3)))
@@ -180,13 +181,14 @@ def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
     ways: list[Callable[[Sizes], Sizes]] = [
         lambda one: replace(one, B=half(one.B)) if is_long else lengths_of(one, 63),
         lambda one: replace(one, G=half(one.G), H=half(one.G) * group) if is_long else one,
+        lambda one: replace(one, H=half(one.H, 2)) if is_long and one.G == 1 else one,
         lambda one: lengths_of(one, 511),
         lambda one: replace(one, E=half(one.E, 8), M=half(one.M, 8)) if is_long else one,
         lambda one: replace(one, B=half(one.B, 2)),
         lambda one: lengths_of(one, 31),
         lambda one: replace(one, G=half(one.G), H=half(one.G) * group),
         lambda one: lengths_of(one, 5),
-        lambda one: replace(one, B=1),
+        lambda one: replace(one, B=1, H=half(one.H, 2) if one.G == 1 else one.H),
     ]
     while costs(of):
         smaller = next((found for way in ways if (found := way(of)) != of), of)

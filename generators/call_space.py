@@ -54,7 +54,7 @@ MASK_SHAPES = ("B, H, L, T", "L, T", "1, H, L, T", "B, 1, L, T", "B, 1, 1, T")
 FACTORS = (
     Factor("lengths", _free("short", "keys", "queries", "both", "decode", "long")),
     Factor("relation", _free("L = T", "L < T", "L > T")),
-    Factor("width", _free("narrow", "block", "between")),
+    Factor("width", _free("narrow", "64", "128", "256", "block", "between")),
     Factor("values", _free("same", "narrower", "wider")),
     Factor("batch", _free("few", "many")),
     Factor("heads", _free("few", "many")),
@@ -102,8 +102,11 @@ COSTS: Mapping[str, int] = MappingProxyType({"short": 0, "keys": 1, "queries": 1
 SPECIAL = ("dropout", "poison", "rows")
 """Factors after which other things are looked at: they are as rare as the cover lets them."""
 PLAIN = (
-    *(("keys", kind) for kind in ("normal", "integers", "ranks", "saturated", "far", "growing")),
-    *((lengths, "sums") for lengths in ("keys", "both", "decode")),
+    *(("keys", kind) for kind in ("sums", "integers", "ranks", "normal", "far", "growing", "saturated")),
+    *(("short", kind) for kind in ("normal", "far", "growing", "integers")),
+    *(("decode", kind) for kind in ("sums", "normal")),
+    *(("both", kind) for kind in ("sums", "ranks", "normal")),
+    *(("keys", kind) for kind in ("normal", "normal")),
 )
 """Lengths and numbers of calls without any option, which come before all others."""
 
@@ -141,7 +144,8 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
         first
         | {name: str(rng.choice(levels[name])) for name in SIZED}
         | {"lengths": lengths, "numbers": numbers, "heads": "few"}
-        for lengths, numbers in PLAIN
+        | {"width": levels["width"][k % 6], "batch": levels["batch"][k % 2]}
+        for k, (lengths, numbers) in enumerate(PLAIN)
     ]
     # What is wrong with small calls shows soonest, and is soon made smaller.
     return [*plain, *sorted((made[k] for k in rng.permutation(len(made))), key=lambda row: COSTS[row["lengths"]])]

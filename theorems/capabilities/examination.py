@@ -25,6 +25,7 @@ EMPTY = "rows-that-see-nothing"
 UNCHANGED = "inputs-are-unchanged"
 NO_GRADIENT = "rows-without-upstream-add-nothing"
 DROPPED = "each-weight-is-kept-or-dropped"
+IGNORED = "parameters-have-an-effect"
 SHARE = "share-of-dropped-weights"
 NEUTRAL = "parts-that-see-nothing"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
@@ -48,6 +49,10 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
     first = under_test.attend(own) if call.state is State.TWICE else None
     answer = under_test.attend(own)
     yield "memory", at_least(UNCHANGED, Form.EXACT, -float(len(answer.changed)), 0.0, rounding=0.0, why=EXACT)
+    if "parameters" in under_test.kernel.declares:
+        ignored = [name for name, one in under_test.kernel.accounts.items() if one == "ignored"]
+        claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
+        yield "parameters", replace(claim, detail=f"ignored: {', '.join(ignored)}" if ignored else "")
     if call.is_large:
         yield from _of_some_rows(rows, answer)
     else:

@@ -15,6 +15,7 @@ from theorems.capabilities.examination import (
     DROPPED,
     EMPTY,
     GRADIENT_CLAIMS,
+    IGNORED,
     NEUTRAL,
     NO_GRADIENT,
     SHARE,
@@ -337,6 +338,18 @@ CAPABILITIES: tuple[Capability, ...] = (
         that does not; one that declares to be deterministic returns the same bits, forward and backward.""",
         lambda call: call.state is not State.ONCE,
         own=MappingProxyType({"same-bits": "of the same call twice, where the kernel declares it"}),
+    ),
+    Capability(
+        "parameters",
+        "No parameter is ignored",
+        "parameters that it takes and that no capability tests change the output",
+        """A parameter whose name says what it does to the numbers (a mask, a bias, slopes, a window, a cap) and
+        that no other capability tests changes the output, for one of some values at least, or refuses them. Whether
+        the output is right then is not looked at: the report names it as not tested.""",
+        lambda call: False,
+        own=MappingProxyType({IGNORED: "on every call of a kernel with such parameters"}),
+        agrees=MappingProxyType({}),
+        everywhere=True,
     ),
     Capability(
         "exact-weights",

@@ -120,6 +120,7 @@ class Kernel:
         many_queries: whether it takes more than one query to an input; else each gets a copy of the keys.
         differentiable: whether it has a backward pass.
         device: where its tensors live.
+        accounts: what becomes of each of its parameters, :class:`theorems.kernel.parameters.Account`.
     """
 
     call: Callable[..., Any]
@@ -139,6 +140,7 @@ class Kernel:
     many_queries: bool = True
     differentiable: bool = True
     device: str = "cpu"
+    accounts: Mapping[str, str] = field(default_factory=dict)
     _last: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -389,6 +391,7 @@ class Kernel:
             splits=call.splits,
             page=call.page,
             seed=call.seed,
+            deterministic=call.state is State.TWICE,
         )
 
     def suit(self, call: AttentionCall) -> AttentionCall:

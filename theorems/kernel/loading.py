@@ -19,11 +19,12 @@ from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
 from theorems.core.on_kernel import Refused
 from theorems.kernel.adapter import adapter_to_paste
-from theorems.kernel.contract import with_capabilities, with_taken_sizes, with_wide_sizes
+from theorems.kernel.contract import small_call, with_capabilities, with_taken_sizes, with_wide_sizes
 from theorems.kernel.importing import SIGNATURE, check_callable, import_callable
 from theorems.kernel.interfaces import INTERFACES, recognise
 from theorems.kernel.interfaces.interface import Interface, Parameters, parameters_of
 from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
+from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts
 from theorems.kernel.with_torch import torch
 from theorems.rounding.attention_rows import AttentionRows
 
@@ -96,13 +97,13 @@ def probe(
         tried = kernel.dtype
         step, refusal = _refusal(kernel)
         if not refusal:
-            return _in_its_numbers(with_capabilities(with_wide_sizes(kernel)), insist=dtype in DTYPES)
+            return _with_accounts(_in_its_numbers(with_capabilities(with_wide_sizes(kernel)), insist=dtype in DTYPES))
         refusals.append((step, refusal))
     if max(refusals)[0] == 0:
         for kernel in made:
             sized = with_taken_sizes(kernel)
             if sized is not None and not _refusal(sized)[1]:
-                return _in_its_numbers(with_capabilities(sized), insist=dtype in DTYPES)
+                return _with_accounts(_in_its_numbers(with_capabilities(sized), insist=dtype in DTYPES))
     raise InvalidInput(max(refusals, key=lambda found: found[0])[1])
 
 
@@ -175,6 +176,13 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
             " switch off dropout and whatever else is random."
         )
     return 2, ""
+
+
+def _with_accounts(kernel: Kernel) -> Kernel:
+    """The kernel with what becomes of its parameters."""
+    found = accounts(kernel, kernel.in_own_numbers(small_call(L=3)))
+    ignored = any(SAID_BY_NAME.search(name) for name in found if found[name] in (Account.IGNORED, Account.NOT_TESTED))
+    return kernel.replace(accounts=found, declares=kernel.declares | ({"parameters"} if ignored else frozenset()))
 
 
 def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:

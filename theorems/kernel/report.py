@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from reference_attention.errors import InvalidInput
 from reference_attention.risk import softmax_weights
 from theorems.core.on_kernel import KernelDescription
+from theorems.kernel.parameters import Account, of_kind
 
 HINT_WIDTHS = (1, 4, 16)
 """Dimensions in which the scale of a kernel is looked at."""
@@ -28,6 +29,8 @@ def headline(kernel: Any) -> str:
     lines.append(
         f"claims at finite points, {through}, within {kernel.computes_in}'s rounding; limits are the reference's"
     )
+    if untested := not_tested(kernel.accounts):
+        lines.append(f"parameters that are {untested}")
     return "\n".join(lines)
 
 
@@ -43,9 +46,13 @@ def contract_lines(kernel: Any) -> Iterator[str]:
         yield f"its log-sum-exps are padded to multiples of {kernel.lse_multiple} rows"
     if kernel.skips_below:
         yield f"weights below {kernel.skips_below:.2g} of the largest may be left out, as it declares"
-    left = list(kernel.interface.untested_parameters(kernel.parameters))
-    if left:
-        yield f"not tested, switched off or left as they are: {', '.join(left)}"
+
+
+def not_tested(accounts: Mapping[str, str]) -> str:
+    """The parameters of which nothing is known, for a reader; empty if there are none."""
+    kinds = {"switched off": Account.NEUTRAL, "left at their defaults": Account.NOT_TESTED}
+    said = [f"{how}: {', '.join(names)}" for how, kind in kinds.items() if (names := of_kind(accounts, kind))]
+    return f"not tested, {'; '.join(said)}" if said else ""
 
 
 def scale_hint(kernel: Any) -> str:
@@ -110,6 +117,7 @@ def kernel_json(kernel: Any) -> dict[str, object]:
         "computes_in": kernel.computes_in,
         "differentiable": kernel.differentiable,
         "device": kernel.device,
+        "parameters": {name: str(one) for name, one in kernel.accounts.items()},
     }
 
 

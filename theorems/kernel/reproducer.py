@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import AXES, AttentionCall, Memory
+from generators.attention_call import AXES, AttentionCall, Memory, State
 from theorems.bounded.formats import HALF
 from theorems.kernel.trace import Entry, Trace
 from theorems.kernel.with_torch import torch
@@ -46,15 +46,23 @@ def reproducer(found: Trace, line: str) -> str:
     """
     kernel, call = found.kernel, found.call
     size = sum(x.size for x in (call.query, call.key, call.value, call.upstream))
-    if size > LARGEST or kernel.source.count(":") != 1 or not kernel.interface.is_one_expression:
+    said = kernel.source.count(":") == 1 and kernel.interface.is_one_expression and _can_be_written(call)
+    if size > LARGEST or not said:
         return ""
     if any(getattr(call, name) is not None for name in AXES):  # of which the textbook of the file has no word
         return ""
-    body = [*_tensors(found), *FORMS.get(found.capability, _numbers_are_due)(found)]
+    form = _second_call if call.state is State.TWICE else FORMS.get(found.capability, _numbers_are_due)
+    body = [*_tensors(found), *form(found)]
     lines = textwrap.fill(line, WIDTH - 4).splitlines()
     doc = '"""' + lines[0] + ("" if len(lines) == 1 else "\n" + "\n".join(lines[1:]) + "\n") + '"""'
     name = found.capability.replace("-", "_")
     return f"def test_{name}():\n" + textwrap.indent("\n".join([doc, *body]), "    ", lambda text: bool(text.strip()))
+
+
+def _can_be_written(call: AttentionCall) -> bool:
+    """Whether a test of a few lines says what happens: nothing but calls one after another, on tensors as they are."""
+    usual = call.upstream_memory is Memory.CONTIGUOUS is call.mask_memory and call.wants == "qkv"
+    return usual and call.state in (State.ONCE, State.TWICE) and not call.dropout
 
 
 def _tensors(found: Trace) -> Iterator[str]:
@@ -95,8 +103,11 @@ def _tensor_lines(found: Trace) -> Iterator[str]:
     yield f"query, key, value, upstream = (x.to({there}) for x in (query, key, value, upstream))"
     laid = {
         Memory.TRANSPOSED: "x.transpose(1, 2).contiguous().transpose(1, 2)",
-        Memory.SLICED: "torch.stack((x, torch.full_like(x, 7.0)), dim=3).flatten(2, 3)[:, :, ::2]",
+        Memory.SLICED: "torch.stack((x, torch.full_like(x, nan)), dim=3).flatten(2, 3)[:, :, ::2]",
         Memory.BROADCAST: "x[:1].expand_as(x)",
+        Memory.HEADS: "x[:, :1].expand_as(x)",
+        Memory.LAST_STRIDE: "torch.stack((x, torch.full_like(x, nan)), dim=4).flatten(3, 4)[..., ::2]",
+        Memory.OFFSET: "torch.cat((x.new_full((1,), nan), x.flatten()))[1:].view(x.shape)",
     }
     if memory in laid:
         yield f"query, key, value = ({laid[memory]} for x in (query, key, value))  # {memory}"
@@ -321,6 +332,5 @@ FORMS = {
     "causal-rectangle": _rows_that_see_nothing,
     "empty-rows": _rows_that_see_nothing,
     "hidden-keys": _hidden_keys,
-    "repeated-calls": _second_call,
 }
 """By capability, where it is not the comparison of one call with the formula."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from generators.attention_call import AttentionCall
 from theorems.capabilities.smaller import work_of
@@ -68,6 +68,9 @@ class View:
         own = [(about, one) for about, one in trial.claims if self.capability.has(call, about, one.name)]
         if not own:
             return None
+        # Which scale is its own is told once.
+        scale = self.capability.name == "default-scale"
+        own = [(about, one if about or scale else replace(one, branch="")) for about, one in own]
         claims = tuple(one for _, one in own)
         for about, claim in own:
             if claim.verdict is Verdict.FALSIFIED:

@@ -32,8 +32,9 @@ from theorems.run.result import Failure, Result, merge_results, of_outcome
 PART = 250
 """Cases that are drawn from one seed. What Hypothesis draws depends on what it drew before, so more cases are drawn in
 parts, each from a seed of its own; that way a part can be drawn anywhere without those before it."""
-SHRINKING_CALLS = 300
-"""Cases tried while a failing one is made smaller: a count, because a time limit would not be repeatable."""
+SHRINKING_CALLS, ON_A_KERNEL = 300, 40
+"""Cases tried while a failing one is made smaller, and of a kernel, whose calls are made smaller, too: a count, because
+a time limit would not be repeatable."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ class _Trial:
 
     def _shrinking(self, case: Subject, same: Callable[[Outcome], bool]) -> bool:
         self._calls += 1
-        if self._calls > SHRINKING_CALLS:
+        if self._calls > (ON_A_KERNEL if isinstance(self.under_test, OnKernel) else SHRINKING_CALLS):
             raise _ShrinkLimit
         self.progress(self.result.examples)
         outcome = check(self.statement, case, self.under_test)

@@ -65,7 +65,7 @@ FURTHER_GALLERY = (
     FurtherFault(
         "empty_sequence_gives_nan", "Dao-AILab/flash-attention PR #2421", "ragged-batch", "key-gradient", "varlen"
     ),
-    FurtherFault("key_starts_of_query_heads", "jax-ml/jax PR #39521", "ragged-batch", OUTPUT, "varlen"),
+    FurtherFault("key_starts_of_query_heads", "jax-ml/jax PR #39521", "grouped-heads", OUTPUT, "varlen"),
     FurtherFault("diagonal_of_the_longest", "ROCm/rocm-libraries PR #10999", "ragged-batch", OUTPUT, "varlen"),
     FurtherFault("splits_without_rest", "tile-ai/tilelang PR #2010", "splits", OUTPUT, "cache"),
     FurtherFault("splits_of_the_first_entry", "vllm-project/flash-attention PR #176", "splits", OUTPUT, "cache"),

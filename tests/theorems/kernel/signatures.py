@@ -533,7 +533,7 @@ class DotProductAttention(torch.nn.Module):
         alibi_slopes: Tensor | None = None,
         fast_zero_fill: bool = True,
     ) -> Tensor:
-        if qkv_format != "bshd":
+        if qkv_format != "bshd" or alibi_slopes is not None:
             raise ValueError("this stand-in has batches first")
         mask = None if attention_mask is None else ~attention_mask
         output, _ = self.core(
@@ -822,6 +822,6 @@ SIGNATURES = {
     "flax linen": Signature(flax_linen, "flax", without_the_last_column, ("output",)),
     "flax nnx": Signature(flax_nnx, "flax", with_other_diagonal, ("causal",)),
     "equinox": Signature(equinox, "equinox", without_mask, ("boolean-mask",)),
-    "mlx": Signature(mlx, "mlx", with_other_diagonal, ("causal",)),
+    "mlx": Signature(mlx, "mlx", with_scale_of_keys, ("scale", "causal-rectangle")),
     "onnx": Signature(onnx, "onnxruntime", with_cap_on_mask, ("softcap",)),
 }

@@ -41,9 +41,8 @@ EQUINOX = Interface(
         {
             "key_": GIVEN,
             "mask": option_of("boolean-mask"),
-            "dropout": neutral_option(None),
             "inference": neutral_option(True),
-            **others("key"),
+            **others("key", "dropout"),
         }
     ),
     _put,

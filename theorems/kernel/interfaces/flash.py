@@ -54,6 +54,8 @@ def flash_options(request: Request, has: Parameters, options: dict[str, Any]) ->
     if request.dropout:
         options["dropout_p"] = request.dropout
     options |= further_arguments(request, has)
+    if request.deterministic and "deterministic" in has:
+        options["deterministic"] = True
     ask_for_lse(request, has, options)
     return options
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -57,6 +57,7 @@ class Request:
         number_of_parts: that there are, some may have no key.
         splits, page: into so many the kernel is to cut the keys, keys to a page; 0 for as it likes, and none.
         seed: for the order of pages.
+        deterministic: whether the same bits are asked for every time.
     """
 
     query: torch.Tensor
@@ -78,6 +79,7 @@ class Request:
     splits: int = 0
     page: int = 0
     seed: int = 0
+    deterministic: bool = False
 
     @property
     def groups(self) -> int:
@@ -182,13 +184,6 @@ class Interface:
     def declared_capabilities(self, has: Collection[str]) -> frozenset[str]:
         """The capabilities that a kernel with those parameters has."""
         return frozenset(name for one, option in self.options.items() if one in has for name in option.declares)
-
-    def untested_parameters(self, has: Parameters) -> Iterator[str]:
-        """The parameters of which nothing is claimed: switched off, or left at their default."""
-        for name in list(has)[self.by_place :]:
-            option = self.options.get(name, UNTESTED)
-            if name != "**" and not option.given and not option.declares:
-                yield name
 
     def unknown_parameters(self, has: Parameters) -> list[str]:
         """The parameters that have to be given, and that nobody knows."""
