@@ -170,12 +170,8 @@ def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
         if one.L == one.T:
             size = shorter(one.T, least)
             return replace(one, L=size, T=size)
-        longer, other = ("L", "T") if one.L > one.T else ("T", "L")
-        both = {longer: max(shorter(getattr(one, longer), least), getattr(one, other) + 1)}
-        if both[longer] == getattr(one, longer):  # they are nearly the same
-            less = shorter(getattr(one, other), least)
-            both = {longer: less + 1, other: less}
-        return replace(one, **both)
+        longer = "L" if one.L > one.T else "T"
+        return replace(one, **{longer: max(shorter(getattr(one, longer), least), min(one.L, one.T) + 1)})
 
     is_long = lengths in ("long", "decode")
     ways: list[Callable[[Sizes], Sizes]] = [
