@@ -12,7 +12,7 @@ export OMP_NUM_THREADS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit shapes documents mutants deep realistic bench docs adapters clean
+.PHONY: help setup verify test lint types unit shapes documents mutants deep realistic bench docs adapters scoreboard clean
 
 help:
 	@echo "make verify   set everything up and verify the theorems on generated data"
@@ -21,6 +21,7 @@ help:
 	@echo "make facts    how large and how plain the project is, as a table for CONTRIBUTING.md"
 	@echo "make docs     the documentation site, in build/docs"
 	@echo "make adapters the tests on other libraries' attention, which it installs"
+	@echo "make scoreboard  docs/scoreboard.md anew, with the libraries, which it installs; goes on where it stopped"
 	@echo "make shapes   the tests with shapes and dtypes checked at every call (every night)"
 	@echo "make documents  the long commands of the documents (every night)"
 	@echo "make mutants  mutation testing of reference_attention, or of PART=reference_attention.svm (every night)"
@@ -96,8 +97,12 @@ facts: $(READY)
 	@$(BIN)/python -m tests.facts
 
 adapters: $(READY)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,adapters]"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,scoreboard]"
 	@$(BIN)/python -m pytest -m adapters
+
+scoreboard: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,scoreboard]"
+	@$(BIN)/theorems scoreboard --out docs/scoreboard --resume scoreboard.jsonl --markdown > docs/scoreboard.md
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks build mutants *.egg-info

@@ -2,9 +2,12 @@
 
     theorems bench --rule normalized-1 --rule examples/sign_descent.py:SignDescent --data figure-1a --examples 0
 
-p(t+1) = p(t) − sign ∇L(p(t))/√(t+1) is steepest descent in ‖·‖_∞. On separable linear data its limit has the largest
-margin among all p of the same ‖p‖_∞ (Gunasekar et al., ICML 2018). For attention no theorem is known: p_mm is compared
-with, and the last column of the table of rates has the share of the largest ℓ∞ margin.
+p(t+1) = p(t) − sign ∇L(p(t))/√(t+1) is steepest descent in ‖·‖_∞: its margin tends to the largest one that a p of its
+‖p‖_∞ has. For one input with equal non-optimal scores, as of figure-1a, it is sign descent on Σ e^{−g_t·p}, which
+Gunasekar et al. (ICML 2018) treat as separable linear data; `steepest-one-input` bounds the gap at every step from any
+start, `steepest-from-a-margin` for any inputs from a start of enough margin. As `theory` says that it is steepest, the
+table of guarantees has that bound beside the gap measured. Several p may have the largest margin, so that there is
+no limit of the direction to name: p_mm is compared with.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from theorems.api import Optimiser, Theory
 class SignDescent(Optimiser):
     """Steps of 1/√(t+1) in every coordinate."""
 
-    theory = Theory(source="linear data: ℓ∞ (Gunasekar et al. 2018)")
+    theory = Theory(source="largest ℓ∞ margin: steepest-one-input, steepest-from-a-margin", steepest=np.inf)
 
     def begin(self, setting):
         """Called once; `setting` has the problem, the start, and the shape of what is trained."""

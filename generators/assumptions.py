@@ -54,7 +54,7 @@ from generators.score_assumptions import (
     well_behaved_loss,
 )
 from generators.sequence_assumptions import sequence_given, sequence_separable, sequence_strict_optimum
-from generators.step_size import step_size
+from generators.step_size import step_size, vanishing_steps
 from reference_attention.errors import InvalidInput
 
 __all__ = ["ASSUMPTIONS", "Assumption", "Finding", "assumption_named"]
@@ -93,6 +93,7 @@ ASSUMPTIONS: dict[str, Assumption] = {
         ),
         Assumption("in-cone", "the start lies in the cone around p_mm(α)", "Theorem 3", in_cone),
         Assumption("step-size", "the step size is at most 1/L_p", "Lemma 6, Theorems 2 and 3", step_size),
+        Assumption("vanishing-steps", "normalized steps tend to zero", "added here", vanishing_steps),
         Assumption(
             "optimal-tokens",
             "not selecting α costs label margin, uniformly in p",

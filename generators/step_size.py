@@ -1,4 +1,4 @@
-"""The step size of gradient descent: η ≤ 1/L_p.
+"""The step size of gradient descent, η ≤ 1/L_p, and lengths of normalized steps that tend to zero.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 6.
 """
@@ -29,3 +29,12 @@ def step_size(case: Case) -> Finding:
     excess = math.log(eta) + log_smoothness
     rounding = 64 * 2.0**-52 * (1 + abs(math.log(eta)) + abs(log_smoothness))
     return Finding(excess <= rounding, f"η·L_p = 1 + {math.expm1(min(excess, 700.0)):.3g}")
+
+
+def vanishing_steps(case: Case) -> Finding:
+    """Steps η_t → 0 with Σ η_t = ∞: those of a statement are η_0/√(t+1), unless the array ``step_norm`` (shape ())
+    makes every step that long.
+    """
+    if "step_norm" not in case.arrays:
+        return Finding(True, "η_0/√(t+1) is used")
+    return Finding(False, f"η = {float(case.arrays['step_norm']):g} at every step: the steps do not tend to 0")

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer.main
+import yaml
 
 from examples.kernels import handwritten
 from generators.datasets import DATASETS
@@ -38,6 +39,7 @@ from theorems.hunting.entries import weakened_named
 from theorems.kernel.check import assert_kernel
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements
+from theorems.scoreboard.entry import read_entries
 
 DOCUMENTS = documents()
 EVERY = sorted({*DOCUMENTS, *documents_.ELSEWHERE})
@@ -265,9 +267,15 @@ CHECKS: Mapping[str, Callable[[Shown, pytest.CaptureFixture[str]], None]] = Mapp
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_every_block_is_one_that_is_checked(block: Block) -> None:
-    assert block.language in ("console", "python", "py", "indented")
-    if block.language not in ("python", "py"):
+def test_every_block_is_one_that_is_checked(block: Block, tmp_path: Path) -> None:
+    assert block.language in ("console", "python", "py", "indented", "yaml", "toml")
+    if block.language == "yaml":
+        inputs = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["inputs"]
+        assert {name for step in yaml.safe_load(block.text)["steps"] for name in step.get("with", ())} <= {*inputs}
+    elif block.language == "toml":
+        (tmp_path / "kernels.toml").write_text(block.text, encoding="utf-8")
+        assert read_entries(tmp_path / "kernels.toml")
+    elif block.language not in ("python", "py"):
         assert [shown.name for shown in commands(block) if shown.command.split()[0] not in CHECKS] == []
         assert list(commands(block))
 

@@ -62,13 +62,18 @@ def difference_rows(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray,
 
 
 def least_power_norm(
-    keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"], norm: float, feasible: Vector
+    keys: Float64[np.ndarray, "n T d"],
+    alpha: Int64[np.ndarray, "n"],
+    norm: float,
+    feasible: Vector,
+    accepted: float = ACCEPTED,
 ) -> LeastPowerNorm | None:
-    """Solve it; ``None`` if the solution was not found to :data:`ACCEPTED`.
+    """Solve it; ``None`` if the solution was not found.
 
     Args:
         norm: q, 1 < q ≤ ∞.
         feasible: a point that separates α, such as p_mm, (d,).
+        accepted: the largest residual of a solution.
 
     Raises:
         InvalidInput: a norm out of range, or a point that does not separate α.
@@ -84,7 +89,7 @@ def least_power_norm(
     p, residual = (
         _program(rows * unit, norm) if math.isinf(norm) else _power(rows * unit, norm, feasible / least / unit)
     )
-    if not residual <= ACCEPTED:
+    if not residual <= accepted:
         return None
     return LeastPowerNorm(p * unit, norm, 1 / float(np.linalg.norm(p * unit, ord=norm)), residual)
 

@@ -21,6 +21,7 @@ from reference_attention.svm.balls import balls
 from reference_attention.svm.nuclear_bounds import dual_matrix, margins_of
 
 Vector = Float64[np.ndarray, "k"]
+Entries = Float64[np.ndarray, "_"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,7 @@ class NuclearSystem:
         d, e, r, s = self.sizes
         return (d + e) * r + s + r * (r - 1) // 2
 
-    def arrays(self, x: Vector) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], Vector, Vector]:
+    def arrays(self, x: Vector) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], Entries, Entries]:
         """K, Q, λ and the entries of Ω."""
         d, e, r, s = self.sizes
         K, Q, duals, omega = np.split(x, np.cumsum([d * r, e * r, s]))

@@ -10,7 +10,7 @@ import pytest
 
 from generators.attention_call import Alignment, AttentionCall, Memory
 from generators.attention_calls import Sizes
-from generators.call_building import HELD, WORK, build_call, looked_at, sums
+from generators.call_building import HELD, MEAN, WORK, attended_rows, build_call, sums
 from generators.call_space import FACTORS, PLAIN, Plan, plans, size_of_array
 
 FLASH = frozenset(
@@ -108,7 +108,7 @@ def test_masks_come_in_all_shapes_and_lie_in_all_ways() -> None:
 
 def test_a_part_of_a_large_call_has_its_rows() -> None:
     call = next(one for one in CALLS if one.is_large and one.causal)
-    batch, groups, rows = looked_at(call)
+    batch, groups, rows = attended_rows(call)
     size = call.sizes["H"] // call.sizes["G"]
     heads = [g * size + h for g in groups for h in range(size)]
     for alignment in Alignment:
@@ -162,7 +162,7 @@ def test_nothing_is_rounded_in_an_exact_call() -> None:
 
 def test_partial_sums_of_a_mean_have_more_bits_than_half_precision() -> None:
     call = sums(Sizes(1, 1, 1, 1, 256, 66, 2), 0)
-    assert (call.value.mean(axis=2) == 127).all()
+    assert (call.value.mean(axis=2) == MEAN).all()
     partial = np.cumsum(call.value[0, 0, :, 0])
     assert max(bits(x) for x in partial) > 11
     products = np.cumsum(call.query[0, 0, 0] * call.key[0, 0, 0])

@@ -99,7 +99,7 @@ def compare(
         rule = rule_named(name)
         at = np.stack([starts[k] for k in there])
         run = rule.run(some, at, steps, under_test, shape=shape, progress=progress if foreign else nothing)
-        for k, one in zip(there, measure(name, rule.theory, run, some, targets), strict=True):
+        for k, one in zip(there, measure(name, rule.theory, run, some, targets, shape), strict=True):
             runs[k].append(one)
         if not foreign:
             progress(done + 1)

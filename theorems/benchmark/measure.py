@@ -27,6 +27,7 @@ from theorems.benchmark.fit import Fit, fit_tail
 from theorems.benchmark.optimisers.optimiser import Theory, name_of
 from theorems.benchmark.optimisers.run import Run
 from theorems.benchmark.proven import proven_bound
+from theorems.benchmark.steepest_gap import Gap, margin_gap
 from theorems.core.implementation import REFERENCE, Implementation
 
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
@@ -81,6 +82,7 @@ class Measurement:
         representable: whether every step was; a step too long for float64 ends a run where it is.
         nuclear: of W, 1 − cos to the one of least nuclear norm and ‖W‖_⋆/(m(W) C_⋆) − 1 at the cap, m(W) the least
             margin; None where no W is trained, or that one is not proven the only one.
+        gap: of the margin, what is proven of it and what it is, see :func:`theorems.benchmark.steepest_gap.margin_gap`.
     """
 
     rule: str
@@ -96,6 +98,7 @@ class Measurement:
     selects_limit: bool
     representable: bool
     nuclear: tuple[float, float] | None = None
+    gap: Gap | None = None
 
 
 def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
@@ -191,8 +194,13 @@ class Limits:
         return self.found[norm]
 
 
-def measure(rule: str, theory: Theory, run: Run, problems: list[Problem], limits: list[Limits]) -> list[Measurement]:
+def measure(
+    rule: str, theory: Theory, run: Run, problems: list[Problem], limits: list[Limits], shape: tuple[int, ...] = ()
+) -> list[Measurement]:
     """What came of a batch of runs, one per problem; the batch axis is the second of ``run.points``, all iterates.
+
+    Args:
+        shape: of what is trained; steepest descent of W is not that of vec(W).
 
     Raises:
         NoLimit: there is nothing to compare with.
@@ -219,9 +227,17 @@ def measure(rule: str, theory: Theory, run: Run, problems: list[Problem], limits
                 bool(np.array_equal(selected, limit.svm.alpha)),
                 bool(run.representable[b]),
                 limit.from_nuclear(run.final[b]),
+                gap_of(theory, problem, limit, run, b, shape),
             )
         )
     return found
+
+
+def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, shape: tuple[int, ...]) -> Gap | None:
+    """What is proven of the margin, where a theory says that steps are steepest."""
+    if theory.steepest is None or len(shape) == 2 or not run.representable[b]:
+        return None
+    return margin_gap(problem, limit.svm, run.points[:, b], float(theory.steepest), float(theory.momentum))
 
 
 def first_within(apart: Float64[np.ndarray, "r"], iterations: Int64[np.ndarray, "r"], level: float) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from theorems.benchmark.comparison import Comparison
 from theorems.benchmark.measure import LEVELS, Measurement
+from theorems.benchmark.optimisers.optimiser import name_of
 from theorems.benchmark.summary import Summary, summaries
 from theorems.benchmark.table import LEVEL_NAMES
 
@@ -63,13 +64,15 @@ def _json_of(one: Comparison, *, curves: bool = True) -> dict[str, Any]:
 
 
 def _run(run: Measurement, curves: bool) -> dict[str, Any]:
+    steepest = run.theory.steepest
     return {
         "rule": run.rule,
-        "theory": asdict(run.theory),
+        "theory": {**asdict(run.theory), "steepest": None if steepest is None else name_of(steepest)},
         "iterations": dict(zip(LEVEL_NAMES, run.iterations, strict=True)),
         "norm": run.norm,
         "one_minus_cosine": run.one_minus_cosine,
         "one_minus_cosine_at_most": run.at_most,
+        "margin_gap": None if run.gap is None else {**asdict(run.gap), "norm": name_of(run.gap.norm)},
         "margins": dict(zip(("2", "inf"), run.margins, strict=True)),
         "rate": None if run.rate is None else asdict(run.rate),
         **({"curve": dict(zip(("iterations", "one_minus_cosine"), run.curve, strict=True))} if curves else {}),

@@ -21,7 +21,18 @@ from theorems.run.tables import column_table, markdown_table
 NOT_WITHIN = "-"
 MARGINS = ("of the ℓ2 margin", "of the ℓ∞ margin")
 NUCLEAR = ("1 − cos, Frobenius", "1 − cos, nuclear", "excess of the nuclear norm")
-NUMBERS = (*NUCLEAR, "‖p‖ at the cap", "1 − cos there", "at most", "other tokens", "ratio", "fitted b", *MARGINS)
+NUMBERS = (
+    *NUCLEAR,
+    "‖p‖ at the cap",
+    "1 − cos there",
+    "at most",
+    "other tokens",
+    "ratio",
+    "guarantee",
+    "measured",
+    "fitted b",
+    *MARGINS,
+)
 LEVEL_NAMES = tuple(f"{level:g}" for level in LEVELS)
 
 
@@ -43,6 +54,15 @@ def parts(
             f" p_mm is compared with. {NOT_WITHIN}: not within {steps} iterations; at most: what descent-from-a-margin"
             " proves of 1 − cos there, if steps go along −∇L and the run came to where it speaks.",
         )
+        guaranteed = list(_guarantee_rows(ran))
+        if guaranteed:
+            yield (
+                "Guarantees: what is proven of a run at the cap, and what it came to",
+                ("data", "rule", "of", "by", "guarantee", "measured", "ratio"),
+                guaranteed,
+                "margin gap: 1 − (m/‖p‖)/γ, m the least margin of p and γ the largest of a p of ‖p‖ = 1, in that norm;"
+                " guarantee: no more; ratio: measured/guarantee. Bounds that say nothing are left out.",
+            )
         yield (
             "Rates: the exponent b of ‖p/‖p‖ − limit‖ ≈ C/tᵇ or C/(log t)ᵇ over the last two decades, and margins",
             ("data", "rule", "in", "fitted b", "theory's", *MARGINS),
@@ -109,6 +129,21 @@ def _named_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
             counts = (_count(count) for count in run.iterations)
             there = f"{run.norm:.4g}", f"{run.one_minus_cosine:.1e}", at_most
             yield one.name, run.rule, run.theory.limit, *counts, *there, selects
+
+
+def _guarantee_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
+    for one in named:
+        for run in one.rules:
+            if run.at_most is not None:
+                sides = run.at_most, run.one_minus_cosine
+                yield one.name, run.rule, "1 − cos", "descent-from-a-margin", *_guarantee(*sides)
+            if run.gap is not None:
+                sides = run.gap.at_most, run.gap.measured
+                yield one.name, run.rule, f"{name_of(run.gap.norm)} margin gap", run.gap.statement, *_guarantee(*sides)
+
+
+def _guarantee(at_most: float, measured: float) -> tuple[str, str, str]:
+    return f"{at_most:.1e}", f"{measured:.1e}", f"{measured / at_most:.2g}"
 
 
 def _nuclear_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from generators.attention_call import AttentionCall, State
-from generators.call_building import looked_at
+from generators.call_building import attended_rows
 from theorems.bounded import exact
 from theorems.capabilities.agreement import GRADIENTS, MERGED, OUTPUT, rows_of, same, same_bits, same_gradients
 from theorems.capabilities.hidden_keys import exchange_hidden_keys
@@ -71,20 +71,20 @@ def _of_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     if rows.call.dropout:
         rows = yield from _of_dropout(rows, answer)
     if rows.call.scale is not None:
-        yield from _compared(rows, answer)
+        yield from _comparisons(rows, answer)
         return
-    usual = list(_compared(rows, answer))
+    usual = list(_comparisons(rows, answer))
     if all(claim.verdict is Verdict.UPHELD for _, claim in usual):
         found, scale = usual, "1/√E"
     else:
-        papers = list(_compared(replace(rows, call=rows.call.replace(scale=1.0)), answer))
+        papers = list(_comparisons(replace(rows, call=rows.call.replace(scale=1.0)), answer))
         is_papers = all(claim.verdict is Verdict.UPHELD for _, claim in papers)
         found, scale = (papers, "1") if is_papers else (usual, "1/√E")
     for about, claim in found:
         yield about, replace(claim, branch=scale) if claim.name == OUTPUT else claim
 
 
-def _compared(rows: FurtherRows, answer: Answer) -> Iterator[About]:
+def _comparisons(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     """With the formula; rows that see nothing follow one convention, zeros, NaN or the mean of all values, forward and
     backward alike.
     """
@@ -138,7 +138,7 @@ def _with_means(
 
 def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     """Of the rows of a large call that have an upstream gradient: nothing else goes into the gradients."""
-    batch, groups, places = looked_at(rows.call)
+    batch, groups, places = attended_rows(rows.call)
     sizes = rows.call.sizes
     size = sizes["H"] // sizes["G"]
     heads = [g * size + h for g in groups for h in range(size)]

@@ -62,18 +62,21 @@ def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _shorter(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Half of an axis, or one less of it."""
+    """Half of an axis, or one less of it; with causality or a window as many queries as keys stay as many."""
     sizes = call.sizes
     group = sizes["H"] // sizes["G"]
     dropping = call.dropout > 0
-    for axis in "TLBG":
+    # Where the diagonal is with L ≠ T is another question.
+    square = sizes["L"] == sizes["T"] and (call.causal or call.window is not None)
+    for axis in "TBG" if square else "TLBG":
         size = sizes[axis]
         halves = (size // 2, size - 1) if size > 3 else (size - 1,)
         for keep in dict.fromkeys(halves):
             if keep < 1 or (axis == "T" and (dropping or not _may_have(call, keep))):
                 continue
-            yield cut_call(call, axis, slice(0, keep))
-            yield cut_call(call, axis, slice(size - keep, size))
+            for kept in (slice(0, keep), slice(size - keep, size)):
+                cut = cut_call(call, axis, kept)
+                yield cut_call(cut, "L", kept) if square and axis == "T" else cut
     if group > 1:
         yield cut_call(call, "H", slice(0, sizes["H"], group))
         if group > 2:

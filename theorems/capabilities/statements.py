@@ -65,7 +65,7 @@ def _calls(capability: Capability) -> SearchStrategy[AttentionCall]:
         return build_call(_all_plans()[number], EVERYTHING, number, number)
 
     numbers = st.integers(len(PLAIN), size_of_array(EVERYTHING, 0, 2) - 1)
-    return numbers.map(call).filter(lambda one: capability.is_base or capability.is_on(one))
+    return numbers.map(call).filter(lambda one: capability.is_base or capability.everywhere or capability.is_on(one))
 
 
 @cache

@@ -116,7 +116,7 @@ class Trials:
         call = self._build(self._plan(number), number)
         if not capability.is_about(call):
             return None
-        trial = self._made[number] = self._examined(number, call)
+        trial = self._made[number] = self._examine(number, call)
         return trial if capability.is_about(trial.call) else None
 
     def _plan(self, number: int) -> Plan:
@@ -135,7 +135,7 @@ class Trials:
         """A call of the same plan with other numbers."""
         return build_call(plan, self.under_test.kernel.declares, seed_from(f"another {number}") % 2**32)
 
-    def _examined(self, number: int, call: AttentionCall) -> Trial:
+    def _examine(self, number: int, call: AttentionCall) -> Trial:
         plan = self._plan(number)
         for _ in FACTORS:
             try:

@@ -94,6 +94,13 @@ def verify(options: subcommands.VerifyOptions) -> int:
 
 
 @subcommand
+def scoreboard(options: subcommands.ScoreboardOptions) -> int:
+    from theorems.command.scoreboard import scoreboard_and_report
+
+    return scoreboard_and_report(options)
+
+
+@subcommand
 def explain(options: subcommands.ExplainOptions) -> int:
     from theorems.command.explain import explain_and_report
 

@@ -97,6 +97,33 @@ class VerifyOptions:
     emit_test: Annotated[
         Path | None, options.file("Write a test that fails on your kernel, and needs torch alone.")
     ] = None
+    sarif: Annotated[Path | None, options.file("Write what is not upheld as SARIF 2.1.0, for code scanning.")] = None
+    badge: Annotated[
+        Path | None, options.file("Write how many capabilities your kernel has as JSON for a badge of shields.io.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class ScoreboardOptions:
+    """Try the attention kernels of other libraries: a table of capabilities, with a test of each red cell.
+
+    A kernel whose library is not installed is named, and no failure; nor is a red cell that the list of kernels
+    explains.
+
+    Exit code 0: all else is upheld; 1: a cell is red, and nobody has looked at it; 2: bad input; 3: a cell could not be
+    decided, or no kernel could be tested.
+    """
+
+    kernels: Annotated[Path | None, options.file("A list of kernels in TOML, in place of the suite's own.")] = None
+    examples: Annotated[int, options.examples_option("calls of each capability")] = 5
+    seed: Annotated[int, options.same_seed("calls")] = 0
+    json: options.Json = None
+    markdown: Annotated[bool, options.as_markdown("docs/scoreboard.md has it")] = False
+    out: Annotated[Path, options.folder("Where the tests of red cells are written.")] = Path("scoreboard")
+    jobs: options.Jobs = options.JOBS
+    resume: options.Resume = None
+    timeout: options.Timeout = None
+    case_timeout: options.CaseTimeout = options.PATIENCE
 
 
 @dataclass(frozen=True)

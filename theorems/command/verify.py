@@ -10,8 +10,10 @@ from pathlib import Path
 from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory, write_text
+from theorems.command.badge import badge_text
 from theorems.command.common import check_targets, complain
 from theorems.command.junit import junit_xml
+from theorems.command.sarif import sarif_text
 from theorems.command.subcommands import VerifyOptions
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
@@ -48,9 +50,12 @@ def verify_and_report(options: VerifyOptions) -> int:
     """
     request = request_of(options)
     check_targets(options.json, options.junit_xml, options.write_known_failures, options.emit_test)
+    check_targets(options.sarif, options.badge)
     check_directory(options.out, "failing cases")
     if options.emit_test is not None and options.attention is None:
         raise InvalidInput("--emit-test: writes tests of a kernel; give the kernel with --attention.")
+    if options.badge is not None and options.attention is None:
+        raise InvalidInput("--badge: counts what a kernel is able to do; give the kernel with --attention.")
     report = Report(request.examples, options)
     if options.fail_fast:
         request = replace(request, enough=report.enough)
@@ -145,6 +150,8 @@ class Report:
         texts = [
             (options.json, found.to_json()),
             (options.junit_xml, junit_xml(last.results, options.seed, expected)),
+            (options.sarif, sarif_text(last.results, kernel, expected)),
+            (options.badge, badge_text(last.results)),
             (options.emit_test, reproducer_file(kernel, unknown, options.emit_test)),
         ]
         if isinstance(last, Finished):

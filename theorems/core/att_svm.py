@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import NoReturn
 
 import numpy as np
 from jaxtyping import Int64
@@ -29,17 +30,34 @@ def solve_att_svm(
     """
     found = under_test.max_margin(problem.exact_keys, alpha)
     if isinstance(found, Infeasible):
-        said = f"ATT-SVM({'opt' if np.array_equal(alpha, problem.optimal) else 'α'}) was called infeasible"
-        if not is_farkas_proof(difference_rows(problem.exact_keys, alpha), found.exact):
-            raise Refuted(claim, f"{said}, and the multipliers prove nothing", form)
-        raise Undecided(claim, said, form)
+        end_as_infeasible(problem, alpha, found, claim, form)
     return found
+
+
+def end_as_infeasible(
+    problem: Problem,
+    alpha: Int64[np.ndarray, "n"],
+    found: Infeasible,
+    claim: str,
+    form: Form = Form.EXACT,
+    svm: str = "ATT-SVM",
+) -> NoReturn:
+    """End a statement whose SVM, in whatever norm, was called infeasible.
+
+    Raises:
+        Refuted: the multipliers are no proof.
+        Undecided: they are one.
+    """
+    said = f"{svm}({'opt' if np.array_equal(alpha, problem.optimal) else 'α'}) was called infeasible"
+    if not is_farkas_proof(difference_rows(problem.exact_keys, alpha), found.exact):
+        raise Refuted(claim, f"{said}, and the multipliers prove nothing", form)
+    raise Undecided(claim, said, form)
 
 
 def certify(
     problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation
 ) -> Generator[Claim, None, MaxMargin]:
-    """p_mm(α), once the claim that it is p_mm(α) has been made: ``svm = yield from certified(…)``.
+    """p_mm(α), once the claim that it is p_mm(α) has been made: ``svm = yield from certify(…)``.
 
     Raises:
         Refuted, Undecided: ATT-SVM(α) was called infeasible, without a proof or with one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import wraps
 from typing import Any
@@ -163,12 +163,13 @@ class Undecided(Ended):
         claim: the name of the claim that could not be decided.
         why: what stood in the way.
         form: of the claim.
+        not_found: a search or solver of the suite's own found nothing to judge by.
     """
 
-    def __init__(self, claim: str, why: str, form: Form = Form.EXACT) -> None:
+    def __init__(self, claim: str, why: str, form: Form = Form.EXACT, *, not_found: bool = False) -> None:
         super().__init__(f"{claim}: {why}")
         self.why = why
-        self.claims = (undecided_claim(claim, why, form),)
+        self.claims = (replace(undecided_claim(claim, why, form), not_found=not_found),)
 
 
 class Refuted(Ended):

@@ -38,6 +38,7 @@ from reference_attention.svm.general_svm import GeneralSvm, general_svm
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
 from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, Solver, max_margin_sets
+from reference_attention.svm.norm_max_margin import NormMaxMargin, norm_max_margin
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
 from reference_attention.svm.sequence_max_margin import (
     PartKeys,
@@ -50,6 +51,7 @@ from reference_attention.training.factored_descent import FactoredTrajectory, fa
 from reference_attention.training.factored_flow import FactoredFlow, factored_flow
 from reference_attention.training.flow import Flow, gradient_flow
 from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
+from reference_attention.training.steepest_descent import mirror_descent, steepest_descent
 
 
 def reference_log_smoothness(problem: Problem) -> float:
@@ -118,6 +120,9 @@ class Implementation:
         joint_gradient: (joint, log r, w, p) → log L + rΓ at the head r v̄_mm + w, its derivatives in w and p.
         joint_descent: (signed tokens, keys, head, prompt, *, steps, …, weights, gradient, by_head) → the iterates.
         head_gradient: (signed tokens, weights, head) → ∇_v L as a log scale and a direction.
+        norm_max_margin: (keys or their factors, alpha, q) → a point of the largest margin in ‖·‖_q, with duals.
+        steepest_descent: (problem, starts, *, lengths, norm, momentum, gradient) → p(0) … p(t).
+        mirror_descent: (problem, starts, *, steps, log_step, norm, normalized, gradient) → dual points z(0) … z(t).
         scheduled_direction, critical_ratio: (joint, c) → p(c), and (joint, p_relax) → c*, of the path along r = cR.
     """
 
@@ -167,6 +172,9 @@ class Implementation:
     joint_gradient: Callable[[Joint, float, Array, Array], tuple[float, Array, Array]] = joint_gradient
     joint_descent: Callable[..., JointTrajectory] = joint_descent
     head_gradient: Callable[[Array, Array, Array], ScaledGradient] = head_gradient
+    norm_max_margin: Callable[[Keys, Int64[np.ndarray, "n"], float], NormMaxMargin | None] = norm_max_margin
+    steepest_descent: Callable[..., Float64[np.ndarray, "r b d"]] = steepest_descent
+    mirror_descent: Callable[..., Float64[np.ndarray, "r b d"]] = mirror_descent
     scheduled_direction: Callable[[Joint, float], Array] = scheduled_direction
     critical_ratio: Callable[[Joint, MaxMargin], float] = critical_ratio
 

@@ -47,7 +47,7 @@ class FactoredArcFlow(ArcFlow):
         super().__init__(problem)
         self._layout, self._kappa, self._of_weights = layout, math.sqrt(problem.key_scale), ArcFlow(problem)
 
-    def _gradient(self, p: Point, by_weights: Point) -> Point:
+    def _gradient(self, p: Point, by_weights: Float64[np.ndarray, "w"]) -> Point:
         """(∇L Q, ∇Lᵀ K), of ∇L in any unit."""
         G, (K, Q) = by_weights.reshape(self._layout.d, self._layout.e), self._layout.split(p)
         return self._layout.join(G @ Q, G.T @ K)
@@ -112,7 +112,7 @@ class FollowedFactors:
             flow = under_test.factored_flow(data, *start, norm=end, record=record, relative=RELATIVE)
             if flow.stop is not Stop.FAILED:
                 return cls(data, under_test, start, end, flow, rng, claim)
-        raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT)
+        raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT, not_found=True)
 
     def premises(self) -> Iterator[Claim]:
         """It begins at the start, is tangent to the gradient under test, and between recorded points it is a flow.

@@ -88,7 +88,7 @@ class FollowedFlow:
             flow = under_test.gradient_flow(problem, start, norm=end, relative=relative)
             if flow.stop is not Stop.FAILED:
                 return cls(problem, under_test, start, end, flow, rng, claim)
-        raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT)
+        raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT, not_found=True)
 
     def premises(self) -> Iterator[Claim]:
         """It begins at the start, is tangent to the gradient under test, and between recorded points it is a flow.

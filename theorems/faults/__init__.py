@@ -25,6 +25,7 @@ from theorems.faults.path_faults import PATH_FAULTS
 from theorems.faults.risk_faults import RISK_FAULTS
 from theorems.faults.set_faults import SET_FAULTS
 from theorems.faults.size_faults import SIZE_FAULTS
+from theorems.faults.steepest_faults import STEEPEST_FAULTS
 from theorems.faults.svm_faults import SVM_FAULTS
 from theorems.faults.token_faults import TOKEN_FAULTS
 
@@ -49,6 +50,7 @@ FAULTS: dict[str, Fault] = {
         *NUCLEAR_FAULTS,
         *JOINT_FAULTS,
         *MIXING_FAULTS,
+        *STEEPEST_FAULTS,
     )
 }
 """Every planted fault by name."""

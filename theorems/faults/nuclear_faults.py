@@ -220,7 +220,7 @@ NUCLEAR_FAULTS = (
         1e-3,
         "ε",
     ),
-    Fault("nuclear-gap-of-one", Kind.SVM, "g = 1", SVM, ChangedNuclear(_wider_gap)),
+    Fault("nuclear-gap-of-one", Kind.SVM, "g = 1", "tsvm-rank", ChangedNuclear(_wider_gap)),
     Fault("nuclear-tau-off", Kind.SVM, "τ is off by a factor 1 + ε", SVM, ChangedNuclear(_more_injective), 1e-3, "ε"),
     Fault("nuclear-support-lost", Kind.SVM, "a constraint is left out of S", SVM, ChangedNuclear(_support_lost)),
     Fault(

@@ -231,7 +231,7 @@ SVM_FAULTS = (
         "svm-of-rounded-products",
         Kind.SVM,
         "keys x zᵀ rounded before their differences are taken",
-        "tsvm-rank",
+        "tsvm-local-descent",
         OtherSvm(_rounded_products),
     ),
     Fault("svm-always-infeasible", Kind.SVM, "a solver that gives up", "lemma-11", ChangedSvm(_infeasible)),

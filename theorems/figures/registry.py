@@ -16,6 +16,7 @@ from theorems.figures import (
     figure_8,
     figure_9,
     followed_trials,
+    steepest_norms,
     tsvm_convergence,
     tsvm_factored,
     tsvm_mixing,
@@ -41,6 +42,7 @@ FIGURES: dict[str, Figure] = {
         tsvm_ranks,
         tsvm_factored,
         tsvm_mixing,
+        steepest_norms,
     )
     for one in module.FIGURES
 }

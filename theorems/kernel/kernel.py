@@ -328,6 +328,10 @@ class Kernel:
     ) -> Gradients:
         """By the name of a tensor; NaN for one that autograd does not know of, and none for those that are not wanted.
 
+        The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. Handed over as
+        ``grad_outputs``, where its place in memory matters, it costs each process a quarter of a second: torch then
+        imports sympy to compare shapes.
+
         Args:
             again: whether it will be asked once more.
         """
@@ -343,10 +347,10 @@ class Kernel:
         found: Any = [None] * len(leaves)
         try:
             if pairs:
-                results, upstreams = zip(*pairs, strict=True)
-                found = torch.autograd.grad(
-                    results, [*leaves.values()], upstreams, retain_graph=again, allow_unused=True
-                )
+                plain = all(u.is_contiguous() for _, u in pairs)
+                results = [(x * u).sum() if plain else x for x, u in pairs]
+                grads = None if plain else [u for _, u in pairs]
+                found = torch.autograd.grad(results, [*leaves.values()], grads, retain_graph=again, allow_unused=True)
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())[:200].rstrip(".")
             raise KernelError(f"{self.name} raised {type(error).__name__} in its backward pass: {said}.") from None

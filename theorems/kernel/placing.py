@@ -72,7 +72,7 @@ PLACES: Mapping[Memory, _Place] = MappingProxyType(
 
 def place_tensor(x: torch.Tensor, memory: Memory) -> Placed:
     """A copy of the tensor, (B, H, L, E), placed like that."""
-    return _placed(x, PLACES.get(memory, _Place()), int(memory is Memory.OFFSET))
+    return _place(x, PLACES.get(memory, _Place()), int(memory is Memory.OFFSET))
 
 
 def place_mask(x: torch.Tensor, memory: Memory, shape: tuple[int, ...]) -> Placed:
@@ -84,12 +84,12 @@ def place_mask(x: torch.Tensor, memory: Memory, shape: tuple[int, ...]) -> Place
         shape: (B, H, L, T).
     """
     if memory is Memory.BROADCAST:
-        found = _placed(x, _Place(), 0)
+        found = _place(x, _Place(), 0)
         return Placed(found.tensor.expand(shape), found.own, found.storage)
-    return _placed(x, _swap(-1, -2) if memory is Memory.TRANSPOSED else PLACES.get(memory, _Place()), 0)
+    return _place(x, _swap(-1, -2) if memory is Memory.TRANSPOSED else PLACES.get(memory, _Place()), 0)
 
 
-def _placed(x: torch.Tensor, place: _Place, offset: int) -> Placed:
+def _place(x: torch.Tensor, place: _Place, offset: int) -> Placed:
     whole = place.whole(tuple(x.shape))
     size = torch.Size(whole).numel()
     filler = False if x.dtype == torch.bool else torch.nan

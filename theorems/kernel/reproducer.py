@@ -102,7 +102,7 @@ def _tensor_lines(found: Trace) -> Iterator[str]:
     there = f"torch.{kernel.dtype}" if kernel.device == "cpu" else f'"{kernel.device}", torch.{kernel.dtype}'
     yield f"query, key, value, upstream = (x.to({there}) for x in (query, key, value, upstream))"
     laid = {
-        Memory.TRANSPOSED: "x.transpose(1, 2).contiguous().transpose(1, 2)",
+        Memory.TRANSPOSED: "torch.stack(x.unbind(1), dim=2).transpose(1, 2)",  # anew, even if one axis is of size 1
         Memory.SLICED: "torch.stack((x, torch.full_like(x, nan)), dim=3).flatten(2, 3)[:, :, ::2]",
         Memory.BROADCAST: "x[:1].expand_as(x)",
         Memory.HEADS: "x[:, :1].expand_as(x)",
@@ -287,7 +287,8 @@ def _rows_that_see_nothing(found: Trace) -> Iterator[str]:
     yield from _tensor_lines(found)
     yield from [*_leaves(found), *_forward(found), *_backward(found)]
     if "rows-that-see-nothing" in found.falsified:
-        yield "empty = ~visible.any(dim=-1).expand(output.shape[:3])"
+        empty = ~found.call.visibility(found.kernel.alignment).any(axis=-1)
+        yield _tensor("empty", empty) + "  # rows that see no key"
         rows = "[output[empty], dq[empty]]" if _backward(found) else "[output[empty]]"
         yield f"rows = torch.cat([x.detach().flatten() for x in {rows}])"
         yield 'assert rows.isnan().all() or (rows == 0).all(), "rows that see no key: neither all 0 nor all NaN"'

@@ -54,7 +54,7 @@ class View:
                 yield found
         if not held and self.elsewhere:
             _, claim, smallest = self.elsewhere[0]
-            reason = f"every call fails without it, too: see {', '.join(_blamed(self.elsewhere[0]))}"
+            reason = f"every call fails without it, too: see {', '.join(_names_to_blame(self.elsewhere[0]))}"
             yield Outcome(Verdict.NOT_APPLICABLE, reason=f"{claim}: {reason}", touched=TOUCHED), smallest
 
     def _outcome(self, number: int, trial: Trial) -> tuple[Outcome, AttentionCall] | None:
@@ -76,7 +76,7 @@ class View:
             if claim.verdict is Verdict.FALSIFIED:
                 smallest = self._smallest(number, call, about, claim)
                 if smallest is not None:
-                    return self._falsified(claims, claim, smallest), smallest
+                    return self._falsified_outcome(claims, claim, smallest), smallest
         undecided = next((one for one in claims if one.verdict is Verdict.INCONCLUSIVE), None)
         if any(one.verdict is Verdict.FALSIFIED for one in claims):
             return None
@@ -85,7 +85,7 @@ class View:
             return Outcome(Verdict.INCONCLUSIVE, claims, said, touched=TOUCHED), call
         return Outcome(Verdict.UPHELD, claims, touched=TOUCHED), call
 
-    def _falsified(self, claims: tuple[Claim, ...], claim: Claim, smallest: AttentionCall) -> Outcome:
+    def _falsified_outcome(self, claims: tuple[Claim, ...], claim: Claim, smallest: AttentionCall) -> Outcome:
         """In the words of the smallest call, if it still fails: a kernel may remember what it was asked before."""
         again = check(self.statement, smallest, self.trials.under_test)
         said = next((one for one in again.claims if one.name == claim.name), claim)
@@ -119,7 +119,7 @@ def view_of(statement: Statement, examples: int, seed: int, under_test: OnKernel
     return View(statement, trials_of(under_test, examples, seed))
 
 
-def _blamed(failure: tuple[str, str, AttentionCall]) -> list[str]:
+def _names_to_blame(failure: tuple[str, str, AttentionCall]) -> list[str]:
     """The capabilities that answer for it."""
     about, claim, smallest = failure
     return [f"kernel-{one.name}" for one in CAPABILITIES if owns(one, smallest, about, claim)]

@@ -118,7 +118,7 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
         """By the limit and the first two Newton steps from it: well within the cone."""
         first, second = corrections(system, rho)
         apart = float(np.linalg.norm(offset)) + first + 2 * second
-        return second <= max(first / 4, EPS * rho * P) and 2 * apart < rho * P * np.sqrt(local.mu)
+        return bool(second <= max(first / 4, EPS * rho * P) and 2 * apart < rho * P * np.sqrt(local.mu))
 
     radii = np.array([rho for rho in PATH_RADII if 1.5 * begin < rho < local.last and lies_within(rho)])
     if radii.size == 0:

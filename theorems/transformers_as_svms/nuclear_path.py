@@ -21,6 +21,7 @@ from reference_attention.paths.nuclear_offsets import NuclearOffsets
 from reference_attention.paths.nuclear_path import log_costs_of
 from reference_attention.svm.max_margin import Infeasible
 from theorems.bounded import exact
+from theorems.core.att_svm import end_as_infeasible
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
@@ -119,7 +120,7 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
 
         e = R − C_⋆ m(W) ≤ C_⋆κ,   ‖W‖_⋆ − ⟨M, W⟩ ≤ e,   dist_⋆(W, F) ≤ 2√(Re/g).
 
-    *Derivation.* ⟨M, W⟩ = Σ λh ≥ C_⋆ m(W). Let W = Σ σ_k u_k v_kᵀ, u_k = U1a + U2b, v_k = V1c + V2d. Then 1 − u_kᵀMv_k
+    *Derivation.* ⟨M, W⟩ = Σ λh ≥ C_⋆ m(W). Let W = Σ σ_k u_k v_kᵀ, u_k = U1a + U2b, v_k = V1c + V2d. Then 1 − u_kᵀM v_k
     ≥ 1 − a·c − (1−g)|b||d| ≥ ½|a − c|² + (g/2)(|b|² + |d|²) =: e_k, so that Σ σ_k e_k ≤ e. With μ_k = ½(a + c) and
     u_k = U1μ_k + p, v_k = V1μ_k + q: ‖u_k v_kᵀ − U1 μ_kμ_kᵀ V1ᵀ‖_⋆ ≤ |p| + |q| ≤ √2 (½|a − c|² + |b|² + |d|²)^½ ≤
     2√(e_k/g), and Cauchy's inequality gives Σ σ_k 2√(e_k/g) ≤ 2√(Re/g). It is Σ σ_k μ_kμ_kᵀ for P that is claimed.
@@ -158,7 +159,7 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
     assert data is not None
     found = under_test.nuclear_max_margin(data.keys, problem.optimal)
     if isinstance(found, Infeasible):
-        raise Undecided(SVM_IS_OPTIMAL, "ATT-SVM⋆(opt) was called infeasible")
+        end_as_infeasible(problem, problem.optimal, found, SVM_IS_OPTIMAL, svm="ATT-SVM⋆")
     certificate = NuclearCertificate(data, problem.optimal, found)
     optimal = nuclear_claim(certificate, SVM_IS_OPTIMAL)
     yield from premises(optimal)

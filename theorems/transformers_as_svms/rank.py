@@ -91,8 +91,8 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     ATT-SVM(α_i) on the tokens of input i alone. Derivation: u_i = W^mm z_i is feasible for input i, so ‖W^mm z_i‖ ≥
     ‖p_i‖; Σ_i ‖W z_i‖²/‖z_i‖² ≤ ‖W‖_F², with equality at that sum, which is feasible; and the solution is unique.
 
-    **The nuclear norm.** Every solution W_⋆ of ATT-SVM⋆(α) has rows in span{z_i}: W_⋆P_Z has the same margins, and
-    ‖WP_Z‖_⋆ ≤ ‖W‖_⋆ with equality only if W(I − P_Z) = 0, as WWᵀ = WP_ZWᵀ + W(I − P_Z)Wᵀ and √ is operator monotone.
+    **The nuclear norm.** Every solution W_⋆ of ATT-SVM⋆(α) has rows in span{z_i}: W_⋆ P_Z has the same margins, and
+    ‖W P_Z‖_⋆ ≤ ‖W‖_⋆ with equality only if W(I − P_Z) = 0, as WWᵀ = W P_Z Wᵀ + W(I − P_Z)Wᵀ and √ is operator monotone.
     Sharper: W_⋆ = KQᵀ with K = MQ, Q = MᵀK, M = Σ λ_it (x_iα − x_it) z_iᵀ for its dual λ, so the spans are those of
     inputs and constraints with positive duals. If it is the only solution, P ↦ (⟨G_j, U1 P V1ᵀ⟩)_S is injective on
     symmetric r × r matrices, which takes r(r+1)/2 ≤ #S tight constraints (Barvinok, Pataki).

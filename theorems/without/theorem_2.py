@@ -153,7 +153,7 @@ def large_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 @st.composite
-def _too_good(draw: DrawFn) -> Case:
+def too_good_scores(draw: DrawFn) -> Case:
     """One input under ℓ(u) = (1 − u)²/2, the best score above 1 and the others below."""
     case = draw(cases(assumptions=("separable", "strict-optimum"), n=1, tokens=2, d=(1, 2), plain=True))
     problem, low = case.problem, float(draw(st.integers(-2, 0)))
@@ -174,7 +174,7 @@ def _turns_back(case: Case) -> float:
     without="well-behaved-loss",
     keeps=("equal-non-optimal-scores", "separable"),
     refutes="from every p(0), ‖p(t)‖ → ∞",
-    cases=_too_good,
+    cases=too_good_scores,
     violation=_turns_back,
 )
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:

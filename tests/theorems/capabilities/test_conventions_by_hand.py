@@ -8,7 +8,7 @@ import torch
 
 from generators.attention_calls import Numbers, Sizes, tensors
 from theorems.bounded.formats import FORMATS
-from theorems.capabilities.examination import EMPTY, _compared
+from theorems.capabilities.examination import EMPTY, _comparisons
 from theorems.capabilities.hidden_keys import keys_to_poison
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer
@@ -53,12 +53,12 @@ def test_rows_that_see_nothing_hold_one_of_two(held: float, named: str) -> None:
     call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0).replace(visible=visible)
     rows = AttentionRows(call, FORMATS["float64"])
     output = np.where(rows.empty[..., None], held, rows.output.value)
-    claims = [claim for _, claim in _compared(rows, Answer(output))]
+    claims = [claim for _, claim in _comparisons(rows, Answer(output))]
     assert [claim.verdict is Verdict.UPHELD for claim in claims] == [held != 7.0, True]
     assert claims[0].branch == named
     wrong = output.copy()
     wrong[0, 0, 0, 0] += 1.0
-    assert next(x for _, x in _compared(rows, Answer(wrong)) if x.name != EMPTY).verdict is Verdict.FALSIFIED
+    assert next(x for _, x in _comparisons(rows, Answer(wrong)) if x.name != EMPTY).verdict is Verdict.FALSIFIED
 
 
 def test_poison_lies_where_nothing_is_seen() -> None:

@@ -324,6 +324,14 @@ def shows_tsvm_mixing(numbers: Numbers) -> bool:
     return bool(apart and means[0] < means[-1])
 
 
+def shows_norms(numbers: Numbers) -> bool:
+    """Gaps lie below their guarantees, which are small in the end; four norms select three tokens."""
+    curves = numbers["curves"]
+    last = [(curve["measured"][-1], curve["guarantee"][-1]) for curve in curves]
+    below = all(None not in pair and pair[0] <= pair[1] < 0.1 for pair in last)
+    return below and [curve["selected"] for curve in curves] == [5, 5, 3, 4]
+
+
 CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "1a": shows_1a,
     "1b": shows_1b,
@@ -346,6 +354,7 @@ CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "tsvm-directions": shows_tsvm_directions,
     "tsvm-factored": shows_tsvm_factored,
     "tsvm-mixing": shows_tsvm_mixing,
+    "norms": shows_norms,
 }
 
 

@@ -13,6 +13,7 @@ from generators.attention_calls import Numbers, Sizes, tensors
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
 from theorems.kernel.loading import kernel_named
 from theorems.kernel.reproducer import LARGEST, _check_line, _forward, reproducer
+from theorems.kernel.reproducer_file import file_of
 from theorems.kernel.trace import QUANTITIES, Entry, Trace
 
 
@@ -87,3 +88,25 @@ def test_what_is_allowed_is_short_where_that_tells_as_well() -> None:
     # 1.23456e-9 is less than the difference, and its short form is not.
     near = entry(OUTPUT, 1.236e-9, [1.23456e-9])
     assert list(_check_line(found("plain", call(), near), near))[1] == "allowed = 1.23456e-09"
+
+
+def mean_of_all(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, is_causal: bool = False
+) -> torch.Tensor:
+    """Causal at the bottom right; a row that sees no key is the mean of all values."""
+    logits = query @ key.mT
+    L, T = logits.shape[-2:]
+    hidden = torch.ones(L, T, dtype=torch.bool).triu(T - L + 1)
+    return torch.softmax(logits.masked_fill(hidden, -1e300) if is_causal else logits, dim=-1) @ value
+
+
+def test_rows_that_see_no_key_are_named_where_no_mask_is_given() -> None:
+    given = tensors(Sizes(B=1, H=1, G=1, L=3, T=2, E=2, M=2), Numbers.NORMAL, seed=0).replace(causal=True)
+    kernel = kernel_named(f"{__name__}:mean_of_all", "float64")
+    claims = ("rows-that-see-nothing",)
+    text = reproducer(Trace("causal-rectangle", kernel, (given,), (kernel.answer(given),), claims, ()), "a line")
+    assert "empty = torch.tensor([[[True, False, False]]])" in text
+    made: dict[str, Any] = {}
+    exec(file_of(kernel.source, [text], "test.py"), made)
+    with pytest.raises(AssertionError, match="neither all 0 nor all NaN"):
+        made["test_causal_rectangle"]()

@@ -305,8 +305,10 @@ def test_right_kernels_are_upheld(kernel: Any, dtype: str) -> None:
 @pytest.mark.parametrize("kernel", wrong_kernels.CAUGHT, ids=lambda kernel: kernel.__name__)
 def test_wrong_kernels_are_caught(kernel: Any, dtype: str) -> None:
     """The table in what is raised has the verdict of ``verify_kernel``, so that one run shows both."""
+    # Keys of more than 64 coordinates are one case in twenty or so.
+    examples = 40 if kernel is wrong_kernels.first_64_dimensions else 20
     with pytest.raises(AssertionError, match=r"(?m)^ *lemma-3 .* falsified "):
-        assert_kernel(kernel, statements=["lemma-3"], examples=20, dtype=dtype)
+        assert_kernel(kernel, statements=["lemma-3"], examples=examples, dtype=dtype)
 
 
 @pytest.mark.usefixtures("_no_shrinking")

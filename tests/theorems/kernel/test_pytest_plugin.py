@@ -105,7 +105,9 @@ def test_the_decorator_makes_a_test_of_each_statement_that_is_asked(tmp_path: Pa
 
 
 def test_the_decorator_on_a_wrong_kernel_and_on_none(tmp_path: Path) -> None:
-    wrong = DECORATED.format("'my_kernels:wrong', statements=['kernel-output', 'kernel-memory']").replace("=1", "=10")
+    wrong = DECORATED.format("'my_kernels:wrong', statements=['kernel-output', 'kernel-gradients']").replace(
+        "=1", "=10"
+    )
     done = run(tmp_path, wrong)
     assert done.returncode == 1
     assert "2 failed" in done.stdout

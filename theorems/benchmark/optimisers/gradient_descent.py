@@ -28,7 +28,7 @@ from theorems.benchmark.optimisers.run import Run
 from theorems.core.implementation import REFERENCE, Implementation
 
 PLAIN = Theory(2.0, "Theorems 2 and 3; descent-from-a-margin", Against.LOG, 1.0, along_gradient=True)
-NORMALIZED = Theory(2.0, "descent-from-a-margin", exponent=1.0, along_gradient=True, proven=0.5)
+NORMALIZED = Theory(2.0, "descent-from-a-margin", exponent=1.0, along_gradient=True, proven=0.5, steepest=2.0)
 
 
 def run_gradient_descent(

@@ -1,7 +1,8 @@
 """Heavy-ball momentum: u ← β u + ∇L(p), p ← p − η u, with β = 0.9 and u = 0 at first.
 
 Limit: unknown for attention. On separable linear data, with an exponentially tailed loss, it is the ℓ2 max-margin
-direction.
+direction. Normalized, with steps along u/‖u‖, it has a bound on attention: it is then steepest descent in ℓ2 with
+momentum (``steepest-one-input``, ``steepest-from-a-margin``), as ``muon`` is of a prompt.
 
 References: Polyak, *Some methods of speeding up the convergence of iteration methods*, 1964; Wang, Meng, Zhang, Sun,
 Chen, Ma, Liu, *Does Momentum Change the Implicit Regularization on Separable Data?*, NeurIPS 2022.

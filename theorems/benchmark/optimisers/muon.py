@@ -8,8 +8,9 @@ gradient is a matrix.
 B forgets a gradient like μᵗ. Where ∇L vanishes faster, as it does with long steps (η Θ > log 1/μ, Θ the margin), the
 oldest gradients rule for ever and the direction stays theirs.
 
-Limit: unknown for attention. On separable linear data the classifier has the largest margin in the spectral norm; of a
-column that is the ℓ2 norm.
+Limit: of a prompt, short steps lead to nearly the largest ℓ2 margin, and steps like 1/√t to the largest: the gap has a
+bound (``steepest-one-input`` from any start, ``steepest-from-a-margin``), β = μ there. Of W it is the spectral norm on
+separable linear data; for attention nothing is proven here but where all gradients have rank one (one query).
 
 References: Jordan et al., *Muon: An optimizer for hidden layers in neural networks*, 2024; Fan, Schmidt,
 Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*, NeurIPS 2025.
@@ -32,7 +33,11 @@ MOMENTUM = 0.95
 class Muon(Optimiser):
     """Steps of length η in every singular direction."""
 
-    theory = Theory(source="linear data: spectral norm, of a column ℓ2 (Fan et al. 2025)")
+    theory = Theory(
+        source="margin of a prompt, short steps: steepest-from-a-margin; of W, linear data (Fan et al. 2025)",
+        steepest=2.0,
+        momentum=MOMENTUM,
+    )
     batched = True
 
     def __init__(self, step: float) -> None:

@@ -44,6 +44,9 @@ class Theory:
         exponent: that of the power, where theory has one; ``None`` otherwise.
         proven: the largest exponent that is proven of attention, up to logarithms of x, if one is.
         along_gradient: whether every step goes along −∇L, so that ``descent-from-a-margin`` bounds 1 − cos of a run.
+        steepest: q, if every step of a prompt is steepest in ‖·‖_q for M ← β M + ∇L, of any length, so that
+            ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap of the margin of a run.
+        momentum: that β.
     """
 
     norm: int | float | None = None
@@ -52,6 +55,8 @@ class Theory:
     exponent: int | float | None = None
     along_gradient: bool = False
     proven: int | float | None = None
+    steepest: int | float | None = None
+    momentum: int | float = 0.0
 
     @property
     def limit(self) -> str:
@@ -60,8 +65,8 @@ class Theory:
 
 
 def name_of(norm: int | float) -> str:
-    """ℓ2, ℓ1.5, …"""
-    return f"ℓ{norm:g}"
+    """ℓ2, ℓ1.5, …, ℓ∞"""
+    return "ℓ∞" if norm == float("inf") else f"ℓ{norm:g}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,13 +50,32 @@ def theory_of(found: type[Optimiser], name: str) -> Theory:
         raise InvalidInput(f"{name}.theory is of type {type(theory).__name__}; give a Theory of theorems.api.")
     numbers = ("norm", theory.norm, 1), ("exponent", theory.exponent, 0), ("proven", theory.proven, 0)
     for field, value, above in numbers:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and not (number and above < value < float("inf")):
+        if value is not None and not (_is_number(value) and above < value < float("inf")):
             raise InvalidInput(f"{name}.theory: {field} is {value!r}; give a finite number above {above}, or None.")
     if not isinstance(theory.source, str) or theory.against not in list(Against):
         raise InvalidInput(f"{name}.theory: give source as text, and against as 't' or 'log t'.")
+    steepest, momentum = theory.steepest, theory.momentum
+    if steepest is not None and not (_is_number(steepest) and steepest >= 1):
+        raise InvalidInput(
+            f"{name}.theory: steepest is {steepest!r}; give the q ≥ 1 of the norm (np.inf is one), or None."
+        )
+    if not (_is_number(momentum) and 0 <= momentum < 1):
+        raise InvalidInput(f"{name}.theory: momentum is {momentum!r}; give a number from 0 to below 1.")
     norm, exponent, proven = (None if value is None else float(value) for _, value, _ in numbers)
-    return Theory(norm, str(theory.source), Against(theory.against), exponent, bool(theory.along_gradient), proven)
+    return Theory(
+        norm,
+        str(theory.source),
+        Against(theory.against),
+        exponent,
+        bool(theory.along_gradient),
+        proven,
+        None if steepest is None else float(steepest),
+        float(momentum),
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def load_rule(id: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
-from reference_attention.training import arc_length, derivatives, iteration
+from reference_attention.training import arc_length, derivatives, iteration, slope
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
@@ -146,7 +146,7 @@ def test_a_fault_in_our_own_derivatives_is_seen(monkeypatch: pytest.MonkeyPatch,
     """Gradient and Hessian from which the flow is made are wrong, consistently and everywhere."""
     gradient, newton = derivatives.gradient_field, derivatives.newton_field
     wrong = {"gradient_field": lambda *of: gradient(*change(*of)), "newton_field": lambda *of: newton(*change(*of))}
-    for module in (derivatives, iteration, arc_length, flow_chords):
+    for module in (derivatives, iteration, slope, arc_length, flow_chords):
         for name, field in wrong.items():
             monkeypatch.setattr(module, name, field, raising=False)
     assert chords(PROBLEM, flow_with("reference"), rng()).verdict is Verdict.FALSIFIED
@@ -161,14 +161,14 @@ def test_a_jacobian_without_its_off_diagonal_is_seen(monkeypatch: pytest.MonkeyP
         def field(p: Any) -> Any:
             differences, relative = at(p)
             found = derivatives.terms(differences, loss, relative)
-            slope = loss.log_slope(found.outputs)[:, None]
-            return 0.0, -(np.exp(slope + found.log_weights) * differences.gaps).ravel() @ differences.rows
+            log_slope = loss.log_slope(found.outputs)[:, None]
+            return 0.0, -(np.exp(log_slope + found.log_weights) * differences.gaps).ravel() @ differences.rows
 
         return field
 
-    for module in (derivatives, iteration, flow_chords):
+    for module in (derivatives, iteration, slope, flow_chords):
         monkeypatch.setattr(module, "gradient_field", wrong, raising=False)
-    monkeypatch.setattr(arc_length, "newton_field", lambda *of: arc_length._central_differences(wrong(*of), 1.0))
+    monkeypatch.setattr(slope, "newton_field", lambda *of: arc_length._central_differences(wrong(*of), 1.0))
     assert chords(PROBLEM, flow_with("reference"), rng()).verdict is Verdict.FALSIFIED
 
 

@@ -1,0 +1,124 @@
+"""Normalized steepest descent in ‖·‖_q, with momentum, and mirror descent with the potential ‖p‖_q^q/q.
+
+References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018;
+Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*, 2025; Sun,
+Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit Regularization via Mirror Descent*, JMLR 2023.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention import risk
+from reference_attention.errors import InvalidInput
+from reference_attention.problem import Problem
+from reference_attention.svm.norm_max_margin import conjugate, dual_point
+from reference_attention.training.iteration import LARGEST_LOG_STEP, Gradient, batch_field
+
+Batch = Float64[np.ndarray, "b d"]
+
+
+def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: float) -> Float64[np.ndarray, "*b d"]:
+    """argmax ⟨x, Δ⟩ over ‖Δ‖_q ≤ 1: sign x for q = ∞, the largest coordinate for q = 1; 0 where x is."""
+    if math.isinf(norm):
+        return np.asarray(np.sign(x))
+    size = np.abs(x)
+    largest = size.max(axis=-1, keepdims=True)
+    size = size / np.where(largest > 0, largest, 1.0)
+    if norm == 1:
+        first = np.arange(x.shape[-1]) == size.argmax(axis=-1)[..., None]
+        return np.asarray(np.where(first, np.sign(x), 0.0))
+    power = conjugate(norm) - 1
+    raised = np.sign(x) * size**power
+    length = (size ** conjugate(norm)).sum(axis=-1, keepdims=True) ** (1 / norm)
+    return np.asarray(raised / np.where(length > 0, length, 1.0))
+
+
+def steepest_descent(
+    problem: Problem,
+    start: Batch,
+    *,
+    lengths: Float64[np.ndarray, "t"],
+    norm: float,
+    momentum: float = 0.0,
+    gradient: Gradient = risk.scaled_gradient,
+) -> Float64[np.ndarray, "r b d"]:
+    """p(t+1) = p(t) + η_t Δ_t, Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖_q ≤ 1, M_t = β M_{t−1} + (1 − β) ∇L(p(t)), M_{−1} = 0.
+
+    Args:
+        start: p(0), a batch of them.
+        lengths: η_t, one for each step.
+        momentum: β, in [0, 1).
+
+    Returns:
+        p(0) … p(t), t + 1 of them.
+
+    Raises:
+        InvalidInput: a norm below 1, or a momentum out of range.
+    """
+    if not (norm >= 1 and 0 <= momentum < 1):
+        raise InvalidInput(f"norm, momentum: {norm}, {momentum}; give q ≥ 1 and 0 ≤ β < 1.")
+    field = batch_field(problem.keys, problem.scores, problem.loss, gradient, start.shape[:-1])
+    points = np.empty((len(lengths) + 1, *start.shape))
+    p = points[0] = start
+    log_size, held = np.full(len(start), -math.inf), np.zeros_like(start)
+    for t, length in enumerate(lengths.tolist()):
+        log_scale, direction = field(p)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kept, new = log_size + np.log(momentum), log_scale + math.log1p(-momentum)
+            log_size = np.maximum(kept, new)
+            log_size = np.where(np.isfinite(log_size), log_size, 0.0)
+        held = np.exp(kept - log_size)[:, None] * held + np.exp(new - log_size)[:, None] * direction
+        p = points[t + 1] = p - length * steepest_direction(held, norm)
+    return points
+
+
+def mirror_descent(
+    problem: Problem,
+    start: Batch,
+    *,
+    steps: int,
+    log_step: float,
+    norm: float,
+    normalized: bool = False,
+    gradient: Gradient = risk.scaled_gradient,
+) -> Float64[np.ndarray, "r b d"]:
+    """∇ψ(p(t+1)) = ∇ψ(p(t)) − η∇L(p(t)), ψ = ‖p‖_q^q/q; normalized, ∇L is divided by ‖∇L‖_{q'}, 1/q + 1/q' = 1.
+
+    Args:
+        start: p(0), a batch of them.
+        log_step: log η.
+        norm: q, 1 < q < ∞.
+
+    Returns:
+        The dual points z(0) … z(steps), z = ∇ψ(p), entries sign(p_j)|p_j|^{q−1}; :func:`primal_point` has p. A step
+        that is not representable ends a run where it is.
+
+    Raises:
+        InvalidInput: a norm out of range.
+    """
+    if not 1 < norm < math.inf:
+        raise InvalidInput(f"norm: {norm}; give 1 < q < ∞, where ‖p‖_q^q has a gradient with an inverse.")
+    field = batch_field(problem.keys, problem.scores, problem.loss, gradient, start.shape[:-1])
+    points = np.empty((steps + 1, *start.shape))
+    z = points[0] = dual_point(start, norm)
+    for t in range(steps):
+        log_scale, direction = field(primal_point(z, norm))
+        if normalized:
+            # In units of the largest entry: a high power of a small one is 0.
+            largest = np.abs(direction).max(axis=-1, keepdims=True)
+            direction = direction / np.where(largest > 0, largest, 1.0)
+            size = (np.abs(direction) ** conjugate(norm)).sum(axis=-1) ** (1 / conjugate(norm))
+            factor = math.exp(log_step) / np.where(size > 0, size, 1.0)
+        else:
+            factor = np.exp(np.minimum(log_step + log_scale, LARGEST_LOG_STEP))
+        z = points[t + 1] = z - factor[:, None] * direction
+    return points
+
+
+def primal_point(z: Float64[np.ndarray, "*b d"], norm: float) -> Float64[np.ndarray, "*b d"]:
+    """The p of which z is the dual point."""
+    return np.asarray(np.sign(z) * np.abs(z) ** (1 / (norm - 1)))

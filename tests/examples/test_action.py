@@ -1,0 +1,59 @@
+"""The composite action: its inputs are used, and its script is green on a right kernel and red on a wrong one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.places import ROOT
+from theorems.kernel.profiles import profile_named
+
+TEXT = (ROOT / "action.yml").read_text(encoding="utf-8")
+ACTION: dict[str, Any] = yaml.safe_load(TEXT)
+(STEP,) = (step for step in ACTION["runs"]["steps"] if "theorems verify" in step.get("run", ""))
+
+
+def run(tmp_path: Path, **given: str) -> int:
+    """The script on little: two capabilities in the place of the profile."""
+    inputs = {name: one.get("default", "") for name, one in ACTION["inputs"].items()} | given
+    filled = {name: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: inputs[m[1]], text)
+              for name, text in STEP["env"].items()}  # fmt: skip
+    (tmp_path / "theorems").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m theorems "$@"\n')
+    (tmp_path / "theorems").chmod(0o755)
+    few = STEP["run"].replace('${PROFILE:+--profile "$PROFILE"}', "kernel-log-sum-exp kernel-scale --examples 2")
+    assert few != STEP["run"]
+    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    script = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", few]
+    return subprocess.run(script, cwd=tmp_path, env={**os.environ, **path, **filled}, check=False).returncode
+
+
+@pytest.mark.parametrize(("kernel", "code"), [("attention:tiled", 0), ("lse_in_base_two:attention", 1)])
+def test_its_script(kernel: str, code: int, tmp_path: Path) -> None:
+    assert run(tmp_path, kernel=f"examples.real_faults.{kernel}", dtype="float64") == code
+    folder = tmp_path / ACTION["inputs"]["folder"]["default"]
+    names = {path.name for path in folder.iterdir()}
+    assert {"junit.xml", "attention.sarif", "badge.json"} <= names
+    assert ("test_kernel.py" in names) == bool(code)
+    said = json.loads((folder / "badge.json").read_text(encoding="utf-8"))
+    assert said["message"] == ("2 of 2 capabilities" if code == 0 else "1 of 2 capabilities")
+
+
+def test_a_kernel_that_is_a_command_is_a_name(tmp_path: Path) -> None:
+    assert run(tmp_path, kernel="$(touch here); touch here") == 2
+    assert not (tmp_path / "here").exists()
+
+
+def test_each_input_is_used_and_each_output_is_written() -> None:
+    assert [name for name in ACTION["inputs"] if f"inputs.{name} }}}}" not in TEXT.partition("\nruns:")[2]] == []
+    assert all("inputs." not in step.get("run", "") for step in ACTION["runs"]["steps"])
+    written = STEP["run"].replace("$FOLDER", "${{ inputs.folder }}")
+    assert [one for one in ACTION["outputs"].values() if f'"{one["value"]}"' not in written] == []
+    assert profile_named(ACTION["inputs"]["profile"]["default"])

@@ -1,0 +1,75 @@
+"""The largest margin in any norm: by hand, against its dual over the rationals, and where floats mislead."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flint import fmpq
+
+from reference_attention.errors import InvalidInput
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.svm.norm_max_margin import NormMaxMargin, conjugate, exact_norm, norm_max_margin
+
+FIRST = np.array([0])
+
+
+def of_rows(rows: list[list[float]], norm: float) -> NormMaxMargin:
+    found = norm_max_margin(np.array([[[0.0] * len(rows[0]), *(-np.array(row) for row in rows)]]), FIRST, norm)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("norm", "margin"), [(math.inf, fmpq(4, 3)), (1.0, fmpq(1))])
+def test_linear_programs_by_hand(norm: float, margin: fmpq) -> None:
+    """Rows (−1, 1, −1), (−1, −1, 2): −e_1 has margins of 1, and λ = (½, ½) gives Σλg = (−1, 0, ½)."""
+    found = of_rows([[-1, 1, -1], [-1, -1, 2]], norm)
+    assert (found.primal_residual, found.duality_gap) == (0, 0)
+    assert 1 / exact_norm(found.exact_p, norm) == margin
+
+
+def test_the_euclidean_one_is_att_svm() -> None:
+    keys = np.random.default_rng(0).integers(-4, 5, (2, 3, 4)).astype(float)
+    svm, found = max_margin(keys, np.array([0, 1])), norm_max_margin(keys, np.array([0, 1]), 2.0)
+    assert isinstance(svm, MaxMargin)
+    assert found is not None
+    assert found.exact_p == list(svm.exact.p)
+    assert found.margin == pytest.approx(svm.margin, rel=1e-14)
+
+
+@pytest.mark.parametrize("norm", [1.0, 1.25, 2.0, 4.0, math.inf])
+def test_bounds_meet_on_random_data(norm: float) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        keys = rng.normal(size=(2, 3, 5))
+        found = norm_max_margin(keys, np.array([0, 2]), norm)
+        if found is not None:
+            assert found.primal_residual == 0
+            assert abs(found.duality_gap) <= (0 if norm in (1, math.inf) else 1e-8)
+
+
+@pytest.mark.parametrize("norm", [1.0, math.inf])
+def test_what_floats_tell_tight_wrongly_is_exchanged(norm: float) -> None:
+    """Keys that tie but for the last bit, and rows a million times longer than others."""
+    ties = [[0.3125, -0.017000000000000002, -0.4925], [0.31249999999999994, 0.26187500000000002, 1.3]]
+    for rows in (ties, [[1e6, 1.0], [1e-3, 2e-3], [1e-3, 2e-3 + 1e-12]]):
+        assert of_rows(rows, norm).duality_gap == 0
+
+
+def test_a_wrong_point_has_a_gap() -> None:
+    right = of_rows([[1, 2], [2, 1], [1, -0.5]], math.inf)
+    assert right.duality_gap == 0
+    assert replace(right, exact_p=[fmpq(1), fmpq(1, 2)]).duality_gap > 0.1
+
+
+def test_what_cannot_be_separated_has_none() -> None:
+    keys = np.array([[[0.0], [1.0], [-1.0]]])
+    assert all(norm_max_margin(keys, FIRST, norm) is None for norm in (1.0, 1.5, 2.0, math.inf))
+
+
+def test_norms_have_conjugates() -> None:
+    assert (conjugate(1), conjugate(math.inf), conjugate(2), conjugate(3)) == (math.inf, 1, 2, 1.5)
+    with pytest.raises(InvalidInput, match="norm"):
+        norm_max_margin(np.zeros((1, 2, 1)), FIRST, 0.5)

@@ -1,0 +1,121 @@
+"""verify --sarif and --badge: what code scanning and shields.io are given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from theorems.command.app import main
+from theorems.command.badge import badge_text
+from theorems.command.sarif import sarif_text
+from theorems.core.claim import Verdict
+from theorems.run.registry.suite import capabilities
+from theorems.run.result import Result
+
+HERE = "examples.real_faults.lse_in_base_two:attention"
+
+
+def result(id: str, verdict: Verdict, **more: Any) -> Result:
+    return Result(id, f"title of {id}", {verdict: 1}, touched=("attend",), **more)
+
+
+ALL = [
+    result("kernel-output", Verdict.UPHELD),
+    result("kernel-scale", Verdict.FALSIFIED),
+    result("kernel-causal", Verdict.INCONCLUSIVE),
+    Result("kernel-window", "", {Verdict.NOT_APPLICABLE: 1}, generated=False),
+    result("lemma-3", Verdict.FALSIFIED),
+]
+
+
+def check_structure(held: dict[str, Any]) -> None:
+    """What the schema of SARIF 2.1.0 requires of the properties that are there, and its table of kinds and levels."""
+    assert held["version"] == "2.1.0"
+    assert held["$schema"].endswith("sarif-schema-2.1.0.json")
+    (run,) = held["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert isinstance(run["tool"]["driver"]["name"], str)
+    assert len({rule["id"] for rule in rules}) == len(rules)
+    assert all(rule["shortDescription"]["text"] for rule in rules)
+    assert all(isinstance(one["executionSuccessful"], bool) for one in run["invocations"])
+    for one in run["results"]:
+        assert rules[one["ruleIndex"]]["id"] == one["ruleId"]
+        assert one["message"]["text"]
+        assert one["kind"] in ("pass", "open", "fail", "notApplicable", "review", "informational")
+        assert one["level"] in (("note", "warning", "error") if one["kind"] == "fail" else ("none",))
+        for place in one["locations"]:
+            physical = place.get("physicalLocation")
+            assert physical is None or physical["artifactLocation"]["uri"][0] != "/"
+            assert physical is None or physical["region"]["startLine"] >= 1
+            assert all({"name", "fullyQualifiedName"} & {*logical} for logical in place["logicalLocations"])
+        for suppressed in one.get("suppressions", ()):
+            assert suppressed["kind"] in ("inSource", "external")
+            assert isinstance(suppressed["justification"], str)
+
+
+@pytest.mark.parametrize("kernel", [None, HERE, "jax:jax.nn:dot_product_attention"])
+def test_a_result_for_each_verdict_that_is_no_pass(kernel: str | None) -> None:
+    held = json.loads(sarif_text(ALL, kernel, {"lemma-3": "an approximation"}))
+    check_structure(held)
+    found = {one["ruleId"]: one for one in held["runs"][0]["results"]}
+    assert {id: (one["kind"], one["level"]) for id, one in found.items()} == {
+        "kernel-scale": ("fail", "error"),
+        "kernel-causal": ("open", "none"),
+        "lemma-3": ("fail", "error"),
+    }
+    assert found["lemma-3"]["suppressions"] == [{"kind": "external", "justification": "an approximation"}]
+    assert "suppressions" not in found["kernel-scale"]
+
+
+def test_a_level_that_the_standard_forbids_is_caught() -> None:
+    held = json.loads(sarif_text(ALL, None, {}))
+    held["runs"][0]["results"][1]["level"] = "warning"
+    with pytest.raises(AssertionError):
+        check_structure(held)
+
+
+def test_the_place_is_where_the_kernel_is_defined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("src/mine").mkdir(parents=True)
+    Path("src/mine/attention.py").write_text("import torch\n\n\ndef kernel(q, k, v):\n    return v\n\nother = kernel\n")
+
+    def place(kernel: str) -> Any:
+        held = json.loads(sarif_text(ALL, kernel, {}))
+        check_structure(held)
+        return held["runs"][0]["results"][0]["locations"][0].get("physicalLocation")
+
+    uri = {"artifactLocation": {"uri": "src/mine/attention.py"}}
+    assert place("mine.attention:kernel") == uri | {"region": {"startLine": 4}}
+    assert place("numpy:mine.attention:other") == uri | {"region": {"startLine": 7}}
+    assert place("mine.attention:missing") == uri | {"region": {"startLine": 1}}
+    assert place("elsewhere.attention:kernel") is None
+
+
+def test_the_badge_counts_what_was_tried() -> None:
+    def badge(results: list[Result]) -> tuple[str, str]:
+        held = json.loads(badge_text(results))
+        assert (held["schemaVersion"], held["label"]) == (1, "attention")
+        return held["message"], held["color"]
+
+    assert {"kernel-output", "kernel-scale", "kernel-causal", "kernel-window"} <= {*capabilities()}
+    assert badge(ALL) == ("1 of 3 capabilities", "red")
+    assert badge([ALL[0], ALL[2]]) == ("1 of 2 capabilities", "yellow")
+    assert badge([ALL[0], ALL[3]]) == ("1 of 1 capabilities", "brightgreen")
+    assert badge([ALL[3], ALL[4]]) == ("not tested", "lightgrey")
+
+
+def test_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = ["--sarif", str(tmp_path / "a.sarif"), "--badge", str(tmp_path / "badge.json"), "--out", str(tmp_path)]
+    ids = ["kernel-log-sum-exp", "kernel-output", "--examples", "2", "--no-isolate", "--jobs", "1"]
+    assert main(["verify", *ids, "--attention", HERE, *files]) == 1
+    held = json.loads((tmp_path / "a.sarif").read_text(encoding="utf-8"))
+    check_structure(held)
+    (one,) = held["runs"][0]["results"]
+    assert one["ruleId"] == "kernel-log-sum-exp"
+    assert "is due" in one["message"]["text"]
+    assert json.loads((tmp_path / "badge.json").read_text(encoding="utf-8"))["message"] == "1 of 2 capabilities"
+    assert main(["verify", "lemma-3", "--badge", str(tmp_path / "badge.json")]) == 2
+    assert "--badge: counts what a kernel is able to do" in capsys.readouterr().err

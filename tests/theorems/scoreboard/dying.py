@@ -1,0 +1,11 @@
+"""A kernel that ends its process."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+
+def attention(query: Any, keys: Any, values: Any) -> Any:
+    """Ends its process."""
+    os._exit(3)

@@ -1,0 +1,80 @@
+"""Steepest descent in other norms: upheld by the reference, falsified by planted faults; bounds tell something."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from generators.case import Case
+from tests.theorems.token_selection.path_cases import statement
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.faults import FAULTS
+from theorems.run.verify import draw_cases
+
+ONE, MARGIN = "steepest-one-input", "steepest-from-a-margin"
+MIRRORS = ("mirror-one-input", "mirror-from-a-margin")
+EXAMPLES = 4
+
+RUNS = {
+    "steepest-in-the-dual-norm": "iterate-is-a-steepest-step",
+    "steepest-is-euclidean": "iterate-is-a-steepest-step",
+    "momentum-forgotten": "iterate-is-a-steepest-step",
+    "momentum-too-short": "iterate-is-a-steepest-step",
+    "steepest-step-too-long": "step-is-no-longer-than-asked-for",
+    "steepest-step-constant": "step-is-no-longer-than-asked-for",
+    "norm-margin-of-another-basis": "norm-margin-is-largest",
+    "norm-margin-in-another-norm": "norm-margin-is-largest",
+    "norm-margin-negative-duals": "norm-margin-is-largest",
+    "norm-margin-off": "norm-margin-is-largest",
+    "negated-gradient": "potential-falls",
+}
+
+
+@cache
+def drawn(id: str) -> tuple[Case, ...]:
+    return tuple(draw_cases(statement(id), 40, 0)[10:])
+
+
+@pytest.mark.parametrize("id", [ONE, MARGIN, *MIRRORS])
+def test_upheld_by_the_reference(id: str) -> None:
+    outcomes = [check(statement(id), one, REFERENCE) for one in drawn(id)[:EXAMPLES]]
+    assert {outcome.verdict for outcome in outcomes} == {Verdict.UPHELD}
+
+
+def falsifies(id: str, under_test: Implementation, expected: str) -> bool:
+    """Whether that claim fails on a drawn case."""
+    for one in drawn(id):
+        claims = check(statement(id), one, under_test).claims
+        if any(claim.name == expected and claim.verdict is Verdict.FALSIFIED for claim in claims):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("fault", RUNS)
+@pytest.mark.parametrize("id", [ONE, MARGIN])
+def test_faults_are_caught(id: str, fault: str) -> None:
+    assert falsifies(id, FAULTS[fault].implementation, RUNS[fault])
+
+
+MIRRORED = {
+    "mirror-of-another-power": "mirror-run-is-the-one-asked-for",
+    "mirror-step-too-long": "iterate-is-a-mirror-step",
+    "mirror-one-step-short": "mirror-run-is-the-one-asked-for",
+    "norm-margin-off": "norm-margin-is-largest",
+    "norm-margin-negative-duals": "norm-margin-is-largest",
+    "negated-gradient": "dual-climbs",
+    "rolled-coordinates": "dual-climbs",
+}
+
+
+@pytest.mark.parametrize("fault", MIRRORED)
+@pytest.mark.parametrize("id", MIRRORS)
+def test_faults_in_mirror_descent_are_caught(id: str, fault: str) -> None:
+    assert falsifies(id, FAULTS[fault].implementation, MIRRORED[fault])
+
+
+def test_plain_steps_for_normalized_ones_are_caught() -> None:
+    assert falsifies(MIRRORS[0], FAULTS["mirror-otherwise-normalized"].implementation, "iterate-is-a-mirror-step")

@@ -1,0 +1,124 @@
+"""What ``steepest-one-input`` and ``steepest-from-a-margin`` prove of a run's margin, beside what it is.
+
+References: :mod:`theorems.steepest_descent`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.svm.norm_max_margin import norm_max_margin
+from theorems.bounded import in_floats
+from theorems.core.claim import Undecided
+from theorems.steepest_descent.geometry import Geometry
+from theorems.steepest_descent.potential import step_gain
+from theorems.steepest_descent.steepest_from_a_margin import SteepestConstants
+
+ONE_INPUT, FROM_A_MARGIN = "steepest-one-input", "steepest-from-a-margin"
+LONGEST_MEMORY = 4000
+"""Steps back that momentum is summed over; with β e^{Dη} < 1 − 1e-2 what is older is below e^−40."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far a margin is from the largest one, relatively.
+
+    Attributes:
+        norm: q.
+        statement: which proves the bound.
+        at_most: the bound of 1 − (m/‖p‖_q)/γ.
+        measured: that number.
+    """
+
+    norm: float
+    statement: str
+    at_most: float
+    measured: float
+
+
+def margin_gap(
+    problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"], norm: float, momentum: float
+) -> Gap | None:
+    """Of the last of consecutive iterates of steepest descent in ‖·‖_q, step lengths as they were taken.
+
+    From any start for one input with equal non-optimal scores, otherwise counted from the first iterate whose margin
+    suffices, without momentum only. None where the bound says nothing, or p_mm is not that of unique optimal tokens.
+    Computed in floats: no claim, but a number to compare with.
+    """
+    best = problem.scores == problem.scores.max(axis=1, keepdims=True)
+    if (best.sum(axis=1) > 1).any() or not np.array_equal(svm.alpha, problem.optimal) or len(points) < 2:
+        return None
+    solution = norm_max_margin(problem.exact_keys, problem.optimal, norm)
+    if solution is None:
+        return None
+    with in_floats():
+        geometry = Geometry(problem, solution)
+        lengths = np.asarray(geometry.length(np.diff(points, axis=0)))
+        one = problem.n == 1 and len(set(problem.scores[~best].tolist())) == 1
+        least = _one_input(geometry, points, lengths, momentum) if one else None
+        if least is None and not momentum:
+            least = _from_a_margin(SteepestConstants(problem, svm, geometry, 1 / 4), points, lengths)
+        if least is None:
+            return None
+        gamma, size = float(geometry.margin), float(geometry.length(points[-1]))
+        gap = Gap(
+            norm,
+            ONE_INPUT if one else FROM_A_MARGIN,
+            1 - least / gamma,
+            1 - float(geometry.margins(points[-1])) / (size * gamma),
+        )
+        return gap if gap.at_most < 1 else None
+
+
+def _one_input(
+    geometry: Geometry, points: Float64[np.ndarray, "r d"], lengths: Float64[np.ndarray, "t"], momentum: float
+) -> float | None:
+    """A lower bound of m/‖p‖ at the last iterate."""
+    phi = float(np.logaddexp.reduce(-points[0] @ geometry.rows.T))
+    lag = _lag(geometry, float(lengths.max()), len(lengths), momentum) if momentum else np.zeros(len(lengths))
+    gained = float(np.sum(step_gain(geometry, lengths, lag)))
+    return (gained - phi) / (float(geometry.length(points[0])) + float(lengths.sum()))
+
+
+def _lag(geometry: Geometry, length: float, steps: int, momentum: float) -> Float64[np.ndarray, "t"]:
+    """τ_t for steps of at most that length, Λ from the loss: ℓ ≤ kη of the k-th last gradient."""
+    loss, (low, high) = geometry.problem.loss, geometry.problem.score_range
+    kept, reach, apart = loss.log_bound(low, high) - loss.log_floor(low, high), geometry.reach, geometry.diameter
+    if momentum * math.exp(float(reach) * length) > 0.99:
+        return np.ones(steps)
+    k = np.arange(float(LONGEST_MEMORY))
+    change = float(reach) * length * k + np.where(k > 0, kept, 0.0)
+    above = np.sum(np.exp(k * math.log(momentum) + change) * np.tanh(float(apart) * length * k / 4))
+    below = np.cumsum(np.exp(k * math.log(momentum) - change))
+    return np.asarray(np.minimum(above / below[np.minimum(np.arange(steps), LONGEST_MEMORY - 1)], 1.0))
+
+
+def _from_a_margin(
+    constants: SteepestConstants, points: Float64[np.ndarray, "r d"], lengths: Float64[np.ndarray, "t"]
+) -> float | None:
+    """The same, counted from the first iterate from which the statement speaks."""
+    geometry = constants.geometry
+    try:
+        enough = constants.enough
+    except Undecided:
+        return None
+    phi = np.logaddexp.reduce(constants.log_c - points @ geometry.rows.T, axis=-1)
+    known = float(np.min(constants.log_c)) - phi
+    long = np.append(lengths * float(geometry.diameter) ** 2 > 2 * float(geometry.margin), False)
+    allowed = np.flatnonzero((known >= enough) & ~np.logical_or.accumulate(long[::-1])[::-1])
+    if len(allowed) == 0 or allowed[0] + 1 >= len(points):
+        return None
+    first = t = int(allowed[0])
+    margin = float(known[first])
+    while t < len(lengths):
+        until = min(len(lengths), max(t + 1, first + 2 * (t - first)))
+        lag = math.tanh(constants.change(margin) / 4)
+        margin += float(np.sum(step_gain(geometry, lengths[t:until], lag)))
+        t = until
+    return margin / (float(geometry.length(points[first])) + float(lengths[first:].sum()))

@@ -1,0 +1,24 @@
+"""How many capabilities a kernel has, as JSON in the form of a badge from an endpoint of shields.io."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reference_attention.files import to_json
+from theorems.core.claim import Verdict
+from theorems.kernel.table import was_tried
+from theorems.run.registry.suite import capabilities
+from theorems.run.result import Result
+
+
+def badge_text(results: Sequence[Result]) -> str:
+    """``attention: N of M capabilities``, M those that were tried; of a run that tried none, that.
+
+    https://shields.io/badges/endpoint-badge has the schema.
+    """
+    tried = [result.verdict for result in results if result.id in capabilities() and was_tried(result)]
+    upheld = tried.count(Verdict.UPHELD)
+    message = f"{upheld} of {len(tried)} capabilities" if tried else "not tested"
+    colour = "lightgrey" if not tried else "red" if Verdict.FALSIFIED in tried else "yellow"
+    colour = "brightgreen" if tried and upheld == len(tried) else colour
+    return to_json({"schemaVersion": 1, "label": "attention", "message": message, "color": colour}, indent=2) + "\n"

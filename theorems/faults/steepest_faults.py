@@ -1,0 +1,163 @@
+"""Faults in steepest descent in ‖·‖_q, and in the largest margin in that norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from flint import fmpq
+
+from reference_attention.exact import products, to_float
+from reference_attention.loss import Array
+from reference_attention.svm.norm_max_margin import NormMaxMargin, conjugate, norm_max_margin
+from reference_attention.training.steepest_descent import mirror_descent, steepest_descent
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.faults.fault import Fault, Kind
+
+Options = dict[str, Any]
+"""What a run of steepest descent is asked for."""
+
+
+@dataclass(frozen=True)
+class OtherRun:
+    """Steepest descent of other options than asked for. Called with a size it makes the fault."""
+
+    change: Callable[[Options, float], Options]
+    size: float = 0.0
+
+    def steepest_descent(self, problem: Any, start: Array, **asked: Any) -> Array:
+        """As :func:`reference_attention.training.steepest_descent.steepest_descent`."""
+        return steepest_descent(problem, start, **self.change(asked, self.size))
+
+    def __call__(self, size: float) -> Implementation:
+        """The implementation."""
+        return REFERENCE.replace("", steepest_descent=OtherRun(self.change, size).steepest_descent)
+
+
+@dataclass(frozen=True)
+class OtherMirror:
+    """Mirror descent of other options than asked for. Called with a size it makes the fault."""
+
+    change: Callable[[Options, float], Options]
+    size: float = 0.0
+
+    def mirror_descent(self, problem: Any, start: Array, **asked: Any) -> Array:
+        """As :func:`reference_attention.training.steepest_descent.mirror_descent`."""
+        return mirror_descent(problem, start, **self.change(asked, self.size))
+
+    def __call__(self, size: float) -> Implementation:
+        """The implementation."""
+        return REFERENCE.replace("", mirror_descent=OtherMirror(self.change, size).mirror_descent)
+
+
+@dataclass(frozen=True)
+class OtherMargin:
+    """Another solution than that of the largest margin. Called with a size it makes the fault."""
+
+    change: Callable[[NormMaxMargin, Any, float], NormMaxMargin | None]
+    size: float = 0.0
+
+    def norm_max_margin(self, keys: Any, alpha: Array, norm: float) -> NormMaxMargin | None:
+        """As :func:`reference_attention.svm.norm_max_margin.norm_max_margin`."""
+        right = norm_max_margin(keys, alpha, norm)
+        return right and self.change(right, keys, self.size)
+
+    def __call__(self, size: float) -> Implementation:
+        """The implementation."""
+        return REFERENCE.replace("", norm_max_margin=OtherMargin(self.change, size).norm_max_margin)
+
+
+def _dual_norm(asked: Options, size: float) -> Options:
+    return {**asked, "norm": conjugate(asked["norm"])}
+
+
+def _euclidean(asked: Options, size: float) -> Options:
+    return {**asked, "norm": 2.0}
+
+
+def _no_momentum(asked: Options, size: float) -> Options:
+    return {**asked, "momentum": 0.0}
+
+
+def _short_momentum(asked: Options, size: float) -> Options:
+    return {**asked, "momentum": 0.25 * asked["momentum"]}
+
+
+def _other_power(asked: Options, size: float) -> Options:
+    return {**asked, "norm": asked["norm"] * (1 + size)}
+
+
+def _longer_in_logs(asked: Options, size: float) -> Options:
+    return {**asked, "log_step": asked["log_step"] + math.log1p(size)}
+
+
+def _otherwise_normalized(asked: Options, size: float) -> Options:
+    return {**asked, "normalized": not asked["normalized"]}
+
+
+def _short_run(asked: Options, size: float) -> Options:
+    return {**asked, "steps": asked["steps"] - 1}
+
+
+def _longer(asked: Options, size: float) -> Options:
+    return {**asked, "lengths": asked["lengths"] * (1 + size)}
+
+
+def _constant(asked: Options, size: float) -> Options:
+    return {**asked, "lengths": np.full_like(asked["lengths"], asked["lengths"][0])}
+
+
+def _other_basis(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargin:
+    """p as if the row of the largest dual were not there; moved until it is feasible again, where that can be."""
+    worst = max(range(len(right.rows)), key=lambda j: right.exact_duals[j])
+    others = [row for j, row in enumerate(right.rows) if j != worst]
+    if not others:
+        return right
+    # One input that selects the origin has these rows.
+    apart = np.array([[0.0] * len(right.exact_p), *([-to_float(x) for x in row] for row in others)])
+    found = norm_max_margin(apart[None], np.zeros(1, dtype=np.int64), right.norm)
+    if found is None or not (least := min(products(right.rows, found.exact_p))) > 0:
+        return right
+    return replace(right, exact_p=[x / least for x in found.exact_p])
+
+
+def _other_norm(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargin | None:
+    other = norm_max_margin(keys, right.alpha, 1.0 if math.isinf(right.norm) else math.inf)
+    return other and replace(other, norm=right.norm)
+
+
+def _shift(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargin:
+    """A coordinate is larger than it has to be: margins of at least 1, and a longer p."""
+    j = max(range(len(right.exact_p)), key=lambda k: abs(right.exact_p[k]))
+    p = [x * (1 + fmpq(*float(size).as_integer_ratio())) if k == j else x for k, x in enumerate(right.exact_p)]
+    least = min(products(right.rows, p))
+    return replace(right, exact_p=[x / least for x in p]) if least > 0 else right
+
+
+def _negative_dual(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargin:
+    return replace(right, exact_duals=[-x for x in right.exact_duals])
+
+
+ONE_INPUT, MIRROR = "steepest-one-input", "mirror-one-input"
+STEEPEST_FAULTS = (
+    Fault("steepest-in-the-dual-norm", Kind.RUN, "directions steepest in ‖·‖_q'", ONE_INPUT, OtherRun(_dual_norm)),
+    Fault("steepest-is-euclidean", Kind.RUN, "normalized gradient descent, q = 2", ONE_INPUT, OtherRun(_euclidean)),
+    Fault("momentum-forgotten", Kind.RUN, "M_t = ∇L, β = 0", ONE_INPUT, OtherRun(_no_momentum)),
+    Fault("momentum-too-short", Kind.RUN, "a quarter of β", ONE_INPUT, OtherRun(_short_momentum)),
+    Fault("steepest-step-too-long", Kind.RUN, "steps of (1 + ε) η", ONE_INPUT, OtherRun(_longer), 0.1, "ε"),
+    Fault("steepest-step-constant", Kind.RUN, "η_0 at every step", ONE_INPUT, OtherRun(_constant)),
+    Fault("norm-margin-of-another-basis", Kind.SVM, "p of all rows but one", ONE_INPUT, OtherMargin(_other_basis)),
+    Fault("norm-margin-in-another-norm", Kind.SVM, "γ of ‖·‖_1 or ‖·‖_∞", ONE_INPUT, OtherMargin(_other_norm)),
+    Fault("norm-margin-negative-duals", Kind.SVM, "−λ for λ", ONE_INPUT, OtherMargin(_negative_dual)),
+    Fault(
+        "norm-margin-off", Kind.SVM, "a coordinate of p is 1 + ε of itself", ONE_INPUT, OtherMargin(_shift), 0.1, "ε"
+    ),
+    Fault("mirror-of-another-power", Kind.RUN, "ψ of (1 + ε) q", MIRROR, OtherMirror(_other_power), 0.1, "ε"),
+    Fault("mirror-step-too-long", Kind.RUN, "steps of (1 + ε) η", MIRROR, OtherMirror(_longer_in_logs), 0.1, "ε"),
+    Fault("mirror-otherwise-normalized", Kind.RUN, "plain for normalized", MIRROR, OtherMirror(_otherwise_normalized)),
+    Fault("mirror-one-step-short", Kind.RUN, "the last point is missing", MIRROR, OtherMirror(_short_run)),
+)
+"""Faults in steepest and mirror descent, and in the margin that it is compared with."""

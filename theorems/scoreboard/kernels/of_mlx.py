@@ -1,0 +1,57 @@
+"""MLX on a CPU, its vjp as the backward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """mlx.core.fast.scaled_dot_product_attention, whose scale has no default; heads are grouped by their numbers."""
+    mask = "causal" if is_causal else None if attn_mask is None else _array(attn_mask)
+    return _Called.apply(query, key, value, mask, query.shape[-1] ** -0.5 if scale is None else scale)
+
+
+class _Called(torch.autograd.Function):
+    """One call."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float) -> Tensor:
+        q, k, v = ctx.given = [_array(x) for x in (query, key, value)]
+        ctx.mask, ctx.scale = mask, scale
+        return _tensor(_attend(q, k, v, mask, scale))
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        _, found = mx.vjp(lambda q, k, v: [_attend(q, k, v, ctx.mask, ctx.scale)], ctx.given, [_array(upstream)])
+        return *map(_tensor, found), None, None
+
+
+def _attend(query: Any, key: Any, value: Any, mask: Any, scale: float) -> Any:
+    return mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=mask)
+
+
+def _array(x: Tensor) -> Any:
+    if x.dtype == torch.float64:
+        raise TypeError("MLX makes float32 of float64; give that")
+    if x.dtype == torch.bfloat16:
+        return mx.array(x.detach().float().numpy()).astype(mx.bfloat16)
+    return mx.array(x.detach().numpy())
+
+
+def _tensor(x: Any) -> Tensor:
+    if x.dtype == mx.bfloat16:
+        return torch.tensor(np.array(x.astype(mx.float32))).bfloat16()
+    return torch.tensor(np.array(x))

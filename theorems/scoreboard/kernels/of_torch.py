@@ -1,0 +1,143 @@
+"""PyTorch's attention, held to one of its paths each; it chooses by device, sizes and options."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+
+def by_formula(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """The formula, operation by operation."""
+    with sdpa_kernel(SDPBackend.MATH):
+        return scaled_dot_product_attention(
+            query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+
+
+def flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """Flash attention on a CPU, which refuses what it does not support."""
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        return scaled_dot_product_attention(query, key, value, attn_mask, is_causal=is_causal, scale=scale)
+
+
+def flash_with_lse(
+    q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None, causal: bool = False, return_lse: bool = False
+) -> Any:
+    """The operator below it, which returns the log-sum-exp, too."""
+    operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    found, lse = operator(*(x.transpose(1, 2) for x in (q, k, v)), is_causal=causal, scale=softmax_scale)
+    return (found.transpose(1, 2), lse) if return_lse else found.transpose(1, 2)
+
+
+RECOMPILED = 128
+"""Programs of one function: sizes of one and options each have their own. Beyond its limit PyTorch would go on without
+compiling, and something else would be tested."""
+
+
+@cache
+def _program_of(function: Any) -> Any:
+    import torch._dynamo.config as limits
+
+    limits.recompile_limit = limits.accumulated_recompile_limit = RECOMPILED
+    limits.fail_on_recompile_limit_hit = True
+    return torch.compile(function, dynamic=True)
+
+
+def under_compile(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Under torch.compile, for all sizes at once."""
+    return _program_of(scaled_dot_product_attention)(
+        query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+def flex(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    return_lse: bool = False,
+) -> Any:
+    """flex_attention as it is without torch.compile, its masks and scores made of these options."""
+    from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+
+    left, right = window_size
+
+    def sees(batch: Tensor, head: Tensor, i: Tensor, t: Tensor) -> Tensor:
+        seen = (t <= i) if causal else torch.ones_like(t <= i)
+        seen = seen & (t >= i - left) if left >= 0 else seen
+        return seen & (t <= i + right) if right >= 0 else seen
+
+    def cap(score: Tensor, *where: Tensor) -> Tensor:
+        return softcap * torch.tanh(score / softcap)
+
+    hiding = causal or left >= 0 or right >= 0
+    mask = create_block_mask(sees, None, None, q.shape[1], k.shape[1], device=q.device.type) if hiding else None
+    found: Any = flex_attention(  # type: ignore[call-overload]
+        *(x.transpose(1, 2) for x in (q, k, v)),
+        score_mod=cap if softcap else None,
+        block_mask=mask,
+        scale=softmax_scale,
+        enable_gqa=q.shape[2] != k.shape[2],
+        return_aux=AuxRequest(lse=True) if return_lse else None,
+    )
+    return (found[0].transpose(1, 2), found[1].lse) if return_lse else found.transpose(1, 2)
+
+
+def module(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """nn.MultiheadAttention of one head whose projections are the identity; it scales by 1/√E."""
+    B, H, L, E = query.shape
+    query = query if scale is None else query * (scale * math.sqrt(E))
+    made = torch.nn.MultiheadAttention(E, 1, bias=False, batch_first=True, dtype=query.dtype)
+    with torch.no_grad():
+        made.in_proj_weight.copy_(torch.eye(E, dtype=query.dtype).repeat(3, 1))
+        made.out_proj.weight.copy_(torch.eye(E, dtype=query.dtype))
+    hidden = None
+    if attn_mask is not None:
+        # It hides where others show.
+        every = attn_mask.expand(B, H, L, key.shape[2]).flatten(0, 1)
+        hidden = ~every if attn_mask.dtype == torch.bool else every
+    if is_causal:
+        hidden = torch.ones(L, key.shape[2], dtype=torch.bool).triu(1)
+    made.eval()
+    given = (x.flatten(0, 1) for x in (query, key, value))
+    output, _ = made(*given, attn_mask=hidden, need_weights=False, is_causal=is_causal)
+    return output.unflatten(0, (B, H))

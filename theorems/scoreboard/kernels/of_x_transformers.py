@@ -1,0 +1,52 @@
+"""x-transformers' Attend."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def _attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    softcap: float = 0.0,
+    flash: bool = False,
+) -> Tensor:
+    # Of grouped heads it gives head h the keys h % G, others h // (H/G): left out here.
+    from x_transformers.attend import Attend
+
+    boolean = attn_mask is not None and attn_mask.dtype == torch.bool
+    attend = Attend(
+        causal=is_causal, scale=scale, softclamp_logits=softcap > 0, logit_softclamp_value=softcap, flash=flash
+    )
+    output, _ = attend(query, key, value, mask=attn_mask if boolean else None, attn_bias=None if boolean else attn_mask)
+    return output
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    softcap: float = 0.0,
+) -> Tensor:
+    """Its own formula."""
+    return _attend(query, key, value, attn_mask, is_causal, scale, softcap)
+
+
+def attend_flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """With ``flash=True``, by way of PyTorch."""
+    return _attend(query, key, value, attn_mask, is_causal, scale, flash=True)

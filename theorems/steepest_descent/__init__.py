@@ -1,0 +1,9 @@
+"""Steepest descent in other norms than ‖·‖_2: sign descent, coordinate descent, with momentum. Theorems of our own.
+
+| statement | what |
+|---|---|
+| `steepest_one_input` | one input with equal non-optimal scores: the margin's gap at every iterate, from any start |
+| `steepest_from_a_margin` | any inputs and scores, from a start of sufficient margin |
+| `mirror_one_input` | mirror descent in ℓq, one input: how far its direction is from its limit, from any start |
+| `mirror_from_a_margin` | the same for any inputs and scores, as long as margins stay |
+"""

@@ -1,0 +1,164 @@
+"""A run of normalized steepest descent in ‖·‖_q with momentum, and by how much it drifts from an exact one."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.floats import EPS
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
+from theorems.core.claim_name import premise
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import tolerance
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.rounding.steps import starts_claim
+from theorems.steepest_descent.geometry import Geometry
+
+STEEPEST_ROUNDING = tolerance(
+    "steepest-rounding",
+    "what both sides carry; of a step η (2‖δM‖_*/‖M‖_* + 8 d eps) + eps ‖|p(t+1)|‖, and D times as much of Φ, summed",
+    "Δ is steepest for M as computed, which differs from M by the error δM of the gradients (AttentionAt.gradient_of)"
+    " and of t sums and exponentials; η Δ is added to p and rounded once; Φ changes by at most D times a step's length",
+)
+RUN_IS_ASKED_FOR = premise("steepest-run-is-the-one-asked-for")
+IS_STEEPEST = premise("iterate-is-a-steepest-step")
+IS_SHORT = premise("step-is-no-longer-than-asked-for")
+RUN_PREMISES = (RUN_IS_ASKED_FOR, IS_STEEPEST, IS_SHORT)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What is asked for: lengths η_t of the steps, (t,), and momentum β."""
+
+    lengths: Float64[np.ndarray, "t"]
+    momentum: float
+
+    @cached_property
+    def time(self) -> Numbers:
+        """Σ_{s<t} η_s after each step, (t,)."""
+        return np.cumsum(exact(self.lengths))
+
+    @cached_property
+    def since(self) -> Numbers:
+        """ℓ_ts = Σ_{s≤r<t} η_r, how far p(t) may be from p(s), (t, t); 0 for s ≥ t."""
+        before = self.time - self.lengths
+        return np.maximum(before[:, None] - before[None], 0.0)
+
+    @cached_property
+    def log_memory(self) -> Numbers:
+        """log β^{t−s}, −∞ for s > t, (t, t)."""
+        steps = np.arange(len(self.lengths))
+        ago = steps[:, None] - steps[None]
+        if not self.momentum:
+            return exact(np.where(ago == 0, 0.0, -np.inf))
+        return np.where(ago >= 0, np.log(exact(self.momentum)) * np.maximum(ago, 0), -np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """Iterates, and what rounding makes of them.
+
+    Attributes:
+        asked: what was asked for.
+        p: p(0) … p(t), floats, (t + 1, b, d).
+        off: by how much a step may differ from a steepest one, in ‖·‖_q, (t, b).
+    """
+
+    asked: Asked
+    p: Numbers
+    off: Float64[np.ndarray, "t b"]
+
+
+def follow(
+    geometry: Geometry, under_test: Implementation, starts: Float64[np.ndarray, "b d"], asked: Asked
+) -> Generator[Claim, None, Followed]:
+    """The run under test, once it is claimed to be one: ``run = yield from follow(…)``.
+
+    With M_t = β M_{t−1} + (1 − β)∇L(p(t)): ⟨−M_t, p(t+1) − p(t)⟩ ≥ η_t‖M_t‖_* and ‖p(t+1) − p(t)‖ ≤ η_t, which is what
+    steepest means in every norm, also where the steepest direction is not unique.
+
+    Raises:
+        Ended: it is another run, or one of its iterates is no number.
+    """
+    problem, lengths = geometry.problem, asked.lengths
+    points = under_test.steepest_descent(
+        problem,
+        starts,
+        lengths=lengths,
+        norm=geometry.norm,
+        momentum=asked.momentum,
+        gradient=under_test.scaled_gradient,
+    )
+    claim = starts_claim(RUN_IS_ASKED_FOR, points, starts, len(lengths))
+    yield claim
+    if claim.verdict is Verdict.FALSIFIED:
+        raise Ended(claim.name)
+    if not np.isfinite(points).all():
+        raise NotANumber(IS_STEEPEST, "an iterate is not finite")
+    before, after = points[:-1], points[1:]
+    at = AttentionAt(problem, before.reshape(-1, problem.d))
+    gradient = at.gradient_of(under_test, IS_STEEPEST).reshape(before.shape)
+    held, error = remember(gradient, at.log_scale.reshape(before.shape[:-1]), asked)
+    moved: Any = exact(after) - before
+    size, step = geometry.dual_length(held), exact(lengths)[:, None]
+    # A right M may be another one within its error, whose steepest direction is then taken.
+    wrong = 2 * geometry.dual_length(exact(error))
+    added = geometry.length(exact(EPS * np.abs(after))) + 8 * problem.d * EPS * step
+    room = value_of(step * wrong + added * geometry.dual_length(exact(np.abs(value_of(held)))))
+    taken = np.vecdot(-held, moved).widen(room * (1 + 16 * EPS))
+    yield at_least(IS_STEEPEST, Form.EXACT, taken, step * size, why=STEEPEST_ROUNDING, points="step")
+    long = geometry.length(moved)
+    yield at_least(IS_SHORT, Form.EXACT, step + added, long, why=STEEPEST_ROUNDING, points="step")
+    least = np.maximum(size.value - size.error, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.fmin(value_of(wrong) * (1 + 16 * EPS) / least, 2.0)
+    off = value_of(step * share + added) * (1 + 16 * EPS)
+    return Followed(asked, exact(points), off)
+
+
+def remember(
+    gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], asked: Asked
+) -> tuple[Numbers, Float64[np.ndarray, "t b d"]]:
+    """M_t e^{−S_t} = Σ_{s≤t} β^{t−s} e^{−S_t} ∇_s, S_t its largest exponent; and what a loop's may be off by.
+
+    As a sum, independent of the loop's recursion; the factor 1 − β is left out.
+    """
+    if not asked.momentum:
+        return gradient, gradient.error
+    logs: Any = asked.log_memory[:, :, None] + log_scale[None]
+    top = np.max(value_of(logs), axis=1)
+    weights: Any = np.exp(logs - top[:, None])
+    held: Any = np.einsum("tsb,sbd->tbd", weights, gradient)
+    # The loop multiplies by an exponential of logarithms of this size at every step since.
+    sizes = 8 + 4 * np.abs(log_scale).max() + 4 * abs(np.log(asked.momentum)) + gradient.shape[-1]
+    steps = np.arange(len(log_scale))
+    since = np.maximum(steps[:, None] - steps[None], 0) + 1.0
+    loops = np.einsum("tsb,sbd->tbd", value_of(weights) * since[:, :, None], np.abs(gradient.value))
+    error = held.error + EPS * sizes * loops
+    return held.widen(EPS * sizes * loops), error
+
+
+def momentum_lag(geometry: Geometry, asked: Asked, apart: Numbers, kept: Numbers, last: Numbers) -> Numbers:
+    """τ_t: by how much, in total variation, the rows that M_t averages are weighted otherwise than those of ∇Φ; (t,).
+
+    Σ_{s≤t} β^{t−s} e^{Dℓ + kept} tanh((D'ℓ + apart)/4) / Σ_{s≤t} β^{t−s} e^{−(Dℓ + kept)}, and at most 1; for s = t
+    kept counts as ``last``. A log-ratio of two distributions that oscillates by x moves at most tanh(x/4) of their
+    mass.
+
+    Args:
+        apart: by what the log-weights of two rows may change otherwise than by moving.
+        kept: by what the logarithm of a gradient's size may change otherwise than by moving.
+    """
+    now = np.eye(len(asked.lengths), dtype=bool)
+    change: Any = geometry.reach * asked.since + np.where(now, last, kept)
+    turned = np.tanh((geometry.diameter * asked.since + apart) / 4)
+    # Beyond e^300 a term makes the quotient more than the 1 that it is cut off at.
+    above = np.exp(np.minimum(asked.log_memory + change, 300.0)) * turned
+    below = np.exp(asked.log_memory - np.minimum(change, 1e4))
+    return np.minimum(np.sum(above, axis=1) / np.sum(below, axis=1), 1.0)

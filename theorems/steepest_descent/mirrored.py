@@ -1,0 +1,225 @@
+"""Runs of mirror descent with ψ = ‖p‖_q^q/q: dual points z = ∇ψ(p), and what rounding makes of them.
+
+Derivation in :mod:`.mirror_one_input`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.exact import to_float
+from reference_attention.floats import EPS
+from reference_attention.svm.norm_max_margin import conjugate
+from reference_attention.training.steepest_descent import primal_point
+from theorems.bounded import exact, value_of, with_rounding
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
+from theorems.core.claim_name import premise, sharper
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import tolerance
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.rounding.steps import starts_claim, steps_claim
+from theorems.steepest_descent.geometry import Geometry, length_of
+
+MIRROR_ROUNDING = tolerance(
+    "mirror-rounding",
+    "what both sides carry; of a step of z η|δ∇L| + eps (|z(t+1)| + (8 + d + 2|log η∇L|)|Δz|) by coordinate, summed;"
+    " of p (4 + 2|log|z||/(q−1)) eps |p|",
+    "gradients are right to what AttentionAt.gradient_of says, at p as computed from z by a power; z is rounded once",
+)
+FARTHEST = 1e3
+"""‖p‖_q at the end of a run, in units of the start's, at most about."""
+SMALLEST = 1e-300
+"""Below every number here that is not 0."""
+RUN_IS_ASKED_FOR = premise("mirror-run-is-the-one-asked-for")
+IS_A_STEP = premise("iterate-is-a-mirror-step")
+MIRROR_PREMISES = (RUN_IS_ASKED_FOR, IS_A_STEP)
+CLIMBS, NORM_GROWS = sharper("dual-climbs"), sharper("dual-norm-grows")
+POSITIVE = "the bound on the cosine becomes positive"
+TURNS, CLOSE = (sharper(name, when=POSITIVE) for name in ("dual-turns", "direction-is-close"))
+MIRROR_CLAIMS = (CLIMBS, NORM_GROWS, TURNS, CLOSE)
+
+
+@dataclass(frozen=True, eq=False)
+class Mirrored:
+    """A run.
+
+    Attributes:
+        geometry: rows and γ in ‖·‖_q.
+        z: dual points, floats, (t + 1, b, d).
+        at: the attention at p(0) … p(t−1), one after another.
+        gradient: ∇L e^{−log_scale} under test there, (t, b, d).
+        log_step: log η of each step, with what a normalization divides by, (t, b).
+        off: what a step of z may be off by, (t, b, d).
+    """
+
+    geometry: Geometry
+    z: Numbers
+    at: AttentionAt
+    gradient: Numbers
+    log_step: Numbers
+    off: Float64[np.ndarray, "t b d"]
+
+    @property
+    def power(self) -> float:
+        """q."""
+        return self.geometry.norm
+
+    @cached_property
+    def p(self) -> Numbers:
+        """p(t), floats with what the power that makes them of z is off by, (t + 1, b, d)."""
+        z = value_of(self.z)
+        p = primal_point(z, self.power)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.where(z == 0, 0.0, np.abs(np.log(np.abs(z))))
+        return exact(p).widen((4 + 2 * logs / (self.power - 1)) * EPS * np.abs(p))
+
+    @cached_property
+    def size(self) -> Numbers:
+        """N = ‖z‖_*, (t + 1, b)."""
+        return self.geometry.dual_length(self.z)
+
+    @cached_property
+    def norms(self) -> Numbers:
+        """‖p‖_q, (t + 1, b)."""
+        return self.geometry.length(self.p)
+
+    @cached_property
+    def best(self) -> Numbers:
+        """A point of ‖p‖_q = 1 and margin γ, from below, (d,)."""
+        p = with_rounding(self.geometry.solution.p)
+        return p / self.geometry.length(p)
+
+    @cached_property
+    def largest(self) -> Numbers:
+        """γ from above, ‖Σλg‖_*/Σλ."""
+        found = self.geometry.solution
+        combined = with_rounding(np.array([to_float(x) for x in found.row_combination]))
+        return self.geometry.dual_length(combined) / with_rounding(
+            to_float(sum(found.exact_duals[1:], found.exact_duals[0]))
+        )
+
+    @cached_property
+    def step_lengths(self) -> Numbers:
+        """‖η∇L‖_*, (t, b)."""
+        scale = self.at.log_scale.reshape(self.log_step.shape)
+        return np.exp(np.minimum(self.log_step + scale, 700.0)) * self.geometry.dual_length(self.gradient)
+
+    @cached_property
+    def remainder(self) -> Numbers:
+        """B: what ψ* rises by beyond its tangent, (t, b)."""
+        r, step = conjugate(self.power), self.step_lengths + length_of(exact(self.off), conjugate(self.power))
+        if r <= 2:
+            factor = 2 ** (2 - r) / r * (1 + 4 * EPS)
+            return np.exp(np.log(np.maximum(step, SMALLEST)) * r) * factor
+        total = self.size[:-1] + step
+        return step * step * np.exp(np.log(total) * (r - 2)) * ((r - 1) / 2 * (1 + 4 * EPS))
+
+    def claims(self, climbed: Numbers, outward: Numbers, inside: np.ndarray) -> Iterator[Claim]:
+        """The four of them, where the run is in the region of which bounds are known.
+
+        Args:
+            climbed: what ⟨z, p̄⟩ rises by at least at each step, (t, b).
+            outward: what ⟨−η∇L, p⟩ is at most, (t, b).
+            inside: whether every step so far began there, (t, b).
+        """
+        named: dict[str, Any] = {"why": MIRROR_ROUNDING, "points": "iterate"}
+        off = np.cumsum(
+            value_of(np.sum(exact(self.off) * np.abs(value_of(self.best)), axis=-1)) * (1 + 8 * EPS), axis=0
+        )
+        along, least = self.z @ self.best, np.cumsum(climbed, axis=0)
+        left = (along[1:] - along[:1]).widen(off)
+        yield at_least(CLIMBS, Form.EFFECTIVE, left[inside], least[inside], **named)
+        # ⟨step, p⟩ has what the step is off by, as well.
+        lost = value_of(np.sum(exact(self.off) * np.abs(value_of(self.p[:-1])), axis=-1)) * (1 + 8 * EPS)
+        each = (outward + lost + self.remainder) / self.norms[:-1]
+        grown = self.size[1:] - self.size[:-1]
+        yield at_least(NORM_GROWS, Form.EFFECTIVE, each[inside], grown[inside], **named)
+        most, least = self.size[:1] + np.cumsum(each, axis=0), along[:1] + least - off
+        # A negative bound divided by a larger norm would be another one.
+        told = inside & np.asarray(least > 0)
+        if not told.any():
+            return
+        cosine = along[1:] / self.size[1:]
+        yield at_least(TURNS, Form.EFFECTIVE, cosine[told], least[told] / most[told], **named)
+        apart = self.geometry.length(self.p[1:] / self.norms[1:][..., None] - self.best)
+        yield at_least(CLOSE, Form.EFFECTIVE, distance(cosine, self.power)[told], apart[told], **named)
+
+
+def distance(cosine: Numbers, power: float) -> Numbers:
+    """How far two unit vectors of ‖·‖_q are apart at most, if the dual of one has that inner product with the other:
+    2(1 − (1−d/2)^q)^{1/q} for q ≥ 2, 2((1 − (1−d/2)²)/(q−1))^{1/2} for q ≤ 2, d = 1 − cosine.
+    """
+    # Near 0, where d is all rounding, a root is taken of the most that d may be.
+    half_d = (1 - cosine) / 2
+    half = exact(np.clip(half_d.value + half_d.error, 0.0, 1.0))
+    if power <= 2:
+        return 2 * np.sqrt(half * (2 - half) / (power - 1))
+    missed = -np.expm1(power * np.log1p(-half))
+    above = exact((missed.value + missed.error) * (1 + 4 * EPS) + SMALLEST)
+    return 2 * np.exp(np.log(above) / power)
+
+
+def follow_mirrored(
+    geometry: Geometry,
+    under_test: Implementation,
+    starts: Float64[np.ndarray, "b d"],
+    steps: int,
+    log_step: float,
+    normalized: bool,
+) -> Generator[Claim, None, Mirrored]:
+    """The run under test, once it is claimed to be one.
+
+    Raises:
+        Ended: it is another run, or one of its points is no number.
+    """
+    problem, power = geometry.problem, geometry.norm
+    z = under_test.mirror_descent(
+        problem,
+        starts,
+        steps=steps,
+        log_step=log_step,
+        norm=power,
+        normalized=normalized,
+        gradient=under_test.scaled_gradient,
+    )
+    begin = np.sign(starts) * np.abs(starts) ** (power - 1)
+    claim = starts_claim(RUN_IS_ASKED_FOR, z, begin, steps)
+    yield claim
+    if claim.verdict is Verdict.FALSIFIED:
+        raise Ended(claim.name)
+    if not np.isfinite(z).all():
+        raise NotANumber(IS_A_STEP, "a dual point is not finite")
+    before, after = z[:-1], z[1:]
+    at = AttentionAt(problem, primal_point(before, power).reshape(-1, problem.d))
+    gradient = at.gradient_of(under_test, IS_A_STEP).reshape(before.shape)
+    log_scale = at.log_scale.reshape(before.shape[:-1])
+    logs: Any = exact(np.full(log_scale.shape, log_step))
+    if normalized:
+        logs = logs - log_scale - np.log(geometry.dual_length(gradient))
+    # How well a normalization is known widens what it divides.
+    with np.errstate(over="ignore", invalid="ignore"):
+        relative = np.expm1(2 * logs.error)[..., None]
+        unknown = gradient.widen(np.where(value_of(gradient) == 0, 0.0, np.abs(value_of(gradient)) * relative))
+    yield steps_claim(IS_A_STEP, before, after, unknown, log_scale, logs.value)
+    exponent = np.minimum(logs.value + log_scale, 700.0)
+    rounding = 8 + problem.d + 2 * np.abs(logs.value) + 2 * np.abs(log_scale)
+    off = np.exp(exponent)[..., None] * unknown.error * (1 + 16 * EPS)
+    off = off + EPS * (np.abs(after) + rounding[..., None] * np.abs(after - before))
+    return Mirrored(geometry, exact(z), at, gradient, logs, off)
+
+
+def first_length(geometry: Geometry, starts: Float64[np.ndarray, "b d"], share: float, steps: int) -> float:
+    """log of a step of z in units of ‖z(0)‖_*, or of what z is at p of one unit of keys; shorter where so many steps
+    would take p = z^{1/(q−1)} further than :data:`FARTHEST` times that.
+    """
+    share = min(share, FARTHEST ** (geometry.norm - 1) / steps)
+    sizes = np.asarray(value_of(geometry.length(exact(np.abs(starts)))))
+    unit = max(float(sizes.max()), 1 / geometry.problem.key_scale) ** (geometry.norm - 1)
+    return math.log(share * unit)

@@ -1,0 +1,79 @@
+"""Φ(p) = log Σ_j c_j e^{−g_j·p} along a run of steepest descent: it falls at every step, and least margins grow.
+
+Derivation in :mod:`.steepest_one_input` and :mod:`.steepest_from_a_margin`, which differ in c and τ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import sharper
+from theorems.rounding.attention_at import Numbers
+from theorems.steepest_descent.followed import STEEPEST_ROUNDING, Followed
+from theorems.steepest_descent.geometry import Geometry
+
+FALLS = sharper("potential-falls")
+GROWS = sharper("margin-grows")
+GAP = sharper("margin-gap", when="the bound on the margin becomes positive")
+POTENTIAL_CLAIMS = (FALLS, GROWS, GAP)
+
+
+@dataclass(frozen=True, eq=False)
+class Potential:
+    """Φ along a run.
+
+    Attributes:
+        geometry: rows, γ, D, D' in the norm of the run.
+        run: the iterates.
+        log_c: log c_j, (N,).
+        lag: τ_t, how much of the mass of the rows' weights is elsewhere, (t, 1) or (t, b).
+    """
+
+    geometry: Geometry
+    run: Followed
+    log_c: Numbers
+    lag: Numbers
+
+    @cached_property
+    def phi(self) -> Numbers:
+        """Φ(p(t)), (t + 1, b)."""
+        return np.logaddexp.reduce(self.log_c - self.run.p @ self.geometry.rows.T, axis=-1)
+
+    @cached_property
+    def falls_by(self) -> Numbers:
+        """b_t = η_t(γ − D'τ_t) − D'²η_t²/8, (t, 1) or (t, b)."""
+        return step_gain(self.geometry, exact(self.run.asked.lengths)[:, None], self.lag)
+
+    @cached_property
+    def least(self) -> Numbers:
+        """min log c − Φ(p(0)) + Σ_{s<t} b_s less what steps are off, after each step; (t, b)."""
+        off = value_of(self.geometry.reach * np.cumsum(exact(self.run.off), axis=0))
+        gained = np.cumsum(self.falls_by + np.zeros_like(self.run.off), axis=0)
+        return np.min(self.log_c) - self.phi[0] + gained - off
+
+    def claims(self) -> Iterator[Claim]:
+        """At every step and iterate."""
+        named = {"why": STEEPEST_ROUNDING, "points": "step"}
+        off = self.geometry.reach * self.run.off
+        yield at_least(FALLS, Form.EFFECTIVE, self.phi[:-1] - self.phi[1:] + off, self.falls_by, **named)
+        margins: Any = self.geometry.margins(self.run.p[1:])
+        yield at_least(GROWS, Form.EFFECTIVE, margins, self.least, **named)
+        norms, starts = self.geometry.length(self.run.p[1:]), self.geometry.length(self.run.p[:1])
+        positive = np.asarray(self.least > 0)
+        if positive.any():
+            longest = starts + self.run.asked.time[:, None]
+            share, least = margins / norms, self.least / longest
+            yield at_least(GAP, Form.EFFECTIVE, share[positive], least[positive], **named)
+
+
+def step_gain(geometry: Geometry, step: Numbers, lag: Numbers) -> Numbers:
+    """b = η(γ − D'τ) − D'²η²/8."""
+    apart = geometry.diameter
+    return step * (geometry.margin - apart * lag) - (apart * step) * (apart * step) / 8

@@ -1,0 +1,234 @@
+"""Where every optimal token leads by a margin that the data give, steepest descent in any norm keeps it.
+
+Main result: for any number of inputs and any scores, normalized steepest descent in ‖·‖_q, momentum included, raises
+the least margin by about γη at every step, and its direction's margin tends to the largest one in that norm.
+
+References: own; :mod:`theorems.token_selection.global_paths.descent_from_a_margin`, in ‖·‖_2; Fan, Schmidt,
+Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*, 2025 (linear data).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.problems import cases
+from reference_attention.floats import EPS
+from theorems.bounded import exact, value_of
+from theorems.core.att_svm import certify
+from theorems.core.claim import Claim, Form, Undecided
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SATURATED
+from theorems.core.statement import statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
+from theorems.curves.margin_points import starts_with_margin
+from theorems.rounding.attention_at import Numbers
+from theorems.steepest_descent.followed import RUN_PREMISES, Asked, follow, momentum_lag
+from theorems.steepest_descent.geometry import NORM_MARGIN, NORMS, Geometry, certify_margin
+from theorems.steepest_descent.potential import FALLS, POTENTIAL_CLAIMS, Potential, step_gain
+from theorems.steepest_descent.steepest_one_input import MOMENTA, NORMS_TRIED, affordable_steps
+from theorems.token_selection.global_paths.margin_constants import LARGEST, MarginConstants
+
+ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
+HALVED = 12
+"""Times that steps are halved for momentum's sake, at most."""
+RESOLVED = 1e-6
+"""By how much more than needed a start's margin is; what is evaluated of starts is known to that."""
+
+
+@dataclass(frozen=True, eq=False)
+class SteepestConstants(MarginConstants):
+    """What a start needs in one norm, and what is known at margins.
+
+    Attributes:
+        geometry: γ, D, D' of the norm.
+        turned: by what part of γ coefficients may turn a step, at most ¼; less leaves room for momentum.
+    """
+
+    geometry: Geometry
+    turned: float
+
+    @cached_property
+    def log_c(self) -> Numbers:
+        """log c_it = log |ℓ'(γ_i,opt)|(γ_i,opt − γ_it)/n, (N,)."""
+        slopes: Any = self.problem.loss.log_slope(exact(self.problem.scores.max(axis=1)))
+        own: Any = np.broadcast_to(slopes[:, None], self.others.shape)
+        return own[self.others] + self.log_gaps - np.log(exact(float(self.problem.n)))
+
+    def change(self, margin: float) -> float:
+        """χ(m): how far two log-coefficients may be apart otherwise than by log c_j e^{−g_j·p}, at margins of at least
+        m; ∞ where a coefficient may be negative.
+        """
+        problem, q = self.problem, (self.problem.T - 1) * math.exp(-margin)
+        gaps = problem.gaps()
+        widest, least = gaps.max(axis=1), np.where(self.others, gaps, np.inf).min(axis=1)
+        share = q * float(np.max(widest / least))
+        if not share < 1:
+            return math.inf
+        low, high = 0.0, 0.0
+        for best, wide in zip(problem.scores.max(axis=1).tolist(), widest.tolist(), strict=True):
+            ends = best - min(q, 1.0) * wide, best
+            at = float(np.asarray(problem.loss.log_slope(np.array(best))))
+            low = min(low, problem.loss.log_floor(*ends) - at)
+            high = max(high, problem.loss.log_bound(*ends) - at)
+        rounding = 32 * EPS * (1 + abs(low) + abs(high))
+        return (high - low - math.log1p(-share) + math.log1p(q)) * (1 + 64 * EPS) + (rounding if high > low else 0.0)
+
+    @cached_property
+    def enough(self) -> float:
+        """m_1, from where on χ is finite and D' tanh(χ/4) ≤ γ · turned, a little more.
+
+        Raises:
+            Undecided: beyond what floats resolve.
+        """
+        apart, margin = float(value_of(self.geometry.diameter)), float(value_of(self.geometry.margin))
+
+        def short(m: float) -> bool:
+            return math.isinf(self.change(m)) or not apart * math.tanh(self.change(m) / 4) <= self.turned * margin
+
+        low, high = 0.0, 1.0
+        while short(high):
+            low, high = high, 2 * high
+            if high > LARGEST:
+                raise Undecided(FALLS, "the start needs a margin where float64 resolves no step", Form.EFFECTIVE)
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if short(middle) else (low, middle)
+        return high * (1 + 1e-9) + 1e-9
+
+    @cached_property
+    def needed(self) -> Numbers:
+        """m_1 + log(Σc/c_min): Φ_c ≤ log Σc − m, so that log c_min − Φ_c ≥ m_1; a little more, for Φ_c is rounded."""
+        return self.enough + RESOLVED * (1 + self.enough) + np.logaddexp.reduce(self.log_c) - np.min(self.log_c)
+
+
+def margin_cases() -> SearchStrategy[Case]:
+    """Two dimensions and more in half of the cases: in one all norms are the same."""
+    return st.one_of(cases(assumptions=ASSUMPTIONS, d=(2, 5)), cases(assumptions=ASSUMPTIONS))
+
+
+@statement(
+    "steepest-from-a-margin",
+    "Steepest descent in any norm, from a start of sufficient margin",
+    source="own",
+    claims=(SVM_IS_OPTIMAL, NORM_MARGIN, *RUN_PREMISES, *POTENTIAL_CLAIMS),
+    assumptions=ASSUMPTIONS,
+    cases=margin_cases,
+    kernel=SATURATED,
+    needs={
+        "separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible",
+        "well-behaved-loss": "the margin that it asks of a start is made of bounds of |ℓ'| > 0",
+        "strict-optimum": "the margin that it asks of a start is made of the gaps to a single best token",
+    },
+)
+def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let Assumption A hold, opt be unique and ATT-SVM feasible; any n, scores and norm ‖·‖_q. With the notation of
+    steepest-one-input, rows g_it of all inputs, D' = max ‖g − h‖_* over all of them, c_it = |ℓ'(γ_i,opt)|δγ_it/n, Φ_c =
+    log Σ c_it e^{−g_it·p}, N = n(T−1), q = (T−1)e^{−m} and
+
+        χ(m) = Λ(q) − log(1 − qΓ_max/Γ_min) + log(1 + q)
+
+    (Λ(q) the range of log|ℓ'(γ_i,opt − x)|/|ℓ'(γ_i,opt)| over 0 ≤ x ≤ qΓ_i,max and i; Γ_max/Γ_min within an input): let
+    m_1 be such that D' tanh(χ(m_1)/4) ≤ γ/4. From every p(0) with log c_min − Φ_c(p(0)) ≥ m_1, for which m(p(0)) ≥ m_1
+    + log(Σc/c_min) is enough, normalized steepest descent of step lengths η_t ≤ 2γ/D'², with momentum such that D'τ_t ≤
+    γ/4, has at every t
+
+        Φ_c(p(t+1)) ≤ Φ_c(p(t)) − b_t,   b_t = η_t(γ − D'τ_t) − D'²η_t²/8 ≥ η_tγ/2,
+        m(p(t)) ≥ log c_min − Φ_c(p(0)) + Σ_{s<t} b_s ≥ m_1,   ‖p(t)‖ ≤ ‖p(0)‖ + Ση,
+
+    τ_t = tanh(χ/4) at the margin that is thereby known of p(t). As χ falls like e^{−m}, Σηχ converges, and the margin's
+    gap γ − m/‖p‖ is O((1 + Ση²)/Ση).
+
+    **Gradient.** −⟨∇L, w⟩ = (1/n)Σ|ℓ'_i|Σ_t s_t(δγ_t − δ_i) g_t·w with δ_i = Σ s_tδγ_t ≤ qΓ_i,max
+    (descent-from-a-margin), and s_t = e^{−g_t·p}/(1 + x_i), x_i ≤ q. So −∇L = Σ c e^{ε − g·p} g, ε =
+    log|ℓ'_i|/|ℓ'(γ_i,opt)| + log(1 − δ_i/δγ_it) − log(1 + x_i), all of whose values at margins of m and more lie within
+    an interval of length χ(m). −∇Φ_c has the weights ω ∝ c e^{−g·p}, so the total variation between the two is at most
+    tanh(χ/4); ‖Σω̃g‖_* ≥ γ for any weights.
+
+    **Step.** As in steepest-one-input, with g·Δ of a range of at most D': Φ_c falls by b_t at least. Each of the two
+    subtracted terms is at most ηγ/4, so it falls as long as margins are at least m_1, and they stay so: e^{Φ_c} ≥
+    c_min e^{−m}.
+
+    **Momentum.** The weights of p(s) and p(t) have log-ratios that oscillate by at most D'ℓ + χ, the sizes Σ c
+    e^{ε−g·p} of gradients a ratio within e^{±(Dℓ + χ)}, χ = χ(m_1): τ_t = Σ_s β^{t−s}e^{Dℓ+χ}tanh((D'ℓ+χ)/4)/Σ_s
+    β^{t−s}e^{−(Dℓ+χ)}.
+    """
+    problem, rng = case.problem, case.rng()
+    svm = yield from certify(problem, problem.optimal, under_test)
+    for norm in rng.choice(NORMS, NORMS_TRIED, replace=False).tolist():
+        geometry = yield from certify_margin(problem, norm, under_test)
+        momentum = float(rng.choice(MOMENTA))
+        constants = SteepestConstants(problem, svm, geometry, 1 / 16 if momentum else 1 / 4)
+        asked = short_steps(constants, rng, affordable_steps(problem), momentum)
+        starts = resolved_starts(constants, asked, starts_with_margin(case, constants, rng))
+        run = yield from follow(geometry, under_test, starts, asked)
+        lag = kept_lag(constants, asked, run.p[0], run.off)
+        yield from Potential(geometry, run, constants.log_c, lag).claims()
+
+
+def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: int, momentum: float) -> Asked:
+    """η_0/√(t+1) or constant, at most 2γ/D'²; with momentum halved until D'τ_t ≤ γ/4, else without."""
+    geometry = constants.geometry
+    margin, apart, reach = (float(value_of(x)) for x in (geometry.margin, geometry.diameter, geometry.reach))
+    size = min(2 * margin / max(apart * apart, 1e-300), 4 / reach) * (1 - 1e-9) * float(rng.choice([0.05, 0.3, 1.0]))
+    shape = 1 / np.sqrt(np.arange(1.0, steps + 1)) if rng.random() < 0.7 else np.ones(steps)
+    if not momentum:
+        return Asked(size * shape, 0.0)
+    for _ in range(HALVED):
+        asked = Asked(size * shape, momentum)
+        lag = float(value_of(remembered_lag(constants, asked)).max())
+        if apart * lag <= margin / 4 * (1 - 1e-9):
+            return asked
+        size /= 2
+    return Asked(size * shape, 0.0)
+
+
+def resolved_starts(
+    constants: SteepestConstants, asked: Asked, starts: Float64[np.ndarray, "b d"]
+) -> Float64[np.ndarray, "k d"]:
+    """The starts from which the rounding of p is below a sixteenth of what a step gains; the first in any case."""
+    geometry = constants.geometry
+    lost = EPS * value_of(geometry.reach * geometry.length(exact(np.abs(starts))))
+    gained = float(value_of(geometry.margin)) * float(asked.lengths.min())
+    return starts[(16 * lost <= gained) | (np.arange(len(starts)) == 0)]
+
+
+def remembered_lag(constants: SteepestConstants, asked: Asked) -> Numbers:
+    """τ_t with momentum, (t,)."""
+    change = exact(constants.change(constants.enough))
+    return momentum_lag(constants.geometry, asked, change, change, change * 0)
+
+
+def kept_lag(constants: SteepestConstants, asked: Asked, start: Numbers, off: Float64[np.ndarray, "t b"]) -> Numbers:
+    """τ_t at the margins that are known of p(t), (t, b): those known at the last power of two before t.
+
+    Raises:
+        Undecided: the rounding of the steps may lower margins below m_1.
+    """
+    geometry = constants.geometry
+    rows, reach = geometry.rows, value_of(geometry.reach) * (1 + 16 * EPS)
+    first = np.min(constants.log_c) - np.logaddexp.reduce(constants.log_c - start @ rows.T, axis=-1)
+    known = first.value - first.error
+    lag = np.tile(value_of(remembered_lag(constants, asked))[:, None], (1, off.shape[1]))
+    lag = lag + np.asarray(remembered_lag(constants, asked).error)[:, None]
+    steps, t = len(asked.lengths), 0
+    while t < steps:
+        if not (known >= constants.enough).all():
+            raise Undecided(FALLS, "rounding may take margins below those needed", Form.EFFECTIVE)
+        until = min(steps, max(1, 2 * t))
+        if not asked.momentum:
+            lag[t:until] = [math.tanh(constants.change(m) / 4) * (1 + 4 * EPS) for m in known.tolist()]
+        gain: Any = step_gain(geometry, exact(asked.lengths[t:until])[:, None], exact(lag[t:until]))
+        known = known + np.sum(gain.value - gain.error, axis=0) - reach * np.sum(off[t:until], axis=0)
+        known = known - 64 * EPS * (1 + np.abs(known))
+        t = until
+    return exact(lag)

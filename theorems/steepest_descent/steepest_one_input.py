@@ -1,0 +1,148 @@
+"""For one input, normalized steepest descent in any norm turns to the largest margin in that norm, from any start.
+
+Main result: the gap of the margin at every iterate, with every constant, momentum included; and so sign descent and
+coordinate descent on attention.
+
+References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018
+(linear data); Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
+2025; *Max-Margin Token Selection in Attention Mechanism*, Assumption B, Lemma 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.problems import cases
+from reference_attention.problem import Problem
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import sharper
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SATURATED
+from theorems.core.points import affordable, probe_points
+from theorems.core.statement import statement
+from theorems.rounding.approximate import approximate
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.steepest_descent.followed import RUN_PREMISES, Asked, follow, momentum_lag
+from theorems.steepest_descent.geometry import NORM_MARGIN, NORMS, Geometry, certify_margin
+from theorems.steepest_descent.potential import POTENTIAL_CLAIMS, Potential
+
+LONG = sharper("gradient-is-long")
+
+ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable", "single-input")
+NORMS_TRIED = 2
+"""Of the norms, in a case."""
+STEPS = 150
+MOMENTA = (0.0, 0.0, 0.5, 0.9)
+POINTS = 60
+EVALUATIONS = 300_000
+"""About how many entries of keys at all iterates may be looked at; large problems get fewer iterations."""
+
+
+def one_input_cases() -> SearchStrategy[Case]:
+    return cases(assumptions=ASSUMPTIONS)
+
+
+@statement(
+    "steepest-one-input",
+    "Steepest descent in any norm, one input",
+    source="own",
+    claims=(NORM_MARGIN, LONG, *RUN_PREMISES, *POTENTIAL_CLAIMS),
+    assumptions=ASSUMPTIONS,
+    cases=one_input_cases,
+    kernel=SATURATED,
+    needs={"separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible"},
+)
+def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible. ‖·‖ is ‖·‖_q, 1 ≤ q ≤ ∞, ‖·‖_* its dual, g_t =
+    k_opt − k_t for t ≠ opt, m(p) = min g_t·p, γ = max m(p) over ‖p‖ ≤ 1, D = max ‖g_t‖_*, D' = max ‖k_t − k_u‖_* over
+    non-optimal t, u. From any p(0), p(t+1) = p(t) + η_t Δ_t with Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1 and M_t =
+    β M_{t−1} + (1−β)∇L(p(t)), any η_t > 0, has at every t, with Φ = log Σ_t e^{−g_t·p},
+
+        Φ(p(t+1)) ≤ Φ(p(t)) − b_t,   b_t = η_t(γ − D'τ_t) − D'²η_t²/8,
+        m(p(t)) ≥ −Φ(p(0)) + Σ_{s<t} b_s,   m(p(t))/‖p(t)‖ ≥ (−Φ(p(0)) + Σ b_s)/(‖p(0)‖ + Σ η_s) once that is positive.
+
+    Without momentum τ = 0, so γ − m/‖p‖ ≤ (γ‖p(0)‖ + Φ(p(0)) + D'²Ση²/8)/(‖p(0)‖ + Ση): O(log t/√t) for η_t =
+    η_0/√t, and O(1/Ση) for T = 2, where D' = 0. A step of constant length may leave a gap, of at most D'²η/8 in the
+    limit, and for some it does (two rows and a 2-cycle: `theorems/without/steepest_one_input.py`).
+
+    **Gradient.** −⟨∇L, w⟩ = |ℓ'|(γ_opt − γ_other) s_opt Σ_{t≠opt} s_t g_t·w (as in lemma-5), so that −∇L is a positive
+    number, |ℓ'| gap s_opt(1 − s_opt), times a convex combination of rows with weights ω_t ∝ e^{−g_t·p}, which is −∇Φ.
+    With p_γ of ‖p_γ‖ = 1 and margin γ, ‖Σωg‖_* ≥ Σω g·p_γ ≥ γ: ‖∇L‖_* ≥ γ|ℓ'| gap s_opt(1 − s_opt) everywhere.
+
+    **Step.** ⟨∇Φ, Δ⟩ = −‖∇Φ‖_* ≤ −γ, and Φ''[Δ, Δ] is the variance of g·Δ under ω, at most (range/2)² ≤ D'²/4 for ‖Δ‖
+    ≤ 1; so Φ(p + ηΔ) ≤ Φ(p) − ηγ + D'²η²/8 for any η. And e^Φ ≥ e^{−m}; ‖p(t)‖ ≤ ‖p(0)‖ + Ση.
+
+    **Momentum.** −M_t is a positive number times Σ_s a_s Σ_t ω_t(p(s)) g_t, a_s ∝ β^{t−s}|ℓ'|s_opt(1 − s_opt) at p(s).
+    With ℓ = Σ_{s≤r<t} η_r, the log-weights of two rows at p(s) and p(t) differ by at most D'ℓ, so their total variation
+    is at most tanh(D'ℓ/4); log s_opt(1 − s_opt) changes by at most Dℓ, and log|ℓ'| by at most Λ = log max|ℓ'|/min|ℓ'|
+    between the two scores. So the combination is within τ_t = Σ_s β^{t−s}e^{Dℓ+Λ}tanh(D'ℓ/4)/Σ_s β^{t−s}e^{−(Dℓ+Λ)} (Λ
+    left out at s = t) of ω(p(t)), in which g·Δ ranges over D' at most; and it has ‖·‖_* ≥ γ, too: ⟨−∇Φ, Δ⟩ ≥ γ − D'τ_t.
+
+    Computed steps are steepest for M as computed; Φ is D-Lipschitz, by which their errors enter.
+    """
+    problem, rng = case.problem, case.rng()
+    for norm in rng.choice(NORMS, NORMS_TRIED, replace=False).tolist():
+        geometry = yield from certify_margin(problem, norm, under_test)
+        yield gradient_is_long(geometry, under_test, probe_points(rng, problem, m=affordable(problem, POINTS)))
+        asked = asked_steps(geometry, rng, affordable_steps(problem))
+        run = yield from follow(geometry, under_test, starts_against(case, geometry, rng), asked)
+        log_c = exact(np.zeros(len(geometry.rows)))
+        yield from Potential(geometry, run, log_c, one_input_lag(geometry, asked)[:, None]).claims()
+
+
+def gradient_is_long(geometry: Geometry, under_test: Implementation, points: Float64[np.ndarray, "m d"]) -> Claim:
+    """‖∇L‖_* ≥ γ|ℓ'| Σ_t s_t (γ_opt − γ_t) s_opt at every point, in units of the gradient."""
+    problem = geometry.problem
+    at = AttentionAt(problem, points)
+    gradient = at.gradient_of(under_test, LONG)
+    # Of several inputs the mean of what is said of one; where scores are not equal the gap is that to the best token.
+    others = np.asarray(np.arange(problem.T) != problem.optimal[:, None])
+    gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
+    slopes: Any = at.log_slopes
+    logs = at.log_weights + (slopes + at.log_weight_of(problem.optimal) - at.log_scale[:, None])[..., None]
+    mixed = np.sum(np.where(others, np.exp(logs) * gaps, 0.0), axis=(1, 2)) / problem.n
+    return at_least(LONG, Form.EFFECTIVE, geometry.dual_length(gradient), geometry.margin * mixed)
+
+
+def one_input_lag(geometry: Geometry, asked: Asked) -> Numbers:
+    """τ_t of the statement, (t,)."""
+    if not asked.momentum:
+        return exact(np.zeros(len(asked.lengths)))
+    loss, (low, high) = geometry.problem.loss, geometry.problem.score_range
+    bounds = np.array([loss.log_bound(low, high), loss.log_floor(low, high)])
+    ends: Any = approximate(bounds, 8 * np.finfo(np.float64).eps * (1 + np.abs(bounds)))
+    zero = exact(0.0)
+    return momentum_lag(geometry, asked, zero, ends[0] - ends[1], zero)
+
+
+def asked_steps(geometry: Geometry, rng: np.random.Generator, steps: int) -> Asked:
+    """η_0/√(t+1) or constant, of about the length to which the bound says something; longer ones, too."""
+    momentum = float(rng.choice(MOMENTA))
+    apart, reach = float(value_of(geometry.diameter)), float(value_of(geometry.reach))
+    # b > 0 up to 8γ/D'²; with momentum D'τ is about D'Dη/(1 − β).
+    first = float(value_of(geometry.margin)) * 8 / max(apart * apart, 1e-2 * reach * reach)
+    size = first * math.exp(rng.uniform(math.log(0.02), math.log(1.5)))
+    if momentum:
+        size = min(size, float(rng.choice([0.02, 0.2, 2.0])) * (1 - momentum) / reach)
+    return Asked(size / np.sqrt(np.arange(1.0, steps + 1)) if rng.random() < 0.7 else np.full(steps, size), momentum)
+
+
+def starts_against(case: Case, geometry: Geometry, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:
+    """The origin, near it, and with a margin of −3; the case's own."""
+    scale = 1 / case.problem.key_scale
+    against = -3 * geometry.solution.p
+    starts = [np.zeros(case.problem.d), scale * rng.normal(size=case.problem.d), against]
+    return np.array(starts if case.start is None else [*starts, case.start])
+
+
+def affordable_steps(problem: Problem) -> int:
+    """How many steps are taken."""
+    return max(10, min(STEPS, EVALUATIONS // problem.keys.size))
