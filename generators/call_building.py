@@ -356,11 +356,12 @@ def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         # As of a mean: a power of two that keeps gradients in the range of half precision.
         held |= {"upstream": np.full(call.upstream.shape, 2.0 ** -math.ceil(math.log2(call.upstream.shape[-1])))}
     hides = call.hides() and call.key.shape[2] > 1
+    has_mask = call.visible is not None or call.bias is not None
     return call.replace(
         **held,
         memory=memory,
         upstream_memory=upstream,
-        mask_memory=Memory(plan["mask memory"]) if call.visible is not None or call.bias is not None else "contiguous",
+        mask_memory=Memory(plan["mask memory"] if has_mask else "contiguous"),
         state=State(plan["state"]),
         wants="" if plan["wants"] == "nothing" else plan["wants"],
         log_sum_exp=plan["log-sum-exp"] != "none",
