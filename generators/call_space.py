@@ -78,6 +78,13 @@ FACTORS = (
     Factor("softcap", _with("softcap", "capped"), is_option=True),
     Factor("log-sum-exp", _with("log-sum-exp", "asked for"), is_option=True),
     Factor("dropout", _with("dropout", "dropped"), is_option=True),
+    Factor("sinks", _with("sinks", "around", "large"), is_option=True),
+    Factor("slopes", _with("alibi", "of heads", "of entries"), is_option=True),
+    Factor("lse upstream", _with("log-sum-exp-gradient", "differentiated"), is_option=True),
+    Factor("entries", _with("ragged-batch", "of own lengths", "some empty", neutral="whole"), is_option=True),
+    Factor("parts", _with("merged-parts", "three", "many", neutral="own"), is_option=True),
+    Factor("splits", _with("splits", "1", "2", "3", "7", neutral="own"), is_option=True),
+    Factor("pages", _with("paged-keys", "16", "64", "256"), is_option=True),
     Factor("poison", _with("hidden-keys", "hidden keys exchanged"), is_option=True),
     Factor("memory", _free(*(one for one in Memory if one is not Memory.SINGLE))),
     Factor(

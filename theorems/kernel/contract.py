@@ -53,6 +53,9 @@ def with_capabilities(kernel: Kernel) -> Kernel:
         has.add("empty-rows")  # masks of transformers are finite: there no row is empty
     if "log-sum-exp" in has:
         kernel = kernel.replace(lse_multiple=_lse_multiple(kernel))
+    has |= _further_gradients(kernel, has)
+    if "dropout" in has and not returns(kernel, small_call().replace(dropout=0.5)):
+        has.discard("dropout")
     kernel = kernel.replace(declares=frozenset(has), skips_below=float(getattr(kernel.call, SKIPS, 0.0)))
     by = {"causal": True} if "causal-rectangle" in has else {"window": (1, 0)} if "window" in has else None
     alignment = _alignment(kernel, by) if by else None
@@ -73,6 +76,7 @@ def small_call(*, H: int = 2, L: int = 1, T: int = 5, E: int = 8) -> AttentionCa
 FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
     "grouped-heads": lambda: small_call(H=4),
     "causal": lambda: small_call(L=5).replace(causal=True),
+    "ragged-batch": lambda: small_call(L=3).replace(lengths=np.array([[3, 5], [1, 2]])),
 }
 """A call that shows whether a kernel has a capability for which it has no keyword."""
 
@@ -106,6 +110,39 @@ def _differentiable(kernel: Kernel) -> bool:
         return False
     gradients = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
     return any(one is not None and not np.isnan(one).all() for one in gradients)
+
+
+def _further_gradients(kernel: Kernel, has: set[str]) -> set[str]:
+    """What has a gradient beside query, key and value."""
+    found: set[str] = set()
+    if not kernel.differentiable:
+        return found
+    asked: dict[str, tuple[str, dict[str, Any]]] = {
+        "sinks": ("sink-gradient", {"sinks": np.zeros(2)}),
+        "additive-mask": ("bias-gradient", {"bias": np.zeros((1, 2, 1, 5))}),
+    }
+    for capability, (gradient, options) in asked.items():
+        if capability in has:
+            one = kernel.replace(declares=kernel.declares | {gradient})
+            try:
+                answer = one.answer(one.in_own_numbers(small_call().replace(**options)))
+            except (Refused, InvalidInput):
+                continue
+            gradients = [x for x in (answer.sink_gradient, answer.bias_gradient) if x is not None]
+            if gradients and not np.isnan(gradients[0]).any():
+                found.add(gradient)
+    if "log-sum-exp" in has and _has_gradient_of_lse(kernel):
+        found.add("log-sum-exp-gradient")
+    return found
+
+
+def _has_gradient_of_lse(kernel: Kernel) -> bool:
+    call = kernel.in_own_numbers(small_call().replace(log_sum_exp=True))
+    leaves = {name: kernel.tensor(getattr(call, name)).requires_grad_() for name in ("query", "key", "value")}
+    try:
+        return bool(kernel.run(kernel.request(call, leaves, {})).log_sum_exp.requires_grad)
+    except InvalidInput:
+        return False
 
 
 def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:

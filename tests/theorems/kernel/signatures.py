@@ -51,7 +51,8 @@ def attend(
     logits = torch.where(seen, logits, torch.finfo(q.dtype).min if empty == "mean" else -torch.inf)
     if sinks is not None:
         logits = torch.cat([logits, sinks.reshape(1, -1, 1, 1).expand(*logits.shape[:-1], 1).to(logits)], dim=-1)
-    top = logits.detach().amax(dim=-1, keepdim=True)
+    least = logits.new_full((*logits.shape[:-1], 1), -torch.inf)  # there may be no key
+    top = torch.cat([logits.detach(), least], dim=-1).amax(dim=-1, keepdim=True)
     top = torch.where(torch.isneginf(top), 0.0, top)
     unnormalised = torch.exp(logits - top)
     total = unnormalised.sum(dim=-1, keepdim=True)
@@ -203,6 +204,14 @@ def triton(core: Core) -> Callable[..., Any]:
 # ---- flash-attn ------------------------------------------------------------------------------------------------------
 
 
+def linear_bias(slopes: Tensor | None, L: int, T: int) -> Tensor | None:
+    """That of slopes (H,) or (B, H)."""
+    if slopes is None:
+        return None
+    ahead = torch.arange(T) - torch.arange(L)[:, None] - (T - L)
+    return -slopes.reshape(-1, slopes.shape[-1], 1, 1) * ahead.abs()
+
+
 def flash_2(core: Core) -> Callable[..., Any]:
     def flash_attn_func(
         q: Tensor,
@@ -219,10 +228,16 @@ def flash_2(core: Core) -> Callable[..., Any]:
     ) -> Any:
         if q.shape[-1] % 8 or v.shape[-1] % 8 or q.shape[-1] > 256:
             raise RuntimeError("head dimension is a multiple of 8 up to 256")
-        if dropout_p or alibi_slopes is not None:
-            raise RuntimeError("no dropout, no slopes")
+        if dropout_p:
+            raise RuntimeError("no dropout")
         output, lse = core(
-            *swap(q, k, v), scale=softmax_scale, causal=causal, window=window_size, softcap=softcap, diagonal=BOTTOM
+            *swap(q, k, v),
+            scale=softmax_scale,
+            mask=linear_bias(alibi_slopes, q.shape[1], k.shape[1]),
+            causal=causal,
+            window=window_size,
+            softcap=softcap,
+            diagonal=BOTTOM,
         )
         output = output.transpose(1, 2)
         padded = torch.nn.functional.pad(lse, (0, -lse.shape[-1] % 128))
@@ -278,19 +293,28 @@ def flash_4(core: Core) -> Callable[..., Any]:
         if any(side is not None and side < 0 for side in window_size):
             raise ValueError("None is no limit")
         output, lse = core(
-            *swap(q, k, v), scale=softmax_scale, causal=causal, window=window_size, softcap=softcap, diagonal=BOTTOM
+            *swap(q, k, v),
+            scale=softmax_scale,
+            causal=causal,
+            window=window_size,
+            softcap=softcap,
+            diagonal=BOTTOM,
+            sinks=learnable_sink,
         )
         return output.transpose(1, 2), lse if return_lse else None
 
     return flash_attn_func
 
 
-def _each(core: Core, q: Tensor, k: Tensor, v: Tensor, starts: Any, **options: Any) -> tuple[Tensor, Tensor]:
+def _each(
+    core: Core, q: Tensor, k: Tensor, v: Tensor, starts: Any, slopes: Tensor | None = None, **options: Any
+) -> tuple[Tensor, Tensor]:
     """Sequence after sequence of packed ones."""
     found = []
-    for a, b, c, d in zip(starts[0][:-1], starts[0][1:], starts[1][:-1], starts[1][1:], strict=True):
+    for n, (a, b, c, d) in enumerate(zip(starts[0][:-1], starts[0][1:], starts[1][:-1], starts[1][1:], strict=True)):
         one = (q[None, a:b], k[None, c:d], v[None, c:d])
-        found.append(core(*swap(*one), diagonal=BOTTOM, **options))
+        own = slopes if slopes is None or slopes.dim() == 1 else slopes[n]
+        found.append(core(*swap(*one), diagonal=BOTTOM, mask=linear_bias(own, b - a, d - c), **options))
     return torch.cat([o[0].transpose(0, 1) for o, _ in found]), torch.cat([lse[0] for _, lse in found], dim=-1)
 
 
@@ -313,11 +337,11 @@ def flash_varlen(core: Core) -> Callable[..., Any]:
         return_attn_probs: bool = False,
         block_table: Tensor | None = None,
     ) -> Any:
-        if dropout_p or alibi_slopes is not None:
-            raise RuntimeError("no dropout, no slopes")
+        if dropout_p:
+            raise RuntimeError("no dropout")
         starts = (cu_seqlens_q.tolist(), cu_seqlens_k.tolist())
         output, lse = _each(
-            core, q, k, v, starts, scale=softmax_scale, causal=causal, window=window_size, softcap=softcap
+            core, q, k, v, starts, alibi_slopes, scale=softmax_scale, causal=causal, window=window_size, softcap=softcap
         )
         return (output, lse, None) if return_attn_probs else output
 
@@ -367,17 +391,25 @@ def flash_kvcache(core: Core) -> Callable[..., Any]:
         return_softmax_lse: bool = False,
     ) -> Any:
         assert cache_seqlens is not None
-        assert alibi_slopes is None
-        T = int(cache_seqlens[0])
-        with torch.no_grad():
-            output, lse = core(
-                *swap(q, k_cache[:, :T], v_cache[:, :T]),
-                scale=softmax_scale,
-                causal=causal,
-                window=window_size,
-                softcap=softcap,
-                diagonal=BOTTOM,
+        found = []
+        for b, T in enumerate(cache_seqlens.tolist()):
+            caches = (
+                x[b] if block_table is None else x[block_table[b].long()].flatten(0, 1) for x in (k_cache, v_cache)
             )
+            slopes = alibi_slopes if alibi_slopes is None or alibi_slopes.dim() == 1 else alibi_slopes[b]
+            with torch.no_grad():
+                found.append(
+                    core(
+                        *swap(q[b : b + 1], *(x[None, :T] for x in caches)),
+                        scale=softmax_scale,
+                        mask=linear_bias(slopes, q.shape[1], T),
+                        causal=causal,
+                        window=window_size,
+                        softcap=softcap,
+                        diagonal=BOTTOM,
+                    )
+                )
+        output, lse = (torch.cat(each) for each in zip(*found, strict=True))
         return (output.transpose(1, 2), lse) if return_softmax_lse else output.transpose(1, 2)
 
     return flash_attn_with_kvcache

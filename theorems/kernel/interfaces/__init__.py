@@ -19,6 +19,7 @@ from theorems.kernel.interfaces.hf import HF
 from theorems.kernel.interfaces.interface import Interface
 from theorems.kernel.interfaces.jax import JAX
 from theorems.kernel.interfaces.keras import KERAS
+from theorems.kernel.interfaces.merging import COMBINE, MERGE_STATE
 from theorems.kernel.interfaces.mlx import MLX
 from theorems.kernel.interfaces.onnxruntime import ONNXRUNTIME
 from theorems.kernel.interfaces.plain import PLAIN
@@ -31,6 +32,8 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
     {
         one.name: one
         for one in (
+            MERGE_STATE,
+            COMBINE,
             EQUINOX,
             FLAX,
             KERAS,

@@ -50,6 +50,13 @@ class Request:
         causal, window, softcap: as in :class:`generators.attention_call.AttentionCall`.
         log_sum_exp: whether it is asked for.
         dropout: the share of weights that are dropped.
+        sinks: (H,), the logit of one more key of value 0.
+        slopes: (B, H), of ALiBi.
+        lengths: (B, 2), the queries and keys that a batch entry has; the rest is padding.
+        parts: (T,), to which of the parts to merge a key belongs; two halves if it is left out.
+        number_of_parts: that there are, some may have no key.
+        splits, page: into so many the kernel is to cut the keys, keys to a page; 0 for as it likes, and none.
+        seed: for the order of pages.
         deterministic: whether the same bits are asked for every time.
     """
 
@@ -64,6 +71,14 @@ class Request:
     softcap: float = 0.0
     log_sum_exp: bool = False
     dropout: float = 0.0
+    sinks: torch.Tensor | None = None
+    slopes: torch.Tensor | None = None
+    lengths: torch.Tensor | None = None
+    parts: torch.Tensor | None = None
+    number_of_parts: int = 2
+    splits: int = 0
+    page: int = 0
+    seed: int = 0
     deterministic: bool = False
 
     @property
