@@ -107,6 +107,8 @@ PLAIN = (
     *(("decode", kind) for kind in ("sums", "normal")),
     *(("both", kind) for kind in ("sums", "ranks", "normal")),
     *(("keys", kind) for kind in ("normal", "normal")),
+    # Exact ones of every width, of one query and of several: half precision is told by these alone.
+    *(("short", "ranks"), ("decode", "ranks"), ("decode", "ranks"), ("keys", "ranks")),
 )
 """Lengths and numbers of calls without any option, which come before all others."""
 
