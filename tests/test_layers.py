@@ -22,6 +22,7 @@ ROOMS = (
     "reference_attention.svm",
     "reference_attention.training",
     "reference_attention.paths",
+    "reference_attention.next_token",
     "generators",
     "theorems.bounded",
     "theorems.core",

@@ -1,4 +1,4 @@
-"""Faults in steepest descent in ‖·‖_q, and in the largest margin in that norm."""
+"""Faults in steepest descent in a norm, and in the largest margin in that norm."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from flint import fmpq
 
 from reference_attention.exact import products, to_float
 from reference_attention.loss import Array
-from reference_attention.svm.norm_max_margin import NormMaxMargin, conjugate, norm_max_margin
-from reference_attention.training.steepest_descent import mirror_descent, steepest_descent
+from reference_attention.norms import Norm, Schatten, conjugate
+from reference_attention.svm.norm_max_margin import NormMaxMargin, norm_max_margin
+from reference_attention.training.steepest_descent import mirror_descent, steepest_descent, steepest_direction
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.fault import Fault, Kind
 
@@ -125,7 +126,7 @@ def _other_basis(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargin:
 
 
 def _other_norm(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargin | None:
-    other = norm_max_margin(keys, right.alpha, 1.0 if math.isinf(right.norm) else math.inf)
+    other = norm_max_margin(keys, right.alpha, 1.0 if right.norm == math.inf else math.inf)
     return other and replace(other, norm=right.norm)
 
 
@@ -137,20 +138,64 @@ def _shift(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargin:
     return replace(right, exact_p=[x / least for x in p]) if least > 0 else right
 
 
+def _euclidean_duals(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargin | None:
+    other = norm_max_margin(keys, right.alpha, 2.0)
+    return other and replace(right, exact_duals=other.exact_duals)
+
+
+def _newton_schulz(x: Array, norm: Norm) -> Array:
+    """Five steps with Muon's coefficients, which leave singular values between about 0.7 and 1.2."""
+    if not isinstance(norm, Schatten) or norm.power == 1:
+        return steepest_direction(x, norm)
+    matrices = norm.matrices(x)
+    size = np.linalg.norm(matrices, axis=(-2, -1), keepdims=True)
+    X = matrices / np.where(size > 0, size, 1.0)
+    for _ in range(5):
+        A = X @ np.swapaxes(X, -1, -2)
+        X = 3.4445 * X + (-4.7750 * A + 2.0315 * A @ A) @ X
+    return np.asarray(X.reshape(x.shape))
+
+
+@dataclass(frozen=True)
+class Bent:
+    """U S^ε Vᵀ in units of the largest singular value, for the orthogonal factor U Vᵀ."""
+
+    size: float
+
+    def __call__(self, x: Array, norm: Norm) -> Array:
+        """In place of :func:`reference_attention.training.steepest_descent.steepest_direction`."""
+        if not isinstance(norm, Schatten) or norm.power == 1:
+            return steepest_direction(x, norm)
+        u, s, vt = np.linalg.svd(norm.matrices(x), full_matrices=False)
+        bent = (s / np.where(s[..., :1] > 0, s[..., :1], 1.0)) ** self.size
+        return np.asarray(((u * bent[..., None, :]) @ vt).reshape(x.shape))
+
+
+def _schulz(asked: Options, size: float) -> Options:
+    return {**asked, "direction": _newton_schulz}
+
+
+def _bent(asked: Options, size: float) -> Options:
+    return {**asked, "direction": Bent(size)}
+
+
 def _negative_dual(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMargin:
     return replace(right, exact_duals=[-x for x in right.exact_duals])
 
 
-ONE_INPUT, MIRROR = "steepest-one-input", "mirror-one-input"
+ONE_INPUT, MARGIN, MIRROR = "steepest-one-input", "steepest-from-a-margin", "mirror-one-input"
 STEEPEST_FAULTS = (
     Fault("steepest-in-the-dual-norm", Kind.RUN, "directions steepest in ‖·‖_q'", ONE_INPUT, OtherRun(_dual_norm)),
     Fault("steepest-is-euclidean", Kind.RUN, "normalized gradient descent, q = 2", ONE_INPUT, OtherRun(_euclidean)),
+    Fault("orthogonal-factor-approximate", Kind.RUN, "Newton and Schulz's five steps", ONE_INPUT, OtherRun(_schulz)),
+    Fault("orthogonal-factor-bent", Kind.RUN, "U S^ε Vᵀ for U Vᵀ", MARGIN, OtherRun(_bent), 0.1, "ε", 1e-6),
     Fault("momentum-forgotten", Kind.RUN, "M_t = ∇L, β = 0", ONE_INPUT, OtherRun(_no_momentum)),
     Fault("momentum-too-short", Kind.RUN, "a quarter of β", ONE_INPUT, OtherRun(_short_momentum)),
     Fault("steepest-step-too-long", Kind.RUN, "steps of (1 + ε) η", ONE_INPUT, OtherRun(_longer), 0.1, "ε"),
     Fault("steepest-step-constant", Kind.RUN, "η_0 at every step", ONE_INPUT, OtherRun(_constant)),
     Fault("norm-margin-of-another-basis", Kind.SVM, "p of all rows but one", ONE_INPUT, OtherMargin(_other_basis)),
     Fault("norm-margin-in-another-norm", Kind.SVM, "γ of ‖·‖_1 or ‖·‖_∞", ONE_INPUT, OtherMargin(_other_norm)),
+    Fault("norm-margin-with-euclidean-duals", Kind.SVM, "λ of ‖·‖_2", MARGIN, OtherMargin(_euclidean_duals)),
     Fault("norm-margin-negative-duals", Kind.SVM, "−λ for λ", ONE_INPUT, OtherMargin(_negative_dual)),
     Fault(
         "norm-margin-off", Kind.SVM, "a coordinate of p is 1 + ε of itself", ONE_INPUT, OtherMargin(_shift), 0.1, "ε"

@@ -1,4 +1,4 @@
-"""A run of normalized steepest descent in ‖·‖_q with momentum, and by how much it drifts from an exact one."""
+"""A run of normalized steepest descent in a norm with momentum, and by how much it drifts from an exact one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Followed:
     Attributes:
         asked: what was asked for.
         p: p(0) … p(t), floats, (t + 1, b, d).
-        off: by how much a step may differ from a steepest one, in ‖·‖_q, (t, b).
+        off: by how much a step may differ from a steepest one, in that norm, (t, b).
     """
 
     asked: Asked
@@ -108,9 +108,9 @@ def follow(
     moved: Any = exact(after) - before
     size, step = geometry.dual_length(held), exact(lengths)[:, None]
     # A right M may be another one within its error, whose steepest direction is then taken.
-    wrong = 2 * geometry.dual_length(exact(error))
-    added = geometry.length(exact(EPS * np.abs(after))) + 8 * problem.d * EPS * step
-    room = value_of(step * wrong + added * geometry.dual_length(exact(np.abs(value_of(held)))))
+    wrong = 2 * geometry.dual_longest(error)
+    added = geometry.longest(EPS * np.abs(after)) + 8 * problem.d * EPS * step
+    room = value_of(step * wrong + added * geometry.dual_longest(np.abs(value_of(held))))
     taken = np.vecdot(-held, moved).widen(room * (1 + 16 * EPS))
     yield at_least(IS_STEEPEST, Form.EXACT, taken, step * size, why=STEEPEST_ROUNDING, points="step")
     long = geometry.length(moved)
