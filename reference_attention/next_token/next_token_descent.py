@@ -77,10 +77,10 @@ def smoothness(problem: MasterProblem) -> float:
     if problem.embeddings is None or not problem.embeddings.any():
         return bound
     with precision():
-        h, pi = balls(problem.embeddings), [arb(x) for x in problem.weights]
+        h, shares = balls(problem.embeddings), [arb(x) for x in problem.weights]
         d = h.ncols()
         moments = [
-            [sum((p * row[i] * row[k] for p, row in zip(pi, h.tolist(), strict=True)), arb(0)) for k in range(d)]
+            [sum((p * row[i] * row[k] for p, row in zip(shares, h.tolist(), strict=True)), arb(0)) for k in range(d)]
             for i in range(d)
         ]
         return min(bound, -below(least_eigenvalue(multiply(arb_mat(moments), arb(-1)))) / 2)

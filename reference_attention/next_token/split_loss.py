@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.next_token.finite_minimum import FiniteMinimum
+from reference_attention.next_token.master_problem import MasterProblem
 
 Array = Float64[np.ndarray, "..."]
 
@@ -84,6 +85,22 @@ class SplitLoss:
         lost = np.logaddexp(0.0, log_sum(logs))[..., None]
         away, kept = np.exp(logs - lost), np.exp(-lost)
         return moved * kept + self.inner * np.expm1(-lost) + away, away
+
+
+def split_gradient(
+    minimum: FiniteMinimum, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]
+) -> tuple[Float64[np.ndarray, "*b r"], Float64[np.ndarray, "*b s"]]:
+    """∇L at θ_⋆ + u + θ_⊥, in the coordinates of F and of F^⊥."""
+    return SplitLoss(minimum).gradient(x, y)
+
+
+def next_token_loss(problem: MasterProblem, theta: Float64[np.ndarray, "*b D"]) -> Float64[np.ndarray, "*b"]:
+    """L(θ) as it stands, from logits."""
+    with np.errstate(divide="ignore"):
+        logits = np.einsum("jvd,...d->...jv", problem.vectors, theta) + np.log(problem.multiplicities)
+    shares = problem.counts / problem.counts.sum()
+    attained = (shares * np.where(problem.supports, logits, 0.0)).sum(axis=(-2, -1))
+    return np.asarray(log_sum(logits) @ shares.sum(axis=1) - attained)
 
 
 def log_sum(logs: Float64[np.ndarray, "*b m K"]) -> Float64[np.ndarray, "*b m"]:

@@ -95,6 +95,15 @@ class LossAt:
         return np.sum(self.limits.weights * np.sum(self.away, axis=-1), axis=-1)
 
     @cached_property
+    def soft_margin(self) -> Numbers:
+        """m + K = min_jv (g_jv·θ_⊥ − log C_jv) + log ΣC, C_jv = π_j w_jv/(1 + x_j), (*b,)."""
+        masked = self.limits.masked
+        logs = np.where(masked, self.log_outer, 0.0) + (np.log(self.limits.weights) - self.log_kept)[..., None]
+        lifted = np.where(masked, np.where(masked, self.margins, 0.0) - logs, np.inf)
+        total = np.logaddexp.reduce(np.logaddexp.reduce(np.where(masked, logs, -np.inf), axis=-1), axis=-1)
+        return np.min(lifted, axis=(-2, -1)) + total
+
+    @cached_property
     def gradient_inside(self) -> Numbers:
         """P_F∇L(θ) = Σ_j π_j Σ_v (s_jv − q⋆_jv) f_jv, (*b, r)."""
         inner, grown = self.limits.inner, self.grown[..., None]
@@ -109,26 +118,34 @@ class LossAt:
         return -np.einsum("...jv,jvs->...s", self.limits.weights[:, None] * self.away, self.limits.outside)
 
     @cached_property
+    def gradient(self) -> Numbers:
+        """∇L(θ) in both coordinates, (*b, D)."""
+        return np.concatenate([self.gradient_inside, self.gradient_outside], axis=-1)
+
+    @cached_property
     def gradient_norm(self) -> Numbers:
         """‖∇L(θ)‖, (*b,)."""
-        squares = np.sum(self.gradient_inside**2, axis=-1) + np.sum(self.gradient_outside**2, axis=-1)
-        return np.sqrt(squares)
+        return np.linalg.norm(self.gradient, axis=-1)
 
     @cached_property
     def inside_norm(self) -> Numbers:
         """‖u‖ = ‖P_Fθ − θ_⋆‖, (*b,)."""
-        return np.sqrt(np.sum(exact(self.x) ** 2, axis=-1))
+        return np.linalg.norm(exact(self.x), axis=-1) if self.x.shape[-1] else exact(np.zeros(self.x.shape[:-1]))
 
     @cached_property
     def outside_norm(self) -> Numbers:
         """‖θ_⊥‖, (*b,)."""
-        return np.sqrt(np.sum(exact(self.y) ** 2, axis=-1))
+        return np.linalg.norm(exact(self.y), axis=-1) if self.y.shape[-1] else exact(np.zeros(self.y.shape[:-1]))
+
+    @cached_property
+    def theta(self) -> Numbers:
+        """θ in both coordinates, (*b, D)."""
+        return np.concatenate([exact(self.x) + self.limits.origin, exact(self.y)], axis=-1)
 
     @cached_property
     def norm(self) -> Numbers:
         """‖θ‖, (*b,)."""
-        own: Any = exact(self.x) + self.limits.origin
-        return np.sqrt(np.sum(own**2, axis=-1) + np.sum(exact(self.y) ** 2, axis=-1))
+        return np.linalg.norm(self.theta, axis=-1)
 
     @cached_property
     def along(self) -> Numbers:
