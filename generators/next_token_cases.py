@@ -131,11 +131,12 @@ def _supports(draw: DrawFn, kind: str, h: Float64[np.ndarray, "m d"], V: int) ->
 
 @st.composite
 def sequences(draw: DrawFn, kind: str) -> NextTokens:
-    """Samples of two to four tokens, with embeddings that are independent or not."""
+    """Up to six samples of at most four tokens that end in one of two, so that they speak of the same graphs."""
     K, d = draw(st.integers(2, 5)), draw(st.integers(1, 3))
-    n, T = draw(st.integers(1, 5)), draw(st.integers(2, 4))
+    n, T = draw(st.integers(1, 6)), draw(st.integers(2, 4))
     samples = draw(integers((n, T), 0, K - 1))
-    lengths = draw(integers((n,), 1, T))
+    lengths = np.maximum(draw(integers((n,), 1, T)), draw(integers((n,), 1, T)))
+    samples[np.arange(n), lengths - 1] = draw(integers((n,), 0, 1))
     labels = samples[np.arange(n), draw(integers((n,), 0, T - 1)) % lengths]
     samples = np.where(np.arange(T) < lengths[:, None], samples, ABSENT)
     if kind == "independent":

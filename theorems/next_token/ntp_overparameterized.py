@@ -47,8 +47,8 @@ def ntp_overparameterized(case: NextTokens, under_test: Implementation) -> Itera
     (6) have infinitely many solutions.
 
     Here for rank m, whatever d ≥ m. Every system e_zᵀW h_j = y_jz, all j and z, has the solution W = Yᵀ(hhᵀ)⁻¹h: with
-    y_jz = log p_jz on S_j it solves (4), with y_jz = 1 on S_j and 0 off it (6), and so does W + 1uᵀ. All is decided over
-    the rationals: Ŝ = S is proven, compatibility decided by integers, the solution of (6) put into it.
+    y_jz = log p_jz on S_j it solves (4), with y_jz = 1 on S_j and 0 off it (6), and so does W + 1uᵀ. All is decided
+    over the rationals: Ŝ = S is proven, compatibility decided by integers, the solution of (6) put into it.
     """
     problem = case.problem
     supports = under_test.in_place_of(extended_supports)(problem)
