@@ -18,7 +18,12 @@ from theorems.core.tolerances import ROUNDING, TOLERANCES, Reason, Tolerance
 
 Kind = TypeVar("Kind")
 
-PAPERS = ("theorems.token_selection", "theorems.transformers_as_svms", "theorems.steepest_descent")
+PAPERS = (
+    "theorems.token_selection",
+    "theorems.transformers_as_svms",
+    "theorems.steepest_descent",
+    "theorems.next_token",
+)
 """A room for each paper; every module in it is read."""
 
 
