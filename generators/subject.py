@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, replace
 from difflib import get_close_matches
 from types import MappingProxyType, UnionType
-from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from reference_attention.files import numbers
 from reference_attention.npz import MOST_AXES
 from reference_attention.problem import as_array, refuse_truth_values
 
+Kind = TypeVar("Kind", bound="Subject")
+"""Methods return their own class; checks of types at run time do not know ``Self`` there."""
 KINDS: dict[str, type[Subject]] = {}
 """Papers' own kinds of data by the word that their files have."""
 KIND = "kind"
@@ -71,11 +73,11 @@ class Subject:
         """A fresh generator that depends on the seed alone."""
         return np.random.default_rng(self.seed)
 
-    def normalise(self) -> Self:
+    def normalise(self: Kind) -> Kind:
         """The same in units in which its numbers are of moderate size; by default as it is."""
         return self
 
-    def replace(self, **changed: object) -> Self:
+    def replace(self: Kind, **changed: object) -> Kind:
         """This with some fields replaced."""
         return replace(self, **changed)  # type: ignore[type-var]
 
@@ -90,7 +92,7 @@ class Subject:
         return {name: _written(value) for name, value in held.items() if value is not None}
 
     @classmethod
-    def of_values(cls, held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Self:
+    def of_values(cls: type[Kind], held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Kind:
         """What :meth:`named_values` wrote, or somebody's own file; ``__post_init__`` is to refuse what does not fit.
 
         Raises:
@@ -120,7 +122,7 @@ class Subject:
         shown = {name: value for name, value in held.items() if value is not None and name != "name"}
         return [f"{name} {_shown(value)}" for name, value in shown.items()]
 
-    def simpler(self) -> Iterator[Self]:
+    def simpler(self: Kind) -> Iterator[Kind]:
         """The same made simpler by one step, the simplest first: what a counterexample is made small by."""
         yield from ()
 
