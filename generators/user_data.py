@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
+import generators.next_tokens  # noqa: F401 - its kind of file is known from here on
 from generators.attention_call import AttentionCall
 from generators.call_text import call_of, text_of
 from generators.case import Case
@@ -72,7 +73,7 @@ def _restore_given(text: str, failed: str) -> Given:
 
 
 def load(source: str, seed: int, *, calls: bool = False) -> Given:
-    """A .npz or .json file, or a named dataset.
+    """A .npz or .json file, a text whose characters are the tokens of a corpus (.txt), or a named dataset.
 
     Args:
         source: path or name.
@@ -85,11 +86,15 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
     path = Path(source)
     if path.suffix in (".npz", ".json"):
         return parse_given(read_named_values(path, partial(check_names, path.name)), seed, path.name, calls=calls)
+    if path.suffix == ".txt":
+        from generators.corpus import read_corpus
+
+        return Given(read_corpus(path, seed))
     from generators.datasets import DATASETS, NAMES, dataset_named
 
     if source not in NAMES:
         raise InvalidInput(
-            f"--data: {source!r} is neither a file that ends in .npz or .json nor one of the datasets"
+            f"--data: {source!r} is neither a file that ends in .npz, .json or .txt nor one of the datasets"
             f" {', '.join(DATASETS)}."
         )
     return Given(dataset_named(source).replace(seed=seed))
