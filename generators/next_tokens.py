@@ -157,6 +157,14 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         said += [] if self.start is None else [f"start {self.start.tolist()}"]
         return [*said, *([f"step {self.step:g}"] if self.step else []), f"seed {self.seed}"]
 
+    def explain(self) -> list[str]:
+        """Which next tokens training ends on, and why."""
+        from generators.next_token_ends import NextTokenEnds
+
+        if not self.labels_within:
+            return ["A label does not occur in its sequence: the loss is infinite, whatever W is."]
+        return NextTokenEnds.of(self).sentences
+
     def simpler(self) -> Iterator[NextTokens]:
         """With a context or sequence less, every count 1, a token or a coordinate less, without the start."""
         if self.samples is not None and self.labels is not None:
