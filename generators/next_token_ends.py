@@ -148,10 +148,10 @@ class NextTokenEnds:
         exact = self.separable and self.compatible
         where = "the entropy of what followed" if exact else f"{gap:.4g} above the entropy of what followed"
         if self._margins:
-            tight = sum(margin == 1 for margin in self._margins.values())
+            tight, of = sum(margin == 1 for margin in self._margins.values()), len(self._margins)
             norm = to_float(self.svm.norm_squared) ** 0.5
             yield f"The loss falls to {self.infimum:.6g}, {where}, and does not attain it."
-            yield f"W turns to W^mm, of margin 1/‖W^mm‖ = {1 / norm:.6g}, tight for {tight} of {len(self._margins)} pairs."
+            yield f"W turns to W^mm, of margin 1/‖W^mm‖ = {1 / norm:.6g}, tight for {tight} of {of} pairs."
         else:
             yield f"Nothing can be ruled out: the loss has a minimiser, of value {self.infimum:.6g}, {where}."
         if r := self.minimum.split.dimension:
