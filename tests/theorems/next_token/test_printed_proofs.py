@@ -15,6 +15,7 @@ from reference_attention.next_token.compatibility import compatible
 from reference_attention.next_token.extended_supports import extended_supports
 from reference_attention.next_token.finite_minimum import finite_minimum
 from reference_attention.next_token.master_problem import MasterProblem
+from reference_attention.next_token.next_token_path import next_token_path
 from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
 from reference_attention.next_token.split import Split
 from reference_attention.next_token.split_loss import SplitLoss, next_token_loss
@@ -111,3 +112,18 @@ def test_lemma_5_holds_with_lengths_in_units_of_the_svm(problem: MasterProblem) 
         tried += 1
         assert loss.excess(x, (1 + alpha) * long * along) <= loss.excess(x, y) * (1 + 1e-12)
     assert tried > 100
+
+
+def test_the_part_of_the_path_in_f_is_near_its_limit_and_not_at_it() -> None:
+    """Case (ii) of Theorem 1 takes P_F(Ŵ_B) = W⋆; e^ρ(P_FŴ_B − W⋆) has a limit that is not 0."""
+    problem = MasterProblem.of_tokens([[1.0, 0.0], [1.0, 1.0]], [[2, 1, 0, 0], [0, 1, 3, 0]])
+    svm, loss = solved(problem)
+    run = next_token_path(loss.minimum, svm, np.exp(-np.arange(5.0, 25.0, 5.0)))
+    split = loss.minimum.split
+    along = split.coordinates_of(svm.floats)[split.dimension :]
+    rho = run.y[:, 0] @ along / (along @ along)
+    away = np.linalg.norm(run.x[:, 0], axis=1)
+    assert (away > 0).all()
+    scaled = away * np.exp(rho)
+    assert scaled.min() > 0.1
+    assert scaled.max() < 5 * scaled.min()
