@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64, Int64
 
-from generators.next_tokens import NextTokens
 from reference_attention.errors import InvalidInput
 
 WINDOW = 2
@@ -28,20 +29,36 @@ MOST_PAIRS = 400
 """Contexts times tokens."""
 
 
-def next_tokens_of(
-    corpus: Sequence[int] | str, window: int = WINDOW, *, seed: int = 0, name: str = "corpus"
-) -> NextTokens:
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """The contexts of a corpus, and what followed them.
+
+    Attributes:
+        embeddings: h_j, (m, window · V).
+        counts: how often each token followed, (m, V).
+        vocabulary: what tokens are called.
+        windows: what contexts are called.
+    """
+
+    embeddings: Float64[np.ndarray, "m d"]
+    counts: Int64[np.ndarray, "m V"]
+    vocabulary: tuple[str, ...]
+    windows: tuple[str, ...]
+
+
+def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "corpus") -> Windows:
     """The windows of a corpus, and how often each token follows.
 
     Args:
         corpus: a text, whose characters are the tokens, in the order of their code points; or ids ≥ 0.
         window: how many tokens a context has.
+        name: what the corpus is called in a refusal.
 
     Raises:
         InvalidInput: nothing follows anything; too many contexts or tokens to be solved exactly.
 
-    >>> case = next_tokens_of("abab aba", 1)
-    >>> case.vocabulary, case.counts.tolist()
+    >>> found = windows_of("abab aba", 1)
+    >>> found.vocabulary, found.counts.tolist()
     ((' ', 'a', 'b'), [[0, 1, 0], [0, 0, 3], [1, 2, 0]])
     """
     if not isinstance(window, int) or isinstance(window, bool) or window < 1:
@@ -67,11 +84,11 @@ def next_tokens_of(
     h = np.array([[float(x == v) for x in context for v in range(size)] for context in contexts])
     names = tuple(map(str, vocabulary))
     windows = tuple(("" if isinstance(corpus, str) else " ").join(names[x] for x in one) for one in contexts)
-    return NextTokens(h, counts, vocabulary=names, windows=windows, seed=seed, name=name)
+    return Windows(h, counts, names, windows)
 
 
-def read_corpus(path: Path, seed: int) -> NextTokens:
-    """The characters of a text file, in windows of :data:`WINDOW`; line ends count as spaces, runs of them as one.
+def read_text(path: Path) -> str:
+    """A text file; line ends count as spaces, runs of them as one.
 
     Raises:
         InvalidInput: there is no such file, it is no UTF-8 text, or too long.
@@ -84,4 +101,4 @@ def read_corpus(path: Path, seed: int) -> NextTokens:
         raise InvalidInput(f"{path.name}: cannot be read ({error.strerror}); give a text file.") from None
     except UnicodeDecodeError:
         raise InvalidInput(f"{path.name}: is not UTF-8 text; save it as UTF-8.") from None
-    return next_tokens_of(" ".join(text.split()), WINDOW, seed=seed, name=path.name)
+    return " ".join(text.split())

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from generators.next_tokens import NextTokens
 from reference_attention.exact import to_float
 from reference_attention.next_token.compatibility import compatible
 from reference_attention.next_token.extended_supports import (
@@ -35,6 +34,20 @@ MOST_TOLD = 30
 """Contexts that are told of."""
 
 
+class Named(Protocol):
+    """Data with names."""
+
+    @property
+    def problem(self) -> MasterProblem:
+        """Contexts, alternatives, counts."""
+
+    def context(self, j: int) -> str:
+        """What context j is called."""
+
+    def alternative(self, j: int, v: int) -> str:
+        """What alternative v of it is called."""
+
+
 @dataclass(frozen=True, eq=False)
 class NextTokenEnds:
     """Where training on the data ends.
@@ -46,13 +59,13 @@ class NextTokenEnds:
         minimum: θ_⋆.
     """
 
-    case: NextTokens
+    case: Named
     supports: ExtendedSupports
     svm: NextTokenSvm
     minimum: FiniteMinimum
 
     @classmethod
-    def of(cls, case: NextTokens) -> NextTokenEnds:
+    def of(cls, case: Named) -> NextTokenEnds:
         """Of these data."""
         supports = extended_supports(case.problem)
         svm = next_token_svm(case.problem, supports.sets)

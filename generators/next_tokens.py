@@ -5,7 +5,7 @@ References: arXiv 2402.18551, Section 2; arXiv 2403.08081, Section 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from generators.corpus import WINDOW, windows_of
+from generators.next_token_ends import NextTokenEnds
 from generators.subject import RECORD, Subject
 from reference_attention.errors import InvalidInput
 from reference_attention.next_token.attention_samples import ABSENT, attention_problem
@@ -76,15 +78,26 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         """
         if "corpus" not in held:
             return super().of_values(held, seed, name)
-        from generators.corpus import WINDOW, next_tokens_of
-
         further = sorted({*held} - {"corpus", "window", "seed", "name", *RECORD})
         if further:
             raise InvalidInput(f"{name}: {further[0]!r} does not stand beside a corpus; leave it out.")
         text = held["corpus"].tolist() if isinstance(held["corpus"], np.ndarray) else held["corpus"]
         if not isinstance(text, str | list):
             raise InvalidInput(f"{name}: the corpus is neither a text nor a list of ids; give one of them.")
-        return next_tokens_of(text, held.get("window", WINDOW), seed=held.get("seed", seed), name=name)
+        return cls.of_corpus(text, held.get("window", WINDOW), seed=held.get("seed", seed), name=name)
+
+    @classmethod
+    def of_corpus(
+        cls, corpus: Sequence[int] | str, window: int = WINDOW, *, seed: int = 0, name: str = "corpus"
+    ) -> NextTokens:
+        """The windows of a text or of ids, and what followed them; see :func:`generators.corpus.windows_of`.
+
+        Raises:
+            InvalidInput: nothing follows anything, or too much to be solved exactly.
+        """
+        found = windows_of(corpus, window, name)
+        made = cls(found.embeddings, found.counts, seed=seed, name=name)
+        return made.replace(vocabulary=found.vocabulary, windows=found.windows)
 
     @property
     def tokens(self) -> int:
@@ -159,8 +172,6 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     def explain(self) -> list[str]:
         """Which next tokens training ends on, and why."""
-        from generators.next_token_ends import NextTokenEnds
-
         if not self.labels_within:
             return ["A label does not occur in its sequence: the loss is infinite, whatever W is."]
         return NextTokenEnds.of(self).sentences

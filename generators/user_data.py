@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-import generators.next_tokens  # noqa: F401 - its kind of file is known from here on
 from generators.attention_call import AttentionCall
 from generators.call_text import call_of, text_of
 from generators.case import Case
+from generators.corpus import read_text
 from generators.mixing_assumptions import PENALTY
+from generators.next_tokens import NextTokens
 from generators.optimal_sets import HEAD_ARRAYS
 from generators.query_data import FACTORS, QUERIES, check_query_names, query_dataset_of, start_of
 from generators.subject import KIND, Subject, empty_array, kind_named, written_array
@@ -87,9 +88,7 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
     if path.suffix in (".npz", ".json"):
         return parse_given(read_named_values(path, partial(check_names, path.name)), seed, path.name, calls=calls)
     if path.suffix == ".txt":
-        from generators.corpus import read_corpus
-
-        return Given(read_corpus(path, seed))
+        return Given(NextTokens.of_corpus(read_text(path), seed=seed, name=path.name))
     from generators.datasets import DATASETS, NAMES, dataset_named
 
     if source not in NAMES:

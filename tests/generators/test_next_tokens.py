@@ -10,7 +10,6 @@ import pytest
 from flint import fmpq
 from hypothesis import given, settings
 
-from generators.corpus import next_tokens_of
 from generators.next_token_assumptions import (
     COMPATIBLE,
     INDEPENDENT_CONTEXTS,
@@ -72,7 +71,7 @@ def test_a_case_is_read_as_it_was_written(case: NextTokens) -> None:
 
 
 def test_a_corpus_is_counted_by_windows() -> None:
-    case = next_tokens_of("abab abba", 2)
+    case = NextTokens.of_corpus("abab abba", 2)
     assert case.counts is not None
     assert case.windows == (" a", "a ", "ab", "b ", "ba", "bb") or " a" in case.windows
     told = {(case.windows[j], case.vocabulary[v]): int(c) for (j, v), c in np.ndenumerate(case.counts) if c}
@@ -83,7 +82,7 @@ def test_a_corpus_is_counted_by_windows() -> None:
 
 
 def test_windows_of_one_token_are_separable_and_compatible() -> None:
-    case = next_tokens_of("to be or not to be", 1)
+    case = NextTokens.of_corpus("to be or not to be", 1)
     ends = NextTokenEnds.of(case)
     assert ends.separable
     assert ends.compatible

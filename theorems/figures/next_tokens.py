@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from generators.corpus import next_tokens_of
+from generators.next_tokens import NextTokens
 from reference_attention.next_token.finite_minimum import diameter
 from reference_attention.next_token.next_token_descent import next_token_descent, smoothness
 from reference_attention.next_token.split_loss import SplitLoss
@@ -31,7 +31,7 @@ LENGTH = 0.1
 
 def limits_of() -> Limits:
     """Where training on the text ends."""
-    made = certify_limits(next_tokens_of(TEXT, 2).problem, REFERENCE)
+    made = certify_limits(NextTokens.of_corpus(TEXT, 2).problem, REFERENCE)
     while True:
         try:
             next(made)
