@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase
 from generators.attention_call import AttentionCall
 from generators.case import Case
 from generators.drawing import drive
-from generators.user_data import as_text, case_of
+from generators.user_data import as_text, subject_of
 from reference_attention.files import from_json
 from theorems.bounded import value_of
 from theorems.core.check import check
@@ -75,7 +75,7 @@ def ids() -> list[str]:
     return [id for id, one in statements().items() if one.kernel is None or not one.kernel.capability]
 
 
-def strengths(id: str, case: Case) -> list[Strength]:
+def strengths(id: str, case: Any) -> list[Strength]:
     """Of all claims on the case, in order."""
     statement = statement_named(id)  # before: modules that are loaded later would record no mean
     with means() as found:
@@ -201,7 +201,7 @@ def drawn(id: str) -> list[Any]:
 class Kept:
     """A case with what was claimed of it."""
 
-    case: Case
+    case: Any
     text: str
     claims: list[Strength]
 
@@ -211,10 +211,10 @@ def kept(id: str) -> Iterator[Kept]:
     path = KEPT / f"{id}.json"
     for held in json.loads(path.read_text(encoding="utf-8")) if path.exists() else []:
         text = json.dumps(held["case"])
-        yield Kept(case_of(from_json(text)), text, [Strength(*one) for one in held["claims"]])
+        yield Kept(subject_of(from_json(text)), text, [Strength(*one) for one in held["claims"]])
 
 
-def keep(id: str, cases: list[Case]) -> None:
+def keep(id: str, cases: list[Any]) -> None:
     """Write cases down with what is claimed of them now; drawn ones if there are none."""
     held = [
         {
