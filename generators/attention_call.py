@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from generators.case import Case
+from generators.subject import Subject
 
 
 class Memory(StrEnum):
@@ -33,7 +34,7 @@ class Alignment(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionCall:
+class AttentionCall(Subject):
     """Tensors and options of one call, and the upstream gradient of its backward pass.
 
     Attributes:
@@ -68,18 +69,7 @@ class AttentionCall:
     exact: bool = False
     seed: int = 0
     name: str = "generated"
-
-    def normalise(self) -> AttentionCall:
-        """Itself: a kernel is given the numbers that were drawn."""
-        return self
-
-    def rng(self) -> np.random.Generator:
-        """A fresh generator that depends on the seed alone."""
-        return np.random.default_rng(self.seed)
-
-    def replace(self, **changed: object) -> AttentionCall:
-        """This call with some fields replaced."""
-        return replace(self, **changed)  # type: ignore[arg-type]
+    noun: ClassVar[str] = "a call of an attention kernel"
 
     @property
     def options(self) -> dict[str, object]:
@@ -113,7 +103,3 @@ class AttentionCall:
             seen &= (ahead >= -left) | (left < 0)
             seen &= (ahead <= right) | (right < 0)
         return seen
-
-
-Subject = Case | AttentionCall
-"""What one check of a statement looks at."""

@@ -52,6 +52,7 @@ def capability(
             alone,
             kernel=KernelUse(True, says, capability=name, differentiates=differentiates),
             claims=MappingProxyType(dict(claims)),
+            about=AttentionCall,
         )
 
     return decorate
