@@ -37,6 +37,7 @@ ROOMS = (
     "theorems.token_selection.nonlinear_heads",
     "theorems.transformers_as_svms",
     "theorems.steepest_descent",
+    "theorems.next_token",
     "theorems.run",
     "theorems.without",
     "theorems.hunting",

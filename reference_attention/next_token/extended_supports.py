@@ -1,9 +1,9 @@
 """Which alternatives training does not tell apart from what followed: the extended supports Ŝ_j ⊇ S_j, proven.
 
 C = {U : (a_jz − a_jv)·U ≥ 0 for z ∈ S_j, v ∈ V_j} is the recession cone of the loss, on which those of S_j tie. Ŝ_j is
-S_j with every v that is tied to it by all of C. One linear program finds it: max Σt, (a_jz − a_jv)·U ≥ t_jv ∈ [0, 1]. C
-is a cone, so that t is 0 or 1 in a solution, and 1 exactly off Ŝ. What the solver says is then proven: a rational U in
-C separates each pair off Ŝ, and rational λ ≥ 0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz' (a_jz − a_jz') = 0 and λ > 0 on
+S_j with every v that is tied to it by all of C. One linear program finds it: max Σt, (a_jz − a_jv)·U ≥ t_jv ∈ [0, 1].
+As C is a cone, t is 0 or 1 in a solution, and 1 exactly off Ŝ. What the solver says is then proven: a rational U in C
+separates each pair off Ŝ, and rational λ ≥ 0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz' (a_jz − a_jz') = 0 and λ > 0 on
 the others show that no U in C separates one of these.
 
 References: own; the conditions (6) of arXiv 2402.18551 are Ŝ = S; scipy.optimize (HiGHS).
@@ -11,6 +11,7 @@ References: own; the conditions (6) of arXiv 2402.18551 are Ŝ = S; scipy.optimi
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -166,34 +167,35 @@ def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
             separator = [x + y for x, y in zip(separator, found.exact.p, strict=True)]
             continue
         sets[pair] = True
-        for (j, v), weight in signed_multipliers(problem, found.exact).items():
+        for (j, v), weight in signed_multipliers(signed_rows(problem, problem.supports), found.exact).items():
             weights[j, v] = weights.get((j, v), fmpq(0)) + weight
     tying = {pair: weights[pair] for pair in others if sets[pair]}
     levelling = {pair: x for pair, x in weights.items() if problem.supports[pair]}
     return ExtendedSupports(sets, separator, tying, levelling)
 
 
-def separate_pairs(problem: MasterProblem, asked: list[Pair]) -> MaxMargin | Infeasible:
-    """The least U that ties S, with (a_jz − a_jv)·U ≥ 1 for the pairs asked for and ≥ 0 for all others.
+def separate_pairs(
+    problem: MasterProblem, asked: Collection[Pair], level: Bool[np.ndarray, "m K"] | None = None
+) -> MaxMargin | Infeasible:
+    """The least U that ties ``level`` (S if left out), with (a_jz − a_jv)·U ≥ 1 for pairs asked for, ≥ 0 for others.
 
     ATT-SVM of inputs with two tokens: an alternative is one of required margin 1 or 0, an equality two of 0.
     """
-    at, keys = problem.vectors, []
-    for j, v in problem.pairs:
-        own, other = at[j, problem.first[j]], at[j, v]
-        keys += [(own, other), (other, own)] if problem.supports[j, v] else [(own, other)]
-    required = [int(pair in asked) for pair, _ in signed_rows(problem)]
+    at, tied = problem.vectors, problem.supports if level is None else level
+    rows = signed_rows(problem, tied)
+    keys = [(at[j, problem.first[j]], at[j, v])[::sign] for (j, v), sign in rows]
+    required = [int(pair in asked) for pair, _ in rows]
     return max_margin(np.array(keys), np.zeros(len(keys), dtype=np.int64), required=required)
 
 
-def signed_rows(problem: MasterProblem) -> list[tuple[Pair, int]]:
+def signed_rows(problem: MasterProblem, level: Bool[np.ndarray, "m K"]) -> list[tuple[Pair, int]]:
     """The pair and the sign of each input of :func:`separate_pairs`."""
-    return [(pair, sign) for pair in problem.pairs for sign in ((1, -1) if problem.supports[pair] else (1,))]
+    return [(pair, sign) for pair in problem.pairs for sign in ((1, -1) if level[pair] else (1,))]
 
 
-def signed_multipliers(problem: MasterProblem, duals: dict[Pair, fmpq]) -> dict[Pair, fmpq]:
+def signed_multipliers(rows: list[tuple[Pair, int]], duals: dict[Pair, fmpq]) -> dict[Pair, fmpq]:
     """Multipliers of the inputs of :func:`separate_pairs`, as those of the rows a_jz − a_jv."""
-    rows, out = signed_rows(problem), dict[Pair, fmpq]()
+    out: dict[Pair, fmpq] = {}
     for (k, _), weight in duals.items():
         pair, sign = rows[k]
         out[pair] = out.get(pair, fmpq(0)) + sign * weight

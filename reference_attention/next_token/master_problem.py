@@ -14,7 +14,7 @@ et al., *Mechanics of Next Token Prediction with Self-Attention*, arXiv 2403.080
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -40,7 +40,7 @@ class MasterProblem:
         vectors: a_jv, shape (m, K, D); zero where there is no such alternative.
         counts: how often v followed context j, whole numbers, shape (m, K); some of each context is positive.
         multiplicities: m_jv ≥ 1, whole numbers, 0 where there is no such alternative, shape (m, K); 1 if left out.
-        shape: of the matrix W whose vec is θ, for a reader; (D, 1) if left out.
+        embeddings: h_j, shape (m, d), if the vectors are vec(e_v h_jᵀ): :meth:`of_tokens` gives them.
 
     Raises:
         InvalidInput: NaN, infinite or unsuitable shapes; a context that nothing followed, or something that is no
@@ -53,17 +53,18 @@ class MasterProblem:
     vectors: Float64[np.ndarray, "m K D"]
     counts: Int64[np.ndarray, "m K"]
     multiplicities: Int64[np.ndarray, "m K"]
-    shape: tuple[int, int] = field(repr=False)
+    embeddings: Float64[np.ndarray, "m d"] | None
 
     def __init__(
         self,
         vectors: ArrayLike,
         counts: ArrayLike,
         multiplicities: ArrayLike | None = None,
-        shape: tuple[int, int] | None = None,
+        *,
+        embeddings: Float64[np.ndarray, "m d"] | None = None,
     ) -> None:
         held = checked_array("vectors", vectors, ("m", "K", "D"))
-        m, most, size = held.shape
+        m, most, _ = held.shape
         counted = whole_numbers("counts", counts, (m, most))
         repeated = (
             np.ones((m, most), dtype=np.int64)
@@ -75,12 +76,10 @@ class MasterProblem:
         if (counted[repeated == 0] > 0).any():
             j, v = (int(x) for x in np.argwhere((counted > 0) & (repeated == 0))[0])
             raise InvalidInput(f"counts: {v} follows context {j}, of which it is no alternative; give it m ≥ 1.")
-        if shape is not None and shape[0] * shape[1] != size:
-            raise InvalidInput(f"shape: {shape} does not have {size} entries; give that of the matrix of the vectors.")
         for name, value in (("vectors", held), ("counts", counted), ("multiplicities", repeated)):
             value.setflags(write=False)
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "shape", shape or (size, 1))
+        object.__setattr__(self, "embeddings", embeddings)
 
     @classmethod
     def of_tokens(cls, embeddings: ArrayLike, counts: ArrayLike) -> MasterProblem:
@@ -97,7 +96,7 @@ class MasterProblem:
         counted = whole_numbers("counts", counts, (len(h), "V"))
         tokens = counted.shape[1]
         vectors = np.einsum("vw,jd->jvwd", np.eye(tokens), h).reshape(len(h), tokens, -1)
-        return cls(vectors, counted, shape=(tokens, h.shape[1]))
+        return cls(vectors, counted, embeddings=h)
 
     @classmethod
     def of_labels(cls, features: ArrayLike, labels: ArrayLike, classes: int) -> MasterProblem:

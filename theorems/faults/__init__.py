@@ -20,6 +20,7 @@ from theorems.faults.gradient_faults import GRADIENT_FAULTS
 from theorems.faults.joint_faults import JOINT_FAULTS
 from theorems.faults.label_faults import LABEL_FAULTS
 from theorems.faults.mixing_faults import MIXING_FAULTS
+from theorems.faults.next_token_faults import NEXT_TOKEN_FAULTS
 from theorems.faults.nuclear_faults import NUCLEAR_FAULTS
 from theorems.faults.path_faults import PATH_FAULTS
 from theorems.faults.risk_faults import RISK_FAULTS
@@ -51,6 +52,7 @@ FAULTS: dict[str, Fault] = {
         *JOINT_FAULTS,
         *MIXING_FAULTS,
         *STEEPEST_FAULTS,
+        *NEXT_TOKEN_FAULTS,
     )
 }
 """Every planted fault by name."""

@@ -21,6 +21,8 @@ SAME_FLOW_END = (
 NO_MEMORY = "on these cases β = 0, or all gradients have one direction"
 LONGER = "it descends along any feasible W', also a longer one"
 
+ANY_DATA = "the case with two contexts of one embedding is another case, of which it is true as well"
+
 SURVIVORS: dict[str, dict[str, str]] = {
     "lemma-1": {
         "no-maximum-subtracted": "its logits stay below 710",
@@ -269,6 +271,11 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "no-maximum-subtracted": "its logits stay below 710",
         "top-2": "no weight on masked tokens: the bound on it holds all the more",
     },
+    "ntp-extended-supports": {"contexts-merged": ANY_DATA},
+    "ntp-path": {"contexts-merged": ANY_DATA},
+    "ntp-descent": {"contexts-merged": ANY_DATA},
+    "ntp-finite-part": {"contexts-merged": ANY_DATA},
+    "ntp-entropy": {"next-token-loss-off": "a loss that is larger is above the entropy, too"},
     "conjecture-independent-rows": {
         "called-complementary": RIGHT_HERE,
         "risk": VALUES,

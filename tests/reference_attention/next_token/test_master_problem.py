@@ -18,7 +18,7 @@ def test_next_tokens_have_the_vectors_of_their_logits() -> None:
     assert problem.weights == [fmpq(3, 8), fmpq(5, 8)]
     assert problem.targets == [[fmpq(2, 3), fmpq(1, 3), fmpq(0)], [fmpq(0), fmpq(0), fmpq(1)]]
     assert problem.pairs == [(0, 1), (0, 2), (1, 0), (1, 1)]
-    assert problem.shape == (3, 2)
+    assert problem.embeddings is not None
 
 
 def test_labels_are_one_target_each() -> None:
@@ -44,8 +44,6 @@ def test_what_is_no_problem_is_refused(counts: object, multiplicities: object, s
         MasterProblem(np.ones((1, 2, 2)), counts, multiplicities)  # type: ignore[arg-type]
 
 
-def test_a_shape_and_a_label_have_to_fit() -> None:
-    with pytest.raises(InvalidInput, match="shape"):
-        MasterProblem(np.ones((1, 2, 2)), [[1, 0]], shape=(3, 1))
+def test_a_label_has_to_be_a_class() -> None:
     with pytest.raises(InvalidInput, match="labels: 2"):
         MasterProblem.of_labels([[1.0]], [2], 2)

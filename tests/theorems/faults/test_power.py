@@ -213,6 +213,17 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
             "critical_ratio",
         },
         Kind.MIXING: {"optimal_attention", "general_svm", "finite_part", "mixing_path", "mixing_offset"},
+        Kind.NEXT_TOKENS: {
+            "extended_supports",
+            "next_token_svm",
+            "finite_minimum",
+            "compatible",
+            "next_token_loss",
+            "split_gradient",
+            "next_token_descent",
+            "next_token_path",
+            "component_sets",
+        },
         Kind.RUN: {
             "gradient_descent",
             "normalized_gradient_descent",

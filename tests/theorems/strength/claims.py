@@ -165,12 +165,16 @@ def _near(a: Strength, b: Strength) -> bool:
     return a.form == Form.EXACT or abs(a.mean - b.mean) <= MEAN * abs(a.mean) + ROUNDING
 
 
-def drawn(id: str) -> list[Case]:
+def drawn(id: str) -> list[Any]:
     """A few small cases of the statement's own strategy: of several inputs, of one, of two tokens; of other losses."""
-    found: dict[tuple[bool, bool, str], Case] = {}
+    found: dict[tuple[bool, bool, str], Any] = {}
 
     def visit(case: Any) -> None:
         assert not isinstance(case, AttentionCall)
+        if not isinstance(case, Case):
+            sizes = list(case.sizes.values())
+            found.setdefault((sizes[0] > 1, sizes[1] > 2, ", ".join(case.sizes)), case)
+            return
         if case.problem.keys.size <= LARGEST:
             n, tokens, _ = case.problem.keys.shape
             found.setdefault((n > 1, tokens > 2, case.problem.loss.name), case)
