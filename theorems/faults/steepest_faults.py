@@ -166,7 +166,7 @@ def _euclidean_duals(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMar
 
 def _unweighted(problem: MasterProblem, theta: Array) -> ScaledGradient:
     """Every feature counts once."""
-    once = MasterProblem(problem.vectors, np.sign(problem.counts), problem.multiplicities, problem.shape)
+    once = MasterProblem(problem.vectors, np.sign(problem.counts), problem.multiplicities)
     return label_gradient(once, theta)
 
 

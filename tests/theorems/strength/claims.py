@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase
 from generators.attention_call import AttentionCall
 from generators.case import Case
 from generators.drawing import drive
-from generators.user_data import as_text, case_of
+from generators.user_data import as_text, subject_of
 from reference_attention.files import from_json
 from theorems.bounded import value_of
 from theorems.core.check import check
@@ -211,7 +211,7 @@ def kept(id: str) -> Iterator[Kept]:
     path = KEPT / f"{id}.json"
     for held in json.loads(path.read_text(encoding="utf-8")) if path.exists() else []:
         text = json.dumps(held["case"])
-        yield Kept(case_of(from_json(text)), text, [Strength(*one) for one in held["claims"]])
+        yield Kept(subject_of(from_json(text)), text, [Strength(*one) for one in held["claims"]])
 
 
 def keep(id: str, cases: list[Case]) -> None:
