@@ -113,7 +113,7 @@ class Labelled(Subject, kind="classification", noun="features with classes"):
 
 
 @st.composite
-def labelled(draw: DrawFn) -> Labelled:
+def label_cases(draw: DrawFn) -> Labelled:
     """Separable by construction: h_i = c w_y + δ with rows w_v of equal length, so that c(‖w_y‖² − w_y·w_v) + (w_y −
     w_v)·δ > 0 for all v ≠ y as soon as c is large enough; then W = (w_v) has positive margins.
     """

@@ -63,7 +63,7 @@ class _Barrier:
     shape: tuple[int, int]
 
     @cached_property
-    def _exchanged(self) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
+    def _exchanges(self) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
         """The places of entries (a, b) and (b, a) with a, b < min(d, e)."""
         places = np.arange(self.rows.shape[1]).reshape(self.shape)[: min(self.shape), : min(self.shape)]
         return places.ravel(), places.T.ravel()
@@ -104,7 +104,7 @@ class _Barrier:
         table = np.hstack([turned.reshape(len(slacks), -1), -np.ones((len(slacks), 1))]) / slacks[:, None]
         hessian = table.T @ table
         hessian[np.arange(d * e), np.arange(d * e)] += 2.0
-        hessian[self._exchanged] += 2 * np.outer(s, s).ravel()
+        hessian[self._exchanges] += 2 * np.outer(s, s).ravel()
         gradient = -table.sum(axis=0)
         gradient[-1] -= 1 / mu
         gradient[np.arange(d * e).reshape(d, e).diagonal()] += 2 * s

@@ -164,7 +164,7 @@ def _euclidean_duals(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMar
     return other and replace(right, exact_duals=other.exact_duals)
 
 
-def _unweighted(problem: MasterProblem, theta: Array) -> ScaledGradient:
+def _equal_weights(problem: MasterProblem, theta: Array) -> ScaledGradient:
     """Every feature counts once."""
     once = MasterProblem(problem.vectors, np.sign(problem.counts), problem.multiplicities)
     return label_gradient(once, theta)
@@ -237,7 +237,7 @@ STEEPEST_FAULTS = (
     Fault(
         "norm-margin-off", Kind.SVM, "a coordinate of p is 1 + ε of itself", ONE_INPUT, OtherMargin(_shift), 0.1, "ε"
     ),
-    Fault("label-weights-forgotten", Kind.RUN, "of the loss with π_i = 1/n", MOMENTUM, OtherLabels(_unweighted)),
+    Fault("label-weights-forgotten", Kind.RUN, "of the loss with π_i = 1/n", MOMENTUM, OtherLabels(_equal_weights)),
     Fault("label-softmax-of-the-others", Kind.RUN, "with s_iv = e^{−g·W}/x_i", LABELS, OtherLabels(_of_the_others)),
     Fault("mirror-of-another-power", Kind.RUN, "ψ of (1 + ε) q", MIRROR, OtherMirror(_other_power), 0.1, "ε"),
     Fault("mirror-step-too-long", Kind.RUN, "steps of (1 + ε) η", MIRROR, OtherMirror(_longer_in_logs), 0.1, "ε"),

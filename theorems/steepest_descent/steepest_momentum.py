@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from generators.labelled import SEPARABLE_LABELS, Labelled, labelled
+from generators.labelled import SEPARABLE_LABELS, Labelled, label_cases
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
@@ -43,7 +43,7 @@ MOMENTA = (0.5, 0.9, 0.95)
     claims=(NORM_MARGIN, *RUN_PREMISES, *RUN_CLAIMS),
     assumptions=(SEPARABLE_LABELS,),
     about=Labelled,
-    cases=labelled,
+    cases=label_cases,
     kernel=SVM_ONLY,
 )
 def steepest_momentum(case: Labelled, under_test: Implementation) -> Iterator[Claim]:

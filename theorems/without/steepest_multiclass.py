@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from generators.labelled import SEPARABLE_LABELS, Labelled, labelled, separable_labels
+from generators.labelled import SEPARABLE_LABELS, Labelled, label_cases, separable_labels
 from reference_attention.exact import to_float
 from reference_attention.next_token.label_descent import label_descent, label_gradient, label_loss
 from reference_attention.norms import Schatten
@@ -28,7 +28,7 @@ LOSS = "loss-vanishes"
 @st.composite
 def seen_twice(draw: DrawFn) -> Labelled:
     """Of one feature another class is seen, too."""
-    case = draw(labelled())
+    case = draw(label_cases())
     i, other = draw(st.integers(0, len(case.labels) - 1)), draw(st.integers(1, case.classes - 1))
     label = (case.labels[i] + other) % case.classes
     return case.replace(
