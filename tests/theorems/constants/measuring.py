@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from generators.case import Case
-from generators.user_data import as_text, case_of
+from generators.user_data import as_text, subject_of
 from reference_attention.files import from_json
 from tests.theorems.constants.table import CONSTANTS, WITNESSES
 from tests.theorems.constants.weakening import Constant
@@ -65,7 +66,7 @@ def measure(constant: Constant, id: str, examples: int, most: int = 3) -> Witnes
     """The witness of the smallest share among the first few cases that fail at all; None if none does."""
     found: list[tuple[str, Case, str]] = []
     for place, case in cases_of(id, examples):
-        if case.problem.keys.size <= LARGEST and (claim := failing(id, case, constant, 1.0)):
+        if size_of(case) <= LARGEST and (claim := failing(id, case, constant, 1.0)):
             found.append((place, case, claim))
             if len(found) == most:
                 break
@@ -79,6 +80,11 @@ def measure(constant: Constant, id: str, examples: int, most: int = 3) -> Witnes
         return None
     place, case, claim = found[0]
     return Witness(id, share, claim, place, as_text(case))
+
+
+def size_of(case: Case) -> int:
+    """How many numbers its keys have; of other data the product of its sizes."""
+    return case.problem.keys.size if isinstance(case, Case) else math.prod(case.sizes.values())
 
 
 def path_of(id: str) -> Path:
@@ -102,7 +108,7 @@ def kept(id: str) -> dict[str, Witness | None]:
 
 def case_from(text: str) -> Case:
     """The case of a witness."""
-    return case_of(from_json(text))
+    return subject_of(from_json(text))
 
 
 def constants_of(id: str) -> list[Constant]:
