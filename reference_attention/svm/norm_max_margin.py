@@ -37,7 +37,7 @@ LINEAR = (1.0, math.inf)
 """The norms of which the largest margin is that of a linear program."""
 ACCEPTED = 1e-7
 """The largest KKT residual of a solution for 1 < q < ∞: what it costs is known from the enclosure of γ."""
-WIDEST = 1e-6
+WIDEST = 1e-5
 """The largest duality gap of a W of nearly the largest margin in a norm of matrices; mostly it is below 1e-8."""
 SMALL = 1e-5
 """A dual of that share of the largest is taken for none; the enclosure tells whether rightly."""

@@ -19,8 +19,9 @@ from jaxtyping import Float64
 Matrix = Float64[np.ndarray, "d e"]
 Duals = Float64[np.ndarray, "N"]
 
-FIRST, LAST, FACTOR = 0.1, 1e-9, 0.1
-"""The first and last μ, in units of a margin that is known to be there, and what it is multiplied with."""
+FIRST, USEFUL, LAST, FACTOR = 0.1, 1.5e-7, 0.9e-9, 0.1
+"""The first μ, one from which on the point is of use, and the last, in units of a margin that is known to be there; and
+what μ is multiplied with."""
 INSIDE = 0.9
 """‖W‖_op of the first W, and how far to the boundary a step may go."""
 STEPS, HALVINGS = 30, 40
@@ -30,7 +31,7 @@ CENTRED = 0.3
 
 
 def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> tuple[Matrix, Duals] | None:
-    """W and λ ≥ 0; None where rounding leads out of the barrier's domain.
+    """W and λ ≥ 0; None where rounding leads out of the barrier's domain before it is of use.
 
     Args:
         rows: vec(g_j).
@@ -39,14 +40,19 @@ def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> t
     W = INSIDE * feasible / np.linalg.norm(feasible, ord=2)
     unit = float((rows @ W.ravel()).min())
     barrier, point, mu = _Barrier(rows / unit, feasible.shape), np.append(W.ravel(), 0.5), FIRST
-    while True:
+    found: tuple[Matrix, Duals] | None = None
+    while mu >= LAST:
         centred = barrier.centre(point, mu)
         if centred is None:
-            return None
+            return found
         point = centred
-        if mu <= LAST * (1 + CENTRED):
-            return point[:-1].reshape(W.shape), barrier.duals(point, mu)
+        if mu <= USEFUL:
+            duals = barrier.duals(point, mu)
+            if not (np.isfinite(duals).all() and duals.any()):
+                return found
+            found = point[:-1].reshape(W.shape), duals
         mu *= FACTOR
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +63,7 @@ class _Barrier:
     shape: tuple[int, int]
 
     @cached_property
-    def _exchanged(self) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
+    def _exchanges(self) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
         """The places of entries (a, b) and (b, a) with a, b < min(d, e)."""
         places = np.arange(self.rows.shape[1]).reshape(self.shape)[: min(self.shape), : min(self.shape)]
         return places.ravel(), places.T.ravel()
@@ -98,7 +104,7 @@ class _Barrier:
         table = np.hstack([turned.reshape(len(slacks), -1), -np.ones((len(slacks), 1))]) / slacks[:, None]
         hessian = table.T @ table
         hessian[np.arange(d * e), np.arange(d * e)] += 2.0
-        hessian[self._exchanged] += 2 * np.outer(s, s).ravel()
+        hessian[self._exchanges] += 2 * np.outer(s, s).ravel()
         gradient = -table.sum(axis=0)
         gradient[-1] -= 1 / mu
         gradient[np.arange(d * e).reshape(d, e).diagonal()] += 2 * s

@@ -19,6 +19,7 @@ from reference_attention.floats import EPS
 from reference_attention.norms import Norm, Schatten, conjugate_power
 from reference_attention.problem import Problem
 from reference_attention.svm.norm_max_margin import dual_point
+from reference_attention.training.derivatives import BatchField
 from reference_attention.training.iteration import LARGEST_LOG_STEP, Gradient, batch_field
 
 Batch = Float64[np.ndarray, "b d"]
@@ -87,9 +88,25 @@ def steepest_descent(
     Raises:
         InvalidInput: a norm below 1, or a momentum out of range.
     """
+    field = batch_field(problem.keys, problem.scores, problem.loss, gradient, start.shape[:-1])
+    return steepest_steps(field, start, lengths, norm, momentum, direction)
+
+
+def steepest_steps(
+    field: BatchField,
+    start: Batch,
+    lengths: Float64[np.ndarray, "t"],
+    norm: Norm,
+    momentum: float,
+    direction: Direction = steepest_direction,
+) -> Float64[np.ndarray, "r b d"]:
+    """The same along any gradients: ``field`` gives those at a batch of points, as log scales and directions.
+
+    Raises:
+        InvalidInput: a norm below 1, or a momentum out of range.
+    """
     if not ((isinstance(norm, Schatten) or norm >= 1) and 0 <= momentum < 1):
         raise InvalidInput(f"norm, momentum: {norm}, {momentum}; give q ≥ 1 and 0 ≤ β < 1.")
-    field = batch_field(problem.keys, problem.scores, problem.loss, gradient, start.shape[:-1])
     points = np.empty((len(lengths) + 1, *start.shape))
     p = points[0] = start
     log_size, held = np.full(len(start), -math.inf), np.zeros_like(start)

@@ -153,7 +153,8 @@ def certify_norm_margin(
     """The same of any keys: the solution."""
     found = under_test.norm_max_margin(keys, alpha, norm)
     if found is None:
-        raise Undecided(NORM_MARGIN, f"no point of the largest margin in {name_of(norm)} was found", Form.EXACT)
+        why = f"no point of the largest margin in the {name_of(norm)} norm was found"
+        raise Undecided(NORM_MARGIN, why, Form.EXACT, not_found=True)
     claim = margin_claim(keys, alpha, norm, found)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:

@@ -24,14 +24,12 @@ from theorems.steepest_descent.lengths import length_of
 
 ENCLOSED = 1e-5
 """What an enclosure of γ may be wide by, relatively: KKT residuals of 1e-7 that the solver accepts, and duals that are
-fitted to them. For q = 1 and ∞ it is 0."""
-ENCLOSED_MATRICES = 1e-6
-"""The same for norms of matrices, where mostly it is below 1e-8."""
+fitted to them; of matrices the end of a central path, which mostly is at 1e-8. For q = 1 and ∞ it is 0."""
 MARGIN_WIDTH = tolerance(
     "norm-margin-width",
-    "1e-5 γ for 1 < q < ∞, 1e-6 γ for norms of matrices, 0 for q = 1, ∞",
+    "1e-5 γ for 1 < q < ∞ and norms of matrices, 0 for q = 1, ∞",
     "for q = 1, ∞ both bounds of γ are rational and equal; otherwise they meet up to the residual of 1e-7 to which the"
-    " KKT conditions are solved in floats, and of matrices up to the end of a central path, (N + 2 min(d, e)) 1e-9;"
+    " KKT conditions are solved in floats, and of matrices up to the end of a central path, (N + 2 min(d, e)) 1e-7;"
     " everything that is claimed uses the lower bound",
 )
 NORM_MARGIN = premise("norm-margin-is-largest")
@@ -61,9 +59,7 @@ def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, found: N
         below, above = least / size, above / total
         slack = float(to_floats([below / above - 1])[0])
         if isinstance(norm, Schatten):
-            return Claim(
-                NORM_MARGIN, Form.EXACT, slack, ENCLOSED_MATRICES, MARGIN_WIDTH, f"γ is enclosed to {-slack:.3g}"
-            )
+            return Claim(NORM_MARGIN, Form.EXACT, slack, ENCLOSED, MARGIN_WIDTH, f"γ is enclosed to {-slack:.3g}")
         return Claim(NORM_MARGIN, Form.EXACT, slack, 0.0, EXACT, f"γ = {float(to_floats([below])[0]):.17g}")
     sides: Any = length_of(with_rounding(to_floats(combined)), conjugate(norm)) * length_of(
         with_rounding(to_floats(p)), norm

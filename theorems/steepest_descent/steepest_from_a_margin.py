@@ -212,7 +212,8 @@ def resolved_starts(
 def remembered_lag(constants: SteepestConstants, asked: Asked) -> Numbers:
     """τ_t with momentum, (t,)."""
     change = exact(constants.change(constants.enough))
-    return momentum_lag(constants.geometry, asked, change, change, change * 0)
+    geometry = constants.geometry
+    return momentum_lag(asked, geometry.reach, geometry.diameter, change, change, change * 0)
 
 
 def kept_lag(constants: SteepestConstants, asked: Asked, start: Numbers, off: Float64[np.ndarray, "t b"]) -> Numbers:

@@ -35,7 +35,7 @@ from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.steepest_descent.followed import RUN_PREMISES, Asked, follow, momentum_lag
 from theorems.steepest_descent.geometry import Geometry, certify_margin, norms_tried
-from theorems.steepest_descent.margin_claim import ENCLOSED_MATRICES, MARGIN_WIDTH, NORM_MARGIN
+from theorems.steepest_descent.margin_claim import ENCLOSED, MARGIN_WIDTH, NORM_MARGIN
 from theorems.steepest_descent.potential import POTENTIAL_CLAIMS, Potential
 
 LONG = sharper("gradient-is-long")
@@ -113,7 +113,7 @@ def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim
         yield from Potential(geometry, run, log_c, one_input_lag(geometry, asked)[:, None]).claims()
     alike = np.array([float(value_of(x)) for norm, x in margins.items() if norm == 2 or isinstance(norm, Schatten)])
     if len(alike) > 1:
-        wide = ENCLOSED_MATRICES * alike
+        wide = ENCLOSED * alike
         yield at_least(ONE_QUERY, Form.EXACT, alike, alike[::-1], rounding=wide, why=MARGIN_WIDTH, points="norm")
 
 
@@ -139,7 +139,7 @@ def one_input_lag(geometry: Geometry, asked: Asked) -> Numbers:
     bounds = np.array([loss.log_bound(low, high), loss.log_floor(low, high)])
     ends: Any = approximate(bounds, 8 * np.finfo(np.float64).eps * (1 + np.abs(bounds)))
     zero = exact(0.0)
-    return momentum_lag(geometry, asked, zero, ends[0] - ends[1], zero)
+    return momentum_lag(asked, geometry.reach, geometry.diameter, zero, ends[0] - ends[1], zero)
 
 
 def asked_steps(geometry: Geometry, rng: np.random.Generator, steps: int) -> Asked:

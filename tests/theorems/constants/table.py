@@ -20,6 +20,8 @@ from theorems.next_token import ntp_finite_part, ntp_path, sublevel
 from theorems.next_token.followed import Followed
 from theorems.next_token.limits import Limits
 from theorems.next_token.loss_at import LossAt
+from theorems.steepest_descent import steepest_momentum, steepest_one_input
+from theorems.steepest_descent.geometry import RowGeometry
 from theorems.token_selection.global_paths import (
     descent_from_a_margin,
     lemma_05_gradient_correlation,
@@ -34,6 +36,7 @@ from theorems.token_selection.local_paths.local_constants import LocalConstants
 from theorems.token_selection.nonlinear_heads import theorem_8_nonlinear_heads
 from theorems.token_selection.softmax import lemma_06_smoothness_and_descent
 from theorems.transformers_as_svms import (
+    factored_descent,
     feasible_weights,
     floor_bounds,
     local_path_bounds,
@@ -42,6 +45,7 @@ from theorems.transformers_as_svms import (
     row_independence,
 )
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
+from theorems.transformers_as_svms.mixing_numbers import Mixing
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows
 
 READ_LATE = "the offset is read off from E ≤ 0.01 on, where it moves nothing that floats see"
@@ -51,6 +55,8 @@ NEAR_ONE = "beyond R0 the chosen tokens have nearly all the weight, and others e
 HALF_TAKEN = "harmful tokens take half of the excess at R0 alone, if at all"
 AT_LESS = "log1p(x) is taken at the least margin, and is more than b makes up for"
 TWO_CASES = "two worst cases added, of which a pair found has one: unseen, and not proven to be unneeded"
+SAFE = "safe steps lower the risk by far more than it could rise by with κ less"
+SHORTENED = "steps are made short until b ≥ 0 by the same D, and τ leaves more room than the second order takes"
 ANY_SHARE = "the bounds hold wherever Aq < 1; that Aq ≤ ½ only makes β explicit"
 
 AT_ONE_RADIUS = "e^x − 1 ≤ (e − 1)x is an equality at x = E/π_min = 1 alone, and radii of the path are few"
@@ -62,6 +68,8 @@ NUCLEAR = ("tsvm-nuclear-path",)
 NEXT, NEXT_PATH, NEXT_DESCENT, FINITE = (
     (f"ntp-{name}",) for name in ("extended-supports", "path", "descent", "finite-part")
 )
+FACTORED, MIXING = ("tsvm-factored-flow",), ("tsvm-mixing",)
+STEEPEST, LABELS = ("steepest-one-input", "steepest-from-a-margin"), ("steepest-multiclass", "steepest-momentum")
 
 
 def half(*of: Any) -> float:
@@ -304,6 +312,19 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(FINITE, "λ_H", "2λ_H", Limits, "curvature", scaled(2.0)),
     Constant(FINITE, "(1 − e^{−t})/t", "1", ntp_finite_part, "share_kept", _itself),
     Constant(FINITE, "D_c", "0", Limits, "reach", faded),
+    Constant(("tsvm-factored-descent",), "2 L̂ M² + c", "half of it", factored_descent, "lipschitz", scaled(0.5)),
+    Constant(FACTORED, "κ of the margin", "κ/100", MarginConstants, "kappa", scaled(0.01)),
+    Constant(("tsvm-factored-descent",), "κ of the margin", "κ/100", MarginConstants, "kappa", scaled(0.01), SAFE),
+    Constant(MIXING, "log B", "log B/2", Mixing, "log_ceiling", lowered(half)),
+    Constant(MIXING, "2√2 ε/s⋆_min", "a tenth", Mixing, "deviation", scaled(0.1)),
+    Constant(MIXING, "(D/λ)^½", "a tenth", Mixing, "spread", scaled(0.1)),
+    Constant(STEEPEST, "γ", "1.5 γ", RowGeometry, "margin", scaled(1.5)),
+    Constant(STEEPEST, "D'", "D'/4", RowGeometry, "diameter", scaled(0.25)),
+    Constant(("steepest-one-input",), "τ", "0", steepest_one_input, "momentum_lag", faded),
+    Constant(LABELS, "γ", "1.5 γ", RowGeometry, "margin", scaled(1.5)),
+    Constant(("steepest-multiclass",), "D", "D/2", RowGeometry, "reach", scaled(0.5)),
+    Constant(("steepest-momentum",), "D", "D/2", RowGeometry, "reach", scaled(0.5), SHORTENED),
+    Constant(("steepest-momentum",), "τ", "0", steepest_momentum, "momentum_lag", faded),
 )
 """Of all statements that have effective bounds with constants of their own."""
 

@@ -235,6 +235,8 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
             "nuclear_path",
             "steepest_descent",
             "mirror_descent",
+            "reference_attention.next_token.label_descent.label_descent",
+            "reference_attention.next_token.label_descent.label_gradient",
         },
     }
     assert replaced_functions(fault) <= allowed[fault.kind]
