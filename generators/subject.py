@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hi
 
 import numpy as np
 
+from max_margin_theorems.papers import import_kinds
 from reference_attention.errors import InvalidInput
 from reference_attention.files import numbers
 from reference_attention.npz import MOST_AXES
@@ -120,6 +121,10 @@ class Subject:
         shown = {name: value for name, value in held.items() if value is not None and name != "name"}
         return [f"{name} {_shown(value)}" for name, value in shown.items()]
 
+    def explain(self) -> list[str]:
+        """What happens on it, and why: the paragraphs that ``theorems explain`` begins with."""
+        return []
+
     def simpler(self) -> Iterator[Self]:
         """The same made simpler by one step, the simplest first: what a counterexample is made small by."""
         yield from ()
@@ -132,6 +137,8 @@ def kind_named(kind: Any) -> type[Subject]:
         InvalidInput: no paper that is installed has it.
     """
     word = kind.item() if isinstance(kind, np.ndarray) and kind.ndim == 0 else kind
+    if word not in [*KINDS]:
+        import_kinds()
     if not isinstance(word, str) or word not in KINDS:
         raise InvalidInput(f"kind: {word!r} is no kind of data; known are {', '.join(KINDS) or 'none'}.")
     return KINDS[word]

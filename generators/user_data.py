@@ -85,12 +85,12 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
     path = Path(source)
     if path.suffix in (".npz", ".json"):
         return parse_given(read_named_values(path, partial(check_names, path.name)), seed, path.name, calls=calls)
-    from generators.datasets import DATASETS, NAMES, dataset_named
+    from generators.datasets import NAMES, all_data, dataset_named
 
-    if source not in NAMES:
+    if source not in NAMES and source not in all_data():
         raise InvalidInput(
             f"--data: {source!r} is neither a file that ends in .npz or .json nor one of the datasets"
-            f" {', '.join(DATASETS)}."
+            f" {', '.join(all_data())}."
         )
     return Given(dataset_named(source).replace(seed=seed))
 
