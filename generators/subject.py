@@ -88,7 +88,7 @@ class Subject:
     def named_values(self) -> dict[str, Any]:
         """What a file has: arrays, numbers, text, mappings of these; by default the fields that hold something."""
         held = {one.name: getattr(self, one.name) for one in _fields(self)}
-        return {name: _written(value) for name, value in held.items() if value is not None}
+        return {name: _to_write(value) for name, value in held.items() if value is not None}
 
     @classmethod
     def of_values(cls, held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Self:
@@ -119,7 +119,7 @@ class Subject:
         """Everything else for a reader, a line each."""
         held = {one.name: getattr(self, one.name) for one in _fields(self)}
         shown = {name: value for name, value in held.items() if value is not None and name != "name"}
-        return [f"{name} {_shown(value)}" for name, value in shown.items()]
+        return [f"{name} {_to_show(value)}" for name, value in shown.items()]
 
     def explain(self) -> list[str]:
         """What happens on it, and why: the paragraphs that ``theorems explain`` begins with."""
@@ -178,15 +178,15 @@ def _place(kind: type[Subject]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _written(value: Any) -> Any:
+def _to_write(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _written(one) for name, one in value.items()}
+        return {name: _to_write(one) for name, one in value.items()}
     return written_array(value) if isinstance(value, np.ndarray) else value
 
 
-def _shown(value: Any) -> str:
+def _to_show(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_shown(one)}" for name, one in value.items()) or "none"
+        return ", ".join(f"{name} {_to_show(one)}" for name, one in value.items()) or "none"
     if isinstance(value, np.ndarray) and value.ndim > 1:
         return f"of shape {value.shape}: {shown_array(value)}"
     return shown_array(value) if isinstance(value, np.ndarray) else str(value)

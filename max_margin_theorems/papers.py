@@ -84,24 +84,24 @@ class Paper:
         Raises:
             InvalidInput: one of them cannot be imported, in a package that is not ours.
         """
-        with self.blamed():
+        with self.blame():
             yield from modules_of(room) if room else ()
 
-    def named(self, place: str) -> Mapping[str, Any]:
+    def mapping_at(self, place: str) -> Mapping[str, Any]:
         """The mapping at ``module:NAME``; empty where there is none.
 
         Raises:
             InvalidInput: as :meth:`modules`.
         """
         module, _, name = place.partition(":")
-        with self.blamed():
+        with self.blame():
             found = getattr(importlib.import_module(module), name) if place else {}
             if not isinstance(found, Mapping):
                 raise TypeError(f"{place} is a {type(found).__name__}, not a mapping")
             return found
 
     @contextmanager
-    def blamed(self) -> Iterator[None]:
+    def blame(self) -> Iterator[None]:
         """What goes wrong inside is said of the package, in a sentence; of our own it stays as it is.
 
         Raises:
@@ -186,10 +186,12 @@ def _package_of(entry: EntryPoint) -> str:
 
 
 def _load(entry: EntryPoint, package: str) -> Paper:
-    with Paper("", "", "", name=entry.name, package=package).blamed():
-        made = entry.load()
+    with Paper("", "", "", name=entry.name, package=package).blame():
+        found = importlib.import_module(entry.module)
+        made = getattr(found, entry.attr, None)
         if not isinstance(made, Paper):
-            raise TypeError(f"{entry.value} is a {type(made).__name__}, not a Paper")
+            # Which file it is tells when somebody's own hides the package.
+            raise TypeError(f"{entry.attr} of {found.__file__} is no Paper")
         return replace(made, name=entry.name, package=package)
 
 
@@ -202,7 +204,7 @@ def named_data() -> dict[str, Callable[[], Any]]:
     found: dict[str, Callable[[], Any]] = {}
     by: dict[str, Paper] = {}
     for paper in papers():
-        for name, build in paper.named(paper.data).items():
+        for name, build in paper.mapping_at(paper.data).items():
             check_only(name, "data", by, paper)
             found[name] = build
     return found

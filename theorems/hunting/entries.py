@@ -40,7 +40,7 @@ def entries() -> dict[tuple[str, str], Weakened]:
 
 
 def _add(found: dict[tuple[str, str], Weakened], one: Weakened, paper: Paper, module: str) -> None:
-    with paper.blamed():
+    with paper.blame():
         pair = (one.statement.id, one.without)
         if pair in found:
             raise ValueError(f"{one.name} is there twice; {module} has the second")

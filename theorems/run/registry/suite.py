@@ -66,7 +66,7 @@ def _statements_of(paper: Paper, by: dict[str, Paper]) -> dict[str, Statement]:
         for id in (one.id, *one.aliases):
             held = by.get(id)
             if held is not None and held.package == paper.package:
-                with paper.blamed():
+                with paper.blame():
                     raise ValueError(f"statement {id} is there twice; {module} has the second")
             check_only(id, "statements", by, paper)
         own[one.id] = one
@@ -111,7 +111,7 @@ def definitions() -> dict[str, Definition]:
     """
     found, by = dict[str, Definition](), dict[str, Paper]()
     for paper in papers():
-        for id, one in paper.named(paper.definitions).items():
+        for id, one in paper.mapping_at(paper.definitions).items():
             check_only(id, "definitions", by, paper)
             found[id] = one
     return found
