@@ -14,16 +14,14 @@ from typing import Any, TypeVar, cast
 
 from generators.assumptions import ASSUMPTIONS
 from generators.finding import Assumption
-from max_margin_theorems.papers import Paper, check_only, modules_of, papers
+from max_margin_theorems.papers import Paper, check_only, papers
+from theorems.capabilities.statements import capability_statements
 from theorems.core.definition import Definition
 from theorems.core.recorded_files import COUNTEREXAMPLES
 from theorems.core.statement import Statement
 from theorems.core.tolerances import ROUNDING, TOLERANCES, Reason, Tolerance
 
 Kind = TypeVar("Kind")
-
-CAPABILITIES = "theorems.capabilities"
-"""The room of what attention kernels may be able to do."""
 
 
 def definitions_in(modules: Iterable[ModuleType], kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
@@ -123,12 +121,9 @@ def _module_order(room: str) -> dict[str, int]:
     return {f"{room}.{name}": k for k, name in enumerate(re.findall(r"`(\w+)`", package.__doc__ or ""))}
 
 
-@cache
 def capabilities() -> dict[str, Statement]:
-    """What is claimed of attention kernels, by id: in the order in which the room's docstring names them."""
-    found = {one.id: (module, one) for module, one in definitions_in(modules_of(CAPABILITIES), Statement)}
-    named = _module_order(CAPABILITIES)
-    return {id: one for id, (module, one) in sorted(found.items(), key=lambda item: named[item[1][0]])}
+    """What is claimed of attention kernels, by id: in the order of the table."""
+    return capability_statements()
 
 
 def in_order(id: str) -> tuple[int, int, str]:
