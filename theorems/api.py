@@ -72,8 +72,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.statement import Statement, statement
 from theorems.core.tolerances import reason
-from theorems.faults.fault import Fault
-from theorems.faults.fault import Kind as FaultKind
+from theorems.faults.fault import Fault, FaultKind
 from theorems.rounding.attention_at import AttentionAt
 from theorems.without.weakened import weaken
 
