@@ -42,6 +42,13 @@ def _something_apart(case: NextTokens) -> Finding:
     return Finding(apart > 0, f"{apart} of {int(there.sum())} alternatives can be ruled out")
 
 
+def _finite_part(case: NextTokens) -> Finding:
+    """Some context is followed by two alternatives of different vectors, or extended to two."""
+    sets, problem = supports_by_exclusion(case.problem).sets, case.problem
+    apart = sum(any(x != 0 for x in row) for pair, row in problem.differences.items() if sets[pair])
+    return Finding(apart > 0, f"{apart} rows span F")
+
+
 def _independent_contexts(case: NextTokens) -> Finding:
     """h_1, …, h_m are linearly independent."""
     if case.counts is None:
@@ -98,6 +105,9 @@ SOMETHING_APART = Assumption(
     "not every alternative is tied to what followed",
     "2402.18551, Section 2 (made sharper here)",
     _something_apart,
+)
+FINITE_PART = Assumption(
+    "finite-part", "some context keeps two alternatives of different vectors, F ≠ 0", "added here", _finite_part
 )
 INDEPENDENT_CONTEXTS = Assumption(
     "independent-contexts",

@@ -55,6 +55,18 @@ def independent_contexts() -> SearchStrategy[NextTokens]:
     return next_token_cases(("over", "orthogonal"))
 
 
+def finite_part_cases() -> SearchStrategy[NextTokens]:
+    """The first of independent contexts is followed by two tokens, none by a further one: F ≠ 0."""
+    return independent_contexts().map(_with_two_followers)
+
+
+def _with_two_followers(case: NextTokens) -> NextTokens:
+    assert case.counts is not None
+    counts = np.hstack([case.counts, np.zeros((len(case.counts), 1), dtype=np.int64)])
+    counts[0, :2] += 1
+    return case.replace(counts=counts, start=None)
+
+
 def independent_sequences() -> SearchStrategy[NextTokens]:
     """Sequences of tokens whose embeddings are independent."""
     return next_token_cases(("independent",))

@@ -275,6 +275,7 @@ SURVIVORS: dict[str, dict[str, str]] = {
     "ntp-path": {"contexts-merged": ANY_DATA},
     "ntp-descent": {"contexts-merged": ANY_DATA},
     "ntp-finite-part": {"contexts-merged": ANY_DATA},
+    "conjecture-ntp-normalized": {"contexts-merged": ANY_DATA},
     "ntp-entropy": {"next-token-loss-off": "a loss that is larger is above the entropy, too"},
     "conjecture-independent-rows": {
         "called-complementary": RIGHT_HERE,

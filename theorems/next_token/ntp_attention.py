@@ -37,7 +37,7 @@ from theorems.rounding.attention_at import Numbers
 MASS = premise("loss-is-that-of-the-attention-on-the-label")
 COMPONENTS = stated_claim("extended-supports-are-strong-components")
 GRAPH_SVM = stated_claim("limit-solves-graph-svm")
-EDGES = sharper("edges-imply-paths")
+EDGES = sharper("edges-imply-paths", when="where a path leads from a token to one in another component")
 POINTS = 10
 
 

@@ -36,9 +36,10 @@ SAME_SETS = sharper("extended-supports-by-exclusion")
 SEPARABLE = sharper("separable-iff-supports-are-extended")
 TWO_PARTS = sharper("loss-is-taken-apart")
 GRADIENT = sharper("gradient-is-that-of-the-two-parts")
-ON_RAY = sharper("loss-on-the-ray-is-below-omega-e-r")
-CORRELATES = sharper("gradient-correlates-with-theta-mm")
-NO_MORE = sharper("gradient-is-hardly-longer-along-theta")
+APART = "where something can be ruled out"
+ON_RAY = sharper("loss-on-the-ray-is-below-omega-e-r", when=APART)
+CORRELATES = sharper("gradient-correlates-with-theta-mm", when=APART)
+NO_MORE = sharper("gradient-is-hardly-longer-along-theta", when=APART)
 
 LOSS_ROUNDING = tolerance(
     "next-token-loss-rounding",

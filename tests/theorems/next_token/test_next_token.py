@@ -34,8 +34,9 @@ IDS = (
     "ntp-descent",
     "ntp-finite-part",
     "ntp-attention",
+    "conjecture-ntp-normalized",
 )
-EXAMPLES = 15
+EXAMPLES = 12
 CAUGHT_BY = {
     "supports-not-extended": "extended-supports-are-proven",
     "supports-of-everything": "extended-supports-are-proven",

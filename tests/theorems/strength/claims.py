@@ -75,7 +75,7 @@ def ids() -> list[str]:
     return [id for id, one in statements().items() if one.kernel is None or not one.kernel.capability]
 
 
-def strengths(id: str, case: Case) -> list[Strength]:
+def strengths(id: str, case: Any) -> list[Strength]:
     """Of all claims on the case, in order."""
     statement = statement_named(id)  # before: modules that are loaded later would record no mean
     with means() as found:
@@ -201,7 +201,7 @@ def drawn(id: str) -> list[Any]:
 class Kept:
     """A case with what was claimed of it."""
 
-    case: Case
+    case: Any
     text: str
     claims: list[Strength]
 
@@ -214,7 +214,7 @@ def kept(id: str) -> Iterator[Kept]:
         yield Kept(subject_of(from_json(text)), text, [Strength(*one) for one in held["claims"]])
 
 
-def keep(id: str, cases: list[Case]) -> None:
+def keep(id: str, cases: list[Any]) -> None:
     """Write cases down with what is claimed of them now; drawn ones if there are none."""
     held = [
         {
