@@ -40,17 +40,15 @@ def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> t
     W = INSIDE * feasible / np.linalg.norm(feasible, ord=2)
     unit = float((rows @ W.ravel()).min())
     barrier, point, mu = _Barrier(rows / unit, feasible.shape), np.append(W.ravel(), 0.5), FIRST
-    found: tuple[Matrix, Duals] | None = None
+    found, least = None, np.inf
     while mu >= LAST:
         centred = barrier.centre(point, mu)
         if centred is None:
-            return found
-        point = centred
-        if mu <= USEFUL:
-            duals = barrier.duals(point, mu)
-            if not (np.isfinite(duals).all() and duals.any()):
-                return found
-            found = point[:-1].reshape(W.shape), duals
+            break
+        point, duals = centred, barrier.duals(centred, mu)
+        # At the end rounding may lead away again.
+        if mu <= USEFUL and (apart := barrier.gap(point, duals)) < least:
+            found, least = (point[:-1].reshape(W.shape), duals), apart
         mu *= FACTOR
     return found
 
@@ -78,6 +76,14 @@ class _Barrier:
         slacks = self.slacks(point)
         changed = (self.rows @ step[:-1] - step[-1]) / slacks
         return np.asarray(np.maximum(mu / slacks * (1 - changed), 0.0))
+
+    def gap(self, point: Float64[np.ndarray, "l"], duals: Duals) -> float:
+        """How far ‖Σ λ_j g_j‖_⋆/Σ λ_j is above min g_j·W/‖W‖_op, relatively; ∞ where they are no bounds."""
+        size = float(np.linalg.norm(point[:-1].reshape(self.shape), ord=2))
+        margin, total = float((self.rows @ point[:-1]).min()) / size, float(duals.sum())
+        if not (margin > 0 and 0 < total < np.inf):
+            return np.inf
+        return float(np.linalg.norm((duals @ self.rows).reshape(self.shape), ord="nuc")) / (total * margin) - 1
 
     def centre(self, point: Float64[np.ndarray, "l"], mu: float) -> Float64[np.ndarray, "l"] | None:
         """Newton's method from there; what it has reached where steps or rounding stop it."""

@@ -74,6 +74,11 @@ class Followed:
     p: Numbers
     off: Float64[np.ndarray, "t b"]
 
+    def first(self, steps: int) -> Followed:
+        """The run as far as that."""
+        asked = Asked(self.asked.lengths[:steps], self.asked.momentum)
+        return Followed(asked, self.p[: steps + 1], self.off[:steps])
+
 
 def follow(
     geometry: Geometry, under_test: Implementation, starts: Float64[np.ndarray, "b d"], asked: Asked

@@ -179,7 +179,7 @@ def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[C
         starts = resolved_starts(constants, asked, starts_with_margin(case, constants, rng))
         run = yield from follow(geometry, under_test, starts, asked)
         lag = kept_lag(constants, asked, run.p[0], run.off)
-        yield from Potential(geometry, run, constants.log_c, lag).claims()
+        yield from Potential(geometry, run.first(len(lag)), constants.log_c, lag).claims()
 
 
 def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: int, momentum: float) -> Asked:
@@ -217,10 +217,11 @@ def remembered_lag(constants: SteepestConstants, asked: Asked) -> Numbers:
 
 
 def kept_lag(constants: SteepestConstants, asked: Asked, start: Numbers, off: Float64[np.ndarray, "t b"]) -> Numbers:
-    """τ_t at the margins that are known of p(t), (t, b): those known at the last power of two before t.
+    """τ_t at the margins that are known of p(t), (t, b): those known at the last power of two before t. It ends where
+    the rounding of the steps may have lowered margins below m_1.
 
     Raises:
-        Undecided: the rounding of the steps may lower margins below m_1.
+        Undecided: that is so of the start.
     """
     geometry = constants.geometry
     rows, reach = geometry.rows, value_of(geometry.reach) * (1 + 16 * EPS)
@@ -231,7 +232,9 @@ def kept_lag(constants: SteepestConstants, asked: Asked, start: Numbers, off: Fl
     steps, t = len(asked.lengths), 0
     while t < steps:
         if not (known >= constants.enough).all():
-            raise Undecided(FALLS, "rounding may take margins below those needed", Form.EFFECTIVE)
+            if t == 0:
+                raise Undecided(FALLS, "rounding may take margins below those needed", Form.EFFECTIVE)
+            return exact(lag[:t])
         until = min(steps, max(1, 2 * t))
         if not asked.momentum:
             lag[t:until] = [math.tanh(constants.change(m) / 4) * (1 + 4 * EPS) for m in known.tolist()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,7 +66,8 @@ def measure(constant: Constant, id: str, examples: int, most: int = 3) -> Witnes
     """The witness of the smallest share among the first few cases that fail at all; None if none does."""
     found: list[tuple[str, Any, str]] = []
     for place, case in cases_of(id, examples):
-        if size_of(case) <= LARGEST and (claim := failing(id, case, constant, 1.0)):
+        small = not isinstance(case, Case) or case.problem.keys.size <= LARGEST
+        if small and (claim := failing(id, case, constant, 1.0)):
             found.append((place, case, claim))
             if len(found) == most:
                 break
@@ -81,11 +81,6 @@ def measure(constant: Constant, id: str, examples: int, most: int = 3) -> Witnes
         return None
     place, case, claim = found[0]
     return Witness(id, share, claim, place, as_text(case))
-
-
-def size_of(case: Case) -> int:
-    """How many numbers its keys have; of other data the product of its sizes."""
-    return case.problem.keys.size if isinstance(case, Case) else math.prod(case.sizes.values())
 
 
 def path_of(id: str) -> Path:

@@ -65,11 +65,11 @@ LOG_2 = float(np.log(2.0))
 DESCENT, JOINT = ("descent-from-a-margin",), ("theorem-5", "theorem-6")
 PATH, LOCAL, SEQUENCE = ("theorem-1", "tsvm-frobenius-path"), ("tsvm-local-path",), ("tsvm-sequence",)
 NUCLEAR = ("tsvm-nuclear-path",)
+FACTORED, MIXING = ("tsvm-factored-flow",), ("tsvm-mixing",)
+STEEPEST, LABELS = ("steepest-one-input", "steepest-from-a-margin"), ("steepest-multiclass", "steepest-momentum")
 NEXT, NEXT_PATH, NEXT_DESCENT, FINITE = (
     (f"ntp-{name}",) for name in ("extended-supports", "path", "descent", "finite-part")
 )
-FACTORED, MIXING = ("tsvm-factored-flow",), ("tsvm-mixing",)
-STEEPEST, LABELS = ("steepest-one-input", "steepest-from-a-margin"), ("steepest-multiclass", "steepest-momentum")
 
 
 def half(*of: Any) -> float:
@@ -299,19 +299,6 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(SEQUENCE, "κ with Γ_max/Γ_min", "1", SequenceRows, "log_kappa", lowered(_sequence_gaps)),
     Constant(SEQUENCE, "½ of the floor", "1", SequenceRows, "log_least_gap", lowered(lambda rows: -LOG_2)),
     Constant(SEQUENCE, "b min(x, 1)", "0", SequenceRows, "bent", faded),
-    Constant(NEXT, "ω", "ω/2", Limits, "total", scaled(0.5)),
-    Constant(NEXT, "K", "0", LossAt, "soft_margin", _least_margin),
-    Constant(NEXT_PATH, "τ(s) ≈ √(2s)", "√s", sublevel, "turn", scaled(0.5**0.5)),
-    Constant(NEXT_PATH, "(D_c/D_F)τ", "0", sublevel, "shift_bound", faded),
-    Constant(NEXT_PATH, "log(e^{E/π} − 1)", "log(E/π)", sublevel, "log_of_expm1", _log_of_itself),
-    Constant(
-        NEXT_PATH, "κ with e − 1", "1", ntp_path, "kappa", lowered(lambda *of: np.log(np.expm1(1.0))), AT_ONE_RADIUS
-    ),
-    Constant(NEXT_DESCENT, "‖θ_0 − ϑ_r‖²", "½ of it", Followed, "start_to_ray", scaled(0.5)),
-    Constant(NEXT_DESCENT, "K", "0", LossAt, "soft_margin", _least_margin),
-    Constant(FINITE, "λ_H", "2λ_H", Limits, "curvature", scaled(2.0)),
-    Constant(FINITE, "(1 − e^{−t})/t", "1", ntp_finite_part, "share_kept", _itself),
-    Constant(FINITE, "D_c", "0", Limits, "reach", faded),
     Constant(("tsvm-factored-descent",), "2 L̂ M² + c", "half of it", factored_descent, "lipschitz", scaled(0.5)),
     Constant(FACTORED, "κ of the margin", "κ/100", MarginConstants, "kappa", scaled(0.01)),
     Constant(("tsvm-factored-descent",), "κ of the margin", "κ/100", MarginConstants, "kappa", scaled(0.01), SAFE),
@@ -325,6 +312,19 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(("steepest-multiclass",), "D", "D/2", RowGeometry, "reach", scaled(0.5)),
     Constant(("steepest-momentum",), "D", "D/2", RowGeometry, "reach", scaled(0.5), SHORTENED),
     Constant(("steepest-momentum",), "τ", "0", steepest_momentum, "momentum_lag", faded),
+    Constant(NEXT, "ω", "ω/2", Limits, "total", scaled(0.5)),
+    Constant(NEXT, "K", "0", LossAt, "soft_margin", _least_margin),
+    Constant(NEXT_PATH, "τ(s) ≈ √(2s)", "√s", sublevel, "turn", scaled(0.5**0.5)),
+    Constant(NEXT_PATH, "(D_c/D_F)τ", "0", sublevel, "shift_bound", faded),
+    Constant(NEXT_PATH, "log(e^{E/π} − 1)", "log(E/π)", sublevel, "log_of_expm1", _log_of_itself),
+    Constant(
+        NEXT_PATH, "κ with e − 1", "1", ntp_path, "kappa", lowered(lambda *of: np.log(np.expm1(1.0))), AT_ONE_RADIUS
+    ),
+    Constant(NEXT_DESCENT, "‖θ_0 − ϑ_r‖²", "½ of it", Followed, "start_to_ray", scaled(0.5)),
+    Constant(NEXT_DESCENT, "K", "0", LossAt, "soft_margin", _least_margin),
+    Constant(FINITE, "λ_H", "2λ_H", Limits, "curvature", scaled(2.0)),
+    Constant(FINITE, "(1 − e^{−t})/t", "1", ntp_finite_part, "share_kept", _itself),
+    Constant(FINITE, "D_c", "0", Limits, "reach", faded),
 )
 """Of all statements that have effective bounds with constants of their own."""
 
