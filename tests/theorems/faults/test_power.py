@@ -213,17 +213,7 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
             "critical_ratio",
         },
         Kind.MIXING: {"optimal_attention", "general_svm", "finite_part", "mixing_path", "mixing_offset"},
-        Kind.NEXT_TOKENS: {
-            "extended_supports",
-            "next_token_svm",
-            "finite_minimum",
-            "compatible",
-            "next_token_loss",
-            "split_gradient",
-            "next_token_descent",
-            "next_token_path",
-            "component_sets",
-        },
+        Kind.NEXT_TOKENS: NEXT_TOKEN_FUNCTIONS,
         Kind.RUN: {
             "gradient_descent",
             "normalized_gradient_descent",
@@ -242,6 +232,22 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
     if fault.kind is Kind.SOFTMAX:
         assert replaced_functions(fault) == softmax
     assert bool(fault.unit) == bool(fault.size)
+
+
+NEXT_TOKEN_FUNCTIONS = {
+    f"reference_attention.next_token.{name}"
+    for name in (
+        "extended_supports.extended_supports",
+        "next_token_svm.next_token_svm",
+        "finite_minimum.finite_minimum",
+        "compatibility.compatible",
+        "split_loss.next_token_loss",
+        "split_loss.split_gradient",
+        "next_token_descent.next_token_descent",
+        "next_token_path.next_token_path",
+        "attention_samples.component_sets",
+    )
+}
 
 
 def _points() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
