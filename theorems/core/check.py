@@ -136,7 +136,9 @@ def error_outcome(
         return Outcome(Verdict.INCONCLUSIVE, claims, said, f"{kind} at line {line}")
     if isinstance(error, InvalidInput):
         return Outcome(Verdict.INCONCLUSIVE, claims, str(error), kind)
-    blamed = f"{where} raised" if where else "internal error," if not statement.file else f"{statement.file}:"
+    module = statement.conclusion.__module__
+    foreign = statement.file or ("" if module.startswith("theorems.") else module)
+    blamed = f"{where} raised" if where else f"{foreign}:" if foreign else "internal error,"
     return Outcome(Verdict.INCONCLUSIVE, claims, f"{blamed} {kind}: {error}", kind)
 
 

@@ -16,7 +16,7 @@ from theorems.core.statement import Statement
 from theorems.hunting.entries import droppable, entries
 from theorems.hunting.examine import Examined, examine, in_own_units
 from theorems.hunting.record import Record, load, read
-from theorems.run.registry.suite import statements
+from theorems.run.registry.suite import folder_of, statements
 
 
 class Status(StrEnum):
@@ -105,7 +105,7 @@ def pairs_in(directory: Path) -> list[Pair]:
     """
     if not directory.is_dir():
         raise InvalidInput(f"{directory}: is no directory; give the folder of counterexamples.")
-    found = [Pair(directory, statement.id, without) for statement, without in pairs()]
+    found = [Pair(folder_of(statement, directory), statement.id, without) for statement, without in pairs()]
     for pair in found:
         path = _path(pair.directory, pair.statement, pair.without)
         if path.exists():

@@ -7,3 +7,15 @@
 | `mirror_one_input` | mirror descent in ℓq, one input: how far its direction is from its limit, from any start |
 | `mirror_from_a_margin` | the same for any inputs and scores, as long as margins stay |
 """
+
+from max_margin_theorems.papers import Paper
+
+PAPER = Paper(
+    "Steepest descent in other norms",
+    "own",
+    statements="theorems.steepest_descent",
+    without="theorems.without",
+    faults="theorems.faults.steepest_faults",
+    after=("transformers-as-svms",),
+    explained=(),
+)

@@ -8,7 +8,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from theorems.faults import FAULTS, Fault
+from max_margin_theorems.papers import papers
+from theorems.faults import Fault, fault_named
 from theorems.faults.power.trial import Cell, FaultOutcome
 from theorems.faults.power.work import Column, Smallest
 from theorems.faults.spared import why_survived
@@ -30,11 +31,12 @@ LEGEND = (
 
 
 def short(id: str) -> str:
-    """A heading that fits: ``theorem-2`` is T2, ``lemma-12`` is L12, ``tsvm-first-step`` is FS."""
+    """A heading that fits: ``theorem-2`` is T2, ``lemma-12`` is L12; initials without the prefix of their paper."""
     kind, _, rest = id.partition("-")
     if rest.isdigit():
         return kind[0].upper() + rest
-    return "".join(word[0] for word in id.removeprefix("tsvm-").split("-")).upper()
+    prefix = next((one.prefix for one in papers() if one.prefix and id.startswith(one.prefix)), "")
+    return "".join(word[0] for word in id.removeprefix(prefix).split("-")).upper()
 
 
 def sign(cell: Cell | None) -> str:
@@ -69,7 +71,7 @@ def size_rows(smallest: Sequence[Smallest]) -> list[tuple[str, str, str, str, st
     """Fault, unit, planted size, smallest size caught, statement."""
     rows = []
     for one in smallest:
-        fault = FAULTS[one.id]
+        fault = fault_named(one.id)
         best = one.best
         by, size = ("none", "") if best is None else (best[0], power_of_ten(best[1]))
         rows.append((one.id, fault.unit, power_of_ten(fault.size), size, by))
