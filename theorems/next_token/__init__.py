@@ -16,7 +16,7 @@ from max_margin_theorems.papers import Paper
 
 PAPER = Paper(
     "Next-token prediction",
-    "Thrampoulidis, arXiv 2402.18551; Li et al., arXiv 2403.08081",
+    "Thrampoulidis, arXiv 2402.18551; Li et al., arXiv 2403.08081; own",
     statements="theorems.next_token",
     without="theorems.without",
     faults="theorems.faults.next_token_faults",
