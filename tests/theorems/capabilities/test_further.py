@@ -16,7 +16,7 @@ from examples.real_faults.further.gallery import FURTHER_GALLERY, RIGHT, Further
 from generators.attention_calls import Numbers, Sizes, tensors
 from tests.places import ROOT
 from theorems.capabilities.agreement import GRADIENTS
-from theorems.capabilities.examination import NEUTRAL, examine
+from theorems.capabilities.examination import NEUTRAL, SINK_GRADIENT, examine
 from theorems.core.claim import Verdict
 from theorems.kernel.check import verify_kernel
 from theorems.kernel.loading import kernel_of
@@ -28,9 +28,17 @@ OWN = {
     "cache": ("ragged-batch", "splits", "paged-keys"),
     "merge:merge_state": ("merged-parts",),
     "merge:combine": ("merged-parts",),
+    "gpt_oss": ("sinks",),
+    "flex": ("score-mod", "mask-mod"),
+    "invariant": ("batch-invariance",),
+    "fp8": ("fp8-descale",),
+    "mla": ("shared-keys-values", "ragged-batch", "paged-keys"),
 }
 EXAMPLES = {"float64": 6, "float32": 4, "bfloat16": 3, "float16": 3}
-INTERFACES = {"varlen": "flash-varlen", "cache": "flash-kvcache", "merge:merge_state": "merge-state"}
+INTERFACES = {"varlen": "flash-varlen", "cache": "flash-kvcache", "merge:merge_state": "merge-state"} | {
+    "gpt_oss": "hf",
+    **{one: one for one in ("flex", "mla")},
+}
 Kernel = Callable[..., Any]
 
 
@@ -62,13 +70,17 @@ def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> 
     assert result.verdict is Verdict.FALSIFIED, result.reason
     falsified = {claim.name for claim in result.claims if claim.verdict is Verdict.FALSIFIED}
     # What of a call is looked at first is drawn.
-    assert falsified & {fault.claim, *GRADIENTS}
+    assert falsified & {fault.claim, SINK_GRADIENT, *GRADIENTS}
     assert fault.right in RIGHT
-    assert fault.capability in (*OWN[fault.right], "grouped-heads")  # some show without what is new, too
+    assert fault.capability in (*OWN[fault.right], "grouped-heads", "output")  # some show without what is new, too
 
 
 @pytest.mark.parametrize(
-    "name", ["merge_in_base_two", "lse_not_differentiated", "sink_counted_twice", "alibi_sign", "pages_in_a_row"]
+    "name",
+    [
+        *("merge_in_base_two", "lse_not_differentiated", "sink_counted_twice", "alibi_sign", "pages_in_a_row"),
+        *("sinks_dropped", "mods_of_key_heads", "splits_by_batch", "descales_dropped", "gradient_of_keys_alone"),
+    ],
 )
 def test_faults_are_seen_in_float32(name: str) -> None:
     fault = next(one for one in FURTHER_GALLERY if one.name == name)

@@ -15,11 +15,13 @@ from theorems.kernel.interfaces.flash_kvcache import FLASH_KVCACHE
 from theorems.kernel.interfaces.flash_varlen import FLASH_VARLEN
 from theorems.kernel.interfaces.flashinfer import FLASHINFER
 from theorems.kernel.interfaces.flax import FLAX
+from theorems.kernel.interfaces.flex import FLEX
 from theorems.kernel.interfaces.hf import HF
 from theorems.kernel.interfaces.interface import Interface
 from theorems.kernel.interfaces.jax import JAX
 from theorems.kernel.interfaces.keras import KERAS
 from theorems.kernel.interfaces.merging import COMBINE, MERGE_STATE
+from theorems.kernel.interfaces.mla import MLA
 from theorems.kernel.interfaces.mlx import MLX
 from theorems.kernel.interfaces.onnxruntime import ONNXRUNTIME
 from theorems.kernel.interfaces.plain import PLAIN
@@ -34,6 +36,8 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
         for one in (
             MERGE_STATE,
             COMBINE,
+            MLA,
+            FLEX,
             EQUINOX,
             FLAX,
             KERAS,
