@@ -21,7 +21,7 @@ class Steps(Flex):
         blocks = torch.nn.functional.pad(seen.expand(logits.shape), (0, -T % 16)).unflatten(-1, (-1, 16))
         whole = blocks.any(dim=-1).repeat_interleave(16, dim=-1)[..., :T]
         other, _ = super().rows(logits, whole, values)
-        return other + (out - other).detach(), lse
+        return out.detach() + (other - other.detach()), lse
 
 
 attention = with_flex(Steps)

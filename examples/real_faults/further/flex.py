@@ -20,9 +20,9 @@ Mod = Callable[..., Tensor]
 class Flex:
     """The steps of one call, at least in float32; the backward pass is autograd's."""
 
-    def heads(self, number: int, group: int) -> Tensor:
-        """The heads that functions are given, of so many queries' heads with so many to a group."""
-        return torch.arange(number)
+    def heads(self, heads: Tensor, group: int) -> Tensor:
+        """The heads that a function of scores is given for those of queries, with so many to a group."""
+        return heads
 
     def modified(self, mod: Mod, score: Tensor, *places: Tensor) -> Tensor:
         """What a function makes of the scores, (B, H, L, T)."""
@@ -67,10 +67,11 @@ def with_flex(steps: type[Flex]) -> Callable[..., Any]:
         key, value = flex.padded(*(x.repeat_interleave(group, dim=1).to(wide) for x in (key, value)), mask)
         # No function is asked for a key behind the last one.
         keys = torch.arange(key.shape[2]).clamp(max=T - 1)
-        places = torch.meshgrid(torch.arange(B), flex.heads(H, group), torch.arange(L), keys, indexing="ij")
+        places = torch.meshgrid(torch.arange(B), torch.arange(H), torch.arange(L), keys, indexing="ij")
         logits = query.to(wide) @ key.mT * (1 / math.sqrt(E) if scale is None else scale)
         if score_mod is not None:
-            logits = flex.modified(score_mod, logits, *places)
+            b, h, *others = places
+            logits = flex.modified(score_mod, logits, b, flex.heads(h, group), *others)
         out, lse = flex.rows(logits, flex.seen(mask, *places), value)
         return (out.to(query.dtype), lse) if return_lse else out.to(query.dtype)
 

@@ -20,7 +20,7 @@ ALONE = "batch_invariant"
 FURTHER: Mapping[str, Option] = MappingProxyType(
     dict.fromkeys(SINKS, option_of("sinks", neutral=None))
     | {SLOPES: option_of("alibi", neutral=None), SPLITS: option_of("splits")}
-    | dict.fromkeys(DESCALES, option_of("fp8-descale", neutral=None))
+    | dict.fromkeys(DESCALES, option_of("fp8-descale"))
     | {ALONE: option_of("batch-invariance", neutral=False)}
 )
 """Of whichever interface."""
