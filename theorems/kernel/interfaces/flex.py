@@ -72,6 +72,12 @@ def _block_mask(mod: Mod, request: Request) -> Any:
     return create_block_mask(mod, B, H, L, request.key.shape[2], device=request.query.device)
 
 
+def _auxiliary() -> Any:
+    from torch.nn.attention.flex_attention import AuxRequest
+
+    return AuxRequest(lse=True)
+
+
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
     if request.scale is not None and "scale" in has:
         options["scale"] = request.scale
@@ -83,9 +89,12 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["block_mask"] = _block_mask(mask, request)
     if request.groups > 1 and "enable_gqa" in has:
         options["enable_gqa"] = True
-    ask_for_lse(request, has, options)
+    if request.log_sum_exp and "return_aux" in has:
+        options["return_aux"] = _auxiliary()
+    else:
+        ask_for_lse(request, has, options)
     output, lse = first_of(kernel(request.query, request.key, request.value, **options))
-    return Returned(output, lse if request.log_sum_exp else None)
+    return Returned(output, getattr(lse, "lse", lse) if request.log_sum_exp else None)
 
 
 HIDE = option_of("mask-mod", "boolean-mask", "causal", "causal-rectangle", "window")
@@ -102,7 +111,8 @@ FLEX = Interface(
             "scale": option_of("scale", "default-scale"),
             "enable_gqa": option_of("grouped-heads"),
             **dict.fromkeys(LSE, option_of("log-sum-exp")),
-            **others("kernel_options", "return_aux"),
+            "return_aux": option_of("log-sum-exp"),
+            **others("kernel_options"),
         }
     ),
     _put,
