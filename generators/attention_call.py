@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
-from generators.case import Case
+from generators.subject import Subject
 
 Places = Sequence[int]
 """Indices along an axis."""
@@ -67,7 +67,7 @@ class Alignment(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionCall:
+class AttentionCall(Subject):
     """Tensors and options of one call, and the upstream gradient of its backward pass.
 
     Attributes:
@@ -137,18 +137,7 @@ class AttentionCall:
     exact: bool = False
     seed: int = 0
     name: str = "generated"
-
-    def normalise(self) -> AttentionCall:
-        """Itself: a kernel is given the numbers that were drawn."""
-        return self
-
-    def rng(self) -> np.random.Generator:
-        """A fresh generator that depends on the seed alone."""
-        return np.random.default_rng(self.seed)
-
-    def replace(self, **changed: object) -> AttentionCall:
-        """This call with some fields replaced."""
-        return replace(self, **changed)  # type: ignore[arg-type]
+    noun: ClassVar[str] = "a call of an attention kernel"
 
     @property
     def options(self) -> dict[str, object]:
@@ -280,6 +269,3 @@ AXES: Mapping[str, str] = MappingProxyType(
     | {"score_mod": "H3", "mask_mod": "BH3", "descales": "3BG"}
 )
 """Of options that are arrays and no masks."""
-
-Subject = Case | AttentionCall
-"""What one check of a statement looks at."""

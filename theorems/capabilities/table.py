@@ -71,9 +71,9 @@ class Capability:
         """All that it may make, and when."""
         return {**self.own, **self.agrees}
 
-    def is_about(self, call: AttentionCall) -> bool:
-        """Whether a call is looked at for it."""
-        return self.is_base or self.everywhere or self.is_on(call)
+    def is_about(self, call: AttentionCall, few: bool = False) -> bool:
+        """Whether a call is looked at for it; of few calls, none that makes no use of it is counted."""
+        return self.is_base or self.is_on(call) or (self.everywhere and not (few and self.agrees))
 
     def has(self, call: AttentionCall, about: str, claim: str) -> bool:
         """Whether a claim about something, on a call, is among its own."""

@@ -73,7 +73,7 @@ class Trials:
         found = number = 0
         # Of few examples, a capability that hardly any call is about is not looked for without end.
         while number < whole if whole else found < examples and number < MANY:
-            trial = self._trial(number, capability)
+            trial = self._trial(number, capability, few=not whole)
             if trial is not None:
                 found += 1
                 yield number, trial
@@ -109,16 +109,16 @@ class Trials:
             return False
         return any(a == about and c.name == claim and c.verdict is Verdict.FALSIFIED for a, c in made)
 
-    def _trial(self, number: int, capability: Capability) -> Trial | None:
+    def _trial(self, number: int, capability: Capability, few: bool) -> Trial | None:
         """That of a number; None if it is not about the capability."""
         if number in self._made:
             trial = self._made[number]
-            return trial if capability.is_about(trial.call) else None
+            return trial if capability.is_about(trial.call, few) else None
         call = self._build(self._plan(number), number)
-        if not capability.is_about(call):
+        if not capability.is_about(call, few):
             return None
         trial = self._made[number] = self._examine(number, call)
-        return trial if capability.is_about(trial.call) else None
+        return trial if capability.is_about(trial.call, few) else None
 
     def _plan(self, number: int) -> Plan:
         if number >= len(self._plans):

@@ -56,4 +56,5 @@ def capability_statement(
         alone,
         kernel=KernelUse(True, says, capability=name, differentiates=differentiates),
         claims=MappingProxyType(dict(claims)),
+        about=AttentionCall,
     )

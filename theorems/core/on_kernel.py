@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
-from generators.attention_call import AttentionCall, Subject
+from generators.attention_call import AttentionCall
 from generators.case import Case
+from generators.subject import Subject
 from reference_attention.loss import Array
 from reference_attention.outer_keys import OuterKeys
 from theorems.core.implementation import Implementation

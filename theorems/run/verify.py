@@ -15,9 +15,10 @@ from typing import Any, Protocol, runtime_checkable
 from hypothesis import HealthCheck, Phase
 from hypothesis.errors import HypothesisException
 
-from generators.attention_call import AttentionCall, Subject
+from generators.attention_call import AttentionCall
 from generators.drawing import drive, seed_from
 from generators.realistic import realistic
+from generators.subject import Subject
 from generators.user_data import Given, as_text, subject_of
 from reference_attention.files import from_json
 from theorems.core.check import Outcome, check, error_outcome, sentence, whose
@@ -333,10 +334,8 @@ def verify_data(
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
         return _not_about(statement, why)
-    if isinstance(given.case, AttentionCall) != bool(statement.kernel and statement.kernel.capability):
-        kinds = ("a problem", "a call of an attention kernel")
-        about, held = kinds if isinstance(given.case, AttentionCall) else kinds[::-1]
-        return _not_about(statement, f"is about {about}, and the data are {held}")
+    if not isinstance(given.case, statement.about):
+        return _not_about(statement, f"is about {statement.about.noun}, and the data are {given.case.noun}")
     began = time.perf_counter()
     tried = so_far.tried if so_far else Result(statement.id, statement.title, generated=False)
     known, before = tried.examples, tried.seconds
