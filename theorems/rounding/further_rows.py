@@ -101,11 +101,11 @@ class FurtherRows(AttentionRows):
     def weights(self) -> Any:
         """s of the keys."""
         if self.call.sinks is None:
-            return self._rounded_to_8_bits(super().weights)
+            return self._round_to_8_bits(super().weights)
         s: Any = np.where(self.visibility, self._weights_and_sink[..., :-1], 0.0)
-        return self._rounded_to_8_bits(s.widen(self._error_of_skipping(s)) if self.skips else s)
+        return self._round_to_8_bits(s.widen(self._error_of_skipping(s)) if self.skips else s)
 
-    def _rounded_to_8_bits(self, s: Any) -> Any:
+    def _round_to_8_bits(self, s: Any) -> Any:
         """e^{z − max z} has a bit before the point and three behind it, the least is 2⁻⁹; by the largest of its row."""
         if not self.coarse:
             return s
