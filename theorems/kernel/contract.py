@@ -38,8 +38,7 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     if not kernel.many_queries and kernel.interface.name != "plain":
         kernel = kernel.replace(taken=replace(kernel.taken, single=True), many_queries=True)
     for name in kernel.interface.found_out:
-        if returns(kernel, FOUND_OUT[name]()):
-            has.add(name)
+        (has.add if returns(kernel, FOUND_OUT[name]()) else has.discard)(name)
     has |= {name for name in kernel.interface.of_effect if _matters(kernel, name)}
     if "fp8-descale" in has and not returns(kernel, FOUND_OUT["fp8-descale"]()):
         has.discard("fp8-descale")

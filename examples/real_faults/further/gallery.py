@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 
@@ -41,8 +42,10 @@ def kernel_of_folder(name: str) -> Callable[..., Any]:
 
 RIGHT = (
     *("rows", "bias", "varlen", "cache", "merge:merge_state", "merge:combine"),
-    *("gpt_oss", "flex", "invariant", "fp8", "mla"),
+    *("gpt_oss", "flex", "invariant", "fp8", "mla", "nested"),
 )
+FORCED = MappingProxyType({"nested": "nested"})
+"""Interfaces that no parameter tells from others, by the right kernel."""
 OUTPUT, ALONE = "output-is-attention", "same-bits-alone"
 FURTHER_GALLERY = (
     FurtherFault("merge_in_base_two", "sgl-project/sglang #40903", "merged-parts", OUTPUT, "merge:merge_state"),
@@ -70,6 +73,8 @@ FURTHER_GALLERY = (
     ),
     FurtherFault("key_starts_of_query_heads", "jax-ml/jax PR #39521", "grouped-heads", OUTPUT, "varlen"),
     FurtherFault("diagonal_of_the_longest", "ROCm/rocm-libraries PR #10999", "ragged-batch", OUTPUT, "varlen"),
+    FurtherFault("sequences_see_each_other", "pytorch/pytorch #177378", "output", OUTPUT, "nested"),
+    FurtherFault("backward_to_the_longest_query", "pytorch/pytorch PR #115576", "gradients", "key-gradient", "nested"),
     FurtherFault("splits_without_rest", "tile-ai/tilelang PR #2010", "splits", OUTPUT, "cache"),
     FurtherFault("splits_of_the_first_entry", "vllm-project/flash-attention PR #176", "splits", OUTPUT, "cache"),
     FurtherFault("last_page_whole", "hw-native-sys/simpler PR #72", "paged-keys", OUTPUT, "cache"),

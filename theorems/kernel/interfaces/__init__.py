@@ -23,6 +23,7 @@ from theorems.kernel.interfaces.keras import KERAS
 from theorems.kernel.interfaces.merging import COMBINE, MERGE_STATE
 from theorems.kernel.interfaces.mla import MLA
 from theorems.kernel.interfaces.mlx import MLX
+from theorems.kernel.interfaces.nested import NESTED
 from theorems.kernel.interfaces.onnxruntime import ONNXRUNTIME
 from theorems.kernel.interfaces.plain import PLAIN
 from theorems.kernel.interfaces.sdpa import SDPA
@@ -54,10 +55,12 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
             MLX,
             FLASH,
             PLAIN,
+            NESTED,
         )
     }
 )
-"""By name; in the order in which they are recognised, specific ones first: the last takes what no other does."""
+"""By name; in the order in which they are recognised, specific ones first: plain takes what no other does.
+What is behind it has to be asked for."""
 
 ALWAYS = ("output", "gradients", "exact-weights", "memory", "repeated-calls")
 """Capabilities that every kernel has; of gradients where it has a backward pass."""

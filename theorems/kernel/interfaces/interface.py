@@ -164,7 +164,7 @@ class Interface:
         options: what its parameters are for, but for those that tensors are given to by place.
         put: makes the call.
         by_place: so many arguments are given by place.
-        found_out: capabilities for which there is no keyword of their own: declared if a call of the kind returns.
+        found_out: capabilities that are declared if a call of the kind returns, whatever the keywords.
         of_effect: the same, declared if a call of the kind returns something else than one that is not.
         expressible: a call → the nearest that the signature can say.
         is_one_expression: whether its call is one, of the tensors of the call alone, that a test can hold.
