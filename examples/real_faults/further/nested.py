@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -44,11 +45,11 @@ def with_nested(steps: type[Jagged]) -> Callable[..., Tensor]:
         jagged, rows = steps(), Rows(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
         q, k, v = (x.transpose(1, 2) for x in (query, key, value))
         at_q, at_k = (x.offsets().tolist() for x in (q, k))
-        longest = max(end - start for start, end in zip(at_q[:-1], at_q[1:], strict=True))
+        longest = max(end - start for start, end in pairwise(at_q))
         found = []
-        for a, b, c, d in zip(at_q[:-1], at_q[1:], at_k[:-1], at_k[1:], strict=True):
-            keys, values = (jagged.keys(x.values(), slice(c, d)) for x in (k, v))
-            found.append(jagged.one(rows, q.values()[a:b], keys, values, longest))
+        for queries, own in zip(pairwise(at_q), pairwise(at_k), strict=True):
+            keys, values = (jagged.keys(x.values(), slice(*own)) for x in (k, v))
+            found.append(jagged.one(rows, q.values()[slice(*queries)], keys, values, longest))
         made: Tensor = torch.nested.nested_tensor_from_jagged(torch.cat(found), q.offsets())
         return made.transpose(1, 2)
 
