@@ -94,6 +94,11 @@ class AttentionCall(Subject):
         parts: into so many the keys are cut, if the kernel merges parts; 0 leaves it to the interface.
         splits: into so many the kernel is asked to cut its keys itself; 0 leaves it to the kernel.
         page: keys to a page of a cache that lies in pages, in any order; 0 for a cache in one piece.
+        score_mod: (H, 3), (a, b, c) of a head: a scaled product of query i and key j becomes a · it + b (j − i) + c.
+        mask_mod: (B, H, 3), (a, b, c) of a head and entry: query i sees key j if a j + b i ≤ c.
+        descales: (3, B, G), by which query, key and value of a group are multiplied, which are numbers of 8 bits.
+        shared: whether values are the first columns of the keys, so that both have one gradient.
+        alone: whether an entry of the batch is to be attended to alone, too.
         exact: whether nothing that is computed of it is rounded in any format, but for what is returned.
         seed: drives what a conclusion draws further.
         name: where it comes from.
@@ -124,6 +129,11 @@ class AttentionCall(Subject):
     parts: int = 0
     splits: int = 0
     page: int = 0
+    score_mod: Float64[np.ndarray, "H 3"] | None = None
+    mask_mod: Int[np.ndarray, "B H 3"] | None = None
+    descales: Float64[np.ndarray, "3 B G"] | None = None
+    shared: bool = False
+    alone: bool = False
     exact: bool = False
     seed: int = 0
     name: str = "generated"
@@ -149,7 +159,7 @@ class AttentionCall(Subject):
 
     def hides(self) -> bool:
         """Whether an option hides keys."""
-        masks = (self.visible, self.bias, self.window, self.lengths)
+        masks = (self.visible, self.bias, self.window, self.lengths, self.mask_mod)
         return self.causal or any(one is not None for one in masks)
 
     def visibility(self, alignment: Alignment) -> Bool[np.ndarray, "B H L T"]:
@@ -160,7 +170,15 @@ class AttentionCall(Subject):
             seen &= self.visible
         if self.bias is not None:
             seen &= ~np.isneginf(self.bias)
+        if self.mask_mod is not None:
+            seen &= self._let_through(np.arange(L))
         return seen & self._near(np.arange(L), alignment)
+
+    def _let_through(self, rows: Int[np.ndarray, "L"]) -> Bool[np.ndarray, "B H L T"]:
+        """Which keys these rows see by the mask mod."""
+        assert self.mask_mod is not None
+        a, b, c = np.moveaxis(self.mask_mod, -1, 0)[..., None, None]
+        return np.asarray(a * np.arange(self.sizes["T"]) + b * rows[:, None] <= c)
 
     def ahead(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Int[np.ndarray, "..."]:
         """j − i of key j and these rows, i counted so that the diagonal is at 0: (L, T), or (B, 1, L, T)."""
@@ -220,7 +238,11 @@ class AttentionCall(Subject):
             "sinks": None if self.sinks is None else self.sinks[heads],
             "slopes": None if self.slopes is None else self.slopes[np.ix_(np.asarray(batch), heads)],
             "lse_upstream": None if self.lse_upstream is None else self.lse_upstream[ix],
+            "score_mod": None if self.score_mod is None else self.score_mod[heads],
+            "descales": None if self.descales is None else self.descales[:, batch][:, :, groups],
         }
+        if self.mask_mod is not None:
+            seen = seen & self._let_through(np.asarray(rows))[np.ix_(np.asarray(batch), heads)]
         return self.replace(
             query=self.query[ix],
             key=self.key[of_keys],
@@ -230,6 +252,7 @@ class AttentionCall(Subject):
             bias=None if self.bias is None else cut(self.bias),
             causal=False,
             window=None,
+            mask_mod=None,
             **further,
         )
 
@@ -238,8 +261,11 @@ ENTRIES = 1 << 16
 """B · H · L · T of which all rows are looked at."""
 PLAIN = (
     *("scale", "causal", "window", "softcap", "log_sum_exp", "memory", "upstream_memory", "mask_memory", "state"),
-    *("wants", "poison", "dropout", "parts", "splits", "page", "exact"),
+    *("wants", "poison", "dropout", "parts", "splits", "page", "shared", "alone", "exact"),
 )
 """Fields that are no arrays."""
-AXES: Mapping[str, str] = MappingProxyType({"sinks": "H", "slopes": "BH", "lse_upstream": "BHL", "lengths": "B2"})
+AXES: Mapping[str, str] = MappingProxyType(
+    {"sinks": "H", "slopes": "BH", "lse_upstream": "BHL", "lengths": "B2"}
+    | {"score_mod": "H3", "mask_mod": "BH3", "descales": "3BG"}
+)
 """Of options that are arrays and no masks."""

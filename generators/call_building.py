@@ -73,7 +73,7 @@ class _Drawing:
 
     @property
     def hides(self) -> bool:
-        return any(self.plan[name] != "none" for name in ("mask", "causal", "window"))
+        return any(self.plan[name] != "none" for name in ("mask", "causal", "window", "mask mod"))
 
     @property
     def must_be_square(self) -> bool:
@@ -98,7 +98,8 @@ class _Drawing:
             L, T = _in_relation(L, T, relation, rng)
         widths = {"narrow": SMALL, "block": BLOCKS, "between": BETWEEN}
         E = int(rng.choice(widths.get(plan["width"]) or (int(plan["width"]),)))
-        M = {"same": E, "narrower": max(1, E // 2 + 1 - E % 2), "wider": E + 1 if E < 128 else E + 32}[plan["values"]]
+        wider, narrower = E + 1 if E < 128 else E + 32, max(1, E // 2 + 1 - E % 2)
+        M = {"same": E, "wider": wider}.get(plan["values"], narrower)
         many = plan["heads"] == "many"
         H = int(rng.choice(MANY_HEADS if many else (1, 2, 3)))
         group = {"single": 1, "grouped": int(rng.choice((2, 3, 4))), "one of keys": H if many else 4}[plan["group"]]

@@ -61,11 +61,13 @@ def call_of(held: Mapping[str, Any], name: str = "data") -> AttentionCall:
     for mask, dtype in MASKS.items():
         if mask in held:
             options[mask] = _mask(mask, held[mask], dtype, (B, H, L, key.shape[2]))
-    named = {"B": B, "H": H, "L": L, "2": 2}
+    named = {"B": B, "H": H, "L": L, "G": key.shape[1], "2": 2, "3": 3}
     for one, axes in AXES.items():
         if one in held:
             array = checked_array(one, numbers(held[one]), tuple(named[axis] for axis in axes))
             options[one] = _lengths(array, L, key.shape[2]) if one == "lengths" else array
+            if one == "mask_mod":
+                options[one] = array.astype(np.int64)
     return AttentionCall(query, key, value, upstream, **options)
 
 
@@ -78,7 +80,7 @@ def _option(name: str, value: Any) -> Any:
     value = value.tolist() if isinstance(value, np.ndarray) else value
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     whole = number and isinstance(value, int)
-    if name in ("causal", "log_sum_exp", "exact", "poison"):
+    if name in ("causal", "log_sum_exp", "exact", "poison", "shared", "alone"):
         fits, due = isinstance(value, bool), "true or false"
     elif name == "scale":
         fits, due = value is None or number, "a finite number, or null for the kernel's own"

@@ -1,4 +1,4 @@
-"""Options of a call beyond masks: sinks, linear biases, gradients of the log-sum-exp, lengths, parts, caches.
+"""Options of a call beyond masks: sinks, biases, gradients of the log-sum-exp, lengths, parts, caches, mods, 8 bits.
 
 Each is a level of a factor of :mod:`generators.call_space`, drawn from a generator of its own.
 """
@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.attention_call import AttentionCall, Memory
+from generators.further_tensors import with_descales, with_mask_mod, with_score_mod, with_values_in_keys
 
 Draw = Callable[[str], np.random.Generator]
 APART = 4096.0
@@ -26,6 +27,14 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
         plan: a level of each factor.
         rng: a generator by the name of a step.
     """
+    if plan["descales"] != "none" and not call.dropout:
+        call = with_descales(call, rng("descales"))
+    if plan["values"] == "of keys" and not call.dropout:
+        call = with_values_in_keys(call)
+    if plan["score mod"] != "none":
+        call = with_score_mod(call, rng("score mod"))
+    if plan["mask mod"] != "none":
+        call = with_mask_mod(call, rng("mask mod"))
     if plan["entries"] != "whole" and not _is_with_masks(call):
         call = _with_lengths(call, plan, rng("entries"))
     if plan["sinks"] != "none":
@@ -36,17 +45,24 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
         slopes = np.broadcast_to(drawn, (call.sizes["B"], call.sizes["H"])).copy()
         # Of two ways to write the bias down, one moves all logits of a row and with them the log-sum-exp.
         call = call.replace(slopes=slopes, exact=False, log_sum_exp=False)
-    if plan["lse upstream"] != "none" and call.sinks is None and call.slopes is None and not call.dropout:
+    if plan["lse upstream"] != "none" and not _is_without_lse_gradient(call):
         call = _with_lse_upstream(call, rng("lse upstream"))
     return call.replace(
         parts={"own": 0, "three": 3, "many": 6}[plan["parts"]],
         splits=0 if plan["splits"] == "own" else int(plan["splits"]),
         page=0 if plan["pages"] == "none" else int(plan["pages"]),
+        alone=plan["alone"] != "none" and call.sizes["B"] > 1 and not call.dropout,
     )
 
 
+def _is_without_lse_gradient(call: AttentionCall) -> bool:
+    """Whether its log-sum-exp is not claimed, or nothing has a gradient."""
+    return call.sinks is not None or call.slopes is not None or call.dropout > 0 or not call.wants
+
+
 def _is_with_masks(call: AttentionCall) -> bool:
-    return call.visible is not None or call.bias is not None or call.dropout > 0 or call.is_large
+    masks = (call.visible, call.bias, call.mask_mod)
+    return any(one is not None for one in masks) or call.dropout > 0 or call.is_large
 
 
 def _with_lengths(call: AttentionCall, plan: Mapping[str, str], rng: np.random.Generator) -> AttentionCall:

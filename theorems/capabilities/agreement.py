@@ -36,9 +36,23 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
     own = kernel.in_own_numbers(call)
     parts = max(2, own.parts) if MERGED in kernel.declares else 0
     rows = FurtherRows(own, kernel.numbers, kernel.alignment, skips=kernel.skips_below, parts=parts)
+    if own.descales is not None:
+        # Products of 8 bits are added up in float32; what is returned is stored in 16.
+        return replace(rows, numbers=FORMATS["float32"], stored=FORMATS["bfloat16"], coarse=True)
     if own.exact and kernel.numbers.name in HALF:
         return replace(rows, numbers=FORMATS["float32"], stored=kernel.numbers)
     return rows
+
+
+def with_factors(call: AttentionCall) -> AttentionCall:
+    """The call on query, key and value that are multiplied by their factors: products of few bits are exact."""
+    if call.descales is None:
+        return call
+    sizes = call.sizes
+    by_group = call.descales[..., None, None]
+    heads = np.repeat(by_group[0], sizes["H"] // sizes["G"], axis=1)
+    held = {"query": call.query * heads, "key": call.key * by_group[1], "value": call.value * by_group[2]}
+    return call.replace(**held, descales=None)
 
 
 def same_gradients(rows: AttentionRows, answer: Answer) -> Iterator[Claim]:

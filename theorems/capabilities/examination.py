@@ -13,8 +13,18 @@ from jaxtyping import Bool, Float64
 from generators.attention_call import AttentionCall, State
 from generators.call_building import attended_rows
 from theorems.bounded import exact
-from theorems.capabilities.agreement import GRADIENTS, MERGED, OUTPUT, rows_of, same, same_bits, same_gradients
+from theorems.capabilities.agreement import (
+    GRADIENTS,
+    MERGED,
+    OUTPUT,
+    rows_of,
+    same,
+    same_bits,
+    same_gradients,
+    with_factors,
+)
 from theorems.capabilities.hidden_keys import exchange_hidden_keys
+from theorems.capabilities.same_again import same_alone, same_rescaled
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.on_kernel import Answer, OnKernel
 from theorems.core.tolerances import EXACT
@@ -53,6 +63,7 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
         ignored = [name for name, one in under_test.kernel.accounts.items() if one == "ignored"]
         claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
         yield "parameters", replace(claim, detail=f"ignored: {', '.join(ignored)}" if ignored else "")
+    rows = replace(rows, call=with_factors(own))
     if call.is_large:
         yield from _of_some_rows(rows, answer)
     else:
@@ -61,6 +72,8 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
         for name in RESULTS:
             if getattr(first, name) is not None:
                 yield "repeated-calls", same_bits("same-bits", getattr(answer, name), getattr(first, name))
+    for about, claim in (*same_alone(own, answer, under_test), *same_rescaled(own, answer, under_test)):
+        yield about, claim
     if call.poison and call.hides() and not call.dropout:
         for claim in exchange_hidden_keys(own, answer, under_test):
             yield "hidden-keys", claim
@@ -153,6 +166,7 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
         rows,
         call=rows.call.part(rows.alignment, batch, groups, places),
         places=rows.call.ahead(np.asarray(places), rows.alignment),
+        from_start=np.arange(sizes["T"]) - np.asarray(places)[:, None],
     )
     yield from _of_rows(own, replace(answer, **part))
     if own.empty.any():  # NaN of theirs may be in all gradients

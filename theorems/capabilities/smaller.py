@@ -113,7 +113,7 @@ def cut_call(call: AttentionCall, axis: str, kept: slice | np.ndarray) -> Attent
     """The call with some of an axis; of G with the heads of these groups."""
     sizes = call.sizes
     held = {name: _take(getattr(call, name), AXES[axis], kept) for name in HAVE[axis]}
-    on_masks = axis
+    on_masks, own = axis, kept
     if axis == "G":
         group = sizes["H"] // sizes["G"]
         kept = (np.arange(sizes["G"])[kept][:, None] * group + np.arange(group)).ravel()
@@ -126,8 +126,9 @@ def cut_call(call: AttentionCall, axis: str, kept: slice | np.ndarray) -> Attent
             if mask is not None and mask.ndim >= -place and mask.shape[place] > 1:
                 held[name] = _take(mask, mask.ndim + place, kept)
     for name, axes in FURTHER.items():
-        if getattr(call, name) is not None and on_masks in axes:
-            held[name] = _take(getattr(call, name), axes.index(on_masks), kept)
+        for one, places in {axis: own, on_masks: kept}.items():
+            if getattr(call, name) is not None and one in axes:
+                held[name] = _take(getattr(call, name), axes.index(one), places)
     made = call.replace(**held)
     if call.lengths is not None and axis in "LT":
         made = made.replace(lengths=np.minimum(call.lengths, (made.sizes["L"], made.sizes["T"])))

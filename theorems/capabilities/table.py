@@ -23,6 +23,7 @@ from theorems.capabilities.examination import (
     UNCHANGED,
     WEIGHTS,
 )
+from theorems.capabilities.same_again import ALONE, RESCALED
 
 BACKWARD = "where the kernel has a backward pass"
 AGREEMENT: Mapping[str, str] = MappingProxyType(
@@ -277,6 +278,53 @@ CAPABILITIES: tuple[Capability, ...] = (
         Entries without keys have rows that see nothing; what lies between and behind is neither read nor written.""",
         lambda call: call.lengths is not None,
         own=MappingProxyType({EMPTY: "where an entry has queries that see no key"}),
+    ),
+    Capability(
+        "shared-keys-values",
+        "Values that are columns of the keys (MLA)",
+        "the first columns of the keys are the values; their gradient is the sum of both",
+        """Keys of width E hold values of width M in their first M columns, as the latent cache of multi-head latent
+        attention does: logits are of all E columns, o of the first M. What is called dK is dK of the logits, with dV
+        added to its first M columns.""",
+        lambda call: call.shared,
+    ),
+    Capability(
+        "score-mod",
+        "Functions of scores",
+        "affine functions of a score and its place, drawn for each head, and their derivative",
+        """What a function of (score, entry, head, query, key) makes of a score is the logit: a · score + b (j − i) + c
+        here, with numbers of the query's head, i and j counted from 0. dz is multiplied by a on its way to dQ and dK;
+        with a = 0 these are zero.""",
+        lambda call: call.score_mod is not None,
+    ),
+    Capability(
+        "mask-mod",
+        "Functions that hide keys",
+        "half-planes of places, drawn for each head and batch entry",
+        """A key is seen where a function of (entry, head, query, key) says so: here where a j + b i ≤ c with whole
+        numbers of the entry and the query's head, alone or with what else hides keys, forward and backward.""",
+        lambda call: call.mask_mod is not None,
+    ),
+    Capability(
+        "fp8-descale",
+        "Factors of tensors of 8 bits",
+        "a factor for each group of heads and entry; half the data and double the factor give the same bits",
+        """Query, key and value are of 8 bits (e4m3), and each group of heads of an entry has a factor by which they are
+        multiplied. Rows are attention on the products, but for weights that are rounded to 8 bits before they are
+        multiplied with values, and a result of 16 bits. Half the data with double the factor are the same numbers: no
+        bit of what is returned changes. The query's factor is that of the group of its head.""",
+        lambda call: call.descales is not None,
+        own=MappingProxyType({RESCALED: "on every call with factors"}),
+        agrees=MappingProxyType({OUTPUT: AGREEMENT[OUTPUT]}),
+    ),
+    Capability(
+        "batch-invariance",
+        "An entry alone, and in a batch",
+        "an entry of a batch has the same bits as alone, where the kernel declares it",
+        """A kernel that declares ``batch_invariant``, by a parameter or an attribute, returns the same bits for an
+        entry of a batch, forward and backward, whichever others are with it: here all that were drawn, and none.""",
+        lambda call: call.alone,
+        own=MappingProxyType({ALONE: "on every call of more than one entry"}),
     ),
     Capability(
         "splits",

@@ -49,7 +49,8 @@ def reproducer(found: Trace, line: str) -> str:
     said = kernel.source.count(":") == 1 and kernel.interface.is_one_expression and _can_be_written(call)
     if size > LARGEST or not said:
         return ""
-    if any(getattr(call, name) is not None for name in AXES):  # of which the textbook of the file has no word
+    # Of these the textbook of the file has no word.
+    if call.alone or any(getattr(call, name) is not None for name in AXES):
         return ""
     form = _second_call if call.state is State.TWICE else FORMS.get(found.capability, _numbers_are_due)
     body = [*_tensors(found), *form(found)]

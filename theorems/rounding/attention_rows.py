@@ -94,13 +94,19 @@ class AttentionRows:
 
     @cached_property
     def _capped_logits(self) -> tuple[Any, Any]:
-        """scale · q·k under the cap, and the cap's derivative; (B, H, L, T)."""
+        """scale · q·k under the cap, and its derivative, None for 1; (B, H, L, T)."""
         with self._as_the_kernel():
             raw: Any = np.matmul(exact(self.call.query), np.swapaxes(self._by_head(self.call.key), -1, -2)) * self.scale
+            raw, factor = self._modify(raw)
             if not self.call.softcap:
-                return raw, None
+                return raw, factor
             tanh = np.tanh(raw / self.call.softcap)
-            return tanh * self.call.softcap, (1 - tanh) * (1 + tanh)
+            slope = (1 - tanh) * (1 + tanh)
+            return tanh * self.call.softcap, slope if factor is None else slope * factor
+
+    def _modify(self, raw: Any) -> tuple[Any, Any]:
+        """Scores before the cap, and their derivative by what they were, None for 1."""
+        return raw, None
 
     @cached_property
     def logits(self) -> Any:

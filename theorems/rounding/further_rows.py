@@ -38,10 +38,23 @@ class FurtherRows(AttentionRows):
     Attributes:
         parts: of the keys, whose outputs and log-sum-exps are rounded before they are merged; 0 for none.
         places: of rows that are some of those of a longer call: how far the keys lie ahead of them, (L, T).
+        from_start: the same with no diagonal but the one through the first query and the first key.
+        coarse: whether weights are rounded to 8 bits, e4m3, before they are multiplied with values.
     """
 
     parts: int = 0
     places: Int[np.ndarray, "L T"] | None = None
+    from_start: Int[np.ndarray, "L T"] | None = None
+    coarse: bool = False
+
+    def _modify(self, raw: Any) -> tuple[Any, Any]:
+        """a · score + b (j − i) + c, and a."""
+        if self.call.score_mod is None:
+            return raw, None
+        L, T = self.call.sizes["L"], self.call.sizes["T"]
+        ahead = np.arange(T) - np.arange(L)[:, None] if self.from_start is None else self.from_start
+        a, b, c = (x[:, None, None] for x in self.call.score_mod.T)
+        return raw * a + with_rounding(b * ahead) + exact(c), a
 
     @cached_property
     def logits(self) -> Any:
@@ -88,9 +101,16 @@ class FurtherRows(AttentionRows):
     def weights(self) -> Any:
         """s of the keys."""
         if self.call.sinks is None:
-            return super().weights
+            return self._round_to_8_bits(super().weights)
         s: Any = np.where(self.visibility, self._weights_and_sink[..., :-1], 0.0)
-        return s.widen(self._error_of_skipping(s)) if self.skips else s
+        return self._round_to_8_bits(s.widen(self._error_of_skipping(s)) if self.skips else s)
+
+    def _round_to_8_bits(self, s: Any) -> Any:
+        """e^{z − max z} has a bit before the point and three behind it, the least is 2⁻⁹; by the largest of its row."""
+        if not self.coarse:
+            return s
+        most = np.max(s.value + s.error, axis=-1, keepdims=True)
+        return s.widen(np.where(self.visibility, 2.0**-4 * (s.value + s.error) + 2.0**-10 * most, 0.0))
 
     @cached_property
     def output(self) -> Any:
@@ -116,6 +136,16 @@ class FurtherRows(AttentionRows):
         # e^{l_p − l} u is rounded as it is handed back.
         lost: Any = np.swapaxes(self._rounding_of_parts, -1, -2) @ np.abs(self.call.upstream)
         return found.widen(self._over_group(exact(lost)).value)
+
+    @cached_property
+    def key_gradient(self) -> Any:
+        """dK, (B, G, T, E); of keys whose first columns are the values, that of both."""
+        found: Any = super().key_gradient
+        if not self.call.shared:
+            return found
+        rest = np.zeros((*found.shape[:-1], found.shape[-1] - self.call.sizes["M"]))
+        with self._as_the_kernel():
+            return found + np.concatenate([self.value_gradient, exact(rest)], axis=-1)
 
     @cached_property
     def _masked_logit_gradient(self) -> Any:

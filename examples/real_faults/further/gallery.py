@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 
@@ -39,8 +40,13 @@ def kernel_of_folder(name: str) -> Callable[..., Any]:
     return function
 
 
-RIGHT = ("rows", "bias", "varlen", "cache", "merge:merge_state", "merge:combine")
-OUTPUT = "output-is-attention"
+RIGHT = (
+    *("rows", "bias", "varlen", "cache", "merge:merge_state", "merge:combine"),
+    *("gpt_oss", "flex", "invariant", "fp8", "mla", "nested"),
+)
+FORCED = MappingProxyType({"nested": "nested"})
+"""Interfaces that no parameter tells from others, by the right kernel."""
+OUTPUT, ALONE = "output-is-attention", "same-bits-alone"
 FURTHER_GALLERY = (
     FurtherFault("merge_in_base_two", "sgl-project/sglang #40903", "merged-parts", OUTPUT, "merge:merge_state"),
     FurtherFault("merge_of_nothing", "flashinfer-ai/flashinfer #4051", "merged-parts", OUTPUT, "merge:merge_state"),
@@ -67,8 +73,26 @@ FURTHER_GALLERY = (
     ),
     FurtherFault("key_starts_of_query_heads", "jax-ml/jax PR #39521", "grouped-heads", OUTPUT, "varlen"),
     FurtherFault("diagonal_of_the_longest", "ROCm/rocm-libraries PR #10999", "ragged-batch", OUTPUT, "varlen"),
+    FurtherFault("sequences_see_each_other", "pytorch/pytorch #177378", "output", OUTPUT, "nested"),
+    FurtherFault("backward_to_the_longest_query", "pytorch/pytorch PR #115576", "gradients", "key-gradient", "nested"),
     FurtherFault("splits_without_rest", "tile-ai/tilelang PR #2010", "splits", OUTPUT, "cache"),
     FurtherFault("splits_of_the_first_entry", "vllm-project/flash-attention PR #176", "splits", OUTPUT, "cache"),
     FurtherFault("last_page_whole", "hw-native-sys/simpler PR #72", "paged-keys", OUTPUT, "cache"),
     FurtherFault("pages_in_a_row", "hw-native-sys/pypto PR #470", "paged-keys", OUTPUT, "cache"),
+    FurtherFault("sinks_dropped", "vllm-project/vllm PR #52156", "sinks", OUTPUT, "gpt_oss"),
+    FurtherFault("sinks_in_each_score", "huggingface/transformers PR #41083", "sinks", OUTPUT, "gpt_oss"),
+    FurtherFault("mods_of_key_heads", "intel/intel-xpu-backend-for-triton #3632", "score-mod", OUTPUT, "flex"),
+    FurtherFault("score_without_gradient", "pytorch/pytorch PR #185991", "score-mod", "query-gradient", "flex"),
+    FurtherFault("keys_beyond_the_last_block", "pytorch/pytorch #159247", "mask-mod", OUTPUT, "flex"),
+    FurtherFault("blocks_whole_in_backward", "Dao-AILab/flash-attention #2623", "mask-mod", "key-gradient", "flex"),
+    FurtherFault("splits_by_batch", "sgl-project/sgl-flash-attn PR #43", "batch-invariance", ALONE, "invariant"),
+    FurtherFault("tiles_by_batch", "deepseek-ai/FlashMLA #212", "batch-invariance", ALONE, "invariant"),
+    FurtherFault("descales_dropped", "vllm-project/vllm PR #42580", "fp8-descale", OUTPUT, "fp8"),
+    FurtherFault("descales_of_the_first_entry", "ROCm/rocm-libraries PR #10474", "fp8-descale", OUTPUT, "fp8"),
+    FurtherFault("values_in_step_of_their_width", "ikawrakow/ik_llama.cpp PR #2031", "output", OUTPUT, "mla"),
+    FurtherFault("last_columns_are_values", "ROCm/aiter #3095", "output", OUTPUT, "mla"),
+    FurtherFault(
+        "gradient_of_values_alone", "tenstorrent/tt-metal PR #45621", "shared-keys-values", "key-gradient", "mla"
+    ),
+    FurtherFault("gradient_of_keys_alone", "ROCm/aiter PR #4766", "shared-keys-values", "key-gradient", "mla"),
 )

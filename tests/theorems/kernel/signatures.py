@@ -29,6 +29,7 @@ def attend(
     softcap: float = 0.0,
     diagonal: str = TOP,
     sinks: Tensor | None = None,
+    modify: Any = None,
     empty: str = "zeros",
 ) -> tuple[Tensor, Tensor]:
     """Softmax attention of (B, H, L, E) on (B, G, T, E); None or −1 is no limit of a window."""
@@ -36,6 +37,7 @@ def attend(
     logits = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if softcap:
         logits = softcap * torch.tanh(logits / softcap)
+    logits = logits if modify is None else modify(logits)
     L, T = logits.shape[-2:]
     shift = {TOP: 0, BOTTOM: T - L, LONGER: max(T - L, 0)}[diagonal]
     ahead = torch.arange(T) - torch.arange(L)[:, None] - shift
@@ -167,7 +169,11 @@ def flex(core: Core) -> Callable[..., Any]:
         return_lse: bool = False,
         kernel_options: Any = None,
     ) -> Any:
-        found = core(query, key, value, scale=scale)
+        axes = (torch.arange(n) for n in (*query.shape[:3], key.shape[2]))
+        places = torch.meshgrid(*axes, indexing="ij")
+        modify = None if score_mod is None else lambda score: score_mod(score, *places)
+        mask = None if block_mask is None else block_mask.mask_mod(*places)
+        found = core(query, key, value, scale=scale, mask=mask, modify=modify)
         return found if return_lse else found[0]
 
     return flex_attention
@@ -413,6 +419,30 @@ def flash_kvcache(core: Core) -> Callable[..., Any]:
         return (output.transpose(1, 2), lse) if return_softmax_lse else output.transpose(1, 2)
 
     return flash_attn_with_kvcache
+
+
+def flash_mla(core: Core) -> Callable[..., Any]:
+    def flash_mla_with_kvcache(
+        q: Tensor,
+        k_cache: Tensor,
+        block_table: Tensor,
+        cache_seqlens: Tensor,
+        head_dim_v: int,
+        tile_scheduler_metadata: Any,
+        num_splits: Any,
+        softmax_scale: float | None = None,
+        causal: bool = False,
+        is_fp8_kvcache: bool = False,
+    ) -> Any:
+        found = []
+        for b, T in enumerate(cache_seqlens.tolist()):
+            keys = k_cache[block_table[b].long()].flatten(0, 1)[None, :T]
+            tensors = swap(q[b : b + 1], keys, keys[..., :head_dim_v])
+            found.append(core(*tensors, scale=softmax_scale, causal=causal, diagonal=BOTTOM))
+        output, lse = (torch.cat(each) for each in zip(*found, strict=True))
+        return output.transpose(1, 2), lse
+
+    return flash_mla_with_kvcache
 
 
 # ---- flashinfer, xformers, Transformer Engine ------------------------------------------------------------------------
@@ -800,7 +830,7 @@ class Signature:
 SIGNATURES = {
     "torch": Signature(sdpa, "sdpa", with_other_diagonal, ("causal",)),
     "ttnn": Signature(causal_by_default, "sdpa", with_scale_of_keys, ("scale",)),
-    "flex": Signature(flex, "sdpa", with_scaled_lse, ("log-sum-exp",)),
+    "flex": Signature(flex, "flex", with_scaled_lse, ("log-sum-exp", "score-mod", "mask-mod", "window")),
     "tinygrad": Signature(tinygrad, "sdpa", without_mask, ("boolean-mask",)),
     "triton": Signature(triton, "triton", with_other_diagonal, ("causal",)),
     "flash-attn 2": Signature(flash_2, "flash", with_scaled_lse, ("log-sum-exp",)),
@@ -813,7 +843,8 @@ SIGNATURES = {
     "flashinfer decode": Signature(flashinfer_decode, "flashinfer", without_the_last_column, ("output",)),
     "xformers": Signature(xformers, "xformers", without_mask, ("additive-mask",)),
     "transformer-engine": Signature(DotProductAttention, "transformer-engine", without_mask, ("boolean-mask",)),
-    "gpt_oss": Signature(hf_gpt_oss, "hf", with_scale_of_keys, ("scale",)),
+    "flash-mla": Signature(flash_mla, "mla", with_other_diagonal, ("causal", "shared-keys-values", "paged-keys")),
+    "gpt_oss": Signature(hf_gpt_oss, "hf", with_scale_of_keys, ("scale", "sinks")),
     "gemma2": Signature(hf_gemma_2, "hf", with_cap_on_mask, ("softcap",)),
     "mistral": Signature(hf_mistral, "hf", with_sign_of_dk, ("gradients",)),
     "gpt2": Signature(hf_gpt_2, "hf", without_mask, ("boolean-mask",)),

@@ -24,6 +24,10 @@ CALLS = {
     "log-sum-exp": PLAIN.replace(lse_upstream=RNG.standard_normal((2, 4, 3)), softcap=2.0),
     "bias": PLAIN.replace(bias=RNG.standard_normal((1, 4, 1, 20)), softcap=2.0),
     "bias of (L, T)": PLAIN.replace(bias=RNG.standard_normal((3, 20))),
+    "score mod": PLAIN.replace(score_mod=RNG.standard_normal((4, 3)), softcap=2.0, bias=RNG.standard_normal((3, 20))),
+    "score that does not matter": PLAIN.replace(score_mod=np.array([[0.0, 0.5, 1.0]] * 4)),
+    "mask mod": PLAIN.replace(mask_mod=RNG.integers(-2, 3, (2, 4, 3)), causal=True),
+    "values in keys": PLAIN.replace(value=PLAIN.key[..., :5], shared=True),
     "lengths": PLAIN.replace(lengths=np.array([[2, 7], [3, 20]]), causal=True),
 }
 RESULTS = ("output", "query_gradient", "key_gradient", "value_gradient", "sink_gradient", "bias_gradient")
@@ -32,9 +36,16 @@ RESULTS = ("output", "query_gradient", "key_gradient", "value_gradient", "sink_g
 def textbook(call: AttentionCall) -> dict[str, Any]:
     """By autograd."""
     query, key, value = (torch.tensor(x).requires_grad_() for x in (call.query, call.key, call.value))
-    leaves = {"query_gradient": query, "key_gradient": key, "value_gradient": value}
+    leaves = {"query_gradient": query, "key_gradient": key}
+    if call.shared:
+        value = key[..., : value.shape[-1]]
+    else:
+        leaves["value_gradient"] = value
     group = query.shape[1] // key.shape[1]
     logits = query @ key.repeat_interleave(group, 1).mT
+    if call.score_mod is not None:
+        a, b, c = (x[:, None, None] for x in torch.tensor(call.score_mod).unbind(-1))
+        logits = a * logits + b * (torch.arange(20) - torch.arange(3)[:, None]) + c
     if call.softcap:
         logits = call.softcap * torch.tanh(logits / call.softcap)
     if call.bias is not None:
@@ -109,3 +120,15 @@ def test_rounding_of_parts_is_carried() -> None:
     far = tensors(Sizes(B=1, H=1, G=1, L=2, T=9, E=4, M=3), Numbers.FAR, seed=1)
     errors = [FurtherRows(far, FORMATS["float32"], parts=parts).output.error.max() for parts in (0, 2, 6)]
     assert errors[0] < errors[1] < errors[2]
+
+
+def test_a_part_has_its_rows_where_places_count() -> None:
+    """Functions of places are given those of the whole."""
+    mods = {"score_mod": RNG.standard_normal((4, 3)), "mask_mod": RNG.integers(-2, 3, (2, 4, 3))}
+    call, chosen = PLAIN.replace(**mods, causal=True), [0, 2]
+    whole = FurtherRows(call, FORMATS["float64"], Alignment.BOTTOM_RIGHT)
+    ahead = np.arange(20) - np.array(chosen)[:, None]
+    cut = call.part(Alignment.BOTTOM_RIGHT, [1], [1], chosen)
+    part = FurtherRows(cut, FORMATS["float64"], Alignment.BOTTOM_RIGHT, from_start=ahead)
+    assert np.array_equal(part.visibility, whole.visibility[1:, 2:, chosen])
+    np.testing.assert_allclose(part.output.value, whole.output.value[1:, 2:, chosen], rtol=1e-14)

@@ -13,7 +13,7 @@ import numpy as np
 
 from generators.attention_call import AttentionCall
 from theorems.kernel.interfaces.flash import OPTIONS, flash_options
-from theorems.kernel.interfaces.further import first_in
+from theorems.kernel.interfaces.further import first_in, in_8_bits, in_own_dtype
 from theorems.kernel.interfaces.interface import (
     Interface,
     Parameters,
@@ -40,11 +40,12 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         key, table = in_pages(key, request.page, keys, request.seed)
         value, _ = in_pages(value, request.page, keys, request.seed)
         options[first_in(TABLES, has)] = table
-    output, lse = first_of(kernel(query, key, value, **flash_options(request, has, options)))
-    return Returned(swap_axes(output), lse if request.log_sum_exp else None)
+    tensors = in_8_bits(request, query, key, value)
+    output, lse = first_of(kernel(*tensors, **flash_options(request, has, options)))
+    return Returned(swap_axes(in_own_dtype(request, output)), lse if request.log_sum_exp else None)
 
 
-def _with_all_queries(call: AttentionCall) -> AttentionCall:
+def with_all_queries(call: AttentionCall) -> AttentionCall:
     """Lengths are those of the cache alone."""
     if call.lengths is None:
         return call
@@ -65,6 +66,6 @@ FLASH_KVCACHE = Interface(
     ),
     _put,
     found_out=("grouped-heads",),
-    expressible=_with_all_queries,
+    expressible=with_all_queries,
     is_one_expression=False,
 )

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from theorems.kernel.interfaces.flash import OPTIONS, flash_options
+from theorems.kernel.interfaces.further import in_8_bits, in_own_dtype
 from theorems.kernel.interfaces.interface import (
     GIVEN,
     Interface,
@@ -36,7 +37,9 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         for pair in known:
             if pair[0] in has:
                 options |= {pair[0]: of_queries[number], pair[1]: of_keys[number]}
-    output, lse = first_of(kernel(packed_q, packed_k, packed_v, **flash_options(request, has, options)))
+    tensors = in_8_bits(request, packed_q, packed_k, packed_v)
+    output, lse = first_of(kernel(*tensors, **flash_options(request, has, options)))
+    output = in_own_dtype(request, output)
     if isinstance(output, torch.Tensor) and output.dim() == 3 and len(output) == len(packed_q):
         output = unpack(output, (B, L), lengths[0]).transpose(1, 2)
     if isinstance(lse, torch.Tensor) and lse.shape == (packed_q.shape[1], len(packed_q)):
