@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from reference_attention.files import write_bytes, write_text
 from theorems.command.common import check_targets
 from theorems.command.subcommands import ExplainOptions
@@ -25,6 +27,7 @@ def explain_and_report(options: ExplainOptions) -> int:
     check_targets(options.plot)
     found = explain(options.data, starts=options.starts, seed=options.seed)
     write(found, console())
+    console().print(f"To drag its tokens: theorems explore --data {quote(options.data)}", soft_wrap=True)
     if options.json is not None:
         write_text(options.json, found.to_json())
     if options.plot is not None:

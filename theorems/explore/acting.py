@@ -57,7 +57,7 @@ def connect(page: Page) -> None:
 def _if_somebody(page: Page, act: Callable[[Any], None]) -> Changed:
     """Calls it with the new value, unless the page itself has set that; what cannot be done is said on the page."""
 
-    def changed(attribute: str, old: Any, new: Any) -> None:
+    def listener(attribute: str, old: Any, new: Any) -> None:
         if page.is_writing or new is None:
             return
         try:
@@ -65,7 +65,7 @@ def _if_somebody(page: Page, act: Callable[[Any], None]) -> Changed:
         except InvalidInput as error:
             page.refuse(error)
 
-    return changed
+    return listener
 
 
 def _move(page: Page, name: str, places: dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ def _ring(page: Page, name: str, indices: list[int]) -> None:
 
 
 def _select(page: Page, which: str) -> None:
-    kind, number = page.selected
+    kind, number = page.selection
     if kind == "start":
         page.show_place()
     else:
@@ -131,7 +131,7 @@ def _select(page: Page, which: str) -> None:
 
 def _place(page: Page, value: float) -> None:
     """Coordinates that were typed: of a start those of p, whatever unit the picture has."""
-    kind, number = page.selected
+    kind, number = page.selection
     place = np.array([page.controls.x.value, page.controls.y.value], dtype=np.float64)
     if kind == "start":
         k = number[0]
@@ -142,7 +142,7 @@ def _place(page: Page, value: float) -> None:
 
 
 def _score(page: Page, value: float) -> None:
-    kind, number = page.selected
+    kind, number = page.selection
     if kind == "token":
         i, t = number
         page.change(page.state.with_score(i, t, float(value)))

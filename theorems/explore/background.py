@@ -49,6 +49,12 @@ class Latest:
             self._steps, self._take, self._failed, self._done = steps, take, failed, done
             self._asked.notify_all()
 
+    def drop(self) -> None:
+        """Ask for nothing more; the thread waits."""
+        with self._asked:
+            self._ticket += 1
+            self._steps = None
+
     def close(self) -> None:
         """Nothing is asked for any more."""
         with self._asked:
@@ -70,6 +76,8 @@ class Latest:
                         break
                 if self._ended:
                     return
+                if self._steps is None:
+                    continue
                 steps, take, failed, done = self._steps, self._take, self._failed, self._done
                 self._steps = None
             assert steps is not None

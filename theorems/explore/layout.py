@@ -93,9 +93,9 @@ class Layout:
 
     def add_to(self, document: Document) -> None:
         """Put it into a document."""
-        document.add_root(self.root)
         sheet = style_sheet()
         for model in self.root.select({"type": UIElement}):
             model.stylesheets = [*model.stylesheets, sheet]
+        document.add_root(self.root)  # last: within a document every change of a model looks at all of them
         ready = [ink_callback(self.written), self.timeline.show, self.fit]
         document.js_on_event(DocumentReady, *ready)

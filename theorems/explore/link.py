@@ -56,14 +56,14 @@ def unpack_link(address: str) -> State:
         text = zlib.decompressobj().decompress(content, LARGEST).decode()
         held = from_json(text)
         found = state_of(case_of(held["case"], name="link"))
-        return found.but(**_checked(found, held))
+        return found.but(**_view_in(found, held))
     except InvalidInput as error:
         raise InvalidInput(f"link: {error}") from None
     except (ValueError, TypeError, KeyError, IndexError, zlib.error, binascii.Error):
         raise InvalidInput("link: it holds no data, or was cut short; copy it whole.") from None
 
 
-def _checked(found: State, held: dict[str, Any]) -> dict[str, Any]:
+def _view_in(found: State, held: dict[str, Any]) -> dict[str, Any]:
     """What of a link is not data, if it fits them.
 
     Raises:

@@ -71,7 +71,7 @@ class Page:
             moving: whether something is on its way; the plane then stays as it is.
         """
         is_other = state.case is not self._verified
-        self.state, self._error, self._verified = state, said, state.case
+        self.state, self._error = state, said
         held = self.view if moving else None
 
         def pictures(cancelled: Cancelled) -> Iterator[tuple[Part, Solved]]:
@@ -80,9 +80,9 @@ class Page:
                 if cancelled():
                     return
 
-        self._pictures.ask(pictures, partial(self._take_part, moving), self._fail)
         if is_other:
-            self._statements.ask(partial(self._statement_steps, state), self._take_verdicts, self._fail)
+            self._statements.drop()
+        self._pictures.ask(pictures, partial(self._take_part, moving), self._fail)
         self._say(f"{len(self._said)} verdicts are of the data before" if is_other and self._said else self._progress)
         if not moving:
             with self.writing():
@@ -118,17 +118,17 @@ class Page:
 
     def show_place(self) -> None:
         """The widgets say where the selected token or start is."""
-        controls, (kind, number) = self.controls, self.selected
+        controls, (kind, number) = self.controls, self.selection
         with self.writing():
             is_start = kind == "start"
-            held = self.view.attended(self.state.starts[number]) if is_start else self.state.tokens[number]
+            held = self.view.attention_vector(self.state.starts[number]) if is_start else self.state.tokens[number]
             place = self.view.place_tokens(held)
             controls.x.value, controls.y.value = float(place[0]), float(place[1])
             controls.score.disabled = is_start or self.state.scores_follow
             controls.score.value = None if is_start else float(self.state.case.problem.scores[number])
 
     @property
-    def selected(self) -> tuple[str, tuple[int, ...]]:
+    def selection(self) -> tuple[str, tuple[int, ...]]:
         """What the widgets speak of: "token" with (i, t), or "start" with its number."""
         kind, _, number = self.controls.which.value.partition(" ")
         return kind, tuple(int(k) for k in number.split("·"))
@@ -142,6 +142,9 @@ class Page:
     def _take_part(self, moving: bool, found: tuple[Part, Solved] | None) -> None:
         if found is not None:
             self._draw(*found, moving=moving)
+        elif self._verified is not self.state.case:
+            self._verified = self.state.case
+            self._statements.ask(partial(self._statement_steps, self.state), self._take_verdicts, self._fail)
 
     def _draw(self, part: Part, solved: Solved, *, moving: bool = False) -> None:
         with self.writing():

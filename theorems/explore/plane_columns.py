@@ -77,7 +77,7 @@ def rays(solved: Solved) -> Columns:
     for one in shown:
         svm = one.solution
         assert isinstance(svm, MaxMargin)
-        way = solved.view.place_tokens(solved.view.attended(svm.direction))
+        way = solved.view.place_tokens(solved.view.attention_vector(svm.direction))
         end = FAR_OUT * solved.view.extent * way / (np.linalg.norm(way) or 1.0)
         kind = KINDS[one.name == "optimal"] if one.locally_optimal or one.name == "optimal" else "not optimal"
         row = ([0.0, float(end[0])], [0.0, float(end[1])], kind, str(one.alpha.tolist()), svm.norm)
@@ -91,8 +91,8 @@ def band(state: State, solved: Solved) -> Columns:
     svm, view = solved.about.solution, solved.view
     if svm is None:
         return {"xs": [], "ys": [], "edge": []}
-    way = view.place_tokens(view.attended(svm.p))
-    if view.query is not None:  # x·W z, of which attended has the part for a query of length 1
+    way = view.place_tokens(view.attention_vector(svm.p))
+    if view.query is not None:  # x·W z, of which attention_vector has the part for a query of length 1
         way = way * float(np.linalg.norm(view.query))
     length = float(np.linalg.norm(way))
     if length == 0:

@@ -18,9 +18,9 @@ from theorems.explore.state import State
 
 STEPS = 200
 """Steps of a rule whose steps have a length; together they lead to the edge."""
-SMOOTH_STEPS = 1000
+SMOOTH_STEPS = 400
 """Steps of gradient descent, whose steps vanish."""
-RECORDS = 100
+RECORDS = 50
 """Points of a run that are kept."""
 
 
@@ -70,7 +70,7 @@ def _descent(state: State, norm: float) -> list[Run]:
     return _from_every_start("gradient descent", run.points, run.iterations, how)
 
 
-def _normalized(state: State, norm: float) -> list[Run]:
+def _normalized_descent(state: State, norm: float) -> list[Run]:
     step, every = norm / STEPS, STEPS // RECORDS
     run = normalized_gradient_descent(state.case.problem, state.starts, steps=STEPS, step=step, record_every=every)
     how = f"{STEPS} steps of length {step:.3g}"
@@ -103,7 +103,7 @@ def _from_every_start(
 RULES: dict[str, Follow] = {
     "flow": _flow,
     "gradient descent": _descent,
-    "normalized descent": _normalized,
+    "normalized descent": _normalized_descent,
     "sign descent": _sign,
     "Muon": _muon,
 }

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from typing import Any
 
 from bokeh.application import Application
 from bokeh.application.handlers.function import FunctionHandler
 from bokeh.document import Document
+from bokeh.resources import Resources
 from bokeh.server.server import BaseServer
 from bokeh.server.tornado import BokehTornado
 from tornado.httpserver import HTTPServer
@@ -28,6 +30,17 @@ from theorems.explore.state import State
 
 HOST = "127.0.0.1"
 TOKEN_BYTES = 16
+COMPONENTS = ("bokeh", "bokeh-widgets", "bokeh-tables")
+
+
+class _Server(BokehTornado):  # type: ignore[misc]  # bokeh is not looked into
+    """Bokeh's, which sends no script for formulas and for WebGL, larger than all others together."""
+
+    def resources(self, absolute_url: Any = None) -> Resources:
+        """The scripts that a page loads."""
+        found: Resources = super().resources(absolute_url)
+        found.components = list(COMPONENTS)
+        return found
 
 
 class ExploreServer:
@@ -49,7 +62,7 @@ class ExploreServer:
         port = sockets[0].getsockname()[1]
         origins = [f"{HOST}:{port}", f"localhost:{port}"]
         application = Application(FunctionHandler(_page_maker(state)))
-        inner = BokehTornado({"/": application}, prefix=token, extra_websocket_origins=origins, use_index=False)
+        inner = _Server({"/": application}, prefix=token, extra_websocket_origins=origins, use_index=False)
         hosts = RuleRouter([Rule(HostMatches(rf"^({'|'.join((HOST, 'localhost'))})$"), inner)])
         http = HTTPServer(hosts)
         http.add_sockets(sockets)
@@ -74,7 +87,7 @@ class ExploreServer:
 def _page_maker(state: State) -> Callable[[Document], None]:
     def make(document: Document) -> None:
         document.title, document.template = f"{state.case.name}, explored", TEMPLATE
-        shown, said = _asked_for(document, state)
+        shown, said = _requested_state(document, state)
         page = Page(document, shown)
         connect(page)
         page.begin(said)
@@ -83,7 +96,7 @@ def _page_maker(state: State) -> Callable[[Document], None]:
     return make
 
 
-def _asked_for(document: Document, state: State) -> tuple[State, str]:
+def _requested_state(document: Document, state: State) -> tuple[State, str]:
     """The state in the address, if there is one; otherwise that of the command."""
     context = document.session_context
     arguments = context.request.arguments if context is not None and context.request is not None else {}

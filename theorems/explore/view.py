@@ -43,7 +43,7 @@ class View:
         """A prompt of norm 1 is drawn so long; of W a W z_i with z_i of length 1."""
         return self.extent / self.norm
 
-    def attended(self, p: Float64[np.ndarray, "*b p"]) -> Float64[np.ndarray, "*b m"]:
+    def attention_vector(self, p: Float64[np.ndarray, "*b p"]) -> Float64[np.ndarray, "*b m"]:
         """What multiplies tokens: p itself; of vec(W) W z/‖z‖."""
         if self.query is None:
             return p
@@ -56,7 +56,7 @@ class View:
 
     def place_prompts(self, p: Float64[np.ndarray, "*b p"]) -> Float64[np.ndarray, "*b 2"]:
         """Where prompts are drawn."""
-        return self.unit * self.place_tokens(self.attended(p))
+        return self.unit * self.place_tokens(self.attention_vector(p))
 
     def move_token(self, token: Float64[np.ndarray, "m"], place: Float64[np.ndarray, "2"]) -> Float64[np.ndarray, "m"]:
         """The token drawn at a place; what it has across the plane stays."""
@@ -97,7 +97,7 @@ def view_of(state: State, norm: float, toward: list[Float64[np.ndarray, "p"]]) -
         bare = View(np.eye(2, m), ("", ""), query, 1.0, norm)
         flat = tokens.reshape(-1, m)
         spread = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)[2]
-        ways = [bare.attended(p) for p in toward]
+        ways = [bare.attention_vector(p) for p in toward]
         said = ["along p_mm", "across it, toward the flow's end"][: len(ways)]
         axes, names = _orthonormal(
             [*ways, *spread, *np.eye(m)], [*said, *["most spread of the tokens"] * (len(spread) + m)]
