@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bokeh.document import Document
 from bokeh.embed import file_html
 from bokeh.resources import INLINE
@@ -12,14 +14,16 @@ from theorems.explore.panel import assumptions_html, statements_html
 from theorems.explore.picture import parts_of
 from theorems.explore.state import State
 from theorems.explore.verdicts import assumptions_of, plan
+from theorems.run.findings import NamedFinding
 from theorems.run.verify import nothing
 
 
-def document_of(state: State, *, verify: bool = True, said: str = "") -> Document:
+def document_of(state: State, assumptions: Sequence[NamedFinding], verdicts: str = "", said: str = "") -> Document:
     """The page as a Bokeh document.
 
     Args:
-        verify: whether statements are verified, which takes seconds.
+        assumptions: on the data.
+        verdicts: of statements, as HTML.
         said: HTML that stands above the pictures.
     """
     layout = Layout(state, served=False)
@@ -27,10 +31,8 @@ def document_of(state: State, *, verify: bool = True, said: str = "") -> Documen
         layout.draw(part, solved)
     layout.entitle(state)
     layout.status.text = said
-    layout.assumptions.text = assumptions_html(assumptions_of(state.case))
-    if verify:
-        units = plan(state.case)
-        layout.verdicts.text = statements_html(units, {k: unit.run(nothing) for k, unit in enumerate(units)})
+    layout.assumptions.text = assumptions_html(assumptions)
+    layout.verdicts.text = verdicts
     document = Document()
     document.title = f"{state.case.name}, explored"
     layout.add_to(document)
@@ -39,5 +41,7 @@ def document_of(state: State, *, verify: bool = True, said: str = "") -> Documen
 
 def page_html(state: State) -> str:
     """The page as one file."""
-    document = document_of(state)
+    units = plan(state.case)
+    verdicts = statements_html(units, {k: unit.run(nothing) for k, unit in enumerate(units)})
+    document = document_of(state, assumptions_of(state.case), verdicts)
     return file_html(document, INLINE, document.title, template=TEMPLATE, suppress_callback_warning=True)
