@@ -72,6 +72,8 @@ class Layout:
         for name, columns in sources_of(part, solved.view.extent).items():
             if name not in without:
                 self.sources[name].data = columns
+        if "tokens" in part.columns:
+            self.plane.scale_scores(part.columns["tokens"]["score"])
         if "plane" in part.words:
             self.words.text = f"<p>{part.words['plane']}</p>"
             self.plane.name_axes(solved.view)

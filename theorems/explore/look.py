@@ -60,6 +60,7 @@ input, select, textarea, .bk-input { background-color: var(--paper); color: var(
 .bk-btn:hover { background-color: var(--rule); }
 .bk-btn.bk-active { background-color: var(--ink); color: var(--paper); }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 1px; }
+a { color: var(--link); }
 .bk-btn-group { flex-wrap: wrap; }
 .scroll { overflow-x: auto; max-width: 100%; } .bk-clearfix { min-width: 0; max-width: 100%; }
 table { border-collapse: collapse; font-size: 0.88rem; }

@@ -52,7 +52,14 @@ def parts_of(state: State, held: View | None = None) -> Iterator[tuple[Part, Sol
             if rule == state.rule:
                 chosen = runs[state.start]
         assert chosen is not None
-        yield Part("runs", {"runs": drawn, "frames": frames(state, solved, chosen)}, {"run": say_run(chosen)}), solved
+        yield (
+            Part(
+                "runs",
+                {"runs": drawn, "frames": frames(state, solved, chosen)},
+                {"run": say_run(chosen, "‖p‖" if solved.view.query is None else "‖W‖_F")},
+            ),
+            solved,
+        )
         yield Part("contours", {"contours": contours(state, solved.view)}), solved
         if state.case.queried is not None:
             yield Part("matrices", matrices(state, solved, chosen)), solved
@@ -69,17 +76,18 @@ def _solved_columns(state: State, solved: Solved) -> dict[str, Columns]:
 
 def say_plane(state: State, solved: Solved) -> str:
     """What the picture shows, in two sentences."""
-    about, what = solved.about, "‖W‖_F" if solved.view.query is not None else "‖p‖"
+    about, is_prompt = solved.about, solved.view.query is None
+    what, name, norm = ("‖p‖", "p_mm", "‖p_mm‖") if is_prompt else ("‖W‖_F", "W^mm", "‖W^mm‖_F")
     tokens_of = f"α = {about.alpha.tolist()}" + (", the optimal tokens" if about.name == "optimal" else "")
     scale = f"Tokens are drawn in their own unit, prompts so that {what} = {solved.view.norm:.3g} is at the edge."
     if about.solution is None:
-        return f"No p separates {tokens_of} from the others (Farkas, exact), so there is no p_mm. {scale}"
+        return f"No {what[1]} separates {tokens_of} from the others (Farkas, exact), so there is no {name}. {scale}"
     svm = about.solution
     near = int(svm.neighbours.sum())
-    said = f"p_mm of {tokens_of}: ‖p_mm‖ = {svm.norm:.6g}, margin {svm.margin:.6g}, {near} SVM-neighbours (exact)"
+    said = f"{name} of {tokens_of}: {norm} = {svm.norm:.6g}, margin {svm.margin:.6g}, {near} SVM-neighbours (exact)"
     return f"{said}{', locally optimal' if about.locally_optimal else ', not locally optimal'}. {scale}"
 
 
-def say_run(run: Run) -> str:
+def say_run(run: Run, what: str) -> str:
     """What the slider goes through."""
-    return f"{run.rule} from start {run.start}: {run.how}; ‖p‖ = {run.norms[-1]:.3g} at its end"
+    return f"{run.rule} from start {run.start}: {run.how}; {what} = {run.norms[-1]:.3g} at its end"

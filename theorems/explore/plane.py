@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from bokeh.events import Tap
 from bokeh.models import (
+    ColorBar,
     ColumnDataSource,
     CustomJS,
     DataRange1d,
@@ -129,6 +131,8 @@ class Plane:
             ("dual λ", "@dual"),
         ]
         self.figure.add_tools(HoverTool(renderers=[found], tooltips=tips, visible=False))
+        bar = ColorBar(color_mapper=self.mapper, title="score", width=9, padding=2, background_fill_alpha=0)
+        self.figure.add_layout(bar, "right")
         label = self.figure.text("x", "y", text="label", source=marks, x_offset=9, y_offset=-5, text_font_size="12px",
                                  text_color=INK["light"])  # fmt: skip
         self.written.append(label.glyph)
@@ -154,6 +158,11 @@ class Plane:
         for name in ("tokens", "starts"):
             source = self.sources[name]
             source.js_on_change("change", CustomJS(args={"moved": self.moved[name], "often": OFTEN}, code=ON_THE_WAY))
+
+    def scale_scores(self, scores: Sequence[float]) -> None:
+        """Let the colours reach from the lowest to the highest score."""
+        low, high = min(scores), max(scores)
+        self.mapper.update(low=low, high=high if high > low else low + 1)
 
     def name_axes(self, view: View) -> None:
         """What the two directions are called."""

@@ -84,8 +84,8 @@ class Timeline:
         said = Div(text="", sizing_mode="stretch_width")
         plots, spans = [], []
         for name, title in (
-            ("weights", "softmax weight of each token"),
-            ("margins", "margin (k_α − k_t)·p/‖p‖ of each token"),
+            ("weights", "softmax weights"),
+            ("margins", "margin (k_α − k_t)·p/‖p‖"),
         ):
             plot, span = _curves(sources[name], title)
             plots.append(plot)
